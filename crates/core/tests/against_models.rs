@@ -86,16 +86,18 @@ impl Log {
 
 impl Compare<'_> {
     fn remove<P: Policy<Key = u32>>(&mut self, policy: &mut P, block: u32, position: usize) {
-        let what = format!("{}, {block} removed before access {position}", self.what);
+        // In words only where something is wrong: there are millions of accesses.
+        let run = &self.what;
+        let what = || format!("{run}, {block} removed before access {position}");
         let (held, len) = (policy.contains(block), policy.len());
         if held && position.is_multiple_of(3) {
             policy.refuse(block);
             self.model.refuse(block);
         } else {
-            assert_eq!(policy.remove(block), self.model.remove(block), "{what}");
+            assert_eq!(policy.remove(block), self.model.remove(block), "{}", what());
         }
-        assert_eq!(policy.len() + usize::from(held), len, "{what}");
-        assert!(!policy.contains(block), "{what}");
+        assert_eq!(policy.len() + usize::from(held), len, "{}", what());
+        assert!(!policy.contains(block), "{}", what());
         policy.check();
     }
 }
@@ -114,14 +116,15 @@ impl Visitor<u32> for Compare<'_> {
             }
             let (held, full) = (policy.contains(access.block), policy.len() == self.capacity);
             let outcome = policy.access(access);
-            let what = format!("{}, access {position}: {access:?}", self.what);
-            assert_eq!(outcome, self.model.access(access), "{what}");
-            assert_eq!(outcome == Outcome::Hit, held, "{what}");
-            assert_eq!(policy.contains(access.block), outcome != Outcome::Bypass || held, "{what}");
-            assert!(policy.len() <= self.capacity, "{what}");
-            assert!(full || !matches!(outcome, Outcome::Admit { evicted: Some(_) }), "{what}");
+            let run = &self.what;
+            let what = || format!("{run}, access {position}: {access:?}");
+            assert_eq!(outcome, self.model.access(access), "{}", what());
+            assert_eq!(outcome == Outcome::Hit, held, "{}", what());
+            assert_eq!(policy.contains(access.block), outcome != Outcome::Bypass || held, "{}", what());
+            assert!(policy.len() <= self.capacity, "{}", what());
+            assert!(full || !matches!(outcome, Outcome::Admit { evicted: Some(_) }), "{}", what());
             if let Outcome::Admit { evicted: Some(evicted) } = outcome {
-                assert!(!policy.contains(evicted), "{what}");
+                assert!(!policy.contains(evicted), "{}", what());
             }
             if let Some(log) = &mut self.log {
                 log.change(&mut policy, access.block);

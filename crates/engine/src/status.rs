@@ -51,7 +51,7 @@ states! {
         BackendFailed "backend-failed",
         /// What is dirty is being written back, so that the volume can go on without its flash.
         Detaching "detaching",
-        /// The volume was asked to go on without its flash, and does; or it has none.
+        /// The volume was asked to go on without its flash, and does.
         Detached "detached",
     }
 }

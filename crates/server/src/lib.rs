@@ -22,12 +22,14 @@
 pub mod config;
 pub mod front;
 mod kept;
+mod making;
 pub mod manage;
 pub mod managed;
 pub mod managed_clients;
 pub mod managed_pools;
 mod reload;
 pub mod scsi;
+pub mod served;
 pub mod server;
 
 /// Bytes in hexadecimal.

@@ -11,7 +11,7 @@ use flashwise_core::options::{Kind, Parameter};
 use crate::manage::{Clients, DetachProgress, DetachState, ManageError, Managed, Pools, SettingStatus};
 use crate::managed_clients::ServedClients;
 use crate::managed_pools::ServedPools;
-use flashwise_engine::pool::Pool;
+use crate::served::Served;
 use flashwise_engine::record::Recorder;
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
 use flashwise_engine::volume::{Volume, check_exports};
@@ -19,7 +19,7 @@ use flashwise_engine::what_if::WhatIfStatus;
 
 /// The volumes of a server, as the API sees them.
 pub struct Volumes {
-    volumes: Vec<Arc<Volume>>,
+    served: Arc<Served>,
     listening: Vec<String>,
     load: Box<dyn Fn() -> Load + Send + Sync>,
     recorder: Option<Arc<Recorder>>,
@@ -51,7 +51,7 @@ struct Detaching {
 impl Volumes {
     /// Volumes that clients reach at `listening`; `load` says what these take.
     pub fn new(
-        volumes: Vec<Arc<Volume>>,
+        served: Arc<Served>,
         listening: Vec<String>,
         load: Box<dyn Fn() -> Load + Send + Sync>,
         recorder: Option<Arc<Recorder>>,
@@ -59,14 +59,15 @@ impl Volumes {
         clients: ServedClients,
     ) -> Volumes {
         let (detaching, changed) = Default::default();
-        Volumes { volumes, listening, load, recorder, pools, clients, detaching, changed }
+        Volumes { served, listening, load, recorder, pools, clients, detaching, changed }
     }
 
-    fn find(&self, name: &str) -> Result<&Arc<Volume>, ManageError> {
-        let found = self.volumes.iter().find(|volume| volume.config().name == name);
-        found.ok_or_else(|| ManageError::NoSuchVolume {
+    fn find(&self, name: &str) -> Result<Arc<Volume>, ManageError> {
+        let volumes = self.served.volumes();
+        let found = volumes.iter().find(|volume| volume.config().name == name);
+        found.cloned().ok_or_else(|| ManageError::NoSuchVolume {
             name: name.to_owned(),
-            volumes: self.volumes.iter().map(|volume| volume.config().name.clone()).collect(),
+            volumes: volumes.iter().map(|volume| volume.config().name.clone()).collect(),
         })
     }
 
@@ -76,7 +77,7 @@ impl Volumes {
 
     fn status_of(&self, volume: &Volume) -> VolumeStatus {
         let mut status = volume.status();
-        if let Some(pool) = self.pools.get(&status.name) {
+        if let Some(pool) = self.served.pool(&status.name) {
             status.size_bytes = pool.size_bytes();
         }
         let changed = self.changed();
@@ -102,19 +103,19 @@ impl Managed for Volumes {
             request_memory_bytes_max: load.request_memory_bytes_max,
             listening: self.listening.clone(),
             recording: self.recorder.as_ref().map(|recorder| recorder.status()),
-            volumes: self.volumes.iter().map(|volume| self.status_of(volume)).collect(),
+            volumes: self.served.volumes().iter().map(|volume| self.status_of(volume)).collect(),
         }
     }
 
     fn flush(&self, name: Option<&str>) -> Result<(), ManageError> {
         let volumes = match name {
             Some(name) => vec![self.find(name)?],
-            None => self.volumes.iter().collect(),
+            None => self.served.volumes(),
         };
         self.pools.flush(name)?;
         let failed =
             |volume: &Volume, error| ManageError::Failed(format!("volume '{}': {error}", volume.config().name));
-        volumes.into_iter().try_for_each(|volume| volume.flush().map_err(|error| failed(volume, error)))
+        volumes.iter().try_for_each(|volume| volume.flush().map_err(|error| failed(volume, error)))
     }
 
     fn pools(&self) -> Option<&dyn Pools> {
@@ -136,20 +137,11 @@ impl Managed for Volumes {
         if status.flash.is_empty() {
             return Err(ManageError::Conflict(format!("volume '{name}' has no flash: there is nothing to detach")));
         }
-        let is_dirty = status.dirty_bytes > 0 || status.buffered_blocks > 0;
-        let missing = self.pools.get(name).filter(|_| is_dirty).map(Pool::missing_disks).unwrap_or_default();
-        if !missing.is_empty() {
-            let what = format!(
-                "pool '{name}' misses {}, and what is dirty may have to be written there: start with it, or give it up",
-                missing.join(" and ")
-            );
-            return Err(ManageError::Conflict(what));
-        }
         Ok(())
     }
 
     fn detach(&self, name: &str) -> Result<(), ManageError> {
-        let volume = self.find(name)?.clone();
+        let volume = self.find(name)?;
         let mut detaching = self.detaching();
         if detaching.get(name).is_some_and(|detaching| detaching.running.load(Ordering::Acquire)) {
             return Ok(());
@@ -161,9 +153,18 @@ impl Managed for Volumes {
         });
         detaching.insert(name.to_owned(), state.clone());
         let thread = std::thread::Builder::new().name(format!("detach {name}"));
+        let pool = self.served.pool(name);
         let started = thread.spawn(move || {
             if let Err(error) = volume.detach() {
-                *state.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+                let missing = pool.map(|pool| pool.missing_disks()).unwrap_or_default();
+                let error = match missing.is_empty() {
+                    true => error.to_string(),
+                    false => format!(
+                        "{error}; the pool misses {}, where it may have to be written: start with it, or give it up",
+                        missing.join(" and ")
+                    ),
+                };
+                *state.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             }
             state.running.store(false, Ordering::Release);
         });

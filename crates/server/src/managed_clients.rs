@@ -12,13 +12,14 @@ use crate::front::{Assigned, Connections, Iscsi, Right};
 use crate::manage::ManageError;
 use crate::manage::clients::{Clients, ExportAccess, IscsiStatus, OpenClient, told};
 use crate::manage::plan::Plan;
+use crate::served::Served;
 
 /// How long what a client has sent may take to be answered when it is disconnected.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The clients of a server.
 pub struct ServedClients {
-    volumes: Vec<Arc<Volume>>,
+    served: Arc<Served>,
     exports: Exports,
     connections: Connections,
     iscsi: Iscsi,
@@ -33,15 +34,15 @@ fn shown(client: &ClientStatus) -> String {
 }
 
 impl ServedClients {
-    /// Clients of `volumes`, those of pools among them, that opened `exports` over `connections`. Initiators connect at `listening`.
+    /// Clients of volumes and pools that opened `exports` over `connections`. Initiators connect at `listening`.
     pub fn new(
-        volumes: Vec<Arc<Volume>>,
+        served: Arc<Served>,
         exports: Exports,
         connections: Connections,
         iscsi: Iscsi,
         listening: Vec<String>,
     ) -> ServedClients {
-        ServedClients { volumes, exports, connections, iscsi, listening }
+        ServedClients { served, exports, connections, iscsi, listening }
     }
 
     fn find(&self, number: u64) -> Result<OpenClient, ManageError> {
@@ -121,7 +122,7 @@ impl Clients for ServedClients {
             let name = volume.config().name.clone();
             volume.guests().status().into_iter().map(move |client| OpenClient { volume: name.clone(), client })
         };
-        self.volumes.iter().flat_map(of).collect()
+        self.served.volumes().iter().flat_map(of).collect()
     }
 
     fn plan_disconnect(&self, number: u64) -> Result<Plan, ManageError> {

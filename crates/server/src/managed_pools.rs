@@ -13,19 +13,22 @@ use flashwise_engine::pool::{NewLogical, Pool, PoolError, prepare};
 
 use crate::front::Assignments;
 use crate::front::iscsi::names;
+use crate::making::Making;
 use crate::manage::plan::Plan;
-use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, NewLogicalDisk, PoolChange, Pools};
+use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, NewLogicalDisk, NewPool, PoolChange, Pools};
+use crate::served::Served;
 
 /// The pools of a server.
 pub struct ServedPools {
-    pools: Vec<Arc<Pool>>,
+    served: Arc<Served>,
+    making: Arc<Making>,
     exports: Exports,
     assignments: Arc<Assignments>,
     /// One change of the table of exports at a time.
     changing: Mutex<()>,
 }
 
-fn error(error: PoolError) -> ManageError {
+pub(crate) fn error(error: PoolError) -> ManageError {
     let what = error.to_string();
     match error.cause() {
         PoolError::Name { .. } | PoolError::Size { .. } | PoolError::Pinned { .. } => ManageError::Invalid(what),
@@ -58,23 +61,35 @@ fn logical(new: &NewLogicalDisk) -> Result<NewLogical, ManageError> {
     Ok(NewLogical { name, size_bytes, thick, striped, cached, mode, pinned_ram_bytes })
 }
 
+/// Has it kept which disks a pool has, where no configuration does.
+fn follow(making: &Arc<Making>, pool: &Arc<Pool>) {
+    let (making, name) = (making.clone(), pool.name().to_owned());
+    pool.on_disks(Box::new(move |disks| {
+        if let Err(error) = making.note_disks(&name, disks) {
+            tracing::error!(pool = name, %error, "the pool's disks are not noted; it will not start with these");
+        }
+    }));
+}
+
 impl ServedPools {
     /// Pools whose logical disks are among `exports`, and assigned to initiators by `assignments`.
-    pub fn new(pools: Vec<Arc<Pool>>, exports: Exports, assignments: Arc<Assignments>) -> ServedPools {
-        ServedPools { pools, exports, assignments, changing: Mutex::new(()) }
+    pub(crate) fn new(
+        served: Arc<Served>,
+        making: Arc<Making>,
+        exports: Exports,
+        assignments: Arc<Assignments>,
+    ) -> ServedPools {
+        served.pools().iter().for_each(|pool| follow(&making, pool));
+        ServedPools { served, making, exports, assignments, changing: Mutex::new(()) }
     }
 
-    /// The pool of this name, if there is one.
-    pub fn get(&self, name: &str) -> Option<&Pool> {
-        self.pools.iter().find(|pool| pool.name() == name).map(|pool| &**pool)
+    fn find(&self, name: &str) -> Result<Arc<Pool>, ManageError> {
+        let there = || self.served.pools().iter().map(|pool| pool.name().to_owned()).collect::<Vec<_>>().join(", ");
+        let none = || ManageError::NotFound(format!("no pool '{name}', expected one of: {}", there()));
+        self.served.pool(name).ok_or_else(none)
     }
 
-    fn find(&self, name: &str) -> Result<&Pool, ManageError> {
-        let there = || self.pools.iter().map(|pool| pool.name()).collect::<Vec<_>>().join(", ");
-        self.get(name).ok_or_else(|| ManageError::NotFound(format!("no pool '{name}', expected one of: {}", there())))
-    }
-
-    fn find_disk(&self, pool: &str, name: &str) -> Result<&Pool, ManageError> {
+    fn find_disk(&self, pool: &str, name: &str) -> Result<Arc<Pool>, ManageError> {
         let pool = self.find(pool)?;
         pool.logical(name).map_err(|error| ManageError::NotFound(error.to_string()))?;
         Ok(pool)
@@ -129,7 +144,8 @@ impl ServedPools {
 
     /// Makes the maps durable, of one pool or of all.
     pub fn flush(&self, name: Option<&str>) -> Result<(), ManageError> {
-        let mut named = self.pools.iter().filter(|pool| name.is_none_or(|name| name == pool.name()));
+        let pools = self.served.pools();
+        let mut named = pools.iter().filter(|pool| name.is_none_or(|name| name == pool.name()));
         named.try_for_each(|pool| pool.flush().map_err(error))
     }
 }
@@ -138,7 +154,8 @@ impl Pools for ServedPools {
     fn machine_disks(&self) -> Result<Vec<DiskInfo>, ManageError> {
         let mut disks = scan(&Places::default()).map_err(|error| ManageError::Failed(error.to_string()))?;
         // Those that a pool was started with, those that were added, and the flash.
-        let of_pools = self.pools.iter().flat_map(|pool| {
+        let pools = self.served.pools();
+        let of_pools = pools.iter().flat_map(|pool| {
             let config = pool.config();
             let disks = pool.status().disks.into_iter().map(|disk| PathBuf::from(disk.path));
             config.disks.iter().cloned().chain(disks).chain([config.cache.flash.clone()]).collect::<Vec<_>>()
@@ -160,7 +177,20 @@ impl Pools for ServedPools {
     }
 
     fn status(&self) -> Vec<PoolStatus> {
-        self.pools.iter().map(|pool| pool.status()).collect()
+        self.served.pools().iter().map(|pool| pool.status()).collect()
+    }
+
+    fn plan_pool(&self, new: &NewPool) -> Result<Plan, ManageError> {
+        self.making.plan(new)
+    }
+
+    fn make_pool(&self, new: &NewPool) -> Result<(), ManageError> {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (pool, opened) = self.making.make(new)?;
+        opened.notes.iter().for_each(|note| tracing::info!("{note}"));
+        follow(&self.making, &pool);
+        self.served.add(pool);
+        Ok(())
     }
 
     fn plan(&self, pool: &str, change: &PoolChange) -> Result<Plan, ManageError> {

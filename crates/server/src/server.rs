@@ -9,10 +9,12 @@ use std::time::Duration;
 use crate::config::{ServerConfig, TlsMode};
 use crate::front::iscsi::chap::read_secret;
 use crate::front::{self, Credentials, Endpoint, ListenError, StartError, Tls, TlsError, TlsFiles, Uri, UriError};
+use crate::making::Making;
 use crate::manage::{self, Address, AddressError, Api, ApiError, Tokens};
 use crate::managed::{Load, Volumes};
 use crate::managed_clients::ServedClients;
 use crate::managed_pools::ServedPools;
+use crate::served::Served;
 use flashwise_engine::export::Exports;
 use flashwise_engine::pool::{OpenError, Pool};
 use flashwise_engine::record::{RecordError, Recorder};
@@ -89,6 +91,7 @@ pub struct Server {
     front: front::Server,
     volumes: Vec<(Arc<Volume>, Opened)>,
     pools: Vec<(Arc<Pool>, Opened)>,
+    served: Arc<Served>,
     recorder: Option<Arc<Recorder>>,
 }
 
@@ -104,7 +107,9 @@ impl Server {
             .and_then(|()| open_pools(config, &mut pools, progress))
             .and_then(|()| serve(config, options, listening, &volumes, &pools));
         match started {
-            Ok((front, api, recorder)) => Ok(Server { config: config.clone(), api, front, volumes, pools, recorder }),
+            Ok(Started { front, api, recorder, served }) => {
+                Ok(Server { config: config.clone(), api, front, volumes, pools, served, recorder })
+            }
             Err(error) => {
                 // Of what goes wrong now, the first cause is the one to tell.
                 pools.iter().for_each(|(pool, _)| drop(pool.close()));
@@ -132,7 +137,12 @@ impl Server {
         &self.volumes
     }
 
-    /// The pools, and how each was opened.
+    /// All that is served, what was made since the start too.
+    pub fn served(&self) -> Arc<Served> {
+        self.served.clone()
+    }
+
+    /// The pools that it was started with, and how each was opened.
     pub fn pools(&self) -> &[(Arc<Pool>, Opened)] {
         &self.pools
     }
@@ -159,7 +169,7 @@ impl Server {
         }
         self.front.stop(grace);
         // Every volume is closed, also where one before it fails.
-        let pools: Vec<_> = self.pools.iter().map(|(pool, _)| pool.close()).collect();
+        let pools: Vec<_> = self.served.pools().iter().map(|pool| pool.close()).collect();
         let closed: Vec<_> = self.volumes.iter().map(|(volume, _)| volume.close()).collect();
         let recorded = self.recorder.map(|recorder| recorder.finish()).transpose();
         closed.into_iter().collect::<Result<(), VolumeError>>()?;
@@ -209,7 +219,13 @@ impl Listening {
     }
 }
 
-type Served = (front::Server, Option<Api>, Option<Arc<Recorder>>);
+/// The parts of a server that runs.
+struct Started {
+    front: front::Server,
+    api: Option<Api>,
+    recorder: Option<Arc<Recorder>>,
+    served: Arc<Served>,
+}
 
 fn serve(
     config: &ServerConfig,
@@ -217,7 +233,7 @@ fn serve(
     listening: Listening,
     volumes: &[(Arc<Volume>, Opened)],
     pools: &[(Arc<Pool>, Opened)],
-) -> Result<Served, ServerError> {
+) -> Result<Started, ServerError> {
     let recorder = match &config.record {
         Some(path) => {
             let names: Vec<String> = config.volumes.iter().map(|volume| volume.name.clone()).collect();
@@ -241,6 +257,9 @@ fn serve(
             }
         }
     }
+    // The cache of a pool is a volume like others, but for its clients.
+    let own = volumes.iter().map(|(volume, _)| volume.clone()).collect();
+    let served = Arc::new(Served::new(own, pools.iter().map(|(pool, _)| pool.clone()).collect()));
     let access = options.iscsi.clone();
     let front = front::Server::serve(listening.front, exports.clone(), options)?;
     let api = match listening.api {
@@ -252,23 +271,20 @@ fn serve(
                 request_memory_bytes_max: budget.bytes_max() as u64,
             });
             let listening = front.uris("");
-            // The cache of a pool is a volume like others, but for its clients.
-            let of_pools = pools.iter().map(|(pool, _)| pool.volume().clone());
-            let volumes: Vec<_> = volumes.iter().map(|(volume, _)| volume.clone()).chain(of_pools).collect();
             let portals = front.endpoints().iter().filter(|endpoint| endpoint.protocol.guarded);
             let portals = portals.map(|endpoint| endpoint.uri(false, "")).collect();
             let assignments = Arc::clone(&access.assignments);
-            let clients = ServedClients::new(volumes.clone(), exports.clone(), front.connections(), access, portals);
-            let pools = pools.iter().map(|(pool, _)| pool.clone()).collect();
-            let pools = ServedPools::new(pools, exports, assignments);
-            let volumes = Volumes::new(volumes, listening, load, recorder.clone(), pools, clients);
+            let clients = ServedClients::new(served.clone(), exports.clone(), front.connections(), access, portals);
+            let making = Arc::new(Making::new(config.clone()));
+            let pools = ServedPools::new(served.clone(), making, exports, assignments);
+            let volumes = Volumes::new(served.clone(), listening, load, recorder.clone(), pools, clients);
             // Who has no such directory has no use for what outlives the process.
             let history = config.state_directory.is_dir().then(|| config.state_directory.join("history.redb"));
             Some(Api::serve(api, history, Arc::new(volumes))?)
         }
         None => None,
     };
-    Ok((front, api, recorder))
+    Ok(Started { front, api, recorder, served })
 }
 
 /// What the token files hold, as far as there are any.

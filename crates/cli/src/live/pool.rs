@@ -1,5 +1,6 @@
 //! `flashwise pool` and `flashwise disk`: pools and their logical disks, by the API of the server that serves them.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ use flashwise_core::cache::Mode;
 use flashwise_core::quantity::ByteSize;
 use flashwise_engine::pool::prepare;
 use flashwise_engine::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
+use flashwise_server::manage::NewPool;
 use flashwise_trace::human;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
@@ -20,7 +22,7 @@ use crate::table;
 /// Make pools of disks, and add and take out disks while they are served
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
-    /// Make a pool of disks that no server uses
+    /// Make a pool of disks that no server uses, to be named in a configuration, or by a running server, which serves it at once
     Create(Create),
     /// Show the pools of a running server: space, disks and logical disks
     Status(Status),
@@ -40,6 +42,8 @@ impl PoolCommand {
         }
     }
 }
+
+const NO_POOL: &str = "the server has no pool; flashwise pool create --serve makes one";
 
 /// The pool of a running server.
 #[derive(Debug, Args)]
@@ -67,7 +71,7 @@ impl Of {
         let wanted = |pool: &PoolStatus| self.pool.as_ref().map_or(one, |name| *name == pool.name);
         let found = pools.into_iter().find(wanted).ok_or_else(|| match &self.pool {
             Some(name) => Misuse(format!("--pool: no pool '{name}', expected one of: {there}")),
-            None if there.is_empty() => Misuse("the server has no pool; its configuration names them".to_owned()),
+            None if there.is_empty() => Misuse(NO_POOL.to_owned()),
             None => Misuse(format!("--pool: is missing; expected one of: {there}")),
         })?;
         Ok((client, found))
@@ -92,12 +96,50 @@ pub struct Create {
     /// Wipe this disk, although it holds something, which is lost then; the path as it is given above. Can be given many times
     #[arg(long, value_name = "DISK")]
     wipe: Vec<PathBuf>,
+    /// Have the running server make it, serve it at once, and again after each restart
+    #[arg(long)]
+    serve: bool,
+    /// A key of the table [[pool]] and its value, such as flash=/dev/nvme0n1 or ram=1GiB, for --serve. Can be given many times
+    #[arg(long, value_name = "KEY=VALUE", requires = "serve")]
+    set: Vec<String>,
+    #[command(flatten)]
+    api: ApiOptions,
+}
+
+/// The path as the server has it, which may be elsewhere.
+fn absolute(path: &PathBuf) -> std::io::Result<String> {
+    std::path::absolute(path).map(|path| path.display().to_string())
 }
 
 impl Create {
+    fn serve(&self) -> anyhow::Result<()> {
+        let absolute = |paths: &[PathBuf]| paths.iter().map(absolute).collect::<std::io::Result<Vec<String>>>();
+        let mut settings = BTreeMap::new();
+        for set in &self.set {
+            let Some((key, value)) = set.split_once('=') else {
+                let what = format!("--set: found '{set}', expected a key and a value such as ram=1GiB");
+                return Err(Misuse(what).into());
+            };
+            if settings.insert(key.to_owned(), value.to_owned()).is_some() {
+                return Err(Misuse(format!("--set: found {key} twice, expected it once")).into());
+            }
+        }
+        let new =
+            NewPool { name: self.name.clone(), disks: absolute(&self.disks)?, wipe: absolute(&self.wipe)?, settings };
+        let made = self.api.client()?.send("POST", "/v1/pools", &serde_json::to_value(&new)?)?;
+        let size = made["size_bytes"].as_u64().unwrap_or_default();
+        let disks = human::counted(self.disks.len() as u64, "disk");
+        println!("Pool {} has {disks} and room for {}, and is served.", self.name, bytes(size));
+        println!("flashwise disk create makes a logical disk of it.");
+        Ok(())
+    }
+
     fn run(&self) -> anyhow::Result<()> {
         if let Some(other) = self.wipe.iter().find(|path| !self.disks.contains(path)) {
             return Err(Misuse(format!("--wipe: {} is none of the pool's disks", other.display())).into());
+        }
+        if self.serve {
+            return self.serve();
         }
         let pool = prepare::create(&self.name, &self.disks, &self.wipe)?;
         let size = u64::from(pool.map.space.count().chunks) * flashwise_engine::pool::CHUNK_BYTES;
@@ -130,6 +172,9 @@ impl Status {
             return Ok(write!(out, "{}", page(&self.of.find()?.1))?);
         }
         let pools: Vec<String> = self.of.pools(&self.of.api.client()?)?.iter().map(page).collect();
+        if pools.is_empty() {
+            return Ok(writeln!(out, "{NO_POOL}")?);
+        }
         Ok(write!(out, "{}", pools.join("\n"))?)
     }
 }
@@ -212,8 +257,6 @@ pub struct Add {
 impl Add {
     fn run(&self) -> anyhow::Result<()> {
         let (client, pool) = self.of.find()?;
-        // The server may be elsewhere.
-        let absolute = |path: &PathBuf| std::path::absolute(path).map(|path| path.display().to_string());
         let wipe = self.wipe.as_ref().map(absolute).transpose()?;
         client.send("POST", &path(&pool, &["disks"]), &json!({ "path": absolute(&self.disk)?, "wipe": wipe }))?;
         println!("{} is a disk of pool {}.", self.disk.display(), pool.name);

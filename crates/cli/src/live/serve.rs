@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Arg, Args};
-use flashwise_engine::volume::{Opened, Volume};
+use flashwise_engine::volume::Opened;
 use flashwise_server::config::keys::{API_KEYS, Key, SERVER_KEYS, VOLUME_KEYS};
 use flashwise_server::config::{Flags, ServerConfig};
+use flashwise_server::served::Served;
 use flashwise_server::server::Server;
 use flashwise_trace::human;
 use sd_notify::NotifyState;
@@ -236,14 +237,9 @@ impl Serve {
         })?;
         drop(bar);
         tell(&server);
-        let of_pools = server.pools().iter().map(|(pool, _)| pool.volume().clone());
-        let volumes: Vec<_> = server.volumes().iter().map(|(volume, _)| volume.clone()).chain(of_pools).collect();
-        let served = volumes.len();
-        let watchdog = Watchdog::start(volumes);
-        notify(&[
-            NotifyState::Ready,
-            NotifyState::Status(&format!("serving {}", human::counted(served as u64, "volume"))),
-        ]);
+        let count = server.served().volumes().len() as u64;
+        let watchdog = Watchdog::start(server.served());
+        notify(&[NotifyState::Ready, NotifyState::Status(&format!("serving {}", human::counted(count, "volume")))]);
         for signal in signals.forever() {
             match signal {
                 SIGTERM | SIGINT => break,
@@ -356,6 +352,9 @@ fn tell(server: &Server) {
         let uris = disks.keys().flat_map(|disk| server.uris(disk).into_iter().map(move |uri| (disk, uri)));
         uris.for_each(|(disk, uri)| note!("logical disk {disk} is served at {uri}"));
     }
+    if server.volumes().is_empty() && server.pools().is_empty() {
+        note!("nothing is served yet; flashwise pool create --serve, or the page of the management API, makes a pool");
+    }
     if let Some(recording) = server.recording() {
         note!("requests are recorded to {recording}");
     }
@@ -392,13 +391,13 @@ struct Watchdog {
 }
 
 impl Watchdog {
-    fn start(volumes: Vec<Arc<Volume>>) -> Watchdog {
+    fn start(served: Arc<Served>) -> Watchdog {
         let Some(patience) = sd_notify::watchdog_enabled() else { return Watchdog { stop: None, thread: None } };
         let (stop, stopped) = channel();
         let thread = std::thread::spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(patience / 3) {
                 // Takes each volume's lock: a volume that hangs with it is not alive.
-                for volume in &volumes {
+                for volume in served.volumes() {
                     volume.dirty_blocks();
                 }
                 notify(&[NotifyState::Watchdog]);

@@ -105,6 +105,121 @@ fn logical_disks_are_made_served_over_both_protocols_and_whole_after_a_kill() {
     }
 }
 
+/// A configuration that names neither volume nor pool, and what a pool made by the running server is made with.
+fn bare(folder: &Path) -> Vec<&'static str> {
+    let config =
+        "listen = ['nbd+unix:///?socket=nbd.sock']\nstate-directory = 'state'\n[api]\nlisten = 'unix:api.sock'\n";
+    std::fs::write(folder.join("tank.toml"), config).unwrap();
+    let settings = ["flash=cache.img", "flash-size=16MiB", "erase-unit=1MiB", "ram=4MiB"];
+    settings.into_iter().flat_map(|setting| ["--set", setting]).collect()
+}
+
+fn disks(pool: &Value) -> Vec<String> {
+    let name = |disk: &Value| disk["path"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    pool["disks"].as_array().unwrap().iter().map(name).collect()
+}
+
+#[test]
+fn a_running_server_makes_a_pool_which_is_served_at_once_and_after_each_restart() {
+    let (folder, _) = folder(true);
+    let path = folder.path();
+    let settings = bare(path);
+    let server = serve(path);
+    assert!(server.told().contains("nothing is served yet"), "{}", server.told());
+    assert!(ask(path, &["pool", "status"]).starts_with("the server has no pool"));
+    let error = fail(path, &[&["disk", "create", "mail", "--size", "8MiB"][..], &API].concat(), 2);
+    assert!(error.contains("the server has no pool; flashwise pool create --serve makes one"), "{error}");
+    let flash = path.join("cache.img").display().to_string();
+    let absolute: Vec<String> =
+        settings.iter().map(|word| word.replace("flash=cache.img", &format!("flash={flash}"))).collect();
+    let settings: Vec<&str> = absolute.iter().map(String::as_str).collect();
+    let made = ask(path, &[&["pool", "create", "new", "a.img", "b.img", "--serve"][..], &settings].concat());
+    assert!(made.starts_with("Pool new has 2 disks and room for ") && made.contains("and is served"), "{made}");
+    ask(path, &["disk", "create", "mail", "--size", "8MiB"]);
+    let bytes = data(1024, 11);
+    std::fs::write(path.join("data.img"), &bytes).unwrap();
+    tool(path, "nbdcopy", &["--flush", "data.img", "nbd+unix:///mail?socket=nbd.sock"]);
+    let dirty: Value = serde_json::from_str(&ask(path, &["status", "--json"])).unwrap();
+    assert!(dirty["volumes"][0]["dirty_bytes"].as_u64().unwrap() > 0, "{dirty}");
+    server.kill();
+    let check = |server: &str| {
+        let pool = status(path);
+        assert_eq!((pool["name"].as_str(), pool["state"].as_str()), (Some("new"), Some("ok")), "{server}");
+        tool(path, "nbdcopy", &["nbd+unix:///mail?socket=nbd.sock", "back.img"]);
+        assert!(std::fs::read(path.join("back.img")).unwrap()[..bytes.len()] == bytes, "{server}");
+        disks(&pool)
+    };
+    // It has the disks that it was left with, and not those that it was made of.
+    let server = serve(path);
+    assert_eq!(check("after a kill"), ["a.img", "b.img"]);
+    ask(path, &["pool", "add", "c.img"]);
+    ask(path, &["pool", "remove", &path.join("a.img").display().to_string()]);
+    while disks(&status(path)) != ["b.img", "c.img"] {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    server.kill();
+    let server = serve(path);
+    assert_eq!(check("with other disks"), ["b.img", "c.img"]);
+    server.end();
+    let told = succeed(path, &["serve", "tank.toml", "--check-config"]);
+    assert!(told.contains("pool new: 2 disks"), "{told}");
+    // Who writes it into the configuration has it from there.
+    let table = format!(
+        "[[pool]]\nname = 'new'\ndisks = ['b.img', 'c.img']\nflash = '{flash}'\nerase-unit = '1MiB'\nram = '8MiB'\n"
+    );
+    let config = std::fs::read_to_string(path.join("tank.toml")).unwrap() + &table;
+    std::fs::write(path.join("tank.toml"), config).unwrap();
+    let server = serve(path);
+    assert_eq!(check("from the configuration"), ["b.img", "c.img"]);
+    server.end();
+}
+
+#[test]
+fn a_pool_that_cannot_be_made_leaves_no_trace() {
+    let (folder, _) = folder(true);
+    let path = folder.path();
+    bare(path);
+    let server = serve(path);
+    let refused = |words: &[&str], code: i32| {
+        fail(path, &[&["pool", "create", "new", "a.img", "b.img", "--serve"], words, &API].concat(), code)
+    };
+    let flash = format!("flash={}", path.join("full.img").display());
+    std::fs::write(path.join("full.img"), data(8192, 5)).unwrap();
+    for (words, code, expected) in [
+        (&["--set", "rem=4MiB"][..], 1, "pool 'new' rem: unknown key (did you mean 'ram'?)"),
+        (&["--set", "ram=much"], 1, "pool 'new' ram: found 'much'"),
+        (&["--set", "ram"], 2, "--set: found 'ram', expected a key and a value"),
+        (&["--set", "name=other"], 1, "found name among the settings"),
+        (&["--set", "flash=cache.img"], 1, "found 'cache.img', expected an absolute path"),
+        (&["--set", &flash], 1, "full.img: it holds data of an unknown kind"),
+        (&["--set", "layout=wlfc"], 1, "pool 'new' layout: found wlfc, expected log"),
+        (&["--wipe", "c.img"], 2, "--wipe: c.img is none of the pool's disks"),
+    ] {
+        let error = refused(words, code);
+        assert!(error.contains(expected), "{words:?}: {error}");
+    }
+    // What cannot be kept is not served, and the disks are as they were.
+    std::fs::create_dir_all(path.join("state/pools.new")).unwrap();
+    let error = refused(&["--set", "ram=4MiB"], 1);
+    assert!(error.contains("pools.json cannot be written"), "{error}");
+    for name in ["a.img", "b.img"] {
+        assert!(std::fs::read(path.join(name)).unwrap().iter().all(|byte| *byte == 0), "{name}");
+    }
+    std::fs::remove_dir(path.join("state/pools.new")).unwrap();
+    ask(path, &["pool", "create", "new", "a.img", "b.img", "--serve", "--set", "ram=4MiB"]);
+    let error = refused(&[], 1);
+    assert!(error.contains("there is a pool 'new' already"), "{error}");
+    server.end();
+    // A server by flags has one volume, and is not asked for more.
+    std::fs::File::create(path.join("disk.img")).unwrap().set_len(16 * MIB).unwrap();
+    let flags = ["--backend", "disk.img", "--flash", "f.img", "--flash-size", "64MiB", "--state-directory", "state"];
+    let listen = ["--listen", "nbd+unix:///?socket=nbd.sock", API[0], API[1]];
+    let server = Server::start(path, &[&["serve"][..], &flags, &listen].concat());
+    let error = fail(path, &[&["pool", "create", "more", "c.img", "--serve"][..], &API].concat(), 1);
+    assert!(error.contains("this server was started by flags"), "{error}");
+    server.end();
+}
+
 #[test]
 fn a_disk_is_added_and_another_emptied_and_the_pool_starts_without_it() {
     let (folder, _) = folder(true);

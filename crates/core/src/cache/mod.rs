@@ -358,6 +358,12 @@ impl LogCache {
         self.config.mode = Mode::WriteAround;
     }
 
+    /// The flash stays after all: what [`stop_admitting`](Self::stop_admitting) ended goes on, in the mode that there was.
+    pub fn admit_again(&mut self, mode: Mode) {
+        self.admitting = true;
+        self.config.mode = mode;
+    }
+
     /// Plans a request: adds the steps that answer it and what the cache does in the background after it.
     fn plan(&mut self, request: &Request, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);

@@ -83,7 +83,7 @@ impl Drive<'_> {
         was: Place,
         is: Place,
     ) {
-        let what = format!("{}: {access:?}, {outcome:?} of {was:?}, then {is:?}", self.what);
+        let what = || format!("{}: {access:?}, {outcome:?} of {was:?}, then {is:?}", self.what);
         let is_possible = match (was, outcome) {
             (Place::Nowhere, outcome) => !matches!(outcome, ContainerOutcome::Hit { .. }),
             (_, ContainerOutcome::Bypass) => access.op == Op::Write,
@@ -92,14 +92,15 @@ impl Drive<'_> {
         let is_held = is != Place::Nowhere;
         assert!(
             is_possible && (is_held == (outcome != ContainerOutcome::Bypass) || self.resets_what_it_wrote(steps)),
-            "{what}"
+            "{}",
+            what()
         );
         if let Place::Page(page) = was
             && access.op == Op::Read
         {
-            assert_eq!(steps[0], FlashStep::Read { page }, "{what}");
+            assert_eq!(steps[0], FlashStep::Read { page }, "{}", what());
             let latest = (access.block, self.versions[access.block as usize]);
-            assert_eq!(self.zoned.content[page as usize], Some(latest), "{what}: the latest version is read");
+            assert_eq!(self.zoned.content[page as usize], Some(latest), "{}: the latest version is read", what());
         }
     }
 

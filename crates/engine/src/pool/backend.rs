@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::{CHUNK_BYTES, POOL_BYTES};
 use crate::disk::Disk;
@@ -36,12 +36,17 @@ impl Range {
 }
 
 /// All disks of a pool, at the offsets of their chunks. Where no disk has chunks for data, it reads as zeroes and forgets what is
-/// written: nothing refers to it, but the cache may still hold zeroes of a disk that was taken out.
+/// written: nothing refers to it, but the cache may still hold zeroes of a disk that was taken out. So it does with what a missing disk has
+/// of chunks that are free: zeroes of what was trimmed or deleted meanwhile.
 pub struct PoolDisk {
     name: String,
     ranges: RwLock<Arc<Vec<Range>>>,
     any_missing: AtomicBool,
+    is_free: OnceLock<IsFree>,
 }
+
+/// Whether a chunk is free.
+pub type IsFree = Box<dyn Fn(u32) -> bool + Send + Sync>;
 
 /// What a piece of a range of bytes is on.
 enum Place {
@@ -53,9 +58,26 @@ enum Place {
 impl PoolDisk {
     /// The disks of a pool of this name.
     pub fn new(name: &str, ranges: Vec<Range>) -> PoolDisk {
-        let disk = PoolDisk { name: name.to_owned(), ranges: RwLock::default(), any_missing: AtomicBool::new(false) };
+        let disk = PoolDisk {
+            name: name.to_owned(),
+            ranges: RwLock::default(),
+            any_missing: AtomicBool::new(false),
+            is_free: OnceLock::new(),
+        };
         disk.set_ranges(ranges);
         disk
+    }
+
+    /// Asks `is_free` of chunks on disks that are missing.
+    pub fn ask_whether_free(&self, is_free: IsFree) {
+        assert!(self.is_free.set(is_free).is_ok(), "the pool is asked");
+    }
+
+    /// Refuses to write to a disk that is missing, but to chunks that are free.
+    fn forget(&self, offset: u64, length: u64) -> io::Result<()> {
+        let chunks = offset / CHUNK_BYTES..(offset + length).div_ceil(CHUNK_BYTES);
+        let is_free = |chunk: u64| self.is_free.get().is_some_and(|is_free| is_free(chunk as u32));
+        chunks.into_iter().all(is_free).then_some(()).ok_or_else(|| self.missing(offset))
     }
 
     /// From now on, these are its disks.
@@ -143,7 +165,7 @@ impl Disk for PoolDisk {
             let piece = &buffer[(at - offset) as usize..][..length as usize];
             match place {
                 Place::On(disk, there) => disk.write_at(piece, there),
-                Place::Missing => Err(self.missing(at)),
+                Place::Missing => self.forget(at, length),
                 Place::Nowhere => Ok(()),
             }
         })
@@ -186,7 +208,7 @@ impl Disk for PoolDisk {
     fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {
         self.pieces(offset, length, |place, at, length| match place {
             Place::On(disk, there) => disk.zero(there, length, may_punch_holes),
-            Place::Missing => Err(self.missing(at)),
+            Place::Missing => self.forget(at, length),
             Place::Nowhere => Ok(()),
         })
     }

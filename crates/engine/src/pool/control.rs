@@ -244,6 +244,8 @@ impl Pool {
         let mut state = self.shared.state();
         let id = state.metadata.add(disk)?;
         self.shared.disk.set_ranges(Shared::ranges(&state.metadata));
+        drop(state);
+        self.shared.tell_disks();
         Ok(id)
     }
 

@@ -158,6 +158,8 @@ impl Shared {
             state.metadata.take_out(id)?;
             self.disk.set_ranges(Shared::ranges(&state.metadata));
             state.leaving.remove(&id);
+            drop(state);
+            self.tell_disks();
             return Ok(false);
         }
         self.gate.drain();

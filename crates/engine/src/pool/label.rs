@@ -46,6 +46,9 @@ pub struct Label {
 pub enum LabelError {
     #[error("there is no label of a pool")]
     Magic,
+    /// Zeroes in both places, as on a blank disk, or on one that was taken out.
+    #[error("there is no label of a pool")]
+    Erased,
     #[error("its label has version {found}; this program reads version {VERSION}")]
     Version { found: u32 },
     #[error("its label is damaged in both copies")]
@@ -126,9 +129,11 @@ impl Label {
             return Ok(Err(LabelError::Magic));
         }
         let mut copies = Vec::new();
+        let mut zeroes = true;
         for copy in 0..2 {
             let mut memory = Memory::new(1);
             disk.read_at(memory.bytes_mut(), copy * CHUNK_BYTES)?;
+            zeroes &= memory.page(0).iter().all(|byte| *byte == 0);
             copies.push(Label::decode(memory.page(0)));
         }
         let newest = copies.iter().flatten().max_by_key(|label| label.generation);
@@ -136,6 +141,7 @@ impl Label {
         Ok(match (newer_version, newest) {
             (Some(refused), _) => refused.clone(),
             (None, Some(newest)) => Ok(newest.clone()),
+            (None, None) if zeroes => Err(LabelError::Erased),
             (None, None) if copies.iter().all(|copy| *copy == Err(LabelError::Magic)) => Err(LabelError::Magic),
             (None, None) => Err(LabelError::Damaged),
         })

@@ -68,6 +68,7 @@ impl Pool {
         state.leaving.remove(&id);
         self.shared.disk.set_ranges(Shared::ranges(&state.metadata));
         drop(state);
+        self.shared.tell_disks();
         tracing::warn!(pool = self.name(), disk = member.path, "a missing disk was given up");
         self.shared.gate.drain();
         let end = member.base + member.chunks;

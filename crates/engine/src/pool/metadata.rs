@@ -208,15 +208,15 @@ impl Metadata {
         Ok(id)
     }
 
-    /// Finds a pool on its disks, in whatever order they are given. `degraded`: whether some of them may be missing. What people
-    /// should know is added to `notes`.
+    /// Finds a pool on its disks, in whatever order they are given. `degraded`: whether some of them may be missing. A disk that was taken out,
+    /// or is blank, is left out where none is missing. What people should know is added to `notes`.
     pub fn open(
         name: &str,
         disks: Vec<Arc<dyn Disk>>,
         degraded: bool,
         notes: &mut Vec<String>,
     ) -> Result<Metadata, PoolError> {
-        let candidates = candidates(name, disks)?;
+        let (mut candidates, mut others) = candidates(name, disks)?;
         let newest =
             candidates.iter().filter_map(|candidate| candidate.found.as_ref()).max_by_key(|found| found.position);
         let Some(newest) = newest else { return Err(PoolError::NoMap { pool: name.to_owned() }) };
@@ -232,8 +232,12 @@ impl Metadata {
             .expect("there is a disk");
         // The newest map stays where it is until the new one is whole.
         let next = if (generation + 1) % 2 == newest.position.generation % 2 { generation + 2 } else { generation + 1 };
-        for candidate in &candidates {
-            check_candidate(name, &map, start, candidate)?;
+        for candidate in std::mem::take(&mut candidates) {
+            match check_candidate(name, &map, start, &candidate) {
+                Ok(()) => candidates.push(candidate),
+                Err(error @ PoolError::TakenOut { .. }) => others.push((candidate.disk, error)),
+                Err(error) => return Err(error),
+            }
         }
         let is_there = |member: &Member| candidates.iter().any(|candidate| candidate.label.disk == member.disk);
         let missing: Vec<String> = map
@@ -242,6 +246,13 @@ impl Metadata {
             .filter(|member| !is_there(member))
             .map(|member| format!("disk {} (last seen as {})", member.disk, member.path))
             .collect();
+        // One that is no part of the pool does no harm, unless it should be the one that is missing.
+        for (disk, error) in others {
+            if !missing.is_empty() {
+                return Err(error);
+            }
+            notes.push(format!("pool {name}: {} is no disk of it and is left out", disk.description()));
+        }
         if !missing.is_empty() && !degraded {
             return Err(PoolError::Missing { pool: name.to_owned(), missing });
         }
@@ -406,13 +417,24 @@ impl Metadata {
     }
 }
 
-/// Reads labels and maps, and refuses what does not belong together.
-fn candidates(name: &str, disks: Vec<Arc<dyn Disk>>) -> Result<Vec<Candidate>, PoolError> {
+/// A disk that is no part of the pool, and why.
+type Other = (Arc<dyn Disk>, PoolError);
+
+/// Reads labels and maps, and refuses what does not belong together. Those without a label are apart.
+fn candidates(name: &str, disks: Vec<Arc<dyn Disk>>) -> Result<(Vec<Candidate>, Vec<Other>), PoolError> {
     let mut candidates: Vec<Candidate> = Vec::new();
+    let mut others: Vec<Other> = Vec::new();
     for disk in disks {
         let path = disk.description();
         let label = Label::read(&*disk).map_err(|error| at(&*disk, error))?;
-        let label = label.map_err(|error| PoolError::Label { path: path.clone(), error })?;
+        let label = match label.map_err(|error| PoolError::Label { path: path.clone(), error }) {
+            Ok(label) => label,
+            Err(error @ PoolError::Label { error: LabelError::Erased, .. }) => {
+                others.push((disk, error));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         if label.pool_name != name {
             return Err(PoolError::OtherPool { path, found: label.pool_name, expected: name.to_owned() });
         }
@@ -430,10 +452,11 @@ fn candidates(name: &str, disks: Vec<Arc<dyn Disk>>) -> Result<Vec<Candidate>, P
         let found = journal::read(&*disk, &label).map_err(|error| at(&*disk, error))?;
         candidates.push(Candidate { disk, label, found });
     }
-    if candidates.is_empty() {
-        return Err(PoolError::NoMap { pool: name.to_owned() });
+    match (candidates.is_empty(), others.is_empty()) {
+        (true, true) => Err(PoolError::NoMap { pool: name.to_owned() }),
+        (true, false) => Err(others.remove(0).1),
+        (false, _) => Ok((candidates, others)),
     }
-    Ok(candidates)
 }
 
 /// A disk has to be in the newest map, and to have been started with those that wrote it.

@@ -136,7 +136,12 @@ struct Shared {
     warned: AtomicBool,
     /// One operator's change at a time.
     control: Mutex<()>,
+    /// Who is told when a disk came or went.
+    on_disks: OnceLock<DisksChanged>,
 }
+
+/// Is told of the paths of a pool's disks, those that are missing among them, after one came or went.
+pub type DisksChanged = Box<dyn Fn(&[String]) + Send + Sync>;
 
 /// An open pool.
 pub struct Pool {
@@ -293,7 +298,12 @@ impl Pool {
             exports: RwLock::default(),
             warned: AtomicBool::new(false),
             control: Mutex::new(()),
+            on_disks: OnceLock::new(),
         });
+        let asked = Arc::downgrade(&shared);
+        disk.ask_whether_free(Box::new(move |chunk| {
+            asked.upgrade().is_some_and(|shared| shared.state().metadata.map.space.is_free(chunk))
+        }));
         config.cache.size_bytes = Some(POOL_BYTES);
         config.cache.backend = PathBuf::from(disk.description());
         let storage = Storage { disk, identity, side: Box::new(PoolSide(shared.state.clone())), notes };
@@ -336,6 +346,11 @@ impl Pool {
         self.shared.volume()
     }
 
+    /// Has somebody told when a disk came or went, from now on; one at most.
+    pub fn on_disks(&self, tell: DisksChanged) {
+        assert!(self.shared.on_disks.set(tell).is_ok(), "one is told of disks");
+    }
+
     /// Its logical disks, by name.
     pub fn logical_disks(&self) -> BTreeMap<String, Arc<LogicalDisk>> {
         let exports = self.shared.exports.read().unwrap_or_else(PoisonError::into_inner);
@@ -369,6 +384,14 @@ impl Drop for Pool {
 }
 
 impl Shared {
+    /// Tells that a disk came or went. Never while the state is held.
+    fn tell_disks(&self) {
+        if let Some(tell) = self.on_disks.get() {
+            let disks: Vec<String> = self.state().metadata.map.disks.values().map(|disk| disk.path.clone()).collect();
+            tell(&disks);
+        }
+    }
+
     fn add_export(self: &Arc<Self>, id: u32, logical: Arc<map::Logical>) -> Arc<LogicalDisk> {
         let disk = Arc::new(LogicalDisk::new(self.clone(), id, logical));
         self.exports.write().unwrap_or_else(PoisonError::into_inner).insert(id, disk.clone());

@@ -88,8 +88,9 @@ fn clear(disk: &dyn Disk) -> io::Result<()> {
     disk.sync()
 }
 
-/// Makes a pool of disks; those in `wipe` may hold something.
-pub fn create(name: &str, paths: &[PathBuf], wipe: &[PathBuf]) -> Result<Metadata, PoolError> {
+/// Looks at the disks that a pool of this name is to be made of, and refuses them if it cannot be; those in `wipe` may hold something. Returns
+/// what each is, and bytes that the pool has room for on it.
+pub fn check_all(name: &str, paths: &[PathBuf], wipe: &[PathBuf]) -> Result<Vec<(DiskInfo, u64)>, PoolError> {
     super::metadata::check_name(name)?;
     let files: Vec<_> = paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
     for (at, second) in files.iter().enumerate() {
@@ -98,11 +99,18 @@ pub fn create(name: &str, paths: &[PathBuf], wipe: &[PathBuf]) -> Result<Metadat
             return Err(PoolError::Twice { first, second });
         }
     }
-    // Nothing is wiped before all are known to do.
-    for path in paths {
+    let look = |path: &PathBuf| {
         let info = check(path, wipe.contains(path))?;
-        room(&info, name)?;
-    }
+        let room = room(&info, name)?;
+        Ok((info, room))
+    };
+    paths.iter().map(look).collect()
+}
+
+/// Makes a pool of disks; those in `wipe` may hold something.
+pub fn create(name: &str, paths: &[PathBuf], wipe: &[PathBuf]) -> Result<Metadata, PoolError> {
+    // Nothing is wiped before all are known to do.
+    check_all(name, paths, wipe)?;
     let disks = paths.iter().map(|path| prepare(path, wipe.contains(path), true)).collect::<Result<_, _>>()?;
     Metadata::create(name, disks)
 }

@@ -17,7 +17,8 @@ use crate::export::{Error, Export};
 use crate::status::VolumeState;
 
 impl Volume {
-    /// Writes everything back and gives the cache up: afterwards the backend alone is whole, and the volume goes on without flash.
+    /// Writes everything back and gives the cache up: afterwards the backend alone is whole, and the volume goes on without flash. Where that
+    /// fails, the volume goes on with its flash, unless what the flash holds counts no more already.
     pub fn detach(&self) -> Result<(), VolumeError> {
         self.detach_into(VolumeState::Detached)
     }
@@ -55,7 +56,6 @@ impl Volume {
             }
             Some(Err(error)) => {
                 tracing::error!(volume, %error, "the flash failed, and the volume cannot go on without it");
-                inner.state = VolumeState::Ok;
             }
             None => tracing::error!(
                 volume,
@@ -69,19 +69,32 @@ impl Volume {
     }
 
     fn detach_into(&self, state: VolumeState) -> Result<(), VolumeError> {
+        let mode;
         {
             let mut inner = self.lock();
-            if inner.state.is_without_flash() {
+            if inner.state.is_without_flash() || self.config.flash.as_os_str().is_empty() {
                 return Ok(());
             }
             inner.state = VolumeState::Detaching;
+            mode = inner.engine.log().map(|cache| cache.config().mode);
             inner.engine.stop_admitting();
         }
-        let mut attempts_left = 10;
         let mut marked = false;
+        let result = self.write_all_back(state, &mut marked);
+        if result.is_err() && !marked {
+            let mut inner = self.lock();
+            inner.state = VolumeState::Ok;
+            mode.into_iter().for_each(|mode| inner.engine.admit_again(mode));
+        }
+        result
+    }
+
+    /// Writes everything back until nothing is only on flash, and gives that up; `marked` is set where it counts no more before that.
+    fn write_all_back(&self, state: VolumeState, marked: &mut bool) -> Result<(), VolumeError> {
+        let mut attempts_left = 10;
         loop {
             let mut inner = self.lock();
-            match marked {
+            match *marked {
                 true => inner.engine.destage_rest(Volume::now_us()),
                 false => inner.engine.destage_all(Volume::now_us()),
             }
@@ -101,12 +114,12 @@ impl Volume {
             if dirty_blocks == 0 {
                 return self.give_up_flash(inner, state);
             }
-            if !marked && cache.has_flash_failed() && cache.durable_dirty_blocks() == 0 {
+            if !*marked && cache.has_flash_failed() && cache.durable_dirty_blocks() == 0 {
                 // The rest is in memory alone, and may go to the backend once nothing older on flash counts any more.
                 let result = self.check_none_lost(cache).and_then(|()| self.mark_detached());
                 self.thaw(inner);
                 result?;
-                marked = true;
+                *marked = true;
                 continue;
             }
             self.thaw(inner);

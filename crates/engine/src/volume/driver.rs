@@ -1,6 +1,6 @@
 //! The engine of a volume, whichever cache it drives.
 
-use flashwise_core::cache::{Cache, LogCache, Reads};
+use flashwise_core::cache::{Cache, LogCache, Mode, Reads};
 use flashwise_core::format::Place;
 
 use crate::disk;
@@ -170,6 +170,11 @@ impl Driver {
 
     pub fn stop_admitting(&mut self) {
         self.log_mut().into_iter().for_each(LogCache::stop_admitting);
+    }
+
+    /// What [`stop_admitting`](Self::stop_admitting) ended goes on, in the mode that there was.
+    pub fn admit_again(&mut self, mode: Mode) {
+        self.log_mut().into_iter().for_each(|cache| cache.admit_again(mode));
     }
 
     pub fn is_newer_than_backend(&self, block: u32) -> bool {

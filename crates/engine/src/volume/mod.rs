@@ -230,7 +230,7 @@ impl Volume {
             waiting: VecDeque::new(),
             frozen: false,
             closed: false,
-            state: if pair.attachment.is_none() { VolumeState::Detached } else { VolumeState::Ok },
+            state: VolumeState::Ok,
             failed_requests: 0,
             flash_given_up: false,
             mended: None,
@@ -390,7 +390,7 @@ impl Volume {
         let waiting =
             std::mem::take(&mut inner.waiting).into_iter().map(|Waiting { request, done, .. }| (request, done));
         let refused: Vec<_> = waiting.chain(std::mem::take(&mut inner.held)).collect();
-        let detached = inner.state.is_without_flash();
+        let detached = inner.state.is_without_flash() || self.config.flash.as_os_str().is_empty();
         if flushed.is_ok() && !detached {
             inner.engine.close(Volume::now_us());
         }

@@ -119,6 +119,53 @@ fn a_flash_that_is_left_out_is_missed() {
     pool.close().unwrap();
 }
 
+/// What was deleted or trimmed while a disk is missing has to be written nowhere: the flash can be given up, and the disk comes back.
+#[test]
+fn what_was_deleted_keeps_no_flash_while_a_disk_is_missing() {
+    let tank = Tank::new(true);
+    let pool = tank.open();
+    let striped = |name| NewLogical { striped: true, ..new(name, MIB) };
+    let disk = pool.create_logical(&striped("a")).unwrap();
+    let kept = pool.create_logical(&NewLogical { mode: Mode::WriteThrough, ..striped("kept") }).unwrap();
+    write(&disk, 0, MIB, 4).unwrap();
+    write(&kept, 0, MIB, 5).unwrap();
+    pool.close().unwrap();
+    drop((disk, kept, pool));
+
+    let mut config = tank.config.clone();
+    config.disks.remove(1);
+    config.degraded = true;
+    let pool = open(&config);
+    pool.delete_logical("a").unwrap();
+    let kept = pool.logical("kept").unwrap();
+    let (missing, there): (Vec<_>, Vec<_>) = disks_of(&pool, "kept").into_iter().partition(|(_, disk)| *disk == 2);
+    write(&kept, there[0].0, 4096, 6).unwrap();
+    pool.flush().unwrap();
+    let dirty = pool.volume().status().dirty_bytes;
+    assert!(dirty > CHUNK, "what was deleted is to be written back as zeroes: {dirty}");
+    pool.volume().detach().unwrap();
+    assert_eq!(pool.volume().status().dirty_bytes, 0);
+    assert!(ask(&kept, Operation::Write, missing[0].0, 4096, vec![7; 4096]).is_err(), "its disk is missing");
+    pool.close().unwrap();
+    drop((kept, pool));
+
+    // What takes the place of what was deleted reads as zeroes where nothing was written.
+    let pool = tank.open();
+    let disk = pool.create_logical(&striped("b")).unwrap();
+    for at in (0..MIB).step_by(CHUNK as usize) {
+        write(&disk, at, 4096, 8).unwrap();
+    }
+    assert_eq!(disks_of(&pool, "b").into_iter().filter(|(_, disk)| *disk == 2).count(), missing.len());
+    flush(&disk);
+    for at in (0..MIB).step_by(CHUNK as usize) {
+        assert_eq!(read(&disk, at, CHUNK), [vec![8; 4096], vec![0; CHUNK as usize - 4096]].concat(), "at {at}");
+    }
+    let kept = pool.logical("kept").unwrap();
+    assert_eq!(read(&kept, missing[0].0, CHUNK), vec![5; CHUNK as usize]);
+    assert_eq!(read(&kept, there[0].0, 4096), vec![6; 4096]);
+    pool.close().unwrap();
+}
+
 #[test]
 fn a_missing_disk_is_given_up_by_its_path_and_what_was_there_is_lost_until_it_is_written_anew() {
     for flash in [false, true] {
@@ -199,8 +246,11 @@ fn a_missing_disk_is_given_up_by_its_path_and_what_was_there_is_lost_until_it_is
         assert_eq!(read(&pool.logical("thick").unwrap(), 0, MIB), vec![9; MIB as usize]);
         pool.close().unwrap();
         drop((disk, pool));
-        let error = Pool::open(tank.config.clone(), &|_, _| ()).err().unwrap().to_string();
-        assert!(error.contains("was taken out of it"), "{error}");
+        // Who comes back after all is left out.
+        let (pool, opened) = Pool::open(tank.config.clone(), &|_, _| ()).unwrap();
+        let note = format!("pool tank: {path} is no disk of it and is left out");
+        assert!(opened.notes.contains(&note), "{:?}", opened.notes);
+        pool.close().unwrap();
     }
 }
 

@@ -283,9 +283,17 @@ fn a_disk_that_was_added_is_one_of_the_pool_and_one_that_was_taken_out_is_not() 
     metadata.take_out(4).unwrap();
     drop(metadata);
     assert_eq!(seen(&open(&disks, false).unwrap()), before);
-    assert!(refusal(&all, false).contains("there is no label of a pool"), "{}", refusal(&all, false));
-    let error = refusal(&[disks.clone(), vec![stays_labelled]].concat(), false);
-    assert!(error.contains("was taken out of it"), "{error}");
+    // Beside all that there are it does no harm, whether it has its label or not; in place of one it is refused.
+    for (other, expected) in [(new, "there is no label of a pool"), (stays_labelled, "was taken out of it")] {
+        let mut notes = Vec::new();
+        let all = [disks.clone(), vec![other.clone()]].concat();
+        assert_eq!(seen(&Metadata::open("tank", all.clone(), false, &mut notes).unwrap()), before);
+        assert!(notes.len() == 1 && notes[0].contains("is no disk of it and is left out"), "{notes:?}");
+        for degraded in [false, true] {
+            let error = refusal(&all[1..], degraded);
+            assert!(error.contains(expected), "{error}");
+        }
+    }
 }
 
 #[test]

@@ -45,7 +45,8 @@ impl ServerConfig {
         }
         let names: BTreeSet<&str> =
             self.pools.iter().chain(&newer.pools).map(|pool| pool.cache.name.as_str()).collect();
-        for name in names {
+        // Those that were made while the server ran, it has.
+        for name in names.into_iter().filter(|name| !self.is_made(name) && !newer.is_made(name)) {
             match (pool(old, self, name), pool(new, newer, name)) {
                 (Some(old), Some(new)) => {
                     found.extend(differing(old, new).into_iter().map(|key| format!("[[pool]] '{name}' {key}")));

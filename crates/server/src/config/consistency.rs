@@ -32,8 +32,9 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Vec<ConfigErr
     }
     wrong.extend(check_tls(config, origin).err());
     wrong.extend(check_iscsi(config, origin).err());
-    if config.volumes.is_empty() && config.pools.is_empty() {
-        wrong.push(origin.missing(Section::Server, "[[volume]]", "at least one table [[volume]] or [[pool]]"));
+    if config.volumes.is_empty() && config.pools.is_empty() && config.api.address().is_none() {
+        let expected = "at least one table [[volume]] or [[pool]], or the management API, by which pools are made";
+        wrong.push(origin.missing(Section::Server, "[[volume]]", expected));
     }
     for (number, volume) in config.volumes.iter().enumerate() {
         let checked = check_volume(number, volume, origin)

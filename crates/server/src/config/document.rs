@@ -1,6 +1,7 @@
 //! A TOML document as tables of keys and values with their lines.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use ::toml::de::DeValue;
 use flashwise_core::options::nearest;
@@ -32,6 +33,8 @@ pub(super) struct Tables {
     pub pools: Vec<Vec<Entry>>,
     /// Where the tables of the pools begin.
     pub pool_lines: Vec<usize>,
+    /// Those of the pools that no document has, by their number, and the file that has them, if one does yet.
+    pub made: BTreeMap<usize, Option<PathBuf>>,
 }
 
 const TABLES: [&str; 6] = ["api", "tls", "limits", "iscsi", "volume", "pool"];

@@ -6,6 +6,7 @@
 //! | `value.rs` | what values may look like |
 //! | `document.rs` | TOML, taken apart into tables, keys and values with their lines |
 //! | `changes.rs` | what a configuration says that another does not |
+//! | `made.rs` | pools that were made while a server ran |
 //! | `consistency.rs` | what must hold between keys |
 //! | `files.rs` | what must hold of the files and devices that are named |
 
@@ -14,6 +15,7 @@ mod consistency;
 mod document;
 mod files;
 pub mod keys;
+pub mod made;
 pub mod value;
 
 use std::fmt;
@@ -53,10 +55,12 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// Who may come over iSCSI.
     pub iscsi: Iscsi,
-    /// The volumes; there is a volume or a pool at least.
+    /// The volumes.
     pub volumes: Vec<VolumeConfig>,
-    /// The pools.
+    /// The pools: those of the configuration, then those that were [made](made) while a server ran.
     pub pools: Vec<PoolConfig>,
+    /// The file that it was read from, unless it is of flags.
+    pub path: Option<PathBuf>,
     /// What it was made of.
     given: Tables,
 }
@@ -151,6 +155,8 @@ impl Iscsi {
 pub enum ConfigError {
     #[error("{path}: the configuration cannot be read")]
     Read { path: PathBuf, source: io::Error },
+    #[error("{0}")]
+    Kept(io::Error),
     #[error("{path}:{line}: {message}")]
     Syntax { path: PathBuf, line: usize, message: String },
     #[error("{place}: unknown key{}; expected one of: {}", suggestion(.near), .expected.join(", "))]
@@ -194,12 +200,23 @@ pub enum Place {
     },
     /// A flag.
     Flag(String),
+    /// A key of a pool that was made while the server ran.
+    Made {
+        /// The file that has it, if one does yet.
+        path: Option<PathBuf>,
+        /// The pool.
+        pool: String,
+        /// The key.
+        key: String,
+    },
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::Flag(flag) => write!(f, "--{flag}"),
+            Place::Made { path: Some(path), pool, key } => write!(f, "{}: pool '{pool}' {key}", path.display()),
+            Place::Made { path: None, pool, key } => write!(f, "pool '{pool}' {key}"),
             Place::Key { path, line, table, key } => {
                 write!(f, "{}:", path.display())?;
                 if let Some(line) = line {
@@ -232,6 +249,11 @@ struct Origin<'a> {
 
 impl Origin<'_> {
     fn place(&self, section: Section, key: &str) -> Place {
+        if let Some((number, path)) = self.made(section) {
+            let entries = self.tables.entries(Section::Pool(number));
+            let name = entries.iter().find(|entry| entry.key == "name").and_then(|entry| entry.value.text().ok());
+            return Place::Made { path: path.clone(), pool: name.unwrap_or_default(), key: key.to_owned() };
+        }
         let Some(path) = self.path else {
             let flag = match (section, key) {
                 (Section::Api, "listen") => "api".to_owned(),
@@ -256,6 +278,12 @@ impl Origin<'_> {
             (None, _) => None,
         };
         Place::Key { path: path.to_owned(), line, table, key: key.to_owned() }
+    }
+
+    /// The number of a pool that no document has, and the file that has it.
+    fn made(&self, section: Section) -> Option<(usize, &Option<PathBuf>)> {
+        let Section::Pool(number) = section else { return None };
+        self.tables.made.get(&number).map(|path| (number, path))
     }
 
     /// One of several tables: by its name, or by its number where it has none.
@@ -296,11 +324,17 @@ impl Origin<'_> {
 }
 
 impl ServerConfig {
-    /// Reads and checks a configuration file.
+    /// Reads and checks a configuration file, and takes up the pools that were made while a server ran with its state directory.
     pub fn read(path: &Path) -> Result<ServerConfig, ConfigError> {
         let text =
             std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        let tables = Tables::parse(path, &text)?;
+        let mut tables = Tables::parse(path, &text)?;
+        let folder = tables.entries(Section::Server).iter().find(|entry| entry.key == "state-directory");
+        let folder = folder.and_then(|entry| entry.value.text().ok());
+        let folder = folder.map_or_else(default_state_directory, PathBuf::from);
+        let file = made::path(&folder);
+        let kept = made::read(&folder).map_err(ConfigError::Kept)?;
+        kept.iter().for_each(|pool| tables.add_made(pool, Some(file.clone())));
         ServerConfig::checked(&Origin { path: Some(path), tables: &tables })
     }
 
@@ -337,6 +371,7 @@ impl ServerConfig {
             iscsi: Iscsi::default(),
             volumes: Vec::new(),
             pools: Vec::new(),
+            path: origin.path.map(Path::to_owned),
             given: origin.tables.clone(),
         };
         let mut wrong = Vec::new();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use flashwise_engine::status::{ServerStatus, VolumeState};
+use flashwise_engine::status::ServerStatus;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -99,10 +99,7 @@ impl Live {
             self.history.look(seconds(), &status.volumes);
             for volume in &status.volumes {
                 let before = states.insert(volume.name.clone(), volume.state);
-                // One without a flash has none to be detached from.
-                let never_had_flash = volume.state == VolumeState::Detached && volume.flash.is_empty();
-                let first = if never_had_flash { VolumeState::Detached } else { VolumeState::Ok };
-                if before.unwrap_or(first) != volume.state {
+                if before.unwrap_or_default() != volume.state {
                     let reason = volume.state_reason.iter().map(|reason| format!(": {reason}"));
                     self.happened(
                         Some(&volume.name),

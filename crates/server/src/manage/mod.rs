@@ -55,7 +55,7 @@ pub use exposition::Exposition;
 pub use metrics::{encode as encode_metrics, names as metric_names};
 #[cfg(not(feature = "http"))]
 pub use missing::{Api, Listening};
-pub use pools::{DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, NewLogicalDisk, PoolChange, Pools};
+pub use pools::{DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, NewLogicalDisk, NewPool, PoolChange, Pools};
 #[cfg(feature = "http")]
 pub use routes::openapi;
 

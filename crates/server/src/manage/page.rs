@@ -47,6 +47,7 @@ const FILES: &[(&str, &str, &[u8])] = files! {
     "events.mjs": SCRIPT,
     "disks.mjs": SCRIPT,
     "pool.mjs": SCRIPT,
+    "make_pool.mjs": SCRIPT,
     "what_if.mjs": SCRIPT,
     "vendor/preact.mjs": SCRIPT,
     "vendor/preact-hooks.mjs": SCRIPT,

@@ -24,6 +24,12 @@ pub trait Pools: Send + Sync {
     /// All pools.
     fn status(&self) -> Vec<PoolStatus>;
 
+    /// What making a pool would do; refused where it would be.
+    fn plan_pool(&self, new: &NewPool) -> Result<Plan, ManageError>;
+
+    /// Makes a pool, and serves it.
+    fn make_pool(&self, new: &NewPool) -> Result<(), ManageError>;
+
     /// What a change would do; refused where it would be.
     fn plan(&self, pool: &str, change: &PoolChange) -> Result<Plan, ManageError>;
 
@@ -78,6 +84,22 @@ impl PoolChange {
             PoolChange::Delete(name) => format!("The logical disk {name} was deleted"),
         }
     }
+}
+
+/// A pool that is to be made.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewPool {
+    /// Its name: 1 to 64 lower-case letters, digits, `-` and `.`.
+    pub name: String,
+    /// Its disks: block devices or regular files, by absolute paths.
+    pub disks: Vec<String>,
+    /// Those of the disks once more that are to be wiped, although they hold something, which is lost then.
+    #[serde(default)]
+    pub wipe: Vec<String>,
+    /// Keys of a table `[[pool]]` of the configuration with their values as text, such as `flash` and `/dev/nvme0n1`, or `ram` and `512MiB`.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
 }
 
 /// A disk that is to be added to a pool.

@@ -494,6 +494,7 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
         pools::machine_disks,
         pools::wipe_disk,
         pools::all_pools,
+        pools::make_pool,
         pools::one_pool,
         pools::add_disk,
         pools::remove_disk,

@@ -321,6 +321,43 @@ def move_disks(hand, extra):
     until("c.img is a disk again", lambda: not gone("c.img")())
 
 
+def make_a_pool(hand, name):
+    """Makes a pool of two files with a flash, which is refused while one of them holds something."""
+    page = hand.page
+    files = [FOLDER / f"{name}-{number}.img" for number in (1, 2)]
+    for file in files:
+        file.write_bytes(b"")
+        os.truncate(file, 16 * MIB)
+    files[0].write_bytes(os.urandom(MIB) * 16)
+    hand.go("Disks")
+    form = page.get_by_role("form", name="Make a pool")
+    hand.type(form.get_by_label("1. Name"), name)
+    others = form.get_by_label("Files, one a line")
+    hand.type(others, str(files[0]))
+    page.keyboard.press("Enter")
+    page.keyboard.type(str(files[1]))
+    hand.type(form.get_by_label("Flash: a block device or a file"), str(FOLDER / f"{name}.cache"))
+    hand.type(form.get_by_label("How much of the flash"), "128MiB")
+    hand.type(form.get_by_label("RAM"), "4MiB")
+    hand.select(form.get_by_label("4. Mode"), "write-through")
+    review = form.get_by_role("button", name="Review the pool")
+    hand.press(review)
+    hand.told(f"{name}-1.img: it holds data of an unknown kind")
+    hand.tick(form.get_by_role("checkbox", name="What they hold may be lost"))
+    hand.press(review)
+    assert name not in [pool["name"] for pool in api("GET", "/v1/pools")[1]], "nothing happens before it was confirmed"
+    expect(page.get_by_role("dialog")).to_contain_text("It is served at once, and after each restart")
+    hand.confirm(name, f"What {files[0]} holds is lost")
+    hand.told(f"The pool {name} is served.")
+    status, made = api("GET", f"/v1/pools/{name}")
+    assert status == 200 and [disk["path"] for disk in made["disks"]] == [str(file) for file in files], made
+    volume = api("GET", f"/v1/volumes/{name}")[1]
+    assert (volume["write_mode"], volume["flash_bytes"] > 0) == ("write-through", True), volume
+    assert [pool["name"] for pool in json.loads((FOLDER / "pools.json").read_text())][-1] == name
+    hand.go(f"Pool {name}")
+    expect(page.get_by_text("There are no logical disks yet.")).to_be_visible()
+
+
 def use_a_cache(hand, name):
     """Changes a volume's settings, flushes it, and detaches its flash."""
     page = hand.page
@@ -482,6 +519,7 @@ def main():
             expect(state).to_be_visible()
             make_logical_disks(hand, f"disk-{name}")
             move_disks(hand, f"extra-{name}.img")
+            make_a_pool(hand, f"new-{name}")
             use_a_cache(hand, name)
             see_clients(hand)
             give_up_a_disk(hand, f"lost-{name}.img")

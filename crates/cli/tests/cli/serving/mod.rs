@@ -79,7 +79,7 @@ impl Server {
         let child = command.stdout(Stdio::null()).stderr(File::create(&log).unwrap()).spawn().unwrap();
         let mut server = Server { child, log };
         let started = Instant::now();
-        while !server.told().contains("is served at") {
+        while !["is served at", "nothing is served yet"].iter().any(|said| server.told().contains(said)) {
             let ended = server.child.try_wait().unwrap();
             assert!(ended.is_none() && started.elapsed() < PATIENCE, "the server does not start: {}", server.told());
             std::thread::sleep(Duration::from_millis(5));

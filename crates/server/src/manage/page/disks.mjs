@@ -1,6 +1,7 @@
 // The machine's disks: what they are, what they hold, and what they could be used for.
 import { useEffect, useState } from "preact/hooks";
 import { html, Act, Message, Table, useChange } from "./parts.mjs";
+import { MakePool } from "./make_pool.mjs";
 import { ask } from "./server.mjs";
 import * as numbers from "./numbers.mjs";
 
@@ -53,5 +54,6 @@ export function Disks({ pools, status }) {
         condition(disk),
         disk.refused && disk.can_be_wiped && !isServed(disk) ? html`<${Act} label=${`Wipe ${disk.path}`} text="Wipe" act=${() => wipe(disk)} />` : "",
       ])} />`}
+    ${disks && html`<${MakePool} key=${`make ${pools.length}`} disks=${disks.filter(disk => !isServed(disk))} change=${start} />`}
     <p><small>data: of a pool; cache: holds a cache; spare: blank; foreign: holds something else; system: in use.</small></p>`;
 }

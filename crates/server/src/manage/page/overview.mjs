@@ -1,5 +1,5 @@
 // How the server is, at one look.
-import { html, Figures, Meter, State, stateOf, Table } from "./parts.mjs";
+import { html, Figures, Meter, State, Table } from "./parts.mjs";
 import { advice, useWhatIf } from "./what_if.mjs";
 import { linkToPool } from "./pool.mjs";
 import * as numbers from "./numbers.mjs";
@@ -8,7 +8,7 @@ import * as numbers from "./numbers.mjs";
 function worries(status, pools) {
   const found = pools.filter(pool => pool.warning).map(pool => `Pool ${pool.name}: ${pool.warning}.`);
   for (const volume of status.volumes) {
-    if (stateOf(volume) !== "ok") found.push(`${volume.name} is ${volume.state}${volume.state_reason ? `: ${volume.state_reason}` : ""}.`);
+    if (volume.state !== "ok") found.push(`${volume.name} is ${volume.state}${volume.state_reason ? `: ${volume.state_reason}` : ""}.`);
     if (volume.lost_blocks.length > 0) found.push(`${volume.name} has lost ${numbers.count(volume.lost_blocks.length)} blocks: reading them is an error.`);
     const rated = volume.drive_writes_per_day_rated;
     if (rated != null && volume.drive_writes_per_day > rated) found.push(`${volume.name} writes its flash ${volume.drive_writes_per_day.toFixed(2)} times a day; it is rated for ${rated}.`);
@@ -39,11 +39,11 @@ export function Overview({ status, pools }) {
       ["Connections", numbers.count(status.connections)],
       ["Memory of requests", numbers.bytes(status.request_memory_bytes), `of at most ${numbers.bytes(status.request_memory_bytes_max)}`],
     ]} />
-    <${Table} caption="Volumes" empty="There are no volumes."
+    <${Table} caption="Volumes" empty=${html`There are no volumes. <a href="#/disks">Make a pool</a> of this machine's disks, or name volumes in the configuration.`}
       head=${["volume", "state", "size", "flash", "policy", "read hits", "dirty", "flash lifetime"]}
       rows=${status.volumes.map(volume => [
         html`<a href=${link(volume.name)}>${volume.name}</a>`,
-        html`<${State} state=${stateOf(volume)} />`,
+        html`<${State} state=${volume.state} />`,
         numbers.bytes(volume.size_bytes),
         numbers.bytes(volume.flash_bytes),
         volume.policy,

@@ -63,9 +63,6 @@ export function useChange(after) {
   return { start, shown, setMessage };
 }
 
-/** The state of a volume: one that never had a flash is not detached from it. */
-export const stateOf = volume => (volume.state === "detached" && !volume.flash ? "ok" : volume.state);
-
 /** What a volume is in, in words and not in colour alone. */
 export function State({ state }) {
   const good = state === "ok";

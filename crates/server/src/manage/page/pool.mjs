@@ -24,10 +24,11 @@ function Size({ id, label, bytes }) {
     <select name="unit" aria-label="Unit">${Object.keys(UNITS).map(unit => html`<option selected=${unit === (own || "GiB")}>${unit}</option>`)}</select></span></div>`;
 }
 
-function Mode({ id, label, mode }) {
+/** A mode; where another that is stricter counts, it says so. */
+export function Mode({ id, label, mode, stricter = true }) {
   return html`<div class="field"><label for=${id}>${label}</label>
     <select id=${id} name="mode" aria-describedby=${`${id}-note`}>${Object.keys(MODES).map(name => html`<option selected=${name === mode}>${name}</option>`)}</select>
-    <small id=${`${id}-note`}>What is written is on the disks: ${Object.entries(MODES).map(([name, when]) => `${name}: ${when}`).join("; ")}. Where the pool is stricter, that counts.</small></div>`;
+    <small id=${`${id}-note`}>What is written is on the disks: ${Object.entries(MODES).map(([name, when]) => `${name}: ${when}`).join("; ")}.${stricter ? " Where the pool is stricter, that counts." : ""}</small></div>`;
 }
 
 /** The bytes that a form with a Size says, as whole blocks. */

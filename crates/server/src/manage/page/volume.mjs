@@ -1,6 +1,6 @@
 // One volume: its figures, its settings, what can be done with it, and how it was over time.
 import { useEffect, useState } from "preact/hooks";
-import { html, Act, Confirm, Figures, Message, State, stateOf } from "./parts.mjs";
+import { html, Act, Confirm, Figures, Message, State } from "./parts.mjs";
 import { Charts } from "./charts.mjs";
 import { WhatIf } from "./what_if.mjs";
 import { ask, askTagged, pathOf } from "./server.mjs";
@@ -76,7 +76,7 @@ function Detaching({ volume }) {
     const timer = setInterval(load, 1000);
     return () => clearInterval(timer);
   }, [volume.name]);
-  if (!progress) return null;
+  if (!progress || !volume.flash) return null;
   if (progress.failed) return html`<${Message} bad=${true} text=${`Detaching failed: ${progress.failed}`} />`;
   if (progress.state === "attached") return null;
   const { dirty_blocks: left, destaged_blocks: done } = progress;
@@ -105,7 +105,7 @@ function Actions({ volume }) {
     }
   };
   const act = () => ask("POST", `${pathOf(volume.name)}/detach`);
-  const gone = ["detaching", "detached"].includes(volume.state);
+  const gone = !volume.flash || ["detaching", "detached"].includes(volume.state);
   return html`<section aria-labelledby="actions">
     <h3 id="actions">Actions</h3>
     <p class="buttons">
@@ -124,7 +124,7 @@ export function Volume({ volume }) {
     const of = latency(operation);
     return of && of.count > 0 ? [`${numbers.micros(of.p50_us)}, ${numbers.micros(of.p99_us)}`, "median, 99th percentile"] : ["none", ""];
   };
-  return html`<h2 id="view-title" tabindex="-1">Volume ${volume.name} <${State} state=${stateOf(volume)} /></h2>
+  return html`<h2 id="view-title" tabindex="-1">Volume ${volume.name} <${State} state=${volume.state} /></h2>
     ${volume.state_reason && html`<${Message} bad=${true} text=${volume.state_reason} />`}
     <${Figures} of=${[
       ["Size", numbers.bytes(volume.size_bytes), volume.backend],

@@ -15,7 +15,8 @@ use utoipa::IntoParams;
 use super::{Answer, Asked, ErrorBody, IfMatch, Routed, Server, asked, bad, blocking, json, named};
 use crate::manage::plan::{self, DryRun, Plan};
 use crate::manage::{
-    DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, ManageError, Managed, NewLogicalDisk, PoolChange, Pools, tag,
+    DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, ManageError, Managed, NewLogicalDisk, NewPool, PoolChange,
+    Pools, tag,
 };
 
 type Names<T> = Result<Path<T>, PathRejection>;
@@ -57,6 +58,35 @@ pub(super) async fn machine_disks(State(server): Server) -> Answer<Json<Vec<Disk
 )]
 pub(super) async fn all_pools(State(server): Server) -> Answer<Json<Vec<PoolStatus>>> {
     blocking(server, |server| Ok(server.pools().map(|pools| pools.status()).unwrap_or_default())).await.map(Json)
+}
+
+/// Makes a pool, which is served at once, and again after a restart.
+#[utoipa::path(
+    post,
+    path = "/v1/pools",
+    params(DryRun),
+    request_body = NewPool,
+    responses(
+        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 201, description = "It is served", body = PoolStatus),
+        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 409, description = "A disk is not free, or the name is taken", body = ErrorBody),
+        (status = 500, description = "It failed, and the disks are blank", body = ErrorBody),
+    )
+)]
+pub(super) async fn make_pool(Asked { server, live, changing, dry, .. }: Asked, request: Request) -> Answer<Response> {
+    let new: NewPool = json(request).await?;
+    let work = move |server: &dyn Managed| {
+        let _one = changing.lock();
+        let pools = pools(server)?;
+        if dry {
+            return pools.plan_pool(&new).map(Changed::Planned);
+        }
+        pools.make_pool(&new)?;
+        live.happened(Some(&new.name), format!("The pool was made of {}", new.disks.join(", ")));
+        pool_status(pools, &new.name).map(Changed::Made)
+    };
+    answer(blocking(server, work).await?, StatusCode::CREATED, whole)
 }
 
 /// One pool.
@@ -349,7 +379,7 @@ pub(super) fn router() -> Router<Routed> {
     Router::new()
         .route("/v1/disks", get(machine_disks))
         .route("/v1/disks/wipe", post(wipe_disk))
-        .route("/v1/pools", get(all_pools))
+        .route("/v1/pools", get(all_pools).post(make_pool))
         .route("/v1/pools/{name}", get(one_pool))
         .route("/v1/pools/{name}/disks", post(add_disk))
         .route("/v1/pools/{name}/disks/{number}", axum::routing::delete(remove_disk))

@@ -1,0 +1,81 @@
+//! Pools that were made while a server ran, by its management API: no configuration has them, a file of the state directory does.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::document::{Entry, Tables};
+use super::value::Value;
+use super::{ConfigError, Origin, ServerConfig};
+use crate::kept;
+
+/// A pool that was made while the server ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadePool {
+    /// Its name.
+    pub name: String,
+    /// Its disks, by absolute paths.
+    pub disks: Vec<String>,
+    /// Keys of a table `[[pool]]` with their values as text, such as `ram` and `512MiB`.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+}
+
+impl MadePool {
+    fn entries(&self) -> Vec<Entry> {
+        let entry = |key: &str, value| Entry { key: key.to_owned(), value, line: None };
+        let disks = Value::List(self.disks.iter().cloned().map(Value::Text).collect());
+        let own = [entry("name", Value::Text(self.name.clone())), entry("disks", disks)];
+        let others = self.settings.iter().map(|(key, value)| entry(key, Value::Plain(value.clone())));
+        own.into_iter().chain(others).collect()
+    }
+}
+
+/// The file that has them.
+pub fn path(state_directory: &Path) -> PathBuf {
+    state_directory.join("pools.json")
+}
+
+/// Those that are kept.
+pub fn read(state_directory: &Path) -> io::Result<Vec<MadePool>> {
+    match kept::read(&path(state_directory), "pools") {
+        // Who may not look there has made none.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(Vec::new()),
+        read => Ok(read?.unwrap_or_default()),
+    }
+}
+
+/// Keeps them.
+pub fn write(state_directory: &Path, pools: &[MadePool]) -> io::Result<()> {
+    kept::write(&path(state_directory), &pools)
+}
+
+impl Tables {
+    /// Takes up a pool that was made, unless the document has one of its name.
+    pub(super) fn add_made(&mut self, pool: &MadePool, path: Option<PathBuf>) {
+        let has_name = |entries: &Vec<Entry>| {
+            entries.iter().any(|entry| entry.key == "name" && entry.value.text().is_ok_and(|name| name == pool.name))
+        };
+        if !self.pools.iter().any(has_name) {
+            self.made.insert(self.pools.len(), path);
+            self.pools.push(pool.entries());
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Whether a pool was made while a server ran.
+    pub fn is_made(&self, pool: &str) -> bool {
+        self.pools.iter().zip(0..).any(|(one, number)| one.cache.name == pool && self.given.made.contains_key(&number))
+    }
+
+    /// The configuration with a pool besides, its last one, if it goes with the rest.
+    pub fn with_made(&self, pool: &MadePool) -> Result<ServerConfig, ConfigError> {
+        let mut tables = self.given.clone();
+        tables.made.insert(tables.pools.len(), None);
+        tables.pools.push(pool.entries());
+        ServerConfig::checked(&Origin { path: self.path.as_deref(), tables: &tables })
+    }
+}

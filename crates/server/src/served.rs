@@ -1,0 +1,47 @@
+//! What a server serves: volumes, and pools, which may come while it runs.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use flashwise_engine::pool::Pool;
+use flashwise_engine::volume::Volume;
+
+/// The volumes and pools of a server.
+#[derive(Default)]
+pub struct Served {
+    volumes: Vec<Arc<Volume>>,
+    pools: RwLock<Vec<Arc<Pool>>>,
+}
+
+impl Served {
+    /// These volumes and pools.
+    pub fn new(volumes: Vec<Arc<Volume>>, pools: Vec<Arc<Pool>>) -> Served {
+        Served { volumes, pools: RwLock::new(pools) }
+    }
+
+    /// The volumes, and behind them those that are the caches of pools.
+    pub fn volumes(&self) -> Vec<Arc<Volume>> {
+        let of_pools = self.pools().into_iter().map(|pool| pool.volume().clone()).collect::<Vec<_>>();
+        self.volumes.iter().cloned().chain(of_pools).collect()
+    }
+
+    /// The pools.
+    pub fn pools(&self) -> Vec<Arc<Pool>> {
+        self.pools.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The pool of this name, if there is one.
+    pub fn pool(&self, name: &str) -> Option<Arc<Pool>> {
+        self.pools().into_iter().find(|pool| pool.name() == name)
+    }
+
+    /// Takes up a pool that was made.
+    pub fn add(&self, pool: Arc<Pool>) {
+        self.pools.write().unwrap_or_else(PoisonError::into_inner).push(pool);
+    }
+}
+
+impl std::fmt::Debug for Served {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Served").finish_non_exhaustive()
+    }
+}
