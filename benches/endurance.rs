@@ -36,11 +36,11 @@ fn measure(trace: &Trace) {
         println!("{what:24} {best:8.2} M/s at best, {median:8.2} M/s in the median");
     };
     let mut next = Vec::new();
-    speed("next reads", &mut || next = next_reads(trace).expect("the trace is short enough"));
-    let mut stream = FlashStream::behind_min(trace, &next, 0, 0);
-    speed("stream without DRAM", &mut || stream = FlashStream::behind_min(trace, &next, 0, 0));
+    speed("next reads", &mut || next = next_reads(trace, &Silent).expect("the trace is short enough"));
+    let mut stream = FlashStream::behind_min(trace, &next, 0, 0, &Silent);
+    speed("stream without DRAM", &mut || stream = FlashStream::behind_min(trace, &next, 0, 0, &Silent));
     speed("stream behind 1 % DRAM", &mut || {
-        drop(FlashStream::behind_min(trace, &next, trace.unique_blocks() / 100, 0))
+        drop(FlashStream::behind_min(trace, &next, trace.unique_blocks() / 100, 0, &Silent))
     });
     for percent in [1, 10] {
         let capacity = trace.unique_blocks() * percent / 100;
@@ -53,16 +53,16 @@ fn measure(trace: &Trace) {
             println!("{percent} % of the trace are too small a cache");
             continue;
         };
-        let mut m = Plan::min(&stream, capacity);
-        speed(&format!("{percent} %: m, decisions"), &mut || m = Plan::min(&stream, capacity));
+        let mut m = Plan::min(&stream, capacity, &Silent);
+        speed(&format!("{percent} %: m, decisions"), &mut || m = Plan::min(&stream, capacity, &Silent));
         let in_place = Placement::InPlace { trim: true };
         let containers =
             Placement::Containers { reduction: CopyForwardReduction::Exact, order: Order::Evict, buffers: None };
         for (name, placement) in [("m+", in_place), ("c", containers)] {
             let mut counts: Option<Counts> = None;
             speed(&format!("{percent} %: {name}"), &mut || {
-                let plan = m.rerun(&stream, capacity, Threshold::least_hits(1));
-                counts = Some(perform(&stream, &plan, &geometry, placement));
+                let plan = m.rerun(&stream, capacity, Threshold::least_hits(1), &Silent);
+                counts = Some(perform(&stream, &plan, &geometry, placement, &Silent));
             });
             let counts = counts.expect("it was run");
             let (units, unit_pages) = (counts.units(), counts.unit_pages);

@@ -66,7 +66,7 @@ fuzz_target!(|bytes: &[u8]| {
     let info = Info::of(&trace);
     assert_eq!(info.accesses, trace.len() as u64);
     assert!(trace.accesses().all(|(block, _)| (block as usize) < trace.unique_blocks()));
-    assert_eq!(trace.next_uses().expect("a small trace").len(), trace.len());
+    assert_eq!(trace.next_uses(&Silent).expect("a small trace").len(), trace.len());
     // What the description says of requests may be wrong.
     let _ = rebuild(&trace, &Silent, |_| Ok(()));
 });

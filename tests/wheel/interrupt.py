@@ -25,6 +25,20 @@ else:
 total = len(trace) * len(work["policies"]) * 50
 assert 0 < told[-1] < total / 2, (told, total)
 
+# One run ends in its midst, and not when it is done.
+for words in [{"policies": "lru", "layout": "in-place"}, {"policies": "m+"}, {"policies": "c"}]:
+    begun.clear()
+    told.clear()
+    threading.Thread(target=lambda: (begun.wait(), signal.raise_signal(signal.SIGINT)), daemon=True).start()
+    work_on = lambda done: (told.append(done), begun.set())
+    try:
+        flashwise.simulate([trace] * 4, **words, sizes="50%", erase_unit="64KiB", threads=1, progress=work_on)
+    except KeyboardInterrupt:
+        pass
+    else:
+        raise AssertionError(f"{words}: it went on")
+    assert any(done % len(trace) for done in told), (words, told)
+
 
 class Enough(Exception):
     """Raised by a callback."""

@@ -315,7 +315,7 @@ pub fn fits(trace: &Trace, case: &Case, experiment: &Experiment) -> Result<(), E
 }
 
 /// Runs all cases, on all cores; the runs come in the order of the cases, whatever the number of threads. What cases have in common is done
-/// once. `progress` is told of block accesses, those of a whole trace when a case is done.
+/// once. `progress` is told of block accesses while they are done.
 ///
 /// # Errors
 /// What does not go together: see [`Experiment::check`]; sizes that make no flash, budgets that allow nothing; where requests wait, devices
@@ -388,25 +388,20 @@ impl<'a> TraceRuns<'a> {
             offline.iter().map(|prepared| (prepared.number, *prepared)).collect();
         let performed = |run: &OfflineRun, stream: &FlashStream, plan: &Plan| {
             let run_of = self.run_of(of_number[&run.number]);
-            let ran = run_of.planned(stream, plan, &run.geometry, run.method.placement);
-            self.progress.advance(self.trace.len() as u64);
-            ran
+            run_of.planned(stream, plan, &run.geometry, run.method.placement)
         };
         let runs: Vec<OfflineRun> = offline.into_iter().map(offline_run).collect();
-        let planned = || run_offline(self.trace, self.warmup, self.days, &runs, &performed);
+        let planned = || run_offline(self.trace, self.warmup, self.days, &runs, &performed, self.progress);
         let (online, planned) = rayon::join(online, planned);
         let planned = planned?.into_iter().map(|(number, ran)| self.done(of_number[&number], ran));
         Ok(online?.into_iter().chain(planned).collect())
     }
 
     fn online(&self, prepared: &Prepared) -> Result<Done, ExperimentError> {
-        // Who does not want the work any more ends it here.
-        self.progress.advance(0);
         let ran = match &prepared.whole {
             Some(config) => self.whole(prepared, config)?,
             None => self.blocks(prepared),
         };
-        self.progress.advance(self.trace.len() as u64);
         Ok(self.done(prepared, ran))
     }
 
@@ -433,6 +428,7 @@ impl<'a> TraceRuns<'a> {
             flash: prepared.geometry.as_ref(),
             trim: self.experiment.trims(),
             queues: self.waited_for().map(queues),
+            progress: self.progress,
         }
     }
 
@@ -466,6 +462,7 @@ impl<'a> TraceRuns<'a> {
             ssd: prepared.geometry.as_ref().map(ssd),
             trim: self.experiment.trims(),
             plans: self.waited_for().map(plans),
+            progress: self.progress,
         };
         run.run()
     }

@@ -17,6 +17,7 @@ pub mod experiment;
 pub mod job;
 pub mod offline;
 pub mod online;
+mod pace;
 pub mod results;
 pub mod sampled;
 pub mod sampling;

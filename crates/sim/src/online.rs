@@ -17,10 +17,12 @@ use flashwise_core::step::FlashStep;
 use flashwise_device::ArrayModel;
 use flashwise_device::flash::{Device, DeviceCounters, Ftl, StepError, Zoned};
 use flashwise_trace::Trace;
+use flashwise_trace::progress::{Progress, Silent};
 
 use crate::array::{Arrivals, Queues, Served};
 use crate::endurance::{Geometry, Performs, Placed, Placement, Planned, perform_by};
 use crate::offline::{FlashStream, Plan};
+use crate::pace::Pace;
 use crate::simulate::Counting;
 use crate::stretch::Stretches;
 pub use crate::stretch::{Counts, Ran, Stretch};
@@ -43,6 +45,8 @@ pub(crate) struct Online<'a> {
     pub trim: bool,
     /// What requests wait for.
     pub queues: Option<Queues>,
+    /// Is told of the accesses.
+    pub progress: &'a dyn Progress,
 }
 
 /// Runs `policy`, an online one, behind `rule` over `trace` in a cache of `capacity_blocks` that lies nowhere, and counts as `counting` says.
@@ -60,7 +64,7 @@ pub fn replay(
 ) -> Ran {
     let waiting = waiting.filter(|(_, arrivals)| *arrivals != Arrivals::None);
     let queues = waiting.map(|(model, arrivals)| Queues::new(model, trace.block_size_bytes(), arrivals));
-    let run = Online { trace, counting, ram_blocks: 0, flash: None, trim: false, queues };
+    let run = Online { trace, counting, ram_blocks: 0, flash: None, trim: false, queues, progress: &Silent };
     run.policy(policy, rule.map(|rule| (rule, setting)), capacity_blocks)
 }
 
@@ -89,7 +93,7 @@ impl Online<'_> {
                 self.0.run(ReadCache::Min(self.1), cache, device)
             }
         }
-        perform_by(stream, plan, geometry, placement, Behind(self, stream))
+        perform_by(stream, plan, geometry, placement, self.progress, Behind(self, stream))
     }
 
     /// The read cache of what does not know the future.
@@ -106,6 +110,7 @@ impl Online<'_> {
         let mut stretches = Stretches::new(self.counting, self.trace.len());
         let on_flash = self.flash.is_some();
         let first_us = self.trace.first_us();
+        let mut pace = Pace::new(self.progress);
         // A trace's times may go back; the time of a cache does not.
         let (mut time_us, mut position) = (0, 0);
         for columns in self.trace.batches() {
@@ -143,9 +148,11 @@ impl Online<'_> {
                 }
                 if position.is_multiple_of(DECISION_ACCESSES_MAX) || position == stretches.next_epoch() {
                     stretches.note(cache.decision());
+                    pace.done(position);
                 }
             }
         }
+        pace.tell(position);
         stretches.note(cache.decision());
         let end = counts(ram_hits, &counters, account.counts(), &cache, &device);
         let written = end.tally.flash_writes.total_blocks();

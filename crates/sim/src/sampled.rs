@@ -63,7 +63,7 @@ pub fn run(
             let policy = policy_of(case);
             let key = (policy.to_string(), case.capacity_blocks);
             let ran = alone.iter().position(|(other, _)| *other == key).unwrap_or_else(|| {
-                let sampled = sampling::run(trace, &policy, key.1, experiment.counting, None);
+                let sampled = sampling::run(trace, &policy, key.1, experiment.counting, None, progress);
                 alone.push((key, sampled));
                 alone.len() - 1
             });

@@ -11,12 +11,11 @@ use flashwise_trace::normalised::trace::{Accesses, Trace};
 use flashwise_trace::progress::Progress;
 
 pub use crate::counting::{Counting, Warmup};
+use crate::pace::PACE_ACCESSES;
 use crate::sampling::{self, SampleFigures, Sampled};
 
 /// Accesses between the hints that a block will be accessed: its node this far ahead, its index entry twice as far.
 const PREFETCH_DISTANCE: usize = 12;
-/// Accesses between two reports of progress.
-const PROGRESS_ACCESSES: u64 = 1 << 20;
 
 /// A policy and a cache size to run over one trace.
 #[derive(Clone, Debug)]
@@ -55,7 +54,7 @@ pub fn simulate(
     let offline = |trace: usize| cases.iter().any(|case| case.trace == trace && case.policy.info().offline);
     let next_uses: Vec<Option<Vec<u32>>> = (0..traces.len())
         .into_par_iter()
-        .map(|trace| if offline(trace) { traces[trace].next_uses().map(Some) } else { Ok(None) })
+        .map(|trace| if offline(trace) { traces[trace].next_uses(progress).map(Some) } else { Ok(None) })
         .collect::<Result<_, _>>()?;
     let run = |case: PolicyCase| {
         // Who does not want the work any more ends it here.
@@ -63,7 +62,7 @@ pub fn simulate(
         let trace = &traces[case.trace];
         let next_uses = if case.policy.info().offline { next_uses[case.trace].as_deref() } else { None };
         if trace.sample().is_some() {
-            let sampled = sampling::run(trace, &case.policy, case.capacity_blocks, counting, next_uses);
+            let sampled = sampling::run(trace, &case.policy, case.capacity_blocks, counting, next_uses, progress);
             progress.advance(trace.len() as u64);
             let Sampled { counters, epochs, figures, .. } = sampled;
             return Run { case, counters, epochs, sample: Some(figures) };
@@ -110,7 +109,7 @@ impl Visitor<u32> for Replay<'_> {
             while position < batch_end {
                 // A segment ends with the batch, the warm-up, an epoch or when progress is due.
                 let multiple_after = |step: u64| (position / step).saturating_add(1).saturating_mul(step);
-                let mut end = batch_end.min(multiple_after(epoch)).min(multiple_after(PROGRESS_ACCESSES));
+                let mut end = batch_end.min(multiple_after(epoch)).min(multiple_after(PACE_ACCESSES));
                 if position < warmup {
                     end = end.min(warmup);
                 }
@@ -184,7 +183,7 @@ mod tests {
         let mut file = normaliser.finish().unwrap();
         file.rewind().unwrap();
         let trace = Trace::map("test", &file).unwrap();
-        let next_uses = trace.next_uses().unwrap();
+        let next_uses = trace.next_uses(&Silent).unwrap();
         let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
         for info in POLICIES {
             let counters = [false, true].map(|lengths| {

@@ -14,10 +14,12 @@ use flashwise_core::step::{FlashStep, Step};
 use flashwise_device::flash::{Device, DeviceCounters, Ftl};
 use flashwise_trace::Trace;
 use flashwise_trace::error::TraceError;
+use flashwise_trace::progress::Progress;
 use flashwise_trace::request_file::RequestFile;
 
 use crate::array::Plans;
 use crate::cache_run::{CacheRun, Observer};
+use crate::pace::RequestPace;
 use crate::simulate::Counting;
 use crate::stretch::{Counts, Ran, Stretches, Whole};
 
@@ -33,12 +35,14 @@ pub(crate) struct WholeRun<'a> {
     pub trim: bool,
     /// What requests wait for.
     pub plans: Option<Plans>,
+    /// Is told of the accesses.
+    pub progress: &'a dyn Progress,
 }
 
 impl WholeRun<'_> {
     /// Runs it. Warm-up and epochs end with the request in which they reach their length.
     pub fn run(self) -> Result<Ran, TraceError> {
-        let WholeRun { trace, requests, counting, config, ssd, trim, plans } = self;
+        let WholeRun { trace, requests, counting, config, ssd, trim, plans, progress } = self;
         let charged = Charged {
             geometry: config.geometry,
             ssd,
@@ -51,6 +55,7 @@ impl WholeRun<'_> {
         };
         let mut run = CacheRun::observed(config.clone(), charged);
         let mut stretches = Stretches::new(counting, trace.len());
+        let mut pace = RequestPace::new(progress, requests.len(), trace.len() as u64);
         requests.for_each(|request| {
             let erased = || run.observer().ssd.as_ref().map(Ftl::erasures_by_unit);
             let counted = stretches.at(run.accesses(), request.time_us, || counts(&run), erased);
@@ -58,7 +63,9 @@ impl WholeRun<'_> {
             run.request(request);
             run.observer_mut().request_ends();
             stretches.note(run.cache().decision());
+            pace.request_ends();
         })?;
+        pace.end();
         let end = counts(&run);
         if run.observer().ssd.is_some() {
             // What waits in memory for its segment to be written has its cause already.

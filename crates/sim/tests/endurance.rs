@@ -6,14 +6,19 @@
 mod brute_force;
 mod workloads;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use brute_force::BruteForce;
 use flashwise_device::ArrayModel;
 use flashwise_sim::cache_settings::Ram;
 use flashwise_sim::endurance::{Algorithm, Counts, Geometry, Settings};
 use flashwise_sim::experiment::{self, Case, Devices, Experiment, ExperimentError, Flash, Layout};
+use flashwise_sim::job::{Job, Runs};
 use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_trace::Trace;
-use flashwise_trace::progress::Silent;
+use flashwise_trace::normalised::requests_of;
+use flashwise_trace::progress::{Progress, Silent};
+use flashwise_trace::tools::sample;
 use workloads::{generated, letters, without_times};
 
 const NO_WARMUP: Warmup = Warmup::Accesses(0);
@@ -455,5 +460,66 @@ fn a_plan_has_epochs_and_devices_like_any_cache() {
         assert_eq!(sum(|counts| counts.read_hits), counts.read_hits(), "{algorithm}");
         assert_eq!(sum(|counts| counts.device.erasures), counts.erasures(), "{algorithm}");
         assert!(waiting.ran.waits.is_some() && alone.ran.waits.is_none(), "{algorithm}");
+    }
+}
+
+/// Notes how often it is told of something, and of how many accesses together and at most.
+#[derive(Default)]
+struct Told {
+    times: AtomicU64,
+    accesses: AtomicU64,
+    most: AtomicU64,
+}
+
+impl Progress for Told {
+    fn advance(&self, amount: u64) {
+        self.times.fetch_add(1, Ordering::Relaxed);
+        self.accesses.fetch_add(amount, Ordering::Relaxed);
+        self.most.fetch_max(amount, Ordering::Relaxed);
+    }
+}
+
+/// Ctrl-C ends a run where it says how far it is: each of its passes does so every 2^16 accesses, those too that make a plan.
+#[test]
+fn runs_of_every_kind_say_all_the_time_how_far_they_are() {
+    let trace = generated("zipf", 20_000, 600_000, 0.7, 1);
+    let flash = "layout=in-place erase-unit=64KiB";
+    for (words, passes) in [
+        ("policy=lru", 1),
+        ("policy=min", 1),
+        (&format!("policy=lru {flash}"), 1),
+        ("policy=ripq+ erase-unit=64KiB", 1),
+        // A stream and its next reads, a plan, and what comes of it.
+        ("policy=m erase-unit=64KiB", 4),
+        // And a plan more, and one round to learn what is copied in vain.
+        ("policy=c:cfr=1 erase-unit=64KiB", 6),
+        ("policy=h_t:share=50% erase-unit=64KiB", 7),
+        ("policy=lru ram=10%", 1),
+        ("policy=lru admission=size:max=8KiB", 1),
+        ("policy=lru arrivals=closed:depth=4 cache-device=slc", 1),
+        ("policy=lru layout=log", 1),
+        ("layout=wlfc bucket=256KiB", 1),
+        ("layout=b-like bucket=256KiB", 1),
+        // In a smaller and a larger cache too.
+        ("policy=lru sample=90%", 3),
+        (&format!("policy=lru {flash} sample=90%"), 4),
+    ] {
+        let jobs = [format!("{words} size=30%").parse::<Job>().unwrap()];
+        let reads = jobs[0].reads().unwrap();
+        let traces = [match reads.sampling {
+            Some(sampling) => sample::of(&trace, sampling, &Silent).unwrap(),
+            None => trace.clone(),
+        }];
+        let requests = if reads.requests { vec![requests_of(&trace, &Silent).unwrap()] } else { Vec::new() };
+        let runs = Runs::new(&traces, requests.into(), &jobs).unwrap();
+        let (accesses, told) = (runs.accesses(), Told::default());
+        runs.run(&told).unwrap();
+        let Told { times, accesses: all, most } = told;
+        assert_eq!(all.into_inner(), accesses, "{words}");
+        let (times, most) = (times.into_inner(), most.into_inner());
+        // What RAM answers, a plan does not see; of a sample it is told when it is done.
+        let least = passes * (accesses >> 17);
+        assert!(times >= least, "{words}: told {times} times, expected {least}");
+        assert!(reads.sampling.is_some() || most <= 1 << 17, "{words}: told of {most} accesses at once");
     }
 }

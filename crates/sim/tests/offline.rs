@@ -11,19 +11,20 @@ use brute_force::BruteForce;
 use flashwise_core::access::{NEVER, Op};
 use flashwise_sim::offline::{Decision, FlashStream, Insertion, NOT_EVICTING, Plan, Threshold, next_reads};
 use flashwise_trace::Trace;
+use flashwise_trace::progress::Silent;
 use workloads::{generated, letters};
 
 const M_PLUS: Threshold = Threshold { hits: 1, leftover: 0 };
 
 fn stream(trace: &Trace, ram_blocks: usize) -> FlashStream {
-    FlashStream::behind_min(trace, &next_reads(trace).unwrap(), ram_blocks, 0)
+    FlashStream::behind_min(trace, &next_reads(trace, &Silent).unwrap(), ram_blocks, 0, &Silent)
 }
 
 /// Plans of M and M+, checked.
 fn plans(stream: &FlashStream, capacity: usize) -> (Plan, Plan) {
-    let m = Plan::min(stream, capacity);
+    let m = Plan::min(stream, capacity, &Silent);
     m.check(stream, capacity);
-    let m_plus = m.rerun(stream, capacity, M_PLUS);
+    let m_plus = m.rerun(stream, capacity, M_PLUS, &Silent);
     m_plus.check(stream, capacity);
     (m, m_plus)
 }
@@ -104,13 +105,13 @@ fn a_rerun_leaves_out_the_insertions_with_the_fewest_hits_and_the_first_of_equal
     let thresholds = [(0, 0, 0), (1, 1, 1), (3, 1, 3), (4, 2, 0), (5, 4, 0), (9, 4, 0)];
     for (count, hits, leftover) in thresholds {
         let found = Threshold::of_count(&m_plus, count);
-        let left_out = |threshold: Threshold| m_plus.rerun(&stream, 5, threshold).insertions().len();
+        let left_out = |threshold: Threshold| m_plus.rerun(&stream, 5, threshold, &Silent).insertions().len();
         assert_eq!(left_out(found), left_out(Threshold { hits, leftover }), "{count}: {found:?}");
         assert_eq!(left_out(found) as u64, 5_u64.saturating_sub(count));
     }
     // B is left out first, then C.
-    assert_eq!(draw(&m_plus.rerun(&stream, 5, Threshold { hits: 1, leftover: 2 })), "i--hiihl--ll");
-    assert_eq!(draw(&m_plus.rerun(&stream, 5, Threshold::least_hits(2))), "i--h--hl----");
+    assert_eq!(draw(&m_plus.rerun(&stream, 5, Threshold { hits: 1, leftover: 2 }, &Silent)), "i--hiihl--ll");
+    assert_eq!(draw(&m_plus.rerun(&stream, 5, Threshold::least_hits(2), &Silent)), "i--h--hl----");
 }
 
 /// The most read hits that any algorithm can have: all sets of blocks that the cache can hold after each access are tried.
@@ -183,7 +184,7 @@ fn a_rerun_of_m_plus_with_its_own_threshold_is_m_plus() {
     for trace in small_traces() {
         let stream = stream(&trace, 3);
         let (_, m_plus) = plans(&stream, 5);
-        let again = m_plus.rerun(&stream, 5, M_PLUS);
+        let again = m_plus.rerun(&stream, 5, M_PLUS, &Silent);
         assert_eq!((again.decisions(), again.insertions()), (m_plus.decisions(), m_plus.insertions()));
     }
 }
@@ -196,7 +197,7 @@ fn a_rerun_has_at_least_the_hits_of_the_insertions_that_it_keeps() {
         let mut by_hits: Vec<u32> = m_plus.insertions().iter().map(|insertion| insertion.hits).collect();
         by_hits.sort_unstable();
         for count in 0..=by_hits.len() {
-            let plan = m_plus.rerun(&stream, 5, Threshold::of_count(&m_plus, count as u64));
+            let plan = m_plus.rerun(&stream, 5, Threshold::of_count(&m_plus, count as u64), &Silent);
             plan.check(&stream, 5);
             let kept: u64 = by_hits[count..].iter().map(|&hits| u64::from(hits)).sum();
             assert!((kept..=m_plus.hits()).contains(&plan.hits()), "{} hits, {kept} were kept", plan.hits());
@@ -237,9 +238,9 @@ fn the_dram_cache_is_min_too_and_the_flash_sees_its_misses_and_all_writes() {
 #[test]
 fn the_warm_up_is_not_counted() {
     let trace = letters("ABABaAB");
-    let next_reads = next_reads(&trace).unwrap();
+    let next_reads = next_reads(&trace, &Silent).unwrap();
     let counts = |warmup| {
-        let stream = FlashStream::behind_min(&trace, &next_reads, 1, warmup);
+        let stream = FlashStream::behind_min(&trace, &next_reads, 1, warmup, &Silent);
         (stream.warmup(), stream.reads(), stream.writes(), stream.ram_hits())
     };
     // The DRAM cache has A at 2, and again at 5, and B at 3 and at 6 or not.

@@ -11,6 +11,7 @@ use std::io::{Read, Seek, Write};
 use fixtures::{COMPRESSIONS, Fixture, all, trace};
 use flashwise_trace::Trace;
 use flashwise_trace::normalised::Settings;
+use flashwise_trace::progress::Silent;
 use flashwise_trace::tools::info::Info;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -68,7 +69,7 @@ fn walk(trace: &Trace) {
     let info = Info::of(trace);
     assert_eq!(info.accesses, trace.len() as u64);
     assert!(trace.accesses().all(|(block, _)| (block as usize) < trace.unique_blocks()));
-    assert_eq!(trace.next_uses().unwrap().len(), trace.len());
+    assert_eq!(trace.next_uses(&Silent).unwrap().len(), trace.len());
 }
 
 fn read_damaged(fixture: &Fixture) {

@@ -22,6 +22,7 @@ use flashwise_core::index::Dense;
 use flashwise_core::layout::units::Units;
 use flashwise_core::prefetch::prefetch;
 use flashwise_core::step::FlashStep;
+use flashwise_trace::progress::Progress;
 
 use super::algorithm::{CopyForwardReduction, Order};
 use super::planned::{Placed, Planned};
@@ -29,20 +30,22 @@ use super::settings::Geometry;
 use super::write_buffer::{Cause, UnitBuffer};
 use crate::offline::{Decision, FlashStream, Insertion, NOT_EVICTING, Plan};
 
-/// A cache for `plan` on host-managed flash, which has learnt in as many earlier rounds as it is allowed.
+/// A cache for `plan` on host-managed flash, which has learnt in as many earlier rounds as it is allowed. `progress` may end
+/// these.
 pub(super) fn containers<'a>(
     stream: &'a FlashStream,
     plan: &'a Plan,
     geometry: &Geometry,
     reduction: CopyForwardReduction,
     order: Order,
+    progress: &dyn Progress,
 ) -> Containers<'a> {
     let new = |wasted: Wasted| Containers::new(stream, plan, geometry, order, wasted);
     let CopyForwardReduction::Rounds(rounds) = reduction else { return new(Wasted::Known) };
     let mut wasted = Wasted::Marked(vec![false; if rounds > 0 { plan.insertions().len() } else { 0 }]);
     for _ in 0..rounds {
         let mut round = Planned::new(stream, plan, new(wasted));
-        round.rehearse();
+        round.rehearse(progress);
         wasted = round.into_placed().wasted;
     }
     new(wasted)

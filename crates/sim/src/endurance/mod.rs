@@ -24,6 +24,7 @@ mod write_buffer;
 use flashwise_core::container_policy::{self, ContainerPolicy, Flash};
 use flashwise_core::index::Dense;
 use flashwise_trace::Trace;
+use flashwise_trace::progress::Progress;
 
 pub use algorithm::{Algorithm, Budget, CopyForwardReduction, Limit, Method, Offline, Order, Placement, algorithms};
 pub use counts::Counts;
@@ -54,6 +55,7 @@ pub(crate) fn perform_by<H: Performs>(
     plan: &Plan,
     geometry: &Geometry,
     placement: Placement,
+    progress: &dyn Progress,
     how: H,
 ) -> H::Output {
     match placement {
@@ -62,7 +64,7 @@ pub(crate) fn perform_by<H: Performs>(
             how.perform(Planned::new(stream, plan, placed), device_of(geometry))
         }
         Placement::Containers { reduction, order, .. } => {
-            let placed = containers::containers(stream, plan, geometry, reduction, order);
+            let placed = containers::containers(stream, plan, geometry, reduction, order, progress);
             let device = Zoned::new(geometry.units, geometry.unit_pages).expect("the geometry is that of a device");
             how.perform(Planned::new(stream, plan, placed), device)
         }
@@ -74,16 +76,23 @@ pub(crate) fn perform_by<H: Performs>(
 }
 
 /// Performs the decisions of `plan` over `stream` on a device of its own. What is counted has no days, since a stream has no times.
-pub fn perform(stream: &FlashStream, plan: &Plan, geometry: &Geometry, placement: Placement) -> Counts {
-    struct Alone<'a>(&'a FlashStream, u32);
+/// `progress` may end it.
+pub fn perform(
+    stream: &FlashStream,
+    plan: &Plan,
+    geometry: &Geometry,
+    placement: Placement,
+    progress: &dyn Progress,
+) -> Counts {
+    struct Alone<'a>(&'a FlashStream, u32, &'a dyn Progress);
     impl Performs for Alone<'_> {
         type Output = Counts;
 
         fn perform<P: Placed>(self, cache: Planned<'_, P>, device: impl Device) -> Counts {
-            tally::run(self.0, cache, device, self.1)
+            tally::run(self.0, cache, device, self.1, self.2)
         }
     }
-    perform_by(stream, plan, geometry, placement, Alone(stream, geometry.unit_pages))
+    perform_by(stream, plan, geometry, placement, progress, Alone(stream, geometry.unit_pages, progress))
 }
 
 /// The conventional SSD of a cache.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use flashwise_trace::Trace;
+use flashwise_trace::progress::Progress;
 use rayon::prelude::*;
 
 use super::algorithm::{Budget, Limit, Offline, Placement};
@@ -33,27 +34,28 @@ type Performed<'a> = &'a (dyn Fn(&OfflineRun, &FlashStream, &Plan) -> Ran + Sync
 type Done = (usize, Ran);
 
 /// Makes a plan for each of `runs` over `trace`, of which `warmup` accesses are not counted and the others take this many `days`, and has it
-/// performed.
+/// performed. `progress` may end it.
 pub(crate) fn run_offline(
     trace: &Trace,
     warmup: u64,
     days: Option<f64>,
     runs: &[OfflineRun],
     performed: Performed,
+    progress: &dyn Progress,
 ) -> Result<Vec<Done>, EnduranceError> {
     if runs.is_empty() {
         return Ok(vec![]);
     }
-    let next_reads = next_reads(trace)?;
+    let next_reads = next_reads(trace, progress)?;
     let runs: Vec<&OfflineRun> = runs.iter().collect();
     let by_ram = grouped(&runs, |run| run.geometry.read_cache_blocks);
     let done: Vec<Vec<Done>> = by_ram
         .into_par_iter()
         .with_max_len(1)
         .map(|(ram_blocks, runs)| {
-            let stream = FlashStream::behind_min(trace, &next_reads, ram_blocks, warmup);
+            let stream = FlashStream::behind_min(trace, &next_reads, ram_blocks, warmup, progress);
             let by_size = grouped(&runs, |run| run.geometry.capacity_blocks);
-            let with = Shared { trace, next_reads: &next_reads, warmup, days, performed };
+            let with = Shared { trace, next_reads: &next_reads, warmup, days, performed, progress };
             let of_size = |(_, runs): (usize, Vec<&OfflineRun>)| SizeRuns::new(with, &stream, &runs).run(&runs);
             let done = by_size.into_par_iter().with_max_len(1).map(of_size).collect::<Result<Vec<_>, _>>()?;
             Ok(done.concat())
@@ -78,6 +80,7 @@ struct Shared<'a> {
     warmup: u64,
     days: Option<f64>,
     performed: Performed<'a>,
+    progress: &'a dyn Progress,
 }
 
 /// The cases over one trace with caches and read caches of one size.
@@ -98,7 +101,7 @@ impl<'a> SizeRuns<'a> {
             shared,
             stream,
             capacity_blocks,
-            m: Plan::min(stream, capacity_blocks),
+            m: Plan::min(stream, capacity_blocks, shared.progress),
             m_plus: OnceLock::new(),
             m_plus_erasures: OnceLock::new(),
         }
@@ -119,16 +122,17 @@ impl<'a> SizeRuns<'a> {
     }
 
     fn m_plus(&self) -> &Plan {
-        self.m_plus.get_or_init(|| self.m.rerun(self.stream, self.capacity_blocks, Threshold::least_hits(1)))
+        let least = Threshold::least_hits(1);
+        self.m_plus.get_or_init(|| self.m.rerun(self.stream, self.capacity_blocks, least, self.shared.progress))
     }
 
     fn rerun(&self, threshold: Threshold) -> Plan {
-        self.m_plus().rerun(self.stream, self.capacity_blocks, threshold)
+        self.m_plus().rerun(self.stream, self.capacity_blocks, threshold, self.shared.progress)
     }
 
     /// How often the algorithm erases with `plan`.
     fn erases(&self, plan: &Plan, prepared: &OfflineRun) -> u64 {
-        perform(self.stream, plan, &prepared.geometry, prepared.method.placement).erasures()
+        perform(self.stream, plan, &prepared.geometry, prepared.method.placement, self.shared.progress).erasures()
     }
 
     /// Which insertions are left out to stay within `budget`.
@@ -180,13 +184,13 @@ impl<'a> SizeRuns<'a> {
         let geometry = prepared.geometry.clone().with_buffer(0);
         let erasures = || {
             if geometry.read_cache_blocks == prepared.geometry.read_cache_blocks {
-                return perform(self.stream, self.m_plus(), &geometry, in_place).erasures();
+                return perform(self.stream, self.m_plus(), &geometry, in_place, self.shared.progress).erasures();
             }
-            let Shared { trace, next_reads, warmup, .. } = self.shared;
-            let stream = FlashStream::behind_min(trace, next_reads, geometry.read_cache_blocks, warmup);
-            let m = Plan::min(&stream, self.capacity_blocks);
-            let m_plus = m.rerun(&stream, self.capacity_blocks, Threshold::least_hits(1));
-            perform(&stream, &m_plus, &geometry, in_place).erasures()
+            let Shared { trace, next_reads, warmup, progress, .. } = self.shared;
+            let stream = FlashStream::behind_min(trace, next_reads, geometry.read_cache_blocks, warmup, progress);
+            let m = Plan::min(&stream, self.capacity_blocks, progress);
+            let m_plus = m.rerun(&stream, self.capacity_blocks, Threshold::least_hits(1), progress);
+            perform(&stream, &m_plus, &geometry, in_place, progress).erasures()
         };
         *self.m_plus_erasures.get_or_init(erasures)
     }

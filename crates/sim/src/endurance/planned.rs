@@ -7,8 +7,10 @@ use flashwise_core::access::Access;
 use flashwise_core::block_cache::{BlockCache, Tally};
 use flashwise_core::policy::Outcome;
 use flashwise_core::step::FlashStep;
+use flashwise_trace::progress::Progress;
 
 use crate::offline::{Decision, FlashStream, Insertion, NOT_EVICTING, Plan};
+use crate::pace::may_end;
 
 /// Accesses between the hint that a block will be accessed and when it is.
 const PREFETCH_DISTANCE: usize = 12;
@@ -41,9 +43,10 @@ impl<'a, P: Placed> Planned<'a, P> {
     }
 
     /// Runs all of the plan on no device, for what is learnt from it.
-    pub(super) fn rehearse(&mut self) {
+    pub(super) fn rehearse(&mut self, progress: &dyn Progress) {
         let mut steps = Vec::new();
-        for _ in 0..self.stream.len() {
+        for position in 0..self.stream.len() {
+            may_end(position, progress);
             self.next(&mut steps);
             steps.clear();
         }

@@ -4,10 +4,12 @@ use flashwise_core::access::Op;
 use flashwise_core::block_cache::BlockCache;
 use flashwise_core::counters::Counters;
 use flashwise_device::flash::{Device, Wear};
+use flashwise_trace::progress::Progress;
 
 use super::Counts;
 use super::planned::{Placed, Planned};
 use crate::offline::FlashStream;
+use crate::pace::may_end;
 use crate::stretch;
 
 /// Runs all of the plan of `cache` over `stream`, and counts what comes after the warm-up. It has no days, since a stream has no times.
@@ -16,6 +18,7 @@ pub(super) fn run<P: Placed>(
     mut cache: Planned<'_, P>,
     mut device: impl Device,
     unit_pages: u32,
+    progress: &dyn Progress,
 ) -> Counts {
     let (mut counters, mut steps) = (Counters::default(), Vec::new());
     let mut warm = None;
@@ -24,6 +27,7 @@ pub(super) fn run<P: Placed>(
             warm = Some((counted(&counters, &cache, &device), device.erasures_by_unit()));
         }
         let op = if stream.is_write(position) { Op::Write } else { Op::Read };
+        may_end(position, progress);
         let outcome = cache.next(&mut steps);
         counters.record(op, &outcome);
         for step in steps.drain(..) {

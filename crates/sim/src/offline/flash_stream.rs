@@ -7,6 +7,9 @@ use flashwise_core::access::{NEVER, Op};
 use flashwise_core::positions::Positions;
 
 use flashwise_trace::Trace;
+use flashwise_trace::progress::Progress;
+
+use crate::pace::may_end;
 
 /// The bit of an entry that tells writes from reads; block ids are smaller.
 const WRITE: u32 = 1 << 31;
@@ -30,8 +33,14 @@ pub struct FlashStream {
 
 impl FlashStream {
     /// The stream behind a DRAM cache of `ram_blocks`, which may be 0, with MIN: of the blocks that it could keep, it keeps those that are
-    /// read soonest. `next_reads` are those of `trace`, of whose accesses the first `warmup` are not counted.
-    pub fn behind_min(trace: &Trace, next_reads: &[u32], ram_blocks: usize, warmup: u64) -> FlashStream {
+    /// read soonest. `next_reads` are those of `trace`, of whose accesses the first `warmup` are not counted. `progress` may end it.
+    pub fn behind_min(
+        trace: &Trace,
+        next_reads: &[u32],
+        ram_blocks: usize,
+        warmup: u64,
+        progress: &dyn Progress,
+    ) -> FlashStream {
         let mut stream = FlashStream {
             entries: Vec::new(),
             next_reads: Vec::new(),
@@ -46,6 +55,7 @@ impl FlashStream {
         let (mut cached, mut len) = (Positions::new(), 0);
         for (position, (block, op)) in trace.accesses().enumerate() {
             assert!(block < WRITE, "block ids have 31 bits");
+            may_end(position, progress);
             let counted = u64::from(position as u64 >= warmup);
             let hit = ram_blocks > 0 && op == Op::Read && cached.remove(position as u32);
             len -= usize::from(hit);
@@ -72,14 +82,15 @@ impl FlashStream {
                 len -= 1;
             }
         }
-        stream.find_next_reads();
+        stream.find_next_reads(progress);
         stream
     }
 
-    fn find_next_reads(&mut self) {
+    fn find_next_reads(&mut self, progress: &dyn Progress) {
         self.next_reads = vec![NEVER; self.entries.len()];
         let mut next_read_of = vec![NEVER; self.unique_blocks];
         for position in (0..self.entries.len()).rev() {
+            may_end(position, progress);
             let before = if self.is_write(position) { NEVER } else { position as u32 };
             let next_read_of = &mut next_read_of[self.block(position) as usize];
             self.next_reads[position] = std::mem::replace(next_read_of, before);

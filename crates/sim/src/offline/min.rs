@@ -5,15 +5,16 @@
 
 use flashwise_core::access::NEVER;
 use flashwise_core::positions::Positions;
+use flashwise_trace::progress::Progress;
 
 use super::plan::Planner;
 use super::{FlashStream, NOT_EVICTING, Plan};
 
 impl Plan {
-    /// What MIN decides with a cache of `capacity` blocks.
-    pub fn min(stream: &FlashStream, capacity: usize) -> Plan {
+    /// What MIN decides with a cache of `capacity` blocks. `progress` may end it.
+    pub fn min(stream: &FlashStream, capacity: usize, progress: &dyn Progress) -> Plan {
         assert!(capacity > 0, "a cache has room for at least one block");
-        let mut planner = Planner::new(stream);
+        let mut planner = Planner::new(stream, progress);
         // MIN_Q: the next reads of the cached blocks.
         let (mut queue, mut len) = (Positions::new(), 0);
         for position in 0..stream.len() {

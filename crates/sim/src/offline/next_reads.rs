@@ -4,12 +4,13 @@ use flashwise_core::access::NEVER;
 
 use flashwise_trace::Trace;
 use flashwise_trace::error::TraceError;
+use flashwise_trace::progress::Progress;
 
 /// For each access of `trace` the position of the next access to its block if that is a read, else [`NEVER`].
 ///
 /// # Errors
 /// A trace of 2^32 - 1 accesses or more has positions that do not fit.
-pub fn next_reads(trace: &Trace) -> Result<Vec<u32>, TraceError> {
+pub fn next_reads(trace: &Trace, progress: &dyn Progress) -> Result<Vec<u32>, TraceError> {
     let len = trace.len();
     if len >= NEVER as usize {
         let (path, most) = (trace.name().to_owned(), u64::from(NEVER) - 1);
@@ -27,6 +28,8 @@ pub fn next_reads(trace: &Trace) -> Result<Vec<u32>, TraceError> {
             next_reads[position] = std::mem::replace(&mut next_read_of[block], before);
         }
         end = start;
+        // Who does not want the work any more ends it here.
+        progress.advance(0);
     }
     Ok(next_reads)
 }

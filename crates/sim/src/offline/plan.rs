@@ -2,8 +2,10 @@
 
 use flashwise_core::access::NEVER;
 use flashwise_core::prefetch::prefetch;
+use flashwise_trace::progress::Progress;
 
 use super::FlashStream;
+use crate::pace::may_end;
 
 /// Accesses between the hint that an insertion will be asked for and when it is.
 const PREFETCH_DISTANCE: usize = 12;
@@ -105,19 +107,19 @@ impl Plan {
 }
 
 /// Writes a plan down while it is made.
-#[derive(Debug)]
 pub(super) struct Planner<'a> {
     stream: &'a FlashStream,
+    progress: &'a dyn Progress,
     plan: Plan,
     /// The latest insertion of each block.
     insertion_of: Vec<u32>,
 }
 
 impl<'a> Planner<'a> {
-    pub(super) fn new(stream: &'a FlashStream) -> Planner<'a> {
+    pub(super) fn new(stream: &'a FlashStream, progress: &'a dyn Progress) -> Planner<'a> {
         let decisions = Vec::with_capacity(stream.len());
         let insertion_of = vec![0; stream.unique_blocks()];
-        Planner { stream, plan: Plan { decisions, insertions: Vec::new() }, insertion_of }
+        Planner { stream, progress, plan: Plan { decisions, insertions: Vec::new() }, insertion_of }
     }
 
     /// The access that is decided about next.
@@ -142,6 +144,7 @@ impl<'a> Planner<'a> {
 
     #[inline]
     fn decide(&mut self, decision: Decision) {
+        may_end(self.position(), self.progress);
         self.plan.decisions.push(decision);
         self.prefetch();
     }

@@ -4,6 +4,7 @@
 
 use flashwise_core::access::NEVER;
 use flashwise_core::positions::Positions;
+use flashwise_trace::progress::Progress;
 
 use super::plan::Planner;
 use super::{FlashStream, Insertion, NOT_EVICTING, Plan};
@@ -44,12 +45,12 @@ impl Threshold {
 
 impl Plan {
     /// The same decisions over the same stream with a cache of `capacity` blocks, without the insertions below `threshold`. Blocks
-    /// for which there is room then stay longer than in this plan.
-    pub fn rerun(&self, stream: &FlashStream, capacity: usize, threshold: Threshold) -> Plan {
+    /// for which there is room then stay longer than in this plan. `progress` may end it.
+    pub fn rerun(&self, stream: &FlashStream, capacity: usize, threshold: Threshold, progress: &dyn Progress) -> Plan {
         let mut rerun = Rerun {
             stream,
             capacity,
-            planner: Planner::new(stream),
+            planner: Planner::new(stream, progress),
             planned: Positions::new(),
             overdue: Positions::new(),
             len: 0,

@@ -13,12 +13,14 @@ use flashwise_core::counters::Counters;
 use flashwise_core::index::Dense;
 use flashwise_core::policy::{Outcome, Policy, Spec, Visitor};
 use flashwise_trace::Trace;
+use flashwise_trace::progress::Progress;
 use flashwise_trace::sampling::Sample;
 
 pub use self::accuracy::{accurate, margin, parse_accuracy, tells_accuracy};
 pub use self::estimate::{CONFIDENCE, Classes, Hot, Population, Regression, Uncertainty};
 pub use self::figures::{GROUPS_MIN, SampleFigures};
 use crate::counting::Counting;
+use crate::pace::may_end;
 
 /// A policy over a sample, and what it says of the whole trace.
 #[derive(Clone, Debug)]
@@ -34,7 +36,7 @@ pub struct Sampled {
 }
 
 /// Runs `policy` over `trace`, a sample, as if in a cache of `capacity_blocks` over the whole trace. `next_uses` are those of the sample, where
-/// the policy knows the future.
+/// the policy knows the future. Who does not want it any more ends it by `progress`, which is told of no accesses.
 ///
 /// # Panics
 /// If the trace is no sample.
@@ -44,6 +46,7 @@ pub fn run(
     capacity_blocks: usize,
     counting: Counting,
     next_uses: Option<&[u32]>,
+    progress: &dyn Progress,
 ) -> Sampled {
     let sample = trace.sample().expect("the trace is a sample");
     let blocks = sample.capacity_blocks(capacity_blocks);
@@ -52,7 +55,7 @@ pub fn run(
     let lru = Spec::parse("lru").expect("lru is a policy");
     let replay = |blocks: usize, epochs: bool| {
         let run = |policy: &Spec, epochs: bool| {
-            let replay = Replay { trace, sample, cuts: &cuts, epochs, next_uses };
+            let replay = Replay { trace, sample, cuts: &cuts, epochs, next_uses, progress };
             policy.build(Dense::new(trace.unique_blocks()), blocks, replay)
         };
         let (mut classes, epochs) = run(policy, epochs);
@@ -137,6 +140,7 @@ struct Replay<'a> {
     cuts: &'a Cuts,
     epochs: bool,
     next_uses: Option<&'a [u32]>,
+    progress: &'a dyn Progress,
 }
 
 impl Visitor<u32> for Replay<'_> {
@@ -148,12 +152,14 @@ impl Visitor<u32> for Replay<'_> {
         let of_block = self.sample.classes();
         let mut position = 0;
         for columns in self.trace.batches() {
-            let (ops, lengths) = (&columns.op[..], &columns.request_blocks[..]);
+            let ops = &columns.op[..];
             for (at, &block) in columns.block.iter().enumerate() {
+                may_end(position as usize, self.progress);
                 epochs.end_before(position);
                 let op = if ops[at] == 0 { Op::Read } else { Op::Write };
                 let next_use = self.next_uses.map_or(NEVER, |next_uses| next_uses[position as usize]);
-                let access = Access { block: block as u32, op, request_blocks: lengths[at], next_use };
+                // No policy of the table asks how long requests are.
+                let access = Access { block: block as u32, op, request_blocks: 1, next_use };
                 let outcome = policy.access(access);
                 if position >= self.cuts.warmup {
                     let class = usize::from(of_block[block as usize]);

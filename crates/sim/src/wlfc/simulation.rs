@@ -13,6 +13,7 @@ use flashwise_trace::request_file::{CacheRequest, RequestFile};
 use rayon::prelude::*;
 
 use super::{BLike, BLikeConfig, Managed};
+use crate::pace::RequestPace;
 use crate::simulate::Counting;
 
 /// A cache that evicts whole buckets.
@@ -329,7 +330,7 @@ pub fn run_buckets<E: From<BucketError>>(
 }
 
 /// Runs all cases, on all cores; the results come in the order of the cases. A warm-up ends with the request in which it reaches its length;
-/// `requests` are those of the traces, and `accesses` how many block accesses they have. `progress` is told of those when a case is done.
+/// `requests` are those of the traces, and `accesses` how many block accesses they have. `progress` is told of those while they are done.
 ///
 /// # Errors
 /// Settings that make no cache, and traces that cannot be read.
@@ -342,13 +343,18 @@ pub fn simulate_buckets(
     progress: &dyn Progress,
 ) -> Result<Vec<BucketResult>, BucketError> {
     let run = |case: BucketCase| {
-        // Who does not want the work any more ends it here.
-        progress.advance(0);
         let (requests, accesses) = (&requests[case.trace], accesses[case.trace]);
         let warmup = counting.warmup.accesses(accesses);
-        let each = |consume: &mut dyn FnMut(&CacheRequest)| requests.for_each(consume).map_err(BucketError::from);
+        let each = |consume: &mut dyn FnMut(&CacheRequest)| -> Result<(), BucketError> {
+            let mut pace = RequestPace::new(progress, requests.len(), accesses as u64);
+            requests.for_each(|request| {
+                consume(request);
+                pace.request_ends();
+            })?;
+            pace.end();
+            Ok(())
+        };
         let (counts, warmup_accesses) = run_buckets(settings, case.system, case.flash_bytes, warmup, each)?;
-        progress.advance(accesses as u64);
         Ok(BucketResult { case, counts, warmup_accesses })
     };
     cases.into_par_iter().with_max_len(1).map(run).collect()

@@ -9,6 +9,7 @@ pub use super::description::Description;
 use super::times::{Clock, Times};
 use super::trace_file::{Columns, Refused, TraceFile, Unmapped};
 use crate::error::TraceError;
+use crate::progress::Progress;
 use crate::sampling::Sample;
 
 pub use crate::normalised::trace_file::Columns as Accesses;
@@ -144,11 +145,11 @@ impl Trace {
     }
 
     /// For each access the position of the next access to the same block, or [`NEVER`]; 4 bytes per access, made by one backward
-    /// pass.
+    /// pass. `progress` may end it.
     ///
     /// # Errors
     /// A trace of 2^32 - 1 accesses or more has positions that do not fit.
-    pub fn next_uses(&self) -> Result<Vec<u32>, TraceError> {
+    pub fn next_uses(&self, progress: &dyn Progress) -> Result<Vec<u32>, TraceError> {
         let len = self.len();
         if len >= NEVER as usize {
             let (path, most) = (self.name.clone(), u64::from(NEVER) - 1);
@@ -164,6 +165,8 @@ impl Trace {
                 next_uses[position] = std::mem::replace(&mut next_use_of[block], position as u32);
             }
             end = start;
+            // Who does not want the work any more ends it here.
+            progress.advance(0);
         }
         Ok(next_uses)
     }
