@@ -68,7 +68,7 @@ pub struct Simulate {
     /// Write each row as it is done, as a line of JSON; rows there stay
     ///
     /// After a run that was ended, the same command goes on where it was. Lines have the trace's SHA-256 and the version besides, by which they
-    /// are known. - is standard output, where nothing is passed over.
+    /// are known. - is standard output, where nothing is passed over. With --accuracy the rows come when all of them are accurate.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "html", "parquet", "print_jobs"])]
     jsonl: Option<PathBuf>,
     /// Write the results to a Parquet file
@@ -166,8 +166,7 @@ impl Simulate {
         if let Some(path) = &self.jsonl {
             return self.write_lines(path);
         }
-        let work = |share| self.work(self.jobs(share)?);
-        let done = self.sample.accurate(&self.traces, work, |done| margin(done.asked().map(|row| &row.sample)))?;
+        let done = self.accurate()?;
         let rows: Vec<ResultRow> = done.asked().cloned().collect();
         // What was simulated is not lost where a file cannot be written, nor files where nobody reads standard output any more.
         let printed = self.print(&rows);
@@ -207,9 +206,6 @@ impl Simulate {
     /// Runs what the file at `path` does not have yet, and adds each row to it as soon as it is done.
     fn write_lines(&self, path: &Path) -> anyhow::Result<()> {
         let refused = |what: &str, expected: &str| Misuse(format!("--jsonl: found {what}, expected {expected}"));
-        if let Some(option) = self.sample.accuracy_given() {
-            return Err(refused(option, "--sample, which says what is run").into());
-        }
         let to_file = path != Path::new("-");
         if to_file && self.traces.iter().any(|trace| trace == Path::new("-")) {
             return Err(refused("standard input as a trace", "files, which can be read again").into());
@@ -222,13 +218,28 @@ impl Simulate {
         })?;
         let (mut written, mut known) = (0, 0);
         let origins = if to_file { self.origins()? } else { Vec::new() };
+        let unknown = Origin::default();
+        let origin = |trace: usize| match &origins[..] {
+            [one] => one,
+            each => each.get(trace).unwrap_or(&unknown),
+        };
+        if self.sample.accuracy_given().is_some() {
+            // Which sample is accurate enough, and so what the jobs are, only shows when it has run.
+            let done = self.accurate()?;
+            for (number, (trace, rows)) in done.traces.iter().zip(&done.rows).enumerate() {
+                for (job, row) in done.jobs.iter().zip(rows) {
+                    if lines.has(trace.name(), origin(number), job) {
+                        known += 1;
+                    } else {
+                        lines.write(row, origin(number))?;
+                        written += 1;
+                    }
+                }
+            }
+            return say_lines(path, written, known);
+        }
         for jobs in jobs.chunk_by(|job, other| job.reads().ok() == other.reads().ok()) {
             let (traces, requests) = self.open(&jobs[0].reads().map_err(misuse)?)?;
-            let unknown = Origin::default();
-            let origin = |trace: usize| match &origins[..] {
-                [one] => one,
-                each => each.get(trace).unwrap_or(&unknown),
-            };
             let each = (0..traces.len()).flat_map(|trace| (0..jobs.len()).map(move |job| (trace, job)));
             let is_new = |&(trace, job): &(usize, usize)| !lines.has(traces[trace].name(), origin(trace), &jobs[job]);
             let new: Vec<(usize, usize)> = each.filter(is_new).collect();
@@ -239,12 +250,13 @@ impl Simulate {
             written += new.len();
             known += traces.len() * jobs.len() - new.len();
         }
-        if to_file {
-            let mut out = std::io::stdout().lock();
-            let (rows, before) = (human::counted(written as u64, "row"), human::count(known as u64));
-            writeln!(out, "{}: {rows} written, {before} there before", path.display())?;
-        }
-        Ok(())
+        say_lines(path, written, known)
+    }
+
+    /// Runs what options name over the sample that was asked for, or the first that is accurate enough.
+    fn accurate(&self) -> anyhow::Result<Done> {
+        let work = |share| self.work(self.jobs(share)?);
+        self.sample.accurate(&self.traces, work, |done| margin(done.asked().map(|row| &row.sample)))
     }
 
     /// Where rows of each trace come from; of all of them together where those that are opened are others than those that are named.
@@ -375,6 +387,16 @@ fn read_jobs(path: &Path) -> anyhow::Result<Vec<Job>> {
         Ok(jobs) => Ok(jobs),
         Err(error) => Err(Misuse(format!("{name}: {error}")).into()),
     }
+}
+
+/// Says how many rows were written to the file at `path`; where that is standard output, the rows are all that is written.
+fn say_lines(path: &Path, written: usize, known: usize) -> anyhow::Result<()> {
+    if path != Path::new("-") {
+        let mut out = std::io::stdout().lock();
+        let (rows, before) = (human::counted(written as u64, "row"), human::count(known as u64));
+        writeln!(out, "{}: {rows} written, {before} there before", path.display())?;
+    }
+    Ok(())
 }
 
 fn print_jobs(jobs: &[Job]) -> anyhow::Result<()> {

@@ -55,6 +55,9 @@ enum SweepCommand {
         /// The plan
         #[arg(value_name = "PLAN.toml")]
         plan: PathBuf,
+        /// Look at the K-th of N parts of the traces only: 1/4
+        #[arg(long, value_name = "K/N", value_parser = str::parse::<Shard>)]
+        shard: Option<Shard>,
         /// Print a JSON array, one object per trace
         #[arg(long)]
         json: bool,
@@ -73,7 +76,7 @@ enum SweepCommand {
 impl Sweep {
     pub fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            Some(SweepCommand::Status { plan, json }) => return status(plan, *json),
+            Some(SweepCommand::Status { plan, shard, json }) => return status(plan, *shard, *json),
             Some(SweepCommand::Report { folder, html }) => return report(folder, html),
             None => {}
         }
@@ -86,7 +89,7 @@ impl Sweep {
             return worker();
         }
         let plan = read(self.plan.as_deref().unwrap_or(Path::new("")))?;
-        let tasks = self.shard.map_or(plan.clone(), |shard| plan.shard(shard)).tasks;
+        let tasks = of_shard(plan, self.shard).tasks;
         let bar = Bar::traces("sweep".to_owned(), tasks.len() as u64);
         let (next, failed, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
         let work = || {
@@ -135,6 +138,14 @@ fn read(plan: &Path) -> anyhow::Result<Plan> {
     })
 }
 
+/// The part of `plan` that is asked for, or all of it.
+fn of_shard(plan: Plan, shard: Option<Shard>) -> Plan {
+    match shard {
+        Some(shard) => plan.shard(shard),
+        None => plan,
+    }
+}
+
 fn refused(error: SweepError) -> anyhow::Error {
     match error {
         SweepError::Job(error) => misuse(error),
@@ -181,8 +192,8 @@ fn in_process(task: &Task, threads: usize) -> anyhow::Result<String> {
     }
 }
 
-fn status(plan: &Path, json: bool) -> anyhow::Result<()> {
-    let tasks = read(plan)?.tasks;
+fn status(plan: &Path, shard: Option<Shard>, json: bool) -> anyhow::Result<()> {
+    let tasks = of_shard(read(plan)?, shard).tasks;
     let bar = Bar::traces("reading traces".to_owned(), tasks.len() as u64);
     let mut rows = Vec::new();
     for task in &tasks {

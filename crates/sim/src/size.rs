@@ -97,6 +97,13 @@ pub fn parse_block_size(text: &str) -> Result<u64, SizeError> {
     }
 }
 
+impl Size {
+    /// The same however it was written: `0.5GiB` is `512MiB`.
+    pub fn canonical(&self) -> String {
+        self.amount.to_string()
+    }
+}
+
 impl FromStr for Size {
     type Err = SizeError;
 

@@ -243,6 +243,41 @@ fn rows_are_lines_as_soon_as_they_are_done_and_are_not_run_again() {
     assert_eq!(out.lines().filter(|line| line.starts_with('{')).count(), 2);
 }
 
+/// Options in another order, defaults that are said, and sizes in another unit: the row is there.
+#[test]
+fn a_row_is_known_however_its_job_is_spelt() {
+    let folder = folder();
+    let write =
+        |asked: &[&str]| succeed(folder.path(), &[&["simulate", "one.csv", "--jsonl", "rows.jsonl"], asked].concat());
+    for (asked, again) in [
+        (&["--policy", "larc", "--size", "512KiB"], &["--policy", "LARC:fill=admit", "--size", "0.5MiB"]),
+        (
+            &["--policy", "2q:kin=25%,kout=50%", "--size", "1.50%"],
+            &["--policy", "2q:kout=0.5,kin=0.25", "--size", "1.5%"],
+        ),
+    ] {
+        assert_eq!(write(asked), "rows.jsonl: 1 row written, 0 there before\n", "{asked:?}");
+        assert_eq!(write(again), "rows.jsonl: 0 rows written, 1 there before\n", "{again:?}");
+        std::fs::remove_file(folder.path().join("rows.jsonl")).unwrap();
+    }
+    let rule = |max: &str| write(&["--policy", "lru", "--size", "5%", "--admission", &format!("size:max={max}")]);
+    assert_eq!(rule("64KiB"), "rows.jsonl: 1 row written, 0 there before\n");
+    assert_eq!(rule("65536"), "rows.jsonl: 0 rows written, 1 there before\n");
+    assert_eq!(rule("32KiB"), "rows.jsonl: 1 row written, 0 there before\n");
+}
+
+/// The rows of the sample that is accurate enough, and no others.
+#[test]
+fn rows_of_an_accurate_sample_are_lines_too() {
+    let folder = folder();
+    let asked = ["simulate", "one.csv", "two.csv", "--policy", "lru,larc", "--size", "50%", "--accuracy", "0.05"];
+    let expected = succeed(folder.path(), &[&asked[..], &["--json"]].concat());
+    let to_file = [&asked[..], &["--jsonl", "rows.jsonl"]].concat();
+    assert_eq!(succeed(folder.path(), &to_file), "rows.jsonl: 4 rows written, 0 there before\n");
+    assert_eq!(lines(&folder.path().join("rows.jsonl")), sorted(serde_json::from_str(&expected).unwrap()));
+    assert_eq!(succeed(folder.path(), &to_file), "rows.jsonl: 0 rows written, 4 there before\n");
+}
+
 #[test]
 fn a_run_that_is_killed_goes_on_where_it_was() {
     let folder = folder();
@@ -273,7 +308,6 @@ fn lines_are_added_to_files_of_rows_alone() {
     assert_eq!(std::fs::read_to_string(folder.path().join("notes.txt")).unwrap(), "{\"trace\": 1}\n");
     assert!(refused(&["--jsonl", "one.csv"], 2).contains("one.csv"), "it is the trace");
     assert!(refused(&["--jsonl", "rows.jsonl", "-"], 2).contains("standard input"));
-    assert!(refused(&["--jsonl", "rows.jsonl", "--accuracy", "0.01"], 2).contains("--accuracy"));
     let held = std::fs::File::create(folder.path().join("held.jsonl")).unwrap();
     held.lock().unwrap();
     assert!(refused(&["--jsonl", "held.jsonl"], 2).contains("found another run that writes to it"));

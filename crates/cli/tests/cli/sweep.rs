@@ -110,6 +110,9 @@ fn a_sweep_runs_what_is_not_there() {
     assert_eq!((out.lines().count(), first.len()), (1, 1), "{out}");
     assert!(out.starts_with("trace1.arrow: results/trace1-"), "{out}");
     assert!(status().ends_with("\n1 of 3 traces done\n"));
+    let of_shard = |shard: &str| succeed(path, &["sweep", "status", "plan.toml", "--shard", shard]);
+    assert_eq!(of_shard("1/3"), "trace0.arrow: to do\n0 of 1 trace done\n");
+    assert!(of_shard("2/3").ends_with("\n1 of 1 trace done\n"));
     succeed(path, &["sweep", "plan.toml"]);
     let all = files(path, "results");
     assert_eq!((all.len(), first.iter().all(|(name, file)| all.get(name) == Some(file))), (3, true));
@@ -201,6 +204,11 @@ fn what_is_no_plan_is_refused() {
         (("\"larc\"", "\"lrac\""), "plan.toml: run: policy: unknown policy 'lrac' (did you mean 'larc'?)"),
         (("\"16KiB\"", "[[1]]"), "plan.toml: run: erase_unit: found [\"1\"], expected text or a number"),
         (("\"greedy\"", "\"first\""), "plan.toml: run: gc-victim: "),
+        (
+            ("policy = \"lru\"", "policy = []"),
+            "plan.toml: run: policy: found [], expected one value or more; what is not said has its default",
+        ),
+        (("[\"greedy\", \"fifo\"]", "[]"), "plan.toml: run: gc-victim: found [], expected one value or more"),
         (
             ("out = \"results\"", "ot = 1"),
             "plan.toml: ot: found \"1\", expected none but traces, out, format, block-size, lenient, cache, cache-size, run",

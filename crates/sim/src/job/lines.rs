@@ -117,7 +117,8 @@ impl Lines {
                 LinesError::NotARow { path: name.clone(), line: number + 1, problem }
             })?;
             if let (Some(checksum), VERSION) = (&row.trace_checksum, row.version.as_str()) {
-                known.insert(key(&row.trace, &row.job, checksum, row.reading.as_deref()));
+                let job = row.job.parse().map_or_else(|_| row.job.clone(), |job: Job| job.canonical());
+                known.insert(key(&row.trace, &job, checksum, row.reading.as_deref()));
             }
         }
         if whole < text.len() {
@@ -127,10 +128,10 @@ impl Lines {
         Ok(Lines { name, out: Mutex::new(Out::File(file)), known })
     }
 
-    /// Whether the file had the row of `job` over the trace called `trace` when it was opened.
+    /// Whether the file had the row of `job`, however it was spelt, over the trace called `trace` when it was opened.
     pub fn has(&self, trace: &str, origin: &Origin, job: &Job) -> bool {
         let checksum = origin.trace_checksum.as_deref();
-        checksum.is_some_and(|sum| self.known.contains(&key(trace, &job.to_string(), sum, origin.reading.as_deref())))
+        checksum.is_some_and(|sum| self.known.contains(&key(trace, &job.canonical(), sum, origin.reading.as_deref())))
     }
 
     /// Adds a row, whole.

@@ -20,6 +20,7 @@
 //! # Ok::<(), flashwise_sim::job::JobError>(())
 //! ```
 
+mod canonical;
 mod choice;
 mod form;
 mod inputs;

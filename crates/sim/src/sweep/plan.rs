@@ -181,6 +181,9 @@ fn many(path: &str, run: &Value) -> Result<Vec<Job>, PlanError> {
         let place = place(word);
         let word = word.replace('_', "-");
         let texts = list(Some(values)).iter().map(|value| place.text(value)).collect::<Result<Vec<_>, _>>()?;
+        if texts.is_empty() {
+            return Err(place.found(values, "one value or more; what is not said has its default"));
+        }
         let refused = |error: &dyn ToString| place.refused(error.to_string());
         for text in &texts {
             for many in &mut bases {
