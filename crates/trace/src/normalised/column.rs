@@ -1,4 +1,5 @@
-//! A column of a record batch: values that stand in the file as they are, or packed ones that are unpacked when they are used.
+//! A column of a record batch: values that stand in the file as they are, packed ones that are unpacked when they are used, or some of
+//! another column, picked when they are used.
 //!
 //! Packed buffers are those of Arrow's own compression by buffer: the length of the values in 8 bytes, little-endian, and a frame of zstd; a
 //! length of -1 says that the values follow as they are.
@@ -14,8 +15,20 @@ use arrow_buffer::{ArrowNativeType, Buffer, MutableBuffer, ScalarBuffer};
 #[derive(Debug)]
 pub struct Column<T: ArrowNativeType> {
     values: Arc<OnceLock<ScalarBuffer<T>>>,
-    packed: Option<Packed<T>>,
+    source: Source<T>,
 }
+
+/// Where values come from.
+#[derive(Clone, Debug)]
+enum Source<T: ArrowNativeType> {
+    /// They are there.
+    Here,
+    Packed(Packed<T>),
+    Picked(Arc<Vec<(Column<T>, Rows)>>),
+}
+
+/// The numbers of rows, which the columns of a batch share.
+pub type Rows = Arc<Vec<u32>>;
 
 /// Values that are not as they are used.
 #[derive(Clone, Debug)]
@@ -34,7 +47,12 @@ const LEVEL: i32 = 1;
 impl<T: ArrowNativeType> Column<T> {
     /// `rows` values in a frame of zstd. If what is unpacked `is_kept`, a clone has it too; else each clone unpacks for itself.
     pub(super) fn packed(bytes: Buffer, rows: usize, is_kept: bool) -> Column<T> {
-        Column { values: Arc::default(), packed: Some(Packed { bytes, rows, unpack: unpack::<T>, is_kept }) }
+        Column { values: Arc::default(), source: Source::Packed(Packed { bytes, rows, unpack: unpack::<T>, is_kept }) }
+    }
+
+    /// The values of each column at its rows, one after the other. Where nobody uses them, none is unpacked for them.
+    pub fn picked(of: Vec<(Column<T>, Rows)>) -> Column<T> {
+        Column { values: Arc::default(), source: Source::Picked(Arc::new(of)) }
     }
 
     /// The values.
@@ -47,17 +65,25 @@ impl<T: ArrowNativeType> Column<T> {
     /// # Errors
     /// What is wrong with what they are packed in.
     pub(super) fn unpacked(&self) -> Result<ScalarBuffer<T>, String> {
-        match (self.values.get(), &self.packed) {
+        match (self.values.get(), &self.source) {
             (Some(values), _) => Ok(values.clone()),
-            (None, Some(Packed { bytes, rows, unpack, .. })) => unpack(bytes, *rows),
-            (None, None) => Ok(Vec::new().into()),
+            (None, Source::Packed(Packed { bytes, rows, unpack, .. })) => unpack(bytes, *rows),
+            (None, Source::Picked(of)) => {
+                let mut picked = Vec::with_capacity(of.iter().map(|(_, rows)| rows.len()).sum());
+                for (column, rows) in of.iter() {
+                    let values = column.unpacked()?;
+                    picked.extend(rows.iter().map(|&row| values[row as usize]));
+                }
+                Ok(picked.into())
+            }
+            (None, Source::Here) => Ok(Vec::new().into()),
         }
     }
 
     /// The same, and keeps them if clones are to have them.
     pub(super) fn checked(&self) -> Result<ScalarBuffer<T>, String> {
         let values = self.unpacked()?;
-        if self.packed.as_ref().is_some_and(|packed| packed.is_kept) {
+        if matches!(&self.source, Source::Packed(Packed { is_kept: true, .. })) {
             // Another thread may have been faster, with the same values.
             let _ = self.values.set(values.clone());
         }
@@ -72,23 +98,23 @@ impl Column<u64> {
             Ok(ScalarBuffer::<u32>::from(bytes.clone()).iter().map(|&value| u64::from(value)).collect())
         }
         let (rows, bytes) = (values.len(), values.into_inner());
-        Column { values: Arc::default(), packed: Some(Packed { bytes, rows, unpack: widened, is_kept }) }
+        Column { values: Arc::default(), source: Source::Packed(Packed { bytes, rows, unpack: widened, is_kept }) }
     }
 }
 
 impl<T: ArrowNativeType> Clone for Column<T> {
     fn clone(&self) -> Self {
-        let values = match &self.packed {
-            Some(packed) if !packed.is_kept => Arc::default(),
+        let values = match &self.source {
+            Source::Packed(Packed { is_kept: false, .. }) => Arc::default(),
             _ => self.values.clone(),
         };
-        Column { values, packed: self.packed.clone() }
+        Column { values, source: self.source.clone() }
     }
 }
 
 impl<T: ArrowNativeType> From<ScalarBuffer<T>> for Column<T> {
     fn from(values: ScalarBuffer<T>) -> Self {
-        Column { values: Arc::new(OnceLock::from(values)), packed: None }
+        Column { values: Arc::new(OnceLock::from(values)), source: Source::Here }
     }
 }
 

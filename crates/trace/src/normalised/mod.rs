@@ -5,7 +5,7 @@
 //! the same timestamp."
 
 pub(crate) mod checksum;
-mod column;
+pub(crate) mod column;
 mod description;
 pub mod numbering;
 pub mod times;
@@ -369,7 +369,7 @@ impl<W: Write> Normaliser<W> {
     }
 
     fn flush(&mut self) -> Result<(), TraceError> {
-        let mut rows = std::mem::replace(&mut self.rows, Rows::with_capacity(BATCH_ROWS));
+        let mut rows = std::mem::take(&mut self.rows);
         self.numbering.ids(&self.addresses, &mut rows.block);
         self.addresses.clear();
         let blocks = self.numbering.len() as u64;
@@ -377,12 +377,15 @@ impl<W: Write> Normaliser<W> {
             return Err(self.too_large("unique blocks", blocks, BLOCKS_MAX));
         }
         match &mut self.out {
-            Out::File(writer) => writer.write(rows).map_err(|source| unwritten(&self.out_path, source)),
+            Out::File(writer) => {
+                self.rows = writer.write(rows).map_err(|source| unwritten(&self.out_path, source))?;
+            }
             Out::Passed(batches) => {
+                self.rows = Rows::with_capacity(BATCH_ROWS);
                 batches.push(rows.into());
-                Ok(())
             }
         }
+        Ok(())
     }
 
     /// Bytes that are in the file by now, or will be there with the next batch.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::thread::{self, JoinHandle};
 
-use arrow_buffer::Buffer;
+use arrow_buffer::{Buffer, ToByteSlice};
 use arrow_ipc::writer::{DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteOptions, write_message};
 use arrow_ipc::{self as ipc, Block, FooterBuilder, MetadataVersion, convert};
 use arrow_schema::{ArrowError, Schema};
@@ -67,10 +67,31 @@ impl Rows {
         }
     }
 
-    /// The message of these rows. That of a batch with a dictionary column is that of the same batch with the column's indices.
-    fn message(self, kept: Kept) -> EncodedData {
+    /// The same room, empty.
+    fn cleared(mut self) -> Self {
+        self.time_us.clear();
+        self.op.clear();
+        self.block.clear();
+        self.request.clear();
+        self.request_blocks.clear();
+        self
+    }
+
+    /// The bytes of the columns, in the order of the schema.
+    fn bytes(&self) -> [&[u8]; 5] {
+        [
+            self.time_us.to_byte_slice(),
+            self.op.to_byte_slice(),
+            self.block.to_byte_slice(),
+            self.request.to_byte_slice(),
+            self.request_blocks.to_byte_slice(),
+        ]
+    }
+
+    /// The message of these rows, packed. That of a batch with a dictionary column is that of the same batch with the column's indices.
+    fn packed(self) -> EncodedData {
         let rows = self.time_us.len();
-        let mut body = Body::new(kept);
+        let mut body = Body::new(Kept::ForOthers);
         body.column(Buffer::from_vec(self.time_us));
         body.column(Buffer::from_vec(self.op));
         // What every run reads is mapped as it is.
@@ -136,39 +157,45 @@ impl Body {
     }
 
     fn message(self, rows: usize, contents: Contents) -> EncodedData {
-        let mut builder = FlatBufferBuilder::new();
-        let nodes = vec![ipc::FieldNode::new(rows as i64, 0); self.buffers.len() / 2];
-        let (nodes, buffers) = (builder.create_vector(&nodes), builder.create_vector(&self.buffers));
-        let compression = (self.kept == Kept::ForOthers).then(|| {
-            let mut compression = ipc::BodyCompressionBuilder::new(&mut builder);
-            compression.add_codec(ipc::CompressionType::ZSTD);
-            compression.add_method(ipc::BodyCompressionMethod::BUFFER);
-            compression.finish()
-        });
-        let mut batch = ipc::RecordBatchBuilder::new(&mut builder);
-        batch.add_length(rows as i64);
-        batch.add_nodes(nodes);
-        batch.add_buffers(buffers);
-        compression.into_iter().for_each(|compression| batch.add_compression(compression));
-        let batch = batch.finish();
-        let (kind, header) = match contents {
-            Contents::Rows => (ipc::MessageHeader::RecordBatch, batch.as_union_value()),
-            Contents::Dictionary => {
-                let mut dictionary = ipc::DictionaryBatchBuilder::new(&mut builder);
-                dictionary.add_id(0);
-                dictionary.add_data(batch);
-                (ipc::MessageHeader::DictionaryBatch, dictionary.finish().as_union_value())
-            }
-        };
-        let mut message = ipc::MessageBuilder::new(&mut builder);
-        message.add_version(MetadataVersion::V5);
-        message.add_header_type(kind);
-        message.add_bodyLength(self.bytes.len() as i64);
-        message.add_header(header);
-        let message = message.finish();
-        builder.finish(message, None);
-        EncodedData { ipc_message: builder.finished_data().to_vec(), arrow_data: self.bytes }
+        let ipc_message = metadata(&self.buffers, self.bytes.len(), rows, contents, self.kept);
+        EncodedData { ipc_message, arrow_data: self.bytes }
     }
+}
+
+/// What stands before a body of `body_bytes`, in which `buffers` lie.
+fn metadata(buffers: &[ipc::Buffer], body_bytes: usize, rows: usize, contents: Contents, kept: Kept) -> Vec<u8> {
+    let mut builder = FlatBufferBuilder::new();
+    let nodes = vec![ipc::FieldNode::new(rows as i64, 0); buffers.len() / 2];
+    let (nodes, buffers) = (builder.create_vector(&nodes), builder.create_vector(buffers));
+    let compression = (kept == Kept::ForOthers).then(|| {
+        let mut compression = ipc::BodyCompressionBuilder::new(&mut builder);
+        compression.add_codec(ipc::CompressionType::ZSTD);
+        compression.add_method(ipc::BodyCompressionMethod::BUFFER);
+        compression.finish()
+    });
+    let mut batch = ipc::RecordBatchBuilder::new(&mut builder);
+    batch.add_length(rows as i64);
+    batch.add_nodes(nodes);
+    batch.add_buffers(buffers);
+    compression.into_iter().for_each(|compression| batch.add_compression(compression));
+    let batch = batch.finish();
+    let (kind, header) = match contents {
+        Contents::Rows => (ipc::MessageHeader::RecordBatch, batch.as_union_value()),
+        Contents::Dictionary => {
+            let mut dictionary = ipc::DictionaryBatchBuilder::new(&mut builder);
+            dictionary.add_id(0);
+            dictionary.add_data(batch);
+            (ipc::MessageHeader::DictionaryBatch, dictionary.finish().as_union_value())
+        }
+    };
+    let mut message = ipc::MessageBuilder::new(&mut builder);
+    message.add_version(MetadataVersion::V5);
+    message.add_header_type(kind);
+    message.add_bodyLength(body_bytes as i64);
+    message.add_header(header);
+    let message = message.finish();
+    builder.finish(message, None);
+    builder.finished_data().to_vec()
 }
 
 /// Writes a trace file.
@@ -227,18 +254,37 @@ impl<W: Write> TraceWriter<W> {
         Ok(block)
     }
 
-    /// Writes `rows` as one record batch.
-    pub fn write(&mut self, rows: Rows) -> Result<(), ArrowError> {
-        let kept = self.kept;
-        if kept == Kept::ForThisProcess {
-            let block = self.block(rows.message(kept))?;
-            self.batches.push(block);
-            return Ok(());
+    /// Writes `rows` as one record batch. Returns room for as many more.
+    pub fn write(&mut self, rows: Rows) -> Result<Rows, ArrowError> {
+        if self.kept == Kept::ForThisProcess {
+            self.write_plain(&rows)?;
+            return Ok(rows.cleared());
         }
         if self.packing.len() == self.packing_max {
             self.write_first_packed()?;
         }
-        self.packing.push_back(thread::spawn(move || rows.message(kept)));
+        let room = Rows::with_capacity(rows.time_us.len());
+        self.packing.push_back(thread::spawn(move || rows.packed()));
+        Ok(room)
+    }
+
+    /// Writes the columns from where they are: a body of them would be another copy, in memory that is new to the process.
+    fn write_plain(&mut self, rows: &Rows) -> Result<(), ArrowError> {
+        let columns = rows.bytes();
+        let (mut buffers, mut body_bytes) = (Vec::with_capacity(2 * columns.len()), 0);
+        for column in columns {
+            buffers.push(ipc::Buffer::new(body_bytes as i64, 0));
+            buffers.push(ipc::Buffer::new(body_bytes as i64, column.len() as i64));
+            body_bytes += column.len().next_multiple_of(ALIGNMENT);
+        }
+        let ipc_message = metadata(&buffers, body_bytes, rows.time_us.len(), Contents::Rows, self.kept);
+        let before = self.message(EncodedData { ipc_message, arrow_data: Vec::new() })?;
+        for column in columns {
+            self.out.write_all(column)?;
+            self.out.write_all(&[0; ALIGNMENT][..column.len().next_multiple_of(ALIGNMENT) - column.len()])?;
+        }
+        self.written += body_bytes as i64;
+        self.batches.push(Block::new(before.offset(), before.metaDataLength(), body_bytes as i64));
         Ok(())
     }
 

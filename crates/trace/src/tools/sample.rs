@@ -2,15 +2,16 @@
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use arrow_buffer::ScalarBuffer;
+use arrow_buffer::{ArrowNativeType, ScalarBuffer};
 use flashwise_core::access::Op;
 
 use crate::error::TraceError;
 use crate::files::name_of;
+use crate::normalised::column::{Column, Rows};
 use crate::normalised::trace::Trace;
-use crate::normalised::trace_file::{BATCH_ROWS, TraceFile};
-use crate::normalised::writer::Rows;
+use crate::normalised::trace_file::{BATCH_ROWS, Columns, ROW_BYTES, TraceFile};
 use crate::normalised::{Normaliser, Settings};
 use crate::progress::Progress;
 use crate::requests::Requests;
@@ -21,7 +22,7 @@ use crate::tools::concat::join;
 const CHUNK_ACCESSES: usize = 1 << 12;
 
 /// Opens a sample of the trace of any kind at `path`; `-` is standard input. The sample is in memory, 25 bytes for each of its accesses, and
-/// what a trace takes for each of its blocks. A normalised trace is mapped and not copied; others are read once, from the beginning to the
+/// what a trace takes for each of its blocks. A normalised trace is mapped and not copied, and stays so as long as its sample is there; others are read once, from the beginning to the
 /// end. `progress` is told of the bytes read from `path`.
 ///
 /// # Errors
@@ -71,10 +72,11 @@ pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<
     let wanted = kept.with(notes.hot.blocks());
     let all_kept = notes.hot.is_empty();
     let mut renumbered = Renumbered { ids: vec![-1; trace.unique_blocks()], addresses: Vec::new() };
-    let (mut batches, mut rows) = (Vec::new(), Rows::default());
+    let (mut batches, mut picked) = (Vec::new(), Picked::default());
     let mut found = Vec::new();
     for columns in trace.batches() {
         let (blocks, ops) = (&columns.block[..], &columns.op[..]);
+        let mut rows = Vec::new();
         for start in (0..columns.block.len()).step_by(CHUNK_ACCESSES) {
             let end = columns.block.len().min(start + CHUNK_ACCESSES);
             wanted.find(&blocks[start..end], &mut found);
@@ -89,23 +91,25 @@ pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<
                 }
                 if is_kept {
                     taken += 1;
-                    rows.time_us.push(columns.time_us[at]);
-                    rows.op.push(ops[at]);
-                    rows.block.push(renumbered.id(blocks[at], trace.addresses()));
-                    rows.request.push(columns.request[at]);
-                    rows.request_blocks.push(columns.request_blocks[at]);
+                    rows.push(at as u32);
+                    picked.op.push(ops[at]);
+                    picked.block.push(renumbered.id(blocks[at], trace.addresses()));
                 }
             }
             let reads = ops[start..end].iter().filter(|&&op| op == Op::Read as u8).count();
             notes.note_mixed((end - start) as u64, reads as u64, taken);
-            if rows.block.len() >= BATCH_ROWS {
-                batches.push(std::mem::take(&mut rows).into());
-            }
+        }
+        if !rows.is_empty() {
+            // A clone does not keep what was unpacked.
+            picked.of.push((columns.clone(), Arc::new(rows)));
+        }
+        if picked.block.len() >= BATCH_ROWS {
+            batches.push(std::mem::take(&mut picked).into());
         }
         progress.advance(columns.bytes);
     }
-    if !rows.block.is_empty() {
-        batches.push(rows.into());
+    if !picked.block.is_empty() {
+        batches.push(picked.into());
     }
     if batches.is_empty() {
         return Err(notes.nothing(trace.name().to_owned()));
@@ -125,6 +129,34 @@ fn parts_of(trace: &Trace) -> Vec<u64> {
     let every = batches.div_ceil((4 * LOOK_ACCESSES / mean).max(1)).max(1);
     let of_batch = |columns: &[i32]| columns.iter().map(|&block| block as u64).collect::<Vec<_>>();
     trace.batches().step_by(every).flat_map(|columns| of_batch(&columns.block)).collect()
+}
+
+/// The rows of a sample's batch. What each policy asks for is there; the rest stays where it is until somebody asks: to unpack it takes longer
+/// than all else.
+#[derive(Default)]
+struct Picked {
+    op: Vec<u8>,
+    block: Vec<i32>,
+    /// The rows of the whole trace that they are.
+    of: Vec<(Columns, Rows)>,
+}
+
+impl From<Picked> for Columns {
+    fn from(Picked { op, block, of }: Picked) -> Columns {
+        fn each<T: ArrowNativeType>(of: &[(Columns, Rows)], column: impl Fn(&Columns) -> &Column<T>) -> Column<T> {
+            Column::picked(of.iter().map(|(columns, rows)| (column(columns).clone(), rows.clone())).collect())
+        }
+        let rows = block.len();
+        Columns {
+            time_us: each(&of, |columns| &columns.time_us),
+            op: op.into(),
+            block: block.into(),
+            request: each(&of, |columns| &columns.request),
+            request_blocks: each(&of, |columns| &columns.request_blocks),
+            rows,
+            bytes: (rows * ROW_BYTES) as u64,
+        }
+    }
 }
 
 /// Which blocks of a normalised trace a sample has: a bit for each id.
@@ -296,6 +328,22 @@ mod tests {
         for wrong in [0.0, -0.1, 1.1, f64::NAN] {
             assert_eq!(Sampling::new(wrong, 0), None);
         }
+    }
+
+    /// Of what is packed, a sample unpacks what is asked for, and then finds the same.
+    #[test]
+    fn a_sample_of_a_packed_trace_is_that_of_a_plain_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, packed) = (folder.path().join("trace.csv"), folder.path().join("trace.arrow"));
+        // Several batches, of which the sample has a part in one of its own.
+        std::fs::write(&path, text(&[requests(), requests(), requests(), requests()].concat())).unwrap();
+        let plain = normalised::open(&path, &Settings::default(), &Silent).unwrap();
+        crate::tools::convert::convert(&path, &packed, &Settings::default(), &Silent).unwrap();
+        let packed = normalised::open(&packed, &Settings::default(), &Silent).unwrap();
+        let sample = |trace: &Trace| of(trace, Sampling::new(0.1, 7).unwrap(), &Silent).unwrap();
+        let (plain, packed) = (sample(&plain), sample(&packed));
+        assert!(plain.len() > 30_000);
+        assert!(found(&plain) == found(&packed) && found(&packed) == found(&packed.clone()));
     }
 
     #[test]
