@@ -376,8 +376,9 @@ fn known_op(word: &[u8]) -> Result<Option<Op>, Malformed> {
     const NEITHER: [&[u8]; 9] = [b"d", b"discard", b"t", b"trim", b"unmap", b"f", b"flush", b"n", b"none"];
     let is = |words: &[&[u8]]| words.iter().any(|known| known.eq_ignore_ascii_case(word));
     match word {
-        b"R" => Ok(Some(Op::Read)),
-        b"W" => Ok(Some(Op::Write)),
+        // What most traces say, letter by letter.
+        b"R" | b"r" | b"read" | b"Read" | b"READ" => Ok(Some(Op::Read)),
+        b"W" | b"w" | b"write" | b"Write" | b"WRITE" => Ok(Some(Op::Write)),
         _ if is(&READ) => Ok(Some(Op::Read)),
         _ if is(&WRITE) => Ok(Some(Op::Write)),
         _ if is(&NEITHER) => Ok(None),
