@@ -24,7 +24,7 @@ use flashwise_trace::tools::info::Info;
 use crate::failure::Misuse;
 use crate::fit;
 use crate::input::InputOptions;
-use crate::list::{List, distinct};
+use crate::list::{List, ListError, distinct};
 use crate::progress::Bar;
 use crate::replace::Replace;
 use crate::simulate::{command, misuse, parse_warmup};
@@ -101,7 +101,7 @@ fn parse_years(text: &str) -> Result<f64, String> {
     years.ok_or_else(|| format!("found '{text}', expected a number of years from 0 to 100"))
 }
 
-fn parse_policies(text: &str) -> Result<List<Spec>, OptionError> {
+fn parse_policies(text: &str) -> Result<List<Spec>, ListError<OptionError>> {
     List::read(text, parse_policy)
 }
 
@@ -115,11 +115,11 @@ fn parse_policy(text: &str) -> Result<Spec, OptionError> {
     Ok(policy)
 }
 
-fn parse_modes(text: &str) -> Result<List<&'static str>, String> {
+fn parse_modes(text: &str) -> Result<List<&'static str>, ListError<String>> {
     List::read(text, |text| flashwise_core::options::word(text, &MODES.map(|mode| (mode, mode))))
 }
 
-fn parse_shares(text: &str) -> Result<List<Share>, String> {
+fn parse_shares(text: &str) -> Result<List<Share>, ListError<String>> {
     List::read(text, |text| {
         let share = text.parse().ok().filter(|share: &Share| share.of_one() <= 0.9);
         share.ok_or_else(|| format!("found '{text}', expected a share from 0% to 90%"))
@@ -216,7 +216,7 @@ impl Advise {
             admissions: if admissions.is_empty() { default_rules()? } else { admissions },
             modes: if modes.is_empty() { MODES[..2].to_vec() } else { modes },
             over_provisions: match over_provisions.is_empty() {
-                true => (&parse_shares(OVER_PROVISIONS).map_err(Misuse)?).into_iter().copied().collect(),
+                true => (&parse_shares(OVER_PROVISIONS)?).into_iter().copied().collect(),
                 false => over_provisions,
             },
         })

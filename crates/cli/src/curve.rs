@@ -21,7 +21,7 @@ use flashwise_trace::tools::info::Info;
 use crate::failure::Misuse;
 use crate::fit;
 use crate::input::InputOptions;
-use crate::list::{List, distinct};
+use crate::list::{List, ListError, distinct};
 use crate::progress::Bar;
 use crate::sample::SampleOptions;
 use crate::simulate::{Sizes, command, misuse, parse_sizes, parse_warmup};
@@ -59,7 +59,7 @@ pub struct Curve {
     input: InputOptions,
 }
 
-fn parse_policies(text: &str) -> Result<List<Spec>, OptionError> {
+fn parse_policies(text: &str) -> Result<List<Spec>, ListError<OptionError>> {
     List::read(text, Spec::parse)
 }
 

@@ -1,24 +1,40 @@
 //! Lists in one argument: `lru,larc:fill=ghost,writes=admit,arc` are three policies.
 
 use std::collections::HashSet;
+use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
 /// What stands between commas. The options of an item have commas between them too: `name=value` goes on with the item before.
 #[derive(Clone, Debug)]
 pub struct List<T>(Vec<T>);
 
-impl<T: FromStr> FromStr for List<T> {
-    type Err = T::Err;
+/// Why a list was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ListError<E: Debug + Display> {
+    /// Nothing stands before, behind or between commas.
+    #[error("item {number} of '{list}' is empty, expected a name there, or one comma less")]
+    Empty { list: String, number: usize },
+    /// An item is not what it should be.
+    #[error("{0}")]
+    Item(E),
+}
 
-    fn from_str(text: &str) -> Result<List<T>, T::Err> {
+impl<T: FromStr<Err: Debug + Display>> FromStr for List<T> {
+    type Err = ListError<T::Err>;
+
+    fn from_str(text: &str) -> Result<List<T>, ListError<T::Err>> {
         List::read(text, str::parse)
     }
 }
 
 impl<T> List<T> {
     /// Reads each item with `read`.
-    pub fn read<E>(text: &str, read: impl Fn(&str) -> Result<T, E>) -> Result<List<T>, E> {
-        items(text).into_iter().map(read).collect::<Result<_, _>>().map(List)
+    pub fn read<E: Debug + Display>(text: &str, read: impl Fn(&str) -> Result<T, E>) -> Result<List<T>, ListError<E>> {
+        let items = items(text);
+        if let Some(at) = items.iter().position(|item| item.is_empty()).filter(|_| items.len() > 1) {
+            return Err(ListError::Empty { list: text.to_owned(), number: at + 1 });
+        }
+        items.into_iter().map(read).collect::<Result<_, _>>().map(List).map_err(ListError::Item)
     }
 }
 
@@ -63,6 +79,19 @@ mod tests {
     fn an_item_of_several_lists_is_there_once() {
         let lists = ["larc,lru", "lru,min"].map(|text| text.parse::<List<String>>().unwrap());
         assert_eq!(distinct(&lists), ["larc", "lru", "min"]);
+    }
+
+    #[test]
+    fn an_empty_item_is_named() {
+        let refused = |text: &str| text.parse::<List<u8>>().unwrap_err().to_string();
+        let empty =
+            |number, list| format!("item {number} of '{list}' is empty, expected a name there, or one comma less");
+        for (text, number) in [("1,", 2), (",1", 1), ("1,,2", 2)] {
+            assert_eq!(refused(text), empty(number, text));
+        }
+        // An argument that is empty has no items, and whoever reads one says so.
+        assert_eq!(refused(""), "cannot parse integer from empty string");
+        assert_eq!(refused("1,x"), "invalid digit found in string");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::cache::CacheOptions;
 use crate::failure::Misuse;
 use crate::fit;
 use crate::input::InputOptions;
-use crate::list::{List, distinct};
+use crate::list::{List, ListError, distinct};
 use crate::log::note;
 use crate::progress::Bar;
 use crate::simulate::{Sizes, misuse, parse_sizes, parse_warmup};
@@ -57,7 +57,7 @@ pub struct Pareto {
     cache: CacheOptions,
 }
 
-fn parse_policies(text: &str) -> Result<List<Algorithm>, OptionError> {
+fn parse_policies(text: &str) -> Result<List<Algorithm>, ListError<OptionError>> {
     List::read(text, parse_policy)
 }
 

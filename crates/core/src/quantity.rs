@@ -48,15 +48,16 @@ impl ByteSize {
     }
 }
 
-/// The units of sizes: those of powers of 1024, those in which drives are sold, and bytes. A size is shown in the first that divides it.
+/// The units of sizes: those of powers of 1024, those in which drives are sold, and bytes. A size is shown in the first that divides it: in 4GB, not
+/// in as many KiB.
 const SIZE_UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
     ("TB", 1_000_000_000_000),
+    ("GiB", 1 << 30),
     ("GB", 1_000_000_000),
+    ("MiB", 1 << 20),
     ("MB", 1_000_000),
+    ("KiB", 1 << 10),
     ("KB", 1000),
     ("B", 1),
 ];

@@ -1,7 +1,7 @@
 //! `flashwise simulate` as its users see it.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::common::{TABLE_I, fail, flashwise, parts, project, run, succeed, table_i as folder};
 use serde_json::Value;
@@ -131,11 +131,13 @@ fn misuse_ends_with_2_and_says_what_was_expected() {
         &["--policy", "lrc", "--size", "4"][..],
         &["--policy", "larc:fill=gost", "--size", "4"],
         &["--policy", "lru:x=1", "--size", "4"],
+        &["--policy", "lru,", "--size", "4"],
         &["--size", "0"],
         &["--size", "120%"],
         &["--size", "99999999999"],
         &["--size", "1KiB"],
         &["--size", "5%..1%:1%"],
+        &["--size", "64MiB", "--layout", "log", "--ram", "4GB"],
         &["--block-size", "3000"],
         &["--format", "mrs"],
         &["--warmup", "many"],
@@ -192,7 +194,7 @@ fn what_was_found_is_told_where_a_file_cannot_be_written() {
         (&["man", "full/pages"], "pages"),
     ] {
         let settings = if arguments[0] == "advise" { &settings[..] } else { &[] };
-        let mut shell = Command::new("unshare");
+        let mut shell = std::process::Command::new("unshare");
         shell.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_flashwise")]).args(arguments).args(settings);
         let (out, err, code) = parts(shell.current_dir(folder.path()).output().unwrap());
         assert!(code == 1 && err.contains("No space left on device"), "{arguments:?}: {code} {err}");
@@ -498,7 +500,8 @@ fn the_rule_that_a_report_recommends_is_one_that_serve_takes() {
         &project(),
         &["simulate", "traces/netsfs.csv.zst", "--policy", "lirs,lru", "--size", "10%", "--html", &html],
     );
-    let page = std::fs::read_to_string(&html).unwrap();
+    // Long words may be broken where they have parts.
+    let page = std::fs::read_to_string(&html).unwrap().replace("<wbr />", "");
     let (_, after) = page.split_once(" and run lirs behind ").expect("a rule is recommended");
     let (rule, _) = after.split_once(": it serves ").unwrap();
     assert!(rule.starts_with("adaptive:kind=hotness,writes=admit,timeframe=") && !rule.contains('%'), "{rule}");

@@ -154,7 +154,9 @@ pub(super) fn count(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
 /// What is expected in place of a size of this many bytes, which is not one of whole blocks, in words.
 pub fn multiple_of_block(bytes: u64) -> String {
     let block = BLOCK_BYTES as u64;
-    format!("a multiple of 4KiB, such as {}", ByteSize::new((bytes / block * block).max(block)))
+    // Short, and near: in the largest unit of which it is a hundred or more.
+    let unit = [1 << 40, 1 << 30, 1 << 20].into_iter().find(|unit| bytes / unit >= 100).unwrap_or(block);
+    format!("a multiple of 4KiB, such as {}", ByteSize::new((bytes / unit * unit).max(block)))
 }
 
 /// Sizes are of whole blocks.
