@@ -7,8 +7,10 @@ use flashwise_core::tiers::{Array, Tier};
 use flashwise_device::flash::Profile as Flash;
 use flashwise_device::{About, ArrayError, Profile, devices, tier_of_option};
 use flashwise_sim::array::{Description, Lifetime as Figures, NamedWorkload};
+use flashwise_trace::human;
 
 use crate::failure::Misuse;
+use crate::listing;
 use crate::table;
 
 /// Compute wear, lifetime and latency of a cache and the storage behind it, from plain numbers
@@ -102,9 +104,9 @@ fn shown(figures: &[Figures]) -> String {
     row("storage: writes per cell and second", &|figures| rate(figures.storage_write_rate));
     row("cache: endurance used per second", &|figures| rate(figures.cache_wear_rate));
     row("storage: endurance used per second", &|figures| rate(figures.storage_wear_rate));
-    row("cache: lifetime in years", &|figures| number(figures.cache_lifetime_years));
-    row("storage: lifetime in years", &|figures| number(figures.storage_lifetime_years));
-    row("lifetime in years", &|figures| number(figures.lifetime_years));
+    row("cache: lifetime in years", &|figures| human::years(figures.cache_lifetime_years));
+    row("storage: lifetime in years", &|figures| human::years(figures.storage_lifetime_years));
+    row("lifetime in years", &|figures| human::years(figures.lifetime_years));
     row("latency of a byte in ms", &|figures| milliseconds(figures.latency_mean_us));
     if figures.iter().any(|figures| figures.latency_request_mean_us.is_some()) {
         row("latency of a request in ms", &|figures| {
@@ -123,40 +125,35 @@ fn milliseconds(us: f64) -> String {
     format!("{:.3}", us / 1e3)
 }
 
-fn number(number: f64) -> String {
-    if number.is_finite() { format!("{number:.2}") } else { "unlimited".to_owned() }
-}
-
 /// Lists what is known of a device, in the words in which a file says it; `drives` are those that are known as a whole.
 fn list(mut out: impl Write, about: &About, drives: &[Profile]) -> std::io::Result<()> {
     let About { name, title, source } = about;
-    writeln!(out, "{name}  {title}")?;
-    writeln!(out, "    {source}")?;
+    listing::line(&mut out, 0, &format!("{name}  {title}"))?;
+    let mut line = |text: &str| listing::line(&mut out, 4, text);
+    line(source)?;
     if let Some(Profile { device, service, .. }) = drives.iter().find(|profile| profile.name == *name) {
         let capacity_gb = device.capacity_bytes / 1e9;
         let cycles = cycles(device.endurance_cycles);
         let [read_ms, write_ms] = [device.read_latency_us, device.write_latency_us].map(|us| us / 1e3);
         let channels = service.channels;
         let transfer = service.transfer_mb_per_s.map(|mb_per_s| format!(" transfer-mb-per-s={mb_per_s}"));
-        writeln!(
-            out,
-            "    capacity-gb={capacity_gb} endurance-cycles={cycles} read-latency-ms={read_ms} write-latency-ms={write_ms} \
+        line(&format!(
+            "capacity-gb={capacity_gb} endurance-cycles={cycles} read-latency-ms={read_ms} write-latency-ms={write_ms} \
              channels={channels}{}",
             transfer.unwrap_or_default()
-        )?;
+        ))?;
     }
     if let Ok(flash) = Flash::find(name, name) {
         let Flash { page_bytes, pages_per_block, channels, dies_per_channel, planes_per_die, .. } = flash;
         let Flash { read_us, program_us, erase_us, .. } = flash;
         let bus = flash.bus_mb_per_s.map(|mb_per_s| format!(" bus-mb-per-s={mb_per_s}")).unwrap_or_default();
         let cycles = flash.pe_cycles.map_or(f64::INFINITY, f64::from);
-        writeln!(
-            out,
-            "    [flash] endurance-cycles={} page-bytes={page_bytes} pages-per-block={pages_per_block} channels={channels} \
+        line(&format!(
+            "[flash] endurance-cycles={} page-bytes={page_bytes} pages-per-block={pages_per_block} channels={channels} \
              dies-per-channel={dies_per_channel} planes-per-die={planes_per_die} read-us={read_us} program-us={program_us} \
              erase-us={erase_us}{bus}",
             self::cycles(cycles)
-        )?;
+        ))?;
     }
     Ok(())
 }

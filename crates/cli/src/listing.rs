@@ -1,4 +1,4 @@
-//! How the things that can be named on the command line are listed: policies and trace formats.
+//! How the things that can be named on the command line are listed: policies, trace formats and devices.
 
 use std::io::{self, Write};
 
@@ -6,13 +6,15 @@ use flashwise_core::options::Parameter;
 
 use crate::fit;
 
+/// Writes a line behind `indent` spaces, broken between words where the terminal is narrower.
+pub fn line(mut out: impl Write, indent: usize, text: &str) -> io::Result<()> {
+    let text = format!("{:indent$}{text}", "");
+    writeln!(out, "{}", fit::sentences(&text, indent, fit::width()))
+}
+
 /// Writes a name, what it stands for and where it comes from, and what can be set.
 pub fn write(mut out: impl Write, name: &str, title: &str, source: &str, parameters: &[Parameter]) -> io::Result<()> {
-    let width = fit::width();
-    let mut line = |indent: usize, text: &str| {
-        let text = format!("{:indent$}{text}", "");
-        writeln!(out, "{}", fit::sentences(&text, indent, width))
-    };
+    let mut line = |indent: usize, text: &str| self::line(&mut out, indent, text);
     line(0, &format!("{name}  {title}"))?;
     line(4, source)?;
     for parameter in parameters {

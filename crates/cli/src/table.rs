@@ -106,6 +106,9 @@ fn shown(about: &About, head: Head, cell: &Cell, row: &ResultRow) -> String {
         (Cell::Ratio(Some(value)), Show::Digits(0)) if value.is_finite() => human::count(value.round() as u64),
         (Cell::Ratio(Some(value)), Show::Digits(digits)) => real(*value, digits),
         (Cell::Ratio(Some(value)), Show::Exponent) => format!("{value:.2e}"),
+        (Cell::Ratio(Some(value)), Show::Rate) if about.unit == "years" => {
+            rate(row.caveat.as_deref(), human::years(*value))
+        }
         (Cell::Ratio(Some(value)), Show::Rate) => rate(row.caveat.as_deref(), real(*value, 2)),
         (Cell::Ratio(Some(value)), _) => real(*value, 2),
         (Cell::Count(None) | Cell::Ratio(None), _) => "-".to_owned(),

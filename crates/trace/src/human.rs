@@ -41,6 +41,18 @@ pub fn duration(us: u64) -> String {
     format!("{} {name}{rest}", us / unit_us)
 }
 
+/// More years than these are told as more than these: nobody plans with them.
+const YEARS_MAX: f64 = 1000.0;
+
+/// A number of years with two decimals.
+pub fn years(years: f64) -> String {
+    match years {
+        years if years == f64::INFINITY => "unlimited".to_owned(),
+        years if years > YEARS_MAX => format!("> {}", count(YEARS_MAX as u64)),
+        years => format!("{years:.2}"),
+    }
+}
+
 /// A share of 1 as a percentage.
 pub fn percent(share: f64) -> String {
     format!("{:.2}%", 100.0 * share)
@@ -64,5 +76,9 @@ mod tests {
         let durations = [0, 7, 1500, 60_000_000, 7_380_000_000, 90_000_000_000];
         assert_eq!(durations.map(duration), ["0 s", "7 us", "1 ms 500 us", "1 min", "2 h 3 min", "1 d 1 h"]);
         assert_eq!(percent(0.97591), "97.59%");
+        assert_eq!(
+            [0.0, 1.055, 1000.0, 1000.1, f64::INFINITY].map(years),
+            ["0.00", "1.05", "1000.00", "> 1,000", "unlimited"]
+        );
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::common::{fail, project, succeed};
+use crate::common::{fail, flashwise, parts, project, succeed};
 use tempfile::TempDir;
 
 const WORKLOAD_I: &str = "read-mb-per-s=160,write-mb-per-s=200,read-hit-ratio=90%,write-hit-ratio=85%,dirty=65%";
@@ -36,6 +36,39 @@ fn an_option_goes_before_the_file_and_storage_without_wear_is_unlimited() {
     let row =
         |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap().split_whitespace().last().unwrap();
     assert_eq!((row("storage: lifetime"), row("lifetime")), ("unlimited", "1.06"));
+}
+
+/// What lasts longer than anybody plans is told as that; JSON has the number.
+#[test]
+fn more_than_a_thousand_years_are_told_as_that() {
+    let folder = TempDir::new().unwrap();
+    let idle = "read-mb-per-s=0.001,write-mb-per-s=0.0001,read-hit-ratio=90%,write-hit-ratio=85%,dirty=65%";
+    let options = ["lifetime", "--cache", "slc", "--storage", "mlc:devices=3", "--workload", idle];
+    let table = succeed(folder.path(), &options);
+    let years: Vec<&str> = table.lines().filter(|line| line.contains("lifetime in years")).collect();
+    assert!(years.len() == 3 && years.iter().all(|line| line.ends_with(" > 1,000")), "{table}");
+    let json: serde_json::Value =
+        serde_json::from_str(&succeed(folder.path(), &[&options[..], &["--json"]].concat())).unwrap();
+    assert!(json[0]["lifetime_years"].as_f64().unwrap() > 1e5, "{json}");
+}
+
+#[test]
+fn devices_are_listed_within_the_width_of_the_terminal() {
+    let folder = TempDir::new().unwrap();
+    let listed = |columns: &str| {
+        let mut list = flashwise(folder.path(), &["lifetime", "--devices"]);
+        let (out, err, code) = parts(list.env("COLUMNS", columns).output().unwrap());
+        assert_eq!((err.as_str(), code), ("", 0));
+        out
+    };
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let all = listed("1000");
+    for columns in [80, 120] {
+        let narrow = listed(&columns.to_string());
+        let widest = narrow.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= columns && narrow.lines().count() > all.lines().count(), "{widest}: {narrow}");
+        assert_eq!(words(&narrow), words(&all));
+    }
 }
 
 #[test]
