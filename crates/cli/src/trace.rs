@@ -8,6 +8,7 @@ mod formats;
 mod generate;
 mod info;
 mod reuse;
+mod written;
 
 use clap::Subcommand;
 

@@ -6,6 +6,7 @@ use clap::Args;
 use flashwise_trace::duration::{RangeError, parse_duration};
 use flashwise_trace::output::name_of;
 
+use super::written;
 use crate::input::{InputOptions, reading, warn};
 use crate::replace::Replace;
 
@@ -40,11 +41,12 @@ fn duration(text: &str) -> Result<u64, RangeError> {
 impl Concat {
     pub fn run(&self) -> anyhow::Result<()> {
         self.replace.check(&self.out, &self.traces)?;
+        written::check_name(&self.out)?;
         let bar = reading(&self.traces);
         let how = flashwise_trace::tools::concat::Concat { apart: self.apart, gap_us: self.gap };
         let about = flashwise_trace::tools::concat::concat(&self.traces, &self.out, how, &self.input.settings(), &bar)?;
         drop(bar);
         warn(&name_of(&self.out), &about);
-        Ok(())
+        Ok(written::tell(&self.out, about.requests)?)
     }
 }

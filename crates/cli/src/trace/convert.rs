@@ -1,14 +1,12 @@
 //! `flashwise trace convert`: a trace of any kind to a normalised one.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use flashwise_trace::human;
 use flashwise_trace::output::name_of;
 
+use super::written;
 use crate::input::{InputOptions, reading, warn};
-use crate::log;
 use crate::replace::Replace;
 
 /// Convert a trace to a normalised one, an Arrow IPC file
@@ -31,20 +29,11 @@ pub struct Convert {
 impl Convert {
     pub fn run(&self) -> anyhow::Result<()> {
         self.replace.check(&self.out, std::slice::from_ref(&self.trace))?;
+        written::check_name(&self.out)?;
         let bar = reading(std::slice::from_ref(&self.trace));
         let about = flashwise_trace::tools::convert::convert(&self.trace, &self.out, &self.input.settings(), &bar)?;
         drop(bar);
         warn(&name_of(&self.trace), &about);
-        let written = std::fs::metadata(&self.out).ok().filter(std::fs::Metadata::is_file);
-        if let Some(written) = written.filter(|_| !log::is_quiet()) {
-            let bytes = human::bytes(written.len() as f64);
-            writeln!(
-                std::io::stdout(),
-                "{}: {}, {bytes}",
-                name_of(&self.out),
-                human::counted(about.requests, "request")
-            )?;
-        }
-        Ok(())
+        Ok(written::tell(&self.out, about.requests)?)
     }
 }

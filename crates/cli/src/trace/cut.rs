@@ -7,6 +7,7 @@ use clap::Args;
 use flashwise_trace::duration::{RangeError, parse_counts, parse_durations};
 use flashwise_trace::output::name_of;
 
+use super::written;
 use crate::input::{InputOptions, reading, warn};
 use crate::replace::Replace;
 
@@ -51,6 +52,7 @@ fn durations(text: &str) -> Result<Range<i64>, RangeError> {
 impl Cut {
     pub fn run(&self) -> anyhow::Result<()> {
         self.replace.check(&self.out, std::slice::from_ref(&self.trace))?;
+        written::check_name(&self.out)?;
         let all = flashwise_trace::tools::cut::Cut::default();
         let cut = flashwise_trace::tools::cut::Cut {
             requests: self.requests.clone().unwrap_or(all.requests),
@@ -62,6 +64,6 @@ impl Cut {
         let about = flashwise_trace::tools::cut::cut(&self.trace, &self.out, &cut, &self.input.settings(), &bar)?;
         drop(bar);
         warn(&name_of(&self.trace), &about);
-        Ok(())
+        Ok(written::tell(&self.out, about.requests)?)
     }
 }

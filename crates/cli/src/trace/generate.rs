@@ -12,6 +12,7 @@ use flashwise_trace::tools::generate::{
 };
 use flashwise_trace::tools::like::{SERVERS, Server, Week};
 
+use super::written::{check_name, tell};
 use crate::input::parse_block_size_argument;
 use crate::progress::Bar;
 use crate::replace::Replace;
@@ -101,11 +102,16 @@ impl Generate {
         let written = if self.csv { Written::Csv } else { Written::Normalised };
         let out = self.out.as_deref().unwrap_or(Path::new("-"));
         self.replace.check(out, &[])?;
+        if !self.csv {
+            check_name(out)?;
+        }
         if let Some(server) = self.like {
             let accesses = self.accesses.unwrap_or(WEEK_ACCESSES);
             let week = Week::new(server, accesses, self.block_size, self.seed)?;
             let bar = Bar::requests("generating".to_owned(), accesses);
-            return Ok(generate_week(week, out, written, &bar)?);
+            let requests = generate_week(week, out, written, &bar)?;
+            drop(bar);
+            return Ok(tell(out, requests)?);
         }
         let blocks = self.blocks.unwrap_or_default();
         let length = match (self.requests, self.accesses) {
@@ -128,7 +134,8 @@ impl Generate {
             block_size_bytes: self.block_size,
         };
         let bar = Bar::requests("generating".to_owned(), self.requests.or(self.accesses).unwrap_or(blocks));
-        generate(workload, out, written, &bar)?;
-        Ok(())
+        let requests = generate(workload, out, written, &bar)?;
+        drop(bar);
+        Ok(tell(out, requests)?)
     }
 }

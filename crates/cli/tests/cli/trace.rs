@@ -81,6 +81,19 @@ fn a_converted_trace_simulates_as_its_original_and_converts_to_itself() {
     let told = succeed(folder.path(), &[&again[..], &["--force"]].concat());
     assert_eq!(told, "again.arrow: 232,202 requests, 6.0 MiB\n");
     assert_eq!(succeed(folder.path(), &[&again[..], &["--force", "-q"]].concat()), "");
+    // So are parts, sums and what is generated, in files; not where the trace itself is what is printed.
+    for (command, expected) in [
+        ("cut netsfs.arrow cut.arrow --requests ..1000", "cut.arrow: 1,000 requests, "),
+        ("concat cut.arrow cut.arrow --out two.arrow", "two.arrow: 2,000 requests, "),
+        ("generate made.arrow --blocks 10 --requests 5", "made.arrow: 5 requests, "),
+        ("generate made.csv --csv --blocks 10 --requests 1", "made.csv: 1 request, "),
+        ("generate week.arrow --like msr-wdev --accesses 20000", "week.arrow: "),
+    ] {
+        let told = succeed(folder.path(), &[&["trace"], &command.split(' ').collect::<Vec<_>>()[..]].concat());
+        assert!(told.starts_with(expected) && told.lines().count() == 1, "{command}: {told}");
+    }
+    let printed = succeed(folder.path(), &["trace", "generate", "--csv", "--blocks", "10", "--requests", "1"]);
+    assert_eq!(printed.lines().count(), 2, "{printed}");
     assert!(read(&folder, "netsfs.arrow") == read(&folder, "again.arrow"));
 }
 
@@ -322,6 +335,10 @@ fn misuse_ends_with_2_and_failures_with_1_and_nothing_is_written() {
         "concat two.csv two.csv --out small.arrow",
         "generate small.arrow --blocks 10 --requests 5",
         "export two.csv small.arrow",
+        "convert two.csv out.csv",
+        "cut two.csv out.csv.zst --requests ..5",
+        "concat two.csv two.csv --out out.parquet",
+        "generate out.txt --blocks 10 --requests 5",
     ];
     insta::assert_snapshot!("misuse", misuses.map(|line| failed(2, line)).join("\n"));
     let failures = [

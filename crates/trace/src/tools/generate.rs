@@ -3,6 +3,7 @@
 //! Blocks, ops, lengths and arrivals are drawn from streams of their own, so that traces that differ in one of them agree in
 //! the others.
 
+use std::cell::Cell;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -294,13 +295,13 @@ pub enum Written {
     Csv,
 }
 
-/// Writes a generated trace to `out` (`-` is standard output). `progress` is told of requests.
+/// Writes a generated trace to `out` (`-` is standard output), and says of how many requests it is. `progress` is told of requests.
 pub fn generate(
     workload: Workload,
     out: impl AsRef<Path>,
     written: Written,
     progress: &dyn Progress,
-) -> Result<(), TraceError> {
+) -> Result<u64, TraceError> {
     let block_size_bytes = workload.block_size_bytes;
     write(workload.generator()?, block_size_bytes, out.as_ref(), written, progress)
 }
@@ -311,7 +312,7 @@ pub fn generate_week(
     out: impl AsRef<Path>,
     written: Written,
     progress: &dyn Progress,
-) -> Result<(), TraceError> {
+) -> Result<u64, TraceError> {
     let block_size_bytes = week.block_size_bytes();
     write(week, block_size_bytes, out.as_ref(), written, progress)
 }
@@ -322,12 +323,12 @@ fn write(
     out: &Path,
     written: Written,
     progress: &dyn Progress,
-) -> Result<(), TraceError> {
+) -> Result<u64, TraceError> {
     let name = name_of(out);
-    let mut made = 0_u64;
+    let made = Cell::new(0_u64);
     let requests = requests.inspect(|_| {
-        made += 1;
-        if made.is_multiple_of(PROGRESS_REQUESTS) {
+        made.set(made.get() + 1);
+        if made.get().is_multiple_of(PROGRESS_REQUESTS) {
             progress.advance(PROGRESS_REQUESTS);
         }
     });
@@ -346,7 +347,8 @@ fn write(
             normaliser.request(&Request { volume, ..request? })?;
         }
         normaliser.finish().map(|_| ())
-    })
+    })?;
+    Ok(made.get())
 }
 
 #[cfg(test)]
