@@ -19,6 +19,8 @@ use crate::record::Recorder;
 /// Where kernels show tracefs.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const EVENT: &str = "block_bio_queue";
+/// What an instance is called, before the number of the process.
+const PREFIX: &str = "flashwise-";
 const SECTOR_BYTES: u64 = 512;
 /// Room for events of each processor that are not read yet, in KiB: some 100,000.
 const BUFFER_KIB: u32 = 8192;
@@ -74,6 +76,19 @@ fn find_tracefs<'a>(places: &[&'a Path]) -> Result<&'a Path, CaptureError> {
         }
     }
     Err(closed.unwrap_or(CaptureError::NoTracefs))
+}
+
+/// Removes what captures left behind that were killed. The instance of one that runs, where its process cannot be seen from here, is being read,
+/// and the kernel removes none that is.
+fn remove_left_behind(instances: &Path) {
+    // What cannot be removed stays as it was: it is in nobody's way.
+    for instance in fs::read_dir(instances).into_iter().flatten().flatten() {
+        let name = instance.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix(PREFIX).and_then(|process| process.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists()) {
+            let _ = fs::remove_dir(instance.path());
+        }
+    }
 }
 
 /// A device whose requests can be captured.
@@ -141,11 +156,12 @@ impl Capture {
     /// Begins: from now on every request to the device is told.
     pub fn start(device: &Device) -> Result<Capture, CaptureError> {
         let tracefs = find_tracefs(&TRACEFS.map(Path::new))?;
-        let instance = tracefs.join("instances").join(format!("flashwise-{}", std::process::id()));
+        let instance = tracefs.join("instances").join(format!("{PREFIX}{}", std::process::id()));
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |error| CaptureError::Trace { path, error }
         };
+        remove_left_behind(&tracefs.join("instances"));
         fs::create_dir(&instance).map_err(failed(&instance))?;
         let pipe = instance.join("trace_pipe");
         let opened = OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32).open(&pipe);
@@ -355,6 +371,22 @@ mod tests {
         for other in ["", "# tracer: nop", "dd-1 [000] ..... 1.000001: block_rq_issue: 7,0 W 4096 () 0 + 8 [dd]"] {
             assert_eq!(Line::read(other), Line::Other);
         }
+    }
+
+    /// Process numbers end at 4,194,304.
+    #[test]
+    fn what_killed_captures_left_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = format!("flashwise-{}", std::process::id());
+        for name in ["flashwise-4194305", "flashwise-x", "others", &own] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        remove_left_behind(folder.path());
+        let left = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut left: Vec<String> = left.collect();
+        left.sort_unstable();
+        assert_eq!(left, [own.as_str(), "flashwise-x", "others"]);
+        remove_left_behind(&folder.path().join("nowhere"));
     }
 
     #[test]

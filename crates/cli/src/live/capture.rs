@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
-use flashwise_core::quantity::{ByteSize, Duration};
+use flashwise_core::quantity::{ByteSize, Duration, QuantityError};
 use flashwise_engine::capture::{Capture as Tracing, Device};
 use flashwise_engine::record::segments::Limits;
 use flashwise_engine::record::{self, LIMIT_BYTES_MIN, Recorder};
@@ -28,11 +28,11 @@ pub struct Capture {
     /// A whole block device, such as /dev/sdb; of a volume manager's too
     #[arg(value_name = "DEVICE")]
     device: PathBuf,
-    /// FILE.csv.zst stands for FILE.000001.csv.zst and so on, a new one for each start; not on the device itself
-    #[arg(long, value_name = "FILE", default_value = "capture.csv.zst")]
+    /// FILE.csv.zst, or FILE.csv, stands for FILE.000001.csv.zst and so on, a new one for each start; not on the device itself
+    #[arg(long, value_name = "FILE", default_value = "capture.csv.zst", value_parser = parse_out)]
     out: PathBuf,
     /// End after this time
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_time)]
     time: Option<Duration>,
     /// A file that would become larger than this is followed by another
     #[arg(long, value_name = "SIZE", default_value = record::SEGMENT_SIZE)]
@@ -40,6 +40,21 @@ pub struct Capture {
     /// End when the files, those of earlier starts included, take this
     #[arg(long, value_name = "SIZE", default_value = record::SIZE_MAX)]
     size_max: ByteSize,
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let time: Duration = text.parse().map_err(|error: QuantityError| error.to_string())?;
+    if time.us() == 0 { Err(format!("found '{text}', expected 1us or more, such as 1h")) } else { Ok(time) }
+}
+
+/// What is written is CSV, in files with numbers in their names.
+fn parse_out(text: &str) -> Result<PathBuf, String> {
+    let expected = "expected a file whose name ends in .csv.zst or .csv, which is what is written";
+    match text {
+        "-" => Err(format!("found '-', standard output, {expected}")),
+        text if [".csv.zst", ".csv"].iter().any(|ending| text.ends_with(ending)) => Ok(PathBuf::from(text)),
+        text => Err(format!("found '{text}', {expected}")),
+    }
 }
 
 impl Capture {
@@ -74,6 +89,12 @@ impl Capture {
             human::duration(begun.elapsed().as_micros() as u64),
             human::bytes(status.size_bytes as f64)
         );
+        if status.recorded_requests == 0 && captured.lost == 0 {
+            warning!(
+                "no request to {} was seen: nothing was asked of it in that time, or the page cache answered all that was",
+                self.device.display()
+            );
+        }
         let requests = |number| human::counted(number, "request");
         let mut missing = captured.lost;
         match status.state {

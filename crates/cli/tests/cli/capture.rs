@@ -13,6 +13,11 @@ use tempfile::TempDir;
 const DEVICE_BYTES: u64 = 64 << 20;
 const BLOCK_BYTES: u64 = 4096;
 
+/// Mounts tracefs, where there is none yet.
+const TRACEFS: &str = "[ -d /sys/kernel/tracing/instances ] || mount -t tracefs tracefs /sys/kernel/tracing";
+/// The instance of a process whose number is beyond the last.
+const LEFT: &str = "/sys/kernel/tracing/instances/flashwise-4194305";
+
 /// A file as a block device.
 struct Loop(String);
 
@@ -42,10 +47,10 @@ fn every_request_to_a_device_is_found_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let device = Loop::new(&folder);
     // Where there is no tracefs yet, it is mounted where nobody else sees it.
-    let script =
-        "[ -d /sys/kernel/tracing/instances ] || mount -t tracefs tracefs /sys/kernel/tracing; exec \"$0\" \"$@\"";
+    // What a killed capture left, of a process with a number that none can have, is removed.
+    let script = format!("{TRACEFS}; mkdir -p {LEFT}; exec \"$0\" \"$@\"");
     let mut capture = Command::new("unshare")
-        .args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_flashwise"), "capture", &device.0])
+        .args(["--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_flashwise"), "capture", &device.0])
         .args(["--out", "capture.csv.zst", "--segment-size", "1MiB"])
         .current_dir(folder.path())
         .stderr(Stdio::piped())
@@ -102,12 +107,27 @@ fn every_request_to_a_device_is_found_and_nothing_else() {
     let what: Vec<&str> = lines.map(|line| line.splitn(3, ',').nth(2).unwrap()).collect();
     assert_eq!(what, expected);
     // The instance is gone, and simulate reads what was recorded.
-    let left = "[ -d /sys/kernel/tracing/instances ] || mount -t tracefs tracefs /sys/kernel/tracing; ls /sys/kernel/tracing/instances";
-    let left = Command::new("unshare").args(["--mount", "sh", "-c", left]).output().unwrap();
-    assert!(!String::from_utf8(left.stdout).unwrap().contains(&format!("flashwise-{}", capture.id())));
+    let left = format!("{TRACEFS}; ls /sys/kernel/tracing/instances");
+    let left = Command::new("unshare").args(["--mount", "sh", "-c", &left]).output().unwrap();
+    let left = String::from_utf8(left.stdout).unwrap();
+    assert!(!left.contains(&format!("flashwise-{}", capture.id())) && !left.contains("flashwise-4194305"), "{left}");
     let rows =
         succeed(folder.path(), &["simulate", "capture.000001.csv.zst", "--policy", "lru", "--size", "10", "--csv"]);
     assert_eq!(rows.lines().count(), 2);
+}
+
+#[test]
+fn a_capture_that_sees_nothing_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = Loop::new(&folder);
+    let script = format!("{TRACEFS}; exec \"$0\" \"$@\"");
+    let capture =
+        ["--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_flashwise"), "capture", &device.0, "--time", "1s"];
+    let capture = Command::new("unshare").args(capture).current_dir(folder.path()).output().unwrap();
+    let (_, err, code) = parts(capture);
+    assert_eq!(code, 0, "{err}");
+    let hint = "was seen: nothing was asked of it in that time, or the page cache answered all that was\n";
+    assert!(err.ends_with(&format!("flashwise: no request to {} {hint}", device.0)), "{err}");
 }
 
 #[test]
@@ -124,6 +144,14 @@ fn what_is_no_device_or_would_record_itself_is_refused() {
     assert!(err.starts_with("flashwise: cannot record to nowhere/capture.csv: "), "{err}");
     let err = fail(folder.path(), &["capture", &device.0, "--size-max", "1KiB"], 2);
     assert_eq!(err, "flashwise: --size-max: found 1KiB, expected at least 1MiB\n");
+    for (options, expected) in [
+        (["--out", "-"], "found '-', standard output, expected a file whose name ends in .csv.zst or .csv"),
+        (["--out", "sdb.parquet"], "found 'sdb.parquet', expected a file whose name ends in .csv.zst or .csv"),
+        (["--time", "0"], "found '0', expected 1us or more"),
+    ] {
+        let err = fail(folder.path(), &[&["capture", &device.0], &options[..]].concat(), 2);
+        assert!(err.contains(expected), "{err}");
+    }
     // A file system on the device, for the recording.
     let mount = folder.path().join("mounted");
     std::fs::create_dir(&mount).unwrap();
