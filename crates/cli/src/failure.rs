@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 use flashwise_core::cache::settings::SettingError;
 use flashwise_core::options::OptionError;
 use flashwise_device::ArrayError;
@@ -30,7 +30,7 @@ pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
 
 /// Prints what is wrong with the command line, as a message in JSON where that is asked for; or the help, where that is.
 pub fn of_command_line(error: &clap::Error, as_json: bool) -> ExitCode {
-    let explained = crate::left_out::explain(error);
+    let explained = crate::left_out::explain(error).or_else(|| is_configuration_as_a_flag(error));
     if !error.use_stderr() || !as_json && explained.is_none() {
         error.exit();
     }
@@ -38,6 +38,19 @@ pub fn of_command_line(error: &clap::Error, as_json: bool) -> ExitCode {
     let line = if as_json { crate::log::json(tracing::Level::ERROR, &text) } else { format!("flashwise: {text}") };
     let _ = writeln!(std::io::stderr(), "{line}");
     ExitCode::from(2)
+}
+
+/// What is wrong with `serve --config FILE`.
+fn is_configuration_as_a_flag(error: &clap::Error) -> Option<String> {
+    let is = |kind, text: &str, exactly: bool| {
+        error
+            .get(kind)
+            .map(ToString::to_string)
+            .is_some_and(|found| if exactly { found == text } else { found.contains(text) })
+    };
+    let is_flag = error.kind() == ErrorKind::UnknownArgument && is(ContextKind::InvalidArg, "--config", true);
+    (is_flag && is(ContextKind::Usage, "flashwise serve", false))
+        .then(|| "serve: found the flag --config, expected the file without it: flashwise serve FILE".to_owned())
 }
 
 /// What clap says is wrong, without the usage and hints that follow.

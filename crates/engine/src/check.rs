@@ -34,6 +34,8 @@ const TOLD_MAX: usize = 20;
 pub enum Severity {
     /// As it may be.
     Note,
+    /// Of a flash and a backend that are no pair: nothing of either is damaged.
+    Mismatch,
     /// As it must not be.
     Damage,
 }
@@ -107,7 +109,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether there is no damage.
+    /// Whether there is no damage, and nothing that is no pair.
     pub fn is_sound(&self) -> bool {
         self.findings.iter().all(|finding| finding.severity == Severity::Note)
     }
@@ -115,6 +117,16 @@ impl Report {
     /// Adds what a start would have against the flash and its backend as a pair.
     pub fn add_refusal(&mut self, refusal: &Refusal) {
         self.damage(format!("A start with this backend would be refused: {refusal}."));
+    }
+
+    /// Whether a part is damaged, and not only no part of this pair.
+    pub fn is_damaged(&self) -> bool {
+        self.findings.iter().any(|finding| finding.severity == Severity::Damage)
+    }
+
+    /// Adds that the flash and its backend are no pair.
+    pub fn mismatch(&mut self, text: String) {
+        self.findings.push(Finding { severity: Severity::Mismatch, text });
     }
 
     fn note(&mut self, text: String) {
@@ -212,16 +224,16 @@ fn describe(superblock: &Superblock, backend: Option<(&Identity, u64)>, report: 
     };
     if let Some((identity, bytes)) = backend {
         if identity.id != superblock.backend {
-            report.damage(format!(
+            report.mismatch(format!(
                 "The cache belongs to backend {}, and this backend is {} ({}): they are no pair.",
                 description.backend,
                 Uuid::from_bytes(identity.id),
                 identity.description
             ));
         }
-        if bytes < superblock.volume_bytes {
+        if identity.id == superblock.backend && bytes < superblock.volume_bytes {
             report.damage(format!(
-                "The backend has {bytes} bytes, the volume {}: the backend was cut short or is another.",
+                "The backend has {bytes} bytes, the volume {}: the backend was cut short.",
                 superblock.volume_bytes
             ));
         }

@@ -1,7 +1,7 @@
 //! `flashwise check`: what a cache device holds, and whether it is sound.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
@@ -11,9 +11,11 @@ use flashwise_engine::check::{Report, Severity, check, total_bytes};
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::file::Options;
 use flashwise_engine::disk::zoned::open_flash;
+use flashwise_engine::flash::read_superblock;
 use flashwise_trace::human;
 use flashwise_trace::progress::Progress;
 
+use crate::failure::Misuse;
 use crate::live::pair::{OpenBackend, PairFlags};
 use crate::progress::Bar;
 
@@ -40,18 +42,21 @@ impl Check {
     pub fn run(&self) -> anyhow::Result<()> {
         let options = Options { read_only: true, ..Options::default() };
         let flash = open_flash(&self.flash, options)?;
+        if let Some(backend) = &self.backend {
+            self.refuse_other_way_round(backend, &*flash, options)?;
+        }
         let open = |path| OpenBackend::of(&self.pair.volume(path, &self.flash)?, options);
         let backend = self.backend.as_deref().map(open).transpose()?;
         let bar = Bar::bytes(format!("checking {}", self.flash.display()), total_bytes(&*flash, self.data));
         let pair = backend.as_ref().map(|backend| (&backend.identity, backend.disk.size()));
         let mut report = check(&*flash, pair, self.data, &|bytes| bar.advance(bytes))?;
         drop(bar);
-        if let Some(OpenBackend { side, pairing, .. }) = &backend {
+        if let Some(backend) = &backend {
             // Whatever else is wrong with them was found above.
-            if let Err(AttachError::Refused(refusal)) = paired_superblock(&*flash, &**side, pairing)
-                && !matches!(refusal, Refusal::OtherBackend { .. })
-            {
-                report.add_refusal(&refusal);
+            match paired_superblock(&*flash, &*backend.side, &backend.pairing) {
+                Err(AttachError::Refused(Refusal::OtherBackend { .. })) => self.tell_whose(backend, &mut report),
+                Err(AttachError::Refused(refusal)) => report.add_refusal(&refusal),
+                _ => {}
             }
         }
         let mut out = std::io::stdout().lock();
@@ -63,10 +68,36 @@ impl Check {
         } else {
             write!(out, "{}", self.page(&report))?;
         }
-        if !report.is_sound() {
-            bail!("{}: damage was found", self.flash.display());
+        match report.is_sound() {
+            true => Ok(()),
+            false if report.is_damaged() => bail!("{}: damage was found", self.flash.display()),
+            false => bail!("{}: its backend is another", self.flash.display()),
         }
-        Ok(())
+    }
+
+    /// Refuses a backend that holds a cache where the flash holds none.
+    fn refuse_other_way_round(&self, backend: &Path, flash: &dyn Disk, options: Options) -> Result<(), Misuse> {
+        let holds_cache = |disk: &dyn Disk| read_superblock(disk).is_ok();
+        if holds_cache(flash) || !open_flash(backend, options).is_ok_and(|disk| holds_cache(&*disk)) {
+            return Ok(());
+        }
+        let [flash, backend] = [&self.flash, backend].map(|path| path.display());
+        Err(Misuse(format!(
+            "--flash: found {flash}, which holds no cache, and {backend} as --backend, which holds one; expected them the other way round"
+        )))
+    }
+
+    /// Says which cache the backend belongs to, whose flash this is not.
+    fn tell_whose(&self, backend: &OpenBackend, report: &mut Report) {
+        // A record that cannot be read says nothing.
+        let own = backend.side.read().ok().flatten().map(|record| record.cache);
+        let shown = self.backend.as_deref().unwrap_or(Path::new("the backend")).display();
+        report.mismatch(match own {
+            Some(cache) => {
+                format!("{shown} belongs to cache {cache}: give the flash with that, or the backend of this cache.")
+            }
+            None => format!("{shown} belongs to no cache that it knows of: give the backend of this cache."),
+        });
     }
 
     fn page(&self, report: &Report) -> String {
@@ -106,10 +137,19 @@ impl Check {
             }
         }
         for finding in &report.findings {
-            let kind = if finding.severity == Severity::Damage { "damage" } else { "note" };
+            let kind = match finding.severity {
+                Severity::Note => "note",
+                Severity::Mismatch => "no pair",
+                Severity::Damage => "damage",
+            };
             line(format!("{kind}: {}", finding.text));
         }
-        line(if report.is_sound() { "The cache is sound." } else { "The cache is damaged." }.to_owned());
+        let verdict = match report.is_sound() {
+            true => "The cache is sound.",
+            false if report.is_damaged() => "The cache is damaged.",
+            false => "The cache is sound, and this is not its backend.",
+        };
+        line(verdict.to_owned());
         page
     }
 }

@@ -118,6 +118,35 @@ fn a_second_server_and_offline_commands_are_refused_while_one_runs() {
     assert!(!path.join("nbd.sock").exists());
 }
 
+/// The flash of one volume beside the backend of another, and flash and backend the wrong way round: nothing is damaged.
+#[test]
+fn check_tells_devices_that_are_no_pair_from_damage() {
+    let folder = folder();
+    let path = folder.path();
+    serve(path).end();
+    std::fs::File::create(path.join("other.img")).unwrap().set_len(4 << 20).unwrap();
+    let other = FLAGS.map(|flag| match flag {
+        "disk.img" => "other.img",
+        "cache.img" => "other-cache.img",
+        flag => flag,
+    });
+    Server::start(path, &[&other[..], &[URI]].concat()).end();
+    let (out, err, code) = run(path, &["check", "--flash", "cache.img", "--backend", "other.img"]);
+    assert_eq!((code, err.as_str()), (1, "flashwise: cache.img: its backend is another\n"), "{out}");
+    for part in [
+        "no pair: The cache belongs to backend ",
+        "no pair: other.img belongs to cache ",
+        ": give the flash with that, or the backend of this cache.\n",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert!(!out.contains("damage") && out.ends_with("The cache is sound, and this is not its backend.\n"), "{out}");
+    let err = fail(path, &["check", "--flash", "disk.img", "--backend", "cache.img"], 2);
+    let expected = "flashwise: --flash: found disk.img, which holds no cache, and cache.img as --backend, which holds one; expected them the \
+                    other way round\n";
+    assert_eq!(err, expected);
+}
+
 #[test]
 fn check_explains_damage_and_ends_with_1() {
     let folder = folder();
@@ -284,6 +313,13 @@ fn a_volume_is_of_flags_or_of_a_file() {
     let text = "listen = 'nbd://localhost'\n[[volume]]\nname = 'a'\nbackend = 'disk.img'\n";
     std::fs::write(path.join("flashwise.toml"), text).unwrap();
     succeed(path, &["serve", "--check-config", "flashwise.toml"]);
+    for flag in [&["--config", "flashwise.toml"][..], &["--config=flashwise.toml"]] {
+        let err = fail(path, &[&["serve"], flag].concat(), 2);
+        assert_eq!(
+            err,
+            "flashwise: serve: found the flag --config, expected the file without it: flashwise serve FILE\n"
+        );
+    }
     for (flag, value) in [
         ("--backend", "disk.img"),
         ("--flash", "cache.img"),
