@@ -14,7 +14,10 @@ use super::charts::{LegendKey, Mark};
 use super::choice::{Choice, best_of_each_size};
 use super::figures::{NOT_RUN, Subject};
 use super::grid::{Grid, GridSize};
-use super::numbers::{about_percent, about_points, bytes, count, counted, percent, shortest, written};
+use super::numbers::{
+    about_percent, about_points, bytes, count, counted, percent, shortest, written, years as in_table,
+};
+use super::rows::rule;
 use super::table::Table;
 
 /// Caching is called hardly worthwhile when fewer accesses than this share are to a block accessed before.
@@ -27,6 +30,8 @@ const DRIVES: [&str; 3] = ["p4500", "9200-max", "p4800x"];
 const RULE_HITS: f64 = 0.99;
 /// Such a rule writes at most this share.
 const RULE_WRITES: f64 = 0.9;
+/// What saves a smaller share of the flash writes is no trade for hits.
+const TRADE_MIN: f64 = 0.05;
 
 /// What to buy for one trace.
 #[derive(Debug, Serialize)]
@@ -96,10 +101,18 @@ fn years(drive: &Profile, cache_bytes: u64, flash_bytes_per_day: f64) -> f64 {
 }
 
 /// A number of years as sentences have it.
-fn in_years(years: f64) -> String {
+pub fn in_years(years: f64) -> String {
     match years {
         years if years >= 100.0 => "more than a century".to_owned(),
         years => format!("{} years", written(years)),
+    }
+}
+
+/// A run as the head of a column: its policy, and the rule that it is behind.
+fn named(row: &ResultRow) -> String {
+    match rule(row) {
+        "" => row.policy.clone(),
+        rule => format!("{} behind\n{}", row.policy, rule.replace(',', ",\n")),
     }
 }
 
@@ -218,11 +231,29 @@ impl<'a> Reading<'a> {
         let Some(Checks { recommended, .. }) = &self.section.checks else { return (None, None) };
         let [alone, behind @ ..] = &recommended[..] else { return (None, None) };
         let keeps = |row: &&ResultRow| {
-            row.hits as f64 >= RULE_HITS * alone.hits as f64
-                && row.flash_writes_blocks as f64 <= RULE_WRITES * alone.flash_writes_blocks as f64
+            self.keeps_hits(row) && row.flash_writes_blocks as f64 <= RULE_WRITES * alone.flash_writes_blocks as f64
         };
         let best = behind.iter().filter(keeps).min_by_key(|row| row.flash_writes_blocks);
         (best, behind.iter().max_by_key(|row| row.hits))
+    }
+
+    /// Whether a run hits about as much as what is recommended does alone.
+    fn keeps_hits(&self, row: &ResultRow) -> bool {
+        row.hits as f64 >= RULE_HITS * self.choice.row.hits as f64
+    }
+
+    /// Says that any drive will do, if it will: nobody sells flash by the MiB.
+    fn any_drive(&self) -> String {
+        let smallest = drives().iter().map(|drive| drive.device.capacity_bytes).fold(f64::INFINITY, f64::min);
+        let held = |bytes: u64| bytes as f64 <= smallest;
+        let touched = self.section.info.working_set_bytes;
+        match () {
+            () if !held(self.choice.size.bytes) => String::new(),
+            () if held(touched) => {
+                format!(" Any drive holds that, and all {} that the trace touches too.", bytes(touched))
+            }
+            () => " Any drive holds that.".to_owned(),
+        }
     }
 
     /// No cache hits.
@@ -278,8 +309,9 @@ impl<'a> Reading<'a> {
         let led = if self.grid.candidates().len() == 1 { String::new() } else { led };
         let serves = about_percent(self.own().hit_ratio);
         format!(
-            "{few} {} of flash{given} and run {policy}{behind}: it serves {serves} of the accesses{beside}{led}.",
-            size.named()
+            "{few} {} of flash{given} and run {policy}{behind}: it serves {serves} of the accesses{beside}{led}.{}",
+            size.named(),
+            self.any_drive()
         )
     }
 
@@ -314,13 +346,14 @@ impl<'a> Reading<'a> {
         };
         let admission = match self.rules() {
             (Some(rule), _) => format!(", and the rule saves {} of the flash writes", about_percent(self.saved(rule))),
-            (None, Some(next)) => format!(
-                "; no admission rule is needed: {} would serve {} with {} of the flash writes",
+            (None, Some(next)) if self.saved(next) >= TRADE_MIN => format!(
+                "; an admission rule {}: {} would serve {} with {} of the flash writes",
+                if self.keeps_hits(next) { "saves little" } else { "would trade hits for flash writes" },
                 next.admission.as_deref().unwrap_or_default(),
                 about_percent(next.hit_ratio),
                 about_percent(1.0 - self.saved(next))
             ),
-            (None, None) => String::new(),
+            (None, _) => String::new(),
         };
         format!("{size}{admission}.")
     }
@@ -354,6 +387,11 @@ impl<'a> Reading<'a> {
             );
         };
         let own_writes = row.flash_writes_blocks.max(1) as f64;
+        // What hits no more and writes hardly less is nothing to think of.
+        let is_trade = |other: &&ResultRow| {
+            other.hits > row.hits || (other.flash_writes_blocks as f64) <= (1.0 - TRADE_MIN) * own_writes
+        };
+        let other = sparing.filter(is_trade).or_else(|| self.lru().filter(is_trade));
         let beside = |row: Option<&ResultRow>| {
             let row = row?;
             let of = about_percent(row.flash_writes_blocks as f64 / own_writes);
@@ -369,7 +407,7 @@ impl<'a> Reading<'a> {
             bytes(per_day as u64),
             short(&drive),
             in_years(own),
-            beside(sparing.or(self.lru())).unwrap_or_default()
+            beside(other).unwrap_or_default()
         )
     }
 
@@ -377,14 +415,19 @@ impl<'a> Reading<'a> {
     fn steps(&self) -> Table {
         let (unit, unit_bytes) = super::numbers::binary_unit(self.choice.size.bytes);
         let policy = &self.choice.row.policy;
+        // Where a rule is recommended before it, it stands there too.
+        let alone = if self.rules().0.is_some() { " alone" } else { "" };
         let columns = vec![
             "Cache size".to_owned(),
             "Leads".to_owned(),
             "serves".to_owned(),
-            format!("{policy}\nserves"),
+            format!("{policy}{alone}\nserves"),
             "The step buys\npoints of hits".to_owned(),
             format!("A {unit} of it buys\npoints of hits"),
-            "Flash writes\na day".to_owned(),
+            format!(
+                "Flash writes\na day{}",
+                if alone.is_empty() { String::new() } else { format!(",\n{policy}{alone}") }
+            ),
         ];
         let mut table = Table::new("What each step of size buys", columns);
         let (mut before, mut held) = (0.0, 0);
@@ -419,7 +462,7 @@ impl<'a> Reading<'a> {
         let days = self.days?;
         let mut columns = vec!["Drive".to_owned(), "Drives".to_owned(), "Rated\nwrites a day".to_owned()];
         for row in &rows {
-            columns.extend([format!("{}:\nwrites a day", row.policy), "lasts\nyears".to_owned()]);
+            columns.extend([format!("{}:\nwrites a day", named(row)), "lasts\nyears".to_owned()]);
         }
         let mut table = Table::new(
             "How fast drives wear out: times that they are written in a day, and years until they have been written as often as they are rated for",
@@ -435,7 +478,7 @@ impl<'a> Reading<'a> {
                 cells.push(writes.map_or_else(|| "none".to_owned(), written));
                 let per_day = self.per_day(row);
                 cells.push(
-                    per_day.map_or_else(|| "unlimited".to_owned(), |day| written(years(&drive, size.bytes, day))),
+                    per_day.map_or_else(|| "unlimited".to_owned(), |day| in_table(years(&drive, size.bytes, day))),
                 );
             }
             table.push(drive.title, cells);

@@ -1,4 +1,4 @@
-use flashwise_sim::results::Epoch;
+use flashwise_sim::results::{CacheFigures, Epoch};
 use flashwise_sim::sampling::SampleFigures;
 use flashwise_trace::tools::info::Info;
 use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
@@ -92,7 +92,7 @@ fn it_says_what_to_buy_why_and_what_that_costs() {
     assert_eq!(
         what,
         "Buy 2 MiB (512 blocks) of flash and run arc: it serves 30% of the accesses, where lru serves 20% and the best possible \
-         34.5%; it leads at all 3 sizes."
+         34.5%; it leads at all 3 sizes. Any drive holds that, and all 2.34 MiB that the trace touches too."
     );
     let curve = "The curve bends there: the next 2 MiB, to 4 MiB, would serve another 4 percentage points, 14.3% as much a byte as the step before.";
     assert_eq!(why, curve);
@@ -127,7 +127,8 @@ fn a_cache_that_is_larger_than_a_drive_takes_several() {
 fn a_cache_that_is_not_worth_its_price_is_not_praised() {
     let [what, ..] = &say(32, &[("lru", 256, 20, 980), ("larc", 256, 10, 50)])[..] else { panic!("a sentence") };
     let expected = "A cache is hardly worth its price here, because only 3.2% of the accesses are to a block accessed before; if any, buy \
-                    1 MiB (256 blocks) of flash and run lru: it serves 2% of the accesses.";
+                    1 MiB (256 blocks) of flash and run lru: it serves 2% of the accesses. Any drive holds that, and all 3.78 MiB that the \
+                    trace touches too.";
     assert_eq!(what, expected);
     assert_eq!(say(0, &[("lru", 256, 0, 1000)]), ["Buy no cache: no block is accessed twice, so that none can hit."]);
     let [what, ..] = &say(450, &[("lru", 256, 49, 951)])[..] else { panic!("a sentence") };
@@ -184,10 +185,81 @@ fn a_rule_that_keeps_the_hits_and_saves_writes_is_recommended_and_another_is_tol
     for (hits, writes) in [(296, 400), (300, 721)] {
         assert!(said(hits, writes).contains("run arc: it serves"), "{}", said(hits, writes));
     }
-    assert!(
-        said(296, 400)
-            .ends_with("; no admission rule is needed: reject-x would serve 29.6% with 50% of the flash writes.")
-    );
+    let curve = "14.3% as much a byte as the step before";
+    for (hits, writes, told) in [
+        (
+            296,
+            400,
+            "; an admission rule would trade hits for flash writes: reject-x would serve 29.6% with 50% of the flash writes",
+        ),
+        (300, 721, "; an admission rule saves little: reject-x would serve 30% with 90.1% of the flash writes"),
+        // Where there is nothing to win, nothing is said: of 800 writes, 760 are 5 % fewer.
+        (296, 761, ""),
+        (200, 900, ""),
+    ] {
+        assert!(said(hits, writes).ends_with(&format!("{curve}{told}.")), "{}", said(hits, writes));
+    }
+}
+
+/// The tables name runs behind a rule by that, and what stands beside them is the policy alone.
+#[test]
+fn a_run_behind_a_rule_is_told_from_the_policy_alone_in_the_tables() {
+    let answer = answer_of(info(400), ROWS.iter().map(row).collect(), Some(checks(20, 297, 400)));
+    let (steps, drives) = (answer.steps.unwrap(), answer.drives.unwrap());
+    assert_eq!(steps.columns[3], "arc alone\nserves");
+    assert_eq!(steps.columns.last().unwrap(), "Flash writes\na day,\narc alone");
+    assert_eq!(drives.columns[3], "arc behind\nreject-x:\nwrites a day");
+    let answer = answer_of(info(400), ROWS.iter().map(row).collect(), None);
+    assert_eq!(answer.steps.unwrap().columns[3], "arc\nserves");
+    assert_eq!(answer.drives.unwrap().columns[3], "arc:\nwrites a day");
+}
+
+/// 760 of 800 writes are 5 % fewer.
+#[test]
+fn lru_stands_beside_the_answer_only_where_that_is_a_trade() {
+    let told = |hits, writes| {
+        let rows = [("arc", 512, 300, 800), ("lru", 512, hits, writes)];
+        say(400, &rows)[2].contains("; lru writes ")
+    };
+    assert_eq!([told(290, 760), told(290, 761), told(250, 900)], [true, false, false]);
+}
+
+#[test]
+fn a_drive_is_said_to_hold_a_cache_that_it_holds() {
+    let told = |blocks: u64, touched: u64| {
+        let touched = Info { working_set_bytes: touched, ..info(400) };
+        let own = ResultRow { block_size_bytes: 1 << 30, ..row(&("arc", blocks, 300, 800)) };
+        answer_of(touched, vec![own], None).sentences[0].clone()
+    };
+    // The smallest drive that wear is told of has 375 GB, which are 349.2 GiB.
+    assert!(told(349, 1 << 30).ends_with(" Any drive holds that, and all 1 GiB that the trace touches too."));
+    assert!(told(349, 1 << 40).ends_with(" Any drive holds that."), "{}", told(349, 1 << 40));
+    assert!(told(350, 1 << 40).ends_with("it serves 30% of the accesses."), "{}", told(350, 1 << 40));
+}
+
+/// The whole cache keeps a part of the flash free, and has metadata on it: what is bought is the flash.
+#[test]
+fn of_the_whole_cache_the_flash_is_what_is_bought() {
+    let flash = CacheFigures { flash_bytes: 64 << 20, ..CacheFigures::default() };
+    let rows = vec![ResultRow { cache: Some(flash), ..row(&("arc", 11_385, 300, 800)) }];
+    let what = &answer_of(info(400), rows, None).sentences[0];
+    assert!(what.starts_with("Buy 64 MiB (holds 11,385 blocks) of flash and run arc: "), "{what}");
+}
+
+/// A trace of one request, all of which is run again.
+#[test]
+fn a_trace_of_one_access_is_not_cut_into_parts_nor_said_to_fill_a_cache() {
+    let one = Info { accesses: 1, unique_blocks: 1, working_set_bytes: 4096, duration_us: 0, ..info(0) };
+    let own = ResultRow { accesses: 1, reads: 1, epochs: vec![Epoch::default()], ..row(&("larc", 1, 0, 1)) };
+    let lru = ResultRow { policy: "lru".to_owned(), ..own.clone() };
+    let again = Checks { recommended: vec![own.clone()], lru, days: None };
+    let answer = answer_of(one, vec![own], Some(again));
+    assert_eq!(answer.sentences, ["Buy no cache: no block is accessed twice, so that none can hit."]);
+    let reasons = [
+        ("Trace", "1 access, without times: nothing can be told of a day or of years".to_owned()),
+        ("Warm-up", "none: the cache begins empty, and the trace ends before it is full".to_owned()),
+    ];
+    assert_eq!(answer.certainty.reasons, reasons);
 }
 
 #[test]

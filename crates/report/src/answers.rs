@@ -1,9 +1,9 @@
 //! What to buy for many traces: three sentences, a picture with a row for each trace, and a table.
 
-use super::answer::{Answer, Picture, Recommended};
+use super::answer::{Answer, Picture, Recommended, in_years};
 use super::charts::{Chart, Series};
 use super::look::Looks;
-use super::numbers::{about_percent, bytes, count, counted, percent, written};
+use super::numbers::{about_percent, bytes, count, counted, percent, years};
 use super::rows::file_name;
 use super::scales::{categories, linear};
 use super::table::Table;
@@ -61,8 +61,8 @@ pub fn sentences(traces: &[(&Info, &Answer)]) -> Vec<String> {
     let worn = worth.iter().filter_map(|(info, own)| Some((own.years?, file_name(&info.trace))));
     let worn = worn.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(years, name)| {
         format!(
-            "The flash wears out fastest on {name}: a drive of 1 TB that is rated for 1,380 TB lasts {} years there.",
-            written(years)
+            "The flash wears out fastest on {name}: a drive of 1 TB that is rated for 1,380 TB lasts {} there.",
+            in_years(years)
         )
     });
     [Some(what), Some(why), worn].into_iter().flatten().collect()
@@ -128,7 +128,7 @@ const COLUMNS: [Column; 8] = [
     ("larc", |own| own.larc.map(percent)),
     ("MIN", |own| own.bound.map(percent)),
     ("Flash writes\na day", |own| own.flash_bytes_per_day.map(|day| bytes(day as u64))),
-    ("P4500\nyears", |own| own.years.map(written)),
+    ("P4500\nyears", |own| own.years.map(years)),
 ];
 
 /// The traces side by side. What is known of none of them has no column.

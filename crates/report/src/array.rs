@@ -8,7 +8,7 @@ use super::charts::{Chart, Series};
 use super::figures::{NOT_RUN, NUMBERS_FOLLOW, Subject, figure};
 use super::grid::Grid;
 use super::look::Looks;
-use super::numbers::{about_percent, count, percent, shortest, written};
+use super::numbers::{about_percent, count, percent, shortest, written, years};
 use super::rows::{file_name, rule, with_caveat};
 use super::scales::{categories, linear, ratios};
 use super::table::{Figure, Table};
@@ -36,6 +36,11 @@ impl Measure {
     /// Its value of a row, if there is one.
     fn of(&self, row: &ResultRow) -> Option<f64> {
         row.figure(self.about.name)
+    }
+
+    /// A value of it in a table.
+    fn written(&self, value: f64) -> String {
+        if self.about.unit == "years" { years(value) } else { written(value) }
     }
 }
 
@@ -113,7 +118,7 @@ fn provisioning(subject: &Subject, measure: &Measure, rows: &[ResultRow]) -> Opt
     let title = format!("{} against cache size", measure.name);
     let axis = format!("{}, of {}'s at the smallest size", measure.name, base.policy);
     let chart = subject.against_size(measure.id, &title, &axis, "", &value, &grid.policies);
-    let cell = |row: &ResultRow| measure.of(row).map(written);
+    let cell = |row: &ResultRow| measure.of(row).map(|value| measure.written(value));
     let table = subject.by_policy(&format!("{title}, in {}", measure.about.unit), &grid.policies, cell);
     let better = if measure.more_is_better { "more" } else { "less" };
     let caption = format!(
@@ -164,7 +169,11 @@ fn rules(subject: &Subject) -> Option<Figure> {
         let Some(array) = &row.array else { continue };
         let better = relative(&QUOTIENT, row, base).map_or_else(|| "-".to_owned(), |ratio| written(1.0 / ratio));
         let mut cells = vec![percent(row.hit_ratio), count(row.bypasses)];
-        cells.extend([array.latency_mean_us, array.lifetime_years, array.latency_over_lifetime].map(written));
+        cells.extend([
+            written(array.latency_mean_us),
+            years(array.lifetime_years),
+            written(array.latency_over_lifetime),
+        ]);
         cells.extend([better, format!("{:.2e}", array.cache_write_rate), format!("{:.2e}", array.storage_write_rate)]);
         table.push(&row.policy, cells);
     }
@@ -497,8 +506,9 @@ pub fn sentences(grid: &Grid) -> [String; 2] {
         return ["Nothing was simulated.".to_owned(), String::new()];
     };
     let [from, to] = [base, best].map(|row| {
-        let [latency, lifetime] =
-            [&LATENCY, &LIFETIME].map(|measure| measure.of(row).map_or_else(String::new, written));
+        let [latency, lifetime] = [&LATENCY, &LIFETIME]
+            .map(|measure| measure.of(row).map_or_else(String::new, |value| measure.written(value)));
+        let lifetime = lifetime.replace("> ", "more than ");
         format!("{latency} us and {lifetime} years")
     });
     let better = relative(&QUOTIENT, best, base).map(|ratio| 1.0 / ratio);

@@ -44,7 +44,11 @@ impl Objective {
 
     fn write(&self, cost: f64) -> String {
         let value = self.sign * cost;
-        if self.about.unit == "share" { super::numbers::percent(value) } else { written(value) }
+        match self.about.unit {
+            "share" => super::numbers::percent(value),
+            "years" => super::numbers::years(value),
+            _ => written(value),
+        }
     }
 }
 

@@ -57,6 +57,9 @@ fn warmup(row: &ResultRow) -> String {
     if row.warmup_accesses > 0 {
         return format!("the first {} are not counted", counted(row.warmup_accesses, "access", "accesses"));
     }
+    if row.capacity_blocks >= row.accesses {
+        return "none: the cache begins empty, and the trace ends before it is full".to_owned();
+    }
     let filling = row.capacity_blocks.min(row.accesses) as f64 / row.accesses.max(1) as f64;
     format!(
         "none: the cache begins empty, and to fill it takes at least {} of the accesses, which are counted",
@@ -111,20 +114,24 @@ fn phases(checks: &Checks, reasons: &mut Vec<(&'static str, String)>) -> f64 {
     let hits = || parts.iter().map(|(own, _)| own.hit_ratio);
     let (least, most) = (hits().fold(f64::INFINITY, f64::min), hits().fold(0.0, f64::max));
     let ahead = parts.iter().filter(|(own, lru)| own.hit_ratio >= lru.hit_ratio).count();
-    let beside = match own.policy == checks.lru.policy {
-        true => String::new(),
-        false => format!("; lru is ahead in {}", count((parts.len() - ahead) as u64)),
+    // Where nothing hits, or there is nothing to cut, parts tell nothing.
+    if parts.len() < 2 || most == 0.0 {
+        return 1.0;
+    }
+    let beside = match (own.policy == checks.lru.policy, parts.len() - ahead) {
+        (true, _) => String::new(),
+        (false, 0) => "; lru is ahead in none".to_owned(),
+        (false, behind) => format!("; lru is ahead in {}", count(behind as u64)),
     };
-    let varied = if parts.is_empty() { (0.0, 0.0) } else { (least, most) };
     reasons.push((
         "Phases",
         format!(
             "over {} equal parts of the trace {} serves {} to {}{beside}",
             count(parts.len() as u64),
             own.policy,
-            about_percent(varied.0),
-            about_percent(varied.1)
+            about_percent(least),
+            about_percent(most)
         ),
     ));
-    ahead as f64 / parts.len().max(1) as f64
+    ahead as f64 / parts.len() as f64
 }

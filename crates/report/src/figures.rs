@@ -3,7 +3,7 @@
 use super::charts::{Chart, Series};
 use super::grid::{Grid, GridPolicy, GridSize};
 use super::look::{Looks, READS, WRITES};
-use super::numbers::{bytes, count, counted, percent, signed, written};
+use super::numbers::{bytes, count, counted, percent, signed, written, years};
 use super::scales::{SizeAxis, linear, powers_of_two};
 use super::table::{Figure, Table};
 use super::timeline::{self, Span};
@@ -343,25 +343,27 @@ fn cell(about: &About, cell: &Cell) -> String {
         (Cell::Count(Some(found)), "bytes") => bytes(*found),
         (Cell::Count(Some(found)), _) => count(*found),
         (Cell::Ratio(Some(share)), "share") => percent(*share),
+        (Cell::Ratio(Some(found)), "years") => years(*found),
         (Cell::Ratio(Some(found)), _) => written(*found),
         _ => "none".to_owned(),
     }
 }
 
 fn reuse_caption(reuse: &ReuseDistances, what: &str) -> String {
-    let first = |histogram: &Histogram, what: (&str, &str)| {
-        let of = counted(histogram.accesses(), what.0, what.1);
-        format!("{} of {of}", count(histogram.first_accesses))
+    let first = |(histogram, one, many): (&Histogram, &str, &str)| {
+        let of = counted(histogram.accesses(), one, many);
+        (histogram.accesses() > 0).then(|| format!("{} of {of}", count(histogram.first_accesses)))
     };
+    let both = [(&reuse.reads, "read", "reads"), (&reuse.writes, "write", "writes")];
+    let first: Vec<String> = both.into_iter().filter_map(first).collect();
     let lru = match reuse.distance {
         Distance::Unique => " A cache with LRU hits the accesses whose distance is smaller than its size.",
         Distance::Accesses => "",
     };
     format!(
         "Reuse distances: {what} between two accesses to a block; a point is the share whose distance is no more.{lru} First \
-         accesses have no distance: {} and {}.",
-        first(&reuse.reads, ("read", "reads")),
-        first(&reuse.writes, ("write", "writes")),
+         accesses have no distance: {}.",
+        first.join(" and ")
     )
 }
 

@@ -40,14 +40,18 @@ pub struct GridSize<'a> {
     pub given: &'a str,
     /// In blocks.
     pub blocks: u64,
-    /// In bytes.
+    /// In bytes: of the flash, if it is known how much of that the blocks take.
     pub bytes: u64,
+    /// Whether the flash is more than what its blocks take.
+    pub is_more: bool,
 }
 
 impl GridSize<'_> {
-    /// The size as sentences and headings name it: `241 MiB (61,717 blocks)`.
+    /// The size as sentences and headings name it: `241 MiB (61,717 blocks)`, or `64 MiB (holds 11,385 blocks)` where metadata and what is kept
+    /// free take their part.
     pub fn named(&self) -> String {
-        format!("{} ({})", numbers::bytes(self.bytes), numbers::counted(self.blocks, "block", "blocks"))
+        let holds = if self.is_more { "holds " } else { "" };
+        format!("{} ({holds}{})", numbers::bytes(self.bytes), numbers::counted(self.blocks, "block", "blocks"))
     }
 }
 
@@ -70,8 +74,9 @@ impl<'a> Grid<'a> {
                 policies.push(GridPolicy::new(&row.policy));
             }
             if !sizes.iter().any(|size| size.blocks == row.capacity_blocks) {
-                let bytes = row.capacity_blocks.saturating_mul(row.block_size_bytes);
-                sizes.push(GridSize { given: &row.size, blocks: row.capacity_blocks, bytes });
+                let held = row.capacity_blocks.saturating_mul(row.block_size_bytes);
+                let bytes = row.cache.as_ref().map_or(held, |cache| cache.flash_bytes.max(held));
+                sizes.push(GridSize { given: &row.size, blocks: row.capacity_blocks, bytes, is_more: bytes > held });
             }
         }
         sizes.sort_by_key(|size| size.blocks);

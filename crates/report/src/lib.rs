@@ -60,7 +60,7 @@ use flashwise_core::admission::RULES;
 use flashwise_core::policy::Spec;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, Value};
+use minijinja::{AutoEscape, Environment, HtmlEscape, Value};
 use serde::Serialize;
 
 use self::answer::{Answer, Picture};
@@ -126,9 +126,29 @@ fn page(page: &Page) -> Result<String, ReportError> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    environment.add_filter("breakable", breakable);
     environment.add_template("page.html", include_str!("page.html"))?;
     let page = Value::from(Serde(page));
     Ok(environment.get_template("page.html")?.render(page)?)
+}
+
+/// Words that are longer than this, such as rules with their options, may be broken behind what parts their options.
+const WORD_MAX: usize = 20;
+
+/// Text as HTML in which long words are broken where they have parts, before they are broken anywhere.
+fn breakable(text: &str) -> Value {
+    let mut html = String::new();
+    for word in text.split_inclusive([' ', '\n']) {
+        let is_long = word.chars().count() > WORD_MAX;
+        let mut parts = word.split_inclusive([':', ',', '/']).peekable();
+        while let Some(part) = parts.next() {
+            html += &HtmlEscape(part).to_string();
+            if is_long && parts.peek().is_some_and(|next| !next.trim().is_empty()) {
+                html += "<wbr />";
+            }
+        }
+    }
+    Value::from_safe_string(html)
 }
 
 /// The curves of one trace as an HTML page, made by `command`.
@@ -395,4 +415,18 @@ fn policies<'a>(names: impl Iterator<Item = &'a str>) -> Table {
         table.push(name, cells);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_words_are_broken_behind_their_parts_and_short_ones_nowhere() {
+        let html = |text: &str| breakable(text).to_string();
+        assert_eq!(html("run larc:fill=ghost & min"), "run larc:fill=ghost &amp; min");
+        let rule = "mq behind adaptive:kind=hotness,writes=admit,timeframe=2s: it serves";
+        let expected = "mq behind adaptive:<wbr />kind=hotness,<wbr />writes=admit,<wbr />timeframe=2s: it serves";
+        assert_eq!(html(rule), expected);
+    }
 }

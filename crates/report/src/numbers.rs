@@ -110,6 +110,11 @@ pub fn written(value: f64) -> String {
     }
 }
 
+/// A number of years in tables: what is beyond all plans is told as that.
+pub fn years(years: f64) -> String {
+    if years.is_finite() && years > 1000.0 { "> 1,000".to_owned() } else { written(years) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +146,12 @@ mod tests {
     fn differences_carry_their_sign_unless_they_are_nothing() {
         let written: Vec<_> = [1.234, -1.236, 0.001, -0.001, 0.0].map(signed).into();
         assert_eq!(written, ["+1.23", "\u{2212}1.24", "0.00", "0.00", "0.00"]);
+    }
+
+    #[test]
+    fn more_than_a_thousand_years_are_told_as_that() {
+        let written: Vec<_> = [0.0656, 99.9, 1000.0, 3_433_055_878.0, f64::INFINITY].map(years).into();
+        assert_eq!(written, ["0.0656", "99.9", "1,000", "> 1,000", "unlimited"]);
     }
 
     #[test]

@@ -264,6 +264,17 @@ fn a_report_is_printed_on_four_pages_at_most() {
     assert!((1..=4).contains(&pages), "{pages} pages for every policy");
 }
 
+/// The tables behind the figures are long, so that those alone are printed that a reader has opened.
+#[test]
+fn the_numbers_that_are_open_are_printed() {
+    let runs = Runs { policies: &["lru", "larc", "min"], sizes: "1%,10%,50%", epoch: None };
+    let page = render(&report(&[("server.csv", 3000)], &runs)).unwrap();
+    let open = page.replace("<details>", "<details open>");
+    assert!(open != page);
+    let [closed, open] = [&page, &open].map(|page| printed_pages(page));
+    assert!(closed < open, "{closed} and {open} pages");
+}
+
 /// What to buy is on the first page: the sentences, the picture, how sure that is, what each step buys, how long drives last.
 #[test]
 fn the_answer_is_printed_on_one_page() {
