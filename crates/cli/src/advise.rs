@@ -11,7 +11,7 @@ use flashwise_device::offers::{Catalogue, EXAMPLE};
 use flashwise_report::advice::render_advice;
 use flashwise_sim::advise::{
     ADMISSIONS, Advice, AdviseError, AdvisedCache, MODES, OVER_PROVISIONS, POLICIES, Paths, Question, Stages, Targets,
-    Ways, Workload, advise, configuration,
+    Verdict, Ways, Workload, advise, configuration,
 };
 use flashwise_sim::job::Admission;
 use flashwise_sim::simulate::Warmup;
@@ -25,6 +25,7 @@ use crate::failure::Misuse;
 use crate::fit;
 use crate::input::InputOptions;
 use crate::list::{List, ListError, distinct};
+use crate::log::note;
 use crate::progress::Bar;
 use crate::replace::Replace;
 use crate::simulate::{command, misuse, parse_warmup};
@@ -182,8 +183,9 @@ impl Advise {
             let page = render_advice(&command()?, &Info::of(workload.trace()), &advice)?;
             write_whole(html, &inputs, |file| anyhow::Ok(file.write_all(page.as_bytes())?))?;
         }
+        let is_bought = advice.verdict == Verdict::Buy;
         let written = match (&self.write_config, &advice.cache) {
-            (Some(path), Some(cache)) if cache.meets == 1 => {
+            (Some(path), Some(cache)) if is_bought => {
                 let text = configuration(
                     &command()?,
                     cache,
@@ -196,7 +198,11 @@ impl Advise {
             _ => false,
         };
         printed?;
-        self.print_names_of_files(written)
+        self.print_names_of_files(written, advice.verdict)?;
+        match advice.verdict {
+            Verdict::NothingMeets => anyhow::bail!("no cache of the catalogue reaches {}", advice.targets.words()),
+            _ => Ok(()),
+        }
     }
 
     /// The ways to set a cache that are asked for, or those that tell most.
@@ -248,7 +254,11 @@ impl Advise {
             line(0, sentence)?;
         }
         if let Some(cache) = &advice.cache {
-            let first = if cache.meets == 1 { "this" } else { "nearest" };
+            let first = match advice.verdict {
+                Verdict::Buy => "this",
+                _ if cache.meets == 1 => "best cache",
+                _ => "nearest",
+            };
             let others = advice.alternatives.iter().filter(|told| told.cache != *cache);
             let others = others.map(|told| (told.kind, &told.cache));
             line(0, &format!("\n{}", caches(std::iter::once((first, cache)).chain(others), &advice.currency)))?;
@@ -271,18 +281,20 @@ impl Advise {
     }
 
     /// Says which files were written, to people.
-    fn print_names_of_files(&self, config_written: bool) -> anyhow::Result<()> {
+    fn print_names_of_files(&self, config_written: bool, verdict: Verdict) -> anyhow::Result<()> {
+        if let Some(path) = self.write_config.as_ref().filter(|_| !config_written) {
+            let why = match verdict {
+                Verdict::NothingMeets => "no cache meets the targets",
+                _ => "the advice is to buy no cache",
+            };
+            note!("{}: no configuration was written, since {why}", path.display());
+        }
         if self.json {
             return Ok(());
         }
         let mut out = std::io::stdout().lock();
-        if let Some(path) = self.write_config.as_ref() {
-            match config_written {
-                true => writeln!(out, "\nConfiguration: {}", path.display())?,
-                false => {
-                    writeln!(out, "\nNo configuration was written: no cache meets the targets, or none is needed.")?
-                }
-            }
+        if let Some(path) = self.write_config.as_ref().filter(|_| config_written) {
+            writeln!(out, "\nConfiguration: {}", path.display())?;
         }
         if let Some(html) = &self.html {
             writeln!(out, "\nPage: {}", html.display())?;
@@ -298,8 +310,11 @@ fn caches<'a>(rows: impl Iterator<Item = (&'a str, &'a AdvisedCache)>, currency:
         vec!["", "device", "flash", "RAM", "policy", "admission", "writes", "free", &price, "latency", "years", "hits"];
     let row = |(kind, cache): (&str, &AdvisedCache)| {
         let number = if cache.devices > 1 { format!("{} x ", cache.devices) } else { String::new() };
-        let years = cache.cache_lifetime_years.map_or_else(|| "-".to_owned(), |years| format!("{years:.2}"));
-        let latency = human::duration(cache.latency_mean_us.round() as u64);
+        let years = cache.cache_lifetime_years.map_or_else(|| "-".to_owned(), human::years);
+        let latency = match cache.latency_mean_us.round() as u64 {
+            0 => "< 1 us".to_owned(),
+            us => human::duration(us),
+        };
         vec![
             kind.to_owned(),
             format!("{number}{}", cache.device),

@@ -1,6 +1,6 @@
 //! The page of an advice: what to buy, why, what else to think of, and how sure that is.
 
-use flashwise_sim::advise::{Advice, AdvisedCache};
+use flashwise_sim::advise::{Advice, AdvisedCache, Verdict};
 use flashwise_trace::tools::info::Info;
 
 use super::answer::{Answer, Picture};
@@ -8,13 +8,14 @@ use super::certainty::Certainty;
 use super::charts::{Chart, Mark, Series};
 use super::figures::{NUMBERS_FOLLOW, figure};
 use super::look::Looks;
-use super::numbers::{bytes, percent, shortest, written};
+use super::numbers::{bytes, percent, shortest};
 use super::scales::linear;
 use super::table::{Figure, Table};
 use super::{Page, ReportError, SectionView, look, numbers, page, policies, summary};
 
 const THIS: &str = "recommended";
 const NEAREST: &str = "nearest";
+const BEST: &str = "best cache";
 const MEETS: &str = "meets the targets";
 const MISSES: &str = "misses a target";
 const ALONE: &str = "no cache";
@@ -81,6 +82,15 @@ pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<Stri
     })
 }
 
+/// What the cache of the answer is called: that which is to be bought, the best where none is, or that which misses the targets least.
+fn name(advice: &Advice, cache: &AdvisedCache) -> &'static str {
+    match advice.verdict {
+        Verdict::Buy => THIS,
+        _ if cache.meets == 1 => BEST,
+        _ => NEAREST,
+    }
+}
+
 /// The rule before the policy; empty if there is none.
 fn rule(run: &AdvisedCache) -> &str {
     if run.admission == "none" { "" } else { &run.admission }
@@ -135,8 +145,7 @@ fn chart(
     value: impl Fn(&AdvisedCache) -> Option<f64>,
     alone: Option<f64>,
 ) -> (Chart, Vec<String>) {
-    let is_buy = advice.cache.as_ref().is_some_and(|cache| cache.meets == 1);
-    let first = if is_buy { THIS } else { NEAREST };
+    let first = advice.cache.as_ref().map_or(NEAREST, |cache| name(advice, cache));
     // What misses a target is red.
     let looks = Looks::new([first, MISSES, MEETS, ALONE]);
     let kind = |run: &AdvisedCache| match advice.cache.as_ref() {
@@ -188,7 +197,7 @@ fn chart(
 /// What is told of a cache that is pointed at.
 fn told(run: &AdvisedCache, currency: &str) -> String {
     let rule = if rule(run).is_empty() { String::new() } else { format!(" behind {}", run.admission) };
-    let (latency, hits) = (shortest(run.latency_mean_us / 1000.0, 3), percent(run.hit_ratio));
+    let (latency, hits) = (in_ms(run.latency_mean_us), percent(run.hit_ratio));
     format!(
         "{} with {} of RAM for {} {currency}: {latency} ms, years: {}, hits: {hits}; {}{rule}, {}, {} kept free",
         device(run),
@@ -201,12 +210,16 @@ fn told(run: &AdvisedCache, currency: &str) -> String {
     )
 }
 
+/// A latency in milliseconds. What RAM answers takes no time of a device, and yet some.
+fn in_ms(us: f64) -> String {
+    if us < 0.5 { "< 0.001".to_owned() } else { shortest(us / 1000.0, 3) }
+}
+
 /// How many years its flash lasts.
 fn years(run: &AdvisedCache) -> String {
     match run.cache_lifetime_years {
         None => "unknown".to_owned(),
-        Some(years) if years.is_finite() => written(years),
-        Some(_) => "unlimited".to_owned(),
+        Some(years) => numbers::years(years),
     }
 }
 
@@ -238,7 +251,7 @@ fn cells(run: &AdvisedCache) -> Vec<String> {
         run.write_mode.clone(),
         percent(run.over_provision),
         shortest(run.cost, 2),
-        shortest(run.latency_mean_us / 1000.0, 3),
+        in_ms(run.latency_mean_us),
         years(run),
         percent(run.hit_ratio),
     ]
@@ -250,7 +263,7 @@ fn device(run: &AdvisedCache) -> String {
 
 /// The answer and what else to think of: a column each, so that the table is no wider than a page.
 fn choices(advice: &Advice, cache: &AdvisedCache) -> Table {
-    let first = if cache.meets == 1 { THIS } else { NEAREST };
+    let first = name(advice, cache);
     let others = advice.alternatives.iter().map(|told| (told.kind, &told.but[..], &told.cache));
     let choices: Vec<_> = std::iter::once((first, "", cache)).chain(others).collect();
     let mut table =

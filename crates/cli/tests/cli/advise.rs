@@ -1,6 +1,6 @@
 //! Advice, as a user asks for it: what is printed, the configuration that serves, the page, and what is refused.
 
-use crate::common::{fail, project, succeed};
+use crate::common::{fail, project, run, succeed};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -87,7 +87,7 @@ fn no_answer_says_what_is_nearest_and_which_target_would_have_to_give() {
     let folder = TempDir::new().unwrap();
     let config = folder.path().join("flashwise.toml").to_str().unwrap().to_owned();
     let arguments = [&["advise", TRACE, "--latency", "1ms", "--write-config", &config], &WAY[..]].concat();
-    let told = succeed(&project(), &arguments);
+    let (told, err, code) = run(&project(), &arguments);
     for part in [
         "No cache of the catalogue reaches a mean latency of 1ms and 5 years of flash.",
         "The nearest is",
@@ -95,7 +95,12 @@ fn no_answer_says_what_is_nearest_and_which_target_would_have_to_give() {
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }
-    assert!(told.contains("No configuration was written") && !std::path::Path::new(&config).exists());
+    let expected = format!(
+        "flashwise: {config}: no configuration was written, since no cache meets the targets\n\
+         flashwise: no cache of the catalogue reaches a mean latency of 1ms and 5 years of flash\n"
+    );
+    assert_eq!((err, code), (expected, 1));
+    assert!(!std::path::Path::new(&config).exists());
     let enough = succeed(&project(), &[&["advise", TRACE, "--latency", "1s"], &WAY[..]].concat());
     assert!(enough.starts_with("Buy no cache: the storage alone answers in 12.07 ms on average."), "{enough}");
 }
@@ -149,4 +154,45 @@ fn what_is_only_read_is_not_written_back() {
     let alternatives = advice["alternatives"].as_array().unwrap();
     assert!(alternatives.iter().all(|other| other["kind"] != "safer"), "{alternatives:?}");
     assert!(!advice["cautions"].to_string().contains("on this flash alone"), "{}", advice["cautions"]);
+}
+
+/// Flash for all data costs what the cheapest cache costs without its RAM: there is no cache to serve, whatever meets the targets.
+#[test]
+fn where_no_cache_is_bought_no_configuration_is_written_and_no_cache_is_called_the_answer() {
+    let folder = TempDir::new().unwrap();
+    let catalogue = "currency = \"USD\"\n[storage]\ndevice = \"hdd\"\ndata-gb = 1\n[ram]\nprice-per-gib = 5\nsizes = \"64MiB\"\n\
+                     [[cache]]\nname = \"slice\"\ndevice = \"9200-max\"\ncapacity-gb = 4\nprice = 10\n";
+    std::fs::write(folder.path().join("ours.toml"), catalogue).unwrap();
+    succeed(folder.path(), &["trace", "generate", "--blocks", "5000", "--accesses", "20000", "mixed.arrow"]);
+    let question = ["advise", "mixed.arrow", "--devices", "ours.toml", "--latency", "8ms", "--years", "0"];
+    let files = ["--write-config", "flashwise.toml", "--html", "advice.html"];
+    let (told, err, code) = run(folder.path(), &[&question[..], &files, &WAY].concat());
+    assert!(told.starts_with("Buy no cache but 1 of slice for all 1 GB: that costs 10 USD"), "{told}");
+    assert!(told.contains("\nbest cache  slice") && !told.contains("Configuration: "), "{told}");
+    let expected = "flashwise: flashwise.toml: no configuration was written, since the advice is to buy no cache\n";
+    assert_eq!((err.as_str(), code), (expected, 0));
+    assert!(!folder.path().join("flashwise.toml").exists());
+    let page = std::fs::read_to_string(folder.path().join("advice.html")).unwrap();
+    assert!(page.contains("best cache") && !page.contains("recommended"));
+}
+
+/// In write-back RAM answers what is written: that is quick, and yet no access takes no time.
+#[test]
+fn a_trace_of_writes_alone_is_not_said_to_take_no_time() {
+    let folder = TempDir::new().unwrap();
+    succeed(
+        folder.path(),
+        &["trace", "generate", "--read-share", "0", "--blocks", "5000", "--accesses", "20000", "writes.arrow"],
+    );
+    let told = succeed(folder.path(), &[&["advise", "writes.arrow", "--latency", "5ms"], &WAY[..]].concat());
+    for part in [
+        "an access takes less than 1 us on average, since RAM answers it, where the storage alone takes 12.36 ms",
+        " < 1 us ",
+        "over 8 equal parts of the trace an access takes less than 1 us in each",
+        "one waits less than 1 us on average",
+        "A client that flushes waits for the flash: that is not in the latency.",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!told.contains(" 0 us") && !told.contains(" 0 s"), "{told}");
 }

@@ -7,7 +7,7 @@ use flashwise_trace::human;
 
 use super::certainty;
 use super::search::{Found, Guess, Search};
-use super::words::{latency, money, years};
+use super::words::{gb, is_of_ram, latency, money, years};
 use super::{Advice, AdviseError, AdvisedCache, Alternative, Verdict, Without, shown};
 
 /// A cache is called faster if it takes at most this share of the latency.
@@ -285,7 +285,8 @@ fn sentences(advice: &Advice) -> Vec<String> {
             .map(|found| format!(", and the flash lasts {}", years(found)))
             .unwrap_or_default();
         let takes = latency(cache.latency_mean_us);
-        format!("an access takes {takes} on average, where the storage alone takes {alone}{lasts}")
+        let ram = if is_of_ram(cache.latency_mean_us) { ", since RAM answers it" } else { "" };
+        format!("an access takes {takes} on average{ram}, where the storage alone takes {alone}{lasts}")
     };
     let cost = |cache: &AdvisedCache| match cache.waiting_cost > 0.0 {
         true => format!(
@@ -387,6 +388,12 @@ fn of_purchase(search: &Search, cache: &AdvisedCache) -> Vec<String> {
             "The trace touches {all}, which is no more than the cache holds: a longer trace may touch more."
         ));
     }
+    if is_of_ram(cache.latency_mean_us) {
+        told.push(
+            "RAM answers what is written before it is on flash. A client that flushes waits for the flash: that is not in the latency."
+                .to_owned(),
+        );
+    }
     if cache.write_mode == "write-back" {
         told.push(
             "In write-back, what was written last is on this flash alone: if it fails for good, that is lost."
@@ -406,10 +413,6 @@ fn of_purchase(search: &Search, cache: &AdvisedCache) -> Vec<String> {
 fn name(cache: &AdvisedCache) -> String {
     let number = if cache.devices > 1 { format!("{} x ", cache.devices) } else { String::new() };
     format!("{number}{} with {} of RAM", cache.device, ByteSize::new(cache.ram_bytes))
-}
-
-fn gb(bytes: f64) -> String {
-    format!("{} GB", shown(bytes / 1e9))
 }
 
 /// A latency as an option takes it, no shorter.

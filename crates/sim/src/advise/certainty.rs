@@ -67,12 +67,11 @@ pub(super) fn of(search: &Search, answer: Option<&Found>) -> Result<Checked, Adv
             level = level.saturating_sub(1);
         }
         if let Some(array) = rows.get(1).and_then(|row| row.array.as_ref()) {
+            let [mean, most] = [array.latency_mean_us, array.latency_p99_us].map(latency);
             reasons.push((
                 "Waiting",
                 format!(
-                    "with requests at the times of the trace one waits {} on average, and 99 of 100 at most {}",
-                    latency(array.latency_mean_us),
-                    latency(array.latency_p99_us)
+                    "with requests at the times of the trace one waits {mean} on average, and 99 of 100 at most {most}"
                 ),
             ));
             let behind = |tier: &str, used: Option<f64>| {
@@ -124,8 +123,9 @@ fn phases(search: &Search, parts: &[crate::results::Epoch]) -> (String, f64) {
         return ("unknown".to_owned(), 1.0);
     }
     let number = latencies.len();
-    let range =
-        format!("over {number} equal parts of the trace an access takes {} to {}", latency(least), latency(most));
+    let [least, most] = [least, most].map(latency);
+    let range = if least == most { format!("{least} in each") } else { format!("{least} to {most}") };
+    let range = format!("over {number} equal parts of the trace an access takes {range}");
     let Some(target) = search.targets().latency_us else { return (range, 1.0) };
     let met = latencies.iter().filter(|latency| **latency <= target).count();
     (format!("{range}; the target is met in {met} of them"), met as f64 / number as f64)

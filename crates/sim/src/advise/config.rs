@@ -7,6 +7,7 @@ use flashwise_core::tiers::YEAR_DAYS;
 use flashwise_device::offers::{Catalogue, WARRANTY_YEARS};
 
 use super::AdvisedCache;
+use super::words::gb;
 
 /// What the configuration calls the devices; what is not named, the reader has to name.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +33,7 @@ pub fn configuration(command: &str, cache: &AdvisedCache, catalogue: &Catalogue,
         let _ = match name {
             "backend" => writeln!(text, "# {}the slow storage, a file or a block device.", change(paths.backend)),
             "flash" => writeln!(text, "# {}the flash, {number}{device}.", change(paths.flash)),
+            "flash-size" => writeln!(text, "# {} in whole erase units of 2MiB.", gb(cache.size_bytes as f64)),
             _ => Ok(()),
         };
         let _ = writeln!(text, "{name} = {}", quoted(value));

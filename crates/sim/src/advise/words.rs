@@ -1,5 +1,6 @@
 //! Amounts of an advice in words.
 
+use flashwise_core::tiers::YEAR_DAYS;
 use flashwise_trace::human;
 
 use super::shown;
@@ -10,19 +11,31 @@ pub(super) fn money(amount: f64, currency: &str) -> String {
     format!("{} {currency}", text.strip_suffix(".00").unwrap_or(&text)).trim().to_owned()
 }
 
+/// Whether a latency is that of RAM alone, which is taken for none, since no device has to do anything.
+pub(super) fn is_of_ram(us: f64) -> bool {
+    us < 0.5
+}
+
 /// A latency.
 pub(super) fn latency(us: f64) -> String {
     match us {
+        us if is_of_ram(us) => "less than 1 us".to_owned(),
         us if us >= 1e6 => format!("{} s", shown(us / 1e6)),
         us if us >= 1e3 => format!("{} ms", shown(us / 1e3)),
         us => format!("{} us", shown(us)),
     }
 }
 
+/// A size as devices are sold.
+pub(super) fn gb(bytes: f64) -> String {
+    format!("{} GB", shown(bytes / 1e9))
+}
+
 /// A number of years.
 pub(super) fn years(years: f64) -> String {
     match years {
         years if years >= 100.0 => "more than a century".to_owned(),
+        years if years > 0.0 && years < 0.1 => format!("{} days", shown(years * YEAR_DAYS)),
         years => format!("{} years", shown(years)),
     }
 }
