@@ -131,7 +131,9 @@ fn what_does_not_fit_on_the_backend_stays_on_flash_until_there_is_room() {
     volume.flush().unwrap();
     let error = volume.detach().expect_err("the backend is full");
     assert!(matches!(error, VolumeError::NotDestaged { .. }), "{error}");
-    // It goes on as before: with its flash, and in its mode.
+    // It goes on as before: with its flash, and in its mode, and says why.
+    let reason = volume.status().state_reason.unwrap_or_default();
+    assert!(reason.contains("the flash was not detached: "), "{reason}");
     assert_eq!((volume.status().state, volume.status().write_mode.as_str()), (VolumeState::Ok, "write-back"));
     (600..700).for_each(|block| write(&volume, block).unwrap());
     volume.flush().unwrap();

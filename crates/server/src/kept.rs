@@ -11,7 +11,8 @@ pub fn read<T: DeserializeOwned>(path: &Path, what: &str) -> io::Result<Option<T
     match std::fs::read(path) {
         Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| {
             let shown = path.display();
-            let problem = format!("{shown}: found {error}, expected {what} as JSON; remove the file to start without");
+            let problem =
+                format!("{shown}: found {error}, expected {what} as JSON; move the file away to start without");
             io::Error::new(io::ErrorKind::InvalidData, problem)
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

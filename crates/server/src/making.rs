@@ -8,6 +8,8 @@ use flashwise_engine::disk::zoned::may_have_zones;
 use flashwise_engine::pool::plan::lost;
 use flashwise_engine::pool::{Pool, PoolConfig, PoolError, prepare};
 use flashwise_engine::volume::Opened;
+use rustix::fs::Access;
+use rustix::io::Errno;
 
 use crate::config::ServerConfig;
 use crate::config::made::{self, MadePool};
@@ -18,8 +20,51 @@ use crate::managed_pools::error;
 /// Makes pools, and keeps what they are made of.
 #[derive(Debug)]
 pub struct Making {
+    known: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
     /// The configuration with the pools that were made.
-    config: Mutex<ServerConfig>,
+    config: ServerConfig,
+    /// What the pools are made of, those of earlier starts too.
+    pools: Vec<MadePool>,
+    /// What of that is in the file.
+    kept: Vec<MadePool>,
+}
+
+impl Known {
+    fn folder(&self) -> &Path {
+        &self.config.state_directory
+    }
+
+    /// Refuses where the file has other things than this server left there, which would be lost, or can surely not be written.
+    fn check_file(&self) -> Result<(), ManageError> {
+        let (folder, file) = (self.folder(), made::path(self.folder()));
+        let failed = |what: String| Err(ManageError::Failed(format!("{} cannot be written: {what}", file.display())));
+        match made::read(folder) {
+            Err(error) => return failed(error.to_string()),
+            Ok(found) if found != self.kept && file.exists() => {
+                let what = "something else has changed it since this server read it; start the server again, or put back what was there";
+                return failed(what.to_owned());
+            }
+            Ok(_) => {}
+        }
+        match rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK) {
+            Err(error) if error != Errno::NOENT => failed(error.to_string()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what is not in the file yet.
+    fn write(&mut self) -> Result<(), ManageError> {
+        self.check_file()?;
+        let file = made::path(self.folder());
+        made::write(self.folder(), &self.pools)
+            .map_err(|error| ManageError::Failed(format!("{} cannot be written: {error}", file.display())))?;
+        self.kept.clone_from(&self.pools);
+        Ok(())
+    }
 }
 
 /// What a request asks for.
@@ -29,14 +74,15 @@ fn asked(new: &NewPool) -> Result<MadePool, ManageError> {
     if disks.is_empty() {
         return invalid("disks: found none, expected at least one".to_owned());
     }
-    let flash = settings.get("flash").into_iter();
-    if let Some(path) = disks.iter().chain(flash).find(|path| !Path::new(path).is_absolute()) {
-        return invalid(format!("found '{path}', expected an absolute path such as /dev/sdb"));
+    let flash = settings.get("flash").map(|path| ("flash", path));
+    let named = disks.iter().map(|path| ("disks", path)).chain(flash);
+    if let Some((key, path)) = named.into_iter().find(|(_, path)| !Path::new(path).is_absolute()) {
+        return invalid(format!("{key}: found '{path}', expected an absolute path such as /dev/sdb"));
     }
     if let Some(other) = wipe.iter().find(|path| !disks.contains(path)) {
         return invalid(format!("found '{other}' as a disk to wipe, which is none of the pool's disks"));
     }
-    if let Some(key) = ["name", "disks", "degraded"].into_iter().find(|key| settings.contains_key(*key)) {
+    if let Some(key) = ["name", "disks"].into_iter().find(|key| settings.contains_key(*key)) {
         return invalid(format!(
             "found {key} among the settings, expected keys of a pool's cache, such as flash or ram"
         ));
@@ -49,26 +95,46 @@ fn paths(of: &[String]) -> Vec<PathBuf> {
 }
 
 /// Refuses a flash that holds something or is used: a cache is not given away by a slip.
-fn check_flash(path: &Path) -> Result<(), PoolError> {
+fn check_flash(path: &Path) -> Result<(), ManageError> {
     if !path.exists() || may_have_zones(path) {
         return Ok(());
     }
-    prepare::check(path, false).map(drop)
+    match prepare::check(path, false) {
+        Err(PoolError::NotFree { path, what, can_be_wiped }) => {
+            let wipe = if can_be_wiped { "; to use it all the same and lose that, wipe it first" } else { "" };
+            Err(ManageError::Conflict(format!("flash: {path}: {what}{wipe}")))
+        }
+        checked => checked.map(drop).map_err(error),
+    }
 }
 
 impl Making {
     /// With the configuration that the server was started with.
     pub fn new(config: ServerConfig) -> Making {
-        Making { config: Mutex::new(config) }
+        // What the configuration was read with; without one, none can be made.
+        let pools = config.path.as_ref().and_then(|_| made::read(&config.state_directory).ok()).unwrap_or_default();
+        Making { known: Mutex::new(Known { config, kept: pools.clone(), pools }) }
     }
 
-    fn locked(&self) -> MutexGuard<'_, ServerConfig> {
-        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether a pool was made by a running server, so that no configuration has it.
+    pub fn is_made(&self, pool: &str) -> bool {
+        self.locked().config.is_made(pool)
+    }
+
+    /// Refuses to change the disks of a pool that was made, where that cannot be kept.
+    pub fn check_kept(&self, pool: &str) -> Result<(), ManageError> {
+        let known = self.locked();
+        if known.config.is_made(pool) { known.check_file() } else { Ok(()) }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The configuration with a pool that is wanted, if that can be made.
     fn check(&self, pool: &MadePool) -> Result<(ServerConfig, PoolConfig), ManageError> {
-        let config = self.locked();
+        let known = self.locked();
+        let config = &known.config;
         if config.path.is_none() {
             let what = "this server was started by flags, which describe one volume; start it with a configuration to make pools";
             return Err(ManageError::Conflict(what.to_owned()));
@@ -77,8 +143,9 @@ impl Making {
             return Err(ManageError::Conflict(format!("there is a pool '{}' already", pool.name)));
         }
         let config = config.with_made(pool).map_err(|error| ManageError::Invalid(error.to_string()))?;
+        known.check_file()?;
         let made = config.pools.last().expect("the pool is the last one").clone();
-        check_flash(&made.cache.flash).map_err(error)?;
+        check_flash(&made.cache.flash)?;
         Ok((config, made))
     }
 
@@ -114,19 +181,21 @@ impl Making {
         let disks = paths(&pool.disks);
         drop(prepare::create(&pool.name, &disks, &paths(&new.wipe)).map_err(error)?);
         let opened = Pool::open(made, &|_, _| {}).map_err(|error| ManageError::Failed(error.to_string()));
-        let opened = opened.and_then(|(made, opened)| match self.keep(|pools| pools.push(pool)) {
-            Ok(()) => Ok((Arc::new(made), opened)),
-            Err(error) => {
+        let opened = opened.and_then(|(made, opened)| {
+            let mut known = self.locked();
+            known.pools.push(pool);
+            let kept = known.write();
+            if let Err(error) = kept {
+                known.pools.pop();
                 // That it cannot be kept is what there is to say.
                 drop(made.close());
-                Err(error)
+                return Err(error);
             }
+            known.config = config;
+            Ok((Arc::new(made), opened))
         });
         match opened {
-            Ok(opened) => {
-                *self.locked() = config;
-                Ok(opened)
-            }
+            Ok(opened) => Ok(opened),
             Err(error) => {
                 // They are as blank as they were made for it.
                 disks.iter().for_each(|path| drop(prepare::prepare(path, true, true)));
@@ -137,23 +206,34 @@ impl Making {
 
     /// Takes note of the disks that a pool has now, if it was made here.
     pub fn note_disks(&self, pool: &str, disks: &[String]) -> Result<(), ManageError> {
-        if !self.locked().is_made(pool) {
-            return Ok(());
-        }
-        self.keep(|pools| {
-            pools.iter_mut().filter(|made| made.name == pool).for_each(|made| made.disks = disks.to_vec());
-        })
+        self.note(pool, |made| made.disks = disks.to_vec())
     }
 
-    /// Changes what is kept of the pools that were made.
-    fn keep(&self, change: impl FnOnce(&mut Vec<MadePool>)) -> Result<(), ManageError> {
-        let config = self.locked();
-        let folder = &config.state_directory;
-        let kept = made::read(folder).and_then(|mut pools| {
-            change(&mut pools);
-            made::write(folder, &pools)
-        });
-        let file = made::path(folder);
-        kept.map_err(|error| ManageError::Failed(format!("{} cannot be written: {error}", file.display())))
+    /// Takes note that a pool goes on without its flash, if it was made here.
+    pub fn note_detached(&self, pool: &str) -> Result<(), ManageError> {
+        self.note(pool, |made| made.settings.retain(|key, _| !key.starts_with("flash")))
+    }
+
+    /// What cannot be written now is written with what comes next, at the latest when the server ends.
+    fn note(&self, pool: &str, change: impl FnOnce(&mut MadePool)) -> Result<(), ManageError> {
+        let mut known = self.locked();
+        if !known.config.is_made(pool) {
+            return Ok(());
+        }
+        if let Some(made) = known.pools.iter_mut().find(|made| made.name == pool) {
+            change(made);
+        }
+        known.write()
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        let mut known = self.locked();
+        if known.pools != known.kept
+            && let Err(error) = known.write()
+        {
+            tracing::error!(%error, "what pools are made of is not kept");
+        }
     }
 }

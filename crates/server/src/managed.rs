@@ -23,7 +23,7 @@ pub struct Volumes {
     listening: Vec<String>,
     load: Box<dyn Fn() -> Load + Send + Sync>,
     recorder: Option<Arc<Recorder>>,
-    pools: ServedPools,
+    pools: Arc<ServedPools>,
     clients: ServedClients,
     /// By the volume's name.
     detaching: Mutex<HashMap<String, Arc<Detaching>>>,
@@ -58,7 +58,7 @@ impl Volumes {
         pools: ServedPools,
         clients: ServedClients,
     ) -> Volumes {
-        let (detaching, changed) = Default::default();
+        let (pools, (detaching, changed)) = (Arc::new(pools), Default::default());
         Volumes { served, listening, load, recorder, pools, clients, detaching, changed }
     }
 
@@ -119,7 +119,7 @@ impl Managed for Volumes {
     }
 
     fn pools(&self) -> Option<&dyn Pools> {
-        Some(&self.pools)
+        Some(&*self.pools)
     }
 
     fn clients(&self) -> Option<&dyn Clients> {
@@ -153,14 +153,16 @@ impl Managed for Volumes {
         });
         detaching.insert(name.to_owned(), state.clone());
         let thread = std::thread::Builder::new().name(format!("detach {name}"));
-        let pool = self.served.pool(name);
+        let (pool, pools, name) = (self.served.pool(name), self.pools.clone(), name.to_owned());
         let started = thread.spawn(move || {
-            if let Err(error) = volume.detach() {
+            if let Err(error) = volume.detach().map_err(|error| error.to_string()).and_then(|()| {
+                pools.note_detached(&name).map_err(|error| format!("the flash is detached, and a start takes it again: {error}"))
+            }) {
                 let missing = pool.map(|pool| pool.missing_disks()).unwrap_or_default();
                 let error = match missing.is_empty() {
-                    true => error.to_string(),
+                    true => error,
                     false => format!(
-                        "{error}; the pool misses {}, where it may have to be written: start with it, or give it up",
+                        "{error}; the pool misses {}, where some of it belongs: start with it; to give it up loses what it has, and what was not written back to it",
                         missing.join(" and ")
                     ),
                 };

@@ -66,7 +66,7 @@ fn follow(making: &Arc<Making>, pool: &Arc<Pool>) {
     let (making, name) = (making.clone(), pool.name().to_owned());
     pool.on_disks(Box::new(move |disks| {
         if let Err(error) = making.note_disks(&name, disks) {
-            tracing::error!(pool = name, %error, "the pool's disks are not noted; it will not start with these");
+            tracing::error!(pool = name, %error, "which disks the pool has now is not kept");
         }
     }));
 }
@@ -79,7 +79,7 @@ impl ServedPools {
         exports: Exports,
         assignments: Arc<Assignments>,
     ) -> ServedPools {
-        served.pools().iter().for_each(|pool| follow(&making, pool));
+        served.pools().iter().filter(|pool| making.is_made(pool.name())).for_each(|pool| follow(&making, pool));
         ServedPools { served, making, exports, assignments, changing: Mutex::new(()) }
     }
 
@@ -150,6 +150,13 @@ impl ServedPools {
     }
 }
 
+impl ServedPools {
+    /// Takes note that a pool goes on without its flash.
+    pub(crate) fn note_detached(&self, pool: &str) -> Result<(), ManageError> {
+        self.making.note_detached(pool)
+    }
+}
+
 impl Pools for ServedPools {
     fn machine_disks(&self) -> Result<Vec<DiskInfo>, ManageError> {
         let mut disks = scan(&Places::default()).map_err(|error| ManageError::Failed(error.to_string()))?;
@@ -194,6 +201,9 @@ impl Pools for ServedPools {
     }
 
     fn plan(&self, pool: &str, change: &PoolChange) -> Result<Plan, ManageError> {
+        if matches!(change, PoolChange::AddDisk(_) | PoolChange::RemoveDisk(_)) {
+            self.making.check_kept(pool)?;
+        }
         let planned = match change {
             PoolChange::AddDisk(disk) => self.find(pool)?.plan_add(Path::new(&disk.path), wipes(disk)?),
             PoolChange::RemoveDisk(number) => self.find(pool)?.plan_remove(*number),
@@ -224,6 +234,9 @@ impl Pools for ServedPools {
     }
 
     fn make(&self, pool: &str, change: &PoolChange) -> Result<(), ManageError> {
+        if matches!(change, PoolChange::AddDisk(_) | PoolChange::RemoveDisk(_)) {
+            self.making.check_kept(pool)?;
+        }
         match change {
             PoolChange::AddDisk(disk) => {
                 let (pool, wipe) = (self.find(pool)?, wipes(disk)?);

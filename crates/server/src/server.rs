@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::config::{ServerConfig, TlsMode};
+use crate::config::{ServerConfig, TlsMode, made};
 use crate::front::iscsi::chap::read_secret;
 use crate::front::{self, Credentials, Endpoint, ListenError, StartError, Tls, TlsError, TlsFiles, Uri, UriError};
 use crate::making::Making;
@@ -196,8 +196,20 @@ fn open_pools(
     progress: &(dyn Fn(&str, u64, u64) + Sync),
 ) -> Result<(), ServerError> {
     for pool in &config.pools {
-        let (pool, opened) = Pool::open(pool.clone(), &|done, all| progress(&pool.cache.name, done, all))?;
-        pools.push((Arc::new(pool), opened));
+        let name = &pool.cache.name;
+        match Pool::open(pool.clone(), &|done, all| progress(name, done, all)) {
+            Ok((pool, opened)) => pools.push((Arc::new(pool), opened)),
+            // What was made on the way keeps nothing else from being served, where its operator has to do something.
+            Err(error) if config.is_made(name) && error.is_permanent() => {
+                let file = made::path(&config.state_directory);
+                let file = file.display();
+                tracing::error!(
+                    pool = name,
+                    "the pool is not served: {error}; {file} has it, and may have \"degraded\": \"true\" among its settings"
+                );
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(())
 }

@@ -120,7 +120,8 @@ impl Create {
                 let what = format!("--set: found '{set}', expected a key and a value such as ram=1GiB");
                 return Err(Misuse(what).into());
             };
-            if settings.insert(key.to_owned(), value.to_owned()).is_some() {
+            let value = if key == "flash" { self::absolute(&PathBuf::from(value))? } else { value.to_owned() };
+            if settings.insert(key.to_owned(), value).is_some() {
                 return Err(Misuse(format!("--set: found {key} twice, expected it once")).into());
             }
         }
@@ -260,7 +261,9 @@ impl Add {
         let wipe = self.wipe.as_ref().map(absolute).transpose()?;
         client.send("POST", &path(&pool, &["disks"]), &json!({ "path": absolute(&self.disk)?, "wipe": wipe }))?;
         println!("{} is a disk of pool {}.", self.disk.display(), pool.name);
-        println!("To start with it the next time, add it to the disks in the configuration.");
+        if !pool.made {
+            println!("To start with it the next time, add it to the disks in the configuration.");
+        }
         Ok(())
     }
 }
@@ -297,7 +300,9 @@ impl Remove {
             "Disk {} is being emptied, and is taken out then; flashwise pool status shows how far that is.",
             disk.path
         );
-        println!("Take it off the disks in the configuration when it is gone.");
+        if !pool.made {
+            println!("Take it off the disks in the configuration when it is gone.");
+        }
         Ok(())
     }
 }

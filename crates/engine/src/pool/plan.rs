@@ -174,7 +174,10 @@ impl Pool {
             does.push(lost(&info));
         }
         does.push(format!("{} becomes a disk of pool {} with room for {}.", info.path, self.name(), size(data)));
-        does.push("It stays one until it is removed; the configuration has to name it for the next start.".to_owned());
+        does.push(match self.shared.on_disks.get() {
+            Some(_) => "It stays one until it is removed.".to_owned(),
+            None => "It stays one until it is removed; the configuration has to name it for the next start.".to_owned(),
+        });
         let destroys = info.refused.is_some();
         Ok(Plan { does, destroys, word: destroys.then_some(info.path) })
     }
@@ -186,18 +189,17 @@ impl Pool {
             0 => format!("Nothing is on {}.", member.path),
             bytes => format!("{} move from {} to the other disks, while clients go on.", size(bytes), member.path),
         };
-        let does = vec![
-            moves,
-            format!("Then {} is no part of pool {} any more.", member.path, self.name()),
-            "The configuration has to go without it at the next start.".to_owned(),
-        ];
+        let mut does = vec![moves, format!("Then {} is no part of pool {} any more.", member.path, self.name())];
+        if self.shared.on_disks.get().is_none() {
+            does.push("The configuration can go without it from then on.".to_owned());
+        }
         Ok(Plan { does, ..Plan::default() })
     }
 
     /// What [`give_up_disk`](Self::give_up_disk) would do.
     pub fn plan_give_up(&self, id: u32) -> Result<Plan, PoolError> {
         let member = self.check_giving_up(&self.shared.state(), id)?;
-        let mut does = vec![format!("{} does not come back: it is refused from then on.", member.path)];
+        let mut does = vec![format!("{} does not come back: it is left out from then on.", member.path)];
         let chunks = member.base..member.base + member.chunks;
         for (name, disk) in self.logical_disks() {
             let was_there = |chunk: u32| chunks.contains(&chunk);
@@ -216,6 +218,12 @@ impl Pool {
                      are written."
                 ));
             }
+        }
+        if does.len() > 1 && self.volume().dirty_blocks() > 0 {
+            does.push(
+                "What the cache has of that and did not write back is lost too; with the disk back, it is whole."
+                    .to_owned(),
+            );
         }
         Ok(Plan { does, destroys: true, word: Some(member.path) })
     }

@@ -130,6 +130,9 @@ pub struct PoolStatus {
     pub provisioned_bytes: u64,
     /// What an operator should do something about; null where nothing.
     pub warning: Option<String>,
+    /// Whether a running server made it and keeps itself which disks it has; no configuration has to.
+    #[serde(default)]
+    pub made: bool,
     /// Counts the snapshots of its map.
     pub generation: u64,
     /// Its disks, by number.
@@ -218,6 +221,7 @@ impl Pool {
             free_bytes: u64::from(count.free) * CHUNK_BYTES,
             provisioned_bytes: logical_disks.iter().map(|disk| disk.size_bytes).sum(),
             warning: warning(size_bytes, u64::from(count.chunks - count.free) * CHUNK_BYTES, missing.len()),
+            made: self.shared.on_disks.get().is_some(),
             generation: metadata.generation(),
             disks,
             logical_disks,

@@ -76,14 +76,18 @@ impl Volume {
                 return Ok(());
             }
             inner.state = VolumeState::Detaching;
+            inner.detaching_failed = None;
             mode = inner.engine.log().map(|cache| cache.config().mode);
             inner.engine.stop_admitting();
         }
         let mut marked = false;
         let result = self.write_all_back(state, &mut marked);
-        if result.is_err() && !marked {
+        if let Err(error) = &result
+            && !marked
+        {
             let mut inner = self.lock();
             inner.state = VolumeState::Ok;
+            inner.detaching_failed = Some(format!("the flash was not detached: {error}"));
             mode.into_iter().for_each(|mode| inner.engine.admit_again(mode));
         }
         result

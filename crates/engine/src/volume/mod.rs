@@ -90,6 +90,8 @@ struct Inner {
     failed_requests: u64,
     /// Whether it was decided what becomes of a flash that failed.
     flash_given_up: bool,
+    /// Why the flash was not detached when that was asked for last.
+    detaching_failed: Option<String>,
     /// When and how many times the cache was found again, within a [`TICK`].
     mended: Option<(Instant, u32)>,
     /// Requests that failed with the flash, until that is decided.
@@ -233,6 +235,7 @@ impl Volume {
             state: VolumeState::Ok,
             failed_requests: 0,
             flash_given_up: false,
+            detaching_failed: None,
             mended: None,
             held: Vec::new(),
             health: Default::default(),

@@ -145,7 +145,7 @@ fn state(inner: &Inner) -> (VolumeState, Option<String>) {
     match (inner.state, backend) {
         (VolumeState::Ok | VolumeState::Detached, Some(reason)) => (VolumeState::BackendFailed, Some(reason)),
         (state, None) => {
-            let remarks = inner.engine.remarks();
+            let remarks: Vec<_> = inner.detaching_failed.iter().cloned().chain(inner.engine.remarks()).collect();
             (state, (!remarks.is_empty()).then(|| remarks.join("; ")))
         }
         (state, reason) => (state, reason),

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Access;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::document::{Entry, Tables};
@@ -13,6 +15,7 @@ use crate::kept;
 
 /// A pool that was made while the server ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MadePool {
     /// Its name.
     pub name: String,
@@ -40,11 +43,19 @@ pub fn path(state_directory: &Path) -> PathBuf {
 
 /// Those that are kept.
 pub fn read(state_directory: &Path) -> io::Result<Vec<MadePool>> {
-    match kept::read(&path(state_directory), "pools") {
-        // Who may not look there has made none.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(Vec::new()),
-        read => Ok(read?.unwrap_or_default()),
+    // Who may not look there has made none.
+    if rustix::fs::access(state_directory, Access::EXEC_OK) == Err(Errno::ACCESS) {
+        return Ok(Vec::new());
     }
+    let pools: Vec<MadePool> = kept::read(&path(state_directory), "pools")?.unwrap_or_default();
+    for (at, pool) in pools.iter().enumerate() {
+        if pools[..at].iter().any(|other| other.name == pool.name) {
+            let what =
+                format!("{}: found pool '{}' twice, expected it once", path(state_directory).display(), pool.name);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+    }
+    Ok(pools)
 }
 
 /// Keeps them.

@@ -44,7 +44,7 @@ export function MakePool({ disks, change }) {
         <input id="pool-flash-size" name="flash-size" placeholder="all of it" autocomplete="off" aria-describedby="pool-flash-size-note" />
         <small id="pool-flash-size-note">Such as 100GiB; a file that is not there yet needs it.</small></div>
       <div class="field"><label for="pool-ram">RAM</label>
-        <input id="pool-ram" name="ram" placeholder="64MiB" autocomplete="off" aria-describedby="pool-ram-note" />
+        <input id="pool-ram" name="ram" placeholder="128MiB" autocomplete="off" aria-describedby="pool-ram-note" />
         <small id="pool-ram-note">Such as 1GiB.</small></div>
     </fieldset>
     <${Mode} id="pool-mode" label="4. Mode" mode="write-back" stricter=${false} />

@@ -110,7 +110,7 @@ function Actions({ volume }) {
     <h3 id="actions">Actions</h3>
     <p class="buttons">
       <${Act} text="Flush" act=${flush} />
-      <${Act} text="Detach the flash" act=${detach} disabled=${gone} />
+      ${volume.flash && html`<${Act} text="Detach the flash" act=${detach} disabled=${gone} />`}
     </p>
     ${message && html`<${Message} ...${message} />`}
     ${gone && html`<${Detaching} volume=${volume} />`}
