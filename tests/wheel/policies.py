@@ -62,6 +62,16 @@ open("by_hand.csv", "w").write("op,offset,length\n" + "".join(f"read,{block * 40
 (row,) = flashwise.simulate("by_hand.csv", SecondTime, 2, format="csv").to_dicts()
 assert (row["hits"], row["bypasses"], row["admissions"], row["replacements"]) == (1, 3, 4, 2), row
 
+
+
+class Deaf(Fifo):
+    """Is told of no hits."""
+
+    hit = None
+
+
+deaf, heard = flashwise.simulate(trace, [Deaf, Fifo], "10%").to_dicts()
+assert deaf["hits"] == heard["hits"] > 0
 told = []
 flashwise.simulate(trace, Fifo, "10%", progress=told.append)
 assert told[-1] == len(trace) and told == sorted(told)
@@ -102,6 +112,8 @@ for policy, keywords, said in [
     (Raises, {}, "no idea"),
     (Half, {}, "Half: found no method evict, expected hit, miss and evict"),
     (Fifo, {"ram": "5%"}, "a policy written in Python runs alone: found ram"),
+    ([Fifo, "lru"], {"warmup": "1%", "admission": "size:max=64KiB"}, "a policy written in Python runs alone: found admission"),
+    (Fifo, {"layout": "in-place", "over_provision": ["7%", "28%"]}, "a policy written in Python runs alone: found layout"),
     (Fifo, {"warmup": len(trace)}, "leaves none to count"),
 ]:
     try:

@@ -130,6 +130,18 @@ for text, call in [
     ("ram: found 'much', expected a size", lambda: flashwise.simulate("zipf.arrow", ram="much")),
     ("python.arrow: found a file, expected none", lambda: flashwise.convert("twin.csv", "python.arrow")),
     ("trace: found a value of the type int", lambda: flashwise.simulate(5)),
+    ("trace: found an empty list, expected one item or more", lambda: flashwise.simulate([])),
+    ("policies: found an empty list, expected one item or more, or None", lambda: flashwise.simulate("zipf.arrow", [])),
+    ("sizes: found an empty list", lambda: flashwise.curve("zipf.arrow", "lru", [])),
+    ("over-provision: found an empty list", lambda: flashwise.simulate("zipf.arrow", layout="in-place", over_provision=())),
+    ("jobs: found an empty list", lambda: flashwise.simulate("zipf.arrow", jobs=[])),
+    ("jobs say all that is to be run: found sizes beside them", lambda: flashwise.simulate("zipf.arrow", sizes="1%", jobs="policy=lru size=1%")),
+    ("threads: found 0, expected a number from 1 to 256", lambda: flashwise.simulate("zipf.arrow", "lru", threads=0)),
+    ("threads: found 0, expected a number from 1 to 256", lambda: flashwise.sweep(traces="zipf.arrow", out="out", policy="lru", threads=0)),
+    ("plan: run: policy: found [], expected one value", lambda: flashwise.sweep(traces="zipf.arrow", out="out", policy=[])),
+    ("a plan says all that is to be run: found policy beside it", lambda: flashwise.sweep("plan.toml", policy="lru")),
+    ("pareto: found admission, expected what flash is made of", lambda: flashwise.pareto("zipf.arrow", admission="size:max=64KiB")),
+    ("pareto: found sample, expected", lambda: flashwise.pareto("zipf.arrow", sample="1%")),
 ]:
     try:
         call()

@@ -12,11 +12,17 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::errors::exception;
 
-/// The items of a list or a tuple; one value is a list of one, and `None` of none.
-pub fn items<'py>(value: Option<&Bound<'py, PyAny>>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+/// The items of a list or a tuple, of which there must be some; one value is a list of one, and `None` of none.
+pub fn items<'py>(name: &str, value: Option<&Bound<'py, PyAny>>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     match value.filter(|value| !value.is_none()) {
         None => Ok(Vec::new()),
-        Some(list) if list.is_instance_of::<PyList>() || list.is_instance_of::<PyTuple>() => list.try_iter()?.collect(),
+        Some(list) if list.is_instance_of::<PyList>() || list.is_instance_of::<PyTuple>() => {
+            if list.is_empty()? {
+                let expected = "expected one item or more, or None for the default";
+                return Err(PyValueError::new_err(format!("{name}: found an empty list, {expected}")));
+            }
+            list.try_iter()?.collect()
+        }
         Some(one) => Ok(vec![one.clone()]),
     }
 }
@@ -40,13 +46,13 @@ pub fn each<T: FromStr<Err: Into<Box<dyn std::error::Error>>>>(
     values: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Vec<T>> {
     let read = |item: Bound<'_, PyAny>| text(name, &item)?.parse().map_err(exception);
-    items(values)?.into_iter().map(read).collect()
+    items(name, values)?.into_iter().map(read).collect()
 }
 
 /// The sizes of a list, in which ranges are many.
 pub fn sizes(values: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Size>> {
     let mut all = Vec::new();
-    for item in items(values)? {
+    for item in items("sizes", values)? {
         all.extend(Size::parse_list(&text("sizes", &item)?).map_err(exception)?);
     }
     Ok(all)
@@ -64,7 +70,7 @@ pub fn many(
     stages: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Many> {
     let mut many = Many { sizes: self::sizes(sizes)?, ..Many::default() };
-    for policy in items(policies)?.into_iter().filter(|policy| !is_own(policy)) {
+    for policy in items("policies", policies)?.into_iter().filter(|policy| !is_own(policy)) {
         many.policies.push(text("policies", &policy)?.parse::<Choice>().map_err(exception)?);
     }
     for (name, value) in stages.into_iter().flatten() {
@@ -74,7 +80,7 @@ pub fn many(
         }
         match &name[..] {
             "admission" => {
-                for rule in items(Some(&value))? {
+                for rule in items(&name, Some(&value))? {
                     many.admissions.extend(Admission::parse_list(&text(&name, &rule)?).map_err(exception)?);
                 }
             }
@@ -91,6 +97,15 @@ pub fn many(
     Ok(many)
 }
 
+/// How Python calls an option of the command line.
+pub fn keyword(option: &str) -> String {
+    match option.trim_start_matches('-') {
+        "policy" => "policies".to_owned(),
+        "size" => "sizes".to_owned(),
+        other => other.replace('-', "_"),
+    }
+}
+
 /// How accurate the figures are to be, by the keyword `accuracy`. It finds a sample by running larger ones, so that there is none to name.
 pub fn accuracy(value: Option<&Bound<'_, PyAny>>, base: &Job) -> PyResult<Option<f64>> {
     let Some(value) = value.filter(|value| !value.is_none()) else { return Ok(None) };
@@ -105,7 +120,7 @@ pub fn accuracy(value: Option<&Bound<'_, PyAny>>, base: &Job) -> PyResult<Option
 pub fn listed(jobs: &Bound<'_, PyAny>) -> PyResult<Vec<Job>> {
     let json = jobs.py().import("json")?;
     let mut all = Vec::new();
-    for job in items(Some(jobs))? {
+    for job in items("jobs", Some(jobs))? {
         all.push(match job.cast::<PyString>() {
             Ok(words) => words.to_str()?.parse::<Job>().map_err(exception)?,
             Err(_) => {
@@ -114,8 +129,5 @@ pub fn listed(jobs: &Bound<'_, PyAny>) -> PyResult<Vec<Job>> {
             }
         });
     }
-    match all.is_empty() {
-        true => Err(PyValueError::new_err("jobs: found none, expected one such as {'policy': 'lru', 'size': '10%'}")),
-        false => Ok(all),
-    }
+    Ok(all)
 }

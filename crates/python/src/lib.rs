@@ -7,6 +7,7 @@
 
 mod arrow;
 mod errors;
+mod hook;
 mod jobs;
 mod policy;
 mod simulate;

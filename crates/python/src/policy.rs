@@ -2,7 +2,7 @@
 //!
 //! A class is made for each cache with its size in blocks. Of each access to a block in the cache `hit(block)` is told; of each to another
 //! one `miss(block)`, after which the block is in the cache. Where the cache is full, `evict()` is asked before for the block that leaves.
-//! If there is `admits(block)`, it is asked first, and a block that it refuses changes nothing.
+//! If there is `admits(block)`, it is asked first, and a block that it refuses changes nothing. Where `hit` is `None`, no hit is told.
 //!
 //! What the cache holds is kept here, so that no policy can hold more than its size, forget a block or make one up.
 
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flashwise_core::access::Access;
 use flashwise_core::blocks::Queues;
 use flashwise_core::policy::{Outcome, Policy};
-use flashwise_sim::job::{Many, SIZES};
+use flashwise_sim::job::{Job, Key, Many, SIZES};
 use flashwise_sim::results::ResultRow;
 use flashwise_sim::simulate::{Counting, Warmup, run_own};
 use flashwise_sim::size::Size;
@@ -22,6 +22,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::errors::exception;
+use crate::hook::call;
+use crate::jobs::keyword;
 
 /// How accesses are counted.
 ///
@@ -31,7 +33,15 @@ pub fn counting(many: &Many) -> PyResult<Counting> {
     let meaning = many.base.meaning().map_err(exception)?;
     let is_alone = meaning.is_policy_alone() && many.admissions.is_empty() && many.over_provisions.is_empty();
     if !is_alone || meaning.sampling.is_some() {
-        let found = many.said().unwrap_or_default().trim_start_matches('-').replace('-', "_");
+        // The word that by itself is of more than policies alone.
+        let is_of_more = |(name, text): &(&'static str, String)| {
+            let mut job = Job::default();
+            let read = Key::find(name).and_then(|key| key.read(&mut job, text)).and_then(|()| job.meaning());
+            !read.is_ok_and(|meaning| meaning.is_policy_alone() && meaning.sampling.is_none())
+        };
+        let rest = if many.admissions.is_empty() { "over_provision" } else { "admission" };
+        let word = many.base.words().find(is_of_more);
+        let found = word.map_or_else(|| rest.to_owned(), |(name, _)| keyword(name));
         return Err(PyTypeError::new_err(format!(
             "a policy written in Python runs alone: found {found}, expected only warmup and epoch beside it"
         )));
@@ -100,14 +110,16 @@ impl Progress for Told {
 /// A policy that is written in Python.
 struct Own {
     name: String,
-    hit: Py<PyAny>,
+    /// None where hits tell it nothing.
+    hit: Option<Py<PyAny>>,
     miss: Py<PyAny>,
     evict: Py<PyAny>,
     admits: Option<Py<PyAny>>,
     capacity: usize,
     len: usize,
-    /// Whether each block is in the cache.
-    is_cached: Vec<bool>,
+    /// For each block that is in the cache its number as Python has it. It is the same object each time, so that a dictionary finds it without
+    /// comparing numbers.
+    numbers: Vec<Option<Py<PyAny>>>,
 }
 
 impl Own {
@@ -122,13 +134,13 @@ impl Own {
             Ok(found.unbind())
         };
         Ok(Own {
-            hit: method("hit")?,
+            hit: Some(method("hit")?).filter(|hit| !hit.is_none(class.py())),
             miss: method("miss")?,
             evict: method("evict")?,
             admits: made.getattr_opt("admits")?.map(Bound::unbind),
             capacity,
             len: 0,
-            is_cached: vec![false; unique_blocks],
+            numbers: std::iter::repeat_with(|| None).take(unique_blocks).collect(),
             name,
         })
     }
@@ -146,18 +158,21 @@ impl Own {
     }
 
     fn decide(&mut self, py: Python<'_>, block: u32) -> PyResult<Outcome<u32>> {
-        if self.is_cached[block as usize] {
-            self.hit.bind(py).call1((block,))?;
+        if let Some(number) = &self.numbers[block as usize] {
+            if let Some(hit) = &self.hit {
+                call(py, hit, number)?;
+            }
             return Ok(Outcome::Hit);
         }
+        let number = block.into_pyobject(py)?.into_any().unbind();
         if let Some(admits) = &self.admits
-            && !admits.bind(py).call1((block,))?.is_truthy()?
+            && !call(py, admits, &number)?.is_truthy()?
         {
             return Ok(Outcome::Bypass);
         }
         let evicted = if self.len == self.capacity { Some(self.evicted(py)?) } else { None };
-        self.miss.bind(py).call1((block,))?;
-        self.is_cached[block as usize] = true;
+        call(py, &self.miss, &number)?;
+        self.numbers[block as usize] = Some(number);
         self.len += 1;
         Ok(Outcome::Admit { evicted })
     }
@@ -179,13 +194,13 @@ impl Policy for Own {
     }
 
     fn remove(&mut self, block: u32) -> bool {
-        let was_cached = std::mem::take(&mut self.is_cached[block as usize]);
+        let was_cached = self.numbers[block as usize].take().is_some();
         self.len -= usize::from(was_cached);
         was_cached
     }
 
     fn contains(&self, block: u32) -> bool {
-        self.is_cached.get(block as usize).is_some_and(|is_cached| *is_cached)
+        self.numbers.get(block as usize).is_some_and(Option::is_some)
     }
 
     fn len(&self) -> usize {
@@ -194,6 +209,6 @@ impl Policy for Own {
 
     fn check(&self) {
         assert!(self.len <= self.capacity);
-        assert_eq!(self.len, self.is_cached.iter().filter(|is_cached| **is_cached).count());
+        assert_eq!(self.len, self.numbers.iter().flatten().count());
     }
 }

@@ -36,18 +36,22 @@ pub fn simulate(
 ) -> PyResult<Table> {
     let settings = trace::settings(format, block_size, lenient)?;
     let mut many = jobs::many(policies, sizes, stages)?;
-    let own = jobs::items(policies)?.into_iter().filter(jobs::is_own).collect::<Vec<_>>();
+    let own = jobs::items("policies", policies)?.into_iter().filter(jobs::is_own).collect::<Vec<_>>();
     let accuracy = jobs::accuracy(accuracy, &many.base)?;
     if accuracy.is_some() && (jobs.is_some() || !own.is_empty()) {
-        let what = "accuracy is of policies that are named, found jobs or a policy in Python beside it";
+        let found = if jobs.is_some() { "jobs" } else { "a policy written in Python" };
+        let what = format!("accuracy is of policies that are named: found {found} beside it, expected policies");
         return Err(PyTypeError::new_err(what));
     }
     // What keywords say of a sample holds for those that are found.
     many.base.sample = many.base.sample.or(accuracy.map(|_| Share::WHOLE));
     let named: Vec<Job> = match jobs {
         Some(jobs) => {
-            if !own.is_empty() || many.said().is_some() {
-                return Err(PyTypeError::new_err("jobs say all that is to be run, found other keywords beside them"));
+            let said = if own.is_empty() { many.said() } else { Some("policy".to_owned()) };
+            if let Some(said) = said {
+                let found = jobs::keyword(&said);
+                let what = format!("jobs say all that is to be run: found {found} beside them, expected jobs alone");
+                return Err(PyTypeError::new_err(what));
             }
             jobs::listed(jobs)?
         }

@@ -11,7 +11,7 @@ use flashwise_sim::array::{Description, Lifetime, NamedWorkload};
 use flashwise_sim::curve::{self as curves, SIZES, capacities};
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::experiment::{self, Experiment, Layout};
-use flashwise_sim::job::{Input, Job, JobError, Place};
+use flashwise_sim::job::{Input, Job, JobError, Many, Place};
 use flashwise_sim::sampling::{accurate, margin};
 use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_sim::size::{Size, parse_block_size};
@@ -171,6 +171,7 @@ pub fn pareto<'py>(
 ) -> PyResult<(Bound<'py, PyList>, String)> {
     let input = trace::input(trace, &trace::settings(format, block_size, lenient)?)?;
     let many = jobs::many(None, None, stages)?;
+    refuse_stages(&many)?;
     let warmup = warmup.map(|warmup| text("warmup", warmup)).transpose()?;
     let warmup: Warmup =
         warmup.map_or(Ok(Warmup::Accesses(0)), |warmup| warmup.parse()).map_err(PyValueError::new_err)?;
@@ -202,6 +203,23 @@ pub fn pareto<'py>(
     Ok((loads(py, &points)?.cast_into::<PyList>()?, frontier::chart(&points)))
 }
 
+/// The words of a job that say nothing of flash, which is all that a frontier is of.
+const NOT_OF_FLASH: [&str; 8] =
+    ["epoch", "sample", "sample-by", "sample-seed", "arrivals", "cache-device", "storage-device", "storage-size"];
+
+/// Refuses what is said of a frontier and would change nothing.
+fn refuse_stages(many: &Many) -> PyResult<()> {
+    let word = many.base.words().map(|(name, _)| name).find(|name| NOT_OF_FLASH.contains(name));
+    let found = match word {
+        Some(word) => jobs::keyword(word),
+        None if !many.admissions.is_empty() => "admission".to_owned(),
+        None if many.over_provisions.len() > 1 => "a list as over_provision".to_owned(),
+        None => return Ok(()),
+    };
+    let expected = "expected what flash is made of, such as erase_unit, and one value of each";
+    Err(PyTypeError::new_err(format!("pareto: found {found}, {expected}")))
+}
+
 /// How long an array of cache and storage lasts under workloads in plain numbers, and how fast it answers: a dictionary for each workload.
 #[pyfunction]
 #[pyo3(signature = (file=None, *, cache=None, storage=None, workloads=None))]
@@ -223,7 +241,7 @@ pub fn lifetime<'py>(
     let storage =
         tier("storage", storage)?.or(described.storage).ok_or_else(|| missing("storage", "storage='mlc:devices=3'"))?;
     let mut given = Vec::new();
-    for workload in jobs::items(workloads)? {
+    for workload in jobs::items("workloads", workloads)? {
         given.push(NamedWorkload::of_option("workload", &text("workloads", &workload)?).map_err(exception)?);
     }
     let workloads = if given.is_empty() { described.workloads } else { given };

@@ -27,7 +27,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList, PyString, PyTuple};
 
 use crate::errors::exception;
-use crate::jobs::text;
+use crate::jobs::{items, text};
 use crate::{arrow, work};
 
 /// A trace that is open: normalised, and mapped into memory. Give it to `simulate` and the other functions as often as you like.
@@ -64,7 +64,7 @@ pub fn input(trace: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<Input> {
 /// One trace or a list of them.
 pub fn inputs(traces: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<Vec<Input>> {
     if traces.is_instance_of::<PyList>() || traces.is_instance_of::<PyTuple>() {
-        return traces.try_iter()?.map(|trace| input(&trace?, settings)).collect();
+        return items("trace", Some(traces))?.iter().map(|trace| input(trace, settings)).collect();
     }
     Ok(vec![input(traces, settings)?])
 }

@@ -8,13 +8,16 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use flashwise_trace::progress::Progress;
-use pyo3::exceptions::PyUserWarning;
+use pyo3::exceptions::{PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 
 use crate::errors::exception;
 
 /// Time between two looks at what was pressed, and two calls of the callback.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Threads at most.
+const THREADS_MAX: usize = 256;
 
 /// How far work is, as its progress tells.
 #[derive(Debug, Default)]
@@ -68,6 +71,10 @@ pub fn run<T: Send, E>(
 where
     E: Into<Box<dyn std::error::Error>> + Send,
 {
+    if let Some(threads) = threads.filter(|threads| !(1..=THREADS_MAX).contains(threads)) {
+        let expected = format!("expected a number from 1 to {THREADS_MAX}, or None for one for each core");
+        return Err(PyValueError::new_err(format!("threads: found {threads}, {expected}")));
+    }
     let watch = Watch::default();
     // A pool of its own: a process that was forked has no threads of its parent.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build().map_err(exception)?;

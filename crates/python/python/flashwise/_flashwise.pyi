@@ -2,15 +2,36 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, final, type_check_only
+
+__all__ = [
+    "policies",
+    "simulate",
+    "sweep_find",
+    "sweep_run",
+    "sweep_tasks",
+    "Table",
+    "convert",
+    "curve",
+    "generate",
+    "info",
+    "lifetime",
+    "pareto",
+    "reuse",
+    "Trace",
+    "read_trace",
+    "__version__",
+]
 
 __version__: str
 
+@type_check_only
 class ArrowStream(Protocol):
     """Columns in Arrow: a data frame of pandas, polars or pyarrow."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
+@type_check_only
 class OwnPolicy(Protocol):
     """A replacement policy that is written in Python, made with the size of its cache in blocks. It may have admits(block) -> bool as well."""
 
@@ -21,13 +42,14 @@ class OwnPolicy(Protocol):
     def evict(self) -> int:
         """The cache is full: the block that leaves."""
 
-Path: TypeAlias = str | PathLike[str]
-TraceLike: TypeAlias = "Path | Trace | ArrowStream"
-Size: TypeAlias = str | int
-Sizes: TypeAlias = "Size | Sequence[Size] | None"
-Policy: TypeAlias = str | Callable[[int], OwnPolicy]
-Progress: TypeAlias = Callable[[int], object] | None
+_Path: TypeAlias = str | PathLike[str]
+_TraceLike: TypeAlias = "_Path | Trace | ArrowStream"
+_Size: TypeAlias = str | int
+_Sizes: TypeAlias = "_Size | Sequence[_Size] | None"
+_Policy: TypeAlias = str | Callable[[int], OwnPolicy]
+_Progress: TypeAlias = Callable[[int], object] | None
 
+@final
 class Table:
     """Results in columns, as docs/figures.md describes them. pandas, polars and pyarrow take a table without a copy."""
 
@@ -40,7 +62,7 @@ class Table:
         """The rows as a JSON array, as the command line prints it."""
     def to_dicts(self) -> list[dict[str, Any]]:
         """The rows as dictionaries; figures that a row has not are absent."""
-    def write_parquet(self, path: Path) -> None:
+    def write_parquet(self, path: _Path) -> None:
         """Writes the columns to a Parquet file."""
     def charts(self) -> list[tuple[str, str]]:
         """For each trace its name and its chart of hit ratios by cache size, as SVG."""
@@ -48,6 +70,7 @@ class Table:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
     def __arrow_c_schema__(self) -> object: ...
 
+@final
 class Trace:
     """A trace that is open: normalised, and mapped into memory."""
 
@@ -68,17 +91,17 @@ class Trace:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 def simulate(
-    trace: TraceLike | Sequence[TraceLike],
-    policies: Policy | Sequence[Policy] | None = None,
-    sizes: Sizes = None,
+    trace: _TraceLike | Sequence[_TraceLike],
+    policies: _Policy | Sequence[_Policy] | None = None,
+    sizes: _Sizes = None,
     *,
     accuracy: str | float | None = None,
     jobs: str | dict[str, Any] | Sequence[str | dict[str, Any]] | None = None,
     format: str | None = None,
-    block_size: Size | None = None,
+    block_size: _Size | None = None,
     lenient: bool = False,
     threads: int | None = None,
-    progress: Progress = None,
+    progress: _Progress = None,
     **stages: object,
 ) -> Table:
     """Simulates caches over traces: a row for each trace, policy and size, those of `flashwise simulate` with the same options."""
@@ -87,53 +110,53 @@ def policies() -> list[str]:
     """The names of all replacement policies."""
 
 def read_trace(
-    trace: TraceLike,
+    trace: _TraceLike,
     *,
     format: str | None = None,
-    block_size: Size | None = None,
+    block_size: _Size | None = None,
     lenient: bool = False,
     name: str | None = None,
-    progress: Progress = None,
+    progress: _Progress = None,
 ) -> Trace:
     """Reads a trace of any format, or a data frame whose columns are called as those of a CSV."""
 
 def convert(
-    trace: Path,
-    out: Path,
+    trace: _Path,
+    out: _Path,
     *,
     force: bool = False,
     format: str | None = None,
-    block_size: Size | None = None,
+    block_size: _Size | None = None,
     lenient: bool = False,
-    progress: Progress = None,
+    progress: _Progress = None,
 ) -> None:
     """Converts a trace of any kind to a normalised one, an Arrow IPC file."""
 
 def info(
-    trace: TraceLike,
+    trace: _TraceLike,
     *,
     format: str | None = None,
-    block_size: Size | None = None,
+    block_size: _Size | None = None,
     lenient: bool = False,
-    progress: Progress = None,
+    progress: _Progress = None,
 ) -> dict[str, Any]:
     """What a trace is like: requests, blocks, sizes, duration, re-access."""
 
 def reuse(
-    trace: TraceLike,
+    trace: _TraceLike,
     *,
     distance: Literal["unique", "accesses"] = "unique",
     format: str | None = None,
-    block_size: Size | None = None,
+    block_size: _Size | None = None,
     lenient: bool = False,
-    progress: Progress = None,
+    progress: _Progress = None,
 ) -> dict[str, Any]:
     """How long it takes until blocks are used again: numbers of accesses by distance."""
 
 def curve(
-    trace: TraceLike,
+    trace: _TraceLike,
     policies: str | Sequence[str] | None = None,
-    sizes: Sizes = None,
+    sizes: _Sizes = None,
     *,
     accuracy: str | float | None = None,
     warmup: str | int | None = None,
@@ -141,30 +164,30 @@ def curve(
     sample_by: Literal["blocks", "groups"] | None = None,
     sample_seed: int | None = None,
     format: str | None = None,
-    block_size: Size | None = None,
+    block_size: _Size | None = None,
     lenient: bool = False,
     threads: int | None = None,
-    progress: Progress = None,
+    progress: _Progress = None,
 ) -> Table:
     """What policies hit at every cache size, with knees marked."""
 
 def pareto(
-    trace: TraceLike,
+    trace: _TraceLike,
     policies: str | Sequence[str] | None = None,
-    sizes: Sizes = None,
+    sizes: _Sizes = None,
     *,
     warmup: str | int | None = None,
     format: str | None = None,
-    block_size: Size | None = None,
+    block_size: _Size | None = None,
     lenient: bool = False,
     threads: int | None = None,
-    progress: Progress = None,
+    progress: _Progress = None,
     **stages: object,
 ) -> tuple[list[dict[str, Any]], str]:
     """Of policies and sizes those that hit most for their erasures: a row for each cache, and their chart as SVG."""
 
 def lifetime(
-    file: Path | None = None,
+    file: _Path | None = None,
     *,
     cache: str | None = None,
     storage: str | None = None,
@@ -173,7 +196,7 @@ def lifetime(
     """How long an array of cache and storage lasts under workloads in plain numbers, and how fast it answers."""
 
 def generate(
-    out: Path,
+    out: _Path,
     *,
     pattern: str | None = None,
     like: str | None = None,
@@ -185,13 +208,13 @@ def generate(
     rate: str | float | None = None,
     arrivals: Literal["poisson", "constant"] = "poisson",
     seed: int = 1,
-    block_size: Size | None = None,
+    block_size: _Size | None = None,
     csv: bool = False,
-    progress: Progress = None,
+    progress: _Progress = None,
 ) -> None:
     """Generates a trace, always the same one for the same arguments."""
 
-def sweep_tasks(plan: Path | dict[str, Any], shard: str | None = None) -> list[str]:
+def sweep_tasks(plan: _Path | dict[str, Any], shard: str | None = None) -> list[str]:
     """The tasks of a plan, a TOML file or a dictionary with the same keys, as JSON."""
 
 def sweep_find(task: str) -> tuple[str | None, bool]:

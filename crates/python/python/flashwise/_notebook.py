@@ -52,7 +52,8 @@ class Chart:
         """All charts as HTML. Each is a picture of its own, so that none changes how others look."""
         def picture(title, svg):
             data = base64.b64encode(svg.encode()).decode()
-            return f'<figure><img alt="{html.escape(title)}" src="data:image/svg+xml;base64,{data}"/></figure>'
+            said = html.escape(title)
+            return f'<figure><figcaption>{said}</figcaption><img alt="{said}" src="data:image/svg+xml;base64,{data}"/></figure>'
 
         return "".join(picture(*chart) for chart in self.charts)
 
@@ -80,9 +81,9 @@ class Frontier(list):
 
 
 def pareto(
-    trace: _flashwise.TraceLike,
+    trace: _flashwise._TraceLike,
     policies: str | Sequence[str] | None = None,
-    sizes: _flashwise.Sizes = None,
+    sizes: _flashwise._Sizes = None,
     **options: Any,
 ) -> Frontier:
     """Of policies and sizes those that hit most for their erasures, beside the best possible."""

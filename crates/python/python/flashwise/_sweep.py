@@ -61,12 +61,18 @@ def sweep(
         raise TypeError(f"found {found}, expected one of them")
     if executor is not None and workers is not None:
         raise TypeError("found an executor and workers, expected one of them")
+    for name, number in [("workers", workers), ("threads", threads)]:
+        if number is not None and not 1 <= number <= 256:
+            raise ValueError(f"{name}: found {number}, expected a number from 1 to 256")
     if plan is None:
+        assert traces is not None
         named = [traces] if isinstance(traces, (str, os.PathLike)) else traces
         runs = [words] if run is None else [{**words, **one} for one in ([run] if isinstance(run, dict) else run)]
         plan = {"traces": [os.fspath(trace) for trace in named], "out": out if out is None else os.fspath(out), "run": runs}
-    elif words or run is not None or out is not None:
-        raise TypeError("a plan says all that is to be run, found other keywords beside it")
+    else:
+        beside = [*words, *(name for name, value in [("run", run), ("out", out)] if value is not None)]
+        if beside:
+            raise TypeError(f"a plan says all that is to be run: found {beside[0]} beside it, expected a plan alone")
     tasks = _flashwise.sweep_tasks(plan, shard)
     done = Sweep()
 
@@ -88,7 +94,7 @@ def sweep(
         _on(executor, tasks, threads, end)
     else:
         for task in tasks:
-            future = concurrent.futures.Future()
+            future: concurrent.futures.Future[str] = concurrent.futures.Future()
             try:
                 future.set_result(run_task(task, threads))
             except Exception as error:  # noqa: BLE001: kept as an executor keeps it
