@@ -1,6 +1,6 @@
 //! HTTP over a Unix socket, which ureq leaves to its users.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -61,7 +61,13 @@ impl Transport for UnixTransport {
 
     fn await_input(&mut self, next: NextTimeout) -> Result<bool, Error> {
         self.stream.set_read_timeout(timeout(next))?;
-        let amount = self.stream.read(self.buffers.input_append_buf())?;
+        // A read with a timeout ends where a signal comes, or io_uring has work done in its thread.
+        let amount = loop {
+            match self.stream.read(self.buffers.input_append_buf()) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
         self.buffers.input_appended(amount);
         Ok(amount > 0)
     }
