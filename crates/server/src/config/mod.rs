@@ -57,7 +57,7 @@ pub struct ServerConfig {
     pub iscsi: Iscsi,
     /// The volumes.
     pub volumes: Vec<VolumeConfig>,
-    /// The pools: those of the configuration, then those that were [made](made) while a server ran.
+    /// The pools: those of the configuration, then those that were [made] while a server ran.
     pub pools: Vec<PoolConfig>,
     /// The file that it was read from, unless it is of flags.
     pub path: Option<PathBuf>,
