@@ -99,7 +99,7 @@ pub struct Create {
     /// Have the running server make it, serve it at once, and again after each restart
     #[arg(long)]
     serve: bool,
-    /// A key of the table [[pool]] and its value, such as flash=/dev/nvme0n1 or ram=1GiB, for --serve. Can be given many times
+    /// A key of pools in the configuration and its value, such as flash=/dev/nvme0n1 or ram=1GiB, for --serve. Can be given many times
     #[arg(long, value_name = "KEY=VALUE", requires = "serve")]
     set: Vec<String>,
     #[command(flatten)]
