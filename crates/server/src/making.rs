@@ -1,5 +1,6 @@
 //! Pools that are made while a server runs: they are served at once, and again after a restart.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +16,6 @@ use crate::config::ServerConfig;
 use crate::config::made::{self, MadePool};
 use crate::manage::plan::Plan;
 use crate::manage::{ManageError, NewPool};
-use crate::managed_pools::error;
 
 /// Makes pools, and keeps what they are made of.
 #[derive(Debug)]
@@ -64,6 +64,21 @@ impl Known {
             .map_err(|error| ManageError::Failed(format!("{} cannot be written: {error}", file.display())))?;
         self.kept.clone_from(&self.pools);
         Ok(())
+    }
+}
+
+/// Why something of a pool was not done, in what answers a request.
+pub(crate) fn error(error: PoolError) -> ManageError {
+    let what = error.to_string();
+    match error.cause() {
+        PoolError::Name { .. } | PoolError::Size { .. } | PoolError::Pinned { .. } => ManageError::Invalid(what),
+        // What was named is not there, or is nothing that could be a disk.
+        PoolError::Open { source } if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
+            ManageError::Invalid(what)
+        }
+        PoolError::NoDisk { .. } => ManageError::NotFound(what),
+        PoolError::Open { .. } | PoolError::Disk { .. } | PoolError::NotWritten { .. } => ManageError::Failed(what),
+        _ => ManageError::Conflict(what),
     }
 }
 

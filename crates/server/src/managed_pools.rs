@@ -1,7 +1,6 @@
 //! What the management API manages: the pools of a server, whose logical disks are its exports.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,11 +8,11 @@ use flashwise_core::cache::Mode;
 use flashwise_engine::export::Exports;
 use flashwise_engine::inventory::{DiskInfo, Locks, Places, Presence, examine, present, scan};
 use flashwise_engine::pool::status::{MapRun, PoolStatus};
-use flashwise_engine::pool::{NewLogical, Pool, PoolError, prepare};
+use flashwise_engine::pool::{NewLogical, Pool, prepare};
 
 use crate::front::Assignments;
 use crate::front::iscsi::names;
-use crate::making::Making;
+use crate::making::{Making, error};
 use crate::manage::plan::Plan;
 use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, NewLogicalDisk, NewPool, PoolChange, Pools};
 use crate::served::Served;
@@ -26,20 +25,6 @@ pub struct ServedPools {
     assignments: Arc<Assignments>,
     /// One change of the table of exports at a time.
     changing: Mutex<()>,
-}
-
-pub(crate) fn error(error: PoolError) -> ManageError {
-    let what = error.to_string();
-    match error.cause() {
-        PoolError::Name { .. } | PoolError::Size { .. } | PoolError::Pinned { .. } => ManageError::Invalid(what),
-        // What was named is not there, or is nothing that could be a disk.
-        PoolError::Open { source } if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
-            ManageError::Invalid(what)
-        }
-        PoolError::NoDisk { .. } => ManageError::NotFound(what),
-        PoolError::Open { .. } | PoolError::Disk { .. } | PoolError::NotWritten { .. } => ManageError::Failed(what),
-        _ => ManageError::Conflict(what),
-    }
 }
 
 /// Whether a disk that is to be added is to be wiped.

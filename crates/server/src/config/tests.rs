@@ -192,7 +192,7 @@ fn a_refusal_names_file_line_key_found_and_expected() {
         volume("[tsl]\nmode = 'on'"),
         refusal(""),
         refusal("listen = []"),
-        refusal("listen = 'nbd://localhost'"),
+        refusal("listen = 'nbd://localhost'\n[api]\nlisten = 'off'"),
         refusal("listen = 5"),
         refusal("listen = 'nbd://localhost'\nvolume = 7"),
         refusal("listen = 'nbd://localhost'\ntls = 'required'"),
