@@ -112,7 +112,7 @@ pub fn written(value: f64) -> String {
 
 /// A number of years in tables: what is beyond all plans is told as that.
 pub fn years(years: f64) -> String {
-    if years.is_finite() && years > 1000.0 { "> 1,000".to_owned() } else { written(years) }
+    if years.is_finite() && years > flashwise_trace::human::YEARS_MAX { "> 1,000".to_owned() } else { written(years) }
 }
 
 #[cfg(test)]

@@ -126,8 +126,7 @@ fn check_flash(path: &Path) -> Result<(), ManageError> {
 impl Making {
     /// With the configuration that the server was started with.
     pub fn new(config: ServerConfig) -> Making {
-        // What the configuration was read with; without one, none can be made.
-        let pools = config.path.as_ref().and_then(|_| made::read(&config.state_directory).ok()).unwrap_or_default();
+        let pools = config.made_pools.clone();
         Making { known: Mutex::new(Known { config, kept: pools.clone(), pools }) }
     }
 

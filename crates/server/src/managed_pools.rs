@@ -136,6 +136,14 @@ impl ServedPools {
 }
 
 impl ServedPools {
+    /// Refuses another set of disks where that cannot be kept.
+    fn check_kept(&self, pool: &str, change: &PoolChange) -> Result<(), ManageError> {
+        match change {
+            PoolChange::AddDisk(_) | PoolChange::RemoveDisk(_) => self.making.check_kept(pool),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes note that a pool goes on without its flash.
     pub(crate) fn note_detached(&self, pool: &str) -> Result<(), ManageError> {
         self.making.note_detached(pool)
@@ -186,9 +194,7 @@ impl Pools for ServedPools {
     }
 
     fn plan(&self, pool: &str, change: &PoolChange) -> Result<Plan, ManageError> {
-        if matches!(change, PoolChange::AddDisk(_) | PoolChange::RemoveDisk(_)) {
-            self.making.check_kept(pool)?;
-        }
+        self.check_kept(pool, change)?;
         let planned = match change {
             PoolChange::AddDisk(disk) => self.find(pool)?.plan_add(Path::new(&disk.path), wipes(disk)?),
             PoolChange::RemoveDisk(number) => self.find(pool)?.plan_remove(*number),
@@ -219,9 +225,7 @@ impl Pools for ServedPools {
     }
 
     fn make(&self, pool: &str, change: &PoolChange) -> Result<(), ManageError> {
-        if matches!(change, PoolChange::AddDisk(_) | PoolChange::RemoveDisk(_)) {
-            self.making.check_kept(pool)?;
-        }
+        self.check_kept(pool, change)?;
         match change {
             PoolChange::AddDisk(disk) => {
                 let (pool, wipe) = (self.find(pool)?, wipes(disk)?);

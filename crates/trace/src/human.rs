@@ -42,7 +42,7 @@ pub fn duration(us: u64) -> String {
 }
 
 /// More years than these are told as more than these: nobody plans with them.
-const YEARS_MAX: f64 = 1000.0;
+pub const YEARS_MAX: f64 = 1000.0;
 
 /// A number of years with two decimals.
 pub fn years(years: f64) -> String {

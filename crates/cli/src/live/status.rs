@@ -206,7 +206,7 @@ fn wear(volume: &VolumeStatus) -> String {
         None => text += "; its rating is not configured (drive-writes-per-day)",
     }
     if let Some(years) = volume.lifetime_years_rated {
-        let years = if years > 1000.0 { "more than 1,000".to_owned() } else { format!("{years:.1}") };
+        let years = if years > human::YEARS_MAX { "more than 1,000".to_owned() } else { format!("{years:.1}") };
         let _ = write!(text, "; {years} years until the rated writes are used up");
     }
     if let Some(caveat) = caveat::of_rates(volume.uptime_seconds) {

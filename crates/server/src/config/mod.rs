@@ -59,6 +59,8 @@ pub struct ServerConfig {
     pub volumes: Vec<VolumeConfig>,
     /// The pools: those of the configuration, then those that were [made] while a server ran.
     pub pools: Vec<PoolConfig>,
+    /// What the file of the state directory has of pools that were made, those too whose place a table takes.
+    pub made_pools: Vec<made::MadePool>,
     /// The file that it was read from, unless it is of flags.
     pub path: Option<PathBuf>,
     /// What it was made of.
@@ -335,7 +337,8 @@ impl ServerConfig {
         let file = made::path(&folder);
         let kept = made::read(&folder).map_err(ConfigError::Kept)?;
         kept.iter().for_each(|pool| tables.add_made(pool, Some(file.clone())));
-        ServerConfig::checked(&Origin { path: Some(path), tables: &tables })
+        let config = ServerConfig::checked(&Origin { path: Some(path), tables: &tables })?;
+        Ok(ServerConfig { made_pools: kept, ..config })
     }
 
     /// Reads a configuration from TOML, without looking at the files that it names, but for descriptions of devices. Errors speak of
@@ -371,6 +374,7 @@ impl ServerConfig {
             iscsi: Iscsi::default(),
             volumes: Vec::new(),
             pools: Vec::new(),
+            made_pools: Vec::new(),
             path: origin.path.map(Path::to_owned),
             given: origin.tables.clone(),
         };

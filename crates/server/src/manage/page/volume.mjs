@@ -76,7 +76,7 @@ function Detaching({ volume }) {
     const timer = setInterval(load, 1000);
     return () => clearInterval(timer);
   }, [volume.name]);
-  if (!progress || !volume.flash) return null;
+  if (!progress) return null;
   if (progress.failed) return html`<${Message} bad=${true} text=${`Detaching failed: ${progress.failed}`} />`;
   if (progress.state === "attached") return null;
   const { dirty_blocks: left, destaged_blocks: done } = progress;
@@ -105,7 +105,7 @@ function Actions({ volume }) {
     }
   };
   const act = () => ask("POST", `${pathOf(volume.name)}/detach`);
-  const gone = !volume.flash || ["detaching", "detached"].includes(volume.state);
+  const gone = ["detaching", "detached"].includes(volume.state);
   return html`<section aria-labelledby="actions">
     <h3 id="actions">Actions</h3>
     <p class="buttons">
