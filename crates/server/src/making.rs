@@ -193,7 +193,9 @@ impl Making {
         let pool = asked(new)?;
         let (config, made) = self.check(&pool)?;
         let disks = paths(&pool.disks);
-        drop(prepare::create(&pool.name, &disks, &paths(&new.wipe)).map_err(error)?);
+        let metadata = prepare::create(&pool.name, &disks, &paths(&new.wipe)).map_err(error)?;
+        let uuid = metadata.pool;
+        drop(metadata);
         let opened = Pool::open(made, &|_, _| {}).map_err(|error| ManageError::Failed(error.to_string()));
         let opened = opened.and_then(|(made, opened)| {
             let mut known = self.locked();
@@ -212,7 +214,9 @@ impl Making {
             Ok(opened) => Ok(opened),
             Err(error) => {
                 // They are as blank as they were made for it.
-                disks.iter().for_each(|path| drop(prepare::prepare(path, true, true)));
+                if let Err(error) = prepare::unmake(uuid, &disks) {
+                    tracing::error!(%error, "a disk of a pool that could not be made is not blank");
+                }
                 Err(error)
             }
         }

@@ -114,3 +114,22 @@ pub fn create(name: &str, paths: &[PathBuf], wipe: &[PathBuf]) -> Result<Metadat
     let disks = paths.iter().map(|path| prepare(path, wipe.contains(path), true)).collect::<Result<_, _>>()?;
     Metadata::create(name, disks)
 }
+
+/// Makes disks as blank again as they were before they became a pool's, which is closed now; others are left as they are. Where one is still
+/// being let go of, that is awaited.
+pub fn unmake(pool: Uuid, paths: &[PathBuf]) -> Result<(), PoolError> {
+    let blank = |path: &PathBuf| {
+        let disk = FileDisk::open(path, Options { read_only: false, page_cache: PageCache::AvoidIfPossible })?;
+        match Label::read(&disk)? {
+            Ok(label) if label.pool == pool => clear(&disk),
+            _ => Ok(()),
+        }
+    };
+    let failed = |path: &PathBuf| {
+        let error = blank(path).err()?;
+        Some(PoolError::Disk { path: path.display().to_string(), error })
+    };
+    // Those that can be are, whatever becomes of another.
+    let failures: Vec<_> = paths.iter().filter_map(failed).collect();
+    failures.into_iter().next().map_or(Ok(()), Err)
+}

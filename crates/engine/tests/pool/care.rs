@@ -461,3 +461,25 @@ fn a_disk_is_given_once() {
     }
     prepare::create("tank", &[one, other], &[]).unwrap();
 }
+
+/// A pool that could not be made leaves blank disks, though a thread that ends lets go of one late; those of others are left alone.
+#[test]
+fn disks_of_a_pool_that_is_unmade_are_blank_once_they_are_let_go_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, other, foreign] = ["one", "other", "foreign"].map(|name| folder.path().join(name));
+    for path in [&one, &other, &foreign] {
+        std::fs::File::create(path).unwrap().set_len(8 * MIB).unwrap();
+    }
+    let is_blank = |path: &std::path::Path| std::fs::read(path).unwrap().iter().all(|byte| *byte == 0);
+    drop(prepare::create("another", std::slice::from_ref(&foreign), &[]).unwrap());
+    let metadata = prepare::create("tank", &[one.clone(), other.clone()], &[]).unwrap();
+    let pool = metadata.pool;
+    let held = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        drop(metadata);
+    });
+    assert!(!is_blank(&one) && !is_blank(&other));
+    prepare::unmake(pool, &[one.clone(), other.clone(), foreign.clone()]).unwrap();
+    assert!(is_blank(&one) && is_blank(&other) && !is_blank(&foreign));
+    held.join().unwrap();
+}
