@@ -12,10 +12,10 @@ use super::scales::{linear, powers_of_two};
 use super::table::{Figure, Table};
 
 /// Width and height of the map, its width on a narrow screen, and where its axes are.
-const SIZE: (f64, f64) = (640.0, 350.0);
+const SIZE: (f64, f64) = (640.0, 370.0);
 const NARROW: f64 = 340.0;
 const LEFT: f64 = 34.0;
-const TOP: f64 = 34.0;
+const TOP: f64 = 54.0;
 const RIGHT: f64 = 10.0;
 const BELOW: f64 = 46.0;
 /// Shades of the map, from few accesses to most; each stands for as many times more.
@@ -60,6 +60,24 @@ fn shade(accesses: u64, most: u64) -> usize {
     ((share * SHADES as f64).ceil() as usize).clamp(1, SHADES)
 }
 
+/// What the shades stand for: from one access to the most of a cell.
+fn key(most: u64) -> String {
+    const SIDE: f64 = 14.0;
+    let (y, baseline) = (26.0, 37.0);
+    let shades: Vec<usize> = (1..=SHADES).filter(|&number| number == SHADES || most > 1).collect();
+    let squares = shades.iter().enumerate().map(|(at, &number)| {
+        let (x, opacity) = (20.0 + SIDE * at as f64, shade_opacity(number));
+        format!("<rect x=\"{x}\" y=\"{y}\" width=\"{SIDE}\" height=\"{SIDE}\" fill=\"var(--fw-read)\" fill-opacity=\"{opacity}\" />")
+    });
+    let from = if most > 1 { text_at(8.0, baseline, "start", "1") } else { String::new() };
+    let to = if most == 1 { "1 access in a cell".to_owned() } else { format!("{} accesses in a cell", count(most)) };
+    from + &squares.collect::<String>() + &text_at(26.0 + SIDE * shades.len() as f64, baseline, "start", &to)
+}
+
+fn shade_opacity(number: usize) -> String {
+    shortest(number as f64 / SHADES as f64, 2)
+}
+
 /// Accesses over time and address: as a figure, and as a file.
 fn heat(id: &str, workload: &Workload) -> (Figure, String) {
     let (rows, columns) = (workload.heat.len().max(1), workload.parts.len().max(1));
@@ -82,7 +100,7 @@ fn heat(id: &str, workload: &Workload) -> (Figure, String) {
     let description = format!("A map: time from left to right, block addresses from bottom to top. {NUMBERS_FOLLOW}");
     let mut map = format!("<g id=\"{id}-heat-map\">");
     for (number, path) in paths.iter().enumerate().skip(1).filter(|(_, path)| !path.is_empty()) {
-        let opacity = shortest(number as f64 / SHADES as f64, 2);
+        let opacity = shade_opacity(number);
         let _ = write!(map, "<path d=\"{path}\" fill=\"var(--fw-read)\" fill-opacity=\"{opacity}\" />");
     }
     map += "</g>";
@@ -92,6 +110,7 @@ fn heat(id: &str, workload: &Workload) -> (Figure, String) {
         let frame = format!("M{LEFT} {TOP}V{y}H{x}", y = TOP + height, x = all - RIGHT);
         let _ = write!(svg, "<path d=\"{frame}\" fill=\"none\" stroke=\"var(--fw-axis)\" />");
         svg += &text_at(8.0, 18.0, "start", "Blocks in the order of their addresses");
+        svg += &key(most);
         for &quarter in ticks {
             let anchor = ["start", "middle", "middle", "middle", "end"][quarter];
             let x = LEFT + width * quarter as f64 / 4.0;
@@ -276,6 +295,9 @@ mod tests {
         let [heat, rate, sizes, popularity] = &all[..] else { panic!("four pictures") };
         // The cells of 1, of 100 and 100, and of 6 and 6: neighbours of one shade are one piece.
         assert_eq!(heat.svg.matches('M').count(), 3 + 1, "and the axes: {}", heat.svg);
+        // The key: six shades from 1 access to the most.
+        assert_eq!((heat.svg.matches("<rect ").count(), heat.narrow.matches("<rect ").count()), (SHADES, SHADES));
+        assert!(heat.svg.contains(">100 accesses in a cell<"), "{}", heat.svg);
         assert!(heat.svg.starts_with("<svg ") && heat.svg.ends_with("</svg>"));
         // The narrow map has no cells of its own: half the width between the axes, which begin at the same place.
         assert!(heat.svg.contains("<g id=\"t-heat-map\">") && heat.narrow.contains("<use href=\"#t-heat-map\""));
