@@ -5,9 +5,12 @@
 use std::path::Path;
 use std::process::Command;
 
+use flashwise_core::cache::settings::Settings;
 use flashwise_engine::disk::file::{FileDisk, Options};
 use flashwise_engine::inventory::{DiskInfo, Holder, Locks, Places, Role, examine, scan};
-use flashwise_engine::pool::prepare;
+use flashwise_engine::pool::status::PoolDiskState;
+use flashwise_engine::pool::{Pool, PoolConfig, prepare};
+use flashwise_engine::volume::VolumeConfig;
 
 fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
@@ -77,6 +80,32 @@ fn the_formats_that_tools_make_are_known() {
         let kinds: Vec<_> = disk.signatures.iter().map(|signature| signature.kind.as_str()).collect();
         assert_eq!((kinds, disk.role), (vec![kind], Role::Foreign));
     }
+}
+
+/// A drive without a medium, and one that is gone and is still known, have a size of 0: a pool that may lacks the disk, and is not refused.
+#[test]
+fn a_device_that_nothing_is_behind_is_a_missing_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let [there, gone, empty] = ["there", "gone", "empty"].map(|name| folder.path().join(name));
+    std::fs::write(&there, vec![0; 8 << 20]).unwrap();
+    std::fs::write(&gone, vec![0; 8 << 20]).unwrap();
+    std::fs::write(&empty, []).unwrap();
+    drop(prepare::create("tank", &[there.clone(), gone], &[]).unwrap());
+    let device = Loop::new(&empty);
+    let error = FileDisk::open(Path::new(&device.0), Options::default()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    assert!(error.to_string().contains("has a size of 0: nothing is in the drive, or it is gone"), "{error}");
+    let mut cache = VolumeConfig::of("tank", Path::new(""), Path::new(""));
+    cache.state_directory = folder.path().to_owned();
+    cache.cache = Settings::of(&[("ram", "4MiB")]).unwrap();
+    let mut config = PoolConfig { disks: vec![there, device.0.clone().into()], degraded: false, cache };
+    let refused = Pool::open(config.clone(), &|_, _| ()).err().unwrap().to_string();
+    assert!(refused.contains("has a size of 0"), "{refused}");
+    config.degraded = true;
+    let (pool, opened) = Pool::open(config, &|_, _| ()).unwrap();
+    assert_eq!(pool.status().disks[1].state, PoolDiskState::Missing);
+    assert!(opened.notes.iter().any(|note| note.contains("has a size of 0")), "{:?}", opened.notes);
+    pool.close().unwrap();
 }
 
 /// A loop device and the file behind it are one disk.

@@ -8,6 +8,11 @@ use serde::de::DeserializeOwned;
 
 /// What a file holds, `what` for people; nothing where there is none.
 pub fn read<T: DeserializeOwned>(path: &Path, what: &str) -> io::Result<Option<T>> {
+    // A pipe would be waited for.
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        let problem = format!("{}: is no regular file, expected {what} as JSON", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+    }
     match std::fs::read(path) {
         Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| {
             let shown = path.display();

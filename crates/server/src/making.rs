@@ -174,10 +174,9 @@ impl Making {
             many => format!("{many} disks"),
         };
         let mut does = vec![format!("Pool {} is made of {count}, with room for {}.", pool.name, ByteSize::new(room))];
-        let wiped = disks.iter().map(|(disk, _)| disk).filter(|disk| disk.refused.is_some());
-        let wiped: Vec<String> = wiped.map(lost).collect();
-        let destroys = !wiped.is_empty();
-        does.extend(wiped);
+        let wiped: Vec<_> = disks.iter().map(|(disk, _)| disk).filter(|disk| disk.refused.is_some()).collect();
+        does.extend(wiped.iter().map(|disk| lost(disk)));
+        let wipes: Vec<String> = wiped.iter().map(|disk| disk.identity()).collect();
         let ram = ByteSize::new(made.cache.cache.ram_bytes());
         does.push(match made.cache.flash.as_os_str().is_empty() {
             true => format!("Its cache has {ram} of RAM and no flash."),
@@ -185,7 +184,7 @@ impl Making {
         });
         let file = made::path(&config.state_directory);
         does.push(format!("It is served at once, and after each restart: {} has it.", file.display()));
-        Ok(Plan { does, destroys })
+        Ok(Plan { does, destroys: !wipes.is_empty(), wipes })
     }
 
     /// Makes a pool and opens it.
@@ -220,6 +219,48 @@ impl Making {
                 Err(error)
             }
         }
+    }
+
+    /// Refuses to end a pool that is of the configuration, or that cannot be taken out of the file.
+    fn check_end(&self, pool: &Pool) -> Result<(), ManageError> {
+        let known = self.locked();
+        if !known.config.is_made(pool.name()) {
+            let file = known.config.path.as_deref().unwrap_or(Path::new("the configuration")).display().to_string();
+            let what = format!(
+                "pool '{}' is of {file}: take it out there, start the server again, and wipe its disks",
+                pool.name()
+            );
+            return Err(ManageError::Conflict(what));
+        }
+        known.check_file()
+    }
+
+    /// What ending a pool would do.
+    pub fn plan_end(&self, pool: &Pool) -> Result<Plan, ManageError> {
+        self.check_end(pool)?;
+        let mut plan = Plan::from(pool.plan_end().map_err(error)?);
+        let file = made::path(self.locked().folder());
+        plan.does.push(format!("{} does not have it any more.", file.display()));
+        Ok(plan)
+    }
+
+    /// Ends a pool that was made here, and forgets it; its disks are blank then.
+    pub fn end(&self, pool: &Pool) -> Result<(), ManageError> {
+        self.plan_end(pool)?;
+        {
+            let mut known = self.locked();
+            let config = known.config.without_made(pool.name());
+            let config = config.map_err(|error| ManageError::Failed(error.to_string()))?;
+            let before = known.pools.clone();
+            known.pools.retain(|made| made.name != pool.name());
+            if let Err(error) = known.write() {
+                known.pools = before;
+                return Err(error);
+            }
+            known.config = config;
+        }
+        // From here on no start finds it; what fails now leaves disks that are wiped as those of others are.
+        pool.end().map_err(|failed| ManageError::Failed(format!("the pool is not served any more, but: {failed}")))
     }
 
     /// Takes note of the disks that a pool has now, if it was made here.

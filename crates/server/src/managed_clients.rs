@@ -135,7 +135,7 @@ impl Clients for ServedClients {
             _ => "Nothing keeps it from coming again.".to_owned(),
         };
         let ends = format!("The connection of {name} to {export} ends, once what it has sent is answered.");
-        Ok(Plan { does: vec![ends, again], destroys: false })
+        Ok(Plan { does: vec![ends, again], ..Plan::default() })
     }
 
     fn disconnect(&self, number: u64) -> Result<String, ManageError> {
@@ -185,7 +185,7 @@ impl Clients for ServedClients {
             Some(_) => "This stays so over restarts, in place of what the configuration says.".to_owned(),
             None => "This is what the configuration says.".to_owned(),
         });
-        Ok(Plan { does, destroys: false })
+        Ok(Plan { does, ..Plan::default() })
     }
 
     fn assign(&self, export: &str, assigned: Option<Vec<Assigned>>) -> Result<String, ManageError> {

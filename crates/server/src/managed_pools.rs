@@ -193,6 +193,21 @@ impl Pools for ServedPools {
         Ok(())
     }
 
+    fn plan_end(&self, name: &str) -> Result<Plan, ManageError> {
+        self.making.plan_end(&*self.find(name)?)
+    }
+
+    fn end(&self, name: &str) -> Result<(), ManageError> {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let pool = self.find(name)?;
+        self.served.remove(name);
+        let ended = self.making.end(&pool);
+        if ended.is_err() && self.making.is_made(name) {
+            self.served.add(pool);
+        }
+        ended
+    }
+
     fn plan(&self, pool: &str, change: &PoolChange) -> Result<Plan, ManageError> {
         self.check_kept(pool, change)?;
         let planned = match change {

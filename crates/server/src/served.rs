@@ -1,4 +1,4 @@
-//! What a server serves: volumes, and pools, which may come while it runs.
+//! What a server serves: volumes, and pools, which may come and go while it runs.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -32,6 +32,11 @@ impl Served {
     /// The pool of this name, if there is one.
     pub fn pool(&self, name: &str) -> Option<Arc<Pool>> {
         self.pools().into_iter().find(|pool| pool.name() == name)
+    }
+
+    /// Lets go of a pool.
+    pub fn remove(&self, name: &str) {
+        self.pools.write().unwrap_or_else(PoisonError::into_inner).retain(|pool| pool.name() != name);
     }
 
     /// Takes up a pool that was made.

@@ -30,6 +30,8 @@ pub enum PoolCommand {
     Add(Add),
     /// Move what is on a disk to the others, and take it out of its pool
     Remove(Remove),
+    /// Delete a pool that a running server made and that has no logical disks, and have its disks blank
+    Delete(DeletePool),
 }
 
 impl PoolCommand {
@@ -39,6 +41,7 @@ impl PoolCommand {
             PoolCommand::Status(status) => status.run(),
             PoolCommand::Add(add) => add.run(),
             PoolCommand::Remove(remove) => remove.run(),
+            PoolCommand::Delete(delete) => delete.run(),
         }
     }
 }
@@ -303,6 +306,31 @@ impl Remove {
         if !pool.made {
             println!("Take it off the disks in the configuration when it is gone.");
         }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct DeletePool {
+    /// The pool
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Its name once more
+    #[arg(long, value_name = "NAME")]
+    confirm: String,
+    #[command(flatten)]
+    api: ApiOptions,
+}
+
+impl DeletePool {
+    fn run(&self) -> anyhow::Result<()> {
+        if self.confirm != self.name {
+            let what = format!("--confirm: found '{}', expected '{}', the pool to delete", self.confirm, self.name);
+            return Err(Misuse(what).into());
+        }
+        let name = utf8_percent_encode(&self.name, NON_ALPHANUMERIC);
+        self.api.client()?.send("DELETE", &format!("/v1/pools/{name}?confirm={name}"), &Value::Null)?;
+        println!("Pool {} is deleted. Its disks are blank.", self.name);
         Ok(())
     }
 }

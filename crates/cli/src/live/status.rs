@@ -91,10 +91,10 @@ fn share(part: u64, whole: u64) -> String {
 fn volume_page(volume: &VolumeStatus) -> String {
     let size = human::bytes(volume.size_bytes as f64);
     let uptime = human::duration((volume.uptime_seconds.max(0.0) * 1e6) as u64);
-    let mut page = format!(
-        "volume {}: {}, {size}, {} {}, up {uptime}\n",
-        volume.name, volume.state, volume.policy, volume.write_mode
-    );
+    let has_flash = !volume.flash.is_empty();
+    let policy = if has_flash { &volume.policy } else { "RAM alone," };
+    let mut page =
+        format!("volume {}: {}, {size}, {policy} {}, up {uptime}\n", volume.name, volume.state, volume.write_mode);
     let width = fit::width();
     let mut line = |what: &str, text: String| {
         let _ = writeln!(page, "{}", fit::sentences(&format!("  {what:<14}{text}"), 16, width));
@@ -103,8 +103,12 @@ fn volume_page(volume: &VolumeStatus) -> String {
         line("failed", reason.clone());
     }
     line("backend", volume.backend.clone());
-    line("flash", format!("{}, {}", volume.flash, human::bytes(volume.flash_bytes as f64)));
-    line("admission", admission(volume));
+    if has_flash {
+        line("flash", format!("{}, {}", volume.flash, human::bytes(volume.flash_bytes as f64)));
+        line("admission", admission(volume));
+    } else {
+        line("flash", "none".to_owned());
+    }
     let read = |blocks| share(blocks, volume.reads);
     line(
         "reads",
@@ -118,10 +122,12 @@ fn volume_page(volume: &VolumeStatus) -> String {
     );
     let rewritten = share(volume.cache.ram_write_hits, volume.writes);
     line("writes", format!("{}; {rewritten} to blocks that waited in RAM", blocks(volume.writes)));
-    line("flash writes", flash_writes(volume));
-    line("wear", wear(volume));
-    let (room, kept) = (blocks(volume.flash_room_blocks), blocks(volume.capacity_blocks));
-    line("cached", format!("{} of {room}, of which the policy keeps at most {kept}", blocks(volume.cached_blocks)));
+    if has_flash {
+        line("flash writes", flash_writes(volume));
+        line("wear", wear(volume));
+        let (room, kept) = (blocks(volume.flash_room_blocks), blocks(volume.capacity_blocks));
+        line("cached", format!("{} of {room}, of which the policy keeps at most {kept}", blocks(volume.cached_blocks)));
+    }
     line(
         "dirty",
         format!(

@@ -1,12 +1,14 @@
 //! Pools as their operators and clients use them: the real program, nbdcopy, and qemu-io over iSCSI.
 
+use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
 use crate::common::{fail, succeed};
 use crate::serving::Server;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
@@ -97,6 +99,9 @@ fn logical_disks_are_made_served_over_both_protocols_and_whole_after_a_kill() {
         let length: u64 = map.as_array().unwrap().iter().map(|run| run["length_bytes"].as_u64().unwrap()).sum();
         assert_eq!(length, 4 * MIB, "{map}");
         let page = ask(path, &["pool", "status"]);
+        let volume = ask(path, &["status"]);
+        let told = ["flash writes", "wear", "RAM alone, write-back"].map(|words| volume.contains(words));
+        assert_eq!(told, [flash, flash, !flash], "{volume}");
         assert!(
             page.contains("pool tank, ok") && page.contains("thick linear") && page.contains("thin striped"),
             "{page}"
@@ -225,6 +230,11 @@ fn what_pools_are_made_of_is_kept_whatever_happens_to_the_file() {
     let pools: Value = serde_json::from_str(&ask(path, &["pool", "status", "--json"])).unwrap();
     assert_eq!((pools[0]["state"].as_str(), pools[1]["state"].as_str()), (Some("ok"), Some("degraded")), "{pools}");
     server.end();
+    std::fs::remove_file(&file).unwrap();
+    tool(path, "mkfifo", &[&file.display().to_string()]);
+    let error = fail(path, &["serve", "tank.toml"], 2);
+    assert!(error.contains("pools.json: is no regular file"), "{error}");
+    std::fs::remove_file(&file).unwrap();
     for (text, expected) in [
         ("garbage", "expected pools as JSON; move the file away to start without"),
         (r#"[{"name": "one", "disks": ["/a"], "setings": {}}]"#, "unknown field `setings`"),
@@ -282,6 +292,112 @@ fn a_pool_that_cannot_be_made_leaves_no_trace() {
     let server = Server::start(path, &[&["serve"][..], &flags, &listen].concat());
     let error = fail(path, &[&["pool", "create", "more", "c.img", "--serve"][..], &API].concat(), 1);
     assert!(error.contains("this server was started by flags"), "{error}");
+    server.end();
+}
+
+/// Asks the API with a tag, if there is one: the status of the answer, its tag, and its body.
+fn http(folder: &Path, path: &str, tag: Option<&str>, body: &Value) -> (u16, Option<String>, Value) {
+    let body = body.to_string();
+    let tag = tag.map(|tag| format!("If-Match: {tag}\r\n")).unwrap_or_default();
+    let mut api = UnixStream::connect(folder.join("api.sock")).unwrap();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{tag}");
+    write!(api, "{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut answer = String::new();
+    api.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).map(str::to_owned);
+    (status, tag, serde_json::from_str(body).unwrap_or_default())
+}
+
+/// Who looked at what a wipe would do does it to that disk alone, though another comes to its path meanwhile.
+#[test]
+fn no_other_disk_is_wiped_than_the_one_that_was_looked_at() {
+    let (folder, _) = folder(false);
+    let path = folder.path();
+    bare(path);
+    succeed(path, &["pool", "create", "seen", "a.img"]);
+    succeed(path, &["pool", "create", "other", "b.img"]);
+    let server = serve(path);
+    let [a, b] = ["a.img", "b.img"].map(|name| path.join(name));
+    let change_places = || {
+        std::fs::rename(&a, path.join("aside")).unwrap();
+        std::fs::rename(&b, &a).unwrap();
+        std::fs::rename(path.join("aside"), &b).unwrap();
+    };
+    let wipe = json!({ "path": a, "confirm": a });
+    let pool = json!({ "name": "new", "disks": [a], "wipe": [a] });
+    for (route, body) in [("/v1/disks/wipe", &wipe), ("/v1/pools", &pool)] {
+        let (status, tag, plan) = http(path, &format!("{route}?dry-run=true"), None, body);
+        assert!(status == 200 && plan["does"].to_string().contains("'seen'"), "{status} {plan}");
+        let before = std::fs::read(&b).unwrap();
+        change_places();
+        let (status, _, refused) = http(path, route, tag.as_deref(), body);
+        assert_eq!((status, refused["error"].as_str()), (412, Some("it was changed meanwhile; look at it again")));
+        assert!(std::fs::read(&a).unwrap() == before, "{route}");
+        change_places();
+    }
+    let (_, tag, _) = http(path, "/v1/pools?dry-run=true", None, &pool);
+    assert_eq!(http(path, "/v1/pools", tag.as_deref(), &pool).0, 201);
+    // Of a disk that a pool takes, with the pool's own tag too.
+    let (add, route) = (json!({ "path": b, "wipe": b }), "/v1/pools/new/disks");
+    let (_, tag, _) = http(path, &format!("{route}?dry-run=true"), None, &add);
+    std::fs::copy(&b, path.join("copy")).unwrap();
+    std::fs::write(&b, vec![7; 16 << 20]).unwrap();
+    assert_eq!(http(path, route, tag.as_deref(), &add).0, 412);
+    std::fs::rename(path.join("copy"), &b).unwrap();
+    assert_eq!(http(path, route, tag.as_deref(), &add).0, 201);
+    server.end();
+}
+
+/// A pool that a running server made goes without a trace once nothing is in it; one of the configuration does not.
+#[test]
+fn a_pool_that_was_made_is_deleted_and_its_disks_are_free() {
+    let (folder, _) = folder(true);
+    let path = folder.path();
+    let settings = bare(path);
+    let server = serve(path);
+    let create = [&["pool", "create", "new", "a.img", "b.img", "--serve"][..], &settings].concat();
+    ask(path, &create);
+    ask(path, &["pool", "create", "stays", "c.img", "--serve", "--set", "ram=4MiB"]);
+    ask(path, &["disk", "create", "mail", "--size", "8MiB", "--pool", "new"]);
+    std::fs::write(path.join("data.img"), data(1024, 3)).unwrap();
+    tool(path, "nbdcopy", &["--flush", "data.img", "nbd+unix:///mail?socket=nbd.sock"]);
+    let delete =
+        |confirm: &str, code| fail(path, &[&["pool", "delete", "new", "--confirm", confirm][..], &API].concat(), code);
+    assert!(delete("old", 2).contains("--confirm: found 'old', expected 'new', the pool to delete"));
+    let refused = delete("new", 1);
+    assert!(refused.contains("it has the logical disks mail; delete them first"), "{refused}");
+    ask(path, &["disk", "delete", "mail", "--confirm", "mail", "--pool", "new"]);
+    assert_eq!(
+        ask(path, &["pool", "delete", "new", "--confirm", "new"]),
+        "Pool new is deleted. Its disks are blank.\n"
+    );
+    assert_eq!(status(path)["name"], "stays");
+    let kept = std::fs::read_to_string(path.join("state/pools.json")).unwrap();
+    assert!(kept.contains("stays") && !kept.contains("\"new\""), "{kept}");
+    // Of the same disks and flash, with no word of wiping.
+    ask(path, &create);
+    ask(path, &["disk", "create", "mail", "--size", "8MiB", "--pool", "new"]);
+    tool(path, "qemu-io", &["-f", "raw", "-c", "read -P 0 0 8M", "nbd+unix:///mail?socket=nbd.sock"]);
+    ask(path, &["disk", "delete", "mail", "--confirm", "mail", "--pool", "new"]);
+    ask(path, &["pool", "delete", "new", "--confirm", "new"]);
+    server.end();
+    let server = serve(path);
+    let pools: Value = serde_json::from_str(&ask(path, &["pool", "status", "--json"])).unwrap();
+    assert_eq!((pools.as_array().unwrap().len(), pools[0]["name"].as_str()), (1, Some("stays")));
+    server.end();
+    // A table of the configuration is its operator's.
+    succeed(path, &["pool", "create", "tank", "a.img"]);
+    let config = std::fs::read_to_string(path.join("tank.toml")).unwrap();
+    std::fs::write(
+        path.join("tank.toml"),
+        format!("{config}[[pool]]\nname = 'tank'\ndisks = ['a.img']\nram = '4MiB'\n"),
+    )
+    .unwrap();
+    let server = serve(path);
+    let refused = fail(path, &[&["pool", "delete", "tank", "--confirm", "tank"][..], &API].concat(), 1);
+    assert!(refused.contains("pool 'tank' is of tank.toml: take it out there"), "{refused}");
     server.end();
 }
 

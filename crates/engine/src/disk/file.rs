@@ -92,12 +92,14 @@ impl FileDisk {
                 .custom_flags(exclusive.bits().cast_signed())
                 .open(path)
         };
-        let file = while_busy(open).map_err(|error| {
-            if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
-                in_use(path)
-            } else {
-                named(path, "cannot be opened", error)
+        let file = while_busy(open).map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::BUSY) => in_use(path),
+            // The device is known and the disk is gone.
+            Some(Errno::NXIO | Errno::NODEV | Errno::NOMEDIUM) => {
+                let message = format!("{}: cannot be opened: {error}", path.display());
+                io::Error::new(io::ErrorKind::NotFound, message)
             }
+            _ => named(path, "cannot be opened", error),
         })?;
         Self::from_file(file, path, options, writes_in_order)
     }
@@ -533,7 +535,14 @@ fn size(file: &File, path: &Path, metadata: &Metadata) -> io::Result<u64> {
     } else {
         return Err(unusable("is neither a regular file nor a block device".to_owned()));
     };
-    if size == 0 { Err(unusable("is empty; give it a size first".to_owned())) } else { Ok(size) }
+    match size {
+        0 if metadata.is_file() => Err(unusable("is empty; give it a size first".to_owned())),
+        0 => {
+            let message = format!("{}: has a size of 0: nothing is in the drive, or it is gone", path.display());
+            Err(io::Error::new(io::ErrorKind::NotFound, message))
+        }
+        size => Ok(size),
+    }
 }
 
 /// Gives a new file its size and space, durably.

@@ -125,6 +125,21 @@ pub struct DiskInfo {
     pub can_be_wiped: bool,
 }
 
+impl DiskInfo {
+    /// What tells it and what it holds from another disk that may come to its path.
+    pub fn identity(&self) -> String {
+        let disk = (&self.path, self.size_bytes, &self.model, &self.serial, &self.wwn, &self.backing_file);
+        format!("{disk:?} {:?} {:?}", self.partitions, self.signatures)
+    }
+
+    /// Its path, with what people know it by besides.
+    pub fn named(&self) -> String {
+        let serial = self.serial.as_ref().map(|serial| format!("serial number {serial}"));
+        let more: Vec<String> = self.model.iter().cloned().chain(serial).collect();
+        if more.is_empty() { self.path.clone() } else { format!("{} ({})", self.path, more.join(", ")) }
+    }
+}
+
 /// Where the kernel tells of devices; tests have trees of their own.
 #[derive(Clone, Debug)]
 pub struct Places {

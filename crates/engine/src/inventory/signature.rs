@@ -14,7 +14,7 @@ use uuid::Uuid;
 pub struct Signature {
     /// What it is: `ext4`, `xfs`, `gpt`, `lvm2` and so on, as blkid(8) says it; `flashwise-cache` and `flashwise-pool` are this program's.
     pub kind: String,
-    /// The label of a file system, if it has one.
+    /// The label of a file system, or the name of a pool, if it has one.
     #[serde(default)]
     pub label: Option<String>,
     /// Its UUID, if it has one.
@@ -78,8 +78,11 @@ const BCACHE: [u8; 16] =
 const BCACHEFS: [u8; 16] =
     [0xc6, 0x85, 0x73, 0xf6, 0x66, 0xce, 0x90, 0xa9, 0xd9, 0x6a, 0x60, 0xcf, 0x80, 0x3d, 0xf7, 0xef];
 
-/// Where labels and UUIDs of file systems are: kind, byte of the UUID, byte of the label and its longest length.
-const NAMES: [(&str, usize, usize, usize); 6] = [
+/// Where labels and UUIDs of file systems are, those of a cache, and of a disk of a pool with the pool's name: kind, byte of the UUID, byte of the
+/// label and its longest length.
+const NAMES: [(&str, usize, usize, usize); 8] = [
+    (CACHE, 24, 0, 0),
+    (POOL, 32, 81, 64),
     ("ext2", 0x468, 0x478, 16),
     ("ext3", 0x468, 0x478, 16),
     ("ext4", 0x468, 0x478, 16),
@@ -183,6 +186,11 @@ impl Ends {
     fn named(&self, kind: &str) -> Signature {
         let mut signature = Signature { kind: kind.to_owned(), ..Signature::default() };
         if let Some(&(_, uuid, label, length)) = NAMES.iter().find(|(known, ..)| *known == kind) {
+            // Where the first copy is not whole, the second.
+            let copies = MAGICS.iter().filter(|(of, at, magic)| *of == kind && self.has(at, magic));
+            let starts = copies.filter_map(|(_, at, _)| if let Start(at) = at { Some(*at) } else { None });
+            let copy = if [CACHE, POOL].contains(&kind) { starts.min().unwrap_or(0) } else { 0 };
+            let (uuid, label) = (copy + uuid, copy + label);
             let text = self.head(label, length).map(|bytes| {
                 String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
             });
@@ -212,6 +220,24 @@ mod tests {
 
     fn kinds(size: usize, marks: &[(usize, &[u8])]) -> Vec<String> {
         ends(size, marks).signatures().into_iter().map(|signature| signature.kind).collect()
+    }
+
+    #[test]
+    fn a_disk_of_a_pool_and_a_cache_have_names_from_the_copy_that_is_whole() {
+        let uuid = Uuid::from_u128(0x1234_5678_9abc_def0_1122_3344_5566_7788);
+        let of = |kind: &str, label: Option<&str>| {
+            let (kind, label) = (kind.to_owned(), label.map(str::to_owned));
+            [Signature { kind, label, uuid: Some(uuid.to_string()) }]
+        };
+        for copy in [0, 64 << 10] {
+            let marks: [(usize, &[u8]); 3] =
+                [(copy, &POOL_MAGIC), (copy + 32, uuid.as_bytes()), (copy + 80, b"\x04tank")];
+            assert_eq!(ends(4 << 20, &marks).signatures(), of(POOL, Some("tank")));
+        }
+        for copy in [0, 4096] {
+            let marks: [(usize, &[u8]); 2] = [(copy, b"flashwis"), (copy + 24, uuid.as_bytes())];
+            assert_eq!(ends(4 << 20, &marks).signatures(), of(CACHE, None));
+        }
     }
 
     #[test]

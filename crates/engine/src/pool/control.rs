@@ -1,5 +1,6 @@
 //! What an operator does to a pool while it runs: logical disks and disks come, change and go.
 
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -8,7 +9,7 @@ use uuid::Uuid;
 
 use super::map::{Entry, Logical, Map, chunks_of};
 use super::metadata::{check_name, check_size};
-use super::prepare::prepare;
+use super::prepare::{clear, prepare};
 use super::record::{Change, Shape};
 use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared};
 use crate::export::Export;
@@ -235,6 +236,34 @@ impl Pool {
         disk.close();
         self.shared.unpin(&disk);
         self.shared.commit_now()
+    }
+
+    /// Refuses to end a pool that something is in, or that is not whole.
+    pub(super) fn check_end(&self) -> Result<(), PoolError> {
+        let names: Vec<String> = self.logical_disks().into_keys().collect();
+        if !names.is_empty() {
+            return Err(self.refuse(format!("it has the logical disks {}; delete them first", names.join(", "))));
+        }
+        let missing = self.missing_disks();
+        if !missing.is_empty() {
+            return Err(self.refuse(format!("{} is missing: give it up first", missing.join(", "))));
+        }
+        Ok(())
+    }
+
+    /// Ends a pool without logical disks: its disks and its flash are blank then, and requests fail.
+    pub fn end(&self) -> Result<(), PoolError> {
+        let _one = self.control();
+        self.check_end()?;
+        let failed = |error| PoolError::Disk { path: self.name().to_owned(), error };
+        self.close().map_err(|error| failed(io::Error::other(error)))?;
+        self.volume().blank_flash().map_err(failed)?;
+        let state = self.shared.state();
+        for present in &state.metadata.present {
+            let blank = clear(&*present.disk);
+            blank.map_err(|error| PoolError::Disk { path: present.disk.description(), error })?;
+        }
+        Ok(())
     }
 
     /// Adds a disk, durably; see [`prepare`] for what is refused. Returns its number.

@@ -21,6 +21,8 @@ pub struct Plan {
     pub destroys: bool,
     /// What has to be typed to have it done; none where nothing has to.
     pub word: Option<String>,
+    /// What tells the disks that it would wipe from others.
+    pub wipes: Vec<String>,
 }
 
 fn size(bytes: u64) -> String {
@@ -48,7 +50,7 @@ pub fn lost(disk: &DiskInfo) -> String {
         .collect();
     let more = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
     let dirty = if disk.role == Role::Cache { ", with the blocks that its backend does not have" } else { "" };
-    format!("What {} holds is lost{dirty}: {holds}{more}.", disk.path)
+    format!("What {} holds is lost{dirty}: {holds}{more}.", disk.named())
 }
 
 impl Pool {
@@ -162,7 +164,7 @@ impl Pool {
             "Its space goes back to the pool.".to_owned(),
             "Clients do not find it any more.".to_owned(),
         ];
-        Ok(Plan { does, destroys: true, word: Some(name.to_owned()) })
+        Ok(Plan { does, destroys: true, word: Some(name.to_owned()), ..Plan::default() })
     }
 
     /// What [`add_disk`](Self::add_disk) would do; `wipe`: whether what the disk holds may be lost.
@@ -179,7 +181,22 @@ impl Pool {
             None => "It stays one until it is removed; the configuration has to name it for the next start.".to_owned(),
         });
         let destroys = info.refused.is_some();
-        Ok(Plan { does, destroys, word: destroys.then_some(info.path) })
+        let wipes = destroys.then(|| info.identity()).into_iter().collect();
+        Ok(Plan { does, destroys, word: destroys.then_some(info.path), wipes })
+    }
+
+    /// What [`end`](Self::end) would do.
+    pub fn plan_end(&self) -> Result<Plan, PoolError> {
+        self.check_end()?;
+        let mut does = vec![format!("Pool {} has no logical disks, and is not served any more.", self.name())];
+        does.extend(
+            self.status().disks.iter().map(|disk| format!("{} is blank then, and free to be used.", disk.path)),
+        );
+        if self.volume().has_flash() {
+            let flash = self.config.cache.flash.display();
+            does.push(format!("The cache on {flash} is given up; it has nothing that its disks lack."));
+        }
+        Ok(Plan { does, destroys: true, word: Some(self.name().to_owned()), ..Plan::default() })
     }
 
     /// What [`remove_disk`](Self::remove_disk) would do.
@@ -225,6 +242,6 @@ impl Pool {
                     .to_owned(),
             );
         }
-        Ok(Plan { does, destroys: true, word: Some(member.path) })
+        Ok(Plan { does, destroys: true, word: Some(member.path), ..Plan::default() })
     }
 }

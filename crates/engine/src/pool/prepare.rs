@@ -72,7 +72,8 @@ pub fn prepare(path: &Path, wipe: bool, direct_io: bool) -> Result<Arc<dyn Disk>
     Ok(Arc::new(disk))
 }
 
-fn clear(disk: &dyn Disk) -> io::Result<()> {
+/// Clears where formats keep their magic numbers, durably.
+pub(super) fn clear(disk: &dyn Disk) -> io::Result<()> {
     const STEP: u64 = 64 << 10;
     let mut zeroes = Memory::new((STEP / 4096) as usize);
     let end = disk.size().next_multiple_of(4096);

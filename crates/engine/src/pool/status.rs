@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use flashwise_core::quantity::ByteSize;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -212,6 +213,7 @@ impl Pool {
         let count = metadata.map.space.count();
         let size_bytes = u64::from(count.chunks) * CHUNK_BYTES;
         let used_bytes = disks.iter().map(|disk| disk.used_bytes).sum();
+        let lost_bytes = logical_disks.iter().map(|disk| disk.lost_bytes).sum();
         PoolStatus {
             name: self.name().to_owned(),
             uuid: metadata.pool.to_string(),
@@ -220,7 +222,7 @@ impl Pool {
             used_bytes,
             free_bytes: u64::from(count.free) * CHUNK_BYTES,
             provisioned_bytes: logical_disks.iter().map(|disk| disk.size_bytes).sum(),
-            warning: warning(size_bytes, u64::from(count.chunks - count.free) * CHUNK_BYTES, missing.len()),
+            warning: warning(size_bytes, u64::from(count.chunks - count.free) * CHUNK_BYTES, missing.len(), lost_bytes),
             made: self.shared.on_disks.get().is_some(),
             generation: metadata.generation(),
             disks,
@@ -306,11 +308,21 @@ impl Pool {
     }
 }
 
-fn warning(size_bytes: u64, used_bytes: u64, missing: usize) -> Option<String> {
-    if missing > 0 {
-        let disks = if missing == 1 { "a disk is".to_owned() } else { format!("{missing} disks are") };
-        return Some(format!("{disks} missing: what is there answers with an error"));
-    }
+fn warning(size_bytes: u64, used_bytes: u64, missing: usize, lost_bytes: u64) -> Option<String> {
+    let missing = match missing {
+        0 => None,
+        1 => Some("a disk is missing: what is there answers with an error".to_owned()),
+        many => Some(format!("{many} disks are missing: what is there answers with an error")),
+    };
+    let lost = (lost_bytes > 0).then(|| {
+        format!(
+            "{} of logical disks are lost: they answer with an error until they are written anew",
+            ByteSize::new(lost_bytes)
+        )
+    });
     let percent = (used_bytes * 100).checked_div(size_bytes).unwrap_or(0);
-    (percent >= WARN_PERCENT).then(|| format!("{percent} % of the pool is in use; add a disk before it is full"))
+    let full = percent >= WARN_PERCENT;
+    let full = full.then(|| format!("{percent} % of the pool is in use; add a disk before it is full"));
+    let all: Vec<String> = [missing, lost, full].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }

@@ -53,6 +53,7 @@ use crate::latency::Latencies;
 use crate::record::Recorder;
 use crate::status::VolumeState;
 use crate::what_if::{WhatIf, WhatIfStatus};
+use crate::wipe;
 use crate::wlfc::start::check_flash;
 
 pub use self::config::VolumeConfig;
@@ -415,6 +416,20 @@ impl Volume {
         };
         self.with_attachment(|attachment| attachment.close(&*self.flash, &*self.side, end, may_be_dirty))
             .map_err(|error| VolumeError::Flash { volume: volume(), error })
+    }
+
+    /// Whether it has a flash, which was not detached.
+    pub fn has_flash(&self) -> bool {
+        !self.config.flash.as_os_str().is_empty() && !self.lock().state.is_without_flash()
+    }
+
+    /// Has a closed volume's flash blank, durably: nothing is on it that the backend lacks.
+    pub(crate) fn blank_flash(&self) -> io::Result<()> {
+        if !self.has_flash() {
+            return Ok(());
+        }
+        let holding = wipe::Holding { superblock: None, dirty_blocks: Some(0) };
+        wipe::wipe(&*self.flash, &holding, None).map_err(io::Error::other)
     }
 
     /// Does something to the pair; nothing where there is no flash.

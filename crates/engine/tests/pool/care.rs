@@ -209,6 +209,8 @@ fn a_missing_disk_is_given_up_by_its_path_and_what_was_there_is_lost_until_it_is
             assert_eq!((status.state, status.disks.len()), (PoolState::Ok, 2));
             let told = (status.logical_disks[0].lost_bytes, status.logical_disks[0].missing_bytes);
             assert_eq!(told, (lost.len() as u64 * CHUNK, 0));
+            let warned = status.warning.unwrap_or_default();
+            assert!(warned.contains("of logical disks are lost: they answer with an error"), "{warned}");
             let disk = pool.logical("a").unwrap();
             for at in (0..MIB).step_by(CHUNK as usize) {
                 let answer = ask(&disk, Operation::Read, at + 4096, 4096, Vec::new());

@@ -82,6 +82,17 @@ impl ServerConfig {
         self.pools.iter().zip(0..).any(|(one, number)| one.cache.name == pool && self.given.made.contains_key(&number))
     }
 
+    /// The configuration without a pool that was made.
+    pub fn without_made(&self, pool: &str) -> Result<ServerConfig, ConfigError> {
+        let mut tables = self.given.clone();
+        if let Some(at) = self.pools.iter().position(|one| one.cache.name == pool) {
+            tables.pools.remove(at);
+            let others = std::mem::take(&mut tables.made).into_iter().filter(|(number, _)| *number != at);
+            tables.made = others.map(|(number, path)| (number - usize::from(number > at), path)).collect();
+        }
+        ServerConfig::checked(&Origin { path: self.path.as_deref(), tables: &tables })
+    }
+
     /// The configuration with a pool besides, its last one, if it goes with the rest.
     pub fn with_made(&self, pool: &MadePool) -> Result<ServerConfig, ConfigError> {
         let mut tables = self.given.clone();

@@ -59,6 +59,16 @@ impl Live {
         self.history.happened(seconds(), volume, text.into());
     }
 
+    /// Takes down what somebody did or should know, in the log too.
+    pub fn told(&self, about: Option<&str>, text: impl Into<String>) {
+        let text = text.into();
+        match about {
+            Some(about) => tracing::info!("{about}: {text}"),
+            None => tracing::info!("{text}"),
+        }
+        self.happened(about, text);
+    }
+
     /// What happened after the event of that number, oldest first.
     pub fn events_after(&self, number: u64) -> Vec<Event> {
         self.history.events_after(number)
@@ -88,7 +98,7 @@ impl Live {
                 news_at = Instant::now();
                 let (asked, live) = (Arc::clone(&server), Arc::clone(&self));
                 let looked = tokio::task::spawn_blocking(move || {
-                    news.look(asked.pools(), |about, text| live.happened(about, text));
+                    news.look(asked.pools(), |about, text| live.told(about, text));
                     news
                 });
                 news = looked.await.unwrap_or_default();

@@ -27,17 +27,21 @@ pub struct Plan {
     pub does: Vec<String>,
     /// Whether it cannot simply be taken back.
     pub destroys: bool,
+    /// What tells the disks that it would wipe from others.
+    #[serde(skip)]
+    pub wipes: Vec<String>,
 }
 
 impl From<flashwise_engine::pool::plan::Plan> for Plan {
     fn from(plan: flashwise_engine::pool::plan::Plan) -> Plan {
-        Plan { does: plan.does, destroys: plan.destroys }
+        Plan { does: plan.does, destroys: plan.destroys, wipes: plan.wipes }
     }
 }
 
 /// What wiping a disk would do.
 pub fn of_wipe(disk: &DiskInfo) -> Plan {
-    Plan { does: vec![lost(disk), format!("{} is blank then, and free to be used.", disk.path)], destroys: true }
+    let does = vec![lost(disk), format!("{} is blank then, and free to be used.", disk.path)];
+    Plan { does, destroys: true, wipes: vec![disk.identity()] }
 }
 
 /// How a setting that is given is written.
@@ -72,7 +76,7 @@ pub fn of_change(status: &VolumeStatus, now: &[SettingStatus], changes: &Setting
         }
     }
     does.push("This holds until the server is started again.".to_owned());
-    Plan { does, destroys: false }
+    Plan { does, ..Plan::default() }
 }
 
 /// What detaching would do.
@@ -87,7 +91,7 @@ pub fn of_detach(status: &VolumeStatus) -> Plan {
         many => format!("{many} clients go on, without the flash."),
     };
     let end = format!("What is cached on {} is given up.", status.flash);
-    Plan { does: vec![dirty, clients, end], destroys: true }
+    Plan { does: vec![dirty, clients, end], destroys: true, ..Plan::default() }
 }
 
 #[cfg(test)]

@@ -30,6 +30,12 @@ pub trait Pools: Send + Sync {
     /// Makes a pool, and serves it.
     fn make_pool(&self, new: &NewPool) -> Result<(), ManageError>;
 
+    /// What deleting a pool would do; refused where it would be.
+    fn plan_end(&self, pool: &str) -> Result<Plan, ManageError>;
+
+    /// Deletes a pool that has no logical disks, and has its disks blank.
+    fn end(&self, pool: &str) -> Result<(), ManageError>;
+
     /// What a change would do; refused where it would be.
     fn plan(&self, pool: &str, change: &PoolChange) -> Result<Plan, ManageError>;
 

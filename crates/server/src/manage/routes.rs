@@ -232,7 +232,7 @@ async fn change(
         }
         server.set(&name, &changes)?;
         let values = changes.names().map(|key| format!("{key} = {}", plan::shown(&changes, key)));
-        live.happened(Some(&name), format!("Settings were changed: {}", values.collect::<Vec<_>>().join(", ")));
+        live.told(Some(&name), format!("Settings were changed: {}", values.collect::<Vec<_>>().join(", ")));
         let tag = tag::of_settings(&server.settings(&name)?);
         Ok(([(ETAG, tag)], Json(server.volume(&name)?)).into_response())
     };
@@ -338,7 +338,7 @@ async fn detach(Asked { server, live, changing, dry, wanted }: Asked, name: Name
             return Ok(Json(plan::of_detach(&server.volume(&name)?)).into_response());
         }
         server.detach(&name)?;
-        live.happened(Some(&name), "Somebody asked to detach the flash");
+        live.told(Some(&name), "Somebody asked to detach the flash");
         Ok((StatusCode::ACCEPTED, Json(server.detach_progress(&name)?)).into_response())
     };
     blocking(server, work).await
@@ -496,6 +496,7 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
         pools::all_pools,
         pools::make_pool,
         pools::one_pool,
+        pools::delete_pool,
         pools::add_disk,
         pools::remove_disk,
         pools::give_up_disk,

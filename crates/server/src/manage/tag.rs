@@ -1,7 +1,8 @@
 //! Tags of what can be changed, so that nobody changes what is not any more what they saw.
 //!
 //! Source: RFC 9110, sections 8.8.3 (`ETag`) and 13.1.1 (`If-Match`). A volume's tag is that of its settings, a pool's that of its disks and
-//! logical disks without their figures: what a request may change, and nothing that changes by itself.
+//! logical disks without their figures: what a request may change, and nothing that changes by itself. A dry run that would wipe disks has one of
+//! these disks, so that no other is wiped that has come to the path of one meanwhile.
 
 use axum::http::HeaderMap;
 use axum::http::header::IF_MATCH;
@@ -10,6 +11,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::clients::IscsiStatus;
+use super::plan::Plan;
 use super::{ManageError, SettingStatus};
 
 /// The tag of a volume with these settings.
@@ -31,6 +33,11 @@ pub fn of_pool(pool: &PoolStatus) -> String {
         (of_space, disk.cached, &disk.mode, disk.pinned_ram_bytes)
     });
     of(&(&pool.uuid, disks.collect::<Vec<_>>(), logical.collect::<Vec<_>>()))
+}
+
+/// The tag of what a change would wipe, of the thing of that tag if it is of one; none where it wipes nothing.
+pub fn of_wipes(of_thing: Option<&str>, plan: &Plan) -> Option<String> {
+    (!plan.wipes.is_empty()).then(|| of(&(of_thing, &plan.wipes)))
 }
 
 fn of(value: &impl Serialize) -> String {

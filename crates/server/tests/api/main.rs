@@ -422,7 +422,7 @@ fn who_may_look_sees_everything_and_changes_nothing() {
             }
         }
     }
-    assert_eq!(refused, 15);
+    assert_eq!(refused, 16);
     assert_eq!((fake.calls().len(), fake.changes().names().count()), (0, 0));
     let session = "GET /v1/session HTTP/1.1\r\nHost: any\r\nAuthorization: Bearer peep\r\n\r\n";
     let expected = json!({"token_needed": true, "signed_in": true, "may_change": false});

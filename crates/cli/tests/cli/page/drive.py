@@ -358,6 +358,18 @@ def make_a_pool(hand, name):
     expect(page.get_by_text("There are no logical disks yet.")).to_be_visible()
 
 
+def delete_the_pool(hand, name):
+    """Deletes the pool that was made, which nothing is in."""
+    page = hand.page
+    hand.press(page.get_by_role("button", name="Delete the pool"))
+    hand.confirm(name, f"Pool {name} has no logical disks, and is not served any more.")
+    expect(page.get_by_role("heading", name="Disks", level=2)).to_be_visible()
+    expect(page.get_by_role("navigation").get_by_role("link", name=f"Pool {name}")).to_have_count(0)
+    assert api("GET", f"/v1/pools/{name}")[0] == 404
+    assert not any((FOLDER / f"{name}-1.img").read_bytes()[:MIB]), "its disks are blank"
+    assert name not in (FOLDER / "pools.json").read_text()
+
+
 def use_a_cache(hand, name):
     """Changes a volume's settings, flushes it, and detaches its flash."""
     page = hand.page
@@ -520,6 +532,7 @@ def main():
             make_logical_disks(hand, f"disk-{name}")
             move_disks(hand, f"extra-{name}.img")
             make_a_pool(hand, f"new-{name}")
+            delete_the_pool(hand, f"new-{name}")
             use_a_cache(hand, name)
             see_clients(hand)
             give_up_a_disk(hand, f"lost-{name}.img")

@@ -44,6 +44,9 @@ const LOGICAL: &[Metric<LogicalDiskStatus>] = &[
     bytes("logical_disk_size", "Size of the logical disk", |disk| disk.size_bytes),
     bytes("logical_disk_allocated", "What has a place on a disk of it", |disk| disk.allocated_bytes),
     bytes("logical_disk_missing", "What is on disks that are missing of it", |disk| disk.missing_bytes),
+    bytes("logical_disk_lost", "What was on disks that were given up, until it is written anew", |disk| {
+        disk.lost_bytes
+    }),
     Metric {
         name: "logical_disk_clients",
         unit: None,
@@ -56,6 +59,9 @@ const LOGICAL: &[Metric<LogicalDiskStatus>] = &[
     count("logical_disk_write_requests", None, "Writes that were asked for", |disk| disk.write_requests),
     count("logical_disk_written", Some(Unit::Bytes), "Bytes of them", |disk| disk.written_bytes),
     count("logical_disk_flushes", None, "Flushes that were asked for", |disk| disk.flushes),
+    count("logical_disk_refused_requests", None, "Requests that failed for want of space or of a disk", |disk| {
+        disk.refused_requests
+    }),
 ];
 
 /// Writes the metrics of all pools.

@@ -45,7 +45,7 @@ function Iscsi({ known }) {
   const [seen, setSeen] = useState(null);
   const [failed, setFailed] = useState(null);
   const [open, setOpen] = useState(null);
-  const load = () => askTagged("/v1/iscsi").then(seen => {
+  const load = () => askTagged("GET", "/v1/iscsi").then(seen => {
     setSeen(seen);
     setFailed(null);
   }, error => setFailed(error.message));

@@ -45,3 +45,6 @@ export function duration(seconds) {
 
 /** @param {number} seconds since 1970 */
 export const time = seconds => new Date(seconds * 1000).toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" });
+
+/** @param {?number} years how long a flash lasts; null where nobody said what it is rated for */
+export const years = years => (years == null ? "not rated" : years > 1000 ? "more than 1,000 years" : `${years.toFixed(1)} years`);

@@ -45,11 +45,11 @@ export function Overview({ status, pools }) {
         html`<a href=${link(volume.name)}>${volume.name}</a>`,
         html`<${State} state=${volume.state} />`,
         numbers.bytes(volume.size_bytes),
-        numbers.bytes(volume.flash_bytes),
-        volume.policy,
+        volume.flash ? numbers.bytes(volume.flash_bytes) : "none",
+        volume.flash ? volume.policy : "none, RAM alone",
         numbers.percent(volume.reads > 0 ? volume.read_hit_ratio : null),
         numbers.bytes(volume.dirty_bytes),
-        volume.lifetime_years_rated == null ? "not rated" : `${volume.lifetime_years_rated.toFixed(1)} years`,
+        volume.flash ? numbers.years(volume.lifetime_years_rated) : "none",
       ])} />
     ${status.volumes.some(volume => volume.flash_bytes > 0) && html`<h3>What another policy or size would do</h3>
       <ul>${status.volumes.filter(volume => volume.flash_bytes > 0).map(volume => html`<${Advice} key=${volume.name} volume=${volume.name} />`)}</ul>`}

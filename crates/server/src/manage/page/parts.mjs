@@ -2,7 +2,7 @@
 import { h } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import htm from "htm";
-import { ask, session } from "./server.mjs";
+import { ask, askTagged, session } from "./server.mjs";
 
 export const html = htm.bind(h);
 
@@ -38,6 +38,7 @@ export function Meter({ label, share, text }) {
 /**
  * Changes that are shown before they are made. `start` asks the server what a change would do: {title, method, path, body, match, done}, with
  * `what` and `name` of what has to be typed where it destroys, and `sure`: what the real request has besides, {query, body}.
+ * `then` is done after it in place of `after`.
  * `shown` is what there is to see of it.
  */
 export function useChange(after) {
@@ -46,17 +47,18 @@ export function useChange(after) {
   const start = async change => {
     setMessage(null);
     try {
-      const plan = await ask(change.method, `${change.path}?dry-run=true`, change.body, change.match);
-      setAsked({ change, plan });
+      const { json: plan, tag } = await askTagged(change.method, `${change.path}?dry-run=true`, change.body, change.match);
+      // What wipes disks is done to those that the plan is about.
+      setAsked({ change: { ...change, match: tag ?? change.match }, plan });
     } catch (error) {
       setMessage({ text: error.message, bad: true });
     }
   };
   const act = async () => {
-    const { method, path, body, match, sure, done } = asked.change;
+    const { method, path, body, match, sure, done, then } = asked.change;
     await ask(method, path + (sure?.query ?? ""), sure?.body ?? body, match);
     setMessage({ text: done });
-    await after();
+    await (then ?? after)();
   };
   const shown = html`${message && html`<${Message} ...${message} />`}
     ${asked && html`<${Confirm} title=${asked.change.title} plan=${asked.plan} what=${asked.change.what} name=${asked.change.name} act=${act} close=${() => setAsked(null)} />`}`;

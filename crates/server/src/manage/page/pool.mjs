@@ -170,7 +170,7 @@ export function Pool({ name }) {
   const [failed, setFailed] = useState(null);
   const [machine, setMachine] = useState([]);
   const [open, setOpen] = useState(null);
-  const load = () => askTagged(pathOfPool(name)).then(seen => {
+  const load = () => askTagged("GET", pathOfPool(name)).then(seen => {
     setSeen(seen);
     setFailed(null);
   }, error => setFailed(error.message));
@@ -191,6 +191,7 @@ export function Pool({ name }) {
   };
   const remove = disk => change({ title: "Empty and take out", method: "DELETE", path: `${pathOfPool(name)}/disks/${disk.number}`, done: `${disk.path} is being emptied.` });
   const giveUp = disk => change({ title: "Give up", what: "disk", name: disk.path, method: "POST", path: `${pathOfPool(name)}/disks/${disk.number}/give-up`, body: {}, sure: { body: { confirm: disk.path } }, done: `${disk.path} is given up.` });
+  const end = () => change({ title: "Delete the pool", what: "pool", name, method: "DELETE", path: pathOfPool(name), sure: { query: `?confirm=${encodeURIComponent(name)}` }, done: `The pool ${name} is deleted.`, then: () => { location.hash = "#/disks"; } });
   const actions = disk => {
     if (disk.state === "leaving") return "is being emptied";
     if (disk.state === "missing") return html`<${Act} label=${`Give up ${disk.path}`} text="Give up" act=${() => giveUp(disk)} />`;
@@ -221,6 +222,7 @@ export function Pool({ name }) {
         html`<${Meter} label=${`${disk.path}: share that is used`} share=${share(disk.used_bytes, disk.size_bytes)} text=${numbers.bytes(disk.used_bytes)} />`,
         actions(disk),
       ])} />
+    ${pool.made && pool.logical_disks.length === 0 && html`<p class="buttons"><${Act} text="Delete the pool" act=${end} /></p>`}
     <div class="wizards"><${Create} key=${`create ${pool.logical_disks.length}`} pool=${name} change=${change} />
     <${Add} key=${`add ${pool.disks.length}`} pool=${name} machine=${machine} change=${change} /></div>`;
 }

@@ -18,17 +18,14 @@ export class Failure extends Error {
  * @returns {Promise<any>} the JSON of the answer, or null where there is none
  */
 export async function ask(method, path, body, match) {
-  return (await answerTo(method, path, body, match)).json;
+  return (await askTagged(method, path, body, match)).json;
 }
 
 /**
- * Asks for what can be changed, with its tag.
- * @param {string} path
+ * As ask, with the tag of what the answer is about.
  * @returns {Promise<{json: any, tag: ?string}>}
  */
-export const askTagged = path => answerTo("GET", path);
-
-async function answerTo(method, path, body, match) {
+export async function askTagged(method, path, body, match) {
   let answer;
   const headers = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";

@@ -25,7 +25,7 @@ function Settings({ volume }) {
   const [message, setMessage] = useState(null);
   // A change is made to the settings that were seen, and to no others.
   const [tag, setTag] = useState(null);
-  const load = () => askTagged(`${pathOf(volume)}/settings`).then(({ json, tag }) => {
+  const load = () => askTagged("GET", `${pathOf(volume)}/settings`).then(({ json, tag }) => {
     setSettings(json);
     setTag(tag);
   }, error => setMessage({ text: error.message, bad: true }));
@@ -128,12 +128,14 @@ export function Volume({ volume }) {
     ${volume.state_reason && html`<${Message} bad=${true} text=${volume.state_reason} />`}
     <${Figures} of=${[
       ["Size", numbers.bytes(volume.size_bytes), volume.backend],
-      ["Flash", numbers.bytes(volume.flash_bytes), volume.flash],
+      ...(volume.flash ? [["Flash", numbers.bytes(volume.flash_bytes), volume.flash]] : [["Flash", "none", "the cache is in RAM alone"]]),
       ["Reads from RAM or flash", numbers.percent(volume.reads > 0 ? volume.read_hit_ratio : null), `of ${numbers.count(volume.reads)} blocks read`],
-      ["Cached", numbers.bytes(volume.cached_blocks * 4096), `of at most ${numbers.bytes(volume.flash_room_blocks * 4096)}`],
+      ...(volume.flash ? [["Cached", numbers.bytes(volume.cached_blocks * 4096), `of at most ${numbers.bytes(volume.flash_room_blocks * 4096)}`]] : []),
       ["Dirty", numbers.bytes(volume.dirty_bytes), "only on flash or in RAM"],
-      ["Written to flash", numbers.bytes(volume.flash_bytes_written), `${volume.drive_writes_per_day.toFixed(2)} drive writes a day`],
-      ["Flash lifetime", volume.lifetime_years_rated == null ? "not rated" : `${volume.lifetime_years_rated.toFixed(1)} years`, "at the rate so far"],
+      ...(volume.flash ? [
+        ["Written to flash", numbers.bytes(volume.flash_bytes_written), `${volume.drive_writes_per_day.toFixed(2)} drive writes a day`],
+        ["Flash lifetime", numbers.years(volume.lifetime_years_rated), "at the rate so far"],
+      ] : []),
       ["Reads take", ...shown("read")],
       ["Writes take", ...shown("write")],
       ["Failed requests", numbers.count(volume.faults.failed_requests)],

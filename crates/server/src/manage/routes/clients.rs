@@ -50,7 +50,7 @@ pub(super) async fn disconnect(
     }
     let work = move |server: &dyn Managed| {
         let told = clients(server)?.disconnect(number)?;
-        live.happened(None, told);
+        live.told(None, told);
         Ok(StatusCode::NO_CONTENT.into_response())
     };
     blocking(server, work).await
@@ -86,7 +86,7 @@ async fn change(
             return Ok(Json(clients.plan_assign(&export, assigned.as_deref())?).into_response());
         }
         let told = clients.assign(&export, assigned)?;
-        live.happened(None, told);
+        live.told(None, told);
         Ok(tagged(clients.iscsi()))
     };
     blocking(server, work).await

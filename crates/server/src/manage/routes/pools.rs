@@ -3,7 +3,7 @@
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::header::ETAG;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
 use axum::{Json, Router};
@@ -64,26 +64,31 @@ pub(super) async fn all_pools(State(server): Server) -> Answer<Json<Vec<PoolStat
 #[utoipa::path(
     post,
     path = "/v1/pools",
-    params(DryRun),
+    params(DryRun, IfMatch),
     request_body = NewPool,
     responses(
         (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
         (status = 201, description = "It is served", body = PoolStatus),
         (status = 400, description = "The request is wrong", body = ErrorBody),
         (status = 409, description = "A disk is not free, or the name is taken", body = ErrorBody),
+        (status = 412, description = "Another disk is there now than one to be wiped", body = ErrorBody),
         (status = 500, description = "It failed, and the disks are blank", body = ErrorBody),
     )
 )]
-pub(super) async fn make_pool(Asked { server, live, changing, dry, .. }: Asked, request: Request) -> Answer<Response> {
+pub(super) async fn make_pool(
+    Asked { server, live, changing, dry, wanted }: Asked,
+    request: Request,
+) -> Answer<Response> {
     let new: NewPool = json(request).await?;
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
         let pools = pools(server)?;
         if dry {
-            return pools.plan_pool(&new).map(Changed::Planned);
+            return pools.plan_pool(&new).map(|plan| planned(None, plan));
         }
+        check_wipes(wanted.as_deref(), None, || pools.plan_pool(&new))?;
         pools.make_pool(&new)?;
-        live.happened(Some(&new.name), format!("The pool was made of {}", new.disks.join(", ")));
+        live.told(Some(&new.name), format!("The pool was made of {}", new.disks.join(", ")));
         pool_status(pools, &new.name).map(Changed::Made)
     };
     answer(blocking(server, work).await?, StatusCode::CREATED, whole)
@@ -105,10 +110,81 @@ pub(super) async fn one_pool(State(server): Server, name: Names<String>) -> Answ
     Ok(([(ETAG, tag::of_pool(&pool))], Json(pool)).into_response())
 }
 
-/// What became of a change: what it would do, or the pool after it.
+/// Deletes a pool that a running server made and that has no logical disks: its disks and its flash are blank then.
+#[utoipa::path(
+    delete,
+    path = "/v1/pools/{name}",
+    params(("name" = String, Path, description = "The pool"), Deletion, IfMatch),
+    responses(
+        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 204, description = "It is gone"),
+        (status = 400, description = "The name is not confirmed", body = ErrorBody),
+        (status = 404, description = "There is no such pool", body = ErrorBody),
+        (status = 409, description = "It has logical disks, or is of the configuration", body = ErrorBody),
+        (status = 412, description = "It was changed meanwhile", body = ErrorBody),
+        (status = 500, description = "It is not served any more, but a disk could not be cleared", body = ErrorBody),
+    )
+)]
+pub(super) async fn delete_pool(
+    State(routed): State<Routed>,
+    name: Names<String>,
+    query: Result<Query<Deletion>, QueryRejection>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let name = named(name)?;
+    let Deletion { confirm, dry_run: dry } = asked(query)?;
+    if !dry && confirm.as_ref() != Some(&name) {
+        return Err(bad(format!("to delete the pool '{name}', give its name as confirm")));
+    }
+    let Asked { server, live, changing, wanted, .. } = Asked::of(routed, dry, &headers);
+    let work = move |server: &dyn Managed| {
+        let _one = changing.lock();
+        let pools = pools(server)?;
+        tag::check(wanted.as_deref(), &tag::of_pool(&pool_status(pools, &name)?))?;
+        if dry {
+            return Ok(Json(pools.plan_end(&name)?).into_response());
+        }
+        pools.end(&name)?;
+        live.told(Some(&name), "The pool was deleted, and its disks are blank");
+        Ok(StatusCode::NO_CONTENT.into_response())
+    };
+    blocking(server, work).await
+}
+
+/// What became of a change: what it would do with the tag of what that wipes, or the pool after it.
 enum Changed {
-    Planned(Plan),
+    Planned(Plan, Option<String>),
     Made(PoolStatus),
+}
+
+/// What a change would do to the thing of that tag.
+fn planned(of_thing: Option<&str>, plan: Plan) -> Changed {
+    let tag = tag::of_wipes(of_thing, &plan);
+    Changed::Planned(plan, tag)
+}
+
+/// Refuses a request that is for another thing, or for the wiping of other disks than those that it would wipe now.
+fn check_wipes(
+    wanted: Option<&[String]>,
+    of_thing: Option<&str>,
+    plan: impl FnOnce() -> Result<Plan, ManageError>,
+) -> Result<(), ManageError> {
+    let is_met = |tag: &str| tag::check(wanted, tag).is_ok();
+    if wanted.is_none()
+        || of_thing.is_some_and(is_met)
+        || tag::of_wipes(of_thing, &plan()?).as_deref().is_some_and(is_met)
+    {
+        return Ok(());
+    }
+    Err(ManageError::Changed)
+}
+
+fn told_plan(plan: Plan, tag: Option<String>) -> Response {
+    let mut response = Json(plan).into_response();
+    if let Some(tag) = tag.and_then(|tag| HeaderValue::from_str(&tag).ok()) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    response
 }
 
 /// Makes a change of a pool, or says what it would do, if the pool is still the one that the request is for.
@@ -120,12 +196,13 @@ async fn change_pool(
         let _one = changing.lock();
         let pools = pools(server)?;
         let pool = pool_status(pools, &name)?;
-        tag::check(wanted.as_deref(), &tag::of_pool(&pool))?;
+        let tag = tag::of_pool(&pool);
+        check_wipes(wanted.as_deref(), Some(&tag), || pools.plan(&name, &change))?;
         if dry {
-            return pools.plan(&name, &change).map(Changed::Planned);
+            return pools.plan(&name, &change).map(|plan| planned(Some(&tag), plan));
         }
         pools.make(&name, &change)?;
-        live.happened(Some(&name), change.told());
+        live.told(Some(&name), change.told());
         pool_status(pools, &name).map(Changed::Made)
     };
     blocking(server, work).await
@@ -138,7 +215,7 @@ fn answer<T: Serialize>(
     shown: impl FnOnce(PoolStatus) -> Answer<T>,
 ) -> Answer<Response> {
     Ok(match changed {
-        Changed::Planned(plan) => Json(plan).into_response(),
+        Changed::Planned(plan, tag) => told_plan(plan, tag),
         Changed::Made(pool) => (status, [(ETAG, tag::of_pool(&pool))], Json(shown(pool)?)).into_response(),
     })
 }
@@ -156,31 +233,39 @@ fn one(name: &str) -> impl FnOnce(PoolStatus) -> Answer<LogicalDiskStatus> {
 #[utoipa::path(
     post,
     path = "/v1/disks/wipe",
-    params(DryRun),
+    params(DryRun, IfMatch),
     request_body = DiskWiped,
     responses(
         (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
         (status = 204, description = "It is blank"),
         (status = 400, description = "The path is not confirmed", body = ErrorBody),
         (status = 409, description = "The disk is in use, or blank already", body = ErrorBody),
+        (status = 412, description = "Another disk is there now", body = ErrorBody),
     )
 )]
-pub(super) async fn wipe_disk(Asked { server, live, changing, dry, .. }: Asked, request: Request) -> Answer<Response> {
+pub(super) async fn wipe_disk(
+    Asked { server, live, changing, dry, wanted }: Asked,
+    request: Request,
+) -> Answer<Response> {
     let DiskWiped { path, confirm } = json(request).await?;
-    if dry {
-        let work = move |server: &dyn Managed| Ok(plan::of_wipe(&pools(server)?.wipeable(&path)?));
-        return blocking(server, work).await.map(|plan| Json(plan).into_response());
-    }
-    if confirm.as_ref() != Some(&path) {
+    if !dry && confirm.as_ref() != Some(&path) {
         return Err(bad(format!("what {path} holds is lost then; to wipe it, give its path as confirm")));
     }
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
-        pools(server)?.wipe(&path)?;
-        live.happened(None, format!("The disk {path} was wiped"));
-        Ok(())
+        let pools = pools(server)?;
+        let plan = || Ok(plan::of_wipe(&pools.wipeable(&path)?));
+        if dry {
+            let plan = plan()?;
+            let tag = tag::of_wipes(None, &plan);
+            return Ok(told_plan(plan, tag));
+        }
+        check_wipes(wanted.as_deref(), None, plan)?;
+        pools.wipe(&path)?;
+        live.told(None, format!("The disk {path} was wiped"));
+        Ok(StatusCode::NO_CONTENT.into_response())
     };
-    blocking(server, work).await.map(|()| StatusCode::NO_CONTENT.into_response())
+    blocking(server, work).await
 }
 
 /// Adds a disk to a pool.
@@ -314,7 +399,7 @@ pub(super) async fn change_logical_disk(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Deletion {
-    /// The logical disk's name once more, so that none is deleted by a slip; a dry run does without.
+    /// The name once more, so that none is deleted by a slip; a dry run does without.
     confirm: Option<String>,
     /// Says what would happen, and does nothing.
     #[serde(default, rename = "dry-run")]
@@ -352,7 +437,7 @@ pub(super) async fn delete_logical_disk(
         return Err(bad(format!("what '{name}' holds is lost then; to delete it, give its name as confirm")));
     }
     Ok(match change_pool(Asked::of(routed, dry, &headers), (pool, PoolChange::Delete(name))).await? {
-        Changed::Planned(plan) => Json(plan).into_response(),
+        Changed::Planned(plan, tag) => told_plan(plan, tag),
         Changed::Made(_) => StatusCode::NO_CONTENT.into_response(),
     })
 }
@@ -380,7 +465,7 @@ pub(super) fn router() -> Router<Routed> {
         .route("/v1/disks", get(machine_disks))
         .route("/v1/disks/wipe", post(wipe_disk))
         .route("/v1/pools", get(all_pools).post(make_pool))
-        .route("/v1/pools/{name}", get(one_pool))
+        .route("/v1/pools/{name}", get(one_pool).delete(delete_pool))
         .route("/v1/pools/{name}/disks", post(add_disk))
         .route("/v1/pools/{name}/disks/{number}", axum::routing::delete(remove_disk))
         .route("/v1/pools/{name}/disks/{number}/give-up", post(give_up_disk))
