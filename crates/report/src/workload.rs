@@ -139,8 +139,8 @@ fn heat(id: &str, workload: &Workload) -> (Figure, String) {
         table.push(format!("{} to {}", count(blocks.0), count(blocks.1)), told(columns).map(sum).collect());
     }
     let caption = format!(
-        "Accesses over time and address. Each of the {} rows has equally many different blocks, lowest addresses at the bottom; the darkest cell has {} \
-         accesses, and each lighter shade stands for about {} times fewer.",
+        "Accesses over time and address. Each of the {} rows has equally many different blocks, lowest addresses at the bottom; the strongest shade stands for {} \
+         accesses, and each fainter one for about {} times fewer.",
         count(workload.heat.len() as u64),
         count(most),
         shortest((most as f64 + 1.0).powf(1.0 / SHADES as f64), 1),

@@ -102,7 +102,7 @@ fn asked(new: &NewPool) -> Result<MadePool, ManageError> {
             "found {key} among the settings, expected keys of a pool's cache, such as flash or ram"
         ));
     }
-    Ok(MadePool { name: name.clone(), disks: disks.clone(), settings: settings.clone() })
+    Ok(MadePool { name: name.clone(), disks: disks.clone(), settings: settings.clone(), ended: None })
 }
 
 fn paths(of: &[String]) -> Vec<PathBuf> {
@@ -239,8 +239,7 @@ impl Making {
     pub fn plan_end(&self, pool: &Pool) -> Result<Plan, ManageError> {
         self.check_end(pool)?;
         let mut plan = Plan::from(pool.plan_end().map_err(error)?);
-        let file = made::path(self.locked().folder());
-        plan.does.push(format!("{} does not have it any more.", file.display()));
+        plan.does.push(format!("{} does not have it any more.", self.file().display()));
         Ok(plan)
     }
 
@@ -252,15 +251,62 @@ impl Making {
             let config = known.config.without_made(pool.name());
             let config = config.map_err(|error| ManageError::Failed(error.to_string()))?;
             let before = known.pools.clone();
-            known.pools.retain(|made| made.name != pool.name());
+            let uuid = pool.uuid();
+            known.pools.iter_mut().filter(|made| made.name == pool.name()).for_each(|made| made.ended = Some(uuid));
             if let Err(error) = known.write() {
                 known.pools = before;
                 return Err(error);
             }
             known.config = config;
         }
-        // From here on no start finds it; what fails now leaves disks that are wiped as those of others are.
-        pool.end().map_err(|failed| ManageError::Failed(format!("the pool is not served any more, but: {failed}")))
+        // From here on no start opens it.
+        let failed = |error| ManageError::Failed(format!("the pool is not served any more, but: {error}"));
+        pool.end().map_err(|error| failed(error.to_string()))?;
+        self.drop_from_file(pool.name()).map_err(|error| failed(error.to_string()))
+    }
+
+    fn drop_from_file(&self, name: &str) -> Result<(), ManageError> {
+        let mut known = self.locked();
+        let config = match known.config.is_made(name) {
+            true => known.config.without_made(name).map_err(|error| ManageError::Failed(error.to_string()))?,
+            false => known.config.clone(),
+        };
+        let before = known.pools.clone();
+        known.pools.retain(|made| made.name != name);
+        let written = known.write();
+        match written {
+            Ok(()) => known.config = config,
+            Err(_) => known.pools = before,
+        }
+        written
+    }
+
+    /// The file that has what pools are made of.
+    pub fn file(&self) -> PathBuf {
+        made::path(self.locked().folder())
+    }
+
+    /// Whether the file has a pool, be it served or not.
+    pub fn keeps(&self, name: &str) -> bool {
+        self.locked().pools.iter().any(|made| made.name == name)
+    }
+
+    /// What forgetting a pool would do that is not served.
+    pub fn plan_forget(&self, name: &str) -> Result<Plan, ManageError> {
+        let known = self.locked();
+        known.check_file()?;
+        let file = made::path(known.folder());
+        let disks = known.pools.iter().filter(|made| made.name == name).flat_map(|made| made.disks.clone());
+        let does = vec![
+            format!("Pool {name} is not served, and {} does not have it any more.", file.display()),
+            format!("What {} hold is left as it is.", disks.collect::<Vec<_>>().join(" and ")),
+        ];
+        Ok(Plan { does, destroys: true, ..Plan::default() })
+    }
+
+    /// Takes a pool out of the file that is not served; its disks are left as they are.
+    pub fn forget(&self, name: &str) -> Result<(), ManageError> {
+        self.drop_from_file(name)
     }
 
     /// Takes note of the disks that a pool has now, if it was made here.
@@ -283,6 +329,32 @@ impl Making {
             change(made);
         }
         known.write()
+    }
+}
+
+/// Goes on with deletions that were interrupted: the disks of such pools are blank then, and their flash.
+pub fn finish_deletions(config: &mut ServerConfig) {
+    let ended = |made: &MadePool| made.ended.map(|pool| (pool, made.clone()));
+    for (pool, made) in config.made_pools.iter().filter_map(ended).collect::<Vec<_>>() {
+        let flash = made.settings.get("flash").map(PathBuf::from);
+        let blank =
+            prepare::unmake(pool, &paths(&made.disks)).and_then(|()| prepare::unmake_flash(pool, flash.as_deref()));
+        let others: Vec<MadePool> = config.made_pools.iter().filter(|other| other.name != made.name).cloned().collect();
+        let done = blank
+            .map_err(|error| error.to_string())
+            .and_then(|()| made::write(&config.state_directory, &others).map_err(|error| error.to_string()));
+        match done {
+            Ok(()) => {
+                tracing::warn!(
+                    pool = made.name,
+                    "the pool was being deleted when the server ended; its disks are blank now"
+                );
+                config.made_pools = others;
+            }
+            Err(error) => {
+                tracing::error!(pool = made.name, error, "the pool was being deleted, and its disks are not blank yet")
+            }
+        }
     }
 }
 

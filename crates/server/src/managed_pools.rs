@@ -69,9 +69,8 @@ impl ServedPools {
     }
 
     fn find(&self, name: &str) -> Result<Arc<Pool>, ManageError> {
-        let there = || self.served.pools().iter().map(|pool| pool.name().to_owned()).collect::<Vec<_>>().join(", ");
-        let none = || ManageError::NotFound(format!("no pool '{name}', expected one of: {}", there()));
-        self.served.pool(name).ok_or_else(none)
+        let there = || self.served.pools().iter().map(|pool| pool.name().to_owned()).collect::<Vec<_>>();
+        self.served.pool(name).ok_or_else(|| ManageError::no_pool(name, &there()))
     }
 
     fn find_disk(&self, pool: &str, name: &str) -> Result<Arc<Pool>, ManageError> {
@@ -144,6 +143,19 @@ impl ServedPools {
         }
     }
 
+    /// Refuses the name of a pool that was made and is not served.
+    fn check_unserved(&self, name: &str) -> Result<(), ManageError> {
+        if self.served.pool(name).is_some() || !self.making.keeps(name) {
+            return Ok(());
+        }
+        let file = self.making.file();
+        let what = format!(
+            "there is a pool '{name}' already in {}, which is not served; to forget it, delete it",
+            file.display()
+        );
+        Err(ManageError::Conflict(what))
+    }
+
     /// Takes note that a pool goes on without its flash.
     pub(crate) fn note_detached(&self, pool: &str) -> Result<(), ManageError> {
         self.making.note_detached(pool)
@@ -181,11 +193,13 @@ impl Pools for ServedPools {
     }
 
     fn plan_pool(&self, new: &NewPool) -> Result<Plan, ManageError> {
+        self.check_unserved(&new.name)?;
         self.making.plan(new)
     }
 
     fn make_pool(&self, new: &NewPool) -> Result<(), ManageError> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_unserved(&new.name)?;
         let (pool, opened) = self.making.make(new)?;
         opened.notes.iter().for_each(|note| tracing::info!("{note}"));
         follow(&self.making, &pool);
@@ -194,12 +208,20 @@ impl Pools for ServedPools {
     }
 
     fn plan_end(&self, name: &str) -> Result<Plan, ManageError> {
-        self.making.plan_end(&*self.find(name)?)
+        match self.served.pool(name) {
+            None if self.making.keeps(name) => self.making.plan_forget(name),
+            _ => self.making.plan_end(&*self.find(name)?),
+        }
     }
 
     fn end(&self, name: &str) -> Result<(), ManageError> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.served.pool(name).is_none() && self.making.keeps(name) {
+            return self.making.forget(name);
+        }
         let pool = self.find(name)?;
+        // What is refused changes nothing.
+        self.making.plan_end(&pool)?;
         self.served.remove(name);
         let ended = self.making.end(&pool);
         if ended.is_err() && self.making.is_made(name) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::config::{ServerConfig, TlsMode, made};
 use crate::front::iscsi::chap::read_secret;
 use crate::front::{self, Credentials, Endpoint, ListenError, StartError, Tls, TlsError, TlsFiles, Uri, UriError};
-use crate::making::Making;
+use crate::making::{Making, finish_deletions};
 use crate::manage::{self, Address, AddressError, Api, ApiError, Tokens};
 use crate::managed::{Load, Volumes};
 use crate::managed_clients::ServedClients;
@@ -90,7 +90,8 @@ pub struct Server {
     api: Option<Api>,
     front: front::Server,
     volumes: Vec<(Arc<Volume>, Opened)>,
-    pools: Vec<(Arc<Pool>, Opened)>,
+    /// By their names: who is deleted is let go of.
+    pools: Vec<(String, Opened)>,
     served: Arc<Served>,
     recorder: Option<Arc<Recorder>>,
 }
@@ -102,12 +103,16 @@ impl Server {
         let options = options(config)?;
         // Before flash is made, opened and recovered, so that an address that cannot be had changes nothing.
         let listening = Listening::at(config)?;
+        let mut config = config.clone();
+        finish_deletions(&mut config);
+        let config = &config;
         let (mut volumes, mut pools) = (Vec::new(), Vec::new());
         let started = open_volumes(config, &mut volumes, progress)
             .and_then(|()| open_pools(config, &mut pools, progress))
             .and_then(|()| serve(config, options, listening, &volumes, &pools));
         match started {
             Ok(Started { front, api, recorder, served }) => {
+                let pools = pools.into_iter().map(|(pool, opened)| (pool.name().to_owned(), opened)).collect();
                 Ok(Server { config: config.clone(), api, front, volumes, pools, served, recorder })
             }
             Err(error) => {
@@ -142,8 +147,8 @@ impl Server {
         self.served.clone()
     }
 
-    /// The pools that it was started with, and how each was opened.
-    pub fn pools(&self) -> &[(Arc<Pool>, Opened)] {
+    /// The names of the pools that it was started with, and how each was opened.
+    pub fn pools(&self) -> &[(String, Opened)] {
         &self.pools
     }
 

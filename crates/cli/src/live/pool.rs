@@ -328,9 +328,19 @@ impl DeletePool {
             let what = format!("--confirm: found '{}', expected '{}', the pool to delete", self.confirm, self.name);
             return Err(Misuse(what).into());
         }
+        if self.name.is_empty() {
+            return Err(Misuse("found an empty name, expected that of a pool".to_owned()).into());
+        }
+        let client = self.api.client()?;
         let name = utf8_percent_encode(&self.name, NON_ALPHANUMERIC);
-        self.api.client()?.send("DELETE", &format!("/v1/pools/{name}?confirm={name}"), &Value::Null)?;
-        println!("Pool {} is deleted. Its disks are blank.", self.name);
+        let is_served = client.get(&format!("/v1/pools/{name}")).is_ok();
+        client.send("DELETE", &format!("/v1/pools/{name}?confirm={name}"), &Value::Null)?;
+        match is_served {
+            true => println!("Pool {} is deleted. Its disks are blank.", self.name),
+            false => {
+                println!("Pool {} was not served, and is forgotten. What its disks hold is left as it is.", self.name)
+            }
+        }
         Ok(())
     }
 }

@@ -342,10 +342,9 @@ fn tell(server: &Server) {
         let uris = exports.iter().flat_map(|export| server.uris(export));
         uris.for_each(|uri| note!("volume {name} is served at {uri}"));
     }
-    for (pool, opened) in server.pools() {
-        let name = pool.name();
+    for (name, opened) in server.pools() {
         opened.notes.iter().for_each(|note| note!("{note}"));
-        let disks = pool.logical_disks();
+        let disks = server.served().pool(name).map(|pool| pool.logical_disks()).unwrap_or_default();
         let counted = human::counted(disks.len() as u64, "logical disk");
         note!("pool {name} has {counted}: {}", found(opened));
         server.uris("").iter().for_each(|uri| note!("pool {name} is served at {uri}, each logical disk by its name"));

@@ -17,7 +17,7 @@ mod wear;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -129,7 +129,10 @@ impl DiskInfo {
     /// What tells it and what it holds from another disk that may come to its path.
     pub fn identity(&self) -> String {
         let disk = (&self.path, self.size_bytes, &self.model, &self.serial, &self.wwn, &self.backing_file);
-        format!("{disk:?} {:?} {:?}", self.partitions, self.signatures)
+        // Of a file that another took the place of, or that was written, the path says nothing.
+        let file = std::fs::metadata(&self.path).ok().filter(|_| self.is_file);
+        let file = file.map(|file| (file.dev(), file.ino(), file.mtime(), file.mtime_nsec()));
+        format!("{disk:?} {:?} {:?} {file:?}", self.partitions, self.signatures)
     }
 
     /// Its path, with what people know it by besides.

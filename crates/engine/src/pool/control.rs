@@ -248,6 +248,10 @@ impl Pool {
         if !missing.is_empty() {
             return Err(self.refuse(format!("{} is missing: give it up first", missing.join(", "))));
         }
+        let state = self.shared.state();
+        if let Some(leaving) = state.metadata.map.disks.values().find(|disk| disk.leaving) {
+            return Err(self.refuse(format!("{} is being emptied: wait until it is gone", leaving.path)));
+        }
         Ok(())
     }
 

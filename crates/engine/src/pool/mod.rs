@@ -51,6 +51,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub use uuid::Uuid;
+
 use crate::attach::{BackendSide, Record, Stamp};
 use crate::disk::Disk;
 use crate::disk::file::{FileDisk, Options, PageCache};
@@ -336,6 +338,11 @@ impl Pool {
         &self.shared.name
     }
 
+    /// Its UUID, which its disks' labels have.
+    pub fn uuid(&self) -> Uuid {
+        self.shared.state().metadata.pool
+    }
+
     /// What it was opened with.
     pub fn config(&self) -> &PoolConfig {
         &self.config
@@ -387,7 +394,13 @@ impl Shared {
     /// Tells that a disk came or went. Never while the state is held.
     fn tell_disks(&self) {
         if let Some(tell) = self.on_disks.get() {
-            let disks: Vec<String> = self.state().metadata.map.disks.values().map(|disk| disk.path.clone()).collect();
+            let mut disks: Vec<String> = Vec::new();
+            // One that is missing may have been where another is now.
+            for disk in self.state().metadata.map.disks.values() {
+                if !disks.contains(&disk.path) {
+                    disks.push(disk.path.clone());
+                }
+            }
             tell(&disks);
         }
     }

@@ -11,8 +11,10 @@ use super::label::Label;
 use super::metadata::{Metadata, PoolError};
 use crate::disk::Disk;
 use crate::disk::file::{FileDisk, Options, PageCache};
+use crate::flash::read_superblock;
 use crate::inventory::{DiskInfo, Locks, Places, examine, same};
 use crate::memory::Memory;
+use crate::wipe::{Holding, wipe};
 
 /// A smaller disk would be hardly more than its label and its map.
 const DISK_BYTES_MIN: u64 = 1 << 20;
@@ -133,4 +135,18 @@ pub fn unmake(pool: Uuid, paths: &[PathBuf]) -> Result<(), PoolError> {
     // Those that can be are, whatever becomes of another.
     let failures: Vec<_> = paths.iter().filter_map(failed).collect();
     failures.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Makes a flash blank that holds the cache of a pool, which is closed now; others, and what is missing, are left as they are.
+pub fn unmake_flash(pool: Uuid, flash: Option<&Path>) -> Result<(), PoolError> {
+    let Some(path) = flash.filter(|path| path.exists()) else { return Ok(()) };
+    let failed = |error| PoolError::Disk { path: path.display().to_string(), error };
+    let disk = FileDisk::open(path, Options { read_only: false, page_cache: PageCache::Use }).map_err(failed)?;
+    match read_superblock(&disk) {
+        Ok(superblock) if superblock.backend == pool.into_bytes() => {
+            let holding = Holding { superblock: None, dirty_blocks: Some(0) };
+            wipe(&disk, &holding, None).map_err(|error| failed(io::Error::other(error)))
+        }
+        _ => Ok(()),
+    }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use flashwise_engine::pool::Uuid;
 use rustix::fs::Access;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,9 @@ pub struct MadePool {
     /// Keys of a table `[[pool]]` with their values as text, such as `ram` and `512MiB`.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
+    /// The pool's UUID once it is being deleted: who is interrupted goes on with that at the next start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Uuid>,
 }
 
 impl MadePool {
@@ -64,12 +68,12 @@ pub fn write(state_directory: &Path, pools: &[MadePool]) -> io::Result<()> {
 }
 
 impl Tables {
-    /// Takes up a pool that was made, unless the document has one of its name.
+    /// Takes up a pool that was made, unless it is being deleted, or the document has one of its name.
     pub(super) fn add_made(&mut self, pool: &MadePool, path: Option<PathBuf>) {
         let has_name = |entries: &Vec<Entry>| {
             entries.iter().any(|entry| entry.key == "name" && entry.value.text().is_ok_and(|name| name == pool.name))
         };
-        if !self.pools.iter().any(has_name) {
+        if pool.ended.is_none() && !self.pools.iter().any(has_name) {
             self.made.insert(self.pools.len(), path);
             self.pools.push(pool.entries());
         }

@@ -176,6 +176,16 @@ pub enum ManageError {
     Failed(String),
 }
 
+impl ManageError {
+    /// There is no pool of that name, but those.
+    pub fn no_pool(name: &str, there: &[String]) -> ManageError {
+        ManageError::NotFound(match there {
+            [] => format!("no pool '{name}': this server serves none"),
+            there => format!("no pool '{name}', expected one of: {}", there.join(", ")),
+        })
+    }
+}
+
 /// Why the API cannot start.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]

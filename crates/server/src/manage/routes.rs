@@ -441,7 +441,12 @@ async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) 
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = match guard.check(&method, request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
-        Err(refusal) => Failure::new(refusal.status, refusal.error).into_response(),
+        Err(refusal) => {
+            // Who is still sending would not come to read the answer. Nothing of it is kept.
+            let unread = axum::body::to_bytes(request.into_body(), BODY_BYTES_MAX);
+            let _ = tokio::time::timeout(BODY_TIMEOUT, unread).await;
+            Failure::new(refusal.status, refusal.error).into_response()
+        }
     };
     tracing::debug!(%method, path, status = response.status().as_u16(), "the API was asked");
     response
