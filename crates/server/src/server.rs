@@ -208,10 +208,11 @@ fn open_pools(
             Err(error) if config.is_made(name) && error.is_permanent() => {
                 let file = made::path(&config.state_directory);
                 let file = file.display();
-                tracing::error!(
-                    pool = name,
-                    "the pool is not served: {error}; {file} has it, and may have \"degraded\": \"true\" among its settings"
-                );
+                let hint = match pool.degraded {
+                    true => "what is no disk of it can be taken out of its disks there",
+                    false => "it may have \"degraded\": \"true\" among its settings there",
+                };
+                tracing::error!(pool = name, "the pool is not served: {error}; {file} has it, and {hint}");
             }
             Err(error) => return Err(error.into()),
         }

@@ -79,7 +79,7 @@ fn a_table_csv_and_a_warm_up_are_told_too() {
 #[test]
 fn what_means_nothing_is_refused_with_its_reason() {
     let folder = folder();
-    let cases: [(&[&str], &str); 14] = [
+    let cases: [(&[&str], &str); 18] = [
         (&["--layout", "wlfc", "--policy", "lru"], "--layout wlfc and --policy: it decides itself what it keeps"),
         (
             &["--layout", "wlfc", "--admission", "size"],
@@ -110,8 +110,24 @@ fn what_means_nothing_is_refused_with_its_reason() {
         ),
         (&["--layout", "in-place", "--bucket", "4MiB"], "--bucket is of --layout wlfc, wlfc_c or b-like"),
         (&["--layout", "wlfc", "--bucket", "20KiB"], "erase units of 20KiB: expected a multiple of 16KiB"),
-        (&["--layout", "wlfc", "--size", "12MiB"], "buckets: found 3, expected at least 4"),
-        (&["--layout", "b-like", "--size", "12MiB"], "buckets: found 2, expected at least 7"),
+        (
+            &["--layout", "wlfc", "--size", "12MiB"],
+            "size: 12MiB of flash has room for 3 buckets of 4MiB, expected at least 4",
+        ),
+        (
+            &["--layout", "b-like", "--size", "12MiB"],
+            "size: 12MiB of flash has room for 2 buckets of 4MiB, expected at least 7",
+        ),
+        (&["--layout", "wlfc", "--bucket", "0"], "bucket: found 0B, expected at least a page of the flash, 16KiB"),
+        (&["--layout", "b-like", "--bucket", "4KiB"], "bucket: found 4KiB, expected at least a page of the flash"),
+        (
+            &["--layout", "wlfc", "--write-queue", "0%"],
+            "write-queue: found 0%, expected a share above 0% and below 100%",
+        ),
+        (
+            &["--layout", "wlfc", "--write-queue", "100%"],
+            "write-queue: found 100%, expected a share above 0% and below",
+        ),
     ];
     for (options, expected) in cases {
         let (_, err, code) = run(folder.path(), &[&["simulate", "trace.csv"], options].concat());

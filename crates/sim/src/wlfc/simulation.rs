@@ -2,7 +2,7 @@
 
 use flashwise_core::cache::Kind;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_core::quantity::ByteSize;
+use flashwise_core::quantity::{ByteSize, Share};
 use flashwise_core::wlfc::header::HEADER_BLOCKS;
 use flashwise_core::wlfc::{Config, ConfigError, Refresh};
 use flashwise_device::flash::{Clock, DeviceError, Profile, UnitError};
@@ -94,7 +94,28 @@ impl BucketSettings {
 
     /// A cache on flash of this many bytes; what is left of the last bucket is not used.
     fn build(&self, system: System, flash_bytes: u64) -> Result<Cache, BucketError> {
+        let bucket = ByteSize::new(self.bucket_bytes());
+        self.build_any(system, flash_bytes).map_err(|error| match error {
+            BucketError::Config(ConfigError::Buckets { found, least }) => {
+                let (flash, found, least) = (ByteSize::new(flash_bytes), found.into(), least.into());
+                BucketError::Few { flash, bucket, found, least }
+            }
+            BucketError::Device(DeviceError::TooSmall { what: "buckets", found, least }) => {
+                BucketError::Few { flash: ByteSize::new(flash_bytes), bucket, found, least }
+            }
+            other => other,
+        })
+    }
+
+    fn build_any(&self, system: System, flash_bytes: u64) -> Result<Cache, BucketError> {
         let (bucket, page) = (self.bucket_bytes(), u64::from(self.device.page_bytes));
+        if bucket < page {
+            return Err(BucketError::Bucket { found: ByteSize::new(bucket), page: ByteSize::new(page) });
+        }
+        if let Some(found) = Share::new(self.write_queue).filter(|_| self.write_queue <= 0.0 || self.write_queue >= 1.0)
+        {
+            return Err(BucketError::WriteQueue { found });
+        }
         let erase_block = bucket.min(self.device.block_bytes());
         let buckets = flash_bytes / bucket;
         if buckets * (bucket / page) >= u64::from(u32::MAX) / 2 {
@@ -146,6 +167,14 @@ pub enum BucketError {
     Trace(#[from] TraceError),
     #[error("size: {flash} of flash, expected fewer than 2^31 of its pages")]
     Size { flash: ByteSize },
+    #[error(
+        "size: {flash} of flash has room for {found} buckets of {bucket}, expected at least {least}; choose more flash or smaller buckets"
+    )]
+    Few { flash: ByteSize, bucket: ByteSize, found: u64, least: u64 },
+    #[error("bucket: found {found}, expected at least a page of the flash, {page}")]
+    Bucket { found: ByteSize, page: ByteSize },
+    #[error("write-queue: found {found}, expected a share above 0% and below 100%")]
+    WriteQueue { found: Share },
 }
 
 /// One of the caches.
