@@ -65,6 +65,17 @@ impl Known {
         self.kept.clone_from(&self.pools);
         Ok(())
     }
+
+    /// Changes what the file has; where that cannot be written, nothing is changed.
+    fn change(&mut self, change: impl FnOnce(&mut Vec<MadePool>)) -> Result<(), ManageError> {
+        let before = self.pools.clone();
+        change(&mut self.pools);
+        let written = self.write();
+        if written.is_err() {
+            self.pools = before;
+        }
+        written
+    }
 }
 
 /// Why something of a pool was not done, in what answers a request.
@@ -198,10 +209,7 @@ impl Making {
         let opened = Pool::open(made, &|_, _| {}).map_err(|error| ManageError::Failed(error.to_string()));
         let opened = opened.and_then(|(made, opened)| {
             let mut known = self.locked();
-            known.pools.push(pool);
-            let kept = known.write();
-            if let Err(error) = kept {
-                known.pools.pop();
+            if let Err(error) = known.change(|pools| pools.push(pool)) {
                 // That it cannot be kept is what there is to say.
                 drop(made.close());
                 return Err(error);
@@ -243,20 +251,16 @@ impl Making {
         Ok(plan)
     }
 
-    /// Ends a pool that was made here, and forgets it; its disks are blank then.
+    /// Ends a pool that was made here and that [`plan_end`](Self::plan_end) refuses nothing of, and forgets it; its disks are blank then.
     pub fn end(&self, pool: &Pool) -> Result<(), ManageError> {
-        self.plan_end(pool)?;
         {
             let mut known = self.locked();
             let config = known.config.without_made(pool.name());
             let config = config.map_err(|error| ManageError::Failed(error.to_string()))?;
-            let before = known.pools.clone();
             let uuid = pool.uuid();
-            known.pools.iter_mut().filter(|made| made.name == pool.name()).for_each(|made| made.ended = Some(uuid));
-            if let Err(error) = known.write() {
-                known.pools = before;
-                return Err(error);
-            }
+            known.change(|pools| {
+                pools.iter_mut().filter(|made| made.name == pool.name()).for_each(|made| made.ended = Some(uuid));
+            })?;
             known.config = config;
         }
         // From here on no start opens it.
@@ -271,14 +275,9 @@ impl Making {
             true => known.config.without_made(name).map_err(|error| ManageError::Failed(error.to_string()))?,
             false => known.config.clone(),
         };
-        let before = known.pools.clone();
-        known.pools.retain(|made| made.name != name);
-        let written = known.write();
-        match written {
-            Ok(()) => known.config = config,
-            Err(_) => known.pools = before,
-        }
-        written
+        known.change(|pools| pools.retain(|made| made.name != name))?;
+        known.config = config;
+        Ok(())
     }
 
     /// The file that has what pools are made of.

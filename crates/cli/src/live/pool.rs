@@ -310,6 +310,14 @@ impl Remove {
     }
 }
 
+/// Refuses to delete what was not named twice.
+fn check_confirmed(confirm: &str, name: &str, what: &str) -> Result<(), Misuse> {
+    if confirm == name {
+        return Ok(());
+    }
+    Err(Misuse(format!("--confirm: found '{confirm}', expected '{name}', the {what} to delete")))
+}
+
 #[derive(Debug, Args)]
 pub struct DeletePool {
     /// The pool
@@ -324,10 +332,7 @@ pub struct DeletePool {
 
 impl DeletePool {
     fn run(&self) -> anyhow::Result<()> {
-        if self.confirm != self.name {
-            let what = format!("--confirm: found '{}', expected '{}', the pool to delete", self.confirm, self.name);
-            return Err(Misuse(what).into());
-        }
+        check_confirmed(&self.confirm, &self.name, "pool")?;
         if self.name.is_empty() {
             return Err(Misuse("found an empty name, expected that of a pool".to_owned()).into());
         }
@@ -488,10 +493,7 @@ pub struct Delete {
 
 impl Delete {
     fn run(&self) -> anyhow::Result<()> {
-        if self.confirm != self.name {
-            let what = format!("--confirm: found '{}', expected '{}', the disk to delete", self.confirm, self.name);
-            return Err(Misuse(what).into());
-        }
+        check_confirmed(&self.confirm, &self.name, "disk")?;
         let (client, pool) = self.of.find()?;
         let name = utf8_percent_encode(&self.name, NON_ALPHANUMERIC);
         let path = format!("{}?confirm={name}", path(&pool, &["logical-disks", &self.name]));

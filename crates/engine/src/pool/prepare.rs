@@ -14,7 +14,7 @@ use crate::disk::file::{FileDisk, Options, PageCache};
 use crate::flash::read_superblock;
 use crate::inventory::{DiskInfo, Locks, Places, examine, same};
 use crate::memory::Memory;
-use crate::wipe::{Holding, wipe};
+use crate::wipe;
 
 /// A smaller disk would be hardly more than its label and its map.
 const DISK_BYTES_MIN: u64 = 1 << 20;
@@ -143,10 +143,7 @@ pub fn unmake_flash(pool: Uuid, flash: Option<&Path>) -> Result<(), PoolError> {
     let failed = |error| PoolError::Disk { path: path.display().to_string(), error };
     let disk = FileDisk::open(path, Options { read_only: false, page_cache: PageCache::Use }).map_err(failed)?;
     match read_superblock(&disk) {
-        Ok(superblock) if superblock.backend == pool.into_bytes() => {
-            let holding = Holding { superblock: None, dirty_blocks: Some(0) };
-            wipe(&disk, &holding, None).map_err(|error| failed(io::Error::other(error)))
-        }
+        Ok(superblock) if superblock.backend == pool.into_bytes() => wipe::clear(&disk).map_err(failed),
         _ => Ok(()),
     }
 }

@@ -428,8 +428,7 @@ impl Volume {
         if !self.has_flash() {
             return Ok(());
         }
-        let holding = wipe::Holding { superblock: None, dirty_blocks: Some(0) };
-        wipe::wipe(&*self.flash, &holding, None).map_err(io::Error::other)
+        wipe::clear(&*self.flash)
     }
 
     /// Does something to the pair; nothing where there is no flash.
