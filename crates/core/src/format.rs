@@ -6,18 +6,22 @@
 //! All integers are little-endian. A page is one block of 4,096 bytes. Every metadata page begins with a magic number and a
 //! CRC32C of the rest of the page.
 
+mod run_end;
 mod superblock;
 
 use std::fmt;
 
 use crate::checksum;
+pub use run_end::{RunEnd, Witness};
 pub use superblock::{FailedUnit, Layout, State, Superblock};
 
 /// Bytes in a block, which is also the page of the log.
 pub const BLOCK_BYTES: usize = 4096;
-/// The newest version of the format: of the [layout](Layout) of buckets, where some of them have failed.
-pub const VERSION: u32 = 6;
-/// The version of the layout of buckets that are all whole.
+/// The newest version of the format: of the [layout](Layout) of buckets, where [resets are marked](Superblock::marks_resets).
+pub const VERSION: u32 = 7;
+/// The version of the layout of buckets where they are not, and some buckets have failed.
+pub const VERSION_FAILED: u32 = 6;
+/// As [`VERSION_FAILED`], where all buckets are whole.
 pub const VERSION_BUCKETS: u32 = 5;
 /// The version of a log on a flash whose units are zones, which are [written in order](Superblock::in_order).
 pub const VERSION_ZONED: u32 = 4;

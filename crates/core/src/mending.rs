@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use crate::checksum;
 use crate::format::{BLOCK_BYTES, MetadataPage, Page, Role, SUPERBLOCK_MAGIC, Superblock, decode_metadata};
+use crate::wlfc::header::{Header as BucketHeader, MAGIC as BUCKET_MAGIC};
 
 /// The polynomial of CRC32C, its bits reversed.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
@@ -42,6 +43,12 @@ impl Mending {
         Some((mended, decode_metadata(role, &mended).ok()?))
     }
 
+    /// A header page of a [bucket](crate::wlfc) of which one bit is wrong, and what it says.
+    pub fn bucket_header(&self, page: &Page) -> Option<(Page, BucketHeader)> {
+        let mended = self.mend(*page, &BUCKET_MAGIC.to_le_bytes(), 4, 8)?;
+        Some((mended, BucketHeader::decode(&mended)?.0))
+    }
+
     /// A superblock of which one bit is wrong.
     pub fn superblock(&self, page: &Page) -> Option<Superblock> {
         Superblock::decode(&self.mend(*page, &SUPERBLOCK_MAGIC.to_le_bytes(), 8, 12)?).ok()
@@ -74,6 +81,7 @@ impl Mending {
 mod tests {
     use super::*;
     use crate::format::{Geometry, Header, Kind, Record, encode_metadata};
+    use crate::wlfc::{Log, Oob, State};
 
     #[test]
     fn every_flipped_bit_is_found_and_two_are_not_taken_for_one() {
@@ -94,6 +102,21 @@ mod tests {
         let record = Record { kind: Kind::Dirty, block: 5, slot: 17, crc: 3 };
         let mut page = [0; BLOCK_BYTES];
         encode_metadata(Role::Segment, &header, &[record], &mut page);
+        let oob = Oob { state: State::Write, backend: 7, epoch: 9, log: Log::Data, at: 3, blocks: 890 };
+        let bucket_header = BucketHeader {
+            cache: 7,
+            oob,
+            run: 1,
+            sequence: 3,
+            durable: 0,
+            page: 8,
+            durable_end: 0,
+            previous: 6,
+            part: 0,
+            before: None,
+        };
+        let mut of_bucket = [0; BLOCK_BYTES];
+        bucket_header.encode(&vec![Some(0x0101_0101); 890], &mut of_bucket);
         let geometry = Geometry { units: 100, unit_pages: 512 };
         let superblock = Superblock::new([1; 16], [2; 16], geometry, 10 << 30);
         for bit in 0..BLOCK_BYTES * 8 {
@@ -105,6 +128,7 @@ mod tests {
             let mended = mending.metadata(Role::Segment, &flipped(&page)).map(|(page, _)| page);
             assert_eq!(mended, Some(page), "bit {bit}");
             assert_eq!(mending.superblock(&flipped(&superblock.encode())), Some(superblock.clone()), "bit {bit}");
+            assert_eq!(mending.bucket_header(&flipped(&of_bucket)), Some((of_bucket, bucket_header)), "bit {bit}");
             let mut twice = flipped(&page);
             twice[(bit / 8 + 1000) % BLOCK_BYTES] ^= 4;
             assert!(mending.metadata(Role::Segment, &twice).is_none(), "bit {bit}");

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use flashwise_core::format::{
-    BLOCK_BYTES, Geometry, Header, Kind, Layout, Page, Place, RECORDS_PER_PAGE, Record, Role, State, Superblock,
-    encode_metadata,
+    BLOCK_BYTES, Geometry, Header, Kind, Layout, Page, Place, RECORDS_PER_PAGE, Record, Role, RunEnd, State,
+    Superblock, Witness, encode_metadata,
 };
 use flashwise_core::wlfc::{self, Log, Oob, State as BucketState};
 
@@ -73,6 +73,8 @@ fn the_superblock_is_as_documented() {
         in_order: false,
         layout: Layout::Log,
         failed_units: Vec::new(),
+        marks_resets: false,
+        ends: Vec::new(),
     };
     let page = superblock.encode();
     let fields = [
@@ -97,9 +99,27 @@ fn the_superblock_is_as_documented() {
         ("in order", vec![0; 4]),
         ("failed units", vec![0; 4]),
         ("failed", vec![0; 4 * Superblock::FAILED_UNITS_MAX]),
+        ("ends of runs", vec![0; 32 * Superblock::ENDS_MAX]),
     ];
     assert_rows("Superblock", &page, &fields);
     assert!(page[128..].iter().all(|&byte| byte == 0), "of no failed unit anything is said");
+    // The text under "Buckets" says what is in the last row.
+    let last = Witness { bucket: 0x33, epoch: 0x34, page: 0x35 };
+    let ends =
+        vec![RunEnd { run: 0x31, sequence: 0x32, last: None }, RunEnd { run: 0x36, sequence: 0, last: Some(last) }];
+    let page = Superblock { layout: Layout::Wlfc, marks_resets: true, ends, ..superblock }.encode();
+    let words = [0x31_u64, 0x32, 0, 0, 0x36, 0, 0x34, 0x35 << 32 | 0x34];
+    assert_eq!(page[12], 7);
+    assert_eq!(page[3840..3904], words.map(u64::to_le_bytes).concat()[..]);
+}
+
+/// The text under "Buckets" says what a bucket has that was reset.
+#[test]
+fn the_mark_of_a_bucket_that_was_reset_is_as_documented() {
+    let page = wlfc::header::reset_mark(0x0102, 0x33);
+    let checksum = crc32c::crc32c(&page[8..512]).to_le_bytes();
+    let fields = [&b"FWWR"[..], &checksum, &0x0102_u64.to_le_bytes(), &0x33_u32.to_le_bytes()].concat();
+    assert!(page.starts_with(&fields) && page[fields.len()..].iter().all(|&byte| byte == 0));
 }
 
 #[test]
@@ -115,7 +135,7 @@ fn bucket_headers_are_as_documented() {
         durable_end: 0x26,
         previous: 0x27,
         part: 0,
-        before: Some(wlfc::header::Witness { bucket: 0x28, epoch: 0x29, page: 0x2A }),
+        before: Some(Witness { bucket: 0x28, epoch: 0x29, page: 0x2A }),
     };
     let checksums: Vec<Option<u32>> = (0..896).map(|block| (block != 9).then_some(block + 7)).collect();
     let mut page: Page = [0; BLOCK_BYTES];

@@ -159,7 +159,8 @@ pub(crate) fn destage_buckets(
     let config = start::config(superblock.geometry, &start::Options::default(), superblock.volume_bytes);
     let (wlfc, started) = config.and_then(|config| held.start(config)).map_err(refuse)?;
     let (cache, start) = (cache_tag(superblock), superblock.attach);
-    let settings = Settings { cache, start, retries: 2, skips_bad: true, ..Settings::default() };
+    let zoned = flash.zoned().is_some();
+    let settings = Settings { cache, start, retries: 2, zoned, skips_bad: true, ..Settings::default() };
     let mut engine = Engine::new(wlfc, settings, started);
     let all = engine.cache().blocks_to_write_back();
     engine.destage_all(0);

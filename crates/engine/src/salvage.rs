@@ -4,6 +4,7 @@
 //! after an interruption or with other options.
 
 use std::io;
+use std::ops::Range;
 
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, PageError, Place, State, Superblock};
 use flashwise_core::mending::Mending;
@@ -15,6 +16,7 @@ use crate::detach::{DetachError, check_size, destage, destage_buckets, dirty_cop
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, read_superblock, recover_log, superblock_pages};
 use crate::memory::Memory;
+use crate::wlfc::mended::Mended;
 use crate::wlfc::start;
 
 /// What an operator allows.
@@ -57,7 +59,7 @@ impl Reason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// The blocks.
-    pub blocks: std::ops::Range<u32>,
+    pub blocks: Range<u32>,
     /// Why.
     pub reason: Reason,
     /// Whether a copy of them was written back all the same.
@@ -129,7 +131,7 @@ pub fn salvage(
     }
     check_size(backend, &superblock)?;
     if superblock.layout == Layout::Wlfc {
-        return salvage_buckets(pair, superblock, options, list, reading, progress);
+        return salvage_buckets(pair, superblock, &mending, options, list, reading, progress);
     }
     let mut outcome = Outcome::default();
     let recovered = recover_log(flash, &superblock, SCAN_THREADS, &|_, _| ());
@@ -160,28 +162,35 @@ pub fn salvage(
 }
 
 /// As [`salvage`], of a cache of buckets: what was programmed before a header page that is damaged is written back; of the rest of that bucket
-/// of the backend nothing is known, nor of any other where not even that is.
+/// of the backend nothing is known. Where not even that is, of no block that is in none of the other buckets' logs.
 fn salvage_buckets(
     Pair { flash, backend, side, .. }: Pair<'_>,
     superblock: Superblock,
+    mending: &Mending,
     options: &Options,
     list: &mut dyn FnMut(&[Listed]) -> io::Result<()>,
     reading: Progress<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome, DetachError> {
-    let (held, missing) = start::scan_remains(flash, &superblock, SCAN_THREADS, reading)
+    let mended = Mended::new(flash, &superblock, mending);
+    let (held, missing) = start::scan_remains(&mended, &superblock, SCAN_THREADS, reading)
         .map_err(|error| DetachError::cache(flash, error))?;
-    let (bucket_blocks, volume_blocks) = (held.bucket_blocks(), (superblock.volume_bytes / BLOCK_BYTES as u64) as u32);
-    let (certain_blocks, damaged) = destage_buckets(flash, backend, &superblock, held, progress)?;
+    let (bucket_blocks, volume_blocks) = (held.bucket_blocks(), superblock.volume_bytes.div_ceil(BLOCK_BYTES as u64));
+    let whole = |backend: u32| {
+        let first = u64::from(backend) * u64::from(bucket_blocks);
+        first..(first + u64::from(bucket_blocks)).min(volume_blocks)
+    };
+    let mut unknown: Vec<Range<u64>> = missing.iter().flatten().map(|backend| whole(*backend)).collect();
+    if missing.contains(&None) {
+        let is_known = |logged: &Range<u64>| !unknown.iter().any(|unknown| unknown.contains(&logged.start));
+        unknown = all_but(volume_blocks, held.logged().into_iter().filter(is_known).collect());
+    }
+    let (certain_blocks, damaged) = destage_buckets(&mended, backend, &superblock, held, progress)?;
     let listed = |blocks, reason| Listed { blocks, reason, written_back: false };
     let mut all: Vec<Listed> = damaged.into_iter().map(|block| listed(block..block + 1, Reason::Damaged)).collect();
-    let unknown = missing.into_iter().map(|backend| match backend {
-        Some(backend) => backend * bucket_blocks..((backend + 1) * bucket_blocks).min(volume_blocks),
-        None => 0..volume_blocks,
-    });
-    all.extend(unknown.map(|blocks| listed(blocks, Reason::Unknown)));
+    all.extend(unknown.into_iter().map(|blocks| listed(blocks.start as u32..blocks.end as u32, Reason::Unknown)));
     all.sort_by_key(|listed| (listed.blocks.start, listed.blocks.end));
-    let mut outcome = Outcome { certain_blocks, listed: all, ..Outcome::default() };
+    let mut outcome = Outcome { certain_blocks, listed: all, mended_pages: mended.pages(), ..Outcome::default() };
     if !outcome.listed.is_empty() {
         list(&outcome.listed)?;
     }
@@ -190,6 +199,20 @@ fn salvage_buckets(
         outcome.detached = true;
     }
     Ok(outcome)
+}
+
+/// The blocks below `end` that are in none of `ranges`, by range.
+fn all_but(end: u64, mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut at = 0;
+    let mut left = Vec::new();
+    for range in ranges.into_iter().chain([end..end]) {
+        if at < range.start {
+            left.push(at..range.start);
+        }
+        at = at.max(range.end);
+    }
+    left
 }
 
 /// The superblock, mended if need be, or made up from the backend's record. The second tells whether the log is known to end where it
@@ -225,6 +248,9 @@ fn find_superblock(pair: Pair<'_>, options: &Options, mending: &Mending) -> Resu
         ..Superblock::new(record.cache.into_bytes(), pairing.backend, geometry, backend.size())
     };
     if !holds_any(flash, &superblock)? {
+        if let Some(superblock) = start::made_up(flash, &superblock)? {
+            return Ok((superblock, false));
+        }
         let unit = u64::from(geometry.unit_pages) * BLOCK_BYTES as u64;
         return Err(lost(format!(
             "in {} erase units of {unit} bytes no page of cache {} is found, which the backend belongs to",

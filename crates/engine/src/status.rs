@@ -1,6 +1,6 @@
 //! What a running server says of itself: the one set of figures behind `flashwise status`, the JSON API and the metrics.
 
-use flashwise_core::cache::Figures;
+use flashwise_core::cache::{Figures, Reads};
 use flashwise_core::filter::{Caching, Client};
 use flashwise_core::tiers::YEAR_DAYS;
 use serde::{Deserialize, Serialize};
@@ -188,6 +188,13 @@ macro_rules! cache_status {
             ];
         }
 
+        impl std::ops::AddAssign<&CacheStatus> for CacheStatus {
+            fn add_assign(&mut self, other: &CacheStatus) {
+                $(self.$of_flash += other.$of_flash;)*
+                $(self.$of_log += other.$of_log;)*
+            }
+        }
+
         impl From<&Figures> for CacheStatus {
             fn from(figures: &Figures) -> CacheStatus {
                 CacheStatus { $($of_flash: figures.$of_flash,)* $($of_log: figures.$of_log,)* }
@@ -369,6 +376,31 @@ pub struct Rating {
 const DAY_SECONDS: f64 = 86_400.0;
 
 impl VolumeStatus {
+    /// Counts on from what was counted before the flash was given up.
+    pub(crate) fn go_on_from(&mut self, before: &VolumeStatus) {
+        for (count, before) in [
+            (&mut self.reads, before.reads),
+            (&mut self.writes, before.writes),
+            (&mut self.ram_read_hits, before.ram_read_hits),
+            (&mut self.flash_read_hits, before.flash_read_hits),
+            (&mut self.flash_write_requests, before.flash_write_requests),
+            (&mut self.flash_bytes_written, before.flash_bytes_written),
+            (&mut self.erasures, before.erasures),
+            (&mut self.bypasses, before.bypasses),
+            (&mut self.flushes, before.flushes),
+        ] {
+            *count += before;
+        }
+        self.cache += &before.cache;
+        self.throttled_seconds += before.throttled_seconds;
+        let reads = Reads { blocks: self.reads, ram_hits: self.ram_read_hits, flash_hits: self.flash_read_hits };
+        self.read_hit_ratio = reads.hit_ratio();
+        if self.flash_bytes == 0 {
+            (self.flash_bytes, self.capacity_blocks) = (before.flash_bytes, before.capacity_blocks);
+            self.flash_room_blocks = before.flash_room_blocks;
+        }
+    }
+
     /// Works out from the counts, after `uptime_seconds`, what depends on time: `uptime_seconds`, flash writes per day, drive writes
     /// per day and the lifetime. Needs `flash_bytes_written` and `flash_bytes`.
     pub fn set_wear(&mut self, uptime_seconds: f64, rating: Option<Rating>) {

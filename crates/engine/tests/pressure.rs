@@ -8,6 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use flashwise_core::cache::settings::Settings;
+use flashwise_core::format::Layout;
 use flashwise_engine::export::{Export, Operation, Request};
 use flashwise_engine::status::VolumeStatus;
 use flashwise_engine::volume::{Volume, VolumeConfig};
@@ -123,5 +124,41 @@ fn what_is_written_under_pressure_is_there() {
     }
     let status = volume.status();
     assert!(status.throttled_seconds > 0.0 && status.queue_depth == 0, "{status:?}");
+    volume.close().unwrap();
+}
+
+/// What clients waited for is in latencies and in the time that writes were held back, of buckets too, where requests wait before they are begun.
+#[test]
+fn latencies_have_what_a_request_waited_for_before_it_was_begun() {
+    let directory = tempfile::tempdir().unwrap();
+    let (backend, flash) = (directory.path().join("disk.img"), directory.path().join("cache.img"));
+    File::create(&backend).unwrap().set_len(512 * MIB).unwrap();
+    let config = VolumeConfig {
+        flash_size_bytes: Some(16 * MIB),
+        cache: Settings::of(&[("erase-unit", "256KiB")]).unwrap(),
+        layout: Layout::Wlfc,
+        backend_delay_us: 2_000,
+        ..VolumeConfig::of("v", &backend, &flash)
+    };
+    let volume = Volume::open(config, &|_, _| ()).unwrap_or_else(|error| panic!("{error}")).0;
+    // 150 MiB at once, of which plans take 64.
+    let (sender, receiver) = mpsc::channel();
+    let (data, count) = (vec![7; 64 * BLOCK as usize], 600);
+    for number in 0..count {
+        let (sender, begun) = (sender.clone(), Instant::now());
+        let (operation, offset, length) = (Operation::Write, number * 37 % 1800 * 64 * BLOCK, 64 * BLOCK);
+        let (force_unit_access, data, caching) = (false, data.clone(), Default::default());
+        let request = Request { operation, offset, length, force_unit_access, data, caching };
+        volume.submit(request, Box::new(move |result| sender.send(result.map(|_| begun.elapsed())).unwrap()));
+    }
+    let waited: Duration = receiver.iter().take(count as usize).map(Result::unwrap).sum();
+    let status = volume.status();
+    let [writes] = &status.latencies[..] else { panic!("{:?}", status.latencies) };
+    let told = Duration::from_micros(writes.sum_us);
+    assert_eq!((writes.operation.as_str(), writes.count), ("write", count));
+    let throttled = status.throttled_seconds;
+    assert!(told <= waited && throttled <= waited.as_secs_f64(), "{told:?} and {throttled} s of {waited:?}");
+    // The last 80 MiB wait for the first to be on flash, and for what these wait for: most of all time.
+    assert!(told > waited / 2 && throttled > 0.25 * waited.as_secs_f64(), "{told:?} and {throttled} s of {waited:?}");
     volume.close().unwrap();
 }

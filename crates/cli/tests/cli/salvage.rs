@@ -18,7 +18,11 @@ fn content(seed: u8) -> Vec<u8> {
 
 /// What a killed server leaves, or one that ended: 2 MiB were written and flushed, twice the first of them.
 fn left_behind(killed: bool) -> Setting {
-    let setting = Setting::new(64 * MIB, "flash-size = \"32MiB\"\nram = \"1MiB\"\nsequential-bypass = 0\n");
+    left_behind_by("ram = \"1MiB\"\nsequential-bypass = 0\n", killed)
+}
+
+fn left_behind_by(settings: &str, killed: bool) -> Setting {
+    let setting = Setting::new(64 * MIB, &format!("flash-size = \"32MiB\"\n{settings}"));
     let server = setting.serve();
     for seed in [1, 2] {
         std::fs::write(setting.path("in.img"), content(seed)).unwrap();
@@ -120,6 +124,68 @@ fn both_copies_of_the_superblock_are_made_up_for_by_the_record_and_flags() {
     assert!(error.contains("in 32 erase units of 1048576 bytes no page of cache"), "{error}");
     let out = succeed(setting.directory.path(), &SALVAGE);
     println!("{out}");
+    assert!(setting.is_whole() && out.contains("nothing is lost"), "{out}");
+}
+
+const WLFC: &str = "layout = \"wlfc\"\n";
+
+impl Setting {
+    /// The first pages of buckets that begin with this.
+    fn first_pages(&self, magic: &[u8]) -> Vec<u64> {
+        let flash = std::fs::read(self.path("cache.img")).unwrap();
+        let first_pages = (1..16).map(|unit| unit * HEADER);
+        first_pages.filter(|page| flash[*page as usize * BLOCK..].starts_with(magic)).collect()
+    }
+}
+
+#[test]
+fn one_flipped_bit_of_a_header_or_a_mark_of_a_bucket_is_salvaged() {
+    let setting = left_behind_by(WLFC, true);
+    let (headers, marks) = (setting.first_pages(b"FWWL"), setting.first_pages(b"FWWR"));
+    assert!(headers.len() >= 2 && headers.len() + marks.len() == 15, "{headers:?} {marks:?}");
+    setting.change(headers[0], |bytes| bytes[200] ^= 0x10);
+    setting.change(marks[3], |bytes| bytes[12] ^= 0x10);
+    let folder = setting.directory.path();
+    for (refused, code) in
+        [(&["serve", "flashwise.toml"][..], 2), (&["detach", "--backend", "disk.img", "--flash", "cache.img"], 1)]
+    {
+        let error = fail(folder, refused, code);
+        assert!(error.contains("a header page is damaged") && error.contains("detach --salvage"), "{error}");
+    }
+    assert!(!setting.is_whole());
+    let out = succeed(folder, &SALVAGE);
+    assert!(out.contains("which were mended: 2.") && out.contains("nothing is lost"), "{out}");
+    assert!(setting.is_whole() && !setting.path("cache.img.lost.csv").exists());
+    setting.serve().end();
+}
+
+/// After an orderly end a first page of zeroes is no bucket that was reset.
+#[test]
+fn a_first_page_of_a_bucket_that_is_lost_is_named_and_what_other_logs_have_is_not_listed() {
+    let setting = left_behind_by(WLFC, false);
+    let headers = setting.first_pages(b"FWWL");
+    setting.change(headers[0], |bytes| bytes.fill(0));
+    let (out, _) = setting.fails(&["check", "--flash", "cache.img"], 1);
+    assert!(out.contains("a header page is damaged: page 0 of bucket"), "{out}");
+    setting.fails(&["serve", "flashwise.toml"], 2);
+    let (out, error) = setting.fails(&SALVAGE, 1);
+    assert!(error.contains("cache.img.lost.csv"), "{out}{error}");
+    let list = std::fs::read_to_string(setting.path("cache.img.lost.csv")).unwrap();
+    let listed: u64 = list.lines().skip(1).map(|line| line.split(',').nth(3).unwrap().parse::<u64>().unwrap()).sum();
+    assert!(list.lines().skip(1).all(|line| line.ends_with(",unknown,no")), "{list}");
+    let (certain, _) = out.split_once(" blocks").unwrap();
+    let certain = certain.parse::<u64>().unwrap() * BLOCK as u64;
+    assert!(certain > 0 && listed == 64 * MIB - certain, "all but what another bucket's logs have: {list}");
+    let (written, content) = (std::fs::read(setting.path("disk.img")).unwrap(), content(2));
+    let blocks = content.chunks(BLOCK).zip(written.chunks(BLOCK)).filter(|(expected, found)| expected == found).count();
+    assert!((blocks * BLOCK) as u64 >= certain, "{blocks} blocks are there");
+}
+
+#[test]
+fn buckets_are_found_where_both_copies_of_the_superblock_are_lost() {
+    let setting = left_behind_by(WLFC, false);
+    (0..2).for_each(|page| setting.change(page, |bytes| bytes.fill(0)));
+    let out = succeed(setting.directory.path(), &SALVAGE);
     assert!(setting.is_whole() && out.contains("nothing is lost"), "{out}");
 }
 

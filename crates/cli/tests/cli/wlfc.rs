@@ -124,6 +124,10 @@ fn it_is_served_checked_detached_and_then_the_backend_is_whole() {
     server.kill();
     setting.flashwise(&["detach", "--config", &config]);
     assert!(std::fs::read(setting.path("disk.img")).unwrap() == content, "the backend alone");
+    let checked: Value = serde_json::from_str(&setting.flashwise(&["check", "--flash", &cache, "--json"])).unwrap();
+    let counts = &checked["counts"];
+    let found = (&counts["dirty_blocks"], counts["cached_blocks"].as_u64() > Some(0));
+    assert_eq!(found, (&Value::from(0), true), "all of it was written back: {checked}");
 }
 
 #[test]
@@ -132,8 +136,17 @@ fn a_running_volume_is_detached_and_goes_on() {
     let server = setting.serve();
     let mut client = Client::open(&setting.address(), "v", true).unwrap();
     let content = work(&mut client, 2, 1000);
+    let before = status(&setting);
+    assert!(before["flash_write_requests"].as_u64() > Some(100), "{before}");
     setting.flashwise(&["detach", "--api", &setting.api(), "v"]);
     assert!(std::fs::read(setting.path("disk.img")).unwrap() == content, "the backend alone");
+    let after = status(&setting);
+    for said in
+        ["layout", "policy", "admission", "reads", "writes", "flash_read_hits", "flash_write_requests", "flash_bytes"]
+    {
+        assert_eq!(after[said], before[said], "{said}: {after}");
+    }
+    assert!(after["flash_bytes_written"].as_u64() >= before["flash_bytes_written"].as_u64(), "{after}");
     assert!(client.read(0, content.len() as u32).unwrap() == content, "the volume goes on");
     drop(client);
     server.end();
@@ -169,10 +182,35 @@ fn what_is_of_the_log_is_refused_by_name() {
         ("sequential-bypass = 0", "sequential-bypass: layout wlfc has no such setting"),
         ("write-queue = \"100%\"", "write-queue: found '100%', expected a share above 0% and below 100%"),
         ("refresh = \"never\"", "refresh: found 'never'"),
+        ("cache-device = \"slc\"", "cache-device: layout wlfc has no such setting"),
     ];
     for (key, expected) in cases {
-        let setting = Setting::new(BLOCKS * BLOCK, &format!("{KEYS}\n{key}"));
-        let (_, err, code) = run(setting.directory.path(), &["serve", "--check-config", "flashwise.toml"]);
-        assert!(code == 2 && err.contains(expected), "{key}: {code}: {err}");
+        assert_refused(&format!("{KEYS}\n{key}"), expected);
+    }
+    for key in ["write-queue = \"60%\"", "refresh = \"evict\""] {
+        assert_refused(
+            &format!("flash-size = \"16MiB\"\nerase-unit = \"256KiB\"\n{key}"),
+            "layout log has no such setting",
+        );
+    }
+}
+
+/// What a start could not use is refused before it makes a file of it.
+#[test]
+fn units_that_cannot_be_buckets_are_refused_beforehand() {
+    let large = "its buckets would have 128MiB each, expected at most 64MiB";
+    assert_refused("flash-size = \"2GiB\"\nlayout = \"wlfc\"\nerase-unit = \"128MiB\"", large);
+    let zones = |limits: &str| format!("flash-size = \"2GiB\"\nlayout = \"wlfc\"\nflash-zones = \"{limits}\"");
+    assert_refused(&zones("size=128MiB,capacity=128MiB"), large);
+    let few = "3 of its zones may be active and open at a time, expected at least 4";
+    assert_refused(&zones("size=4MiB,capacity=4MiB,max-active=5,max-open=3"), few);
+}
+
+fn assert_refused(keys: &str, expected: &str) {
+    let setting = Setting::new(BLOCKS * BLOCK, keys);
+    for command in [&["serve", "--check-config", "flashwise.toml"][..], &["serve", "flashwise.toml"]] {
+        let (_, err, code) = run(setting.directory.path(), command);
+        assert!(code == 2 && err.contains(expected), "{keys}: {code}: {err}");
+        assert!(!setting.path("cache.img").exists(), "{keys}");
     }
 }

@@ -1,8 +1,8 @@
 //! The superblock: what a flash device is a cache of.
 
 use super::{
-    BLOCK_BYTES, Geometry, Page, PageError, Place, SUPERBLOCK_MAGIC, VERSION, VERSION_ANYWHERE, VERSION_BUCKETS,
-    VERSION_MIN, VERSION_ZONED, array_at, check_crc, put, u32_at, u64_at,
+    BLOCK_BYTES, Geometry, Page, PageError, Place, RunEnd, SUPERBLOCK_MAGIC, VERSION, VERSION_ANYWHERE,
+    VERSION_BUCKETS, VERSION_FAILED, VERSION_MIN, VERSION_ZONED, array_at, check_crc, put, u32_at, u64_at,
 };
 use crate::checksum;
 
@@ -78,16 +78,25 @@ pub struct Superblock {
     pub layout: Layout,
     /// Buckets that failed, at most [`FAILED_UNITS_MAX`](Self::FAILED_UNITS_MAX).
     pub failed_units: Vec<FailedUnit>,
+    /// Whether a bucket that was reset has a [mark](crate::wlfc::header::is_reset_mark), where it is no zone, so that zeroes are damage. Caches
+    /// of before version 7 have zeroes there.
+    pub marks_resets: bool,
+    /// Up to where what runs programmed was durable, of buckets: at most [`ENDS_MAX`](Self::ENDS_MAX), the newest last. Of before version 7 it is
+    /// [`durable`](Self::durable) alone that says so.
+    pub ends: Vec<RunEnd>,
 }
 
 const FAILED_UNITS: usize = 128;
 const FAILED_UNITS_COUNT: usize = 4;
+const ENDS: usize = BLOCK_BYTES - Superblock::ENDS_MAX * RunEnd::BYTES;
 /// Of a failed unit, that nothing on it counts.
 const COUNTS_NOT: u32 = 1 << 31;
 
 impl Superblock {
     /// The most failed units that it has room for.
-    pub const FAILED_UNITS_MAX: usize = (BLOCK_BYTES - FAILED_UNITS - FAILED_UNITS_COUNT) / 4;
+    pub const FAILED_UNITS_MAX: usize = (ENDS - FAILED_UNITS - FAILED_UNITS_COUNT) / 4;
+    /// The most runs of which it says where they ended.
+    pub const ENDS_MAX: usize = 8;
 
     /// That of a new and empty cache, which was never written.
     pub fn new(cache: [u8; 16], backend: [u8; 16], geometry: Geometry, volume_bytes: u64) -> Superblock {
@@ -106,7 +115,17 @@ impl Superblock {
             in_order: false,
             layout: Layout::Log,
             failed_units: Vec::new(),
+            marks_resets: false,
+            ends: Vec::new(),
         }
+    }
+
+    /// What a run programmed was durable up to here: in place of what was said of it before, and of the oldest run where there are too many.
+    pub fn note_end(&mut self, end: RunEnd) {
+        self.ends.retain(|other| other.run != end.run);
+        self.ends.push(end);
+        let oldest = self.ends.len().saturating_sub(Superblock::ENDS_MAX);
+        self.ends.drain(..oldest);
     }
 
     /// The superblock as a page.
@@ -114,8 +133,9 @@ impl Superblock {
         let mut page = [0; BLOCK_BYTES];
         put(&mut page, 0, &SUPERBLOCK_MAGIC.to_le_bytes());
         let version = match (self.layout, self.in_order) {
+            (Layout::Wlfc, _) if self.marks_resets => VERSION,
             (Layout::Wlfc, _) if self.failed_units.is_empty() => VERSION_BUCKETS,
-            (Layout::Wlfc, _) => VERSION,
+            (Layout::Wlfc, _) => VERSION_FAILED,
             (Layout::Log, true) => VERSION_ZONED,
             (Layout::Log, false) => VERSION_ANYWHERE,
         };
@@ -146,6 +166,10 @@ impl Superblock {
         for (number, failed) in self.failed_units.iter().enumerate() {
             let entry = failed.unit | if failed.counts { 0 } else { COUNTS_NOT };
             put(&mut page, FAILED_UNITS + FAILED_UNITS_COUNT + 4 * number, &entry.to_le_bytes());
+        }
+        assert!(self.ends.len() <= Superblock::ENDS_MAX, "there is room for the ends of runs");
+        for (number, end) in self.ends.iter().enumerate().filter(|_| version == VERSION) {
+            end.encode(&mut page, ENDS + RunEnd::BYTES * number);
         }
         let crc = checksum::crc32c(&page[12..]);
         put(&mut page, 8, &crc.to_le_bytes());
@@ -179,7 +203,7 @@ impl Superblock {
             3 => State::Detached,
             found => return Err(PageError::Field { field: "state", found: found.into() }),
         };
-        let count = if version == VERSION { u32_at(page, FAILED_UNITS) } else { 0 };
+        let count = if version >= VERSION_FAILED { u32_at(page, FAILED_UNITS) } else { 0 };
         let count = field("number of failed units", count, count as usize <= Superblock::FAILED_UNITS_MAX)?;
         let failed = |number: u32| {
             let entry = u32_at(page, FAILED_UNITS + FAILED_UNITS_COUNT + 4 * number as usize);
@@ -203,12 +227,19 @@ impl Superblock {
             in_order: version == VERSION_ZONED || is_wlfc && u32_at(page, 124) != 0,
             layout: if is_wlfc { Layout::Wlfc } else { Layout::Log },
             failed_units: (0..count).map(failed).collect::<Result<_, _>>()?,
+            marks_resets: version == VERSION,
+            ends: if version == VERSION { ends(page) } else { Vec::new() },
         })
     }
 }
 
+fn ends(page: &Page) -> Vec<RunEnd> {
+    (0..Superblock::ENDS_MAX).map_while(|number| RunEnd::decode(page, ENDS + RunEnd::BYTES * number)).collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::Witness;
     use super::*;
 
     const GEOMETRY: Geometry = Geometry { units: 11, unit_pages: 512 };
@@ -237,19 +268,19 @@ mod tests {
             assert!(Superblock::decode(&damaged).is_err(), "byte {at}");
         }
         let mut newer = page;
-        newer[12] = 7;
+        newer[12] = 8;
         assert!(
             matches!(Superblock::decode(&newer), Err(PageError::Checksum { .. })),
             "a flipped bit is no newer version"
         );
         let crc = checksum::crc32c(&newer[12..]);
         put(&mut newer, 8, &crc.to_le_bytes());
-        assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 7 }));
+        assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 8 }));
     }
 
     /// Version 2 differs in the records that a log may have, version 4 in how its units are written, version 5 in what they hold.
     #[test]
-    fn a_superblock_of_versions_2_4_and_5_is_read_as_it_is() {
+    fn a_superblock_of_versions_2_and_4_to_7_is_read_as_it_is() {
         let mut page = superblock().encode();
         assert_eq!(page[12], 3);
         page[12] = 2;
@@ -264,7 +295,15 @@ mod tests {
             let failed = |number: usize| FailedUnit { unit: 1 + number as u32 % 10, counts: number.is_multiple_of(3) };
             let failed_units = (0..Superblock::FAILED_UNITS_MAX).map(failed).collect();
             let worn = Superblock { failed_units, ..wlfc };
-            assert_eq!((worn.encode()[12], Superblock::decode(&worn.encode())), (6, Ok(worn)));
+            assert_eq!((worn.encode()[12], Superblock::decode(&worn.encode())), (6, Ok(worn.clone())));
+            let mut marked = Superblock { marks_resets: true, ..worn };
+            for run in (1..20).chain([13]) {
+                let last = (run % 2 == 0).then_some(Witness { bucket: run as u32, epoch: run << 33, page: 5 });
+                marked.note_end(RunEnd { run, sequence: run + 100, last });
+            }
+            let runs: Vec<u64> = marked.ends.iter().map(|end| end.run).collect();
+            assert_eq!(runs, [12, 14, 15, 16, 17, 18, 19, 13], "the newest, each once");
+            assert_eq!((marked.encode()[12], Superblock::decode(&marked.encode())), (7, Ok(marked)));
         }
     }
 

@@ -52,6 +52,8 @@ figures! {
     passed_blocks,
     /// Blocks in logs.
     log_blocks,
+    /// Times that a log of data was appended: what neighbouring blocks a client wrote in one bucket.
+    flash_write_requests,
     /// Blocks programmed to fill pages that data does not fill.
     padding_blocks,
     /// Blocks in read copies.
@@ -93,6 +95,7 @@ impl Figures {
                     (Log::Zeroes | Log::Passed, _) => self.metadata_blocks += programmed,
                     (Log::Data, State::Write) => {
                         self.log_blocks += blocks;
+                        self.flash_write_requests += 1;
                         self.padding_blocks += programmed - blocks;
                     }
                     (Log::Data, State::Read | State::Dirty) => {

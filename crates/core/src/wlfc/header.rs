@@ -5,12 +5,13 @@
 
 use super::bucket::{Log, Oob, State};
 use crate::checksum;
-use crate::format::{BLOCK_BYTES, Page, put, u32_at, u64_at};
+use crate::format::{BLOCK_BYTES, Page, Witness, put, u32_at, u64_at};
 
 /// Blocks of data that a header page is about.
 pub const HEADER_BLOCKS: u32 = 896;
 
-const MAGIC: u32 = u32::from_le_bytes(*b"FWWL");
+pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"FWWL");
+const RESET_MAGIC: u32 = u32::from_le_bytes(*b"FWWR");
 const SECTOR: usize = 512;
 /// The checksums of the other sectors, so that a torn page is told from a damaged one.
 const SECTORS: usize = 80;
@@ -23,17 +24,6 @@ const FIELDS: std::ops::Range<usize> = 12..80;
 /// one that was never written.
 const TWIN: usize = BLOCK_BYTES - 8 - (FIELDS.end - FIELDS.start);
 const TWIN_MAGIC: u32 = u32::from_le_bytes(*b"FWWT");
-
-/// Where something was programmed, as what was programmed next says: so that a header that is lost is told from one that was never written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Witness {
-    /// The bucket.
-    pub bucket: u32,
-    /// The epoch that the bucket was of.
-    pub epoch: u64,
-    /// The first page.
-    pub page: u32,
-}
 
 /// What a header page says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,11 +118,7 @@ impl Header {
         for (number, value) in [oob.backend, oob.at, oob.blocks, first, durable_end, previous].into_iter().enumerate() {
             put(page, 56 + 4 * number, &value.to_le_bytes());
         }
-        if let Some(Witness { bucket, epoch, page: first }) = before {
-            put(page, BEFORE, &epoch.to_le_bytes());
-            put(page, BEFORE + 8, &(bucket + 1).to_le_bytes());
-            put(page, BEFORE + 12, &first.to_le_bytes());
-        }
+        Witness::encode(before, page, BEFORE);
         for (number, crc) in checksums.iter().enumerate() {
             match crc {
                 Some(crc) => put(page, CHECKSUMS + 4 * number, &crc.to_le_bytes()),
@@ -201,11 +187,7 @@ impl Header {
             durable_end: number(4),
             previous: number(5),
             part: u16::from_le_bytes([page[14], page[15]]).into(),
-            before: u32_at(page, BEFORE + 8).checked_sub(1).map(|bucket| Witness {
-                bucket,
-                epoch: u64_at(page, BEFORE),
-                page: u32_at(page, BEFORE + 12),
-            }),
+            before: Witness::decode(page, BEFORE),
         };
         let possible =
             at.checked_add(blocks).is_some() && header.page.checked_add(blocks).is_some_and(|end| end < 1 << 20);
@@ -238,6 +220,23 @@ impl Header {
         let absent = page[ABSENT + number / 8] >> (number % 8) & 1 == 1;
         (!absent).then(|| u32_at(page, CHECKSUMS + 4 * number))
     }
+}
+
+/// The first page of a bucket that was reset, where buckets are no zones: its first sector says so, and of which bucket of which cache. So damage
+/// is told from it, which zeroes are not.
+pub fn reset_mark(cache: u64, bucket: u32) -> Page {
+    let mut page = [0; BLOCK_BYTES];
+    put(&mut page, 0, &RESET_MAGIC.to_le_bytes());
+    put(&mut page, 8, &cache.to_le_bytes());
+    put(&mut page, 16, &bucket.to_le_bytes());
+    let sector = checksum::crc32c(&page[8..SECTOR]);
+    put(&mut page, 4, &sector.to_le_bytes());
+    page
+}
+
+/// Whether the first page of a bucket is its [mark](reset_mark): its first sector is. What a torn write left of the rest does not count.
+pub fn is_reset_mark(page: &Page, cache: u64, bucket: u32) -> bool {
+    page[..SECTOR] == reset_mark(cache, bucket)[..SECTOR]
 }
 
 fn sector(page: &Page, number: usize) -> &[u8] {
@@ -342,6 +341,18 @@ mod tests {
         assert!(Header::decode(&page).is_none() && Header::of_sector(&page) == Some(header) && Header::is_torn(&page));
         page[2048] ^= 1;
         assert!(!Header::is_torn(&page), "it is damaged");
+    }
+
+    #[test]
+    fn a_mark_of_a_reset_is_of_its_bucket_and_a_changed_byte_is_noticed() {
+        let page = reset_mark(0x11, 7);
+        assert!(is_reset_mark(&page, 0x11, 7) && !is_reset_mark(&page, 0x11, 8) && !is_reset_mark(&page, 0x12, 7));
+        assert!(Header::trace(&page).is_none());
+        for at in 0..BLOCK_BYTES {
+            let mut damaged = page;
+            damaged[at] ^= 1;
+            assert_eq!(is_reset_mark(&damaged, 0x11, 7), at >= SECTOR, "byte {at}");
+        }
     }
 
     #[test]

@@ -9,10 +9,10 @@ use std::collections::HashMap;
 
 use super::bucket::{Log, Oob, State};
 use super::config::Config;
-use super::header::{Crc, Header, Witness};
+use super::header::{Crc, Header, is_reset_mark};
 use super::recovery::Scan;
 use crate::checksum;
-use crate::format::{BLOCK_BYTES, Page};
+use crate::format::{BLOCK_BYTES, Page, RunEnd, Witness};
 
 /// Cache buckets that can be read.
 pub trait Buckets {
@@ -24,6 +24,10 @@ pub trait Buckets {
 
     /// Whether buckets are written front to back, and the device knows how far.
     fn in_order(&self) -> bool;
+
+    /// Whether the first page of a bucket that was reset is a [mark](super::header::reset_mark), where they are not [in order](Self::in_order): else it
+    /// may be zeroes too.
+    fn marks_resets(&self) -> bool;
 
     /// Pages of a bucket that may have been written, where the device knows; else all.
     fn written_pages(&self, bucket: u32) -> Result<u32, Self::Error>;
@@ -68,6 +72,8 @@ pub struct Walk {
     torn_first: Option<(u64, u64)>,
     /// ... or the first header cannot be read and was not torn: no power failure leaves it.
     damaged_first: bool,
+    /// Of which backend bucket a first header is that counts for nothing, where a part of it says so.
+    first_backend: Option<u32>,
     /// Where the chain ends although a later header says that what was there was durable.
     damaged: Option<u32>,
     /// A header that would go on is left in part where the chain ends: its run, its sequence and its page.
@@ -77,7 +83,7 @@ pub struct Walk {
 impl Walk {
     /// Of which backend bucket it is, where that is known.
     pub fn backend(&self) -> Option<u32> {
-        self.programs.first().map(|program| program.header.oob.backend)
+        self.programs.first().map(|program| program.header.oob.backend).or(self.first_backend)
     }
 
     /// What is left where damage is made no account of: what was programmed before it.
@@ -107,23 +113,20 @@ impl Durable {
     }
 }
 
-/// What was durable was programmed where its witness says, unless the bucket was reset since: where it is missing, the end of the chain is
-/// damaged. There are no walks along buckets that cannot be read.
-pub fn confront(walks: &mut [Option<Walk>], durable: &Durable) {
-    let mut missing = Vec::new();
-    for header in walks.iter().flatten().flat_map(|walk| &walk.programs).map(|program| &program.header) {
-        if let Some(Witness { bucket, epoch, page }) = header.before
-            && durable.has(header.run, header.sequence.wrapping_sub(1))
-            && let Some(Some(walk)) = walks.get(bucket as usize)
-            && let (Some(first), Some(last)) = (walk.programs.first(), walk.programs.last())
-            // A later run may give the epoch's number again.
-            && (first.header.oob.epoch, last.header.end() <= page) == (epoch, true)
-            && first.header.run <= header.run
-        {
-            missing.push((bucket, last.header.end()));
-        }
-    }
-    for (bucket, end) in missing {
+/// What was durable was programmed where its witness says, another header or the superblock, unless the bucket was reset since: where it is
+/// missing, the end of the chain is damaged. There are no walks along buckets that cannot be read.
+pub fn confront(walks: &mut [Option<Walk>], durable: &Durable, ends: &[RunEnd]) {
+    let headers = walks.iter().flatten().flat_map(|walk| &walk.programs).map(|program| &program.header);
+    let was_durable = headers.filter(|header| durable.has(header.run, header.sequence.wrapping_sub(1)));
+    let said = was_durable.map(|header| (header.run, header.before));
+    let missing = said.chain(ends.iter().map(|end| (end.run, end.last))).filter_map(|(run, witness)| {
+        let Witness { bucket, epoch, page } = witness?;
+        let walk = walks.get(bucket as usize)?.as_ref()?;
+        let (first, last) = (&walk.programs.first()?.header, &walk.programs.last()?.header);
+        // A later run may give the epoch's number again.
+        ((first.oob.epoch, last.end() <= page) == (epoch, true) && first.run <= run).then(|| (bucket, last.end()))
+    });
+    for (bucket, end) in missing.collect::<Vec<_>>() {
         if let Some(walk) = &mut walks[bucket as usize] {
             walk.damaged.get_or_insert(end);
         }
@@ -182,15 +185,20 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
     }
     let mut pages = Pages { buckets, bucket, end: written, first: 0, bytes: Vec::new() };
     let first = pages.page(0, 1)?;
-    if first.iter().all(|byte| *byte == 0) && !buckets.in_order() {
+    let marks_resets = buckets.marks_resets();
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    let is_reset = is_reset_mark(first, cache, bucket) || !marks_resets && is_zero(first);
+    if is_reset && !buckets.in_order() {
         return Ok(found);
     }
     let of_cache = |header: &Header| header.cache == cache;
     if !Header::decode(first).is_some_and(|(header, _)| of_cache(&header)) {
         found.torn = true;
-        found.damaged_first = match Header::of_sector(first) {
+        found.first_backend = Header::trace(first).filter(of_cache).map(|header| header.oob.backend);
+        found.damaged_first = match Header::of_sector(first).filter(|header| of_cache(header) || !marks_resets) {
             Some(header) => of_cache(&header) && header.oob.state != State::Read && !Header::is_torn(first),
-            None => first[..512].iter().any(|byte| *byte != 0),
+            // Of a mark or a header a power failure leaves the first sector whole.
+            None => marks_resets || !is_zero(&first[..512]),
         };
         return Ok(found);
     }
@@ -368,9 +376,10 @@ fn is_whole<B: Buckets>(bucket: u32, header: &Header, buckets: &B) -> Result<boo
 mod tests {
     use super::*;
     use crate::wlfc::bucket::Oob;
+    use crate::wlfc::header::reset_mark;
 
-    /// The pages of one bucket that is not written front to back.
-    struct Bucket(Vec<[u8; BLOCK_BYTES]>);
+    /// The pages of one bucket that is not written front to back, and whether resets are marked.
+    struct Bucket(Vec<[u8; BLOCK_BYTES]>, bool);
 
     impl Buckets for Bucket {
         type Error = std::convert::Infallible;
@@ -383,6 +392,10 @@ mod tests {
 
         fn in_order(&self) -> bool {
             false
+        }
+
+        fn marks_resets(&self) -> bool {
+            self.1
         }
 
         fn written_pages(&self, _: u32) -> Result<u32, Self::Error> {
@@ -407,7 +420,7 @@ mod tests {
             before: None,
         };
         let pages = vec![[0; BLOCK_BYTES]; config.bucket_pages() as usize];
-        (config, Bucket(pages), header)
+        (config, Bucket(pages, true), header)
     }
 
     fn judged(config: &Config, bucket: &Bucket) -> Result<Scan, ScanError<std::convert::Infallible>> {
@@ -425,22 +438,70 @@ mod tests {
         let witness = Witness { bucket: 0, epoch: 5, page: 1 };
         let before = Some(witness);
         let next = Header { oob: Oob { epoch: 6, ..first.oob }, sequence: 2, durable: 2, before, ..first };
-        let mut missing = |next: Header, first: Header| {
+        let mut missing = |next: Header, first: Header, ends: &[RunEnd]| {
             let (_, mut witness, _) = bucket();
             next.encode(&[], &mut witness.0[0]);
             first.encode(&[], &mut lost.0[0]);
             let mut walks = [&lost, &witness].map(|bucket| walk(&config, 1, 0, bucket).ok());
             let mut durable = Durable::default();
             walks.iter().flatten().for_each(|walk| durable.add_walk(walk));
-            confront(&mut walks, &durable);
+            ends.iter().for_each(|end| durable.add(end.run, end.sequence));
+            confront(&mut walks, &durable, ends);
             judge(&config, 0, walks[0].as_ref().unwrap(), &durable, &lost).map(|found| found.scan.end)
         };
-        assert_eq!(missing(next, first), Err(ScanError::Damaged { bucket: 0, page: 1 }));
-        assert_eq!(missing(Header { durable: 1, ..next }, first), Ok(1), "it was not durable");
-        assert_eq!(missing(next, Header { run: 4, ..first }), Ok(1), "a later run gave the epoch again");
-        assert_eq!(missing(next, Header { oob: Oob { epoch: 7, ..first.oob }, ..first }), Ok(1), "it was reset");
+        let damaged = Err(ScanError::Damaged { bucket: 0, page: 1 });
+        assert_eq!(missing(next, first, &[]), damaged);
+        let untold = Header { durable: 1, ..next };
+        assert_eq!(missing(untold, first, &[]), Ok(1), "it was not durable");
+        assert_eq!(missing(next, Header { run: 4, ..first }, &[]), Ok(1), "a later run gave the epoch again");
+        assert_eq!(missing(next, Header { oob: Oob { epoch: 7, ..first.oob }, ..first }, &[]), Ok(1), "it was reset");
         let there = Some(Witness { page: 0, ..witness });
-        assert_eq!(missing(Header { before: there, ..next }, first), Ok(1), "it is there");
+        assert_eq!(missing(Header { before: there, ..next }, first, &[]), Ok(1), "it is there");
+        // The superblock knows it, of this run or another.
+        let alone = Header { before: None, ..next };
+        let end = RunEnd { run: 3, sequence: 2, last: before };
+        assert_eq!(
+            missing(untold, first, &[RunEnd { last: None, ..end }]),
+            damaged,
+            "the next header says where it was"
+        );
+        assert_eq!(missing(alone, first, &[RunEnd { last: None, ..end }]), Ok(1), "nothing does");
+        assert_eq!(missing(alone, first, &[RunEnd { run: 9, ..end }, end]), damaged);
+        assert_eq!(missing(alone, first, &[RunEnd { last: there, ..end }]), Ok(1), "it is there");
+        assert_eq!(missing(alone, Header { run: 4, ..first }, &[end]), Ok(1), "a later run gave the epoch again");
+    }
+
+    #[test]
+    fn a_first_page_of_zeroes_is_damage_where_resets_are_marked() {
+        let (config, mut bucket, header) = bucket();
+        let damaged = Err(ScanError::Damaged { bucket: 0, page: 0 });
+        assert_eq!(judged(&config, &bucket), damaged);
+        bucket.1 = false;
+        assert_eq!(judged(&config, &bucket).map(|scan| scan.torn), Ok(false), "it may be a reset of before");
+        let mark = reset_mark(1, 0);
+        for marks_resets in [false, true] {
+            bucket.1 = marks_resets;
+            bucket.0[0] = mark;
+            assert_eq!(judged(&config, &bucket), Ok(Scan::default()));
+            // Torn: the mark over a header, and a header over the mark.
+            header.encode(&[], &mut bucket.0[0]);
+            let whole = bucket.0[0];
+            bucket.0[0][..512].copy_from_slice(&mark[..512]);
+            assert_eq!(judged(&config, &bucket), Ok(Scan::default()));
+            bucket.0[0] = mark;
+            bucket.0[0][..512].copy_from_slice(&whole[..512]);
+            let scan = judged(&config, &bucket).unwrap();
+            assert_eq!((scan.torn, scan.found.len()), (true, 0));
+        }
+        for other in [reset_mark(2, 0), reset_mark(1, 1)] {
+            bucket.0[0] = other;
+            assert_eq!(judged(&config, &bucket), damaged, "it is of another cache or bucket");
+        }
+        // Its first sector is lost, and its end says of which backend bucket it was.
+        Header { oob: Oob { backend: 6, ..header.oob }, ..header }.encode(&[], &mut bucket.0[0]);
+        bucket.0[0][..512].fill(0);
+        let walk = walk(&config, 1, 0, &bucket).unwrap();
+        assert_eq!((walk.backend(), judged(&config, &bucket)), (Some(6), damaged));
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Held {
     pub(super) fn empty(superblock: &Superblock) -> Held {
         match superblock.layout {
             Layout::Log => Held::Log(Box::new(Recovered::empty(superblock.geometry, superblock.in_order))),
-            Layout::Wlfc => Held::Wlfc(Box::new(start::Held::empty(superblock.geometry))),
+            Layout::Wlfc => Held::Wlfc(Box::new(start::Held::empty(superblock))),
         }
     }
 
@@ -47,7 +47,12 @@ impl Held {
         }
     }
 
-    /// Where what is durable ends.
+    /// Whether it is one of buckets that are [marked where they are reset](Superblock::marks_resets) since it was settled.
+    pub(super) fn marks_from_now_on(&self) -> bool {
+        matches!(self, Held::Wlfc(held) if held.marks_from_now_on())
+    }
+
+    /// Where what is durable ends; of buckets what [runs](Superblock::ends) say of themselves.
     pub(super) fn end(&self) -> Place {
         match self {
             Held::Log(recovered) => recovered.end,

@@ -19,7 +19,7 @@ pub mod stores;
 
 use std::io;
 
-use flashwise_core::format::{FailedUnit, Geometry, Layout, PageError, Place, State, Superblock};
+use flashwise_core::format::{FailedUnit, Geometry, Layout, PageError, Place, RunEnd, State, Superblock};
 use uuid::Uuid;
 
 pub use self::held::Held;
@@ -396,9 +396,10 @@ fn create(
         Superblock::new(wanted.new_cache, wanted.pairing.backend, wanted.geometry, wanted.volume_bytes);
     superblock.may_be_dirty = wanted.writes_back;
     (superblock.in_order, superblock.layout) = (flash.zoned().is_some(), wanted.layout);
+    superblock.marks_resets = wanted.layout == Layout::Wlfc;
     format(flash, &mut superblock).map_err(FlashError::Io)?;
     if superblock.layout == Layout::Wlfc {
-        start::format(flash, superblock.geometry).map_err(FlashError::Io)?;
+        start::format(flash, &superblock).map_err(FlashError::Io)?;
     }
     let held = Held::empty(&superblock);
     let attachment = Attachment::count(flash, side, superblock)?;
@@ -415,6 +416,7 @@ fn resume(
     changed: Option<String>,
 ) -> Result<Attached, AttachError> {
     held.settle(flash).map_err(FlashError::Io)?;
+    superblock.marks_resets |= held.marks_from_now_on();
     let crashed = superblock.state == State::InUse;
     let mut notes = Vec::new();
     if let Held::Log(recovered) = &held
@@ -427,7 +429,10 @@ fn resume(
     }
     if let Some(changed) = changed {
         let clean = held.drop_clean(flash, &mut superblock).map_err(FlashError::Io)?;
-        notes.push(format!("{clean} clean blocks of the cache were dropped, as {changed}"));
+        notes.push(match clean {
+            0 => format!("{changed}; the cache had no clean blocks that would have to be dropped"),
+            _ => format!("{clean} clean blocks of the cache were dropped, as {changed}"),
+        });
     }
     superblock.volume_bytes = wanted.volume_bytes;
     superblock.state = State::InUse;
@@ -439,6 +444,25 @@ fn resume(
     write_superblock(flash, &mut superblock).map_err(FlashError::Io)?;
     let attachment = Attachment::count(flash, side, superblock)?;
     Ok(Attached { attachment, held, formatted: false, crashed, notes })
+}
+
+/// Up to where what a run wrote to its flash is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Up to this place of the log.
+    Log(Place),
+    /// What was programmed to buckets.
+    Buckets(RunEnd),
+}
+
+impl End {
+    /// As superblocks and records have it: of buckets the sequence, and the lower half of the run.
+    fn place(self) -> Place {
+        match self {
+            End::Log(place) => place,
+            End::Buckets(RunEnd { run, sequence, .. }) => Place { sequence, page: run as u32 },
+        }
+    }
 }
 
 /// A cache and its backend while they are used: what the superblock and the record say.
@@ -477,12 +501,19 @@ impl Attachment {
     }
 
     /// What this run programmed is durable up to a place, of buckets: what is damaged there was not torn.
-    pub fn note_durable(&mut self, flash: &dyn Disk, place: Place) -> io::Result<()> {
+    pub fn note_durable(&mut self, flash: &dyn Disk, end: RunEnd) -> io::Result<()> {
         if self.superblock.state != State::InUse {
             return Ok(());
         }
-        self.superblock.durable = place;
+        self.note_end(End::Buckets(end));
         write_superblock(flash, &mut self.superblock)
+    }
+
+    fn note_end(&mut self, end: End) {
+        self.superblock.durable = end.place();
+        if let End::Buckets(end) = end {
+            self.superblock.note_end(end);
+        }
     }
 
     /// Units of the flash failed, or could not be reset.
@@ -509,19 +540,13 @@ impl Attachment {
         Ok(())
     }
 
-    /// The run has ended in order: everything is durable, the log ends at `end`.
-    pub fn close(
-        &mut self,
-        flash: &dyn Disk,
-        side: &dyn BackendSide,
-        end: Place,
-        may_be_dirty: bool,
-    ) -> io::Result<()> {
-        self.superblock.state = State::Clean;
-        (self.superblock.durable, self.superblock.may_be_dirty) = (end, may_be_dirty);
+    /// The run has ended in order: everything is durable up to `end`, where the log ends.
+    pub fn close(&mut self, flash: &dyn Disk, side: &dyn BackendSide, end: End, may_be_dirty: bool) -> io::Result<()> {
+        (self.superblock.state, self.superblock.may_be_dirty) = (State::Clean, may_be_dirty);
+        self.note_end(end);
         write_superblock(flash, &mut self.superblock)?;
-        let generation = self.superblock.generation;
-        let closed = Closed { generation, end_sequence: end.sequence, end_page: end.page, stamp: side.stamp()? };
+        let (generation, Place { sequence, page }) = (self.superblock.generation, end.place());
+        let closed = Closed { generation, end_sequence: sequence, end_page: page, stamp: side.stamp()? };
         (self.record.may_be_dirty, self.record.closed) = (may_be_dirty, Some(closed));
         side.write(&self.record)
     }

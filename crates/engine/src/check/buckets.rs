@@ -46,6 +46,10 @@ pub(super) fn check_buckets(
     }
     (report.counts.log_units, report.counts.unused_units) = (used, held.scans.len() as u64 - used);
     (report.counts.cached_blocks, report.counts.dirty_blocks) = held.blocks();
+    if superblock.state == State::Detached {
+        // What is there was written back, whatever it says.
+        report.counts.dirty_blocks = 0;
+    }
     if !superblock.failed_units.is_empty() {
         let units: Vec<String> = superblock.failed_units.iter().map(|failed| failed.unit.to_string()).collect();
         report.note(format!("Erase units that have failed and are not written any more: {}.", units.join(", ")));

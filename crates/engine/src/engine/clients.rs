@@ -29,6 +29,8 @@ pub(crate) struct Client {
 pub(crate) struct OfBuckets {
     /// Counts requests, in the order in which they came.
     pub number: u64,
+    /// How long it waited before it was begun.
+    pub waited_us: u64,
     /// It was answered before, and is made again.
     pub again: bool,
     /// The error is that of the backend and its own.
@@ -133,7 +135,12 @@ pub struct Paused {
 
 impl<C: Cache<Step = Step>> Engine<C> {
     /// Starts a request at a time; its range lies within the volume. Ticks that are due come first.
-    pub fn submit(&mut self, mut request: Request, done: Done, now_us: u64) {
+    pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
+        self.submit_waited(request, done, now_us, 0);
+    }
+
+    /// As [`submit`](Self::submit), of a request that came this long before.
+    pub fn submit_waited(&mut self, mut request: Request, done: Done, now_us: u64, waited_us: u64) {
         self.now_us = self.now_us.max(now_us);
         self.advance(now_us);
         if self.settings.answers_flushes_at_once && leave_out_flushes(&mut request) {
@@ -141,7 +148,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             return;
         }
         let Request { operation, offset, length, force_unit_access, caching, .. } = request;
-        let number = self.clients.insert(request, done, now_us);
+        let number = self.clients.insert(request, done, now_us.saturating_sub(waited_us));
         let pieces = cache::Request::pieces(kind(operation), offset, length, force_unit_access);
         for piece in pieces.of_client(caching) {
             let mut steps = std::mem::take(&mut self.planned);

@@ -11,6 +11,7 @@ use super::config::cache_config;
 use super::devices::geometry_without_flash;
 use super::driver::Driver;
 use super::requests::Waiting;
+use super::status::figures_of;
 use super::{Inner, SPARE_FRAMES, Volume, VolumeConfig, VolumeError};
 use crate::engine::{Engine, Settings};
 use crate::export::{Error, Export};
@@ -152,6 +153,7 @@ impl Volume {
             engine.succeed(before);
             engine.cache_mut().take_over_pins(before.cache());
         }
+        inner.given_up = Some(Box::new(figures_of(&inner.engine)));
         inner.engine = Driver::Log(Box::new(engine));
         inner.state = state;
         self.thaw(inner);

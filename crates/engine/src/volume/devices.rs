@@ -71,7 +71,8 @@ pub(super) fn open_flash(
     let unit = disk.zoned().map_or(config.cache.erase_unit_bytes(), |zoned| zoned.device().capacity());
     if config.flash_zones.is_some() && disk.zoned().is_none() {
         let message = format!("{}: it has no zones, and the configuration says flash-zones", config.flash.display());
-        return Err(error(io::Error::new(io::ErrorKind::InvalidInput, message)));
+        let (volume, error) = (config.name.clone(), io::Error::new(io::ErrorKind::InvalidInput, message));
+        return Err(VolumeError::Unfit { volume, error });
     }
     check_flash_size(config, disk.size().min(config.flash_size_bytes.unwrap_or(u64::MAX)), unit)?;
     if let Some(expected) = config.flash_size_bytes
@@ -80,7 +81,8 @@ pub(super) fn open_flash(
     {
         let message =
             format!("{}: it has {} bytes, the configuration says {expected}", config.flash.display(), disk.size());
-        return Err(error(io::Error::new(io::ErrorKind::InvalidInput, message)));
+        let (volume, error) = (config.name.clone(), io::Error::new(io::ErrorKind::InvalidInput, message));
+        return Err(VolumeError::Unfit { volume, error });
     }
     Ok(disk)
 }

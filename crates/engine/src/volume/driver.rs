@@ -1,8 +1,9 @@
 //! The engine of a volume, whichever cache it drives.
 
 use flashwise_core::cache::{Cache, LogCache, Mode, Reads};
-use flashwise_core::format::Place;
+use flashwise_core::format::RunEnd;
 
+use crate::attach::End;
 use crate::disk;
 use crate::engine::{Engine, Faults, Output};
 use crate::export::{Done, Error, Request};
@@ -52,10 +53,11 @@ impl Driver {
         }
     }
 
-    pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
+    /// Starts a request that came `waited_us` before.
+    pub fn submit(&mut self, request: Request, done: Done, now_us: u64, waited_us: u64) {
         match self {
-            Driver::Log(engine) => engine.submit(request, done, now_us),
-            Driver::Wlfc(engine) => engine.submit(request, done, now_us),
+            Driver::Log(engine) => engine.submit_waited(request, done, now_us, waited_us),
+            Driver::Wlfc(engine) => engine.submit_waited(request, done, now_us, waited_us),
         }
     }
 
@@ -125,7 +127,7 @@ impl Driver {
     }
 
     /// Where what is durable ends, of buckets that were not written for a while.
-    pub fn pause(&mut self) -> Option<Place> {
+    pub fn pause(&mut self) -> Option<RunEnd> {
         match self {
             Driver::Log(_) => None,
             Driver::Wlfc(engine) => engine.pause(),
@@ -252,13 +254,10 @@ impl Driver {
     }
 
     /// Where what is durable ends; none where it is not known.
-    pub fn end(&self) -> Option<Place> {
+    pub fn end(&self) -> Option<End> {
         match self {
-            Driver::Log(engine) => Some(engine.cache().log().end()),
-            Driver::Wlfc(engine) => {
-                let end = || wlfc::start::end(engine.durable(), engine.found_again());
-                engine.stopped().is_none().then(end)
-            }
+            Driver::Log(engine) => Some(End::Log(engine.cache().log().end())),
+            Driver::Wlfc(engine) => engine.stopped().is_none().then(|| End::Buckets(engine.end())),
         }
     }
 }

@@ -51,7 +51,7 @@ use crate::export::{Done, Error, Export, Extent, Guest, Operation, Request};
 use crate::flash::Progress;
 use crate::latency::Latencies;
 use crate::record::Recorder;
-use crate::status::VolumeState;
+use crate::status::{VolumeState, VolumeStatus};
 use crate::what_if::{WhatIf, WhatIfStatus};
 use crate::wipe;
 use crate::wlfc::start::check_flash;
@@ -91,6 +91,10 @@ struct Inner {
     failed_requests: u64,
     /// Whether it was decided what becomes of a flash that failed.
     flash_given_up: bool,
+    /// What was counted before the flash was given up.
+    given_up: Option<Box<VolumeStatus>>,
+    /// Time that requests which change something waited for before they were begun, as too much was under way.
+    held_back_us: u64,
     /// Why the flash was not detached when that was asked for last.
     detaching_failed: Option<String>,
     /// When and how many times the cache was found again, within a [`TICK`].
@@ -236,6 +240,8 @@ impl Volume {
             state: VolumeState::Ok,
             failed_requests: 0,
             flash_given_up: false,
+            given_up: None,
+            held_back_us: 0,
             detaching_failed: None,
             mended: None,
             held: Vec::new(),
@@ -558,8 +564,8 @@ fn tick(volume: &Weak<Volume>, looks: &mpsc::Receiver<()>) {
         }
         let pause = inner.engine.pause();
         volume.dispatch(inner);
-        if let Some(place) = pause
-            && let Err(error) = volume.with_attachment(|attachment| attachment.note_durable(&*volume.flash, place))
+        if let Some(end) = pause
+            && let Err(error) = volume.with_attachment(|attachment| attachment.note_durable(&*volume.flash, end))
         {
             tracing::warn!(volume = volume.config.name, %error, "the superblock could not be written");
         }

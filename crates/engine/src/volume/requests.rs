@@ -27,11 +27,13 @@ pub(super) struct Waiting {
     pub done: Done,
     /// Of which part of the volume it is, if it reads.
     part: Option<Arc<Part>>,
+    /// When it came, if it has to wait.
+    came_us: Option<u64>,
 }
 
 impl Waiting {
     pub fn new(request: Request, done: Done) -> Waiting {
-        Waiting { request, done, part: None }
+        Waiting { request, done, part: None, came_us: None }
     }
 }
 
@@ -40,7 +42,7 @@ impl Volume {
     /// [`submit_and_wait`](crate::export::Export::submit_and_wait).
     pub fn submit_for(&self, part: &Arc<Part>, request: Request, done: Done, may_wait: bool) -> bool {
         let part = (request.operation == Operation::Read).then(|| part.clone());
-        self.start_request(Waiting { request, done, part }, may_wait)
+        self.start_request(Waiting { part, ..Waiting::new(request, done) }, may_wait)
     }
 
     /// Starts transfers and gives answers, without the lock. Reads that need no waiting are done at once, without another thread.
@@ -177,25 +179,29 @@ impl Volume {
             (!inner.waiting.is_empty(), STEPS_MAX)
         };
         if inner.frozen || behind || inner.engine.is_full(steps_max) {
-            inner.waiting.push_back(waiting);
+            inner.waiting.push_back(Waiting { came_us: Some(Volume::now_us()), ..waiting });
             return false;
         }
         self.plan(&mut inner, waiting);
         self.dispatch_by(inner, may_wait)
     }
 
-    fn plan(&self, inner: &mut Inner, Waiting { request, done, part }: Waiting) {
+    fn plan(&self, inner: &mut Inner, Waiting { request, done, part, came_us }: Waiting) {
         let now_us = Volume::now_us();
+        let waited_us = came_us.map_or(0, |came_us| now_us.saturating_sub(came_us));
+        if request.changes() {
+            inner.held_back_us += waited_us;
+        }
         if let Some((recorder, number)) = &inner.recorder {
             recorder.record(now_us, *number, &request);
         }
         if let Some(what_if) = &self.what_if {
             what_if.note(&request);
         }
-        let Some(part) = part else { return inner.engine.submit(request, done, now_us) };
+        let Some(part) = part else { return inner.engine.submit(request, done, now_us, waited_us) };
         let (before, pin) = (inner.engine.reads(), part.pin.load(Ordering::Relaxed));
         inner.engine.set_pin(pin);
-        inner.engine.submit(request, done, now_us);
+        inner.engine.submit(request, done, now_us, waited_us);
         inner.engine.set_pin(0);
         part.reads.add(inner.engine.reads() - before);
     }

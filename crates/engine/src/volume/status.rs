@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use flashwise_core::cache::{Cache, LogCache, Mode, Reads};
 use flashwise_core::filter::listed;
+use flashwise_core::format::Layout;
 use flashwise_core::wlfc::Wlfc;
 
 use super::driver::Driver;
@@ -18,11 +19,20 @@ impl Volume {
         let inner = self.lock();
         let (state, state_reason) = state(&inner);
         let (engine, faults) = (&inner.engine, inner.engine.faults());
-        let has_flash = !self.config.flash.as_os_str().is_empty();
-        let of_cache = match engine {
+        let of_buckets = self.config.layout == Layout::Wlfc;
+        let has_flash = !self.config.flash.as_os_str().is_empty() && !of_buckets;
+        let mut of_cache = match engine {
             Driver::Log(engine) => log_status(engine.cache(), has_flash),
             Driver::Wlfc(engine) => wlfc_status(engine.cache()),
         };
+        if of_buckets {
+            // Of one that was given up too.
+            (of_cache.policy, of_cache.admission) = ("wlfc".to_owned(), "none".to_owned());
+        }
+        if let Some(before) = &inner.given_up {
+            of_cache.go_on_from(before);
+        }
+        of_cache.throttled_seconds += inner.held_back_us as f64 / 1e6;
         let mut status = VolumeStatus {
             name: self.config.name.clone(),
             size_bytes: self.size(),
@@ -57,6 +67,14 @@ impl Volume {
             .map(|drive_writes_per_day| Rating { drive_writes_per_day, warranty_years: self.config.warranty_years });
         status.set_wear(self.opened.elapsed().as_secs_f64(), rating);
         status
+    }
+}
+
+/// What is counted by the engine of a volume, which another takes over from.
+pub(super) fn figures_of(engine: &Driver) -> VolumeStatus {
+    match engine {
+        Driver::Log(engine) => log_status(engine.cache(), true),
+        Driver::Wlfc(engine) => wlfc_status(engine.cache()),
     }
 }
 
@@ -99,8 +117,6 @@ fn wlfc_status(cache: &Wlfc) -> VolumeStatus {
     let reads = Reads::from(&figures);
     let room = u64::from(config.write_queue + config.read_queue) * u64::from(config.bucket_blocks);
     VolumeStatus {
-        policy: "wlfc".to_owned(),
-        admission: "none".to_owned(),
         write_mode: Mode::WriteBack.name().to_owned(),
         reads: reads.blocks,
         writes: figures.written_blocks,
@@ -117,6 +133,7 @@ fn wlfc_status(cache: &Wlfc) -> VolumeStatus {
             destaged_blocks: figures.backend_written_blocks - figures.passed_blocks.min(figures.backend_written_blocks),
             ..CacheStatus::default()
         },
+        flash_write_requests: figures.flash_write_requests,
         flash_bytes_written: figures.flash_written_blocks() * BLOCK,
         erasures: figures.resets,
         bypasses: figures.passed_blocks,

@@ -9,13 +9,19 @@ use crate::export::{Done, Error, Operation, Request};
 
 impl<C: Cache<Step = Step>> Engine<C> {
     /// Starts a request at a time; its range lies within the volume.
-    pub fn submit(&mut self, mut request: Request, done: Done, now_us: u64) {
+    pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
+        self.submit_waited(request, done, now_us, 0);
+    }
+
+    /// As [`submit`](Self::submit), of a request that came this long before.
+    pub fn submit_waited(&mut self, mut request: Request, done: Done, now_us: u64, waited_us: u64) {
         self.requests += 1;
         if self.stopped.is_some() {
             if self.settings.holds_failed {
                 self.held.push((self.requests, request, done));
             } else {
-                self.answered.push(Answered { operation: request.operation, started_us: now_us, failed: true });
+                let started_us = now_us.saturating_sub(waited_us);
+                self.answered.push(Answered { operation: request.operation, started_us, failed: true });
                 self.answers.push((done, Err(Error::Io)));
             }
             return;
@@ -24,14 +30,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.answers.push((done, Ok(Vec::new())));
             return;
         }
-        self.begin_request(request, done, OfBuckets { number: self.requests, ..OfBuckets::default() }, now_us);
+        let of_buckets = OfBuckets { number: self.requests, waited_us, ..OfBuckets::default() };
+        self.begin_request(request, done, of_buckets, now_us);
     }
 
     /// Plans a request.
     pub(super) fn begin_request(&mut self, request: Request, done: Done, of_buckets: OfBuckets, now_us: u64) {
         let durable = request.makes_durable();
         let Request { operation, offset, length, force_unit_access, caching, .. } = request;
-        let number = self.clients.insert(request, done, now_us);
+        let number = self.clients.insert(request, done, now_us.saturating_sub(of_buckets.waited_us));
         self.clients.get_mut(number).of_buckets = of_buckets;
         let whole =
             cache::Request { caching, ..cache::Request::whole(kind(operation), offset, length, force_unit_access) };
@@ -49,7 +56,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if client.error.is_none() && client.request.makes_durable() && self.ahead.has_lost() {
             (client.error, client.of_buckets.is_own) = (Some(Error::Io), true);
         }
-        let OfBuckets { number, again, is_own, incomplete } = client.of_buckets;
+        let OfBuckets { number, again, is_own, incomplete, .. } = client.of_buckets;
         if client.error.is_some() && self.stopped.is_some() && self.settings.holds_failed && !is_own {
             let (mut request, done) = client.hand_back();
             if again {

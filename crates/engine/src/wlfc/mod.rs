@@ -13,6 +13,7 @@
 //! | `read.rs` | reads of the flash, and what they are compared with |
 //! | `transfers.rs` | what is handed out to devices |
 //! | `start.rs` | reading what a flash holds |
+//! | `mended.rs` | reading a flash of which some bits are wrong |
 //! | `again.rs` | going on where something failed |
 //! | `checksums.rs` | where the checksums of data are |
 //!
@@ -25,6 +26,7 @@ mod ahead;
 pub mod checksums;
 mod clients;
 mod memory;
+pub(crate) mod mended;
 mod order;
 mod perform;
 mod read;
@@ -34,7 +36,7 @@ mod transfers;
 use std::collections::{BTreeSet, VecDeque};
 
 use flashwise_core::cache::{Cache, Event};
-use flashwise_core::format::Place;
+use flashwise_core::format::{RunEnd, Witness};
 use flashwise_core::wlfc::{Log, State, Step, Wlfc};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -45,7 +47,7 @@ use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
 use ahead::Ahead;
 use checksums::{Checksums, HeaderPages};
-use flashwise_core::wlfc::header::{Crc, Witness};
+use flashwise_core::wlfc::header::Crc;
 use memory::Regions;
 use order::{Entered, Order};
 use start::Started;
@@ -338,18 +340,20 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Asked once in a while: up to where what this run programmed is durable, if nothing was programmed since it was asked before and it has not
     /// said so yet.
-    pub fn pause(&mut self) -> Option<Place> {
+    pub fn pause(&mut self) -> Option<RunEnd> {
         let seen = std::mem::replace(&mut self.seen, self.sequence);
         let quiet = self.stopped.is_none() && self.running == 0 && seen == self.sequence && self.noted < self.durable;
         quiet.then(|| {
             self.noted = self.durable;
-            start::end(self.durable, self.settings.found_again)
+            self.end()
         })
     }
 
-    /// How many times the cache was found again since the start.
-    pub fn found_again(&self) -> u32 {
-        self.settings.found_again
+    /// Up to where what this run programmed is durable.
+    pub fn end(&self) -> RunEnd {
+        let Settings { start, found_again, .. } = self.settings;
+        let last = self.programmed.filter(|_| self.durable > self.sequence);
+        RunEnd { run: start::run(start, found_again), sequence: self.durable, last }
     }
 
     /// Every request fails from now on.
@@ -360,11 +364,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Whether every request fails for good.
     pub fn is_given_up(&self) -> bool {
         self.stopped.is_some() && !self.settings.holds_failed
-    }
-
-    /// Below which number everything that this run programmed is durable.
-    pub fn durable(&self) -> u64 {
-        self.durable
     }
 
     /// The blocks whose only copy could not be read, or was answered and could not be written, in order.

@@ -326,14 +326,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
-    /// Empties a bucket: the zone is reset or, where it is none, its first page says nothing any more.
+    /// Empties a bucket: the zone is reset or, where it is none, its first page says that it was.
     fn reset(&mut self, id: StepId, bucket: u32) {
         let offset = self.unit_offset(bucket);
         if self.settings.zoned {
             return self.hand_out(id, FLASH, Operation::Discard, offset, self.unit_bytes, smallvec![]);
         }
         // What is behind is not discarded: it may go before this page does, and is then missed.
-        let memory = Memory::new(1);
+        let memory = super::start::mark(self.settings.cache, bucket);
         let buffers = smallvec![memory.buffer(0, 1)];
         self.step(id).memory = Some(memory);
         self.hand_out(id, FLASH, Operation::Write, offset, BLOCK, buffers);

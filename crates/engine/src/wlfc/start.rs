@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Place, State as CacheState, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, State as CacheState, Superblock};
 use flashwise_core::quantity::ByteSize;
-use flashwise_core::wlfc::header::HEADER_BLOCKS;
+use flashwise_core::wlfc::header::{HEADER_BLOCKS, Header, is_reset_mark, reset_mark};
 use flashwise_core::wlfc::scan::{Buckets, Durable, Found, ScanError, Walk, confront, judge, walk};
 use flashwise_core::wlfc::{Around, Config, ConfigError, Log, Oob, Refresh, Scan, State, Step, Wlfc, recover_around};
 use rustc_hash::FxHashSet;
@@ -44,25 +44,30 @@ const BUCKET_BYTES_MAX: u64 = 64 << 20;
 
 /// Refuses a flash whose units cannot be buckets.
 pub fn check_flash(flash: &dyn Disk, geometry: Geometry) -> io::Result<()> {
-    let refuse =
-        |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {what}", flash.description())));
-    let (bytes, most) = (u64::from(geometry.unit_pages) * BLOCK_BYTES as u64, ByteSize::new(BUCKET_BYTES_MAX));
+    let bytes = u64::from(geometry.unit_pages) * BLOCK_BYTES as u64;
+    // One is left out for the superblocks.
+    let zones = flash.zoned().and_then(ZonedFlash::written_max).map(|most| most + 1);
+    check_units(bytes, zones)
+        .map_err(|what| io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {what}", flash.description())))
+}
+
+/// As [`check_flash`], of units of so many bytes, of which so many may be active and open at a time, if that is limited.
+pub fn check_units(bytes: u64, zones_at_a_time: Option<u32>) -> Result<(), String> {
+    let (found, most) = (ByteSize::new(bytes), ByteSize::new(BUCKET_BYTES_MAX));
     if bytes > BUCKET_BYTES_MAX {
-        let found = ByteSize::new(bytes);
-        return refuse(format!(
+        return Err(format!(
             "its buckets would have {found} each, expected at most {most}, of which layout wlfc moves two at a time; use the layout log, or smaller \
              zones or erase units"
         ));
     }
-    if let Some(most) = flash.zoned().and_then(ZonedFlash::written_max).filter(|most| *most <= BESIDE_WRITE_QUEUE) {
-        return refuse(format!(
-            "{} of its zones may be active and open at a time, expected at least {}: layout wlfc writes to one for each bucket of its write queue, and to \
-             three besides; use the layout log",
-            most + 1,
+    match zones_at_a_time.filter(|zones| *zones < BESIDE_WRITE_QUEUE + 2) {
+        Some(zones) => Err(format!(
+            "{zones} of its zones may be active and open at a time, expected at least {}: layout wlfc writes to one for each bucket of its write \
+             queue, and to three besides; use the layout log",
             BESIDE_WRITE_QUEUE + 2
-        ));
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 impl Default for Options {
@@ -111,11 +116,15 @@ pub struct Held {
     unit_pages: u32,
     /// The last run did not end in order.
     crashed: bool,
+    /// The tag of the cache, and whether its buckets say that they were reset.
+    cache: u64,
+    marks_resets: bool,
 }
 
 impl Held {
-    /// An empty cache.
-    pub fn empty(geometry: Geometry) -> Held {
+    /// A cache that is empty as yet.
+    pub fn empty(superblock: &Superblock) -> Held {
+        let geometry = superblock.geometry;
         let buckets = geometry.log_units() as usize;
         Held {
             scans: vec![Scan::default(); buckets],
@@ -127,6 +136,8 @@ impl Held {
             unread: BTreeSet::new(),
             unit_pages: geometry.unit_pages,
             crashed: false,
+            cache: cache_tag(superblock),
+            marks_resets: superblock.marks_resets,
         }
     }
 
@@ -199,6 +210,17 @@ impl Held {
         })
     }
 
+    /// Blocks that are in logs, by range: of a bucket of the backend there is one bucket of logs at a time, as an older one is reset before.
+    pub fn logged(&self) -> Vec<std::ops::Range<u64>> {
+        let bucket_blocks = u64::from(self.bucket_blocks());
+        let found = self.scans.iter().flat_map(|scan| &scan.found).map(|(_, oob)| oob);
+        let of_logs = found.filter(|oob| oob.state == State::Write).map(|oob| {
+            let first = u64::from(oob.backend) * bucket_blocks + u64::from(oob.at);
+            first..first + u64::from(oob.blocks)
+        });
+        of_logs.collect()
+    }
+
     /// Blocks in read copies that the backend has too, each once.
     pub fn clean_blocks(&self) -> u64 {
         let clean = self.scans.iter().flat_map(|scan| &scan.found).filter(|(_, oob)| oob.state == State::Read);
@@ -209,7 +231,7 @@ impl Held {
     pub fn drop_clean(&mut self, flash: &dyn Disk) -> io::Result<()> {
         for (bucket, scan) in (0..).zip(&mut self.scans) {
             if scan.found.first().is_some_and(|(_, oob)| oob.state == State::Read) {
-                wipe(flash, self.unit_pages, bucket)?;
+                wipe(flash, self.cache, self.unit_pages, bucket)?;
                 *scan = Scan::default();
             }
         }
@@ -217,9 +239,16 @@ impl Held {
     }
 
     /// Makes durable what was found: it may be in the device's volatile cache only. Zones that are not written on are finished, and those of
-    /// which nothing counts are reset.
+    /// which nothing counts are reset. Buckets of which nothing counts are marked as reset, where none was as yet.
     pub fn settle(&mut self, flash: &dyn Disk) -> io::Result<()> {
         flash.sync()?;
+        if flash.zoned().is_none() && self.marks_from_now_on() {
+            for (bucket, scan) in (0..).zip(&mut self.scans).filter(|(_, scan)| scan.found.is_empty()) {
+                wipe(flash, self.cache, self.unit_pages, bucket)?;
+                *scan = Scan::default();
+            }
+            flash.sync()?;
+        }
         if let Some(zoned) = flash.zoned() {
             let scans = &mut self.scans;
             // Of what a crash left more may be open than the device allows beside what is written next.
@@ -234,6 +263,12 @@ impl Held {
             flash.sync()?;
         }
         Ok(())
+    }
+
+    /// Whether [settling](Self::settle) marks the buckets that are empty, so that the superblock may say so of all from then on: not where some
+    /// failed, which cannot be marked.
+    pub fn marks_from_now_on(&self) -> bool {
+        !self.marks_resets && self.worn.is_empty() && self.dead.is_empty()
     }
 
     /// The cache, and what its engine has to know.
@@ -288,6 +323,7 @@ impl Started {
 struct FlashBuckets<'a> {
     flash: &'a dyn Disk,
     unit_pages: u32,
+    marks_resets: bool,
 }
 
 impl Buckets for FlashBuckets<'_> {
@@ -299,6 +335,10 @@ impl Buckets for FlashBuckets<'_> {
         self.flash.read_at(pages.bytes_mut(), offset * BLOCK_BYTES as u64)?;
         bytes.copy_from_slice(&pages.bytes_mut()[..bytes.len()]);
         Ok(())
+    }
+
+    fn marks_resets(&self) -> bool {
+        self.marks_resets && !self.in_order()
     }
 
     fn in_order(&self) -> bool {
@@ -395,7 +435,7 @@ fn scan_with(
     let geometry = superblock.geometry;
     flash.zoned().into_iter().for_each(ZonedFlash::write_many);
     let config = config(geometry, &Options::default(), superblock.volume_bytes).map_err(FlashError::Config)?;
-    let buckets = FlashBuckets { flash, unit_pages: geometry.unit_pages };
+    let buckets = FlashBuckets { flash, unit_pages: geometry.unit_pages, marks_resets: superblock.marks_resets };
     let (count, cache) = (geometry.log_units(), cache_tag(superblock));
     let read = AtomicU64::new(0);
     let failed = |counts: bool| {
@@ -416,8 +456,9 @@ fn scan_with(
     walks.iter().flatten().for_each(|walk| durable.add_walk(walk));
     // Of an orderly end, or of a pause.
     durable.add(run(superblock.attach, superblock.durable.page), superblock.durable.sequence);
-    confront(&mut walks, &durable);
-    let mut held = Held { crashed: superblock.state == CacheState::InUse, worn, dead, ..Held::empty(geometry) };
+    superblock.ends.iter().for_each(|end| durable.add(end.run, end.sequence));
+    confront(&mut walks, &durable, &superblock.ends);
+    let mut held = Held { crashed: superblock.state == CacheState::InUse, worn, dead, ..Held::empty(superblock) };
     for (bucket, walk) in (0..).zip::<Vec<Option<Walk>>>(walks) {
         let found = walk.as_ref().map(|walk| judge(&config, bucket, walk, &durable, &buckets));
         match (found, walk, remembered) {
@@ -440,24 +481,44 @@ pub fn run(start: u64, found_again: u32) -> u64 {
     start << 32 | u64::from(found_again)
 }
 
-/// Where a [run] ended that made everything durable below `sequence`.
-pub fn end(sequence: u64, found_again: u32) -> Place {
-    Place { sequence, page: found_again }
+/// The superblock of a cache of buckets as far as `superblock` knows it and the flash has pages of it; none if it has none.
+pub(crate) fn made_up(flash: &dyn Disk, superblock: &Superblock) -> io::Result<Option<Superblock>> {
+    let (cache, unit_pages) = (cache_tag(superblock), superblock.geometry.unit_pages);
+    let (mut is_there, mut marks_resets) = (false, false);
+    let mut page = Memory::new(1);
+    for bucket in 0..superblock.geometry.log_units() {
+        let offset = (u64::from(bucket) + 1) * u64::from(unit_pages) * BLOCK_BYTES as u64;
+        if flash.read_at(page.bytes_mut(), offset).is_ok() {
+            marks_resets |= is_reset_mark(page.page(0), cache, bucket);
+            is_there |= Header::trace(page.page(0)).is_some_and(|header| header.cache == cache);
+        }
+    }
+    let made_up = Superblock { layout: Layout::Wlfc, marks_resets, ..superblock.clone() };
+    Ok((is_there || marks_resets).then_some(made_up))
 }
 
 /// Makes a bucket empty: not durably.
-fn wipe(flash: &dyn Disk, unit_pages: u32, bucket: u32) -> io::Result<()> {
+fn wipe(flash: &dyn Disk, cache: u64, unit_pages: u32, bucket: u32) -> io::Result<()> {
     let unit_bytes = u64::from(unit_pages) * BLOCK_BYTES as u64;
     let offset = (u64::from(bucket) + 1) * unit_bytes;
     if flash.zoned().is_some() {
         return flash.discard(offset, unit_bytes);
     }
-    flash.write_at(Memory::new(1).bytes_mut(), offset)
+    flash.write_at(mark(cache, bucket).bytes_mut(), offset)
+}
+
+/// What the first page of a bucket is once it was reset, where buckets are no zones.
+pub(super) fn mark(cache: u64, bucket: u32) -> Memory {
+    let mut memory = Memory::new(1);
+    *memory.page_mut(0) = reset_mark(cache, bucket);
+    memory
 }
 
 /// Makes all buckets empty, durably.
-pub fn format(flash: &dyn Disk, geometry: Geometry) -> io::Result<()> {
+pub fn format(flash: &dyn Disk, superblock: &Superblock) -> io::Result<()> {
+    let geometry = superblock.geometry;
     flash.zoned().into_iter().for_each(ZonedFlash::write_many);
-    (0..geometry.log_units()).try_for_each(|bucket| wipe(flash, geometry.unit_pages, bucket))?;
+    let mut buckets = 0..geometry.log_units();
+    buckets.try_for_each(|bucket| wipe(flash, cache_tag(superblock), geometry.unit_pages, bucket))?;
     flash.sync()
 }

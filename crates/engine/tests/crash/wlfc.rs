@@ -9,7 +9,7 @@ use flashwise_core::cache::{Cache, Event};
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout};
 use flashwise_core::wlfc::{Config, Figures, Log, Refresh, Scan, Step, Wlfc};
-use flashwise_engine::attach::{Attached, Attachment, Held, Pairing, Wanted, attach};
+use flashwise_engine::attach::{Attached, Attachment, End, Held, Pairing, Wanted, attach};
 use flashwise_engine::disk::{Operation as DiskOperation, Transfer};
 use flashwise_engine::engine::{BACKEND, FLASH, Output};
 use flashwise_engine::export::{Operation, Request};
@@ -404,7 +404,7 @@ impl World {
         self.engine.close(0);
         self.collect();
         self.settle()?;
-        let end = start::end(self.engine.durable(), 0);
+        let end = End::Buckets(self.engine.end());
         let World { setup, disks, record, mut attachment, clients, random, .. } = self;
         let side = FakeSide { record: &record, backend: &disks[BACKEND], flash: &disks[FLASH] };
         attachment.close(&disks[FLASH], &side, end, true).map_err(|error| error.to_string())?;

@@ -11,7 +11,7 @@ use flashwise_core::cache::{Cache, LogCache, Mode};
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout};
 use flashwise_core::policy::Spec;
-use flashwise_engine::attach::{AttachError, Attached, Attachment, Held, Pairing, Wanted, attach};
+use flashwise_engine::attach::{AttachError, Attached, Attachment, End, Held, Pairing, Wanted, attach};
 use flashwise_engine::disk::{Operation as DiskOperation, Transfer};
 use flashwise_engine::engine::{BACKEND, Engine, FLASH, Output, Settings};
 use flashwise_engine::export::Operation;
@@ -334,7 +334,7 @@ impl World {
         self.settle()?;
         let cache = self.engine.cache();
         let may_be_dirty = cache.blocks_to_write_back() > 0 || !cache.lost_blocks().is_empty();
-        let (end, failed) = (cache.log().end(), cache.has_flash_failed());
+        let (end, failed) = (End::Log(cache.log().end()), cache.has_flash_failed());
         let devices = self.devices();
         if !failed {
             self.attachment.close(&devices.disks[FLASH], &devices.side(), end, may_be_dirty).unwrap();

@@ -14,6 +14,7 @@ use flashwise_engine::disk::zoned::file::Zoning;
 use flashwise_engine::disk::zoned::may_have_zones;
 use flashwise_engine::pool::PoolConfig;
 use flashwise_engine::volume::{VolumeConfig, check_exports};
+use flashwise_engine::wlfc::start::{Options, check_units};
 
 /// All that is wrong between the keys; of each volume and pool what is found first.
 pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Vec<ConfigError> {
@@ -197,12 +198,20 @@ fn check_cache(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) -> 
 /// Settings of the cache that WLFC has too.
 const WLFC_SETTINGS: [&str; 3] = ["erase-unit", "ram", "write-mode"];
 
+const OF_WLFC: &str = "layout log has no such setting; layout wlfc does";
+
 /// What goes with the layout of buckets.
 fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
-    if volume.layout == Layout::Log {
-        return Ok(());
-    }
     let refuse = |key: &str, problem: &str| Err(origin.refuse(section, key, problem.to_owned()));
+    if volume.layout == Layout::Log {
+        // What it is without them is said in older examples, and means nothing.
+        let Options { write_share, refresh, .. } = Options::default();
+        return match () {
+            () if volume.buckets.write_share != write_share => refuse("write-queue", OF_WLFC),
+            () if volume.buckets.refresh != refresh => refuse("refresh", OF_WLFC),
+            () => Ok(()),
+        };
+    }
     if volume.flash.as_os_str().is_empty() {
         return Err(origin.missing(section, "flash", "the flash that layout wlfc is about"));
     }
@@ -218,9 +227,23 @@ fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) ->
             "layout wlfc does not discard: what is behind a bucket's first page may be missed until that is gone for good",
         );
     }
-    let is_of_log = |key: &&str| SETTINGS.iter().any(|setting| setting.name() == *key) && !WLFC_SETTINGS.contains(key);
-    let given = origin.tables.entries(section).iter().map(|entry| entry.key.as_str());
-    if let Some(key) = given.into_iter().find(is_of_log) {
+    let (key, unit) = match volume.flash_zones {
+        Some(zoning) => ("flash-zones", zoning.capacity),
+        None => ("erase-unit", volume.cache.erase_unit_bytes()),
+    };
+    let limits = volume.flash_zones.into_iter().flat_map(|zoning| [zoning.max_active, zoning.max_open]);
+    let unit_is_of_flash = volume.flash_zones.is_none() && may_have_zones(&volume.flash);
+    if let Err(problem) = check_units(unit, limits.filter(|most| *most > 0).min())
+        && !unit_is_of_flash
+    {
+        return refuse(key, &problem);
+    }
+    let is_of_log = |key: &&str| {
+        let is_setting = SETTINGS.iter().any(|setting| setting.name() == *key) && !WLFC_SETTINGS.contains(key);
+        is_setting || ["cache-device", "storage-device"].contains(key)
+    };
+    let mut given = origin.tables.entries(section).iter().map(|entry| entry.key.as_str());
+    if let Some(key) = given.find(is_of_log) {
         return refuse(
             key,
             "layout wlfc has no such setting; it has erase-unit, ram, write-mode, write-queue and refresh",

@@ -1,8 +1,9 @@
 //! The engine of WLFC on devices that cannot be read or written any more, and how it goes on.
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
-#[path = "support/flaky.rs"]
+#[path = "../support/flaky.rs"]
 mod flaky;
+mod headers;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -57,9 +58,9 @@ impl World {
         let flash = MemoryDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES);
         let backend = MemoryDisk::new(BLOCKS * BLOCK_BYTES);
         let mut superblock = Superblock::new([7; 16], [9; 16], GEOMETRY, (BLOCKS * BLOCK_BYTES) as u64);
-        superblock.layout = Layout::Wlfc;
+        (superblock.layout, superblock.marks_resets) = (Layout::Wlfc, true);
         format(&flash, &mut superblock).unwrap();
-        start::format(&flash, GEOMETRY).unwrap();
+        start::format(&flash, &superblock).unwrap();
         World::open([flash, backend], 1).unwrap()
     }
 
@@ -376,63 +377,6 @@ fn what_only_a_lost_bucket_had_is_listed_and_an_error() {
     world.tick(1);
     assert_eq!((world.engine.lost_blocks(), world.engine.cache().failing().len()), (vec![], 0));
     assert_eq!(world.ask(Operation::Read, 4, &[]), Ok(block(9)));
-}
-
-/// The last header of a bucket is zeroes. What was programmed next, elsewhere, says that it was there; that it was durable is what the one after says.
-#[test]
-fn a_lost_last_header_is_refused_once_another_says_that_it_was_there() {
-    for (flushed, next) in [(true, true), (true, false), (false, true)] {
-        let mut world = World::new();
-        world.ask(Operation::Write, 3, &block(5)).unwrap();
-        world.ask(Operation::Write, 3, &block(6)).unwrap();
-        if flushed {
-            world.ask(Operation::Flush, 0, &[]).unwrap();
-        }
-        if next {
-            world.ask(Operation::Write, 40, &block(7)).unwrap();
-        }
-        let header = world.page_of(&block(6)) - 1;
-        world.disks[FLASH].write_at(&block(0), header * BLOCK_BYTES as u64).unwrap();
-        let superblock = read_superblock(&world.disks[FLASH]).unwrap();
-        match start::scan(&world.disks[FLASH], &superblock, 1, &|_, _| ()) {
-            Ok(_) => assert!(!flushed || !next, "it may never have been written"),
-            Err(error) => {
-                assert!(flushed && next);
-                assert!(error.to_string().contains("a header page is damaged: page 2 of bucket 0"), "{error}");
-            }
-        }
-    }
-}
-
-/// The last header of a bucket has no header behind it: what others say of its run, or the superblock after a pause, tells one that is damaged from
-/// one that was never written.
-#[test]
-fn a_damaged_last_header_is_refused_once_anything_says_that_it_was_durable() {
-    for (elsewhere, pause) in [(true, false), (false, true), (false, false)] {
-        let mut world = World::new();
-        world.ask(Operation::Write, 3, &block(5)).unwrap();
-        world.ask(Operation::Write, 3, &block(6)).unwrap();
-        world.ask(Operation::Flush, 0, &[]).unwrap();
-        if elsewhere {
-            world.ask(Operation::Write, 40, &block(7)).unwrap();
-        }
-        assert_eq!(world.engine.pause(), None, "it was just written");
-        let place = world.engine.pause();
-        assert_eq!((place.is_some(), world.engine.pause()), (true, None));
-        if pause {
-            world.attachment.note_durable(&world.disks[FLASH], place.unwrap()).unwrap();
-        }
-        world.damage(world.page_of(&block(6)) - 1);
-        let superblock = read_superblock(&world.disks[FLASH]).unwrap();
-        let found = start::scan(&world.disks[FLASH], &superblock, 1, &|_, _| ());
-        match found {
-            Ok(_) => assert!(!elsewhere && !pause, "it counts as torn"),
-            Err(error) => {
-                assert!(elsewhere || pause);
-                assert!(error.to_string().contains("a header page is damaged: page 2 of bucket 0"), "{error}");
-            }
-        }
-    }
 }
 
 /// A small generator of numbers: xorshift64*.

@@ -1,0 +1,96 @@
+//! A flash of cache buckets as it was before a bit went wrong in some of its pages.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Mutex;
+
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Page, Superblock};
+use flashwise_core::mending::Mending;
+use flashwise_core::wlfc::header::{Header, reset_mark};
+
+use crate::disk::Disk;
+use crate::disk::zoned::ZonedFlash;
+use crate::flash::cache_tag;
+
+/// The most bits by which the mark of a bucket that was reset may differ from what is known of it: all.
+const MARK_BITS_MAX: u32 = 8;
+
+/// Reads header pages of which one bit is wrong, and marks of buckets that were reset, as they were written; writes nothing by itself.
+pub(crate) struct Mended<'a> {
+    flash: &'a dyn Disk,
+    mending: &'a Mending,
+    geometry: Geometry,
+    cache: u64,
+    pages: Mutex<BTreeSet<u64>>,
+}
+
+impl<'a> Mended<'a> {
+    pub fn new(flash: &'a dyn Disk, superblock: &Superblock, mending: &'a Mending) -> Mended<'a> {
+        let (geometry, cache) = (superblock.geometry, cache_tag(superblock));
+        Mended { flash, mending, geometry, cache, pages: Mutex::default() }
+    }
+
+    /// How many pages were mended.
+    pub fn pages(&self) -> u64 {
+        self.pages.lock().expect("no thread panics with the list").len() as u64
+    }
+
+    /// A page of the flash as it was written, where that is known and it is not so any more.
+    fn mend(&self, number: u64, page: &Page) -> Option<Page> {
+        let unit_pages = u64::from(self.geometry.unit_pages);
+        let (unit, page_of_bucket) = (number / unit_pages, (number % unit_pages) as u32);
+        let bucket = u32::try_from(unit.checked_sub(1)?).ok()?;
+        let is_here = |header: &Header| (header.cache, header.page + header.part) == (self.cache, page_of_bucket);
+        if Header::decode(page).is_some() {
+            return None;
+        }
+        if let Some((mended, _)) = self.mending.bucket_header(page).filter(|(_, header)| is_here(header)) {
+            return Some(mended);
+        }
+        let mark = reset_mark(self.cache, bucket);
+        let wrong: u32 = mark[..512].iter().zip(page).map(|(expected, found)| (expected ^ found).count_ones()).sum();
+        (page_of_bucket == 0 && (1..=MARK_BITS_MAX).contains(&wrong)).then_some(mark)
+    }
+}
+
+impl Disk for Mended<'_> {
+    fn description(&self) -> String {
+        self.flash.description()
+    }
+
+    fn size(&self) -> u64 {
+        self.flash.size()
+    }
+
+    fn zoned(&self) -> Option<&ZonedFlash> {
+        self.flash.zoned()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.flash.read_at(buffer, offset)?;
+        for (page, number) in buffer.chunks_exact_mut(BLOCK_BYTES).zip(offset / BLOCK_BYTES as u64..) {
+            let page: &mut Page = page.try_into().expect("a page of bytes");
+            if let Some(mended) = self.mend(number, page) {
+                *page = mended;
+                self.pages.lock().expect("no thread panics with the list").insert(number);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.flash.write_at(buffer, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.flash.sync()
+    }
+
+    fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {
+        self.flash.zero(offset, length, may_punch_holes)
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.flash.discard(offset, length)
+    }
+}
