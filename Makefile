@@ -1,6 +1,9 @@
 # The nightly run of the power-failure tests: FLASHWISE_CRASH_POINTS and FLASHWISE_SEED choose how many and which.
 FLASHWISE_CRASH_POINTS ?= 1000000
 FLASHWISE_SEED ?= 1
+# With it, damaged pages of so many caches, and devices that fail in part in so many worlds.
+FLASHWISE_SALVAGE_SEEDS ?= 100
+FLASHWISE_MENDING_SEEDS ?= 1500
 
 # The nightly run of the tests with kill -9, about one a second.
 FLASHWISE_KILLS ?= 1000
@@ -37,6 +40,8 @@ features:
 crash:
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-engine --test crash -- --nocapture what_was_flushed what_wlfc_flushed starts_and_ends
+	FLASHWISE_SALVAGE_SEEDS=$(FLASHWISE_SALVAGE_SEEDS) cargo test -p flashwise-engine --test crash -- --nocapture salvage::
+	FLASHWISE_SEEDS=$(FLASHWISE_MENDING_SEEDS) cargo test -p flashwise-engine --test mending -- --nocapture nothing_acknowledged
 
 kill:
 	FLASHWISE_KILLS=$(FLASHWISE_KILLS) FLASHWISE_SEED=$(FLASHWISE_SEED) \

@@ -61,6 +61,22 @@ for names, options, keywords in cases:
     # One thread gives the same rows.
     assert flashwise.simulate(names, threads=1, **keywords).to_json() == table.to_json(), options
 
+# Each volume by itself.
+with open("volumes.csv", "w") as file:
+    file.write("time_us,op,volume,offset_bytes,length_bytes\n")
+    for number in range(9000):
+        file.write(f"{number},{'read' if number % 3 else 'write'},{'abc'[number % 7 % 3]},{number * number % 997 * 4096 + 512},8192\n")
+for options, keywords in [("--policy lru,larc --size 10%", {"policies": ["lru", "larc"], "sizes": "10%"}),
+                          ("--policy lru --size 50% --sample 50%", {"policies": "lru", "sizes": "50%", "sample": 0.5}),
+                          ("--policy lru --layout log --size 1MiB --erase-unit 64KiB",
+                           {"policies": "lru", "layout": "log", "sizes": "1MiB", "erase_unit": "64KiB"})]:
+    table = flashwise.simulate("volumes.csv", per_volume=True, **keywords)
+    assert table.to_json() == printed("simulate", "volumes.csv", "--per-volume", *options.split(), "--json"), options
+    assert len({row["trace"] for row in table.to_dicts()}) == 3
+# What was open already is taken apart too.
+opened = flashwise.simulate(flashwise.read_trace("volumes.csv"), "lru", "10%", per_volume=True)
+assert opened.to_json() == printed("simulate", "volumes.csv", "--per-volume", "--policy", "lru", "--size", "10%", "--json")
+
 # The smallest sample that is accurate enough, which is found alike.
 for names, options, keywords in [
     ([netsfs], "--policy lru,larc --size 10% --accuracy 0.02", {"policies": ["lru", "larc"], "sizes": "10%", "accuracy": 0.02}),

@@ -84,7 +84,7 @@ impl Curve {
             let (points, margin) = self.points(&traces[0], &sizes)?;
             Ok((traces, points, margin))
         };
-        let (traces, points, _) = self.sample.accurate(traces, work, |(_, _, margin)| *margin)?;
+        let (traces, points, _) = self.sample.accurate(&[], traces, work, |(_, _, margin)| *margin)?;
         // The curve is not lost where its page cannot be written, nor the page where nobody reads standard output any more.
         let printed = self.print(&points);
         if let Some(html) = &self.html {

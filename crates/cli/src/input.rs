@@ -105,16 +105,8 @@ impl InputOptions {
             return Ok(traces);
         }
         let volumes = traces.iter().flat_map(taken_apart);
-        // Of a volume with few blocks a sample may have none: it is taken as a whole.
-        let sampled = |volume: Trace, sampling: Sampling| match sample::of(&volume, sampling, &Silent) {
-            Err(TraceError::EmptySample { .. }) => {
-                let whole = Sampling::new(1.0, sampling.seed()).unwrap_or(sampling);
-                sample::of(&volume, whole, &Silent)
-            }
-            sampled => sampled,
-        };
         match sampling {
-            Some(sampling) => volumes.map(|volume| sampled(volume, sampling)).collect(),
+            Some(sampling) => volumes.map(|volume| sample::of_volume(&volume, sampling, &Silent)).collect(),
             None => Ok(volumes.collect()),
         }
     }

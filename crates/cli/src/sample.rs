@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use flashwise_core::quantity::Share;
 use flashwise_sim::job::{Job, SampleBy, sample_share};
-use flashwise_sim::sampling::{accurate, parse_accuracy, tells_accuracy};
+use flashwise_sim::sampling::{accurate, parse_accuracy};
 use flashwise_trace::error::TraceError;
 use flashwise_trace::sampling::Sampling;
 
@@ -57,23 +57,11 @@ impl SampleOptions {
         Some(if self.sample_by == Some(SampleBy::Groups) { sampling.by_groups() } else { sampling })
     }
 
-    /// Refuses an accuracy of what a sample says no accuracy of before it ran.
-    ///
-    /// # Errors
-    /// What was found, and what was expected.
-    pub fn check(&self, jobs: &[Job]) -> Result<(), Misuse> {
-        if self.accuracy.is_some() && !tells_accuracy(jobs) {
-            let what =
-                "--accuracy is of policies alone: found RAM, admission, devices or wear beside it, expected --sample";
-            return Err(Misuse(what.to_owned()));
-        }
-        Ok(())
-    }
-
     /// Works on the sample that was asked for, or on all of `traces`; if an accuracy was asked for, again on larger samples until `margin` says that
-    /// the work was accurate enough. A margin of none is that of a sample which is too small to say.
+    /// the work, of `jobs`, was accurate enough. A margin of none is that of a sample which is too small to say.
     pub fn accurate<T>(
         &self,
+        jobs: &[Job],
         traces: &[PathBuf],
         work: impl Fn(Option<Share>) -> anyhow::Result<T>,
         margin: impl Fn(&T) -> Option<f64>,
@@ -85,6 +73,6 @@ impl SampleOptions {
         }
         let is_empty =
             |error: &anyhow::Error| matches!(error.downcast_ref::<TraceError>(), Some(TraceError::EmptySample { .. }));
-        accurate(accuracy, work, is_empty, margin)
+        accurate(accuracy, jobs, work, is_empty, margin)
     }
 }

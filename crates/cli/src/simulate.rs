@@ -178,7 +178,6 @@ impl Simulate {
 
     /// Runs jobs, and what a report compares them with.
     fn work(&self, jobs: Vec<Job>) -> anyhow::Result<Done> {
-        self.sample.check(&jobs)?;
         if self.html.is_some() {
             refuse_reports_of_buckets(&jobs)?;
         }
@@ -211,7 +210,6 @@ impl Simulate {
             return Err(refused("standard input as a trace", "files, which can be read again").into());
         }
         let jobs = self.jobs(self.sample.share())?;
-        self.sample.check(&jobs)?;
         let lines = Lines::open(path).map_err(|error| match error {
             LinesError::Trace(error) => anyhow::Error::from(error),
             error => Misuse(error.to_string()).into(),
@@ -256,7 +254,9 @@ impl Simulate {
     /// Runs what options name over the sample that was asked for, or the first that is accurate enough.
     fn accurate(&self) -> anyhow::Result<Done> {
         let work = |share| self.work(self.jobs(share)?);
-        self.sample.accurate(&self.traces, work, |done| margin(done.asked().map(|row| &row.sample)))
+        self.sample.accurate(&self.jobs(self.sample.share())?, &self.traces, work, |done| {
+            margin(done.asked().map(|row| &row.sample))
+        })
     }
 
     /// Where rows of each trace come from; of all of them together where those that are opened are others than those that are named.

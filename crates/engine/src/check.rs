@@ -165,7 +165,7 @@ pub fn check(
     progress: &(dyn Fn(u64) + Sync),
 ) -> io::Result<Report> {
     let mut report = Report::default();
-    check_copies(flash, &mut report)?;
+    let is_whole = check_copies(flash, &mut report)?;
     let superblock = match read_superblock(flash) {
         Ok(superblock) => superblock,
         Err(FlashError::Io(error)) => return Err(error),
@@ -174,7 +174,7 @@ pub fn check(
             return Ok(report);
         }
     };
-    describe(&superblock, backend, &mut report);
+    describe(&superblock, is_whole, backend, &mut report);
     if superblock.layout == Layout::Wlfc {
         check_buckets(flash, &superblock, data, &mut report, progress)?;
         return Ok(report);
@@ -196,7 +196,8 @@ pub fn total_bytes(flash: &dyn Disk, data: bool) -> u64 {
     flash.size() * if data { 2 } else { 1 }
 }
 
-fn check_copies(flash: &dyn Disk, report: &mut Report) -> io::Result<()> {
+/// Whether both copies of the superblock are whole.
+fn check_copies(flash: &dyn Disk, report: &mut Report) -> io::Result<bool> {
     let copies = read_copies(flash)?;
     let errors: Vec<(usize, PageError)> =
         copies.iter().enumerate().filter_map(|(copy, found)| Some((copy, *found.as_ref().err()?))).collect();
@@ -208,10 +209,10 @@ fn check_copies(flash: &dyn Disk, report: &mut Report) -> io::Result<()> {
              this one anew."
         ));
     }
-    Ok(())
+    Ok(errors.is_empty())
 }
 
-fn describe(superblock: &Superblock, backend: Option<(&Identity, u64)>, report: &mut Report) {
+fn describe(superblock: &Superblock, is_whole: bool, backend: Option<(&Identity, u64)>, report: &mut Report) {
     let geometry = superblock.geometry;
     let erase_unit_bytes = u64::from(geometry.unit_pages) * BLOCK_BYTES as u64;
     let description = CacheDescription {
@@ -244,7 +245,14 @@ fn describe(superblock: &Superblock, backend: Option<(&Identity, u64)>, report: 
              cache of it."
                 .to_owned(),
         ),
-        State::InUse => report.note("The cache was not closed in order: its server was killed, or lost power.".to_owned()),
+        State::InUse if is_whole => {
+            report.note("The cache was not closed in order: its server was killed, or lost power.".to_owned());
+        }
+        State::InUse => report.note(
+            "The cache was not closed in order, unless it is the damaged copy of the superblock that says so: a start knows it from the \
+             backend's record."
+                .to_owned(),
+        ),
         State::Clean => {}
     }
     report.description = Some(description);

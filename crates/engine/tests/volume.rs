@@ -8,6 +8,7 @@ use std::sync::{Arc, mpsc};
 
 use flashwise_core::cache::settings::Settings;
 use flashwise_core::cache::{Cache, Mode};
+use flashwise_engine::disk::file::{FileDisk, Options};
 use flashwise_engine::export::{Error, Export, Operation, Request};
 use flashwise_engine::volume::{Opened, Volume, VolumeConfig, VolumeError};
 
@@ -126,6 +127,10 @@ fn after_detaching_the_backend_alone_is_whole_and_the_volume_goes_on() {
     volume.detach().unwrap();
     assert_eq!(setting.backend(0, data.len()), data);
     assert_eq!(read(&volume, 0, data.len() as u64), data);
+    // The flash is nobody's: another may have it alone.
+    drop(FileDisk::open(&setting.config.flash, Options::default()).unwrap());
+    let status = volume.status();
+    assert_eq!((status.reads, status.writes), (1536, 1536), "figures go on");
     write(&volume, 4096, &pattern(4, 8192));
     volume.flush().unwrap();
     assert_eq!(setting.backend(4096, 8192), pattern(4, 8192));

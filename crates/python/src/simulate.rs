@@ -2,10 +2,9 @@
 
 use flashwise_core::policy::POLICIES;
 use flashwise_core::quantity::Share;
-use flashwise_sim::job::{Input, Job, JobError, run};
+use flashwise_sim::job::{Input, Job, run, run_accurate};
 use flashwise_sim::results::ResultRow;
-use flashwise_sim::sampling::{accurate, margin, tells_accuracy};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -16,8 +15,8 @@ use crate::{jobs, policy, trace, work};
 /// Simulates caches over traces: a row for each trace, policy and size, those of `flashwise simulate` with the same options.
 #[pyfunction]
 #[pyo3(signature = (
-    trace, policies=None, sizes=None, *, accuracy=None, jobs=None, format=None, block_size=None, lenient=false, threads=None,
-    progress=None, **stages
+    trace, policies=None, sizes=None, *, accuracy=None, jobs=None, per_volume=false, format=None, block_size=None, lenient=false,
+    threads=None, progress=None, **stages
 ))]
 #[allow(clippy::too_many_arguments)] // Each is a keyword of Python.
 pub fn simulate(
@@ -27,6 +26,7 @@ pub fn simulate(
     sizes: Option<&Bound<'_, PyAny>>,
     accuracy: Option<&Bound<'_, PyAny>>,
     jobs: Option<&Bound<'_, PyAny>>,
+    per_volume: bool,
     format: Option<String>,
     block_size: Option<&Bound<'_, PyAny>>,
     lenient: bool,
@@ -58,19 +58,14 @@ pub fn simulate(
         None if !own.is_empty() && many.policies.is_empty() => Vec::new(),
         None => many.jobs().map_err(exception)?,
     };
-    if accuracy.is_some() && !tells_accuracy(&named) {
-        let what = "accuracy is of policies alone: found RAM, admission, devices or wear beside it, expected sample";
-        return Err(PyValueError::new_err(what));
+    let mut inputs = trace::inputs(trace, &settings)?;
+    if per_volume {
+        let each = |watch: &work::Watch| trace::volumes(&inputs, own.is_empty(), watch);
+        inputs = work::run(py, threads, None, each)?;
     }
-    let inputs = trace::inputs(trace, &settings)?;
     let work = |watch: &work::Watch| match accuracy {
         None => run(&inputs, &named, watch).map(|done| done.rows),
-        Some(accuracy) => {
-            let jobs = |sample| named.iter().map(|job| Job { sample, ..job.clone() }).collect::<Vec<_>>();
-            let rows = |sample| run(&inputs, &jobs(sample), watch).map(|done| done.rows);
-            let margin = |rows: &Vec<Vec<ResultRow>>| margin(rows.iter().flatten().map(|row| &row.sample));
-            accurate(accuracy, rows, JobError::is_empty_sample, margin)
-        }
+        Some(accuracy) => run_accurate(&inputs, &named, accuracy, watch).map(|done| done.rows),
     };
     let mut rows: Vec<Vec<ResultRow>> = match named.is_empty() {
         true => vec![Vec::new(); inputs.len()],
@@ -82,7 +77,7 @@ pub fn simulate(
             let open = |watch: &work::Watch| trace::open(input, watch);
             let trace = match input {
                 Input::Open(trace) => trace.clone(),
-                Input::File(..) => work::run(py, threads, None, open)?,
+                Input::File(..) | Input::Volumes(..) => work::run(py, threads, None, open)?,
             };
             rows.extend(policy::run(&trace, &own, &many.sizes, counting, progress)?);
         }

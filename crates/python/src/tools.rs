@@ -136,7 +136,9 @@ pub fn curve(
         };
         match accuracy {
             None => on_sample(base.sample),
-            Some(accuracy) => accurate(accuracy, on_sample, JobError::is_empty_sample, |(_, samples)| margin(samples)),
+            Some(accuracy) => {
+                accurate(accuracy, &[], on_sample, JobError::is_empty_sample, |(_, samples)| margin(samples))
+            }
         }
     })?;
     Table::of_points(points.0)

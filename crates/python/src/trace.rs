@@ -21,6 +21,7 @@ use flashwise_trace::input;
 use flashwise_trace::normalised::{self, Settings};
 use flashwise_trace::progress::Progress;
 use flashwise_trace::tools::reuse::{Distance, ReuseDistances};
+use flashwise_trace::tools::volumes;
 use flashwise_trace::tools::workload::Workload;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -69,10 +70,22 @@ pub fn inputs(traces: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<Vec<In
     Ok(vec![input(traces, settings)?])
 }
 
+/// Each volume of `inputs` as a trace by itself. Those of files are read where they are run, if `later`.
+pub fn volumes(inputs: &[Input], later: bool, progress: &dyn Progress) -> Result<Vec<Input>, TraceError> {
+    let mut each = Vec::new();
+    for input in inputs {
+        match input {
+            Input::File(path, settings) if later => each.push(Input::Volumes(path.clone(), settings.clone())),
+            input => each.extend(volumes::each(&open(input, progress)?, progress).into_iter().map(Input::Open)),
+        }
+    }
+    Ok(each)
+}
+
 /// The trace, opened.
 pub fn open(input: &Input, progress: &dyn Progress) -> Result<flashwise_trace::Trace, TraceError> {
     match input {
-        Input::File(path, settings) => normalised::open(path, settings, progress),
+        Input::File(path, settings) | Input::Volumes(path, settings) => normalised::open(path, settings, progress),
         Input::Open(trace) => Ok(trace.clone()),
     }
 }

@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::tiers::YEAR_DAYS;
 use flashwise_engine::status::{LatencyStatus, RecordingStatus, ServerStatus, VolumeStatus};
 use flashwise_sim::results::caveat;
 use flashwise_trace::human;
@@ -212,8 +213,12 @@ fn wear(volume: &VolumeStatus) -> String {
         None => text += "; its rating is not configured (drive-writes-per-day)",
     }
     if let Some(years) = volume.lifetime_years_rated {
-        let years = if years > human::YEARS_MAX { "more than 1,000".to_owned() } else { format!("{years:.1}") };
-        let _ = write!(text, "; {years} years until the rated writes are used up");
+        let left = match years {
+            years if years > human::YEARS_MAX => "more than 1,000 years".to_owned(),
+            years if years < 1.0 => format!("{:.0} days", years * YEAR_DAYS),
+            years => format!("{years:.1} years"),
+        };
+        let _ = write!(text, "; {left} until the rated writes are used up");
     }
     if let Some(caveat) = caveat::of_rates(volume.uptime_seconds) {
         let _ = write!(text, "; {caveat}");

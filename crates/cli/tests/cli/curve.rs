@@ -122,6 +122,25 @@ fn what_stands_around_a_policy_is_as_much_smaller() {
     }
 }
 
+/// Beside a policy: where a sample says how accurate it is, one is taken; where it never does, as on flash, all of the trace.
+#[test]
+fn an_accuracy_is_reached_with_ram_admission_and_flash_too() {
+    let of = |more: &[&str]| {
+        let trace = ["simulate", TRACE, "--policy", "lru", "--size", "50%", "--json"];
+        rows(&[&trace[..], more].concat()).remove(0)
+    };
+    let asked = ["--accuracy", "2%"];
+    for stages in [&["--ram", "1MiB"][..], &["--admission", "size:max=64KiB"]] {
+        let (found, whole) = (of(&[stages, &asked].concat()), of(stages));
+        let hits = |row: &Value| row["hit_ratio"].as_f64().unwrap();
+        assert!(found["hit_ratio_margin"].as_f64().unwrap() <= 0.02, "{stages:?}: {found}");
+        assert!((hits(&found) - hits(&whole)).abs() < 0.04, "{stages:?}: {found} {whole}");
+    }
+    let flash = ["--layout", "in-place", "--ram", "0", "--erase-unit", "64KiB"];
+    let found = of(&[&flash[..], &asked].concat());
+    assert_eq!((&found["sample_rate"], &found["hits"]), (&Value::from(1.0), &of(&flash)["hits"]), "{found}");
+}
+
 #[test]
 fn what_a_sample_cannot_tell_is_refused() {
     let folder = project();
@@ -134,7 +153,7 @@ fn what_a_sample_cannot_tell_is_refused() {
     refused(&["--sample", "1%", "--accuracy", "1%"], "cannot be used with");
     refused(&["--sample", "1%", "--layout", "log"], "a sample has parts of requests");
     refused(&["--sample", "1%", "--layout", "wlfc"], "a sample has parts of requests");
-    refused(&["--accuracy", "1%", "--ram", "1MiB"], "--accuracy is of policies alone");
+    refused(&["--accuracy", "1%", "--layout", "log"], "a sample has parts of requests");
     refused(&["--sample", "50%", "--policy", "lru", "--arrivals", "trace"], "leave devices idle");
     let error = fail(&folder, &["simulate", "-", "--accuracy", "1%"], 2);
     assert!(error.contains("standard input can be read once"), "{error}");

@@ -132,11 +132,12 @@ fn killed_servers_leave_their_segments_and_one_command_replays_them_all() {
         let mut rows = 0;
         for number in 1..=3 {
             let server = setting.serve();
-            assert!(
-                server.told().contains("flashwise: requests are recorded to ./requests.NUMBER.csv"),
-                "{}",
-                server.told()
-            );
+            let expected = "flashwise: requests are recorded to ./requests.NUMBER.csv";
+            let begun = std::time::Instant::now();
+            while !server.told().contains(expected) {
+                assert!(begun.elapsed().as_secs() < 60, "{}", server.told());
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
             let mut copy = Command::new("nbdcopy");
             let copied = copy.args(["--flush", "data.img", &setting.uri()]).current_dir(&setting.directory).output();
             assert!(copied.unwrap().status.success());

@@ -148,6 +148,12 @@ fn a_running_volume_is_detached_and_goes_on() {
     }
     assert!(after["flash_bytes_written"].as_u64() >= before["flash_bytes_written"].as_u64(), "{after}");
     assert!(client.read(0, content.len() as u32).unwrap() == content, "the volume goes on");
+    // The server has let go of the flash: others may have it.
+    let cache = setting.path("cache.img").display().to_string();
+    setting.flashwise(&["wipe", "--flash", &cache, "--yes"]);
+    client.write(0, &content[..4096]).unwrap();
+    command(&mut client, NBD_CMD_FLUSH, 0, 0);
+    assert!(client.read(0, content.len() as u32).unwrap() == content, "the volume goes on without it");
     drop(client);
     server.end();
 }

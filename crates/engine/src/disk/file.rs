@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, OFlags, SeekFrom, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{ALIGNMENT, Disk, device, discard, length_on_disk};
+use super::{ALIGNMENT, Disk, device, discard, length_on_disk, letting_go};
 use crate::export::Extent;
 
 /// Whether reads and writes go through the page cache.
@@ -299,6 +299,10 @@ impl Disk for FileDisk {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.as_fd())
+    }
+
+    fn let_go(&self) -> io::Result<()> {
+        [Some(&self.file), self._behind.as_ref()].into_iter().flatten().try_for_each(letting_go::let_go)
     }
 
     fn write_streams(&self) -> u8 {

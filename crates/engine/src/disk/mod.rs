@@ -13,6 +13,7 @@ mod discard;
 pub mod file;
 pub mod health;
 pub mod identity;
+mod letting_go;
 pub mod memory;
 pub mod pool;
 pub mod ring;
@@ -101,6 +102,11 @@ pub trait Disk: Send + Sync {
 
     /// Makes `length` bytes from `offset` read as zeroes; gives their space back if `may_punch_holes`.
     fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()>;
+
+    /// Lets go of the device, so that others may have it, unless it is part of something that stays. Nothing is asked of the disk any more.
+    fn let_go(&self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Tells the device that `length` bytes from `offset` are no longer needed; what they read as is undefined.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()>;

@@ -156,6 +156,9 @@ impl Volume {
         inner.given_up = Some(Box::new(figures_of(&inner.engine)));
         inner.engine = Driver::Log(Box::new(engine));
         inner.state = state;
+        if let Err(error) = self.flash.let_go() {
+            tracing::warn!(volume = self.config.name, %error, "the flash stays open until the server ends");
+        }
         self.thaw(inner);
         Ok(())
     }

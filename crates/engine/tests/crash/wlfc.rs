@@ -469,7 +469,7 @@ fn run(setup: Setup, seed: u64, points: &AtomicU64) -> Outcome<()> {
 /// `FLASHWISE_CRASH_POINTS` asks for more of them, and `FLASHWISE_SEED` for others.
 #[test]
 fn what_wlfc_flushed_survives_power_failures_at_any_operation() {
-    let (wanted, first_seed) = (setting("FLASHWISE_CRASH_POINTS", 20_000), setting("FLASHWISE_SEED", 1));
+    let (wanted, first_seed) = (setting("FLASHWISE_CRASH_POINTS", 10_000), setting("FLASHWISE_SEED", 1));
     let (started, points, next_seed) = (Instant::now(), AtomicU64::new(0), AtomicU64::new(first_seed));
     std::thread::scope(|scope| {
         for _ in 0..2 {

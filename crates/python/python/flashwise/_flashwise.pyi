@@ -97,6 +97,7 @@ def simulate(
     *,
     accuracy: str | float | None = None,
     jobs: str | dict[str, Any] | Sequence[str | dict[str, Any]] | None = None,
+    per_volume: bool = False,
     format: str | None = None,
     block_size: _Size | None = None,
     lenient: bool = False,

@@ -7,16 +7,19 @@ use flashwise_trace::error::TraceError;
 use flashwise_trace::normalised::{self, Settings, requests_of};
 use flashwise_trace::progress::Progress;
 use flashwise_trace::request_file::RequestFile;
-use flashwise_trace::tools::sample;
+use flashwise_trace::tools::{sample, volumes};
 
 use super::{Job, JobError, Reads, Runs};
 use crate::results::ResultRow;
+use crate::sampling::{accurate, margin};
 
 /// A trace to run jobs over.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A file of any kind, and how it is read.
     File(PathBuf, Settings),
+    /// As [`File`](Self::File), each of whose volumes is a trace by itself.
+    Volumes(PathBuf, Settings),
     /// A trace that is open. Its requests span whole blocks.
     Open(Trace),
 }
@@ -31,8 +34,24 @@ pub struct Rows {
 }
 
 impl Input {
-    /// The trace, or the sample of it that jobs read.
-    fn open(&self, reads: &Reads, progress: &dyn Progress) -> Result<(Trace, Option<RequestFile>), TraceError> {
+    /// The traces, or the samples of them that jobs read.
+    fn open(&self, reads: &Reads, progress: &dyn Progress) -> Result<Vec<(Trace, Option<RequestFile>)>, TraceError> {
+        let Input::Volumes(path, settings) = self else { return Ok(vec![self.open_one(reads, progress)?]) };
+        if reads.requests {
+            let whole = Input::File(path.clone(), settings.clone()).open_one(reads, progress)?;
+            let (trace, requests) = (whole.0, whole.1.expect("they are read"));
+            let requests = requests.each(&trace.description().volumes)?.into_iter().map(Some);
+            return Ok(volumes::each(&trace, progress).into_iter().zip(requests).collect());
+        }
+        let volumes = volumes::each(&normalised::open(path, settings, progress)?, progress).into_iter();
+        let read = |volume: Trace| match reads.sampling {
+            Some(sampling) => sample::of_volume(&volume, sampling, progress),
+            None => Ok(volume),
+        };
+        volumes.map(|volume| Ok((read(volume)?, None))).collect()
+    }
+
+    fn open_one(&self, reads: &Reads, progress: &dyn Progress) -> Result<(Trace, Option<RequestFile>), TraceError> {
         let with_filter = |settings: &Settings| Settings { filter: reads.filter.clone(), ..settings.clone() };
         match (self, &reads.sampling) {
             (Input::File(path, settings), _) if reads.requests => {
@@ -51,6 +70,7 @@ impl Input {
             (Input::Open(trace), _) if reads.requests => Ok((trace.clone(), Some(requests_of(trace, progress)?))),
             (Input::Open(trace), Some(sampling)) => Ok((sample::of(trace, *sampling, progress)?, None)),
             (Input::Open(trace), None) => Ok((trace.clone(), None)),
+            (Input::Volumes(..), _) => unreachable!("they are several"),
         }
     }
 }
@@ -60,17 +80,31 @@ impl Input {
 /// # Errors
 /// What cannot be read or run; nothing is run then.
 pub fn run(inputs: &[Input], jobs: &[Job], progress: &dyn Progress) -> Result<Rows, JobError> {
-    let mut all = Rows { traces: Vec::new(), rows: vec![Vec::new(); inputs.len()] };
+    let mut all = Rows::default();
     // What is read of the traces may differ between jobs.
     for jobs in jobs.chunk_by(|job, other| job.reads().ok() == other.reads().ok()) {
         let reads = jobs[0].reads()?;
         let opened = inputs.iter().map(|input| input.open(&reads, progress)).collect::<Result<Vec<_>, _>>()?;
-        let (traces, requests): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
+        let (traces, requests): (Vec<_>, Vec<_>) = opened.into_iter().flatten().unzip();
         let requests: Vec<RequestFile> = requests.into_iter().flatten().collect();
+        all.rows.resize(traces.len(), Vec::new());
         for (rows, more) in all.rows.iter_mut().zip(Runs::new(&traces, requests.into(), jobs)?.run(progress)?) {
             rows.extend(more);
         }
         all.traces = traces;
     }
     Ok(all)
+}
+
+/// As [`run`], over the smallest samples of all of them which say that no hit ratio is further off than `accuracy`; over all of them where none does.
+///
+/// # Errors
+/// As of [`run`].
+pub fn run_accurate(inputs: &[Input], jobs: &[Job], accuracy: f64, progress: &dyn Progress) -> Result<Rows, JobError> {
+    let work = |sample| {
+        let jobs: Vec<Job> = jobs.iter().map(|job| Job { sample, ..job.clone() }).collect();
+        run(inputs, &jobs, progress)
+    };
+    let margin = |done: &Rows| margin(done.rows.iter().flatten().map(|row| &row.sample));
+    accurate(accuracy, jobs, work, JobError::is_empty_sample, margin)
 }

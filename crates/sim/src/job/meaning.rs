@@ -68,6 +68,11 @@ impl Meaning {
         self.place == Place::None(Ram::Bytes(0)) && self.devices.is_none()
     }
 
+    /// Whether flash is modelled whose erase units are as large in a sample as in all of the trace.
+    pub fn is_on_flash(&self) -> bool {
+        matches!(self.place, Place::Flash(_))
+    }
+
     /// The experiment, over the `requests` of the traces if the whole cache runs; none of a cache of buckets.
     pub fn experiment(&self, requests: &Arc<[RequestFile]>) -> Option<Experiment> {
         let layout = match &self.place {

@@ -40,7 +40,7 @@ use flashwise_device::{ArrayError, TierModel};
 use flashwise_trace::error::TraceError;
 
 pub use choice::Choice;
-pub use inputs::{Input, Rows, run};
+pub use inputs::{Input, Rows, run, run_accurate};
 pub use keys::{Key, read_setting};
 pub use many::{Comparison, Many, SIZES, compared};
 pub use meaning::{Meaning, Place, Reads};

@@ -13,17 +13,20 @@ const RATE_LAST: f64 = 0.5;
 const GROWTH: (f64, f64) = (2.0, 30.0);
 
 /// What comes of `work` on a sample of which `margin` says that hit ratios are off by no more than `accuracy`. A margin of none is that of a sample that
-/// is too small to say; so is one with no accesses, of which `is_empty` tells by the error.
+/// is too small to say; so is one with no accesses, of which `is_empty` tells by the error. Where no sample says it of all `jobs`, whose work it is, all of the
+/// trace is taken at once.
 ///
 /// # Errors
 /// Those of `work`.
 pub fn accurate<T, E>(
     accuracy: f64,
+    jobs: &[Job],
     work: impl Fn(Option<Share>) -> Result<T, E>,
     is_empty: impl Fn(&E) -> bool,
     margin: impl Fn(&T) -> Option<f64>,
 ) -> Result<T, E> {
-    let mut rate = RATE_FIRST;
+    let is_on_flash = |job: &Job| job.meaning().is_ok_and(|meaning| meaning.is_on_flash());
+    let mut rate = if jobs.iter().any(is_on_flash) { 1.0 } else { RATE_FIRST };
     loop {
         let found = match work(Share::new(rate)) {
             Ok(done) => {
@@ -53,11 +56,6 @@ pub fn margin<'a>(samples: impl IntoIterator<Item = &'a Option<SampleFigures>>) 
         None => Some(0.0),
     };
     samples.into_iter().map(margin).try_fold(0.0, |most: f64, margin| Some(most.max(margin?)))
-}
-
-/// Whether a sample says how accurate the figures of all `jobs` are: it does of policies alone.
-pub fn tells_accuracy(jobs: &[Job]) -> bool {
-    jobs.iter().all(|job| job.meaning().is_ok_and(|meaning| meaning.is_policy_alone()))
 }
 
 /// What an accuracy may be: a share above 0 and below 1.

@@ -13,6 +13,7 @@ use super::objects::{fitting, is_object};
 use super::origin::is_pattern;
 use super::{Shard, Task};
 use crate::job::{Admission, Choice, Job, Key, Many};
+use crate::sampling::parse_accuracy;
 use crate::size::{Size, parse_block_size};
 
 /// Which jobs over which traces.
@@ -37,7 +38,8 @@ pub enum PlanError {
 }
 
 /// The keys of a plan, besides its runs.
-const KEYS: [&str; 8] = ["traces", "out", "format", "block-size", "lenient", "cache", "cache-size", "run"];
+const KEYS: [&str; 10] =
+    ["traces", "out", "format", "block-size", "lenient", "per-volume", "accuracy", "cache", "cache-size", "run"];
 
 impl Plan {
     /// Reads the TOML file at `path`. Its traces and its folder are named from where the process is.
@@ -72,11 +74,14 @@ impl Plan {
         let cache = text("cache")?.map(PathBuf::from);
         let cache_size = text("cache-size")?.map(|size| size.parse().map(ByteSize::bytes)).transpose();
         let cache_size_bytes = cache_size.map_err(|error| at("cache-size").refused(error))?;
-        let lenient = match get("lenient") {
-            None => false,
-            Some(Value::Bool(lenient)) => *lenient,
-            Some(other) => return Err(at("lenient").found(other, "true or false")),
+        let flag = |key: &str| match get(key) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(other) => Err(at(key).found(other, "true or false")),
         };
+        let (lenient, per_volume) = (flag("lenient")?, flag("per-volume")?);
+        let accuracy = text("accuracy")?.map(|text| parse_accuracy(&text)).transpose();
+        let accuracy = accuracy.map_err(|error| at("accuracy").refused(error))?;
         let out = text("out")?.ok_or_else(|| at("out").missing("the folder of the results"))?;
         let mut jobs: Vec<Job> = Vec::new();
         for run in list(get("run")) {
@@ -98,6 +103,11 @@ impl Plan {
                 }
             }
         }
+        if let Some(job) = jobs.iter().find(|job| job.sample.is_some() && accuracy.is_some()) {
+            return Err(
+                at("accuracy").refused(format!("it takes its own samples; found {job} beside it, expected no sample"))
+            );
+        }
         if traces.is_empty() {
             return Err(at("traces").missing("paths, of which * stands for many"));
         }
@@ -108,6 +118,8 @@ impl Plan {
             format: format.clone(),
             block_size_bytes,
             lenient,
+            per_volume,
+            accuracy,
             cache: cache.clone(),
             cache_size_bytes,
             jobs: jobs.clone(),

@@ -20,7 +20,7 @@ use super::cache::Cache;
 use super::folder::Folder;
 use super::origin::Origin;
 use crate::job::lines::{VERSION, hexadecimal};
-use crate::job::{Input, Job, run};
+use crate::job::{Input, Job, run, run_accurate};
 use crate::results;
 
 /// One trace with all jobs that run over it. It can be sent to another machine, which has the trace and the folder at the same paths or in S3.
@@ -40,6 +40,12 @@ pub struct Task {
     /// Whether malformed records are passed over.
     #[serde(default)]
     pub lenient: bool,
+    /// Whether each volume of the trace is a trace by itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub per_volume: bool,
+    /// How far hit ratios may be off, if the smallest samples are to be taken that say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
     /// The folder that keeps copies of traces in S3, if it is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<PathBuf>,
@@ -95,15 +101,22 @@ impl Task {
         let format = self.format.as_deref().map(str::parse).transpose().map_err(TraceError::from)?;
         let settings =
             Settings { format, block_size_bytes: self.block_size_bytes, lenient: self.lenient, filter: None };
-        let rows = run(&[Input::File(trace.path.clone(), settings)], &self.jobs, progress);
+        let of_file = if self.per_volume { Input::Volumes } else { Input::File };
+        let inputs = [of_file(trace.path.clone(), settings)];
+        let rows = match self.accuracy {
+            None => run(&inputs, &self.jobs, progress),
+            Some(accuracy) => run_accurate(&inputs, &self.jobs, accuracy, progress),
+        };
         let mut rows = match rows {
             Err(source) if !origin.is_here() => {
                 return Err(SweepError::Copied { path: name_of(&self.trace), source });
             }
             rows => rows?.rows.concat(),
         };
+        let copied = name_of(&trace.path);
         for row in &mut rows {
-            row.trace = name_of(&self.trace);
+            let volume = row.trace.strip_prefix(&copied).unwrap_or_default();
+            row.trace = format!("{}{volume}", name_of(&self.trace));
         }
         let refused = |problem: String| SweepError::Parquet { path: name_of(&file), problem };
         let batch = results::batch(&rows).map_err(|error| refused(error.to_string()))?;
@@ -126,6 +139,12 @@ impl Task {
         let reading = (&self.format, self.block_size_bytes, self.lenient);
         // The row of a trace has its name.
         of.update(format!("{VERSION}\n{checksum}\n{}\n{reading:?}\n", self.trace.display()));
+        if self.per_volume {
+            of.update("per-volume\n");
+        }
+        if let Some(accuracy) = self.accuracy {
+            of.update(format!("accuracy {accuracy}\n"));
+        }
         for job in &self.jobs {
             of.update(format!("{job}\n"));
         }
@@ -182,5 +201,71 @@ impl FromStr for Shard {
         shard.ok_or_else(|| {
             format!("found '{text}', expected the number of a shard and how many there are, such as 1/4")
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flashwise_trace::progress::Silent;
+    use serde_json::json;
+
+    use super::*;
+    use crate::sweep::Plan;
+    use crate::sweep::rows::rows;
+
+    /// Two volumes, of which the second asks for one block again and again.
+    fn trace(folder: &Path) -> String {
+        let mut text = "time_us,op,volume,offset_bytes,length_bytes\n".to_owned();
+        for number in 0..4000_u64 {
+            let (volume, block) = if number % 4 == 3 { ("b", 7) } else { ("a", number * number % 4001) };
+            text += &format!("{number},read,{volume},{},4096\n", block * 4096);
+        }
+        let path = folder.join("two.csv");
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    #[test]
+    fn volumes_are_swept_each_by_itself_and_samples_are_as_accurate_as_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = trace(folder.path());
+        let swept = |out: &str, more: serde_json::Value| {
+            let out = folder.path().join(out);
+            let mut plan =
+                json!({"traces": &trace, "out": out.display().to_string(), "run": {"policy": "lru", "size": "10%"}});
+            plan.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let tasks = Plan::of("plan", &plan).unwrap().tasks;
+            assert_eq!(tasks.len(), 1);
+            // As it is sent to another process.
+            let task: Task = serde_json::from_str(&serde_json::to_string(&tasks[0]).unwrap()).unwrap();
+            assert!(task.run(&Silent).unwrap().exists() && task.find(&Silent).unwrap().is_done);
+            (rows(&out).unwrap().rows, task.name("checksum"))
+        };
+        let (whole, name) = swept("whole", json!({}));
+        let (each, of_volumes) = swept("each", json!({"per_volume": true}));
+        let (accurate, of_accuracy) = swept("accurate", json!({"accuracy": "1%"}));
+        assert!(name != of_volumes && name != of_accuracy && of_volumes != of_accuracy);
+        let found = |rows: &[results::Brief]| {
+            rows.iter().map(|row| (row.trace.clone(), row.accesses, (row.hit_ratio * 1e4) as u64)).collect::<Vec<_>>()
+        };
+        let inputs = [Input::Volumes((&trace).into(), Settings::default())];
+        let alone = run(&inputs, &[Job::from_str("policy=lru size=10%").unwrap()], &Silent).unwrap().rows.concat();
+        let alone: Vec<_> =
+            alone.iter().map(|row| (row.trace.clone(), row.accesses, (row.hit_ratio * 1e4) as u64)).collect();
+        assert_eq!(found(&each), alone);
+        let [(a, 3000, _), (b, 1000, 9990)] = &alone[..] else { panic!("{alone:?}") };
+        assert!(a.starts_with(&trace) && b.starts_with(&trace) && a != b, "{a} {b}");
+        assert_eq!((whole.len(), &whole[0].trace), (1, &trace));
+        assert!((accurate[0].hit_ratio - whole[0].hit_ratio).abs() < 0.02, "{accurate:?} {whole:?}");
+        for (more, expected) in [
+            (json!({"accuracy": "2"}), "accuracy: found '2', expected a share"),
+            (json!({"accuracy": "1%", "run": {"policy": "lru", "sample": "1%"}}), "accuracy: it takes its own samples"),
+            (json!({"per-volume": "yes"}), "per-volume: found \"yes\", expected true or false"),
+        ] {
+            let mut plan = json!({"traces": &trace, "out": "out", "run": {"policy": "lru", "size": "10%"}});
+            plan.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let refused = Plan::of("plan", &plan).unwrap_err().to_string();
+            assert!(refused.contains(expected), "{refused}");
+        }
     }
 }

@@ -61,6 +61,19 @@ pub fn open_joined(
     of(&join(paths, settings, progress)?, sampling, progress)
 }
 
+/// A sample of one of several traces that are sampled alike, which may have few blocks: where the sample would have none, all of it.
+///
+/// # Errors
+/// As of [`of`], but for samples of no accesses.
+pub fn of_volume(volume: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<Trace, TraceError> {
+    match of(volume, sampling, progress) {
+        Err(TraceError::EmptySample { .. }) => {
+            of(volume, Sampling::new(1.0, sampling.seed()).unwrap_or(sampling), progress)
+        }
+        sampled => sampled,
+    }
+}
+
 /// A sample of a normalised trace. `progress` is told of the bytes of the trace.
 ///
 /// # Errors

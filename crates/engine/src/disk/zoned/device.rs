@@ -169,6 +169,10 @@ impl ZonedDevice for ZonedBlockDevice {
         self.disk.notes()
     }
 
+    fn let_go(&self) -> io::Result<()> {
+        Disk::let_go(&self.disk)
+    }
+
     fn zones(&self) -> u32 {
         self.starts.len() as u32
     }

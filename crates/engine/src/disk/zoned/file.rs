@@ -256,6 +256,10 @@ impl ZonedDevice for ZoneFile {
         Disk::notes(&self.disk)
     }
 
+    fn let_go(&self) -> io::Result<()> {
+        Disk::let_go(&self.disk)
+    }
+
     fn zones(&self) -> u32 {
         self.description.zones
     }

@@ -351,6 +351,10 @@ impl Disk for ZonedFlash {
         Some(self)
     }
 
+    fn let_go(&self) -> io::Result<()> {
+        self.device.let_go()
+    }
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let mut rest = buffer;
         for (unit, within, length) in self.pieces(offset, rest.len() as u64)? {

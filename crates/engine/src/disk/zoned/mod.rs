@@ -110,6 +110,11 @@ pub trait ZonedDevice: Send + Sync {
 
     /// Makes durable all writes, resets and finishes that have returned.
     fn sync(&self) -> io::Result<()>;
+
+    /// As [`Disk::let_go`](super::Disk::let_go).
+    fn let_go(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Whether what is at a path has zones: a block device, a zonefs, or a file that was made so.
