@@ -206,7 +206,7 @@ fn all_but(end: u64, mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut at = 0;
     let mut left = Vec::new();
-    for range in ranges.into_iter().chain([end..end]) {
+    for range in ranges.into_iter().chain(std::iter::once(end..end)) {
         if at < range.start {
             left.push(at..range.start);
         }

@@ -60,7 +60,8 @@ pub fn simulate(
     };
     let mut inputs = trace::inputs(trace, &settings)?;
     if per_volume {
-        let each = |watch: &work::Watch| trace::volumes(&inputs, own.is_empty(), watch);
+        let later = own.is_empty();
+        let each = |watch: &work::Watch| trace::volumes(&inputs, later, watch);
         inputs = work::run(py, threads, None, each)?;
     }
     let work = |watch: &work::Watch| match accuracy {

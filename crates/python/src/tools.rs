@@ -146,7 +146,7 @@ pub fn curve(
 
 fn sampled(input: &Input, sampling: Sampling, watch: &work::Watch) -> Result<flashwise_trace::Trace, JobError> {
     Ok(match input {
-        Input::File(path, settings) => sample::open(path, settings, sampling, watch)?,
+        Input::File(path, settings) | Input::Volumes(path, settings) => sample::open(path, settings, sampling, watch)?,
         Input::Open(trace) => sample::of(trace, sampling, watch)?,
     })
 }
