@@ -111,7 +111,7 @@ pub trait ZonedDevice: Send + Sync {
     /// Makes durable all writes, resets and finishes that have returned.
     fn sync(&self) -> io::Result<()>;
 
-    /// As [`Disk::let_go`](super::Disk::let_go).
+    /// As [`Disk::let_go`].
     fn let_go(&self) -> io::Result<()> {
         Ok(())
     }
