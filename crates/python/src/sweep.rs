@@ -14,11 +14,14 @@ use crate::work;
 #[pyfunction]
 #[pyo3(signature = (plan, shard=None))]
 pub fn sweep_tasks(py: Python<'_>, plan: &Bound<'_, PyAny>, shard: Option<&str>) -> PyResult<Vec<String>> {
+    // What its patterns stand for may be asked of another machine, or of a thread of this process.
     let mut read = if plan.is_instance_of::<PyString>() || plan.hasattr("__fspath__")? {
-        Plan::read(&plan.extract::<PathBuf>()?).map_err(exception)?
+        let path = plan.extract::<PathBuf>()?;
+        work::run(py, None, None, |_| Plan::read(&path))?
     } else {
         let written: String = py.import("json")?.call_method1("dumps", (plan,))?.extract()?;
-        Plan::of("plan", &serde_json::from_str(&written).map_err(exception)?).map_err(exception)?
+        let plan = serde_json::from_str(&written).map_err(exception)?;
+        work::run(py, None, None, |_| Plan::of("plan", &plan))?
     };
     if let Some(shard) = shard {
         let shard: Shard = shard.parse().map_err(|problem| PyValueError::new_err(format!("shard: {problem}")))?;

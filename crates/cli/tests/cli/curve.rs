@@ -73,7 +73,8 @@ fn a_sample_tells_of_the_whole_trace() {
 
 #[test]
 fn an_accuracy_is_reached_and_said() {
-    let rows = rows(&["simulate", TRACE, "--policy", "lru", "--size", "50%", "--accuracy", "2%", "--json"]);
+    let options = ["--accuracy", "2%", "--sample-by", "groups", "--sample-seed", "3", "--json"];
+    let rows = rows(&[&["simulate", TRACE, "--policy", "lru", "--size", "50%"], &options[..]].concat());
     assert!(number(&rows[0], "hit_ratio_margin") <= 0.02);
     assert!(number(&rows[0], "sample_rate") <= 1.0);
 }
