@@ -120,8 +120,11 @@ impl Superblock {
         }
     }
 
-    /// What a run programmed was durable up to here: in place of what was said of it before, and of the oldest run where there are too many.
+    /// What a run programmed was durable up to here: in place of what was said of it before, unless that is more, and of the oldest run where there
+    /// are too many.
     pub fn note_end(&mut self, end: RunEnd) {
+        let knows_more = |known: &&RunEnd| known.run == end.run && known.sequence > end.sequence;
+        let end = self.ends.iter().find(knows_more).copied().unwrap_or(end);
         self.ends.retain(|other| other.run != end.run);
         self.ends.push(end);
         let oldest = self.ends.len().saturating_sub(Superblock::ENDS_MAX);

@@ -72,6 +72,8 @@ pub struct Walk {
     torn_first: Option<(u64, u64)>,
     /// ... or the first header cannot be read and was not torn: no power failure leaves it.
     damaged_first: bool,
+    /// What the first sector of a first header says that counts for nothing: its run and its sequence.
+    begun: Option<(u64, u64)>,
     /// Of which backend bucket a first header is that counts for nothing, where a part of it says so.
     first_backend: Option<u32>,
     /// Where the chain ends although a later header says that what was there was durable.
@@ -119,18 +121,47 @@ pub fn confront(walks: &mut [Option<Walk>], durable: &Durable, ends: &[RunEnd]) 
     let headers = walks.iter().flatten().flat_map(|walk| &walk.programs).map(|program| &program.header);
     let was_durable = headers.filter(|header| durable.has(header.run, header.sequence.wrapping_sub(1)));
     let said = was_durable.map(|header| (header.run, header.before));
-    let missing = said.chain(ends.iter().map(|end| (end.run, end.last))).filter_map(|(run, witness)| {
-        let Witness { bucket, epoch, page } = witness?;
-        let walk = walks.get(bucket as usize)?.as_ref()?;
-        let (first, last) = (&walk.programs.first()?.header, &walk.programs.last()?.header);
-        // A later run may give the epoch's number again.
-        ((first.oob.epoch, last.end() <= page) == (epoch, true) && first.run <= run).then(|| (bucket, last.end()))
-    });
+    let missing = said
+        .chain(ends.iter().map(|end| (end.run, end.last)))
+        .filter_map(|(run, witness)| missing(walks, run, witness?));
     for (bucket, end) in missing.collect::<Vec<_>>() {
         if let Some(walk) = &mut walks[bucket as usize] {
             walk.damaged.get_or_insert(end);
         }
     }
+}
+
+/// The bucket of what `run` programmed where its witness says, and where its chain ends, if that is before it.
+fn missing(walks: &[Option<Walk>], run: u64, Witness { bucket, epoch, page }: Witness) -> Option<(u32, u32)> {
+    let walk = walks.get(bucket as usize)?.as_ref()?;
+    let (first, last) = (&walk.programs.first()?.header, &walk.programs.last()?.header);
+    // A later run may give the epoch's number again.
+    ((first.oob.epoch, last.end() <= page) == (epoch, true) && first.run <= run).then(|| (bucket, last.end()))
+}
+
+/// Up to where what `run` programmed is durable once what was found of it has been made so: before the first of it of which anything tells that it did not
+/// come whole. `counted` is where what counts of each bucket ends.
+pub fn end_of(run: u64, walks: &[Option<Walk>], counted: &[u32]) -> Option<RunEnd> {
+    let (mut whole, mut torn) = (Vec::new(), Vec::new());
+    for ((bucket, walk), end) in (0..).zip(walks).zip(counted) {
+        let Some(walk) = walk else { continue };
+        torn.extend(walk.begun.iter().chain(&walk.torn_first).copied());
+        torn.extend(walk.trace.map(|(run, sequence, _)| (run, sequence)));
+        for Program { header, .. } in &walk.programs {
+            match header.end() <= *end {
+                true => whole.push((header.run, header.sequence, bucket, header)),
+                false => torn.push((header.run, header.sequence)),
+            }
+            if header.before.is_some_and(|before| missing(walks, header.run, before).is_some()) {
+                torn.push((header.run, header.sequence.saturating_sub(1)));
+            }
+        }
+    }
+    let torn = torn.into_iter().filter(|(of, _)| *of == run).map(|(_, sequence)| sequence).min().unwrap_or(u64::MAX);
+    let whole = whole.into_iter().filter(|(of, sequence, ..)| *of == run && *sequence < torn);
+    let (_, sequence, bucket, header) = whole.max_by_key(|(_, sequence, ..)| *sequence)?;
+    let last = Some(Witness { bucket, epoch: header.oob.epoch, page: header.page });
+    Some(RunEnd { run, sequence: sequence + 1, last })
 }
 
 /// What is in a bucket, for recovery.
@@ -194,6 +225,7 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
     let of_cache = |header: &Header| header.cache == cache;
     if !Header::decode(first).is_some_and(|(header, _)| of_cache(&header)) {
         found.torn = true;
+        found.begun = Header::of_sector(first).filter(of_cache).map(|header| (header.run, header.sequence));
         found.first_backend = Header::trace(first).filter(of_cache).map(|header| header.oob.backend);
         found.damaged_first = match Header::of_sector(first).filter(|header| of_cache(header) || !marks_resets) {
             Some(header) => of_cache(&header) && header.oob.state != State::Read && !Header::is_torn(first),
@@ -305,9 +337,11 @@ pub fn judge<B: Buckets>(
         return damaged(page);
     }
     let mut found = Found { scan: Scan { torn: walk.torn, ..Scan::default() }, ..Found::default() };
+    let vouched_for = walk.programs.iter().map(|program| program.header.durable_end).max().unwrap_or(0);
     for program in &walk.programs {
         let Program { header, crc, absent } = program;
-        if !durable.has(header.run, header.sequence) && !is_whole(bucket, header, buckets)? {
+        let was_durable = durable.has(header.run, header.sequence) || header.end() <= vouched_for;
+        if !was_durable && !is_whole(bucket, header, buckets)? {
             found.scan.torn = true;
             break;
         }

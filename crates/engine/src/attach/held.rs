@@ -2,7 +2,7 @@
 
 use std::io;
 
-use flashwise_core::format::{Layout, Place, Superblock};
+use flashwise_core::format::{Layout, Place, RunEnd, Superblock};
 use flashwise_core::recovery::Recovered;
 
 use crate::disk::Disk;
@@ -44,6 +44,14 @@ impl Held {
         match self {
             Held::Log(recovered) => settle(flash, recovered),
             Held::Wlfc(held) => held.settle(flash),
+        }
+    }
+
+    /// Up to where what was programmed to buckets since the last start is durable, since it was settled.
+    pub(super) fn ends(&self) -> &[RunEnd] {
+        match self {
+            Held::Log(_) => &[],
+            Held::Wlfc(held) => &held.ends,
         }
     }
 

@@ -417,6 +417,7 @@ fn resume(
 ) -> Result<Attached, AttachError> {
     held.settle(flash).map_err(FlashError::Io)?;
     superblock.marks_resets |= held.marks_from_now_on();
+    held.ends().iter().for_each(|end| superblock.note_end(*end));
     let crashed = superblock.state == State::InUse;
     let mut notes = Vec::new();
     if let Held::Log(recovered) = &held
@@ -507,6 +508,11 @@ impl Attachment {
         }
         self.note_end(End::Buckets(end));
         write_superblock(flash, &mut self.superblock)
+    }
+
+    /// What runs programmed was durable up to these: for the superblock when it is written next.
+    pub fn note_ends(&mut self, ends: &[RunEnd]) {
+        ends.iter().for_each(|end| self.superblock.note_end(*end));
     }
 
     fn note_end(&mut self, end: End) {

@@ -36,6 +36,8 @@ pub fn find_again(
         _ => before.cache().remembered(bucket),
     };
     let known = failed_units(attachment.superblock(), &before.failures);
+    // What this process knows to be durable is not torn, whatever became of it since.
+    attachment.note_ends(&[before.end()]);
     let superblock = Superblock { failed_units: listed(&known), ..attachment.superblock().clone() };
     let mut held = start::scan_again(flash, &superblock, &remembered)?;
     let unread = held.unread.iter().map(|bucket| (bucket + 1, !held.scans[*bucket as usize].found.is_empty()));
@@ -48,6 +50,9 @@ pub fn find_again(
     }
     let settled = held.settle(flash).is_ok() && !before.failures.flushes;
     frozen |= !settled;
+    if settled {
+        attachment.note_ends(&held.ends);
+    }
     let around = match frozen {
         true => Around { frozen, settled, ..Around::default() },
         false => around(before.cache(), &held, backend_fails),

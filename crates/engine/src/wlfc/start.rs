@@ -5,10 +5,10 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, State as CacheState, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, RunEnd, State as CacheState, Superblock};
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::wlfc::header::{HEADER_BLOCKS, Header, is_reset_mark, reset_mark};
-use flashwise_core::wlfc::scan::{Buckets, Durable, Found, ScanError, Walk, confront, judge, walk};
+use flashwise_core::wlfc::scan::{Buckets, Durable, Found, ScanError, Walk, confront, end_of, judge, walk};
 use flashwise_core::wlfc::{Around, Config, ConfigError, Log, Oob, Refresh, Scan, State, Step, Wlfc, recover_around};
 use rustc_hash::FxHashSet;
 
@@ -116,6 +116,8 @@ pub struct Held {
     unit_pages: u32,
     /// The last run did not end in order.
     crashed: bool,
+    /// Up to where what was programmed since the last start is durable once this is [settled](Self::settle), by run.
+    pub ends: Vec<RunEnd>,
     /// The tag of the cache, and whether its buckets say that they were reset.
     cache: u64,
     marks_resets: bool,
@@ -136,6 +138,7 @@ impl Held {
             unread: BTreeSet::new(),
             unit_pages: geometry.unit_pages,
             crashed: false,
+            ends: Vec::new(),
             cache: cache_tag(superblock),
             marks_resets: superblock.marks_resets,
         }
@@ -459,17 +462,21 @@ fn scan_with(
     superblock.ends.iter().for_each(|end| durable.add(end.run, end.sequence));
     confront(&mut walks, &durable, &superblock.ends);
     let mut held = Held { crashed: superblock.state == CacheState::InUse, worn, dead, ..Held::empty(superblock) };
-    for (bucket, walk) in (0..).zip::<Vec<Option<Walk>>>(walks) {
+    for (bucket, walk) in (0..).zip(&walks) {
         let found = walk.as_ref().map(|walk| judge(&config, bucket, walk, &durable, &buckets));
         match (found, walk, remembered) {
             (Some(Ok(found)), ..) => held.add(bucket, found),
             (_, _, Some(remembered)) => held.add_unread(bucket, remembered(bucket)),
             (Some(Err(error)), Some(walk), None) => {
-                held.add(bucket, judge(&config, bucket, &mend(&walk, error)?, &durable, &buckets)?);
+                held.add(bucket, judge(&config, bucket, &mend(walk, error)?, &durable, &buckets)?);
             }
             _ => unreachable!("a bucket that cannot be read ends it"),
         }
     }
+    let counted: Vec<u32> = held.scans.iter().map(|scan| scan.end).collect();
+    let headers = walks.iter().flatten().flat_map(|walk| &walk.programs).map(|program| program.header.run);
+    let runs: BTreeSet<u64> = headers.filter(|run| run >> 32 == superblock.attach).collect();
+    held.ends = runs.into_iter().filter_map(|run| end_of(run, &walks, &counted)).collect();
     for &bucket in &held.worn {
         held.scans[bucket as usize].torn |= !held.scans[bucket as usize].found.is_empty();
     }

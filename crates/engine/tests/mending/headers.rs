@@ -3,8 +3,9 @@
 use flashwise_core::format::{BLOCK_BYTES, Superblock};
 use flashwise_engine::disk::Disk;
 use flashwise_engine::engine::FLASH;
-use flashwise_engine::export::Operation;
+use flashwise_engine::export::{Error, Operation};
 use flashwise_engine::flash::read_superblock;
+use flashwise_engine::wlfc::again::find_again;
 use flashwise_engine::wlfc::start;
 
 use crate::{GEOMETRY, World, block};
@@ -117,4 +118,58 @@ fn a_cache_whose_resets_were_not_marked_is_from_its_next_start_on() {
         let again = held(&Superblock { marks_resets, ..superblock.clone() }).unwrap();
         assert_eq!((again.blocks(), again.marks_from_now_on()), ((1, 1), !marks_resets));
     }
+}
+
+/// A process that dies right after a flush has noted nothing: the next start does. So data that is damaged later is an error, and not taken for what a
+/// power failure tore, which would bring back what was there before.
+#[test]
+fn what_a_start_found_is_durable_from_then_on() {
+    let mut world = World::new();
+    world.ask(Operation::Write, 3, &block(5)).unwrap();
+    world.ask(Operation::Write, 4, &block(6)).unwrap();
+    world.ask(Operation::Flush, 0, &[]).unwrap();
+    let flash = &world.disks[FLASH];
+    let superblock = read_superblock(flash).unwrap();
+    let mut held = start::scan(flash, &superblock, 1, &|_, _| ()).unwrap();
+    held.settle(flash).unwrap();
+    let [end] = held.ends[..] else { panic!("{:?}", held.ends) };
+    assert_eq!((end.run, end.sequence, end.last.map(|last| (last.bucket, last.page))), (1 << 32, 3, Some((0, 2))));
+    world.damage(world.page_of(&block(5)));
+    for (ends, found) in [(Vec::new(), 0), (held.ends.clone(), 2)] {
+        let next = Superblock { attach: superblock.attach + 1, ends, ..superblock.clone() };
+        let held = start::scan(flash, &next, 1, &|_, _| ()).unwrap();
+        assert_eq!(held.blocks(), (found, found));
+    }
+    // What did not come whole is not, nor what came after it.
+    let held = start::scan(flash, &superblock, 1, &|_, _| ()).unwrap();
+    assert_eq!(held.ends, []);
+}
+
+/// What was programmed later to the same bucket, in another run, says that the pages before it were durable.
+#[test]
+fn later_headers_of_a_bucket_vouch_for_what_is_before_them() {
+    let mut world = World::new();
+    world.ask(Operation::Write, 3, &block(5)).unwrap();
+    world.ask(Operation::Flush, 0, &[]).unwrap();
+    let mut world = world.reopened(2);
+    world.ask(Operation::Write, 4, &block(6)).unwrap();
+    world.ask(Operation::Flush, 0, &[]).unwrap();
+    world.damage(world.page_of(&block(5)));
+    let mut world = world.reopened(3);
+    assert_eq!(world.ask(Operation::Read, 3, &[]), Err(Error::Io));
+    assert_eq!(world.ask(Operation::Read, 4, &[]), Ok(block(6)));
+}
+
+/// A cache that is found again while its process runs: what was flushed was not torn, though no pause came yet.
+#[test]
+fn a_cache_that_is_found_again_keeps_what_was_flushed_and_is_damaged_since() {
+    let mut world = World::new();
+    world.ask(Operation::Write, 3, &block(5)).unwrap();
+    world.ask(Operation::Write, 4, &block(6)).unwrap();
+    world.ask(Operation::Flush, 0, &[]).unwrap();
+    world.damage(world.page_of(&block(5)));
+    world.engine = find_again(&mut world.engine, &world.disks[FLASH], &mut world.attachment, false).unwrap();
+    world.settle();
+    assert_eq!(world.ask(Operation::Read, 3, &[]), Err(Error::Io));
+    assert_eq!(world.ask(Operation::Read, 4, &[]), Ok(block(6)));
 }
