@@ -3,6 +3,7 @@
 //! Nothing is changed on flash until everything was written back or an operator gives up the rest, so that a salvage can be repeated,
 //! after an interruption or with other options.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 
@@ -10,6 +11,7 @@ use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, PageError, Place, St
 use flashwise_core::mending::Mending;
 use flashwise_core::recovery::Known;
 use flashwise_core::salvage::{BlockCopy, Gap, Salvaged, UnitRemains, salvage as put_together};
+use flashwise_core::wlfc::{Oob, State as BucketState};
 
 use crate::attach::{Attachment, BackendSide, Pairing, may_be_dirty, paired};
 use crate::detach::{DetachError, check_size, destage, destage_buckets, dirty_copies};
@@ -161,8 +163,8 @@ pub fn salvage(
     Ok(outcome)
 }
 
-/// As [`salvage`], of a cache of buckets: what was programmed before a header page that is damaged is written back; of the rest of that bucket
-/// of the backend nothing is known. Where not even that is, of no block that is in none of the other buckets' logs.
+/// As [`salvage`], of a cache of buckets. Of a bucket of the backend whose newest bucket on flash is damaged nothing is certain. Where it is not known which one that
+/// is, logs alone are certain, in buckets that are whole: of a bucket of the backend there is one bucket of logs at a time, as an older one is reset before.
 fn salvage_buckets(
     Pair { flash, backend, side, .. }: Pair<'_>,
     superblock: Superblock,
@@ -173,24 +175,46 @@ fn salvage_buckets(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome, DetachError> {
     let mended = Mended::new(flash, &superblock, mending);
-    let (held, missing) = start::scan_remains(&mended, &superblock, SCAN_THREADS, reading)
+    let (mut held, missing) = start::scan_remains(&mended, &superblock, SCAN_THREADS, reading)
         .map_err(|error| DetachError::cache(flash, error))?;
     let (bucket_blocks, volume_blocks) = (held.bucket_blocks(), superblock.volume_bytes.div_ceil(BLOCK_BYTES as u64));
     let whole = |backend: u32| {
         let first = u64::from(backend) * u64::from(bucket_blocks);
         first..(first + u64::from(bucket_blocks)).min(volume_blocks)
     };
-    let mut unknown: Vec<Range<u64>> = missing.iter().flatten().map(|backend| whole(*backend)).collect();
-    if missing.contains(&None) {
-        let is_known = |logged: &Range<u64>| !unknown.iter().any(|unknown| unknown.contains(&logged.start));
-        unknown = all_but(volume_blocks, held.logged().into_iter().filter(is_known).collect());
+    let without = |ranges: Vec<Range<u64>>, others: &[Range<u64>]| {
+        all_but(volume_blocks, [&all_but(volume_blocks, ranges), others].concat())
+    };
+    let damaged: BTreeSet<u32> = missing.iter().flatten().copied().collect();
+    let any_may_be = missing.contains(&None);
+    let is_certain = |oob: &Oob| !damaged.contains(&oob.backend) && (oob.state == BucketState::Write || !any_may_be);
+    let certain = held.newer(is_certain);
+    let uncertain = without(held.newer(|oob| !is_certain(oob)), &certain);
+    let may_be_newer = if any_may_be { vec![0..volume_blocks] } else { damaged.iter().copied().map(whole).collect() };
+    let unknown = without(may_be_newer, &[certain, uncertain.clone()].concat());
+    if !options.with_uncertain {
+        held.keep(|oob| oob.state == BucketState::Read || is_certain(oob));
     }
-    let (certain_blocks, damaged) = destage_buckets(&mended, backend, &superblock, held, progress)?;
-    let listed = |blocks, reason| Listed { blocks, reason, written_back: false };
-    let mut all: Vec<Listed> = damaged.into_iter().map(|block| listed(block..block + 1, Reason::Damaged)).collect();
-    all.extend(unknown.into_iter().map(|blocks| listed(blocks.start as u32..blocks.end as u32, Reason::Unknown)));
+    let (written, damaged) = destage_buckets(&mended, backend, &superblock, held, progress)?;
+    let uncertain_blocks = uncertain.iter().map(|blocks| blocks.end - blocks.start).sum::<u64>();
+    let uncertain_blocks_written = if options.with_uncertain { uncertain_blocks.min(written) } else { 0 };
+    let listed = |blocks: &Range<u64>, reason, written_back| {
+        let blocks = blocks.start as u32..blocks.end as u32;
+        Listed { blocks, reason, written_back }
+    };
+    let of_one = |block: u32| u64::from(block)..u64::from(block) + 1;
+    let mut all: Vec<Listed> =
+        damaged.into_iter().map(|block| listed(&of_one(block), Reason::Damaged, false)).collect();
+    all.extend(uncertain.iter().map(|blocks| listed(blocks, Reason::Uncertain, options.with_uncertain)));
+    all.extend(unknown.iter().map(|blocks| listed(blocks, Reason::Unknown, false)));
     all.sort_by_key(|listed| (listed.blocks.start, listed.blocks.end));
-    let mut outcome = Outcome { certain_blocks, listed: all, mended_pages: mended.pages(), ..Outcome::default() };
+    let mut outcome = Outcome {
+        certain_blocks: written - uncertain_blocks_written,
+        uncertain_blocks_written,
+        listed: all,
+        mended_pages: mended.pages(),
+        ..Outcome::default()
+    };
     if !outcome.listed.is_empty() {
         list(&outcome.listed)?;
     }
@@ -248,10 +272,17 @@ fn find_superblock(pair: Pair<'_>, options: &Options, mending: &Mending) -> Resu
         ..Superblock::new(record.cache.into_bytes(), pairing.backend, geometry, backend.size())
     };
     if !holds_any(flash, &superblock)? {
-        if let Some(superblock) = start::made_up(flash, &superblock)? {
-            return Ok((superblock, false));
-        }
         let unit = u64::from(geometry.unit_pages) * BLOCK_BYTES as u64;
+        match start::made_up(flash, &superblock)? {
+            Some((superblock, true)) => return Ok((superblock, false)),
+            Some(_) => {
+                return Err(lost(format!(
+                    "pages of its cache are not where they would be in {} erase units of {unit} bytes",
+                    geometry.units
+                )));
+            }
+            None => {}
+        }
         return Err(lost(format!(
             "in {} erase units of {unit} bytes no page of cache {} is found, which the backend belongs to",
             geometry.units, record.cache

@@ -192,6 +192,11 @@ impl Salvaged {
                 human::count(outcome.gap_pages()),
                 blocks(outcome.blocks(Reason::Unknown) + uncertain)
             );
+        } else if outcome.blocks(Reason::Unknown) > 0 {
+            println!(
+                "Of {} nothing is known: what is damaged may have had newer data of them than the backend.",
+                blocks(outcome.blocks(Reason::Unknown))
+            );
         }
     }
 }

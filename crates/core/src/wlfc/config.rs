@@ -213,6 +213,12 @@ impl Config {
         pages - pages.div_ceil(header_blocks + 1)
     }
 
+    /// Whether what a header says is of blocks that there are.
+    pub(super) fn has(&self, oob: &Oob) -> bool {
+        let is_there = u64::from(oob.backend) * u64::from(self.bucket_blocks) < self.volume_blocks;
+        is_there && u64::from(oob.at) + u64::from(oob.blocks) <= u64::from(self.extent(oob.backend))
+    }
+
     /// Blocks of a backend bucket: fewer at the end of the volume.
     pub(super) fn extent(&self, backend: u32) -> u32 {
         let start = u64::from(backend) * u64::from(self.bucket_blocks);

@@ -239,6 +239,12 @@ pub fn is_reset_mark(page: &Page, cache: u64, bucket: u32) -> bool {
     page[..SECTOR] == reset_mark(cache, bucket)[..SECTOR]
 }
 
+/// The bucket of the cache of which a page is the [mark](reset_mark), wherever it lies; none if it is no mark.
+pub fn marked_bucket(page: &Page, cache: u64) -> Option<u32> {
+    let bucket = u32_at(page, 16);
+    is_reset_mark(page, cache, bucket).then_some(bucket)
+}
+
 fn sector(page: &Page, number: usize) -> &[u8] {
     &page[number * SECTOR..(number + 1) * SECTOR]
 }

@@ -220,6 +220,8 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
     let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     let is_reset = is_reset_mark(first, cache, bucket) || !marks_resets && is_zero(first);
     if is_reset && !buckets.in_order() {
+        // Of a mark that came in part nothing counts, and it is written again: a header that is torn over what is left of the one before would look damaged.
+        found.torn = !is_zero(&first[512..]);
         return Ok(found);
     }
     let of_cache = |header: &Header| header.cache == cache;
@@ -234,6 +236,11 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
         };
         return Ok(found);
     }
+    let decoded = |page: &Page| Header::decode(page).map(|(header, _)| header.oob);
+    if decoded(first).is_some_and(|oob| !config.has(&oob)) {
+        (found.torn, found.damaged_first) = (true, true);
+        return Ok(found);
+    }
     let (mut at, mut previous, mut epoch) = (0, 0, None);
     while at < written {
         let ahead = if at == 0 { 1 } else { READ_PAGES };
@@ -243,6 +250,10 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
         let like_first = epoch.is_none_or(|epoch| epoch == (header.oob.epoch, header.oob.backend, header.oob.state));
         if !of_cache(&header) || !goes_on || !like_first || header.end() > config.bucket_pages() {
             break;
+        }
+        if !config.has(&header.oob) {
+            (found.torn, found.damaged) = (true, Some(at));
+            return Ok(found);
         }
         // Unless all of it is there nothing is written in its place: a power failure then could leave such parts of both as make it whole.
         found.torn = true;
@@ -521,7 +532,7 @@ mod tests {
             header.encode(&[], &mut bucket.0[0]);
             let whole = bucket.0[0];
             bucket.0[0][..512].copy_from_slice(&mark[..512]);
-            assert_eq!(judged(&config, &bucket), Ok(Scan::default()));
+            assert_eq!(judged(&config, &bucket), Ok(Scan { torn: true, ..Scan::default() }));
             bucket.0[0] = mark;
             bucket.0[0][..512].copy_from_slice(&whole[..512]);
             let scan = judged(&config, &bucket).unwrap();

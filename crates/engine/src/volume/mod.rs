@@ -333,7 +333,8 @@ impl Volume {
     /// Changes settings of the cache while it runs.
     pub fn change(&self, settings: &settings::Settings) -> Result<(), SettingError> {
         let mut inner = self.lock();
-        let Some(cache) = inner.engine.log_mut() else {
+        let of_buckets = self.config.layout == Layout::Wlfc;
+        let Some(cache) = inner.engine.log_mut().filter(|_| !of_buckets) else {
             let key = settings.names().next().unwrap_or_default().to_owned();
             let problem = format!("a volume of layout {} has no settings that can be changed", Layout::Wlfc.name());
             return Err(SettingError { key, problem });

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, RunEnd, State as CacheState, Superblock};
 use flashwise_core::quantity::ByteSize;
-use flashwise_core::wlfc::header::{HEADER_BLOCKS, Header, is_reset_mark, reset_mark};
+use flashwise_core::wlfc::header::{HEADER_BLOCKS, Header, marked_bucket, reset_mark};
 use flashwise_core::wlfc::scan::{Buckets, Durable, Found, ScanError, Walk, confront, end_of, judge, walk};
 use flashwise_core::wlfc::{Around, Config, ConfigError, Log, Oob, Refresh, Scan, State, Step, Wlfc, recover_around};
 use rustc_hash::FxHashSet;
@@ -213,15 +214,21 @@ impl Held {
         })
     }
 
-    /// Blocks that are in logs, by range: of a bucket of the backend there is one bucket of logs at a time, as an older one is reset before.
-    pub fn logged(&self) -> Vec<std::ops::Range<u64>> {
+    /// The blocks of what may be newer than the backend's and is as `is_wanted` says, by range.
+    pub fn newer(&self, is_wanted: impl Fn(&Oob) -> bool) -> Vec<Range<u64>> {
         let bucket_blocks = u64::from(self.bucket_blocks());
         let found = self.scans.iter().flat_map(|scan| &scan.found).map(|(_, oob)| oob);
-        let of_logs = found.filter(|oob| oob.state == State::Write).map(|oob| {
+        let wanted = found.filter(|oob| oob.state != State::Read && is_wanted(oob)).map(|oob| {
             let first = u64::from(oob.backend) * bucket_blocks + u64::from(oob.at);
             first..first + u64::from(oob.blocks)
         });
-        of_logs.collect()
+        wanted.collect()
+    }
+
+    /// Has nothing of the buckets any more of which `is_wanted` says no.
+    pub fn keep(&mut self, is_wanted: impl Fn(&Oob) -> bool) {
+        let unwanted = |scan: &&mut Scan| scan.found.first().is_some_and(|(_, oob)| !is_wanted(oob));
+        self.scans.iter_mut().filter(unwanted).for_each(|scan| *scan = Scan { torn: true, ..Scan::default() });
     }
 
     /// Blocks in read copies that the backend has too, each once.
@@ -488,20 +495,32 @@ pub fn run(start: u64, found_again: u32) -> u64 {
     start << 32 | u64::from(found_again)
 }
 
-/// The superblock of a cache of buckets as far as `superblock` knows it and the flash has pages of it; none if it has none.
-pub(crate) fn made_up(flash: &dyn Disk, superblock: &Superblock) -> io::Result<Option<Superblock>> {
-    let (cache, unit_pages) = (cache_tag(superblock), superblock.geometry.unit_pages);
-    let (mut is_there, mut marks_resets) = (false, false);
-    let mut page = Memory::new(1);
-    for bucket in 0..superblock.geometry.log_units() {
-        let offset = (u64::from(bucket) + 1) * u64::from(unit_pages) * BLOCK_BYTES as u64;
-        if flash.read_at(page.bytes_mut(), offset).is_ok() {
-            marks_resets |= is_reset_mark(page.page(0), cache, bucket);
-            is_there |= Header::trace(page.page(0)).is_some_and(|header| header.cache == cache);
+/// The superblock of a cache of buckets as far as `superblock` knows it and the flash has pages of it, and whether all of these are where it would have
+/// them, up to the end of the device; none if it has none.
+pub(crate) fn made_up(flash: &dyn Disk, superblock: &Superblock) -> io::Result<Option<(Superblock, bool)>> {
+    let (cache, Geometry { units, unit_pages }) = (cache_tag(superblock), superblock.geometry);
+    let (mut is_there, mut marks_resets, mut in_place) = (false, false, true);
+    let mut pages = Memory::new(unit_pages as usize);
+    let unit_bytes = u64::from(unit_pages) * BLOCK_BYTES as u64;
+    for unit in 1..(flash.size() / unit_bytes) as u32 {
+        let count = flash.zoned().map_or(unit_pages, |zoned| zoned.written_pages(unit).min(unit_pages));
+        let bytes = &mut pages.bytes_mut()[..count as usize * BLOCK_BYTES];
+        if flash.read_at(bytes, u64::from(unit) * unit_bytes).is_err() {
+            continue;
+        }
+        for number in 0..count {
+            let page = pages.page(number);
+            if let Some((header, _)) = Header::decode(page).filter(|(header, _)| header.cache == cache) {
+                is_there = true;
+                in_place &= header.page + header.part == number && unit < units;
+            } else if let Some(bucket) = marked_bucket(page, cache) {
+                marks_resets = true;
+                in_place &= (bucket + 1, 0) == (unit, number) && unit < units;
+            }
         }
     }
     let made_up = Superblock { layout: Layout::Wlfc, marks_resets, ..superblock.clone() };
-    Ok((is_there || marks_resets).then_some(made_up))
+    Ok((is_there || marks_resets).then_some((made_up, in_place)))
 }
 
 /// Makes a bucket empty: not durably.
