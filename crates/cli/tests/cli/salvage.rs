@@ -173,6 +173,7 @@ fn a_first_page_of_a_bucket_that_is_lost_is_named_and_what_other_logs_have_is_no
     let list = std::fs::read_to_string(setting.path("cache.img.lost.csv")).unwrap();
     let listed: u64 = list.lines().skip(1).map(|line| line.split(',').nth(3).unwrap().parse::<u64>().unwrap()).sum();
     assert!(list.lines().skip(1).all(|line| line.ends_with(",unknown,no")), "{list}");
+    assert!(out.contains(" nothing is known: what is damaged may have had newer data"), "{out}");
     let (certain, _) = out.split_once(" blocks").unwrap();
     let certain = certain.parse::<u64>().unwrap() * BLOCK as u64;
     assert!(certain > 0 && listed == 64 * MIB - certain, "all but what another bucket's logs have: {list}");
@@ -185,6 +186,13 @@ fn a_first_page_of_a_bucket_that_is_lost_is_named_and_what_other_logs_have_is_no
 fn buckets_are_found_where_both_copies_of_the_superblock_are_lost() {
     let setting = left_behind_by(WLFC, false);
     (0..2).for_each(|page| setting.change(page, |bytes| bytes.fill(0)));
+    let before = std::fs::read(setting.path("disk.img")).unwrap();
+    // Whoever says how the flash was divided and is wrong changes nothing.
+    for wrong in [["--erase-unit", "1MiB"], ["--erase-unit", "512KiB"], ["--flash-size", "24MiB"]] {
+        let (_, error) = setting.fails(&[&SALVAGE[..], &wrong].concat(), 1);
+        assert!(error.contains("pages of its cache are not where they would be"), "{wrong:?}: {error}");
+        assert!(std::fs::read(setting.path("disk.img")).unwrap() == before, "{wrong:?}");
+    }
     let out = succeed(setting.directory.path(), &SALVAGE);
     assert!(setting.is_whole() && out.contains("nothing is lost"), "{out}");
 }

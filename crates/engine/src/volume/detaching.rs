@@ -4,7 +4,7 @@ use std::sync::MutexGuard;
 use std::time::Duration;
 
 use flashwise_core::cache::LogCache;
-use flashwise_core::format::Geometry;
+use flashwise_core::format::{Geometry, Layout};
 use flashwise_core::layout::containers::Log;
 
 use super::config::cache_config;
@@ -12,7 +12,7 @@ use super::devices::geometry_without_flash;
 use super::driver::Driver;
 use super::requests::Waiting;
 use super::status::figures_of;
-use super::{Inner, SPARE_FRAMES, Volume, VolumeConfig, VolumeError};
+use super::{BLOCK, Inner, SPARE_FRAMES, Volume, VolumeConfig, VolumeError};
 use crate::engine::{Engine, Settings};
 use crate::export::{Error, Export};
 use crate::status::VolumeState;
@@ -185,7 +185,13 @@ pub(super) fn engine_without_flash(
     size_bytes: u64,
     detached: bool,
 ) -> Engine {
-    let mut cache = LogCache::new(cache_config(config, geometry, size_bytes), Log::new(geometry), Default::default());
+    let mut of_cache = cache_config(config, geometry, size_bytes);
+    if config.layout == Layout::Wlfc {
+        // It has the RAM that it had, and no write buffer.
+        of_cache.read_buffer_blocks = (config.buckets.ram_bytes / BLOCK).try_into().unwrap_or(u32::MAX);
+        of_cache.write_buffer_blocks = 0;
+    }
+    let mut cache = LogCache::new(of_cache, Log::new(geometry), Default::default());
     if detached {
         cache.stop_admitting();
     }
