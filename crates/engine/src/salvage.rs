@@ -190,7 +190,10 @@ fn salvage_buckets(
     let is_certain = |oob: &Oob| !damaged.contains(&oob.backend) && (oob.state == BucketState::Write || !any_may_be);
     let certain = held.newer(is_certain);
     let uncertain = without(held.newer(|oob| !is_certain(oob)), &certain);
-    let may_be_newer = if any_may_be { vec![0..volume_blocks] } else { damaged.iter().copied().map(whole).collect() };
+    let may_be_newer = match any_may_be {
+        true => std::iter::once(0..volume_blocks).collect(),
+        false => damaged.iter().copied().map(whole).collect(),
+    };
     let unknown = without(may_be_newer, &[certain, uncertain.clone()].concat());
     if !options.with_uncertain {
         held.keep(|oob| oob.state == BucketState::Read || is_certain(oob));
