@@ -115,6 +115,7 @@ impl Plain {
         let (page_blocks, bucket_pages) = (u64::from(self.config.page_blocks), u64::from(self.config.bucket_pages()));
         let pages = blocks.div_ceil(page_blocks);
         self.figures.log_blocks += blocks;
+        self.figures.flash_write_requests += 1;
         self.figures.padding_blocks += pages * page_blocks - blocks;
         let mut victim = None;
         let place = self.write.iter().position(|write| write.0 == backend);
