@@ -276,20 +276,14 @@ fn find_superblock(pair: Pair<'_>, options: &Options, mending: &Mending) -> Resu
     };
     if !holds_any(flash, &superblock)? {
         let unit = u64::from(geometry.unit_pages) * BLOCK_BYTES as u64;
-        match start::made_up(flash, &superblock)? {
-            Some((superblock, true)) => return Ok((superblock, false)),
-            Some(_) => {
-                return Err(lost(format!(
-                    "pages of its cache are not where they would be in {} erase units of {unit} bytes",
-                    geometry.units
-                )));
+        let units = format!("in {} erase units of {unit} bytes", geometry.units);
+        return match start::made_up(flash, &superblock)? {
+            Some((superblock, true)) => Ok((superblock, false)),
+            Some(_) => Err(lost(format!("pages of its cache are not where they would be {units}"))),
+            None => {
+                Err(lost(format!("{units} no page of cache {} is found, which the backend belongs to", record.cache)))
             }
-            None => {}
-        }
-        return Err(lost(format!(
-            "in {} erase units of {unit} bytes no page of cache {} is found, which the backend belongs to",
-            geometry.units, record.cache
-        )));
+        };
     }
     Ok((superblock, closed.is_some()))
 }

@@ -145,23 +145,24 @@ pub fn end_of(run: u64, walks: &[Option<Walk>], counted: &[u32]) -> Option<RunEn
     let (mut whole, mut torn) = (Vec::new(), Vec::new());
     for ((bucket, walk), end) in (0..).zip(walks).zip(counted) {
         let Some(walk) = walk else { continue };
-        torn.extend(walk.begun.iter().chain(&walk.torn_first).copied());
-        torn.extend(walk.trace.map(|(run, sequence, _)| (run, sequence)));
-        for Program { header, .. } in &walk.programs {
+        let trace = walk.trace.map(|(run, sequence, _)| (run, sequence));
+        let in_part = walk.begun.into_iter().chain(walk.torn_first).chain(trace);
+        torn.extend(in_part.filter(|(of, _)| *of == run).map(|(_, sequence)| sequence));
+        for Program { header, .. } in walk.programs.iter().filter(|program| program.header.run == run) {
             match header.end() <= *end {
-                true => whole.push((header.run, header.sequence, bucket, header)),
-                false => torn.push((header.run, header.sequence)),
+                true => whole.push((bucket, header)),
+                false => torn.push(header.sequence),
             }
-            if header.before.is_some_and(|before| missing(walks, header.run, before).is_some()) {
-                torn.push((header.run, header.sequence.saturating_sub(1)));
+            if header.before.is_some_and(|before| missing(walks, run, before).is_some()) {
+                torn.push(header.sequence.saturating_sub(1));
             }
         }
     }
-    let torn = torn.into_iter().filter(|(of, _)| *of == run).map(|(_, sequence)| sequence).min().unwrap_or(u64::MAX);
-    let whole = whole.into_iter().filter(|(of, sequence, ..)| *of == run && *sequence < torn);
-    let (_, sequence, bucket, header) = whole.max_by_key(|(_, sequence, ..)| *sequence)?;
+    let torn = torn.into_iter().min().unwrap_or(u64::MAX);
+    let whole = whole.into_iter().filter(|(_, header)| header.sequence < torn);
+    let (bucket, header) = whole.max_by_key(|(_, header)| header.sequence)?;
     let last = Some(Witness { bucket, epoch: header.oob.epoch, page: header.page });
-    Some(RunEnd { run, sequence: sequence + 1, last })
+    Some(RunEnd { run, sequence: header.sequence + 1, last })
 }
 
 /// What is in a bucket, for recovery.

@@ -68,11 +68,14 @@ pub(super) fn open_flash(
         return Ok(Arc::new(FileDisk::create(&config.flash, size, Allocation::Full, options).map_err(error)?));
     }
     let disk = open_any_flash(&config.flash, options).map_err(error)?;
+    let unfit = |message: String| {
+        let (volume, error) = (config.name.clone(), io::Error::new(io::ErrorKind::InvalidInput, message));
+        VolumeError::Unfit { volume, error }
+    };
     let unit = disk.zoned().map_or(config.cache.erase_unit_bytes(), |zoned| zoned.device().capacity());
     if config.flash_zones.is_some() && disk.zoned().is_none() {
         let message = format!("{}: it has no zones, and the configuration says flash-zones", config.flash.display());
-        let (volume, error) = (config.name.clone(), io::Error::new(io::ErrorKind::InvalidInput, message));
-        return Err(VolumeError::Unfit { volume, error });
+        return Err(unfit(message));
     }
     check_flash_size(config, disk.size().min(config.flash_size_bytes.unwrap_or(u64::MAX)), unit)?;
     if let Some(expected) = config.flash_size_bytes
@@ -81,8 +84,7 @@ pub(super) fn open_flash(
     {
         let message =
             format!("{}: it has {} bytes, the configuration says {expected}", config.flash.display(), disk.size());
-        let (volume, error) = (config.name.clone(), io::Error::new(io::ErrorKind::InvalidInput, message));
-        return Err(VolumeError::Unfit { volume, error });
+        return Err(unfit(message));
     }
     Ok(disk)
 }

@@ -169,13 +169,14 @@ impl Held {
         found.filter(|(_, oob)| oob.state != State::Read).map(|(_, oob)| oob.backend).collect()
     }
 
+    /// The blocks of the volume that something is of.
+    fn blocks_of(&self, oob: &Oob) -> Range<u64> {
+        let first = u64::from(oob.backend) * u64::from(self.bucket_blocks()) + u64::from(oob.at);
+        first..first + u64::from(oob.blocks)
+    }
+
     /// Blocks of the volume that dirty copies do not have, and no log: they are lost.
     fn lost(&self) -> FxHashSet<u64> {
-        let bucket_blocks = u64::from(self.bucket_blocks());
-        let blocks = |oob: &Oob| {
-            let first = u64::from(oob.backend) * bucket_blocks + u64::from(oob.at);
-            first..first + u64::from(oob.blocks)
-        };
         let mut lost = FxHashSet::default();
         if self.absent.is_empty() {
             return lost;
@@ -183,11 +184,11 @@ impl Held {
         let found = || (0..).zip(&self.scans).flat_map(|(bucket, scan)| scan.found.iter().map(move |of| (bucket, of)));
         for (bucket, (page, oob)) in found().filter(|(_, (_, oob))| oob.state == State::Dirty) {
             let first: u32 = bucket * self.unit_pages + page;
-            let missing = (first..).zip(blocks(oob)).filter(|(slot, _)| self.absent.contains(slot));
+            let missing = (first..).zip(self.blocks_of(oob)).filter(|(slot, _)| self.absent.contains(slot));
             lost.extend(missing.map(|(_, block)| block));
         }
         for (_, (_, oob)) in found().filter(|(_, (_, oob))| oob.state == State::Write) {
-            for block in blocks(oob) {
+            for block in self.blocks_of(oob) {
                 lost.remove(&block);
             }
         }
@@ -216,13 +217,8 @@ impl Held {
 
     /// The blocks of what may be newer than the backend's and is as `is_wanted` says, by range.
     pub fn newer(&self, is_wanted: impl Fn(&Oob) -> bool) -> Vec<Range<u64>> {
-        let bucket_blocks = u64::from(self.bucket_blocks());
         let found = self.scans.iter().flat_map(|scan| &scan.found).map(|(_, oob)| oob);
-        let wanted = found.filter(|oob| oob.state != State::Read && is_wanted(oob)).map(|oob| {
-            let first = u64::from(oob.backend) * bucket_blocks + u64::from(oob.at);
-            first..first + u64::from(oob.blocks)
-        });
-        wanted.collect()
+        found.filter(|oob| oob.state != State::Read && is_wanted(oob)).map(|oob| self.blocks_of(oob)).collect()
     }
 
     /// Has nothing of the buckets any more of which `is_wanted` says no.

@@ -198,19 +198,16 @@ fn check_cache(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) -> 
 /// Settings of the cache that WLFC has too.
 const WLFC_SETTINGS: [&str; 3] = ["erase-unit", "ram", "write-mode"];
 
-const OF_WLFC: &str = "layout log has no such setting; layout wlfc does";
-
 /// What goes with the layout of buckets.
 fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
     let refuse = |key: &str, problem: &str| Err(origin.refuse(section, key, problem.to_owned()));
     if volume.layout == Layout::Log {
         // What it is without them is said in older examples, and means nothing.
-        let Options { write_share, refresh, .. } = Options::default();
-        return match () {
-            () if volume.buckets.write_share != write_share => refuse("write-queue", OF_WLFC),
-            () if volume.buckets.refresh != refresh => refuse("refresh", OF_WLFC),
-            () => Ok(()),
-        };
+        let (said, unsaid) = (volume.buckets, Options::default());
+        let of_wlfc =
+            [("write-queue", said.write_share != unsaid.write_share), ("refresh", said.refresh != unsaid.refresh)];
+        let given = of_wlfc.into_iter().find(|(_, is_given)| *is_given);
+        return given.map_or(Ok(()), |(key, _)| refuse(key, "layout log has no such setting; layout wlfc does"));
     }
     if volume.flash.as_os_str().is_empty() {
         return Err(origin.missing(section, "flash", "the flash that layout wlfc is about"));
