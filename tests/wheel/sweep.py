@@ -144,7 +144,7 @@ def kill_one():
         for child in pathlib.Path(f"/proc/{os.getpid()}/task").glob("*/children"):
             for pid in child.read_text().split():
                 command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-                if b"spawn_main" in command:
+                if b"flashwise._sweep" in command:
                     os.kill(int(pid), signal.SIGKILL)
                     KILLED.append(pid)
                     return

@@ -23,7 +23,8 @@ pub struct SampleOptions {
     sample: Option<Share>,
     /// Simulate the smallest sample that tells hit ratios within this, such as 0.005, in 95 of 100 cases
     ///
-    /// It begins with a thousandth of the blocks and reads the trace again for each larger sample.
+    /// It begins with a thousandth of the blocks and reads the trace again for each larger sample. Caches on flash and those that are asked whole
+    /// requests, of which no sample says how accurate it is, run over all of the trace at once.
     #[arg(long, value_name = "SHARE", value_parser = parse_accuracy, conflicts_with = "sample")]
     accuracy: Option<f64>,
     /// What is in the sample or not: blocks, or groups of 64 KiB [default: groups before an admission rule, else blocks]
@@ -47,7 +48,9 @@ impl SampleOptions {
 
     /// Says in `job` that it runs over a sample of such a `share`, if one is given.
     pub fn put(&self, job: &mut Job, share: Option<Share>) {
-        let (sample_by, sample_seed) = (self.sample_by, self.sample_seed);
+        // What is said of a sample holds for those that are found for an accuracy; what runs without one has nothing of it.
+        let is_said = share.is_some() || self.accuracy.is_none();
+        let (sample_by, sample_seed) = (self.sample_by.filter(|_| is_said), self.sample_seed.filter(|_| is_said));
         *job = Job { sample: share, sample_by, sample_seed, ..std::mem::take(job) };
     }
 

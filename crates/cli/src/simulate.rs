@@ -253,10 +253,11 @@ impl Simulate {
 
     /// Runs what options name over the sample that was asked for, or the first that is accurate enough.
     fn accurate(&self) -> anyhow::Result<Done> {
+        if self.sample.accuracy_given().is_none() {
+            return self.work(self.jobs(self.sample.share())?);
+        }
         let work = |share| self.work(self.jobs(share)?);
-        // What options say of a sample holds for those that are found.
-        let jobs = self.jobs(self.sample.share().or(self.sample.accuracy_given().map(|_| Share::WHOLE)))?;
-        self.sample.accurate(&jobs, &self.traces, work, |done| margin(done.asked().map(|row| &row.sample)))
+        self.sample.accurate(&self.jobs(None)?, &self.traces, work, |done| margin(done.asked().map(|row| &row.sample)))
     }
 
     /// Where rows of each trace come from; of all of them together where those that are opened are others than those that are named.

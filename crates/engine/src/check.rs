@@ -58,6 +58,8 @@ pub struct CacheDescription {
     pub backend: String,
     /// `in-use`, `clean` or `detached`.
     pub state: &'static str,
+    /// How data lies on the flash: `log` or `wlfc`.
+    pub layout: &'static str,
     /// Size of the volume in bytes.
     pub volume_bytes: u64,
     /// Size of the flash in bytes.
@@ -69,15 +71,15 @@ pub struct CacheDescription {
 /// Blocks and records that were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Erase units of the log that count.
+    /// Erase units of the log, or buckets, that count.
     pub log_units: u64,
-    /// Erase units that were never written by this cache, or that hold what no longer counts.
+    /// Erase units or buckets that were never written by this cache, or that hold what no longer counts.
     pub unused_units: u64,
-    /// Records of data that the backend has too.
+    /// Records of data that the backend has too; blocks in read copies of buckets.
     pub clean_records: u64,
-    /// Records of data that is newer than the backend's.
+    /// Records of data that is newer than the backend's; blocks in logs of buckets, older ones of a block too.
     pub dirty_records: u64,
-    /// Records that earlier ones of a block no longer count.
+    /// Records that earlier ones of a block no longer count; of writes that went past buckets.
     pub forget_records: u64,
     /// Records that a block, or all that a unit had, was written back.
     pub destaged_records: u64,
@@ -102,6 +104,8 @@ pub struct Counts {
 pub struct Report {
     /// What the superblock says, if it could be read.
     pub description: Option<CacheDescription>,
+    /// Whether a start would open it. What it would find of blocks is counted only then.
+    pub opens: bool,
     /// What was counted.
     pub counts: Counts,
     /// What was found.
@@ -165,6 +169,9 @@ pub fn check(
     progress: &(dyn Fn(u64) + Sync),
 ) -> io::Result<Report> {
     let mut report = Report::default();
+    if flash.zoned().is_some() {
+        flash.notes().iter().for_each(|note| report.note(note.clone()));
+    }
     let is_whole = check_copies(flash, &mut report)?;
     let superblock = match read_superblock(flash) {
         Ok(superblock) => superblock,
@@ -219,6 +226,7 @@ fn describe(superblock: &Superblock, is_whole: bool, backend: Option<(&Identity,
         cache: Uuid::from_bytes(superblock.cache).to_string(),
         backend: Uuid::from_bytes(superblock.backend).to_string(),
         state: state_name(superblock.state),
+        layout: superblock.layout.name(),
         volume_bytes: superblock.volume_bytes,
         flash_bytes: u64::from(geometry.pages()) * BLOCK_BYTES as u64,
         erase_unit_bytes,
@@ -421,8 +429,10 @@ fn check_recovered(
     progress: &(dyn Fn(u64) + Sync),
 ) -> io::Result<()> {
     let log = &recovered.log;
+    report.opens = true;
     report.counts.cached_blocks = log.len() as u64;
-    report.counts.dirty_blocks = log.dirty_blocks();
+    // What a detached cache has was written back, whatever it says.
+    report.counts.dirty_blocks = if superblock.state == State::Detached { 0 } else { log.dirty_blocks() };
     report.counts.lost_blocks = recovered.lost.len() as u64;
     if recovered.torn {
         report.note(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
-use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::format::{BLOCK_BYTES, Layout};
 use flashwise_engine::attach::{AttachError, Refusal, paired_superblock};
 use flashwise_engine::check::{Report, Severity, check, total_bytes};
 use flashwise_engine::disk::Disk;
@@ -115,24 +115,36 @@ impl Check {
             let counts = &report.counts;
             let blocks =
                 |blocks: u64| format!("{} blocks ({})", human::count(blocks), bytes(blocks * BLOCK_BYTES as u64));
-            line(format!("log: {} erase units, {} unused", counts.log_units, counts.unused_units));
-            line(format!(
-                "records: {} clean, {} dirty, {} destaged, {} forgotten, {} lost, {} of regions, {} void",
-                counts.clean_records,
-                counts.dirty_records,
-                counts.destaged_records,
-                counts.forget_records,
-                counts.lost_records,
-                counts.region_records,
-                counts.void_records
-            ));
-            line(format!(
-                "cached: {}, of which {} are dirty; {} lost",
-                blocks(counts.cached_blocks),
-                blocks(counts.dirty_blocks),
-                counts.lost_blocks
-            ));
-            if self.data {
+            if description.layout == Layout::Log.name() {
+                line(format!("log: {} erase units, {} unused", counts.log_units, counts.unused_units));
+                line(format!(
+                    "records: {} clean, {} dirty, {} destaged, {} forgotten, {} lost, {} of regions, {} void",
+                    counts.clean_records,
+                    counts.dirty_records,
+                    counts.destaged_records,
+                    counts.forget_records,
+                    counts.lost_records,
+                    counts.region_records,
+                    counts.void_records
+                ));
+            } else if report.opens {
+                line(format!("buckets: {} written, {} unused", counts.log_units, counts.unused_units));
+                line(format!(
+                    "in them: {} blocks in read copies, {} in logs, older ones too; {} writes past the cache",
+                    human::count(counts.clean_records),
+                    human::count(counts.dirty_records),
+                    human::count(counts.forget_records)
+                ));
+            }
+            if report.opens {
+                line(format!(
+                    "cached: {}, of which {} are dirty; {} lost",
+                    blocks(counts.cached_blocks),
+                    blocks(counts.dirty_blocks),
+                    counts.lost_blocks
+                ));
+            }
+            if self.data && report.opens {
                 line(format!("data of {} compared with checksums", blocks(counts.verified_blocks)));
             }
         }

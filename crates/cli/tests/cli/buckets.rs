@@ -79,7 +79,7 @@ fn a_table_csv_and_a_warm_up_are_told_too() {
 #[test]
 fn what_means_nothing_is_refused_with_its_reason() {
     let folder = folder();
-    let cases: [(&[&str], &str); 18] = [
+    let cases: [(&[&str], &str); 20] = [
         (&["--layout", "wlfc", "--policy", "lru"], "--layout wlfc and --policy: it decides itself what it keeps"),
         (
             &["--layout", "wlfc", "--admission", "size"],
@@ -109,7 +109,7 @@ fn what_means_nothing_is_refused_with_its_reason() {
             "--layout wlfc and --write-mode: the option is of another layout",
         ),
         (&["--layout", "in-place", "--bucket", "4MiB"], "--bucket is of --layout wlfc, wlfc_c or b-like"),
-        (&["--layout", "wlfc", "--bucket", "20KiB"], "erase units of 20KiB: expected a multiple of 16KiB"),
+        (&["--layout", "wlfc", "--bucket", "20KiB"], "bucket: found 20KiB, expected a multiple of 16KiB"),
         (
             &["--layout", "wlfc", "--size", "12MiB"],
             "size: 12MiB of flash has room for 3 buckets of 4MiB, expected at least 4",
@@ -119,6 +119,14 @@ fn what_means_nothing_is_refused_with_its_reason() {
             "size: 12MiB of flash has room for 2 buckets of 4MiB, expected at least 7",
         ),
         (&["--layout", "wlfc", "--bucket", "0"], "bucket: found 0B, expected at least a page of the flash, 16KiB"),
+        (
+            &["--layout", "wlfc", "--bucket", "5MiB"],
+            "bucket: found 5MiB, expected a multiple of 4MiB, the erase blocks of device 'wlfc'",
+        ),
+        (
+            &["--layout", "b-like", "--bucket", "17KiB"],
+            "bucket: found 17KiB, expected a multiple of 16KiB, the pages of device 'wlfc'",
+        ),
         (&["--layout", "b-like", "--bucket", "4KiB"], "bucket: found 4KiB, expected at least a page of the flash"),
         (
             &["--layout", "wlfc", "--write-queue", "0%"],

@@ -122,6 +122,8 @@ h.shutdown()
         let server = setting.serve();
         run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &raw, &uri]);
         setting.flashwise(&["detach", "v", "--api", &setting.api()]);
+        let checked = setting.flashwise(&["check", "--flash", text(&setting.path("cache.img"))]);
+        assert!(checked.contains("of which 0 blocks (0 B) are dirty"), "{checked}");
         run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &raw, text(&setting.path("disk.img"))]);
         server.end();
     }

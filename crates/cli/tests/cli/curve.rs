@@ -140,6 +140,14 @@ fn an_accuracy_is_reached_with_ram_admission_and_flash_too() {
     let flash = ["--layout", "in-place", "--ram", "0", "--erase-unit", "64KiB"];
     let found = of(&[&flash[..], &asked].concat());
     assert_eq!((&found["sample_rate"], &found["hits"]), (&Value::from(1.0), &of(&flash)["hits"]), "{found}");
+    // Those that are asked whole requests have no sample at all.
+    let log = ["--layout", "log", "--erase-unit", "64KiB"];
+    assert_eq!(of(&[&log[..], &asked, &["--sample-by", "groups"]].concat()), of(&log));
+    let buckets = |more: &[&str]| {
+        let simulate = ["simulate", TRACE, "--layout", "wlfc", "--size", "64MiB", "--bucket", "256KiB", "--json"];
+        rows(&[&simulate[..], more].concat()).remove(0)
+    };
+    assert_eq!(buckets(&asked), buckets(&[]));
 }
 
 #[test]
@@ -154,7 +162,6 @@ fn what_a_sample_cannot_tell_is_refused() {
     refused(&["--sample", "1%", "--accuracy", "1%"], "cannot be used with");
     refused(&["--sample", "1%", "--layout", "log"], "a sample has parts of requests");
     refused(&["--sample", "1%", "--layout", "wlfc"], "a sample has parts of requests");
-    refused(&["--accuracy", "1%", "--layout", "log"], "a sample has parts of requests");
     refused(&["--sample", "50%", "--policy", "lru", "--arrivals", "trace"], "leave devices idle");
     let error = fail(&folder, &["simulate", "-", "--accuracy", "1%"], 2);
     assert!(error.contains("standard input can be read once"), "{error}");

@@ -1,5 +1,7 @@
 //! WLFC served: what its users do with it.
 
+use std::os::unix::fs::FileExt;
+
 use crate::client::Client;
 use crate::common::{fail, run};
 use crate::serving::Setting;
@@ -110,7 +112,7 @@ fn it_is_served_checked_detached_and_then_the_backend_is_whole() {
     let config = setting.path("flashwise.toml").display().to_string();
     let cache = setting.path("cache.img").display().to_string();
     let checked = setting.flashwise(&["check", "--flash", &cache, "--data"]);
-    assert!(checked.contains("buckets"), "{checked}");
+    assert!(checked.contains("\nbuckets: ") && !checked.contains("\nlog: "), "{checked}");
     // As another layout it is refused, and stays as it is.
     let text = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, text.replace("layout = \"wlfc\"", "")).unwrap();
@@ -169,7 +171,13 @@ fn it_runs_on_zones() {
     command(&mut client, NBD_CMD_FLUSH, 0, 0);
     drop(client);
     server.kill();
+    // How the file is divided stands in its first page, and in a copy of that.
+    let cache = std::fs::File::options().write(true).open(setting.path("cache.img")).unwrap();
+    cache.write_all_at(&[0; 4096], 0).unwrap();
+    let checked = setting.flashwise(&["check", "--flash", "cache.img"]);
+    assert!(checked.contains("it was read from the copy\n"), "{checked}");
     let server = setting.serve();
+    assert!(server.told().contains("it was read from the copy and was written again"), "{}", server.told());
     let mut client = Client::open(&setting.address(), "v", true).unwrap();
     assert!(client.read(0, content.len() as u32).unwrap() == content, "after the server was killed");
     drop(client);
@@ -193,6 +201,14 @@ fn what_is_of_the_log_is_refused_by_name() {
     for (key, expected) in cases {
         assert_refused(&format!("{KEYS}\n{key}"), expected);
     }
+    // All of them are named at once.
+    let several = "policy = \"lru\"\ndirty-high = \"50%\"\nsequential-bypass = 0";
+    assert_refused(
+        &format!("{KEYS}\n{several}"),
+        "policy: layout wlfc has no such setting, nor dirty-high, sequential-bypass; it has erase-unit, ram",
+    );
+    let both = "write-queue: layout log has no such setting, nor refresh; layout wlfc does";
+    assert_refused("flash-size = \"32MiB\"\nwrite-queue = \"60%\"\nrefresh = \"evict\"", both);
     for key in ["write-queue = \"60%\"", "refresh = \"evict\""] {
         assert_refused(
             &format!("flash-size = \"16MiB\"\nerase-unit = \"256KiB\"\n{key}"),

@@ -55,10 +55,10 @@ impl Clock {
     /// A unit of no whole number of pages, or of blocks.
     pub fn new(profile: &Profile, unit_bytes: u64) -> Result<Clock, UnitError> {
         let (page, block) = (u64::from(profile.page_bytes), profile.block_bytes());
-        let fits = if unit_bytes < block { page } else { block };
-        if unit_bytes == 0 || !unit_bytes.is_multiple_of(fits) {
-            let [unit, block] = [unit_bytes, fits].map(ByteSize::new);
-            return Err(UnitError { device: profile.name.clone(), unit, block });
+        let (part, parts) = if unit_bytes < block { (page, "pages") } else { (block, "erase blocks") };
+        if unit_bytes == 0 || !unit_bytes.is_multiple_of(part) {
+            let [unit, part] = [unit_bytes, part].map(ByteSize::new);
+            return Err(UnitError { device: profile.name.clone(), unit, parts, part });
         }
         let ns = |us: f64| (us * 1000.0).round() as u64;
         let transfer_us = profile.bus_mb_per_s.map_or(0.0, |bytes_per_us| page as f64 / bytes_per_us);

@@ -31,15 +31,17 @@ pub enum DeviceError {
 /// Why flash cannot be divided into such erase units.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "erase units of {unit}: expected a multiple of {block}, the erase blocks of device '{device}'; choose another unit or device"
+    "erase units of {unit}: expected a multiple of {part}, the {parts} of device '{device}'; choose another unit or device"
 )]
 pub struct UnitError {
     /// The erase unit that was asked for.
     pub unit: ByteSize,
     /// The device.
     pub device: String,
-    /// Its erase block.
-    pub block: ByteSize,
+    /// What the unit is to be made of: the device's erase blocks, or its pages.
+    pub parts: &'static str,
+    /// How large these are.
+    pub part: ByteSize,
 }
 
 /// Why a device does not do a step.

@@ -62,8 +62,8 @@ impl Timing {
     pub fn new(profile: &Profile, unit_pages: u32) -> Result<Timing, UnitError> {
         let (unit, block) = (u64::from(unit_pages) * BLOCK_BYTES, profile.block_bytes());
         if unit == 0 || !unit.is_multiple_of(block) {
-            let (unit, block) = (ByteSize::new(unit), ByteSize::new(block));
-            return Err(UnitError { device: profile.name.clone(), unit, block });
+            let (unit, part) = (ByteSize::new(unit), ByteSize::new(block));
+            return Err(UnitError { device: profile.name.clone(), unit, parts: "erase blocks", part });
         }
         let unit_erase_blocks = (unit / block) as u32;
         let places = Planes::new(profile, (unit / u64::from(profile.page_bytes)) as u32, unit_erase_blocks);

@@ -34,7 +34,7 @@ use crate::wlfc::start;
 pub enum Refusal {
     #[error(
         "there is no cache on it, and the backend belongs to cache {expected}, which may hold data that was not written back; give the \
-         flash with that cache"
+         flash with that cache; if it is this one and its first pages are damaged, 'flashwise detach --salvage' gets back what can be got back"
     )]
     Missing { expected: Uuid },
     #[error(

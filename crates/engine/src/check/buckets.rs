@@ -31,6 +31,7 @@ pub(super) fn check_buckets(
             return Ok(());
         }
     };
+    report.opens = true;
     let (mut used, mut torn) = (0, 0);
     for scan in &held.scans {
         used += u64::from(!scan.found.is_empty());

@@ -9,7 +9,7 @@ use flashwise_core::tiers::Array;
 
 use super::BLOCK;
 use crate::attach::stores::default_state_directory;
-use crate::disk::zoned::file::Zoning;
+use crate::disk::zoned::zoning::Zoning;
 use crate::wlfc::start::Options;
 
 /// What a volume is made of. Sizes are in bytes, multiples of 4,096.

@@ -27,8 +27,8 @@ pub enum VolumeError {
     )]
     FlashTooSmall { volume: String, path: String, found: u64, expected: u64, unit: u64 },
     #[error(
-        "volume '{volume}': the flash '{path}' holds something that is not a cache; \
-         to use it as one, wipe its first 8192 bytes (for example with 'dd if=/dev/zero of={path} bs=4096 count=2 conv=notrunc')"
+        "volume '{volume}': the flash '{path}' holds something that is not a cache; if it is one whose first pages are damaged, \
+         'flashwise detach --salvage' gets back what can be got back; to use it as a new one, wipe its first 8192 bytes (for example with 'dd if=/dev/zero of={path} bs=4096 count=2 conv=notrunc')"
     )]
     Foreign { volume: String, path: String },
     #[error(

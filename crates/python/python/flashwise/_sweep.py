@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import concurrent.futures
-import concurrent.futures.process
 import json
-import multiprocessing
+import multiprocessing.spawn
 import os
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import _flashwise
 
-# A process that dies breaks its whole pool, so that other tasks have to begin again: no task is begun more often than this.
+# A task whose process dies is begun again, so often in all.
 ATTEMPTS = 3
+
+# What a process of a sweep runs: the task on its standard input, with the modules that are found here.
+PROCESS = """import json, sys
+said = json.load(sys.stdin)
+sys.path[:] = said.pop("path")
+from flashwise._sweep import run_task
+try:
+    print(json.dumps({"file": run_task(**said)}))
+except (ValueError, OSError, RuntimeError) as error:
+    print(json.dumps({"error": str(error)}))
+"""
 
 
 class SweepError(RuntimeError):
@@ -89,9 +102,17 @@ def sweep(
             progress(len(done.files) + len(done.failures), len(tasks))
 
     if workers is not None:
-        _on_processes(tasks, workers, threads, end)
+        processes = _Processes()
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+            try:
+                _on(pool, processes.run, tasks, threads, end)
+            except SweepError:
+                raise
+            except BaseException:
+                processes.kill()
+                raise
     elif executor is not None:
-        _on(executor, tasks, threads, end)
+        _on(executor, run_task, tasks, threads, end)
     else:
         for task in tasks:
             future: concurrent.futures.Future[str] = concurrent.futures.Future()
@@ -104,8 +125,9 @@ def sweep(
     return done
 
 
-def _on(executor, tasks, threads, end):
-    futures = {executor.submit(run_task, task, threads): task for task in tasks}
+def _on(executor, run, tasks, threads, end):
+    """Runs tasks on an executor. Those that were not begun are not, once one of them ends the sweep."""
+    futures = {executor.submit(run, task, threads): task for task in tasks}
     try:
         for future in concurrent.futures.as_completed(futures):
             end(futures[future], future)
@@ -115,26 +137,41 @@ def _on(executor, tasks, threads, end):
         raise
 
 
-def _on_processes(tasks, workers, threads, end):
-    """A pool of processes. Where one dies, the pool is made again for what is not done, one task at a time where that happens again."""
-    attempts = dict.fromkeys(tasks, 0)
-    context = multiprocessing.get_context("spawn")
-    broken = concurrent.futures.process.BrokenProcessPool
-    while attempts:
-        # Who died more than once may be to blame: alone it breaks no other.
-        suspects = [task for task, attempt in attempts.items() if attempt > 0]
-        now = suspects[:1] or list(attempts)
-        with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
-            futures = {pool.submit(run_task, task, threads): task for task in now}
-            try:
-                for future in concurrent.futures.as_completed(futures):
-                    task = futures[future]
-                    if isinstance(future.exception(), broken):
-                        attempts[task] += 1
-                        if attempts[task] < ATTEMPTS:
-                            continue
-                    del attempts[task]
-                    end(task, future)
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+class _Processes:
+    """Tasks in a process each, so that one that dies costs its own task.
+
+    A process pool of the standard library would hang where one dies while it is told its task (before Python 3.11.5).
+    """
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._running = set()
+        self._killed = False
+
+    def run(self, task, threads):
+        """Runs a task as run_task does, and again where its process dies."""
+        said = json.dumps({"path": sys.path, "task": task, "threads": threads})
+        command = [multiprocessing.spawn.get_executable(), "-c", PROCESS]
+        for _ in range(ATTEMPTS):
+            with self._lock:
+                if self._killed:
+                    raise RuntimeError("the sweep was ended")
+                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                self._running.add(process)
+            out, _ = process.communicate(said)
+            with self._lock:
+                self._running.discard(process)
+            if process.returncode == 0:
+                result = json.loads(out)
+                if "error" in result:
+                    raise RuntimeError(result["error"])
+                return result["file"]
+        how = f"signal {-process.returncode}" if process.returncode < 0 else f"exit code {process.returncode}"
+        raise RuntimeError(f"its process ended with {how}, {ATTEMPTS} times")
+
+    def kill(self):
+        """Ends what runs, and runs nothing more."""
+        with self._lock:
+            self._killed = True
+            for process in self._running:
+                process.kill()

@@ -10,8 +10,8 @@ use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
 use crate::front;
 use crate::front::iscsi::names;
 use crate::manage::Address;
-use flashwise_engine::disk::zoned::file::Zoning;
 use flashwise_engine::disk::zoned::may_have_zones;
+use flashwise_engine::disk::zoned::zoning::Zoning;
 use flashwise_engine::pool::PoolConfig;
 use flashwise_engine::volume::{VolumeConfig, check_exports};
 use flashwise_engine::wlfc::start::{Options, check_units};
@@ -201,13 +201,21 @@ const WLFC_SETTINGS: [&str; 3] = ["erase-unit", "ram", "write-mode"];
 /// What goes with the layout of buckets.
 fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
     let refuse = |key: &str, problem: &str| Err(origin.refuse(section, key, problem.to_owned()));
+    // All of them are named at once, at the place of the first.
+    let refuse_others = |given: &[&str], layout: &str, what_has: &str| match given {
+        [] => Ok(()),
+        [key] => refuse(key, &format!("{layout} has no such setting; {what_has}")),
+        [key, others @ ..] => {
+            refuse(key, &format!("{layout} has no such setting, nor {}; {what_has}", others.join(", ")))
+        }
+    };
     if volume.layout == Layout::Log {
         // What it is without them is said in older examples, and means nothing.
         let (said, unsaid) = (volume.buckets, Options::default());
         let of_wlfc =
             [("write-queue", said.write_share != unsaid.write_share), ("refresh", said.refresh != unsaid.refresh)];
-        let given = of_wlfc.into_iter().find(|(_, is_given)| *is_given);
-        return given.map_or(Ok(()), |(key, _)| refuse(key, "layout log has no such setting; layout wlfc does"));
+        let given: Vec<&str> = of_wlfc.iter().filter(|(_, is_given)| *is_given).map(|(key, _)| *key).collect();
+        return refuse_others(&given, "layout log", "layout wlfc does");
     }
     if volume.flash.as_os_str().is_empty() {
         return Err(origin.missing(section, "flash", "the flash that layout wlfc is about"));
@@ -239,14 +247,9 @@ fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) ->
         let is_setting = SETTINGS.iter().any(|setting| setting.name() == *key) && !WLFC_SETTINGS.contains(key);
         is_setting || ["cache-device", "storage-device"].contains(key)
     };
-    let mut given = origin.tables.entries(section).iter().map(|entry| entry.key.as_str());
-    if let Some(key) = given.find(is_of_log) {
-        return refuse(
-            key,
-            "layout wlfc has no such setting; it has erase-unit, ram, write-mode, write-queue and refresh",
-        );
-    }
-    Ok(())
+    let given = origin.tables.entries(section).iter().map(|entry| entry.key.as_str());
+    let given: Vec<&str> = given.filter(is_of_log).collect();
+    refuse_others(&given, "layout wlfc", "it has erase-unit, ram, write-mode, write-queue and refresh")
 }
 
 /// Whether a file of this many zones can hold a cache, of which two have superblocks.

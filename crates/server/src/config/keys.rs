@@ -17,7 +17,7 @@ use super::value::{Problem, Value};
 use super::{ServerConfig, TlsMode};
 use crate::front::iscsi::names;
 use crate::manage::DEFAULT_LISTEN;
-use flashwise_engine::disk::zoned::file::Zoning;
+use flashwise_engine::disk::zoned::zoning::Zoning;
 use flashwise_engine::pool::PoolConfig;
 use flashwise_engine::pool::metadata::check_name;
 use flashwise_engine::record::{self, LIMIT_BYTES_MIN};

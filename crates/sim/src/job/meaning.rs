@@ -73,6 +73,11 @@ impl Meaning {
         matches!(self.place, Place::Flash(_))
     }
 
+    /// Whether requests are run as they came, of which a sample has parts.
+    pub fn asks_requests(&self) -> bool {
+        matches!(self.place, Place::Log(..) | Place::Buckets(..))
+    }
+
     /// The experiment, over the `requests` of the traces if the whole cache runs; none of a cache of buckets.
     pub fn experiment(&self, requests: &Arc<[RequestFile]>) -> Option<Experiment> {
         let layout = match &self.place {
@@ -313,8 +318,8 @@ impl Job {
 
     /// What of a trace the job reads besides its accesses: its requests as they came, and whose they are.
     pub fn reads(&self) -> Result<Reads, JobError> {
-        let Meaning { place, sampling, .. } = self.meaning()?;
-        let requests = matches!(place, Place::Log(..) | Place::Buckets(..));
+        let meaning = self.meaning()?;
+        let (requests, sampling) = (meaning.asks_requests(), meaning.sampling);
         let filter = self.settings.changes(Live::Clients).then(|| self.settings.filter());
         Ok(Reads { requests, filter, sampling })
     }

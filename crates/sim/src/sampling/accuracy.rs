@@ -3,7 +3,7 @@
 use flashwise_core::quantity::Share;
 
 use super::SampleFigures;
-use crate::job::Job;
+use crate::job::{Job, Meaning};
 
 /// The first sample: a thousandth of the blocks.
 const RATE_FIRST: f64 = 0.001;
@@ -25,8 +25,13 @@ pub fn accurate<T, E>(
     is_empty: impl Fn(&E) -> bool,
     margin: impl Fn(&T) -> Option<f64>,
 ) -> Result<T, E> {
-    let is_on_flash = |job: &Job| job.meaning().is_ok_and(|meaning| meaning.is_on_flash());
-    let mut rate = if jobs.iter().any(is_on_flash) { 1.0 } else { RATE_FIRST };
+    let any = |is: fn(&Meaning) -> bool| {
+        jobs.iter().any(|job| Job { sample: None, ..job.clone() }.meaning().is_ok_and(|meaning| is(&meaning)))
+    };
+    if any(Meaning::asks_requests) {
+        return work(None);
+    }
+    let mut rate = if any(Meaning::is_on_flash) { 1.0 } else { RATE_FIRST };
     loop {
         let found = match work(Share::new(rate)) {
             Ok(done) => {

@@ -103,6 +103,9 @@ impl BucketSettings {
             BucketError::Device(DeviceError::TooSmall { what: "buckets", found, least }) => {
                 BucketError::Few { flash: ByteSize::new(flash_bytes), bucket, found, least }
             }
+            BucketError::Profile(UnitError { unit, device, parts, part }) => {
+                BucketError::Division { found: unit, device, parts, part }
+            }
             other => other,
         })
     }
@@ -173,6 +176,10 @@ pub enum BucketError {
     Few { flash: ByteSize, bucket: ByteSize, found: u64, least: u64 },
     #[error("bucket: found {found}, expected at least a page of the flash, {page}")]
     Bucket { found: ByteSize, page: ByteSize },
+    #[error(
+        "bucket: found {found}, expected a multiple of {part}, the {parts} of device '{device}'; choose another length or device"
+    )]
+    Division { found: ByteSize, device: String, parts: &'static str, part: ByteSize },
     #[error("write-queue: found {found}, expected a share above 0% and below 100%")]
     WriteQueue { found: Share },
 }

@@ -16,7 +16,9 @@ mod device;
 pub mod file;
 mod flash;
 mod superblocks;
+mod table;
 mod zonefs;
+pub mod zoning;
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::Path;
@@ -119,7 +121,7 @@ pub trait ZonedDevice: Send + Sync {
 
 /// Whether what is at a path has zones: a block device, a zonefs, or a file that was made so.
 pub fn may_have_zones(path: &Path) -> bool {
-    device::is_zoned(path) || zonefs::is_at(path) || file::is_at(path)
+    device::is_zoned(path) || zonefs::is_at(path) || table::is_at(path)
 }
 
 /// Opens what a cache lives on: a zoned block device, a zonefs by the directory that it is mounted on, a file that behaves like one, or any other block device or regular file.
@@ -131,7 +133,7 @@ pub fn open_flash(path: &Path, options: Options) -> io::Result<Arc<dyn Disk>> {
         return Ok(Arc::new(ZonedFlash::new(Box::new(zonefs::Zonefs::open(path, options)?))?));
     }
     let disk = FileDisk::open(path, options)?;
-    if file::is_at(path) {
+    if table::is_at(path) {
         return Ok(Arc::new(ZonedFlash::new(Box::new(ZoneFile::open(disk)?))?));
     }
     Ok(Arc::new(disk))

@@ -1,0 +1,77 @@
+//! How a regular file is divided into zones, as users say it.
+
+use flashwise_core::options::{Kind, OptionError, Options as Given, Parameter};
+use serde::{Deserialize, Serialize};
+
+use crate::disk::ALIGNMENT;
+
+const PAGE: u64 = ALIGNMENT as u64;
+const ZONE_BYTES_MIN: u64 = 64 << 10;
+const ZONE_BYTES_MAX: u64 = 2 << 30;
+
+/// How a file is divided into zones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Zoning {
+    /// From the start of a zone to that of the next, in bytes.
+    pub size: u64,
+    /// Bytes that a zone holds, at most its size.
+    pub capacity: u64,
+    /// Zones that may be open or closed at a time; 0 for any number.
+    pub max_active: u32,
+    /// Zones that may be open at a time; 0 for any number.
+    pub max_open: u32,
+}
+
+/// What users may say of it.
+pub static PARAMETERS: [Parameter; 4] = [
+    Parameter {
+        name: "size",
+        kind: Kind::Size(ZONE_BYTES_MIN, ZONE_BYTES_MAX),
+        default: "4MiB",
+        meaning: "from the start of a zone to that of the next",
+    },
+    Parameter {
+        name: "capacity",
+        kind: Kind::Size(ZONE_BYTES_MIN, ZONE_BYTES_MAX),
+        default: "",
+        meaning: "what a zone holds, if less than its size",
+    },
+    Parameter {
+        name: "max-active",
+        kind: Kind::Count(0, 1 << 20),
+        default: "14",
+        meaning: "zones that may be open or closed at a time, 0 for any number",
+    },
+    Parameter {
+        name: "max-open",
+        kind: Kind::Count(0, 1 << 20),
+        default: "14",
+        meaning: "zones that may be open at a time, 0 for any number",
+    },
+];
+
+impl Zoning {
+    /// Reads `size=4MiB,capacity=3MiB,max-active=14,max-open=14`, any of which may be missing.
+    pub fn parse(owner: &str, text: &str) -> Result<Zoning, OptionError> {
+        let given = Given::parse(owner, &PARAMETERS, text)?;
+        let size = given.size_bytes("size");
+        let capacity = if given.has("capacity") { given.size_bytes("capacity") } else { size };
+        let refuse = |name: &str, found: u64, expected: String| OptionError::BadValue {
+            owner: owner.to_owned(),
+            name: name.to_owned(),
+            found: found.to_string(),
+            expected,
+        };
+        for (name, found) in [("size", size), ("capacity", capacity)] {
+            if !found.is_multiple_of(PAGE) {
+                return Err(refuse(name, found, format!("a multiple of {PAGE} bytes")));
+            }
+        }
+        if capacity > size {
+            return Err(refuse("capacity", capacity, format!("at most the size of a zone, {size} bytes")));
+        }
+        let count = |name| given.count(name) as u32;
+        Ok(Zoning { size, capacity, max_active: count("max-active"), max_open: count("max-open") })
+    }
+}
