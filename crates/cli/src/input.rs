@@ -1,5 +1,6 @@
 //! The options that say how traces are read, shared by all commands that read one.
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -139,6 +140,15 @@ impl InputOptions {
         }
         Ok(volumes)
     }
+}
+
+/// What a trace is called that can be read once only: standard input, or a pipe; none of one that can be read again.
+pub fn read_once(path: &Path) -> Option<String> {
+    if path == Path::new("-") {
+        return Some("standard input".to_owned());
+    }
+    let is_pipe = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
+    is_pipe.then(|| format!("{}, a pipe,", path.display()))
 }
 
 /// The volumes of a trace, with a progress bar.

@@ -1,6 +1,6 @@
 //! The options that say whether a sample of a trace is simulated in place of all of it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use flashwise_core::quantity::Share;
@@ -11,6 +11,7 @@ use flashwise_trace::sampling::Sampling;
 
 use crate::failure::Misuse;
 use crate::help;
+use crate::input::read_once;
 
 /// Whether a sample is taken, and which.
 #[derive(Clone, Debug, Args)]
@@ -70,9 +71,11 @@ impl SampleOptions {
         margin: impl Fn(&T) -> Option<f64>,
     ) -> anyhow::Result<T> {
         let Some(accuracy) = self.accuracy else { return work(self.sample) };
-        if traces.iter().any(|path| path == Path::new("-")) {
-            let what = "--accuracy reads a trace more than once, and standard input can be read once: expected a file, or --sample";
-            return Err(Misuse(what.to_owned()).into());
+        if let Some(once) = traces.iter().find_map(|path| read_once(path)) {
+            let what = format!(
+                "--accuracy reads a trace more than once, and {once} can be read once: expected a file, or --sample"
+            );
+            return Err(Misuse(what).into());
         }
         let is_empty =
             |error: &anyhow::Error| matches!(error.downcast_ref::<TraceError>(), Some(TraceError::EmptySample { .. }));

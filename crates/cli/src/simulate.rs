@@ -24,7 +24,7 @@ use crate::array::ArrayOptions;
 use crate::cache::CacheOptions;
 use crate::failure::Misuse;
 use crate::help::{self, Topic};
-use crate::input::{InputOptions, reading};
+use crate::input::{InputOptions, read_once, reading};
 use crate::list::List;
 use crate::log::detail;
 use crate::progress::Bar;
@@ -206,8 +206,8 @@ impl Simulate {
     fn write_lines(&self, path: &Path) -> anyhow::Result<()> {
         let refused = |what: &str, expected: &str| Misuse(format!("--jsonl: found {what}, expected {expected}"));
         let to_file = path != Path::new("-");
-        if to_file && self.traces.iter().any(|trace| trace == Path::new("-")) {
-            return Err(refused("standard input as a trace", "files, which can be read again").into());
+        if let Some(once) = self.traces.iter().filter(|_| to_file).find_map(|trace| read_once(trace)) {
+            return Err(refused(&format!("{once} as a trace"), "files, which can be read again").into());
         }
         let jobs = self.jobs(self.sample.share())?;
         let lines = Lines::open(path).map_err(|error| match error {
@@ -420,6 +420,10 @@ fn refuse_reports_of_buckets(jobs: &[Job]) -> anyhow::Result<()> {
 /// What does not go together is a misuse; what is missing or damaged is not.
 pub fn misuse(error: JobError) -> anyhow::Error {
     match error {
+        JobError::Of { trace, error } => match misuse(*error).downcast::<Misuse>() {
+            Ok(Misuse(what)) => Misuse(format!("{trace}: {what}")).into(),
+            Err(error) => error.context(trace),
+        },
         JobError::Endurance(error) => error.into(),
         JobError::Trace(error) => error.into(),
         JobError::Array(error) => error.into(),

@@ -91,10 +91,10 @@ impl Sweep {
         let plan = read(self.plan.as_deref().unwrap_or(Path::new("")))?;
         let tasks = of_shard(plan, self.shard).tasks;
         let bar = Bar::traces("sweep".to_owned(), tasks.len() as u64);
-        let (next, failed, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+        let (begun, failed, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
         let work = || {
             while !stop.load(Ordering::Relaxed) {
-                let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                let Some(task) = tasks.get(begun.fetch_add(1, Ordering::Relaxed)) else { break };
                 let done = match self.workers {
                     None => task.run(&Remarks(&bar)).map(|file| name_of(&file)).map_err(refused),
                     Some(_) => in_process(task, threads),
@@ -106,7 +106,9 @@ impl Sweep {
                         let _ = writeln!(out, "{}: {file}", name_of(&task.trace));
                     }
                     Err(error) => {
-                        tell(Level::ERROR, &format!("{error:#}"));
+                        let (name, error) = (name_of(&task.trace), format!("{error:#}"));
+                        let names_it = error.contains(&name);
+                        tell(Level::ERROR, &if names_it { error } else { format!("{name}: {error}") });
                         failed.fetch_add(1, Ordering::Relaxed);
                         stop.fetch_or(!self.keep_going, Ordering::Relaxed);
                     }
@@ -124,7 +126,11 @@ impl Sweep {
             0 => Ok(()),
             failed => {
                 let traces = human::counted(tasks.len() as u64, "trace");
-                let what = if self.keep_going { "" } else { "; the others were not begun (--keep-going)" };
+                let what = match tasks.len().saturating_sub(begun.into_inner()) {
+                    0 => String::new(),
+                    1 => "; 1 was not begun (--keep-going)".to_owned(),
+                    left => format!("; {left} were not begun (--keep-going)"),
+                };
                 Err(anyhow!("{failed} of {traces} failed{what}"))
             }
         }

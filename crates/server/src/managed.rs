@@ -79,6 +79,8 @@ impl Volumes {
         let mut status = volume.status();
         if let Some(pool) = self.served.pool(&status.name) {
             status.size_bytes = pool.size_bytes();
+            status.flushes = pool.flushes();
+            status.faults.failed_requests += pool.refused_requests();
         }
         let changed = self.changed();
         let names = changed.get(&status.name).into_iter().flat_map(Settings::names);

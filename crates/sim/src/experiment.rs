@@ -150,6 +150,20 @@ pub enum ExperimentError {
     Trace(#[from] TraceError),
     #[error(transparent)]
     Meaningless(#[from] Meaningless),
+    #[error("{trace}: {error}")]
+    Of { trace: String, error: Box<ExperimentError> },
+}
+
+impl ExperimentError {
+    /// The error of a cache over `trace`, one of several: whose it is must be said.
+    pub(crate) fn of(self, trace: &Trace, several: bool) -> ExperimentError {
+        match self {
+            error @ (ExperimentError::Endurance(_) | ExperimentError::Cache(_)) if several => {
+                ExperimentError::Of { trace: trace.name().to_owned(), error: Box::new(error) }
+            }
+            error => error,
+        }
+    }
 }
 
 impl Experiment {
@@ -338,7 +352,7 @@ pub fn run(
     let prepare = |(number, case): (usize, Case)| {
         experiment.check(&case)?;
         let trace = &traces[case.trace];
-        Prepared::new(number, case, experiment, trace)
+        Prepared::new(number, case, experiment, trace).map_err(|error| error.of(trace, traces.len() > 1))
     };
     let prepared: Vec<Prepared> = cases.into_iter().enumerate().map(prepare).collect::<Result<_, ExperimentError>>()?;
     let mut by_trace: BTreeMap<usize, Vec<&Prepared>> = BTreeMap::new();

@@ -56,7 +56,8 @@ pub fn run(
         };
         let small = small(experiment, trace, sample);
         let cases_small = of_trace().map(smaller).collect();
-        let runs = experiment::run(std::slice::from_ref(trace), cases_small, &small, progress)?;
+        let runs = experiment::run(std::slice::from_ref(trace), cases_small, &small, progress)
+            .map_err(|error| error.of(trace, traces.len() > 1))?;
         let mut alone: Vec<((String, usize), Sampled)> = Vec::new();
         for ((at, case), run) in of_trace().zip(runs) {
             // Once for each policy and size, whatever rules stand before it and layouts lie below it.

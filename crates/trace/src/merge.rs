@@ -14,7 +14,7 @@ use flashwise_core::filter::Caching;
 use crate::error::TraceError;
 use crate::formats::Batch;
 use crate::progress::Progress;
-use crate::request::{ONLY_VOLUME, RecordedRequest, Request, Volumes};
+use crate::request::{RecordedRequest, Request, Volumes};
 
 /// Batches that are read ahead of each trace.
 const AHEAD: usize = 2;
@@ -173,14 +173,12 @@ impl Trace {
         self.batch = batch;
         (self.next, self.next_recorded) = (0, 0);
         self.volumes.clear();
+        let tells_none = self.batch.volumes.tells_none();
         for name in self.batch.volumes.names() {
-            let name = match name.as_slice() {
-                ONLY_VOLUME => self.name.as_bytes(),
-                name => name,
-            };
+            let name = if tells_none { self.name.as_bytes() } else { name };
             self.volumes.push(merged.volumes.number(name));
         }
-        if !self.has_told_volume && self.batch.volumes.names().iter().any(|name| name == ONLY_VOLUME) {
+        if !self.has_told_volume && tells_none {
             self.has_told_volume = true;
             progress.note(&self.name, "its blocks are a volume of their own, since it names none");
         }
@@ -272,7 +270,9 @@ mod tests {
     /// A trace in batches of these requests.
     fn source<'a>(name: &str, volumes: &[&str], batches: Vec<Vec<Request>>) -> Source<'a> {
         let mut named = Volumes::default();
-        volumes.iter().for_each(|volume| assert!(named.number(volume.as_bytes()) < 9));
+        for volume in volumes {
+            assert!(if *volume == "0" { named.only() } else { named.number(volume.as_bytes()) } < 9);
+        }
         let batch = move |requests| Batch { requests, volumes: named.clone(), ..Batch::default() };
         let batches: Vec<Batch> = batches.into_iter().map(batch).collect();
         of_batches(name, batches)

@@ -64,12 +64,25 @@ pub struct Volumes {
     names: Vec<Vec<u8>>,
     numbers: HashTable<u32>,
     last: usize,
+    tells_none: bool,
 }
 
 /// What volumes are called in formats that tell none apart.
 pub const ONLY_VOLUME: &[u8] = b"0";
 
 impl Volumes {
+    /// The number of the only volume, of a trace that tells none apart.
+    #[inline]
+    pub fn only(&mut self) -> u32 {
+        self.tells_none = true;
+        self.number(ONLY_VOLUME)
+    }
+
+    /// Whether the trace tells no volumes apart; one that calls a volume [`ONLY_VOLUME`] does.
+    pub fn tells_none(&self) -> bool {
+        self.tells_none
+    }
+
     /// The number of the volume called `name`.
     #[inline]
     pub fn number(&mut self, name: &[u8]) -> u32 {

@@ -55,9 +55,8 @@ type Place = (u32, u64);
 pub struct RequestWriter {
     out: BufWriter<File>,
     volumes: BTreeMap<Vec<u8>, u32>,
-    /// Where time begins; in recordings it is that of the server.
+    /// Where time begins; none in recordings, where it is that of the server.
     start_us: Option<i64>,
-    last_us: u64,
     requests: u64,
     /// The regions that are accessed.
     regions: BTreeMap<Place, u64>,
@@ -75,7 +74,6 @@ impl RequestWriter {
             out: BufWriter::with_capacity(1 << 20, temporary_file()?),
             volumes: BTreeMap::new(),
             start_us: None,
-            last_us: 0,
             requests: 0,
             regions: BTreeMap::new(),
             end_bytes: 0,
@@ -114,8 +112,6 @@ impl RequestWriter {
 
     fn request(&mut self, volume: u32, request: &CacheRequest) -> Result<(), TraceError> {
         let CacheRequest { kind, offset_bytes, length_bytes, durable, caching, .. } = *request;
-        // A clock that went back would make all later ticks late.
-        self.last_us = self.last_us.max(request.time_us);
         let end_bytes = offset_bytes + length_bytes;
         self.end_bytes = self.end_bytes.max(end_bytes);
         // What is given up and was never accessed needs no place.
@@ -125,7 +121,7 @@ impl RequestWriter {
             }
         }
         let mut record = [0; RECORD_BYTES];
-        record[..8].copy_from_slice(&self.last_us.to_le_bytes());
+        record[..8].copy_from_slice(&request.time_us.to_le_bytes());
         record[8..16].copy_from_slice(&offset_bytes.to_le_bytes());
         record[16..24].copy_from_slice(&length_bytes.to_le_bytes());
         record[24..28].copy_from_slice(&volume.to_le_bytes());
@@ -145,7 +141,17 @@ impl RequestWriter {
         };
         let file = self.out.into_inner().map_err(|error| unwritten(error.into_error()))?;
         let (records, requests) = (self.requests, self.requests);
-        Ok(RequestFile { file, records, requests, volumes: self.volumes, volume: None, regions })
+        let begins_anew = self.start_us.is_some();
+        Ok(RequestFile {
+            file,
+            records,
+            requests,
+            begins_anew,
+            start_us: 0,
+            volumes: self.volumes,
+            volume: None,
+            regions,
+        })
     }
 }
 
@@ -222,6 +228,10 @@ pub struct RequestFile {
     records: u64,
     /// ... and those of `volume`, if it is of one only.
     requests: u64,
+    /// Whether time begins with the first request, and is not that of a server; ...
+    begins_anew: bool,
+    /// ... and when in the file.
+    start_us: u64,
     /// The volumes of the file, by their names.
     volumes: BTreeMap<Vec<u8>, u32>,
     volume: Option<u32>,
@@ -245,9 +255,12 @@ impl RequestFile {
     /// # Errors
     /// Those of reading the file.
     pub fn each(&self, volumes: &[String]) -> Result<Vec<RequestFile>, TraceError> {
-        let mut found = vec![(0, 0); self.volumes.len()];
+        let mut found = vec![(0, 0, 0); self.volumes.len()];
         self.for_each_record(|volume, request| {
-            let (requests, end_bytes) = &mut found[volume as usize];
+            let (requests, first_us, end_bytes) = &mut found[volume as usize];
+            if *requests == 0 && self.begins_anew {
+                *first_us = request.time_us;
+            }
             *requests += 1;
             *end_bytes = request.offset_bytes.saturating_add(request.length_bytes).max(*end_bytes);
         })?;
@@ -255,23 +268,40 @@ impl RequestFile {
             self.volumes.iter().map(|(name, &number)| (volume_name(name), number)).collect();
         let of_volume = |name: &String| {
             let number = numbers[name];
-            let (requests, end_bytes) = found[number as usize];
+            let (requests, start_us, end_bytes) = found[number as usize];
             let own = self.regions.iter().flat_map(|all| all.range((number, 0)..=(number, u64::MAX)));
             let own = own.map(|(place, number)| (*place, *number)).collect();
             let regions = if end_bytes <= ADDRESSES_BYTES { None } else { Some(place(own, name)?) };
             let file = self.file.try_clone().map_err(unwritten)?;
-            let (records, volumes) = (self.records, self.volumes.clone());
-            Ok(RequestFile { file, records, requests, volumes, volume: Some(number), regions })
+            let volumes = self.volumes.clone();
+            Ok(RequestFile {
+                file,
+                records: self.records,
+                requests,
+                begins_anew: self.begins_anew,
+                start_us,
+                volumes,
+                volume: Some(number),
+                regions,
+            })
         };
         volumes.iter().map(of_volume).collect()
     }
 
     /// Hands the requests to `consume`, in order.
     pub fn for_each(&self, mut consume: impl FnMut(&CacheRequest)) -> Result<(), TraceError> {
-        self.for_each_record(|volume, request| match &self.regions {
-            _ if self.volume.is_some_and(|only| only != volume) => {}
-            Some(regions) => placed(regions, volume, request, &mut consume),
-            None => consume(&request),
+        let mut now_us = 0;
+        self.for_each_record(|volume, request| {
+            if self.volume.is_some_and(|only| only != volume) {
+                return;
+            }
+            // A clock that went back would make all later ticks late.
+            now_us = request.time_us.saturating_sub(self.start_us).max(now_us);
+            let request = CacheRequest { time_us: now_us, ..request };
+            match &self.regions {
+                Some(regions) => placed(regions, volume, request, &mut consume),
+                None => consume(&request),
+            }
         })
     }
 

@@ -24,7 +24,7 @@ use crate::normalised::trace::{Accesses, Description, Trace};
 use crate::normalised::trace_file::is_arrow;
 use crate::original::{Original, head};
 use crate::progress::Progress;
-use crate::request::{Request, Volumes};
+use crate::request::{ONLY_VOLUME, Request, Volumes};
 use crate::settings::{DEFAULT_BLOCK_SIZE_BYTES, Settings};
 use crate::sources::sources;
 
@@ -295,7 +295,11 @@ struct OpenRequest {
 impl<'a> Rebuilding<'a> {
     fn new(trace: &'a Trace) -> Result<Self, TraceError> {
         let mut volumes = Volumes::default();
-        for name in &trace.description().volumes {
+        let Description { volumes: names, tells_volumes, .. } = trace.description();
+        if tells_volumes.map_or(names.len() == 1 && names[0].as_bytes() == ONLY_VOLUME, |tells| !tells) {
+            volumes.only();
+        }
+        for name in names {
             volumes.number(name.as_bytes());
         }
         let named = trace.description().volumes.len();

@@ -10,6 +10,7 @@ use flashwise_engine::attach::{AttachError, Refusal, paired_superblock};
 use flashwise_engine::check::{Report, Severity, check, total_bytes};
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::file::Options;
+use flashwise_engine::disk::identity::IdentityError;
 use flashwise_engine::disk::zoned::open_flash;
 use flashwise_engine::flash::read_superblock;
 use flashwise_trace::human;
@@ -46,11 +47,17 @@ impl Check {
             self.refuse_other_way_round(backend, &*flash, options)?;
         }
         let open = |path| OpenBackend::of(&self.pair.volume(path, &self.flash)?, options);
-        let backend = self.backend.as_deref().map(open).transpose()?;
+        let (backend, never) = match self.backend.as_deref().map(open).transpose() {
+            Err(error) if matches!(error.downcast_ref(), Some(IdentityError::Never { .. })) => (None, true),
+            backend => (backend?, false),
+        };
         let bar = Bar::bytes(format!("checking {}", self.flash.display()), total_bytes(&*flash, self.data));
         let pair = backend.as_ref().map(|backend| (&backend.identity, backend.disk.size()));
         let mut report = check(&*flash, pair, self.data, &|bytes| bar.advance(bytes))?;
         drop(bar);
+        if let (true, Some(path)) = (never, &self.backend) {
+            report.mismatch(format!("{} was never the backend of a cache: give this cache's own.", path.display()));
+        }
         if let Some(backend) = &backend {
             // Whatever else is wrong with them was found above.
             match paired_superblock(&*flash, &*backend.side, &backend.pairing) {

@@ -9,6 +9,7 @@ use flashwise_core::format::BLOCK_BYTES;
 use flashwise_engine::detach::{Detached, detach};
 use flashwise_engine::disk::file::Options;
 use flashwise_engine::disk::zoned::open_flash;
+use flashwise_engine::pool::Pool;
 use flashwise_engine::volume::VolumeConfig;
 use flashwise_server::config::ServerConfig;
 use flashwise_server::manage::{DetachProgress, DetachState};
@@ -26,10 +27,10 @@ use crate::progress::Bar;
 /// Of a running server, which serves the volume on without its cache, or offline with --config or with --backend and --flash.
 #[derive(Debug, Args)]
 pub struct Detach {
-    /// The volume; can be left out if there is just one, or offline to detach all
+    /// The volume or pool; can be left out if there is just one, or offline to detach all
     #[arg(value_name = "VOLUME")]
     volume: Option<String>,
-    /// Offline: the configuration that names the volumes' backends and flashes
+    /// Offline: the configuration that names the volumes and pools
     #[arg(long, value_name = "FILE", conflicts_with_all = ["backend", "flash"])]
     config: Option<PathBuf>,
     /// Offline: the backend
@@ -55,7 +56,7 @@ impl Detach {
             (Some(path), _, _) => self.configured(&ServerConfig::read(path)?),
             (None, Some(backend), Some(flash)) => {
                 let volume = self.pair.volume(backend, flash)?;
-                offline(&volume, &self.salvage)
+                offline(&volume, OpenBackend::of(&volume, Options::default())?, &self.salvage)
             }
             _ if self.salvage.salvage => {
                 Err(Misuse("--salvage works offline: give --config, or --backend and --flash".to_owned()).into())
@@ -65,18 +66,46 @@ impl Detach {
     }
 
     fn configured(&self, config: &ServerConfig) -> anyhow::Result<()> {
-        let names: Vec<&str> = config.volumes.iter().map(|volume| volume.name.as_str()).collect();
+        let caches = config.volumes.iter().chain(config.pools.iter().map(|pool| &pool.cache));
+        let names: Vec<&str> = caches.map(|cache| cache.name.as_str()).collect();
         if let Some(wanted) = &self.volume
             && !names.contains(&wanted.as_str())
         {
-            return Err(Misuse(format!("no volume '{wanted}', expected one of: {}", names.join(", "))).into());
+            let expected = match names[..] {
+                [] => "the configuration names none".to_owned(),
+                _ => format!("expected one of: {}", names.join(", ")),
+            };
+            return Err(Misuse(format!("no volume or pool '{wanted}', {expected}")).into());
         }
         if self.salvage.is_for_one() && self.volume.is_none() && names.len() > 1 {
-            return Err(Misuse(format!("--lost-list is for one volume, expected one of: {}", names.join(", "))).into());
+            return Err(Misuse(format!(
+                "--lost-list is for one volume or pool, expected one of: {}",
+                names.join(", ")
+            ))
+            .into());
         }
-        let wanted = |name: &str| self.volume.as_deref().is_none_or(|wanted| wanted == name);
-        for volume in config.volumes.iter().filter(|volume| wanted(&volume.name)) {
-            offline(volume, &self.salvage)?;
+        if names.is_empty() {
+            return Err(
+                Misuse("the configuration names no volume and no pool: there is nothing to detach".to_owned()).into()
+            );
+        }
+        // What has no flash has nothing to detach; the others are detached all the same.
+        let wanted = |cache: &VolumeConfig| {
+            let is_wanted = self.volume.as_deref().is_none_or(|wanted| wanted == cache.name);
+            let has_flash = !cache.flash.as_os_str().is_empty();
+            if is_wanted && !has_flash {
+                println!("{} has no flash: there is nothing to detach.", cache.name);
+            }
+            is_wanted && has_flash
+        };
+        for volume in config.volumes.iter().filter(|volume| wanted(volume)) {
+            offline(volume, OpenBackend::of(volume, Options::default())?, &self.salvage)?;
+        }
+        for pool in config.pools.iter().filter(|pool| wanted(&pool.cache)) {
+            let name = &pool.cache.name;
+            let storage = Pool::storage(pool).with_context(|| format!("pool {name}"))?;
+            let cache = VolumeConfig { backend: format!("pool {name}").into(), ..pool.cache.clone() };
+            offline(&cache, OpenBackend::of_pool(storage), &self.salvage)?;
         }
         Ok(())
     }
@@ -118,10 +147,10 @@ fn only_volume(client: &Client) -> anyhow::Result<String> {
     }
 }
 
-fn offline(volume: &VolumeConfig, salvage: &SalvageFlags) -> anyhow::Result<()> {
+fn offline(volume: &VolumeConfig, opened: OpenBackend, salvage: &SalvageFlags) -> anyhow::Result<()> {
     let VolumeConfig { flash, backend, .. } = volume;
     let flash_disk = open_flash(flash, Options::default())?;
-    let OpenBackend { disk: backend_disk, side, pairing, .. } = OpenBackend::of(volume, Options::default())?;
+    let OpenBackend { disk: backend_disk, side, pairing, .. } = opened;
     let read = Bar::erase_units(format!("reading {}", flash.display()));
     let reading = |done, all| read.set(done, all);
     let bar = Bar::bytes(format!("writing back {}", flash.display()), 0);

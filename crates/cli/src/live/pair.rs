@@ -7,11 +7,13 @@ use std::sync::Arc;
 use clap::Args;
 use flashwise_engine::attach::stores::side_of;
 use flashwise_engine::attach::{BackendSide, Pairing};
+use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::file::{FileDisk, Options};
 use flashwise_engine::disk::identity::{Identity, identity};
-use flashwise_engine::volume::VolumeConfig;
+use flashwise_engine::volume::{Storage, VolumeConfig};
 
 use crate::failure::Misuse;
+use crate::log::warning;
 
 /// What a configuration says of a backend, for commands that work without one.
 #[derive(Debug, Args)]
@@ -51,7 +53,7 @@ fn same(one: &Path, other: &Path) -> bool {
 
 /// A backend that no server uses, with what it knows of its cache.
 pub struct OpenBackend {
-    pub disk: Arc<FileDisk>,
+    pub disk: Arc<dyn Disk>,
     pub identity: Identity,
     pub side: Box<dyn BackendSide>,
     pub pairing: Pairing,
@@ -65,5 +67,14 @@ impl OpenBackend {
         let side = side_of(disk.clone(), identity.id, &volume.state_directory)?;
         let pairing = Pairing { backend: identity.id, is_identified: volume.backend_id.is_some(), discards: false };
         Ok(OpenBackend { disk, identity, side, pairing })
+    }
+
+    /// The disks of a pool that no server has open.
+    pub fn of_pool(storage: Storage) -> OpenBackend {
+        let Storage { disk, identity, side, notes } = storage;
+        notes.iter().for_each(|note| warning!("{note}"));
+        // A pool is known by its labels, wherever its disks are.
+        let pairing = Pairing { backend: identity.id, is_identified: false, discards: false };
+        OpenBackend { disk, identity, side, pairing }
     }
 }

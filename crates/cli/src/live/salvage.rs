@@ -10,7 +10,6 @@ use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::quantity::ByteSize;
 use flashwise_engine::attach::{BackendSide, Pairing};
 use flashwise_engine::disk::Disk;
-use flashwise_engine::disk::file::FileDisk;
 use flashwise_engine::flash::Progress;
 use flashwise_engine::salvage::{Listed, Options, Outcome, Pair, Reason, salvage};
 use flashwise_engine::volume::VolumeConfig;
@@ -75,7 +74,7 @@ impl SalvageFlags {
     pub fn run(
         &self,
         volume: &VolumeConfig,
-        (flash, backend): (&dyn Disk, &FileDisk),
+        (flash, backend): (&dyn Disk, &dyn Disk),
         side: &dyn BackendSide,
         pairing: &Pairing,
         reading: Progress<'_>,

@@ -190,7 +190,7 @@ fn an_alias_bypasses_the_cache_and_rules_change_for_connections_that_are_open() 
     assert!(page.contains(&line), "{page}");
 
     let api = setting.api();
-    let wrong = fail(setting.directory.path(), &["set", "v", "deny-clients=export:w", "--api", &api], 1);
+    let wrong = fail(setting.directory.path(), &["set", "v", "deny-clients=export:w", "--api", &api], 2);
     assert!(wrong.contains("found 'export:w', expected the name of the volume or an alias: v, v-raw"), "{wrong}");
     let wrong = fail(setting.directory.path(), &["set", "v", "deny-clients=user:1", "--api", &api], 2);
     assert!(wrong.contains("deny-clients: found 'user:1'"), "{wrong}");

@@ -65,6 +65,53 @@ impl Setting {
     }
 }
 
+/// Up to which unit of the log its superblocks say that it was durable.
+fn durable_unit(setting: &Setting) -> u64 {
+    let flash = File::open(setting.path("cache.img")).unwrap();
+    let sequence = |copy: u64| {
+        let mut bytes = [0; 8];
+        flash.read_exact_at(&mut bytes, copy * BLOCK as u64 + 104).unwrap();
+        u64::from_le_bytes(bytes)
+    };
+    sequence(0).max(sequence(1))
+}
+
+/// Of the last units of the log nothing else in it says that they were there: the superblock does.
+#[test]
+fn the_last_units_of_the_log_are_missed_after_a_kill() {
+    let setting = Setting::new(
+        64 * MIB,
+        "flash-size = \"32MiB\"\nerase-unit = \"256KiB\"\nram = \"1MiB\"\nsequential-bypass = 0",
+    );
+    let server = setting.serve();
+    std::fs::write(setting.path("in.img"), content(1)).unwrap();
+    let copied = Command::new("nbdcopy").arg("--flush").arg(setting.path("in.img")).arg(setting.uri()).status();
+    assert!(copied.unwrap().success());
+    // 2 MiB take eight units and more, and the server says so within seconds.
+    let (begun, mut said) = (std::time::Instant::now(), 0);
+    while said < 9 {
+        assert!(begun.elapsed().as_secs() < 60, "{said}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        said = durable_unit(&setting);
+    }
+    server.kill();
+    setting.flashwise(&["check", "--flash", "cache.img", "--backend", "disk.img"]);
+    let whole = std::fs::read(setting.path("cache.img")).unwrap();
+    for lost in [said..said + 1, said - 2..said + 1, 1..said + 1] {
+        let mut flash = whole.clone();
+        flash[lost.start as usize * 262_144..lost.end as usize * 262_144].fill(0);
+        std::fs::write(setting.path("cache.img"), flash).unwrap();
+        let (out, _) = setting.fails(&["check", "--flash", "cache.img", "--backend", "disk.img"], 1);
+        assert!(out.contains("damage: The cache cannot be opened"), "{lost:?}: {out}");
+        let (_, err) = setting.fails(&["serve", "flashwise.toml"], 2);
+        assert!(err.contains("cache.img"), "{lost:?}: {err}");
+        setting.fails(&["detach", "--backend", "disk.img", "--flash", "cache.img"], 1);
+    }
+    std::fs::write(setting.path("cache.img"), &whole).unwrap();
+    setting.flashwise(&["detach", "--backend", "disk.img", "--flash", "cache.img"]);
+    assert!(std::fs::read(setting.path("disk.img")).unwrap().starts_with(&content(1)));
+}
+
 const SALVAGE: [&str; 6] = ["detach", "--salvage", "--backend", "disk.img", "--flash", "cache.img"];
 
 #[test]

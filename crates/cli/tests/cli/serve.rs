@@ -289,6 +289,52 @@ fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
     server.end();
 }
 
+/// Data that somebody has somewhere is not taken for a blank disk, nor a part of a pool or a cache for a backend.
+#[test]
+fn what_holds_something_is_taken_neither_for_a_flash_nor_for_a_backend() {
+    let folder = folder();
+    let path = folder.path();
+    let with = |backend: &str, flash: &[&str]| {
+        let listen = ["--listen", "nbd+unix:///?socket=nbd.sock", "--api", "off", "--state-directory", "."];
+        [&["serve", "--backend", backend], flash, &listen[..]].concat().into_iter().map(str::to_owned).collect()
+    };
+    let refused = |arguments: Vec<String>, expected: &str| {
+        let before = std::fs::read(path.join("kept.img")).unwrap();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let error = fail(path, &arguments, 2);
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+        assert!(std::fs::read(path.join("kept.img")).unwrap() == before, "{arguments:?}");
+    };
+    let flash = ["--flash", "kept.img", "--erase-unit", "256KiB"];
+    // btrfs leaves the first 64 KiB blank, ZFS and ISO 9660 the first 32 and more.
+    for (at, magic, kind) in [
+        (0x1_0040, &b"_BHRfS_M"[..], "btrfs"),
+        (0x8001, &b"CD001"[..], "iso9660"),
+        (128 << 10, &0x00ba_b10c_u64.to_le_bytes()[..], "zfs_member"),
+        ((64 << 20) - 512, &b"EFI PART"[..], "gpt"),
+    ] {
+        let file = std::fs::File::create(path.join("kept.img")).unwrap();
+        file.set_len(64 << 20).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, magic, at).unwrap();
+        let expected = format!("the flash 'kept.img': it holds {kind}; give another, or clear it");
+        refused(with("disk.img", &flash), &expected);
+    }
+    // A disk of a pool, and a cache, are no backends.
+    std::fs::remove_file(path.join("kept.img")).unwrap();
+    std::fs::File::create(path.join("kept.img")).unwrap().set_len(64 << 20).unwrap();
+    succeed(path, &["pool", "create", "tank", "kept.img"]);
+    refused(with("kept.img", &[]), "the backend 'kept.img': it belongs to a pool, which [[pool]] serves");
+    serve(path).end();
+    std::fs::copy(path.join("cache.img"), path.join("kept.img")).unwrap();
+    refused(with("kept.img", &[]), "the backend 'kept.img': it holds a cache, which is a flash and no backend");
+    // One that never was a backend is no pair with any flash.
+    std::fs::File::create(path.join("never.img")).unwrap().set_len(8 << 20).unwrap();
+    let check = ["check", "--flash", "cache.img", "--backend", "never.img", "--state-directory", "."];
+    let (out, err, code) = run(path, &check);
+    let expected = "no pair: never.img was never the backend of a cache: give this cache's own.\n";
+    assert!(code == 1 && out.contains(expected), "{code} {out} {err}");
+}
+
 #[test]
 fn each_thing_that_is_wrong_with_a_configuration_is_a_message() {
     let folder = folder();
@@ -484,8 +530,9 @@ fn what_a_server_refuses_is_told_in_its_own_words() {
         (200, r#"{"volumes": 5}"#),
     ];
     let (address, _asked) = tcp_stub(&answers);
-    let errors = answers.map(|_| {
-        let error = fail(folder.path(), &["status", "--api", &address], 1);
+    let errors = answers.map(|(status, _)| {
+        let code = if status == 404 { 2 } else { 1 };
+        let error = fail(folder.path(), &["status", "--api", &address], code);
         error.replace(&address, "ADDRESS")
     });
     // It failed; the server was started anew meanwhile; it is another program's.

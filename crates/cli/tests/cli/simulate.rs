@@ -283,18 +283,8 @@ fn the_whole_cache_replays_a_recording_with_all_its_operations() {
 #[test]
 fn the_whole_cache_is_shown_in_every_form() {
     let folder = folder();
-    let arguments = [
-        "simulate",
-        "traces/netsfs.csv.zst",
-        "--policy",
-        "larc",
-        "--size",
-        "64MiB",
-        "--ram",
-        "10%",
-        "--layout",
-        "containers",
-    ];
+    let arguments =
+        ["simulate", "traces/netsfs.csv.zst", "--policy", "larc", "--size", "64MiB", "--ram", "10%", "--layout", "log"];
     let files = ["--html", "out.html", "--parquet", "out.parquet"];
     let table = succeed(folder.path(), &[&arguments[..], &files].concat());
     insta::assert_snapshot!("whole_cache_table", table);
@@ -339,16 +329,17 @@ fn figures_of_the_whole_cache_add_up() {
 fn settings_that_make_no_cache_are_refused() {
     let folder = folder();
     let errors = [
-        &["--ram", "1MiB", "--size", "4MiB", "--layout", "containers"][..],
+        &["--ram", "1MiB", "--size", "4MiB", "--layout", "log"][..],
         &["--layout", "shelves"],
         &["--write-mode", "write-back", "--over-provision", "5%,10%", "--size", "64MiB"],
         &["--write-mode", "write"],
         &["--policy", "fif", "--write-mode", "write-back", "--size", "64MiB"],
         &["--ram", "120%"],
-        &["--layout", "containers", "--erase-unit", "3MiB", "--size", "64MiB"],
-        &["--layout", "containers", "--over-provision", "95%", "--size", "64MiB"],
+        &["--layout", "log", "--erase-unit", "3MiB", "--size", "64MiB"],
+        &["--layout", "log", "--over-provision", "95%", "--size", "64MiB"],
         &["--dirty-high", "30%", "--dirty-low", "35%", "--size", "64MiB"],
         &["--dirty-age", "15"],
+        &["--layout", "containers", "--policy", "lru,ripq+", "--size", "64MiB"],
         &["--commit-age", "5s", "--block-size", "8KiB", "--size", "64MiB"],
     ]
     .map(|arguments| {

@@ -183,6 +183,26 @@ fn traces_are_merged_by_time_where_a_name_is_a_sum_or_a_pattern() {
     {
         assert_eq!(rows(&["part-a.csv", "+", "part-b.csv"], options), rows(&["two.csv"], options), "{options:?}");
     }
+    // A volume that has a name is one, whatever it is called.
+    write("lun0-1.csv", "1455592800.1,0.1,R,0,0,4096\n1455592800.3,0.1,R,0,4096,4096\n");
+    write("lun0-2.csv", "1455592800.2,0.1,W,0,0,4096\n");
+    let (named, told, code) = run(folder.path(), &["trace", "export", "--format", "systor", "lun0-?.csv"]);
+    assert!(code == 0 && !told.contains("of their own"), "{told}");
+    let of = |line: &str| line.split(',').skip(1).collect::<Vec<_>>().join(",");
+    assert_eq!(
+        named.lines().skip(1).map(of).collect::<Vec<_>>(),
+        ["0,read,0,4096", "0,write,0,4096", "0,read,4096,4096"]
+    );
+    // So it is where the files were normalised before.
+    for (number, name) in ["a.arrow", "b.arrow"].into_iter().enumerate() {
+        let of = format!("lun0-{}.csv", number + 1);
+        succeed(folder.path(), &["trace", "convert", "--format", "systor", &of, name]);
+    }
+    let volumes = |trace: &str| {
+        let (info, _, _) = run(folder.path(), &["trace", "info", trace, "--json"]);
+        serde_json::from_str::<serde_json::Value>(&info).unwrap()[0]["volumes"].clone()
+    };
+    assert_eq!(volumes("a.arrow + b.arrow"), 1);
     // Disks of formats that tell none apart are not taken for one.
     write("disk0.csv", "time_us,op,offset,length\n1,read,0,4096\n3,read,0,4096\n");
     write("disk1.csv", "time_us,op,offset,length\n2,read,0,4096\n4,write,0,4096\n");
@@ -192,6 +212,10 @@ fn traces_are_merged_by_time_where_a_name_is_a_sum_or_a_pattern() {
     let expected =
         "1,disk0.csv,read,0,4096\n2,disk1.csv,read,0,4096\n3,disk0.csv,read,0,4096\n4,disk1.csv,write,0,4096\n";
     assert_eq!(disks.split_once('\n').unwrap().1, expected);
+    for disk in ["disk0", "disk1"] {
+        succeed(folder.path(), &["trace", "convert", &format!("{disk}.csv"), &format!("{disk}.arrow")]);
+    }
+    assert_eq!(volumes("disk0.arrow + disk1.arrow"), 2);
     let refused = |name: &str| fail(folder.path(), &["trace", "info", name], 1);
     assert_eq!(refused("none*.csv"), "flashwise: none*.csv: found none, expected files that fit the pattern\n");
     let twice = refused("two.csv + - + -");
@@ -213,7 +237,7 @@ fn each_volume_has_a_cache_of_its_own_where_that_is_asked_for() {
     for volume in ["h.0", "h.1"] {
         succeed(folder.path(), &["trace", "cut", "two.csv", &format!("{volume}.arrow"), "--volume", volume]);
     }
-    // But for the trace's name and what says how long it lasts, the rows are those of the volumes alone.
+    // But for the trace's name the rows are those of the volumes alone.
     let rows = |traces: &[&str], options: &[&str]| -> Vec<(String, serde_json::Value, serde_json::Value)> {
         let out = succeed(folder.path(), &[&["simulate", "--json"], traces, options].concat());
         let rows: Vec<serde_json::Value> = serde_json::from_str(&out).unwrap();
@@ -241,6 +265,50 @@ fn each_volume_has_a_cache_of_its_own_where_that_is_asked_for() {
     assert_eq!(apart.iter().map(|row| row.2.as_u64().unwrap()).collect::<Vec<_>>(), [6, 4]);
     let joined = rows(&["two.csv", "two.csv", "--join", "--per-volume"], &log);
     assert_eq!(joined.iter().map(|row| row.2.as_u64().unwrap()).collect::<Vec<_>>(), [12, 8]);
+}
+
+/// A volume that was used for a day of ten wears flash as it does by itself, whatever of it depends on time.
+#[test]
+fn rows_of_a_volume_are_those_of_a_cut_of_it() {
+    let folder = folder();
+    let mut lines = Vec::new();
+    let mut state = 1_u64;
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for (volume, tenths_of_a_second) in [("b", 864_000), ("a", 8_640_000)] {
+        for request in 0..3000 {
+            let time = tenths_of_a_second / 3000 * request;
+            let op = if draw(3) == 0 { "read" } else { "write" };
+            lines.push((time + 1, format!("{volume},{op},{},4096", 4096 * draw(400))));
+        }
+    }
+    lines.sort();
+    let lines = lines.iter().map(|(time, rest)| format!("{time}00000,{rest}\n")).collect::<String>();
+    fs::write(folder.path().join("all.csv"), "time_us,volume,op,offset,length\n".to_owned() + &lines).unwrap();
+    for volume in ["a", "b"] {
+        succeed(folder.path(), &["trace", "cut", "all.csv", &format!("{volume}.arrow"), "--volume", volume]);
+    }
+    let rows = |traces: &[&str], options: &[&str]| {
+        let simulate = ["simulate", "--json"];
+        let out = succeed(folder.path(), &[&simulate[..], traces, options].concat());
+        let mut rows: Vec<serde_json::Value> = serde_json::from_str(&out).unwrap();
+        rows.iter_mut().for_each(|row| drop(row.as_object_mut().unwrap().remove("trace")));
+        rows
+    };
+    let device = ["--size", "20%", "--erase-unit", "16KiB", "--device", "samsung-slc", "--over-provision", "60%"];
+    let log = ["--layout", "log", "--size", "64MiB", "--policy", "lru", "--erase-unit", "128KiB"];
+    for options in [
+        &[&device[..], &["--policy", "lru", "--admission", "none", "--epoch", "500"]].concat()[..],
+        &[&device[..], &["--policy", "lru", "--admission", "adaptive:timeframe=1%"]].concat(),
+        &[&device[..], &["--policy", "m_t:epbpd=2"]].concat(),
+        &[&log[..], &["--device", "samsung-slc", "--epoch", "1000"]].concat(),
+        &[&log[..], &["--arrivals", "trace", "--cache-device", "p4500"]].concat(),
+    ] {
+        let (apart, alone) = (rows(&["all.csv", "--per-volume"], options), rows(&["a.arrow", "b.arrow"], options));
+        assert_eq!(apart, alone, "{options:?}");
+    }
 }
 
 /// The requests of a trace as they are of its normalised one, in whole blocks.

@@ -347,6 +347,11 @@ impl Log {
         self.flushed = self.flushed.max((sequence, page));
     }
 
+    /// Up to where the log is known to be durable.
+    pub fn flushed(&self) -> Place {
+        Place { sequence: self.flushed.0, page: self.flushed.1 }
+    }
+
     /// Whether the copy at `slot` is known to be durable.
     pub fn is_durable(&self, slot: u32) -> bool {
         (self.sequence_at(slot), slot % self.geometry.unit_pages) < self.flushed

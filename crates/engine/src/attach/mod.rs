@@ -501,12 +501,13 @@ impl Attachment {
         write_superblock(flash, &mut self.superblock)
     }
 
-    /// What this run programmed is durable up to a place, of buckets: what is damaged there was not torn.
-    pub fn note_durable(&mut self, flash: &dyn Disk, end: RunEnd) -> io::Result<()> {
-        if self.superblock.state != State::InUse {
+    /// What this run wrote is durable up to a place: what is damaged or missing there was not torn.
+    pub fn note_durable(&mut self, flash: &dyn Disk, end: End) -> io::Result<()> {
+        let is_known = matches!(end, End::Log(place) if place <= self.superblock.durable);
+        if self.superblock.state != State::InUse || is_known {
             return Ok(());
         }
-        self.note_end(End::Buckets(end));
+        self.note_end(end);
         write_superblock(flash, &mut self.superblock)
     }
 

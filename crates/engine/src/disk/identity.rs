@@ -54,6 +54,8 @@ pub enum IdentityError {
         "{path}: nothing tells it from another: {what}; give it a name of its own by backend-id, and keep that as long as it has a cache"
     )]
     Unknown { path: String, what: &'static str },
+    #[error("{path}: it was never the backend of a cache, and is opened to be read alone, so that it gets no identity")]
+    Never { path: String },
 }
 
 /// The identity of an open disk; gives one to a regular file that has none. `given`: an operator's name for it, or a UUID, which
@@ -69,7 +71,11 @@ pub fn identity(disk: &FileDisk, given: Option<&str>) -> Result<Identity, Identi
     let unknown = |what| IdentityError::Unknown { path: disk.path().display().to_string(), what };
     if !disk.is_device() {
         let no_attributes = "its file system keeps no extended attributes, or it cannot be given one";
-        return file_identity(disk.file(), disk.path(), disk.is_read_only())?.ok_or_else(|| unknown(no_attributes));
+        return match file_identity(disk.file(), disk.path(), disk.is_read_only())? {
+            Found::Identity(identity) => Ok(identity),
+            Found::Never => Err(IdentityError::Never { path: disk.path().display().to_string() }),
+            Found::NoAttributes => Err(unknown(no_attributes)),
+        };
     }
     let metadata = disk.file().metadata()?;
     let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
@@ -77,18 +83,27 @@ pub fn identity(disk: &FileDisk, given: Option<&str>) -> Result<Identity, Identi
     device_identity(&sysfs).ok_or_else(|| unknown("the system knows neither a serial number nor a UUID of it"))
 }
 
-/// The identity of a file; `None` where it can have none.
-fn file_identity(file: &File, path: &Path, read_only: bool) -> io::Result<Option<Identity>> {
+/// What a file has of an identity.
+enum Found {
+    Identity(Identity),
+    /// It could have one, and was not given it.
+    Never,
+    NoAttributes,
+}
+
+/// The identity of a file, which is given one unless it is opened to be read alone.
+fn file_identity(file: &File, path: &Path, read_only: bool) -> io::Result<Found> {
     let failed = |error: Errno| {
         io::Error::new(error.kind(), format!("{}: extended attribute {ATTRIBUTE}: {error}", path.display()))
     };
     let mut value = [0; 64];
     loop {
         match rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value) {
-            Ok(length) => return parse(path, &value[..length]).map(Some),
-            Err(Errno::RANGE) => return parse(path, b"more than 64 bytes").map(Some),
+            Ok(length) => return parse(path, &value[..length]).map(Found::Identity),
+            Err(Errno::RANGE) => return parse(path, b"more than 64 bytes").map(Found::Identity),
             Err(Errno::NODATA) if !read_only => {}
-            Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => return Ok(None),
+            Err(Errno::NODATA) => return Ok(Found::Never),
+            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => return Ok(Found::NoAttributes),
             Err(error) => return Err(failed(error)),
         }
         let uuid = Uuid::new_v4().to_string();
@@ -96,7 +111,7 @@ fn file_identity(file: &File, path: &Path, read_only: bool) -> io::Result<Option
             // It must not be lost in a crash that the cache's own header survives.
             Ok(()) => file.sync_all()?,
             Err(Errno::EXIST) => {}
-            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => return Ok(None),
+            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => return Ok(Found::NoAttributes),
             Err(error) => return Err(failed(error)),
         }
     }
@@ -152,7 +167,7 @@ fn describe(sysfs: &Path) -> Option<String> {
     if let Some(path) = attribute("loop/backing_file") {
         let offset = attribute("loop/offset").unwrap_or_else(|| "0".to_owned());
         let file = File::open(&path).ok()?;
-        let behind = file_identity(&file, Path::new(&path), false).ok()??;
+        let Found::Identity(behind) = file_identity(&file, Path::new(&path), false).ok()? else { return None };
         return Some(format!("loop device at {offset} of {}", behind.description));
     }
     attribute("backend").map(|backend| format!("network block device {backend}"))
@@ -172,7 +187,10 @@ mod tests {
         assert_eq!(described(&[("dm/uuid", ""), ("serial", "S1")]).unwrap(), "disk with serial number S1");
         let behind = tempfile::NamedTempFile::with_prefix("a b").unwrap();
         let path = behind.path().to_str().unwrap();
-        let uuid = file_identity(behind.as_file(), behind.path(), false).unwrap().unwrap().description;
+        let uuid = match file_identity(behind.as_file(), behind.path(), false).unwrap() {
+            Found::Identity(identity) => identity.description,
+            Found::Never | Found::NoAttributes => panic!("a temporary file has attributes"),
+        };
         assert_eq!(
             described(&[("loop/backing_file", path), ("loop/offset", "512")]).unwrap(),
             format!("loop device at 512 of {uuid}")
@@ -216,7 +234,7 @@ mod tests {
         std::fs::write(&path, [1; 4096]).unwrap();
         let disk = FileDisk::open(&path, Options { read_only: true, page_cache: PageCache::Use }).unwrap();
         let error = identity(&disk, None).unwrap_err().to_string();
-        assert!(error.contains("nothing tells it from another") && error.contains("backend-id"), "{error}");
+        assert!(error.contains("it was never the backend of a cache"), "{error}");
         let named = identity(&disk, Some("rack 7")).unwrap();
         assert_eq!(named, identity(&disk, Some("rack 7")).unwrap());
         assert_ne!(named.id, identity(&disk, Some("rack 8")).unwrap().id);

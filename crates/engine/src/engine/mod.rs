@@ -19,7 +19,7 @@ mod tests;
 use std::collections::{HashMap, VecDeque};
 
 use flashwise_core::cache::{Cache, Event, LogCache};
-use flashwise_core::format::Record;
+use flashwise_core::format::{Place, Record};
 use flashwise_core::step::Step;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use smallvec::{SmallVec, smallvec};
@@ -200,6 +200,24 @@ pub struct Engine<C = LogCache> {
     waits: Vec<(StepId, Bond)>,
     faults: Faults,
     running: usize,
+    /// Up to where the log was durable when that was asked last, ...
+    seen: Place,
+    /// ... and up to where somebody else was told so.
+    noted: Place,
+}
+
+impl Engine<LogCache> {
+    /// Asked once in a while: up to where the log is durable, if whole units have become so since it said that last, or nothing has since it was
+    /// asked last. Nothing in the log itself says of its last unit that it was there.
+    pub fn pause(&mut self) -> Option<Place> {
+        let flushed = self.cache.log().flushed();
+        let seen = std::mem::replace(&mut self.seen, flushed);
+        let is_due = flushed.sequence > self.noted.sequence || flushed > self.noted && flushed == seen;
+        is_due.then(|| {
+            self.noted = flushed;
+            flushed
+        })
+    }
 }
 
 impl<C: std::fmt::Debug> std::fmt::Debug for Engine<C> {
@@ -272,6 +290,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             waits: Vec::new(),
             faults: Faults::default(),
             running: 0,
+            seen: Place::default(),
+            noted: Place::default(),
         }
     }
 

@@ -7,11 +7,13 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use flashwise_core::cache::Mode;
 use uuid::Uuid;
 
+use super::label::Label;
 use super::map::{Entry, Logical, Map, chunks_of};
 use super::metadata::{check_name, check_size};
 use super::prepare::{clear, prepare};
 use super::record::{Change, Shape};
 use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared};
+use crate::disk::file::{FileDisk, Options};
 use crate::export::Export;
 
 /// A logical disk that is wanted.
@@ -112,7 +114,7 @@ impl Pool {
             let mut state = self.shared.state();
             let map = &mut state.metadata.map;
             let id = Map::next(&map.logicals);
-            map.replay(&Change::Logical(id, shape.clone())).expect("a new logical disk fits");
+            map.replay(&Change::Logical(id, shape.clone())).map_err(|misfit| self.refuse(misfit.0))?;
             let logical = map.logicals[&id].clone();
             let mut changes = vec![Change::Logical(id, shape.clone())];
             if shape.thick {
@@ -174,7 +176,7 @@ impl Pool {
             let first = chunks_of(before.size_bytes);
             let shape = Shape { size_bytes, ..before.clone() };
             let map = &mut state.metadata.map;
-            map.replay(&Change::Logical(disk.id, shape.clone())).expect("it is there");
+            map.replay(&Change::Logical(disk.id, shape.clone())).map_err(|misfit| self.refuse(misfit.0))?;
             let mut changes = vec![Change::Logical(disk.id, shape.clone())];
             if shape.thick {
                 match self.place_all(map, &disk.logical, &shape, first) {
@@ -273,6 +275,7 @@ impl Pool {
     /// Adds a disk, durably; see [`prepare`] for what is refused. Returns its number.
     pub fn add_disk(&self, path: &Path, wipe: bool) -> Result<u32, PoolError> {
         let _one = self.control();
+        self.refuse_own(path)?;
         let disk = prepare(path, wipe, self.config.cache.direct_io)?;
         let mut state = self.shared.state();
         let id = state.metadata.add(disk)?;
@@ -280,6 +283,26 @@ impl Pool {
         drop(state);
         self.shared.tell_disks();
         Ok(id)
+    }
+
+    /// Refuses a disk that is one of the pool, and perhaps missing: as a new one it would lose what it has.
+    pub(super) fn refuse_own(&self, path: &Path) -> Result<(), PoolError> {
+        // What cannot be opened is told of by who opens it to use it.
+        let options = Options { read_only: true, ..Options::default() };
+        let Ok(Ok(Ok(label))) = FileDisk::open(path, options).map(|disk| Label::read(&disk)) else { return Ok(()) };
+        let state = self.shared.state();
+        let own = state.metadata.map.disks.iter().find(|(_, member)| member.disk == label.disk);
+        let Some((id, member)) = own.filter(|_| label.pool == state.metadata.pool) else { return Ok(()) };
+        let what = match state.metadata.missing().contains(id) {
+            true => format!(
+                "{} is disk {id} of this pool, which is missing: have the configuration name it, and start the server anew; or give the disk \
+                 up first, with what is on it, and then add it as an empty one",
+                path.display()
+            ),
+            false => format!("{} is disk {id} of this pool already, last found as {}", path.display(), member.path),
+        };
+        drop(state);
+        Err(self.refuse(what))
     }
 
     /// Bytes that a client can have of all logical disks: what they were given, whether there is room or not.

@@ -2,10 +2,13 @@
 
 use std::ops::Deref;
 
+use zerocopy::FromZeros;
+
 use super::CHUNKS_MAX;
 
 /// A chunk of a logical disk: its place in the pool, and what is to be known of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[repr(transparent)]
 pub struct Entry(u32);
 
 impl Entry {
@@ -80,8 +83,15 @@ impl Entry {
     }
 }
 
-/// The chunks of a logical disk, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// There is no memory for the chunks of a logical disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no memory for its map, which takes {bytes} bytes")]
+pub struct NoMemory {
+    bytes: u64,
+}
+
+/// The chunks of a logical disk, in order. What has no place takes no memory, but for addresses.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Entries {
     all: Vec<Entry>,
     counts: Counts,
@@ -127,9 +137,27 @@ impl Entries {
     }
 
     /// Has this many chunks from now on; new ones have no place.
-    pub fn resize(&mut self, chunks: usize) {
-        self.all.resize(chunks, Entry::default());
-        self.counts = Counts::of(&self.all);
+    ///
+    /// # Errors
+    /// There is no memory for more; all is as it was then.
+    pub fn resize(&mut self, chunks: usize) -> Result<(), NoMemory> {
+        if chunks <= self.all.len() {
+            let gone = Counts::of(&self.all[chunks..]);
+            self.counts.placed -= gone.placed;
+            self.counts.lost -= gone.lost;
+            self.all.truncate(chunks);
+            return Ok(());
+        }
+        self.all = zeroed_but(&self.all, chunks)?;
+        Ok(())
+    }
+
+    /// A copy of them.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn copy(&self) -> Result<Entries, NoMemory> {
+        Ok(Entries { all: zeroed_but(&self.all, self.all.len())?, counts: self.counts })
     }
 
     /// Whether what is counted is what is there. Slow.
@@ -138,14 +166,51 @@ impl Entries {
     }
 }
 
+/// So many entries without a place, but for the first, which are as they are in `of`. Pages of memory that nothing is written to are not taken.
+fn zeroed_but(of: &[Entry], chunks: usize) -> Result<Vec<Entry>, NoMemory> {
+    const PAGE_ENTRIES: usize = 1024;
+    let no_memory = |_| NoMemory { bytes: (chunks * size_of::<Entry>()) as u64 };
+    let mut all = Entry::new_vec_zeroed(chunks).map_err(no_memory)?;
+    for (page, old) in all.chunks_mut(PAGE_ENTRIES).zip(of.chunks(PAGE_ENTRIES)) {
+        if old.iter().any(|entry| *entry != Entry::default()) {
+            page[..old.len()].copy_from_slice(old);
+        }
+    }
+    Ok(all)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A logical disk of 64 TiB has 2^30 chunks.
+    #[test]
+    fn chunks_without_a_place_take_no_memory() {
+        let resident = || {
+            let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+            4096 * status.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
+        };
+        let before = resident();
+        let mut entries = Entries::default();
+        entries.resize(1 << 29).unwrap();
+        entries.set(1 << 28, Entry::at(7, true));
+        entries.resize(1 << 30).unwrap();
+        let copy = entries.copy().unwrap();
+        assert!(copy == entries && copy[1 << 28] == Entry::at(7, true) && copy.is_counted());
+        let taken = resident().saturating_sub(before);
+        assert!(taken < 64 << 20, "{taken} bytes of 8 GiB");
+        let error = entries.resize(usize::MAX / 8).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("there is no memory for its map, which takes {} bytes", usize::MAX / 8 * 4)
+        );
+        assert_eq!((entries.len(), entries.counts().placed), (1 << 30, 1));
+    }
+
     #[test]
     fn what_is_counted_is_what_is_there() {
         let mut entries = Entries::default();
-        entries.resize(4);
+        entries.resize(4).unwrap();
         assert_eq!(entries.set(0, Entry::at(7, true)), Entry::default());
         entries.set(1, Entry::at(8, false));
         entries.set(2, Entry::LOST);
@@ -154,7 +219,7 @@ mod tests {
         entries.set(1, Entry::default());
         entries.set(2, Entry::LOST.replaced_by(3));
         assert_eq!((entries.counts(), entries.is_counted()), (Counts { placed: 2, lost: 0 }, true));
-        entries.resize(1);
+        entries.resize(1).unwrap();
         assert_eq!((entries.counts(), entries.len()), (Counts { placed: 1, lost: 0 }, 1));
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::map::Entry;
 use super::record::{Change, Member};
@@ -15,6 +16,9 @@ use crate::export::Operation;
 /// Chunks that are moved together: 4 MiB.
 const BATCH: usize = 64;
 
+/// Time between two looks whether there is space to move to.
+const SPACE_INTERVAL: Duration = Duration::from_millis(500);
+
 /// How far a disk is emptied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -22,8 +26,10 @@ pub struct Progress {
     pub moved: u64,
     /// Chunks that are still there.
     pub left: u64,
-    /// Why it stopped, if it did.
+    /// Why it stopped, if it did; or what it waits for.
     pub failed: Option<String>,
+    /// Whether it goes on by itself once there is space.
+    pub waits: bool,
 }
 
 /// A chunk that moves: of which logical disk, which one, and from where.
@@ -40,7 +46,7 @@ impl Pool {
         {
             let mut state = self.shared.state();
             let (member, _) = self.check_removal(&state, id)?;
-            if state.leaving.get(&id).is_some_and(|progress| progress.failed.is_none()) {
+            if state.leaving.get(&id).is_some_and(|progress| progress.failed.is_none() || progress.waits) {
                 // It is being emptied already.
                 return Ok(());
             }
@@ -108,6 +114,12 @@ impl Pool {
                 match shared.evacuate_some(id) {
                     Ok(true) => {}
                     Ok(false) => return,
+                    // Disks may come, and logical disks give up what they hold.
+                    Err(error @ PoolError::NoSpace { .. }) => {
+                        shared.wait_for_space(id, &error);
+                        drop(shared);
+                        std::thread::sleep(SPACE_INTERVAL);
+                    }
                     Err(error) => return shared.stop_evacuating(id, &error),
                 }
             }
@@ -128,10 +140,23 @@ impl State {
 }
 
 impl Shared {
+    fn wait_for_space(&self, id: u32, error: &PoolError) {
+        if let Some(progress) = self.state().leaving.get_mut(&id) {
+            if !progress.waits {
+                tracing::warn!(pool = self.name, disk = id, %error, "emptying the disk waits for space");
+            }
+            (progress.failed, progress.waits) = (Some(format!("it waits for space: {error}")), true);
+        }
+        // What was moved already is free on other disks once that is written down.
+        if let Err(error) = self.commit_now() {
+            tracing::error!(pool = self.name, disk = id, %error, "the map cannot be written");
+        }
+    }
+
     fn stop_evacuating(&self, id: u32, error: &PoolError) {
         tracing::error!(pool = self.name, disk = id, %error, "the disk is not emptied");
         if let Some(progress) = self.state().leaving.get_mut(&id) {
-            progress.failed = Some(error.to_string());
+            (progress.failed, progress.waits) = (Some(error.to_string()), false);
         }
     }
 
@@ -176,6 +201,7 @@ impl Shared {
         let mut state = self.state();
         let count = state.metadata.map.space.counts().get(&id).copied().unwrap_or_default();
         if let Some(progress) = state.leaving.get_mut(&id) {
+            (progress.failed, progress.waits) = (None, false);
             progress.moved += moving.len() as u64;
             progress.left = u64::from(count.chunks - count.free);
         }

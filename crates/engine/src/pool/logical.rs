@@ -114,6 +114,7 @@ impl LogicalDisk {
     /// Answers a request that the pool has no bytes or no space for.
     pub(super) fn refuse(&self, done: Done, error: Error) {
         self.figures.refused.fetch_add(1, Ordering::Relaxed);
+        self.shared.refused.fetch_add(1, Ordering::Relaxed);
         done(Err(error));
     }
 
@@ -352,6 +353,7 @@ impl LogicalDisk {
             Operation::Write => count(&figures.writes, &figures.written_bytes),
             Operation::Flush => {
                 figures.flushes.fetch_add(1, Ordering::Relaxed);
+                self.shared.flushes.fetch_add(1, Ordering::Relaxed);
                 self.shared.flush(request, done);
                 return false;
             }

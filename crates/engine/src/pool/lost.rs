@@ -3,6 +3,9 @@
 //! Its chunks lose their places and answer with an error until they are written anew as a whole, or are trimmed. What was never written
 //! there still reads as zeroes. The disk is refused afterwards, as one that was taken out.
 
+use std::sync::Arc;
+
+use super::entries::NoMemory;
 use super::map::{Entry, Logical};
 use super::record::{Change, Member};
 use super::{CHUNK_BYTES, Pool, PoolError, Shared, State};
@@ -50,8 +53,9 @@ impl Pool {
             std::thread::sleep(std::time::Duration::from_millis(10));
         };
         let map = &mut state.metadata.map;
-        let before: Vec<_> =
-            map.logicals.values().map(|logical| (logical.clone(), logical.entries().clone())).collect();
+        let copy = |logical: &Arc<Logical>| Ok((logical.clone(), logical.entries().copy()?));
+        let before: Result<Vec<_>, NoMemory> = map.logicals.values().map(copy).collect();
+        let before = before.map_err(|error| self.refuse(error.to_string()))?;
         let disks = (map.disks.clone(), map.space.clone());
         let mut changes: Vec<Change> = Vec::new();
         for (id, logical) in &map.logicals {

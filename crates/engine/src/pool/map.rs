@@ -8,8 +8,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use uuid::Uuid;
 
-use super::entries::Entries;
 pub use super::entries::Entry;
+use super::entries::{Entries, NoMemory};
 use super::record::{Change, Member, Run, Shape};
 use super::space::Space;
 use super::{CHUNK_BYTES, CHUNKS_MAX};
@@ -22,10 +22,10 @@ pub struct Logical {
 }
 
 impl Logical {
-    fn new(shape: Shape) -> Logical {
+    fn new(shape: Shape) -> Result<Logical, Misfit> {
         let mut entries = Entries::default();
-        entries.resize(chunks_of(shape.size_bytes));
-        Logical { shape: RwLock::new(shape), entries: RwLock::new(entries) }
+        entries.resize(chunks_of(shape.size_bytes)).map_err(|error| no_memory(&shape, error))?;
+        Ok(Logical { shape: RwLock::new(shape), entries: RwLock::new(entries) })
     }
 
     /// What it is.
@@ -43,9 +43,10 @@ impl Logical {
         self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reshape(&self, shape: Shape) {
-        self.entries_mut().resize(chunks_of(shape.size_bytes));
+    fn reshape(&self, shape: Shape) -> Result<(), Misfit> {
+        self.entries_mut().resize(chunks_of(shape.size_bytes)).map_err(|error| no_memory(&shape, error))?;
         *self.shape.write().unwrap_or_else(PoisonError::into_inner) = shape;
+        Ok(())
     }
 }
 
@@ -83,6 +84,10 @@ pub struct Map {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Misfit(pub String);
+
+fn no_memory(shape: &Shape, error: NoMemory) -> Misfit {
+    Misfit(format!("logical disk '{}' of {} bytes: {error}", shape.name, shape.size_bytes))
+}
 
 fn misfit<T>(what: String) -> Result<T, Misfit> {
     Err(Misfit(what))
@@ -133,8 +138,8 @@ impl Map {
                 self.space.remove_disk(*id);
             }
             Change::Logical(id, shape) => match self.logicals.get(id) {
-                Some(logical) => logical.reshape(shape.clone()),
-                None => drop(self.logicals.insert(*id, Arc::new(Logical::new(shape.clone())))),
+                Some(logical) => logical.reshape(shape.clone())?,
+                None => drop(self.logicals.insert(*id, Arc::new(Logical::new(shape.clone())?))),
             },
             Change::LogicalDeleted(id) => {
                 // A snapshot may have been without it already.

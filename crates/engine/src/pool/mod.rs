@@ -132,6 +132,10 @@ struct Shared {
     volume: OnceLock<Arc<Volume>>,
     /// Changes that are not durable yet, and chunks that are not free yet: as long as there are any, a flush has to wait for them.
     uncommitted: AtomicU64,
+    /// Flushes that clients asked for, of logical disks that are gone too.
+    flushes: AtomicU64,
+    /// Requests of logical disks that were refused, in the same way.
+    refused: AtomicU64,
     jobs: Mutex<Option<Sender<Job>>>,
     exports: RwLock<BTreeMap<u32, Arc<LogicalDisk>>>,
     /// Whether it was said that the pool is nearly full.
@@ -251,6 +255,20 @@ fn open_those_there(config: &PoolConfig, notes: &mut Vec<String>) -> Result<Vec<
     }
 }
 
+/// What changes of a pool, and its disks as one, as which its cache lies before them.
+fn storage_of(metadata: Metadata, notes: Vec<String>) -> (Arc<Mutex<State>>, Arc<PoolDisk>, Storage) {
+    let name = metadata.name.clone();
+    let identity = Identity { id: metadata.pool.into_bytes(), description: format!("pool {name} {}", metadata.pool) };
+    let disk = Arc::new(PoolDisk::new(&name, Shared::ranges(&metadata)));
+    let state =
+        State { metadata, pending: Vec::new(), released: Vec::new(), committing: false, leaving: BTreeMap::new() };
+    let state = Arc::new(Mutex::new(state));
+    let asked = state.clone();
+    disk.ask_whether_free(Box::new(move |chunk| locked(&asked).metadata.map.space.is_free(chunk)));
+    let storage = Storage { disk: disk.clone(), identity, side: Box::new(PoolSide(state.clone())), notes };
+    (state, disk, storage)
+}
+
 impl Pool {
     /// Finds the pool on its disks and starts its cache.
     pub fn open(config: PoolConfig, progress: Progress<'_>) -> Result<(Pool, Opened), OpenError> {
@@ -264,6 +282,17 @@ impl Pool {
             disks = disks.into_iter().map(slow).collect();
         }
         Pool::open_noted(config, disks, notes, progress)
+    }
+
+    /// What the pool's cache lies before, for those who work on the cache while nobody serves the pool.
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open), of the pool's disks.
+    pub fn storage(config: &PoolConfig) -> Result<Storage, PoolError> {
+        let mut notes = Vec::new();
+        let disks = open_those_there(config, &mut notes)?;
+        let metadata = Metadata::open(&config.cache.name, disks, config.degraded, &mut notes)?;
+        Ok(storage_of(metadata, notes).2)
     }
 
     /// As [`open`](Self::open), of disks that were opened.
@@ -283,32 +312,25 @@ impl Pool {
     ) -> Result<(Pool, Opened), OpenError> {
         let name = config.cache.name.clone();
         let metadata = Metadata::open(&name, disks, config.degraded, &mut notes)?;
-        let identity =
-            Identity { id: metadata.pool.into_bytes(), description: format!("pool {name} {}", metadata.pool) };
-        let disk = Arc::new(PoolDisk::new(&name, Shared::ranges(&metadata)));
+        let (state, disk, storage) = storage_of(metadata, notes);
         let (jobs, received) = std::sync::mpsc::channel();
-        let state =
-            State { metadata, pending: Vec::new(), released: Vec::new(), committing: false, leaving: BTreeMap::new() };
         let shared = Arc::new(Shared {
             name: name.clone(),
-            state: Arc::new(Mutex::new(state)),
+            state,
             gate: Gate::default(),
-            disk: disk.clone(),
+            disk,
             volume: OnceLock::new(),
             uncommitted: AtomicU64::new(0),
+            flushes: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             jobs: Mutex::new(Some(jobs)),
             exports: RwLock::default(),
             warned: AtomicBool::new(false),
             control: Mutex::new(()),
             on_disks: OnceLock::new(),
         });
-        let asked = Arc::downgrade(&shared);
-        disk.ask_whether_free(Box::new(move |chunk| {
-            asked.upgrade().is_some_and(|shared| shared.state().metadata.map.space.is_free(chunk))
-        }));
         config.cache.size_bytes = Some(POOL_BYTES);
-        config.cache.backend = PathBuf::from(disk.description());
-        let storage = Storage { disk, identity, side: Box::new(PoolSide(shared.state.clone())), notes };
+        config.cache.backend = PathBuf::from(storage.disk.description());
         let (volume, opened) = Volume::open_on(config.cache.clone(), storage, progress)?;
         assert!(shared.volume.set(volume).is_ok(), "a pool has one volume");
         let logicals: Vec<_> = {

@@ -169,6 +169,7 @@ impl Pool {
 
     /// What [`add_disk`](Self::add_disk) would do; `wipe`: whether what the disk holds may be lost.
     pub fn plan_add(&self, path: &Path, wipe: bool) -> Result<Plan, PoolError> {
+        self.refuse_own(path)?;
         let info = check(path, wipe)?;
         let data = room(&info, self.name())?;
         let mut does = Vec::new();

@@ -178,6 +178,16 @@ impl Pool {
         u64::from(self.shared.state().metadata.map.space.count().chunks) * CHUNK_BYTES
     }
 
+    /// Flushes that clients asked for. Its cache is asked for more: the pool makes its map durable by some.
+    pub fn flushes(&self) -> u64 {
+        self.shared.flushes.load(Ordering::Relaxed)
+    }
+
+    /// Requests that were answered with an error for want of a disk or of space, and never reached the cache.
+    pub fn refused_requests(&self) -> u64 {
+        self.shared.refused.load(Ordering::Relaxed)
+    }
+
     /// What there is to know of it.
     pub fn status(&self) -> PoolStatus {
         let lacks_disks = !self.shared.state().metadata.missing().is_empty();

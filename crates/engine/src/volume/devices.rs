@@ -1,6 +1,7 @@
 //! A volume's devices, and what is wanted of the pair.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use flashwise_core::cache::Mode;
@@ -8,13 +9,14 @@ use flashwise_core::format::{Geometry, PageError};
 use uuid::Uuid;
 
 use super::{BLOCK, VolumeConfig, VolumeError};
-use crate::attach::{AttachError, Pairing, Refusal, Wanted};
+use crate::attach::{AttachError, BackendSide, Pairing, Refusal, Wanted};
 use crate::disk::Disk;
 use crate::disk::file::{Allocation, FileDisk, Options, PageCache};
 use crate::disk::identity::Identity;
 use crate::disk::zoned::file::ZoneFile;
 use crate::disk::zoned::{ZonedFlash, open_flash as open_any_flash};
-use crate::flash::{FlashError, SCAN_THREADS};
+use crate::flash::{FlashError, SCAN_THREADS, is_blank};
+use crate::inventory::{DiskInfo, Places, Role, examine};
 
 fn page_cache(config: &VolumeConfig) -> PageCache {
     if config.direct_io { PageCache::AvoidIfPossible } else { PageCache::Use }
@@ -31,6 +33,54 @@ pub(super) fn open_backend(config: &VolumeConfig) -> Result<Arc<FileDisk>, Volum
         return Err(VolumeError::BackendTooSmall { volume: volume(), path, found: disk.size(), expected });
     }
     Ok(Arc::new(disk))
+}
+
+/// Refuses a backend that the machine uses, and one that never was a backend and is a part of a pool or a cache: what clients write would be the end
+/// of those.
+pub(super) fn check_backend(config: &VolumeConfig, side: &dyn BackendSide) -> Result<(), VolumeError> {
+    let info = look_at(config, "backend", &config.backend)?;
+    let known = side.read().map_err(|error| VolumeError::Backend { volume: config.name.clone(), error })?;
+    if known.is_some() || config.backend_id.is_some() {
+        return Ok(());
+    }
+    let what = match info.role {
+        Role::Data => "it belongs to a pool, which [[pool]] serves",
+        Role::Cache => "it holds a cache, which is a flash and no backend",
+        _ => return Ok(()),
+    };
+    let what = format!(
+        "{what}; give another, or wipe it if what it holds is not needed; if it is a backend whose clients wrote that, say so by backend-id"
+    );
+    Err(taken(config, "backend", &config.backend, what))
+}
+
+/// Refuses a flash without a cache that the machine uses, or that holds something: most formats leave the first pages blank.
+fn check_blank(config: &VolumeConfig) -> Result<(), VolumeError> {
+    let info = look_at(config, "flash", &config.flash)?;
+    let Some(signature) = info.signatures.first() else { return Ok(()) };
+    let what = format!(
+        "it holds {}; give another, or clear it if what it holds is not needed, for example with 'wipefs -a {}'",
+        signature.kind,
+        config.flash.display()
+    );
+    Err(taken(config, "flash", &config.flash, what))
+}
+
+/// What a disk is, if the machine does not use it.
+fn look_at(config: &VolumeConfig, role: &'static str, path: &Path) -> Result<DiskInfo, VolumeError> {
+    let info = examine(&Places::default(), path);
+    let info = info.map_err(|error| VolumeError::Unfit { volume: config.name.clone(), error })?;
+    match info.role {
+        Role::System => {
+            let what = info.refused.clone().unwrap_or_else(|| "the machine uses it".to_owned());
+            Err(taken(config, role, path, what))
+        }
+        _ => Ok(info),
+    }
+}
+
+fn taken(config: &VolumeConfig, role: &'static str, path: &Path, what: String) -> VolumeError {
+    VolumeError::Taken { volume: config.name.clone(), role, path: path.display().to_string(), what }
 }
 
 /// A remark about what of a backend of `found` bytes is not part of the volume because it makes no whole block.
@@ -85,6 +135,9 @@ pub(super) fn open_flash(
         let message =
             format!("{}: it has {} bytes, the configuration says {expected}", config.flash.display(), disk.size());
         return Err(unfit(message));
+    }
+    if disk.zoned().is_none() && is_blank(&*disk).map_err(error)? {
+        check_blank(config)?;
     }
     Ok(disk)
 }

@@ -1,7 +1,6 @@
 //! The engine of a volume, whichever cache it drives.
 
 use flashwise_core::cache::{Cache, LogCache, Mode, Reads};
-use flashwise_core::format::RunEnd;
 
 use crate::attach::End;
 use crate::disk;
@@ -126,11 +125,11 @@ impl Driver {
         }
     }
 
-    /// Where what is durable ends, of buckets that were not written for a while.
-    pub fn pause(&mut self) -> Option<RunEnd> {
+    /// Asked once in a while: where what is durable ends, if that is to be noted.
+    pub fn pause(&mut self) -> Option<End> {
         match self {
-            Driver::Log(_) => None,
-            Driver::Wlfc(engine) => engine.pause(),
+            Driver::Log(engine) => engine.pause().map(End::Log),
+            Driver::Wlfc(engine) => engine.pause().map(End::Buckets),
         }
     }
 

@@ -31,6 +31,8 @@ pub enum VolumeError {
          'flashwise detach --salvage' gets back what can be got back; to use it as a new one, wipe its first 8192 bytes (for example with 'dd if=/dev/zero of={path} bs=4096 count=2 conv=notrunc')"
     )]
     Foreign { volume: String, path: String },
+    #[error("volume '{volume}': the {role} '{path}': {what}")]
+    Taken { volume: String, role: &'static str, path: String, what: String },
     #[error(
         "volume '{volume}': the flash '{path}' is a cache of another backend (it belongs to {found}, '{backend}' is {expected}: {what}); \
          give its own backend, or wipe the flash if what it holds is not needed"
@@ -85,6 +87,7 @@ impl VolumeError {
             VolumeError::BackendTooSmall { .. }
             | VolumeError::FlashTooSmall { .. }
             | VolumeError::Foreign { .. }
+            | VolumeError::Taken { .. }
             | VolumeError::OtherBackend { .. }
             | VolumeError::Refused { .. }
             | VolumeError::FlashLeftOut { .. }

@@ -63,7 +63,7 @@ pub use self::reads::{Part, ReadFigures};
 
 use self::config::devices;
 use self::detaching::engine_without_flash;
-use self::devices::{geometry_without_flash, open_backend, open_flash, refused, tail_note, wanted};
+use self::devices::{check_backend, geometry_without_flash, open_backend, open_flash, refused, tail_note, wanted};
 use self::driver::Driver;
 use self::engines::{log_engine, wlfc_engine};
 use self::extents::overlay;
@@ -184,6 +184,7 @@ impl Volume {
         })?;
         let side = side_of(backend.clone(), identity.id, &config.state_directory)
             .map_err(|error| VolumeError::Backend { volume: volume(), error })?;
+        check_backend(&config, &*side)?;
         let notes = backend.notes().iter().cloned().chain(tail_note(&config, backend.size())).collect();
         Volume::open_on(config, Storage { disk: backend, identity, side, notes }, progress)
     }

@@ -1,6 +1,7 @@
 //! Headers that are damaged or lost: what is known of them elsewhere.
 
 use flashwise_core::format::{BLOCK_BYTES, Superblock};
+use flashwise_engine::attach::End;
 use flashwise_engine::disk::Disk;
 use flashwise_engine::engine::FLASH;
 use flashwise_engine::export::{Error, Operation};
@@ -52,7 +53,7 @@ fn a_damaged_last_header_is_refused_once_anything_says_that_it_was_durable() {
         let place = world.engine.pause();
         assert_eq!((place.is_some(), world.engine.pause()), (true, None));
         if pause {
-            world.attachment.note_durable(&world.disks[FLASH], place.unwrap()).unwrap();
+            world.attachment.note_durable(&world.disks[FLASH], End::Buckets(place.unwrap())).unwrap();
         }
         world.damage(world.page_of(&block(6)) - 1);
         let superblock = read_superblock(&world.disks[FLASH]).unwrap();
@@ -80,14 +81,14 @@ fn a_header_that_is_lost_as_a_whole_is_refused_after_a_pause_though_nothing_foll
             assert_eq!(world.engine.pause(), None, "it was just written");
             let end = world.engine.pause().unwrap();
             assert_eq!((end.run, end.sequence), (1 << 32, 3));
-            world.attachment.note_durable(&world.disks[FLASH], end).unwrap();
+            world.attachment.note_durable(&world.disks[FLASH], End::Buckets(end)).unwrap();
             for start in 2..=starts {
                 world = world.reopened(start);
                 world.ask(Operation::Write, 20 + start as usize, &block(7)).unwrap();
                 world.ask(Operation::Flush, 0, &[]).unwrap();
                 world.engine.pause();
                 let end = world.engine.pause().unwrap();
-                world.attachment.note_durable(&world.disks[FLASH], end).unwrap();
+                world.attachment.note_durable(&world.disks[FLASH], End::Buckets(end)).unwrap();
             }
             let header = world.page_of(&block(lost)) - 1;
             world.disks[FLASH].write_at(&block(fill), header * BLOCK_BYTES as u64).unwrap();

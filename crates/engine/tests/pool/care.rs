@@ -59,6 +59,42 @@ fn what_leaves_a_disk_is_spread_so_that_neighbours_stay_apart() {
     }
 }
 
+/// Others fill the pool while a disk is emptied: that waits, and goes on once there is space again.
+#[test]
+fn emptying_a_disk_waits_for_space() {
+    let tank = Tank::new(false);
+    let pool = tank.open();
+    let free = pool.status().free_bytes;
+    let disk = pool.create_logical(&new("a", free)).unwrap();
+    // As much as a disk has, which moves in more than one batch.
+    write(&disk, 0, free / 3, 1).unwrap();
+    flush(&disk);
+    let most = disks_of(&pool, "a").into_values().fold(BTreeMap::new(), |mut counts, disk| {
+        *counts.entry(disk).or_insert(0) += 1;
+        counts
+    });
+    let (&number, &chunks) = most.iter().max_by_key(|(_, chunks)| **chunks).unwrap();
+    assert!(chunks > 64, "{most:?}");
+    pool.remove_disk(number).unwrap();
+    // One request takes all places but those of the first batch, before the second is begun.
+    let at = (free / 3).next_multiple_of(CHUNK);
+    while write(&disk, at, pool.status().free_bytes, 2).is_err() {}
+    let leaving = || pool.status().disks.into_iter().find(|disk| disk.number == number);
+    while leaving().is_some_and(|disk| disk.failed.is_none()) {
+        std::thread::yield_now();
+    }
+    let failed = leaving().and_then(|disk| disk.failed).unwrap();
+    assert!(failed.starts_with("it waits for space: "), "{failed}");
+    let path = tank.config.cache.state_directory.join("disk3.img");
+    std::fs::File::create(&path).unwrap().set_len(8 * MIB).unwrap();
+    pool.add_disk(&path, false).unwrap();
+    while leaving().is_some() {
+        std::thread::yield_now();
+    }
+    assert_eq!(read(&disk, 0, free / 3 / CHUNK * CHUNK), vec![1; (free / 3 / CHUNK * CHUNK) as usize]);
+    pool.close().unwrap();
+}
+
 /// All are asked to go at once, while nothing has to be moved.
 #[test]
 fn the_last_disk_that_stays_is_not_taken_out() {

@@ -29,6 +29,7 @@ use super::guard::Guard;
 use super::live::Live;
 use super::plan::{self, DryRun, Plan};
 use super::{DetachProgress, ManageError, Managed, SettingStatus, page, tag};
+use flashwise_engine::pool::status::PoolState;
 use flashwise_engine::status::{ServerStatus, VolumeState, VolumeStatus};
 use flashwise_engine::what_if::WhatIfStatus;
 
@@ -403,9 +404,14 @@ async fn health() -> &'static str {
     )
 )]
 async fn ready(State(server): Server) -> Answer<&'static str> {
-    let status = blocking(server, |server| Ok(server.status())).await?;
-    let serves =
-        |volume: &&VolumeStatus| !matches!(volume.state, VolumeState::FlashFailed | VolumeState::BackendFailed);
+    let look =
+        |server: &dyn Managed| Ok((server.status(), server.pools().map(|pools| pools.status()).unwrap_or_default()));
+    let (status, pools) = blocking(server, look).await?;
+    // What is on a missing disk of a pool is answered with an error.
+    let lacks_disks = |name: &str| pools.iter().any(|pool| pool.name == name && pool.state == PoolState::Degraded);
+    let serves = |volume: &&VolumeStatus| {
+        !matches!(volume.state, VolumeState::FlashFailed | VolumeState::BackendFailed) && !lacks_disks(&volume.name)
+    };
     let (all, serving) = (status.volumes.len(), status.volumes.iter().filter(serves).count());
     if serving == all {
         return Ok("ok\n");

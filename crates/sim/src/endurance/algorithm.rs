@@ -212,10 +212,10 @@ impl Algorithm {
         self.info.offline
     }
 
-    /// How blocks lie on flash: `slots`, `containers`, or `unit` where each has an erase unit of its own.
+    /// How blocks lie on flash: `in-place`, `containers`, or `unit` where each has an erase unit of its own.
     pub fn layout(&self) -> &'static str {
         match &self.method {
-            Method::Offline(Offline { placement: Placement::InPlace { .. }, .. }) | Method::Policy(_) => "slots",
+            Method::Offline(Offline { placement: Placement::InPlace { .. }, .. }) | Method::Policy(_) => "in-place",
             Method::Offline(Offline { placement: Placement::Containers { .. }, .. }) | Method::ContainerPolicy(_) => {
                 "containers"
             }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use flashwise_core::policy::{POLICIES, larc};
 use flashwise_core::quantity::Share;
 
+use super::meaning::IN_CONTAINERS;
 use super::{Admission, Choice, Job, JobError, LayoutName, Meaning, Place};
 use crate::size::Size;
 use crate::wlfc::System;
@@ -69,7 +70,11 @@ impl Many {
         let sizes = if self.sizes.is_empty() { Size::parse_list(SIZES)? } else { self.sizes.clone() };
         let (mut jobs, mut said) = (Vec::new(), HashSet::new());
         for policy in policies {
-            let layout = if matches!(policy, Some(Choice::Algorithm(_))) { None } else { Some(layout) };
+            let has_own = matches!(policy, Some(Choice::Algorithm(_)));
+            if self.base.layout == Some(LayoutName::Containers) && matches!(policy, Some(Choice::Policy(_))) {
+                return Err(JobError::Conflict(IN_CONTAINERS.to_owned()));
+            }
+            let layout = if has_own { None } else { Some(layout) };
             for size in &sizes {
                 for admission in each(&self.admissions) {
                     for over_provision in each(&self.over_provisions) {

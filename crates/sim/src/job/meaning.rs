@@ -61,6 +61,9 @@ const OF_BUCKETS: [&str; 5] = ["bucket", "write-queue", "halving", "refresh", "j
 const OF_SAMPLE: [&str; 2] = ["sample-by", "sample-seed"];
 /// Words that name devices around the cache, besides its rule.
 const OF_ARRAY: [&str; 4] = ["cache-device", "storage-device", "storage-size", "arrivals"];
+/// Why replacement policies are not run in containers.
+pub(super) const IN_CONTAINERS: &str = "--layout containers is of algorithms that evict whole erase units, such as ripq+, pannier, bcache and c; expected \
+     --layout in-place or --layout log for a policy that replaces blocks";
 
 impl Meaning {
     /// Whether nothing is simulated but what policies decide.
@@ -189,16 +192,14 @@ impl Job {
             (_, Some(option), Some(other), _) => refuse(format!(
                 "{option} is of --layout log, the cache that flashwise serve runs, and {other} of another layout; expected one of them"
             )),
+            (Some(LayoutName::Containers), _, None, _) => refuse(IN_CONTAINERS.to_owned()),
             (Some(LayoutName::InPlace), Some(option), None, _) => {
                 refuse(format!("{option} is of --layout log, found --layout in-place; expected one of them"))
             }
             (Some(LayoutName::Log), None, Some(other), _) => {
                 refuse(format!("{other} is of another layout, found --layout log; expected one of them"))
             }
-            // Replacement policies in a log were called containers before.
-            (Some(LayoutName::Log), _, None, _)
-            | (Some(LayoutName::Containers) | None, Some(_), None, _)
-            | (Some(LayoutName::Containers), None, None, None) => log(),
+            (Some(LayoutName::Log), _, None, _) | (None, Some(_), None, _) => log(),
             (Some(LayoutName::InPlace | LayoutName::Containers) | None, None, ..) => Ok(Place::Flash(self.flash())),
         }
     }

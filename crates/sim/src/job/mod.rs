@@ -131,9 +131,20 @@ pub enum JobError {
     Size(#[from] SizeError),
     #[error(transparent)]
     Trace(#[from] TraceError),
+    #[error("{trace}: {error}")]
+    Of { trace: String, error: Box<JobError> },
 }
 
 impl JobError {
+    /// The error of a job over the trace called `trace`, one of several: whose it is must be said.
+    fn of(self, trace: &str, several: bool) -> JobError {
+        match self {
+            error @ JobError::Trace(_) => error,
+            error if several => JobError::Of { trace: trace.to_owned(), error: Box::new(error) },
+            error => error,
+        }
+    }
+
     /// Whether a sample of a trace has no accesses, as a larger one may have.
     pub fn is_empty_sample(&self) -> bool {
         matches!(self, JobError::Trace(TraceError::EmptySample { .. }))
@@ -145,6 +156,7 @@ impl From<ExperimentError> for JobError {
         match error {
             ExperimentError::Endurance(error) => JobError::Endurance(error),
             ExperimentError::Trace(error) => JobError::Trace(error),
+            ExperimentError::Of { trace, error } => JobError::Of { trace, error: Box::new(JobError::from(*error)) },
             error => JobError::Experiment(error),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use flashwise_core::quantity::ByteSize;
 use flashwise_trace::Trace;
 use flashwise_trace::progress::Progress;
 use flashwise_trace::request_file::RequestFile;
@@ -14,7 +15,7 @@ use crate::results::ResultRow;
 use crate::sampled;
 use crate::sampling::SampleFigures;
 use crate::simulate::{PolicyCase, simulate};
-use crate::wlfc::{BucketCase, simulate_buckets};
+use crate::wlfc::{BucketCase, BucketError, simulate_buckets};
 
 /// Jobs, ready to run over traces.
 #[derive(Debug)]
@@ -186,8 +187,11 @@ fn cases<'j>(
         if warmup >= accesses as u64 {
             return Err(JobError::Warmup { trace: trace.name().to_owned(), warmup, accesses });
         }
+        check_storage(meaning, trace).map_err(|error| error.of(trace.name(), traces.len() > 1))?;
         let size = job.size.as_ref().expect("a job that was checked has a size");
-        let capacity_blocks = size.capacity_blocks(trace.whole_unique_blocks() as usize, trace.block_size_bytes())?;
+        let capacity_blocks = size
+            .capacity_blocks(trace.whole_unique_blocks() as usize, trace.block_size_bytes())
+            .map_err(|error| JobError::from(error).of(trace.name(), traces.len() > 1))?;
         let size = size.to_string();
         match (&meaning.place, &job.policy) {
             (Place::Buckets(system, _), _) => {
@@ -212,6 +216,20 @@ fn cases<'j>(
     })
 }
 
+/// Refuses a storage that has no room for what the trace accesses.
+fn check_storage(meaning: &Meaning, trace: &Trace) -> Result<(), JobError> {
+    let least = trace.whole_unique_blocks() * trace.block_size_bytes();
+    match meaning.devices.as_ref().and_then(|devices| devices.storage_bytes) {
+        // How many blocks there are, a sample may not know.
+        Some(found) if found < least && trace.sample().is_none() => {
+            let [found, least] = [found, least].map(ByteSize::new);
+            let problem = format!("found {found}, expected at least {least}, which the trace accesses");
+            Err(JobError::Value { key: "storage-size", problem })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The rows of cases of one meaning, in their order.
 fn rows(
     traces: &[Trace],
@@ -228,7 +246,10 @@ fn rows(
         }
         (Cases::Buckets(cases), Place::Buckets(_, settings)) => {
             let accesses: Vec<usize> = traces.iter().map(Trace::len).collect();
-            let results = simulate_buckets(requests, &accesses, cases, settings, counting, progress)?;
+            let of_trace =
+                |(trace, error): (usize, BucketError)| JobError::from(error).of(traces[trace].name(), traces.len() > 1);
+            let results =
+                simulate_buckets(requests, &accesses, cases, settings, counting, progress).map_err(of_trace)?;
             Ok(results.iter().map(|result| ResultRow::of_buckets(&traces[result.case.trace], result)).collect())
         }
         (Cases::All(cases), _) => {

@@ -204,7 +204,7 @@ figures! {
     /// How fast the flash wears out after the warm-up. Definitions are those of [`endurance::Counts`]. None stands where nothing was written or erased, where the trace has no
     /// times, or where no device was named.
     pub struct EnduranceFigures {
-        /// How blocks lie on flash: `slots`, `containers`, `log`, or `unit` where every block is an erase unit.
+        /// How blocks lie on flash: `in-place`, `containers`, `log`, or `unit` where every block is an erase unit.
         layout: &'static str, "";
         /// Size of an erase unit.
         erase_unit_bytes: u64, "bytes";

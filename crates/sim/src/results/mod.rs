@@ -56,7 +56,7 @@ figures! {
         writes: u64, "block accesses";
         /// Reads that found their block in RAM or on flash.
         read_hits: u64, "block accesses";
-        /// Writes that found their block in RAM or on flash.
+        /// Writes that found their block in RAM or on flash; of the whole cache none that went past the policy, as all do in write-around.
         write_hits: u64, "block accesses";
         /// Accesses that found their block in the cache: read hits and write hits.
         hits: u64, "block accesses";
@@ -66,7 +66,7 @@ figures! {
         read_hit_ratio: f64, "share", "read hits", "share of reads";
         /// Misses whose block was put into the cache.
         admissions: u64, "block accesses";
-        /// Reads that missed and whose block was put into the cache.
+        /// Reads that missed and whose block was put into the cache; of the whole cache also those that RAM had and flash had not.
         read_admissions: u64, "block accesses";
         /// Writes that missed and whose block was put into the cache.
         write_admissions: u64, "block accesses";
@@ -80,7 +80,8 @@ figures! {
         /// layout writes besides, do not count; none of a cache that evicts whole erase units, and of an algorithm that knows the future.
         #[serde(skip_serializing_if = "Option::is_none")]
         write_traffic_blocks: Option<u64>, "blocks", "W", "the LARC paper's write hits and replacements";
-        /// Misses that left the cache as it was.
+        /// Misses that left the cache as it was; of the whole cache those that the policy was asked about, since what went past it, such as
+        /// sequential streams and all writes in write-around, has figures of its own.
         bypasses: u64, "block accesses";
         /// Blocks written to flash: of a policy alone write hits and admissions, else all that the cache wrote.
         flash_writes_blocks: u64, "blocks", "flash writes", "blocks, for every cause";

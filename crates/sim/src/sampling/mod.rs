@@ -5,6 +5,7 @@
 //! error, what the [`Regression`] over classes leaves over the other. Where the trace has hot blocks, LRU runs beside it.
 
 mod accuracy;
+mod epochs;
 mod estimate;
 mod figures;
 
@@ -17,6 +18,7 @@ use flashwise_trace::progress::Progress;
 use flashwise_trace::sampling::Sample;
 
 pub use self::accuracy::{accurate, margin, parse_accuracy};
+use self::epochs::agree;
 pub use self::estimate::{CONFIDENCE, Classes, Hot, Population, Regression, Uncertainty};
 pub use self::figures::{GROUPS_MIN, SampleFigures};
 use crate::counting::Counting;
@@ -27,7 +29,7 @@ use crate::pace::may_end;
 pub struct Sampled {
     /// Estimates of the counters after the warm-up.
     pub counters: Counters,
-    /// Estimates of those of each epoch, in proportion.
+    /// Estimates of those of each epoch: together they have the hits of `counters`.
     pub epochs: Vec<Counters>,
     /// What the estimates come from.
     pub regression: Regression,
@@ -64,7 +66,7 @@ pub fn run(
         }
         (classes, epochs)
     };
-    let (classes, epochs) = replay(blocks, true);
+    let (classes, mut epochs) = replay(blocks, true);
     let rate = sample.sampling().rate();
     let regression = Regression::of(&classes, rate, cuts.population(sample, blocks));
     let hit_ratio = |blocks: usize| {
@@ -76,6 +78,9 @@ pub fn run(
         false => 0.0,
     };
     let counters = regression.estimate(&classes.total());
+    if !cuts.is_whole {
+        agree(&mut epochs, &cuts.counted, &counters);
+    }
     let figures =
         SampleFigures::new(sample, trace.block_size_bytes(), blocks, &regression, of_size, counters.hit_ratio());
     Sampled { counters, epochs, regression, figures: figures.of_policy(policy.info().name) }
@@ -100,6 +105,10 @@ struct Cuts {
     hot: [u64; 2],
     /// Ends of the epochs: in the sample, and reads and writes of the whole trace up to there.
     epochs: Vec<(u64, [u64; 2])>,
+    /// What share of each epoch comes after the warm-up.
+    counted: Vec<f64>,
+    /// Whether the sample has all accesses, so that nothing is estimated.
+    is_whole: bool,
 }
 
 impl Cuts {
@@ -111,12 +120,19 @@ impl Cuts {
         };
         let warmup = counting.warmup.accesses(len as usize).min(len);
         let ends = counting.epoch.into_iter().flat_map(|epoch| (1..=len.div_ceil(epoch)).map(move |end| end * epoch));
-        let ends = ends.map(|end| end.min(len));
+        let ends: Vec<u64> = ends.map(|end| end.min(len)).collect();
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let counted = |(start, &end): (u64, &u64)| (end.max(warmup) - start.max(warmup)) as f64 / (end - start) as f64;
+        let counted = starts.zip(&ends).map(counted).collect();
+        let is_whole = sample.sampled_before(len) == len;
+        let sampled_before = |end: u64| if is_whole { end } else { sample.sampled_before(end) };
         Cuts {
             warmup: sample.sampled_before(warmup),
             accesses: difference(before(len), before(warmup)),
             hot: difference(sample.hot_before(len), sample.hot_before(warmup)),
-            epochs: ends.map(|end| (sample.sampled_before(end), before(end))).collect(),
+            epochs: ends.into_iter().map(|end| (sampled_before(end), before(end))).collect(),
+            counted,
+            is_whole,
         }
     }
 
@@ -184,13 +200,15 @@ struct Epochs<'a> {
     counters: Counters,
     /// Reads and writes of the whole trace before the epoch.
     before: [u64; 2],
+    is_whole: bool,
     done: Vec<Counters>,
 }
 
 impl Epochs<'_> {
     fn new(cuts: &Cuts, wanted: bool) -> Epochs<'_> {
         let ends = if wanted { &cuts.epochs[..] } else { &[] };
-        Epochs { ends, counters: Counters::default(), before: [0, 0], done: Vec::new() }
+        let (counters, is_whole) = (Counters::default(), cuts.is_whole);
+        Epochs { ends, counters, before: [0, 0], is_whole, done: Vec::new() }
     }
 
     /// The access at `position` of the sample follows.
@@ -206,7 +224,9 @@ impl Epochs<'_> {
     fn end_one(&mut self) {
         let Some(((_, whole), rest)) = self.ends.split_first() else { return };
         let accesses = difference(*whole, self.before);
-        self.done.push(Regression::in_proportion(accesses).estimate(&std::mem::take(&mut self.counters)));
+        let counted = std::mem::take(&mut self.counters);
+        let estimate = |counted: &Counters| Regression::in_proportion(accesses).estimate(counted);
+        self.done.push(if self.is_whole { counted } else { estimate(&counted) });
         (self.ends, self.before) = (rest, *whole);
     }
 
@@ -288,5 +308,35 @@ mod tests {
             assert!(with_hot > 0 && with_hot < 10, "{with_hot} of 20 samples have hot blocks");
             assert!(10 * held >= 9 * found, "{held} of {found} intervals are true");
         }
+    }
+
+    #[test]
+    fn epochs_of_a_sample_say_together_what_its_row_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.txt");
+        std::fs::write(&path, few_blocks_are_hot()).unwrap();
+        let settings = Settings { format: Some("blocks".parse().unwrap()), ..Settings::default() };
+        let whole = open(&path, &settings, &Silent).unwrap();
+        let lru = Spec::parse("lru").unwrap();
+        let run = |share: f64, seed: u64, warmup: u64| {
+            let trace = sample::of(&whole, Sampling::new(share, seed).unwrap(), &Silent).unwrap();
+            let counting = Counting { warmup: Warmup::Accesses(warmup), epoch: Some(30_000) };
+            super::run(&trace, &lru, 4000, counting, None, &Silent)
+        };
+        for seed in 0..6 {
+            let sampled = run(0.02, seed, 0);
+            let hits: u64 = sampled.epochs.iter().map(Counters::hits).sum();
+            assert!(hits.abs_diff(sampled.counters.hits()) < 20, "{hits}, {:?}", sampled.counters);
+            // Of 14 epochs the first four are not counted, nor is half of the fifth.
+            let sampled = run(0.02, seed, 135_000);
+            let of = |epoch: usize| sampled.epochs[epoch].hits() as f64;
+            let hits = of(4) / 2.0 + (5..14).map(of).sum::<f64>();
+            assert!((hits - sampled.counters.hits() as f64).abs() < 20.0, "{hits}, {:?}", sampled.counters);
+        }
+        let case = PolicyCase { trace: 0, policy: lru.clone(), size: String::new(), capacity_blocks: 4000 };
+        let counting = Counting { warmup: Warmup::Accesses(0), epoch: Some(1000) };
+        let exact = simulate(std::slice::from_ref(&whole), vec![case], counting, &Silent).unwrap().remove(0);
+        let all = sample::of(&whole, Sampling::new(1.0, 3).unwrap(), &Silent).unwrap();
+        assert_eq!(super::run(&all, &lru, 4000, counting, None, &Silent).epochs, exact.epochs);
     }
 }

@@ -369,7 +369,7 @@ pub fn run_buckets<E: From<BucketError>>(
 /// `requests` are those of the traces, and `accesses` how many block accesses they have. `progress` is told of those while they are done.
 ///
 /// # Errors
-/// Settings that make no cache, and traces that cannot be read.
+/// Settings that make no cache, and traces that cannot be read, with the position of the trace.
 pub fn simulate_buckets(
     requests: &[RequestFile],
     accesses: &[usize],
@@ -377,7 +377,7 @@ pub fn simulate_buckets(
     settings: &BucketSettings,
     counting: Counting,
     progress: &dyn Progress,
-) -> Result<Vec<BucketResult>, BucketError> {
+) -> Result<Vec<BucketResult>, (usize, BucketError)> {
     let run = |case: BucketCase| {
         let (requests, accesses) = (&requests[case.trace], accesses[case.trace]);
         let warmup = counting.warmup.accesses(accesses);
@@ -390,7 +390,8 @@ pub fn simulate_buckets(
             pace.end();
             Ok(())
         };
-        let (counts, warmup_accesses) = run_buckets(settings, case.system, case.flash_bytes, warmup, each)?;
+        let (counts, warmup_accesses) =
+            run_buckets(settings, case.system, case.flash_bytes, warmup, each).map_err(|error| (case.trace, error))?;
         Ok(BucketResult { case, counts, warmup_accesses })
     };
     cases.into_par_iter().with_max_len(1).map(run).collect()

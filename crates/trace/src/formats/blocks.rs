@@ -10,7 +10,7 @@ use flashwise_core::options::{Kind, Parameter};
 
 use super::fields::decimal;
 use super::{Format, Lines, Malformed, ParseLine, REQUEST_BYTES_MAX, Record};
-use crate::request::{ONLY_VOLUME, Request, Volumes};
+use crate::request::{Request, Volumes};
 
 /// The row of block lists in the table of formats.
 pub static FORMAT: Format = Format {
@@ -44,7 +44,7 @@ impl ParseLine for Blocks {
         }
         let offset_bytes =
             super::spellings::scaled(decimal(line, "a block number")?, self.unit_bytes, "a block number")?;
-        let volume = volumes.number(ONLY_VOLUME);
+        let volume = volumes.only();
         let length_bytes = self.unit_bytes;
         Ok(Record::Request(Request { time_us: 0, op: Op::Read, volume, offset_bytes, length_bytes }))
     }

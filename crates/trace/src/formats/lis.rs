@@ -8,7 +8,7 @@ use flashwise_core::access::Op;
 
 use super::fields::Words;
 use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
-use crate::request::{ONLY_VOLUME, Request, Volumes};
+use crate::request::{Request, Volumes};
 
 /// The row of `.lis` traces in the table of formats.
 pub static FORMAT: Format = Format {
@@ -39,7 +39,7 @@ impl ParseLine for Lis {
         words.decimal("a number, which is ignored")?;
         words.decimal("a request number")?;
         words.end(4)?;
-        let volume = volumes.number(ONLY_VOLUME);
+        let volume = volumes.only();
         Ok(Record::Request(Request { time_us: 0, op: Op::Read, volume, offset_bytes, length_bytes }))
     }
 }

@@ -11,7 +11,7 @@ use flashwise_core::access::Op;
 
 use super::{Fit, Format, Malformed, ParseRecord, Record, Records, Sample};
 use crate::normalised::numbering::BLOCK_BITS;
-use crate::request::{ONLY_VOLUME, Request, Volumes};
+use crate::request::{Request, Volumes};
 
 /// oracleGeneral's row in the table of formats.
 pub static FORMAT: Format = Format {
@@ -88,7 +88,7 @@ impl ParseRecord<24> for OracleGeneral {
         Ok(Record::Request(Request {
             time_us: i64::from(time_s) * 1_000_000,
             op: Op::Read,
-            volume: volumes.number(ONLY_VOLUME),
+            volume: volumes.only(),
             offset_bytes: self.block(object) * self.block_size_bytes,
             length_bytes: self.block_size_bytes,
         }))

@@ -9,7 +9,7 @@ use flashwise_core::options::{Kind, OptionError, Parameter};
 
 use super::spellings::scaled;
 use super::{Fit, Format, Malformed, ParseRecord, Parser, REQUEST_BYTES_MAX, Record, Records};
-use crate::request::{ONLY_VOLUME, Request, Volumes};
+use crate::request::{Request, Volumes};
 
 /// The row of raw block lists in the table of formats.
 pub static FORMAT: Format = Format {
@@ -57,7 +57,7 @@ impl RawBlocks {
         const EXPECTED: &str = "a block number";
         let wrong = |_| Malformed::new(number.to_string().as_bytes(), EXPECTED);
         let offset_bytes = scaled(u64::try_from(number).map_err(wrong)?, self.unit_bytes, EXPECTED)?;
-        let (volume, length_bytes) = (volumes.number(ONLY_VOLUME), self.unit_bytes);
+        let (volume, length_bytes) = (volumes.only(), self.unit_bytes);
         Ok(Record::Request(Request { time_us: 0, op: Op::Read, volume, offset_bytes, length_bytes }))
     }
 }

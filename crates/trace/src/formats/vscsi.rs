@@ -14,7 +14,7 @@ use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, Parameter};
 
 use super::{Fit, Format, Malformed, ParseRecord, Record, Records, Sample};
-use crate::request::{ONLY_VOLUME, Request, Volumes};
+use crate::request::{Request, Volumes};
 
 /// vSCSI's row in the table of formats.
 pub static FORMAT: Format = Format {
@@ -109,7 +109,7 @@ fn request(
     let Ok(time_us) = i64::try_from(time_us) else {
         return wrong(format!("time {time_us}"), "microseconds below 2^63".to_owned());
     };
-    let volume = volumes.number(ONLY_VOLUME);
+    let volume = volumes.only();
     Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
 }
 

@@ -29,6 +29,9 @@ pub struct Description {
     pub malformed_records: u64,
     /// Names of the volumes, by number.
     pub volumes: Vec<String>,
+    /// Whether the original says of which volume its requests are; not known of files of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tells_volumes: Option<bool>,
     /// How the columns of a CSV were read, units included, and what says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<String>,

@@ -230,6 +230,7 @@ impl<W: Write> Normaliser<W> {
     pub fn batch(&mut self, batch: Batch) -> Result<(), TraceError> {
         self.description.malformed_records += batch.malformed.len() as u64;
         self.description.skipped_records += batch.skipped;
+        self.description.tells_volumes = Some(!batch.volumes.tells_none());
         let mut volumes = Vec::new();
         for name in batch.volumes.names() {
             volumes.push(self.volume(name)?);

@@ -3,6 +3,7 @@
 use arrow_buffer::ScalarBuffer;
 
 use crate::normalised::numbering::BlockAddress;
+use crate::normalised::times::Clock;
 use crate::normalised::trace::{Accesses, Description, Trace};
 use crate::normalised::trace_file::TraceFile;
 use crate::progress::Progress;
@@ -12,8 +13,8 @@ const BATCH_ROWS: usize = 1 << 16;
 
 /// The accesses to each volume of `trace` as a trace by itself, in the order in which volumes first appear, called by the names of the trace and of the volume.
 ///
-/// Blocks and requests are numbered anew. Times stay those of the whole trace, and with them how long it lasts: the disk was there while
-/// nobody asked it. Lengths in bytes are those of whole blocks. Takes as much memory as `trace` has on disk. `progress` is told of the accesses.
+/// Blocks and requests are numbered anew, and times begin with the first request to the volume: all is as in a [cut](super::cut) of it. Lengths in
+/// bytes are those of whole blocks. Takes as much memory as `trace` has on disk. `progress` is told of the accesses.
 pub fn each(trace: &Trace, progress: &dyn Progress) -> Vec<Trace> {
     let names = &trace.description().volumes;
     let mut lens = vec![0; names.len()];
@@ -49,6 +50,8 @@ struct Part {
     request_blocks: Vec<u32>,
     /// The number in the whole trace of the last request.
     last: Option<u64>,
+    /// The times of its requests, as they are in the whole trace.
+    clock: Clock,
     about: Description,
 }
 
@@ -61,6 +64,7 @@ impl Part {
             request: Vec::with_capacity(len),
             request_blocks: Vec::with_capacity(len),
             last: None,
+            clock: Clock::default(),
             about: Description { request_bytes_min: u64::MAX, ..Description::default() },
         }
     }
@@ -69,6 +73,7 @@ impl Part {
     fn push(&mut self, columns: &Accesses, row: usize, id: i32) {
         let (op, blocks) = (columns.op[row], columns.request_blocks[row]);
         if self.last.replace(columns.request[row]) != Some(columns.request[row]) {
+            self.clock.tick(columns.time_us[row]);
             let about = &mut self.about;
             about.requests += 1;
             // In blocks, until it is known how long they are.
@@ -91,19 +96,22 @@ impl Part {
 
     /// The trace of the volume called `volume` of `whole`.
     fn finish(self, whole: &Trace, volume: &str, addresses: Vec<u64>) -> Trace {
-        let Part { time_us, op, block, request, request_blocks, last: _, about } = self;
+        let Part { mut time_us, op, block, request, request_blocks, last: _, clock, about } = self;
+        let first_us = time_us.first().copied().unwrap_or(0);
+        time_us.iter_mut().for_each(|time_us| *time_us = time_us.saturating_sub(first_us));
         let (block_size_bytes, known) = (whole.block_size_bytes(), whole.description());
         let in_bytes = |blocks: u64| blocks.saturating_mul(block_size_bytes);
         let description = Description {
             format: known.format.clone(),
             columns: known.columns.clone(),
-            start_us: known.start_us,
+            start_us: known.start_us.saturating_add(first_us),
             read_bytes: in_bytes(about.read_bytes),
             write_bytes: in_bytes(about.write_bytes),
             request_bytes_min: in_bytes(about.request_bytes_min),
             request_bytes_max: in_bytes(about.request_bytes_max),
             volumes: vec![volume.to_owned()],
-            times: Some(whole.times()),
+            tells_volumes: known.tells_volumes,
+            times: Some(clock.times()),
             ..about
         };
         // The trace's only volume has the number 0.
@@ -152,19 +160,16 @@ mod tests {
             cut(at("all.csv"), at("one.arrow"), &only, &Settings::default(), &Silent).unwrap();
             let one = Trace::open(&at("one.arrow")).unwrap();
             assert!(part.accesses().eq(one.accesses()) && part.addresses() == one.addresses());
-            let rows = |trace: &Trace, shift_us: i64| -> Vec<(i64, u64, u32)> {
+            let rows = |trace: &Trace| -> Vec<(i64, u64, u32)> {
                 let of = |columns: Accesses| {
-                    let row =
-                        |row| (columns.time_us[row] + shift_us, columns.request[row], columns.request_blocks[row]);
+                    let row = |row| (columns.time_us[row], columns.request[row], columns.request_blocks[row]);
                     (0..columns.block.len()).map(row).collect::<Vec<_>>()
                 };
                 trace.batches().flat_map(of).collect()
             };
-            // A cut begins with its first request.
-            assert_eq!(rows(part, 0), rows(&one, one.description().start_us - whole.description().start_us));
-            let known = Description { start_us: 0, times: None, ..part.description().clone() };
-            assert_eq!(known, Description { start_us: 0, times: None, ..one.description().clone() });
-            assert_eq!(part.times(), whole.times());
+            assert_eq!(rows(part), rows(&one));
+            assert_eq!(part.description(), one.description());
+            assert!(part.times() != whole.times() && part.times() == one.times());
         }
     }
 }

@@ -132,6 +132,8 @@ impl Client {
                 let told = told.unwrap_or("the server wants a token");
                 bail!("{}: {told}; give it with --token-file", self.address)
             }
+            // What the server has not, or cannot be asked, is misuse; what it will not do now is not.
+            (Some(told), 400 | 404 | 422) => Err(Misuse(told.to_owned()).into()),
             (Some(told), _) => bail!("{told}"),
             (None, status) => bail!("{}: found status {status}; is this flashwise's API?", self.address),
         }

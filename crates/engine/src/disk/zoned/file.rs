@@ -1,7 +1,7 @@
 //! A regular file that behaves like a zoned device: it is written at write pointers only, a zone holds less than its addresses span if
 //! that is asked for, and few zones may be written at a time. For those who have no such device, and for tests.
 //!
-//! The file begins with what it says of itself, in [`table`](super::table). After a power failure the file system may have kept a write pointer and not
+//! The file begins with what it says of itself, in `table.rs`. After a power failure the file system may have kept a write pointer and not
 //! what was written before it: a cache notices that by its checksums, as it does on any file.
 
 use std::fs::File;

@@ -17,7 +17,7 @@ use self::quoted::Quoted;
 use super::fields::{Columns, Fields, TimeUnit, Words, time_us};
 use super::spellings::Unit;
 use super::{Format, Lines, Malformed, ParseLine, REQUEST_BYTES_MAX, Reading, Record, Sample};
-use crate::request::{ONLY_VOLUME, Request, Volumes};
+use crate::request::{Request, Volumes};
 
 mod evidence;
 mod header;
@@ -313,7 +313,7 @@ impl Csv {
             return Ok(Record::Skipped);
         }
         if request.volume == u32::MAX {
-            request.volume = volumes.number(ONLY_VOLUME);
+            request.volume = volumes.only();
         }
         Ok(Record::Request(request))
     }

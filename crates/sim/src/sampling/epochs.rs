@@ -1,0 +1,83 @@
+//! Epochs of a sample: estimates that together say what the estimate of the whole run says.
+
+use flashwise_core::access::Op;
+use flashwise_core::counters::{Counters, OpCounters};
+
+/// Moves the hits of `epochs`, so that those parts of them which are counted have the hits of `counters` together. Chance has it which blocks are hot
+/// that are in the sample, and all epochs have more or fewer hits by that; so the odds of a hit are changed by as much in each. Misses are admitted as
+/// they were.
+pub(super) fn agree(epochs: &mut [Counters], counted: &[f64], counters: &Counters) {
+    let ops = [Op::Read, Op::Write].map(|op| {
+        let of_op: Vec<OpCounters> = epochs.iter().map(|epoch| *epoch.of(op)).collect();
+        let odds = odds(&of_op, counted, counters.of(op).hits as f64);
+        of_op.iter().map(|epoch| with_hits(epoch, hits(epoch, odds).round() as u64)).collect::<Vec<_>>()
+    });
+    let [reads, writes] = ops;
+    for ((epoch, reads), writes) in epochs.iter_mut().zip(reads).zip(writes) {
+        *epoch = Counters::of_ops([reads, writes]);
+    }
+}
+
+/// By what the odds of a hit are multiplied.
+fn odds(epochs: &[OpCounters], counted: &[f64], wanted: f64) -> f64 {
+    let found = |odds: f64| epochs.iter().zip(counted).map(|(epoch, counted)| counted * hits(epoch, odds)).sum::<f64>();
+    // Of a power of two; what cannot be reached is come close to.
+    let (mut low, mut high) = (-40.0_f64, 40.0_f64);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if found(middle.exp2()) < wanted { low = middle } else { high = middle }
+    }
+    ((low + high) / 2.0).exp2()
+}
+
+fn hits(epoch: &OpCounters, odds: f64) -> f64 {
+    let (hits, accesses) = (epoch.hits as f64, epoch.accesses() as f64);
+    if epoch.hits == 0 { 0.0 } else { accesses * hits * odds / (hits * odds + accesses - hits) }
+}
+
+/// The same accesses with so many hits. Of the misses as many are admitted as before.
+fn with_hits(of: &OpCounters, hits: u64) -> OpCounters {
+    let (missed, misses) = (of.accesses() - of.hits, of.accesses() - hits);
+    let part = |count: u64| match missed {
+        0 => 0,
+        _ => (misses as f64 * count as f64 / missed as f64).round() as u64,
+    };
+    let fills = part(of.fills).min(misses);
+    let bypasses = if of.replacements == 0 { misses - fills } else { part(of.bypasses).min(misses - fills) };
+    // What rounding leaves over bypasses nothing where nothing was bypassed.
+    match (of.bypasses, of.replacements) {
+        (0, 0) if missed > 0 => OpCounters { hits, fills: misses, replacements: 0, bypasses: 0 },
+        _ => OpCounters { hits, fills, replacements: misses - fills - bypasses, bypasses },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epoch(hits: u64, fills: u64, replacements: u64, bypasses: u64) -> Counters {
+        Counters::of_ops([OpCounters { hits, fills, replacements, bypasses }, OpCounters::default()])
+    }
+
+    #[test]
+    fn epochs_together_have_the_hits_of_the_run_and_keep_their_accesses() {
+        let before = [epoch(500, 400, 0, 100), epoch(900, 0, 60, 40), epoch(0, 0, 0, 1000), epoch(1000, 0, 0, 0)];
+        for (counted, wanted) in
+            [([1.0, 1.0, 1.0, 1.0], 2200), ([1.0, 1.0, 1.0, 1.0], 2600), ([0.0, 0.5, 1.0, 1.0], 1410)]
+        {
+            let mut epochs = before;
+            agree(&mut epochs, &counted, &epoch(wanted, 0, 0, 0));
+            let found: f64 = epochs.iter().zip(counted).map(|(epoch, part)| part * epoch.hits() as f64).sum();
+            assert!((found - wanted as f64).abs() <= 2.0, "{found} for {wanted}");
+            for (epoch, before) in epochs.iter().zip(&before) {
+                assert_eq!(epoch.accesses(), before.accesses());
+                assert!(epoch.hits() <= epoch.accesses());
+            }
+            assert_eq!((epochs[2], epochs[3]), (before[2], before[3]), "of these nothing is uncertain");
+        }
+        // By hand: odds of 1 and of 9, both halved, are 1/2 and 9/2: 333 and 818 hits of 1000.
+        let mut epochs = before[..2].to_vec();
+        agree(&mut epochs, &[1.0, 1.0], &epoch(1151, 0, 0, 0));
+        assert_eq!(epochs, [epoch(333, 534, 0, 133), epoch(818, 0, 109, 73)]);
+    }
+}
