@@ -34,7 +34,7 @@ fn admission_rules_stand_before_the_policy_of_a_whole_cache_too() {
         let arguments = [&arguments[..], &["--admission", adapting[0], "--storage-size", size, "--json"]].concat();
         serde_json::from_str::<Value>(&succeed(folder.path(), &arguments)).unwrap()[0]["flash_writes_blocks"].clone()
     };
-    assert_ne!(adaptive("100MiB"), adaptive("1TiB"));
+    assert_ne!(adaptive("3GiB"), adaptive("1TiB"));
 }
 
 #[test]

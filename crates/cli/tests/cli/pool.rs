@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{fail, run, succeed};
+use crate::common::{fail, succeed};
 use crate::serving::Server;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 const MIB: u64 = 1 << 20;
 
 /// Three files and a configuration that names them as a pool, with a flash or without.
-fn folder(flash: bool) -> (TempDir, u16) {
+pub fn folder(flash: bool) -> (TempDir, u16) {
     let folder = TempDir::new().unwrap();
     for name in ["a.img", "b.img", "c.img", "d.img"] {
         std::fs::File::create(folder.path().join(name)).unwrap().set_len(16 * MIB).unwrap();
@@ -30,13 +30,13 @@ fn folder(flash: bool) -> (TempDir, u16) {
     (folder, port)
 }
 
-fn serve(folder: &Path) -> Server {
+pub fn serve(folder: &Path) -> Server {
     Server::start(folder, &["serve", "tank.toml"])
 }
 
-const API: [&str; 2] = ["--api", "unix:api.sock"];
+pub const API: [&str; 2] = ["--api", "unix:api.sock"];
 
-fn ask(folder: &Path, arguments: &[&str]) -> String {
+pub fn ask(folder: &Path, arguments: &[&str]) -> String {
     succeed(folder, &[arguments, &API].concat())
 }
 
@@ -45,7 +45,7 @@ fn status(folder: &Path) -> Value {
     pools[0].clone()
 }
 
-fn tool(folder: &Path, program: &str, arguments: &[&str]) -> String {
+pub fn tool(folder: &Path, program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(folder).output().unwrap();
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     assert!(output.status.success(), "{program} {arguments:?}: {said}");
@@ -53,7 +53,7 @@ fn tool(folder: &Path, program: &str, arguments: &[&str]) -> String {
 }
 
 /// Bytes that differ from block to block.
-fn data(blocks: u64, seed: u64) -> Vec<u8> {
+pub fn data(blocks: u64, seed: u64) -> Vec<u8> {
     (0..blocks * 512).flat_map(|word| (word * 0x9E37_79B9 + seed).to_le_bytes()).collect()
 }
 
@@ -535,88 +535,6 @@ fn a_disk_is_added_and_another_emptied_and_the_pool_starts_without_it() {
     assert_eq!(status(path)["logical_disks"][0]["mode"], "write-around");
     server.end();
     std::fs::write(path.join("tank.toml"), config).unwrap();
-    serve(path).end();
-}
-
-/// The cache of a pool is detached and salvaged offline as that of a volume is.
-#[test]
-fn the_cache_of_a_pool_is_detached_offline_whole_or_damaged() {
-    let (folder, _) = folder(true);
-    let path = folder.path();
-    succeed(path, &["pool", "create", "tank", "a.img", "b.img", "c.img"]);
-    let bytes = data(512, 3);
-    std::fs::write(path.join("in"), &bytes).unwrap();
-    let uri = "nbd+unix:///mail?socket=nbd.sock";
-    let detach = ["detach", "--config", "tank.toml"];
-    let unknown = fail(path, &[&detach[..], &["pond"]].concat(), 2);
-    assert!(unknown.contains("no volume or pool 'pond', expected one of: tank"), "{unknown}");
-    for damaged in [false, true] {
-        let server = serve(path);
-        if !damaged {
-            ask(path, &["disk", "create", "mail", "--size", "4MiB", "--striped"]);
-        }
-        tool(path, "nbdcopy", &["--flush", "in", uri]);
-        server.kill();
-        if damaged {
-            // Both copies of the superblock.
-            let flash = std::fs::File::options().write(true).open(path.join("cache.img")).unwrap();
-            std::os::unix::fs::FileExt::write_all_at(&flash, &[0; 8192], 0).unwrap();
-            let refused = fail(path, &["serve", "tank.toml"], 2);
-            assert!(refused.contains("flashwise detach --salvage"), "{refused}");
-        }
-        if damaged {
-            // Without a superblock nothing says that the log has no newer part.
-            let salvage = ["--salvage", "--with-uncertain", "--discard-rest"];
-            let (told, err, code) = run(path, &[&detach[..], &salvage].concat());
-            assert!(
-                code == 1 && told.contains("cache.img is detached, and the rest is given up"),
-                "{code} {told} {err}"
-            );
-        } else {
-            let told = succeed(path, &detach);
-            assert!(told.contains("cache.img is detached: ") && told.contains("pool tank alone is whole"), "{told}");
-        }
-        // The pool serves it without its flash.
-        let config = std::fs::read_to_string(path.join("tank.toml")).unwrap();
-        let without: String =
-            config.lines().filter(|line| !line.starts_with("flash")).map(|line| format!("{line}\n")).collect();
-        std::fs::write(path.join("bare.toml"), without).unwrap();
-        let server = Server::start(path, &["serve", "bare.toml"]);
-        tool(path, "nbdcopy", &[uri, "out"]);
-        assert!(std::fs::read(path.join("out")).unwrap().starts_with(&bytes), "damaged: {damaged}");
-        server.end();
-    }
-    let told = succeed(path, &["detach", "--config", "bare.toml"]);
-    assert_eq!(told, "tank has no flash: there is nothing to detach.\n");
-}
-
-/// A disk that is missing has data: it is not added as a new one, which would be the end of that.
-#[test]
-fn a_missing_disk_of_the_pool_is_not_wiped_to_be_added() {
-    let (folder, _) = folder(false);
-    let path = folder.path();
-    succeed(path, &["pool", "create", "tank", "a.img", "b.img", "c.img"]);
-    let config = std::fs::read_to_string(path.join("tank.toml")).unwrap();
-    std::fs::write(path.join("tank.toml"), config + "degraded = true\n").unwrap();
-    std::fs::rename(path.join("b.img"), path.join("b.away")).unwrap();
-    let server = serve(path);
-    // It is not ready either: what is on that disk answers with an error.
-    let mut api = UnixStream::connect(path.join("api.sock")).unwrap();
-    write!(api, "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    api.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("1 of 1 volumes do not serve"), "{answer}");
-    for more in [&[][..], &["--wipe", "b.away"]] {
-        let refused = fail(path, &[&["pool", "add", "b.away"], more, &API].concat(), 1);
-        assert!(
-            refused.contains("b.away is disk 2 of this pool, which is missing: have the configuration name it"),
-            "{refused}"
-        );
-    }
-    let refused = fail(path, &[&["pool", "add", "a.img", "--wipe", "a.img"], &API[..]].concat(), 1);
-    assert!(refused.contains("a.img: it is in use by this server"), "{refused}");
-    server.end();
-    std::fs::rename(path.join("b.away"), path.join("b.img")).unwrap();
     serve(path).end();
 }
 

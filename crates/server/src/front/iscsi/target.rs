@@ -49,6 +49,8 @@ impl Target {
         if let Some(unit) = units.get(&address) {
             return Ok(Arc::clone(unit));
         }
+        // Those of exports that are gone, and that no session has, are no more.
+        units.retain(|_, unit| Arc::strong_count(unit) > 1 || exports.name_of(unit.export()).is_some());
         let name = exports.name_of(export).unwrap_or_else(|| name.to_owned());
         let folder = self.access.state_directory.as_ref();
         let file = folder.map(|folder| folder.join(names::reservations_file(&name)));
@@ -117,5 +119,47 @@ impl Drop for Seat<'_> {
     fn drop(&mut self) {
         self.target.sessions().by_name.remove(&self.name);
         self.target.left.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flashwise_engine::export::{Done, Error, Export, Extent, Request};
+
+    use super::*;
+
+    struct Nothing;
+
+    impl Export for Nothing {
+        fn size(&self) -> u64 {
+            4096
+        }
+
+        fn submit(&self, _: Request, done: Done) {
+            done(Err(Error::ShuttingDown));
+        }
+
+        fn extents(&self, _: u64, _: u64, _: usize) -> Result<Vec<Extent>, Error> {
+            Err(Error::ShuttingDown)
+        }
+    }
+
+    /// An export that is taken away, and its unit, go once no session has it and another unit is made.
+    #[test]
+    fn units_of_exports_that_are_gone_are_not_kept() {
+        let (exports, target) = (Exports::default(), Target::new(Iscsi::default()));
+        let unit = |name: &str| {
+            assert!(exports.add(name, Arc::new(Nothing)));
+            let (_, export) = exports.find(name).unwrap();
+            (target.unit(&exports, name, &export).unwrap(), Arc::downgrade(&export))
+        };
+        let (in_use, gone) = (unit("in use"), unit("gone"));
+        exports.remove("in use");
+        exports.remove("gone");
+        drop(gone.0);
+        assert!(gone.1.upgrade().is_some());
+        let (other, _) = unit("other");
+        assert!(gone.1.upgrade().is_none() && in_use.1.upgrade().is_some());
+        assert_eq!((in_use.0.name(), other.name(), target.units.lock().unwrap().len()), ("in use", "other", 2));
     }
 }
