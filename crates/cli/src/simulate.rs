@@ -81,8 +81,8 @@ pub struct Simulate {
     html: Option<PathBuf>,
     /// Run the jobs that a file lists in JSON; - is standard input
     ///
-    /// A job is an object of the options and what they say, as --print-jobs prints it: {"policy": "larc", "size": "10%"}. The rows are those
-    /// that the options would give.
+    /// A job is an object of the options and what they say, as --print-jobs prints it, {"policy": "larc", "size": "10%"}, or the words that a row has as
+    /// its job, policy=larc size=10%, one job a line. The rows are those that the options would give.
     #[arg(long, value_name = "FILE")]
     job: Option<PathBuf>,
     /// Print the jobs that the options name, one a line in JSON, and run none
@@ -379,6 +379,13 @@ fn read_jobs(path: &Path) -> anyhow::Result<Vec<Job>> {
         }
     };
     read.with_context(|| name.clone())?;
+    // In words, as rows have them, or as objects.
+    if !text.trim_start().is_empty() && !text.trim_start().starts_with(['{', '[', '"']) {
+        let of_line = |(number, line): (usize, &str)| {
+            line.parse().map_err(|error: JobError| Misuse(format!("{name}:{}: {error}", number + 1)).into())
+        };
+        return text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(of_line).collect();
+    }
     let jobs: Result<Vec<Job>, _> = serde_json::Deserializer::from_str(&text).into_iter().collect();
     match jobs {
         Ok(jobs) if jobs.is_empty() => Err(Misuse(format!(

@@ -223,6 +223,12 @@ impl Managed for Volumes {
         let names = volume.config().export_names();
         check_exports(filter.rules(), &names).map_err(ManageError::Invalid)?;
         if changes.given(Setting::named("write-mode")).is_some() && changes.mode() == Mode::WriteBack {
+            // What was said of a detached volume, that its backend alone is whole, stays true.
+            if volume.status().state.is_without_flash() {
+                let what = "write-mode: the volume is without its flash, and what is written goes to the backend at once; found write-back, \
+                            which a start with the flash has again";
+                return Err(ManageError::Invalid(what.to_owned()));
+            }
             volume.allow_dirty().map_err(|error| ManageError::Failed(error.to_string()))?;
         }
         volume.change(changes).map_err(|error| ManageError::Invalid(error.to_string()))?;

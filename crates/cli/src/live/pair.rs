@@ -10,6 +10,7 @@ use flashwise_engine::attach::{BackendSide, Pairing};
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::file::{FileDisk, Options};
 use flashwise_engine::disk::identity::{Identity, identity};
+use flashwise_engine::flash::is_blank;
 use flashwise_engine::volume::{Storage, VolumeConfig};
 
 use crate::failure::Misuse;
@@ -77,4 +78,17 @@ impl OpenBackend {
         let pairing = Pairing { backend: identity.id, is_identified: false, discards: false };
         OpenBackend { disk, identity, side, pairing }
     }
+}
+
+/// Refuses a flash that holds nothing where a cache begins.
+pub fn refuse_blank(flash: &dyn Disk, to: &str) -> anyhow::Result<()> {
+    if is_blank(flash)? {
+        return Err(Misuse(format!(
+            "{}: it is blank where a cache begins: there is none to {to}; if there was one, and its first pages are lost, \
+             'flashwise detach --salvage' gets back what can be got back",
+            flash.description()
+        ))
+        .into());
+    }
+    Ok(())
 }

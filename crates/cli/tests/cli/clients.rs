@@ -124,6 +124,10 @@ h.shutdown()
         setting.flashwise(&["detach", "v", "--api", &setting.api()]);
         let checked = setting.flashwise(&["check", "--flash", text(&setting.path("cache.img"))]);
         assert!(checked.contains("of which 0 blocks (0 B) are dirty"), "{checked}");
+        // Nothing is kept from the backend from now on, and nobody may ask for that.
+        let set = ["set", "v", "write-mode=write-back", "--api", &setting.api()];
+        let refused = crate::common::fail(setting.directory.path(), &set, 2);
+        assert!(refused.contains("write-mode: the volume is without its flash"), "{refused}");
         run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &raw, text(&setting.path("disk.img"))]);
         server.end();
     }

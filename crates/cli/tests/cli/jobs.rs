@@ -95,6 +95,14 @@ fn the_jobs_that_options_name_give_the_same_rows() {
             assert_eq!(code, 0, "{err}");
             assert_eq!(found, expected, "{form} {options:?}");
         }
+        // In the words of rows too.
+        let rows: Vec<serde_json::Value> =
+            serde_json::from_str(&succeed(folder.path(), &[&["simulate", "one.csv", "--json"], options].concat()))
+                .unwrap();
+        let words: String = rows.iter().map(|row| format!("{}\n", row["job"].as_str().unwrap())).collect();
+        let (found, err, code) = with_input(folder.path(), &["simulate", "one.csv", "--json", "--job", "-"], &words);
+        assert_eq!(code, 0, "{err}");
+        assert_eq!(serde_json::from_str::<Vec<serde_json::Value>>(&found).unwrap(), rows, "{words}");
         let last = jobs.lines().last().unwrap();
         std::fs::write(folder.path().join("last.json"), last).unwrap();
         let all = succeed(folder.path(), &[&["simulate", "one.csv", "--json"], options].concat());

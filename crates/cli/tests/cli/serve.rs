@@ -172,9 +172,18 @@ fn check_explains_damage_and_ends_with_1() {
     assert_eq!((code, err.as_str()), (1, "flashwise: cache.img: damage was found\n"));
     assert!(out.contains("damage: ") && out.ends_with("The cache is damaged.\n"), "{out}");
     assert!(std::fs::read(path.join("cache.img")).unwrap() == bytes, "check wrote to the cache");
-    let (out, _, code) = run(path, &["check", "--flash", "disk.img"]);
+    std::fs::write(path.join("else.img"), vec![7; 1 << 20]).unwrap();
+    let (out, _, code) = run(path, &["check", "--flash", "else.img"]);
     assert_eq!(code, 1);
     assert!(out.contains("damage: The cache cannot be opened: no superblock of a cache"), "{out}");
+    // A blank one is not damaged.
+    std::fs::write(path.join("blank.img"), vec![0; 1 << 20]).unwrap();
+    for command in
+        [&["check", "--flash", "blank.img"][..], &["detach", "--backend", "disk.img", "--flash", "blank.img"]]
+    {
+        let error = fail(path, command, 2);
+        assert!(error.contains("blank.img: it is blank where a cache begins: there is none to "), "{error}");
+    }
 }
 
 #[test]
@@ -389,10 +398,11 @@ fn failures_end_with_1() {
     let server = serve(path);
     server.end();
     std::fs::copy(path.join("disk.img"), path.join("copy.img")).unwrap();
+    std::fs::write(path.join("else.img"), vec![7; 8 << 20]).unwrap();
     let error = fail(path, &["detach", "--backend", "copy.img", "--flash", "cache.img"], 2);
     assert!(error.contains("flash cache.img and backend copy.img: it is a cache of another backend"), "{error}");
-    let error = fail(path, &["detach", "--backend", "disk.img", "--flash", "copy.img"], 1);
-    assert!(error.contains("flash copy.img: no superblock of a cache"), "{error}");
+    let error = fail(path, &["detach", "--backend", "disk.img", "--flash", "else.img"], 1);
+    assert!(error.contains("flash else.img: no superblock of a cache"), "{error}");
     let error = fail(path, &["check", "--flash", "missing.img"], 1);
     assert!(error.contains("missing.img: cannot be opened: No such file"), "{error}");
     // Nothing listens at the lowest port.

@@ -348,7 +348,6 @@ impl Wlfc {
 
     /// Blocks that are zeroed in part are logs as if zeroes were written.
     fn write_zeroes(&mut self, piece: &Piece, may_punch_holes: bool, steps: &mut Vec<Step>) -> Then {
-        self.figures.written_blocks += u64::from(piece.blocks);
         let mut then = Then::Nothing;
         for part in piece.parts() {
             self.background(then, steps);

@@ -76,9 +76,9 @@ impl Health {
     /// Why the disk counts as failed, if it does: what failed last, and for how long nothing else came.
     pub fn failure(&self, now: Instant) -> Option<String> {
         let of_kind = |(failing, kind): (&Option<Failing>, &str)| {
-            let Failing { since, transfers, last, .. } = failing.as_ref().filter(|failing| failing.for_good)?;
+            let Failing { since, last, .. } = failing.as_ref().filter(|failing| failing.for_good)?;
             let seconds = now.duration_since(*since).as_secs();
-            Some(format!("all {kind} have failed for {seconds} s ({transfers} of them), the last with: {last}"))
+            Some(format!("all {kind} have failed for {seconds} s, the last with: {last}"))
         };
         let all: Vec<_> = self.failing.iter().zip(KINDS).filter_map(of_kind).collect();
         (!all.is_empty()).then(|| all.join("; "))
@@ -111,8 +111,7 @@ mod tests {
         assert_eq!(health.failure(at(9)), None, "no failure came after five seconds");
         assert_eq!(health.ended(Operation::Write, &error(), at(9)), Some(Change::Failed));
         assert_eq!(health.ended(Operation::Write, &error(), at(10)), None);
-        let reason =
-            "all writes have failed for 12 s (4 of them), the last with: disk.img: Write at 8192: Input/output error";
+        let reason = "all writes have failed for 12 s, the last with: disk.img: Write at 8192: Input/output error";
         assert_eq!(health.failure(at(12)).as_deref(), Some(reason));
         assert_eq!(health.ended(Operation::Zero { may_punch_holes: true }, &Ok(()), at(13)), Some(Change::Recovered));
         assert_eq!(health.failure(at(13)), None);
