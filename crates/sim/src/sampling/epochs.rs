@@ -3,6 +3,8 @@
 use flashwise_core::access::Op;
 use flashwise_core::counters::{Counters, OpCounters};
 
+use super::estimate::with_hits;
+
 /// Moves the hits of `epochs`, so that those parts of them which are counted have the hits of `counters` together. Chance has it which blocks are hot
 /// that are in the sample, and all epochs have more or fewer hits by that; so the odds of a hit are changed by as much in each. Misses are admitted as
 /// they were.
@@ -10,7 +12,11 @@ pub(super) fn agree(epochs: &mut [Counters], counted: &[f64], counters: &Counter
     let ops = [Op::Read, Op::Write].map(|op| {
         let of_op: Vec<OpCounters> = epochs.iter().map(|epoch| *epoch.of(op)).collect();
         let odds = odds(&of_op, counted, counters.of(op).hits as f64);
-        of_op.iter().map(|epoch| with_hits(epoch, hits(epoch, odds).round() as u64)).collect::<Vec<_>>()
+        let moved = |epoch: &OpCounters| {
+            let hits = hits(epoch, odds).round() as u64;
+            with_hits(epoch, hits, epoch.accesses() - hits)
+        };
+        of_op.iter().map(moved).collect::<Vec<_>>()
     });
     let [reads, writes] = ops;
     for ((epoch, reads), writes) in epochs.iter_mut().zip(reads).zip(writes) {
@@ -33,22 +39,6 @@ fn odds(epochs: &[OpCounters], counted: &[f64], wanted: f64) -> f64 {
 fn hits(epoch: &OpCounters, odds: f64) -> f64 {
     let (hits, accesses) = (epoch.hits as f64, epoch.accesses() as f64);
     if epoch.hits == 0 { 0.0 } else { accesses * hits * odds / (hits * odds + accesses - hits) }
-}
-
-/// The same accesses with so many hits. Of the misses as many are admitted as before.
-fn with_hits(of: &OpCounters, hits: u64) -> OpCounters {
-    let (missed, misses) = (of.accesses() - of.hits, of.accesses() - hits);
-    let part = |count: u64| match missed {
-        0 => 0,
-        _ => (misses as f64 * count as f64 / missed as f64).round() as u64,
-    };
-    let fills = part(of.fills).min(misses);
-    let bypasses = if of.replacements == 0 { misses - fills } else { part(of.bypasses).min(misses - fills) };
-    // What rounding leaves over bypasses nothing where nothing was bypassed.
-    match (of.bypasses, of.replacements) {
-        (0, 0) if missed > 0 => OpCounters { hits, fills: misses, replacements: 0, bypasses: 0 },
-        _ => OpCounters { hits, fills, replacements: misses - fills - bypasses, bypasses },
-    }
 }
 
 #[cfg(test)]

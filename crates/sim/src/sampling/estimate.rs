@@ -204,20 +204,25 @@ impl Regression {
             (difference + of_accesses * more_accesses + of_blocks * more_blocks) / rate + part * hot_of_whole.lru_hits;
         // A sample that has all accesses, or none but misses, is taken by its word.
         let hits = if counted.hits == 0 { 0 } else { hits.clamp(0.0, whole as f64).round() as u64 };
-        let (missed, misses) = (accesses - counted.hits, whole - hits);
-        if missed == 0 {
-            return OpCounters { hits, bypasses: misses, ..OpCounters::default() };
-        }
-        let of_misses = |count: u64| (misses as f64 * count as f64 / missed as f64).round() as u64;
-        let fills = of_misses(counted.fills).min(misses);
-        let replacements = of_misses(counted.replacements).min(misses - fills);
-        let rest = misses - fills - replacements;
-        // What rounding leaves over bypasses nothing where nothing was bypassed.
-        match (counted.bypasses, counted.replacements) {
-            (0, 0) => OpCounters { hits, fills: fills + rest, replacements, bypasses: 0 },
-            (0, _) => OpCounters { hits, fills, replacements: replacements + rest, bypasses: 0 },
-            _ => OpCounters { hits, fills, replacements, bypasses: rest },
-        }
+        with_hits(counted, hits, whole - hits)
+    }
+}
+
+/// So many hits and misses, of which as many are admitted as of those that were `counted`.
+pub(super) fn with_hits(counted: &OpCounters, hits: u64, misses: u64) -> OpCounters {
+    let missed = counted.accesses() - counted.hits;
+    if missed == 0 {
+        return OpCounters { hits, bypasses: misses, ..OpCounters::default() };
+    }
+    let of_misses = |count: u64| (misses as f64 * count as f64 / missed as f64).round() as u64;
+    let fills = of_misses(counted.fills).min(misses);
+    let replacements = of_misses(counted.replacements).min(misses - fills);
+    let rest = misses - fills - replacements;
+    // What rounding leaves over bypasses nothing where nothing was bypassed.
+    match (counted.bypasses, counted.replacements) {
+        (0, 0) => OpCounters { hits, fills: fills + rest, replacements, bypasses: 0 },
+        (0, _) => OpCounters { hits, fills, replacements: replacements + rest, bypasses: 0 },
+        _ => OpCounters { hits, fills, replacements, bypasses: rest },
     }
 }
 
