@@ -48,6 +48,10 @@ impl Managed for Fake {
         Ok(Vec::new())
     }
 
+    fn check_set(&self, name: &str, _changes: &Settings) -> Result<(), ManageError> {
+        self.volume(name).map(drop)
+    }
+
     fn set(&self, name: &str, _changes: &Settings) -> Result<(), ManageError> {
         self.volume(name).map(drop)
     }

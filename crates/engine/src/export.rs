@@ -228,6 +228,11 @@ pub trait Export: Send + Sync {
         String::new()
     }
 
+    /// What tells it from all others, wherever they are, where that is known: the same as long as its content is.
+    fn identity(&self) -> Option<[u8; 16]> {
+        None
+    }
+
     /// Smallest, preferred and largest request in bytes; the first two are powers of two.
     fn block_sizes(&self) -> (u32, u32, u32) {
         (1, 4096, 32 << 20)

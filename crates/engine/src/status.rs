@@ -362,6 +362,17 @@ pub struct ServerStatus {
     pub recording: Option<RecordingStatus>,
     /// Its volumes.
     pub volumes: Vec<VolumeStatus>,
+    /// Pools that were made while a server ran, and that could not be opened at this start.
+    pub unserved_pools: Vec<UnservedPool>,
+}
+
+/// A pool that a server knows of and does not serve.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UnservedPool {
+    /// Its name.
+    pub name: String,
+    /// Why it is not served, and what can be done about it.
+    pub reason: String,
 }
 
 /// What a flash device is rated for.

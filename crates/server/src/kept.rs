@@ -6,6 +6,10 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+/// Why a file is not written that has other things than its server left there, which would be lost.
+pub const CHANGED: &str =
+    "something else has changed it since this server read it; start the server again, or put back what was there";
+
 /// What a file holds, `what` for people; nothing where there is none.
 pub fn read<T: DeserializeOwned>(path: &Path, what: &str) -> io::Result<Option<T>> {
     // A pipe would be waited for.

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use crate::config::ServerConfig;
 use crate::config::made::{self, MadePool};
+use crate::kept;
 use crate::manage::plan::Plan;
 use crate::manage::{ManageError, NewPool};
 
@@ -45,8 +46,7 @@ impl Known {
         match made::read(folder) {
             Err(error) => return failed(error.to_string()),
             Ok(found) if found != self.kept && file.exists() => {
-                let what = "something else has changed it since this server read it; start the server again, or put back what was there";
-                return failed(what.to_owned());
+                return failed(kept::CHANGED.to_owned());
             }
             Ok(_) => {}
         }

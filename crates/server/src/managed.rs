@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::{Live, Setting, Settings};
+use flashwise_core::filter::Filter;
 use flashwise_core::options::{Kind, Parameter};
 
 use crate::manage::{Clients, DetachProgress, DetachState, ManageError, Managed, Pools, SettingStatus};
@@ -89,9 +90,20 @@ impl Volumes {
         status
     }
 
+    /// Which clients' requests are cached, with the changes.
+    fn filter_with(volume: &Volume, changes: &Settings) -> Filter {
+        let mut filter = volume.guests().filter();
+        changes.put_filter(&mut filter);
+        filter
+    }
+
     fn detaching(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Detaching>>> {
         self.detaching.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn becomes_write_back(changes: &Settings) -> bool {
+    changes.given(Setting::named("write-mode")).is_some() && changes.mode() == Mode::WriteBack
 }
 
 impl Managed for Volumes {
@@ -106,6 +118,7 @@ impl Managed for Volumes {
             listening: self.listening.clone(),
             recording: self.recorder.as_ref().map(|recorder| recorder.status()),
             volumes: self.served.volumes().iter().map(|volume| self.status_of(volume)).collect(),
+            unserved_pools: self.served.unserved(),
         }
     }
 
@@ -216,19 +229,25 @@ impl Managed for Volumes {
         Ok(Setting::settable().map(status).collect())
     }
 
-    fn set(&self, name: &str, changes: &Settings) -> Result<(), ManageError> {
+    fn check_set(&self, name: &str, changes: &Settings) -> Result<(), ManageError> {
         let volume = self.find(name)?;
-        let mut filter = volume.guests().filter();
-        changes.put_filter(&mut filter);
+        let filter = Self::filter_with(&volume, changes);
         let names = volume.config().export_names();
         check_exports(filter.rules(), &names).map_err(ManageError::Invalid)?;
-        if changes.given(Setting::named("write-mode")).is_some() && changes.mode() == Mode::WriteBack {
-            // What was said of a detached volume, that its backend alone is whole, stays true.
-            if volume.status().state.is_without_flash() {
-                let what = "write-mode: the volume is without its flash, and what is written goes to the backend at once; found write-back, \
-                            which a start with the flash has again";
-                return Err(ManageError::Invalid(what.to_owned()));
-            }
+        // What was said of a detached volume, that its backend alone is whole, stays true.
+        if becomes_write_back(changes) && volume.status().state.is_without_flash() {
+            let what = "write-mode: the volume is without its flash, and what is written goes to the backend at once; found write-back, \
+                        which a start with the flash has again";
+            return Err(ManageError::Invalid(what.to_owned()));
+        }
+        volume.check_change(changes).map_err(|error| ManageError::Invalid(error.to_string()))
+    }
+
+    fn set(&self, name: &str, changes: &Settings) -> Result<(), ManageError> {
+        self.check_set(name, changes)?;
+        let volume = self.find(name)?;
+        let filter = Self::filter_with(&volume, changes);
+        if becomes_write_back(changes) {
             volume.allow_dirty().map_err(|error| ManageError::Failed(error.to_string()))?;
         }
         volume.change(changes).map_err(|error| ManageError::Invalid(error.to_string()))?;

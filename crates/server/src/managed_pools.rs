@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flashwise_core::cache::Mode;
 use flashwise_engine::export::Exports;
 use flashwise_engine::inventory::{DiskInfo, Locks, Places, Presence, examine, present, scan};
+use flashwise_engine::pool::plan::Plan as PoolPlan;
 use flashwise_engine::pool::status::{MapRun, PoolStatus};
-use flashwise_engine::pool::{NewLogical, Pool, prepare};
+use flashwise_engine::pool::{NewLogical, Pool, PoolError, prepare};
 
 use crate::front::Assignments;
 use crate::front::iscsi::names;
@@ -27,8 +28,12 @@ pub struct ServedPools {
     changing: Mutex<()>,
 }
 
-/// Whether a disk that is to be added is to be wiped.
+/// Whether a disk that is to be added is to be wiped. Where it is, is kept: it has to be found from any directory.
 fn wipes(disk: &DiskAdded) -> Result<bool, ManageError> {
+    if !Path::new(&disk.path).is_absolute() {
+        let what = format!("path: found '{}', expected an absolute path such as /dev/sdb", disk.path);
+        return Err(ManageError::Invalid(what));
+    }
     if let Some(wipe) = disk.wipe.as_ref().filter(|wipe| **wipe != disk.path) {
         let what = format!("found '{wipe}' as the disk to wipe, expected '{}', the disk to add", disk.path);
         return Err(ManageError::Invalid(what));
@@ -44,6 +49,14 @@ fn logical(new: &NewLogicalDisk) -> Result<NewLogical, ManageError> {
     let NewLogicalDisk { name, size_bytes, thick, striped, cached, mode: named, pinned_ram_bytes } = new.clone();
     let mode = mode(named.as_ref())?.unwrap_or(Mode::WriteBack);
     Ok(NewLogical { name, size_bytes, thick, striped, cached, mode, pinned_ram_bytes })
+}
+
+/// What changing a logical disk would do, with the mode that the change names.
+fn plan_alter(pool: &Pool, name: &str, change: &LogicalDiskChange, mode: Option<Mode>) -> Result<PoolPlan, PoolError> {
+    let pinned = change.pinned_ram_bytes.map(|bytes| pool.plan_pinned(name, bytes)).transpose()?;
+    let mut plan = pool.plan_change(name, change.size_bytes, change.cached, mode)?;
+    plan.does.extend(pinned);
+    Ok(plan)
 }
 
 /// Has it kept which disks a pool has, where no configuration does.
@@ -99,6 +112,8 @@ impl ServedPools {
     fn alter(&self, pool: &str, name: &str, change: &LogicalDiskChange) -> Result<(), ManageError> {
         let pool = self.find_disk(pool, name)?;
         let mode = mode(change.mode.as_ref())?;
+        // All of it, or nothing.
+        plan_alter(&pool, name, change, mode).map_err(error)?;
         if let Some(size_bytes) = change.size_bytes {
             pool.grow_logical(name, size_bytes).map_err(error)?;
         }
@@ -217,7 +232,9 @@ impl Pools for ServedPools {
     fn end(&self, name: &str) -> Result<(), ManageError> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.served.pool(name).is_none() && self.making.keeps(name) {
-            return self.making.forget(name);
+            self.making.forget(name)?;
+            self.served.forget(name);
+            return Ok(());
         }
         let pool = self.find(name)?;
         // What is refused changes nothing.
@@ -250,11 +267,7 @@ impl Pools for ServedPools {
             }
             PoolChange::Alter(name, change) => {
                 let (pool, mode) = (self.find_disk(pool, name)?, mode(change.mode.as_ref())?);
-                let pinned = change.pinned_ram_bytes.map(|bytes| pool.plan_pinned(name, bytes)).transpose();
-                pool.plan_change(name, change.size_bytes, change.cached, mode).and_then(|mut plan| {
-                    plan.does.extend(pinned?);
-                    Ok(plan)
-                })
+                plan_alter(&pool, name, change, mode)
             }
             PoolChange::Delete(name) => self.find_disk(pool, name)?.plan_delete(name),
         };

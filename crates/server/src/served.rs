@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use flashwise_engine::pool::Pool;
+use flashwise_engine::status::UnservedPool;
 use flashwise_engine::volume::Volume;
 
 /// The volumes and pools of a server.
@@ -10,12 +11,13 @@ use flashwise_engine::volume::Volume;
 pub struct Served {
     volumes: Vec<Arc<Volume>>,
     pools: RwLock<Vec<Arc<Pool>>>,
+    unserved: RwLock<Vec<UnservedPool>>,
 }
 
 impl Served {
-    /// These volumes and pools.
-    pub fn new(volumes: Vec<Arc<Volume>>, pools: Vec<Arc<Pool>>) -> Served {
-        Served { volumes, pools: RwLock::new(pools) }
+    /// These volumes and pools, and those that could not be opened.
+    pub fn new(volumes: Vec<Arc<Volume>>, pools: Vec<Arc<Pool>>, unserved: Vec<UnservedPool>) -> Served {
+        Served { volumes, pools: RwLock::new(pools), unserved: RwLock::new(unserved) }
     }
 
     /// The volumes, and behind them those that are the caches of pools.
@@ -32,6 +34,16 @@ impl Served {
     /// The pool of this name, if there is one.
     pub fn pool(&self, name: &str) -> Option<Arc<Pool>> {
         self.pools().into_iter().find(|pool| pool.name() == name)
+    }
+
+    /// The pools that could not be opened.
+    pub fn unserved(&self) -> Vec<UnservedPool> {
+        self.unserved.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Forgets a pool that could not be opened.
+    pub fn forget(&self, name: &str) {
+        self.unserved.write().unwrap_or_else(PoisonError::into_inner).retain(|pool| pool.name != name);
     }
 
     /// Lets go of a pool.

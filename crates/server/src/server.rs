@@ -18,6 +18,7 @@ use crate::served::Served;
 use flashwise_engine::export::Exports;
 use flashwise_engine::pool::{OpenError, Pool};
 use flashwise_engine::record::{RecordError, Recorder};
+use flashwise_engine::status::UnservedPool;
 use flashwise_engine::volume::{Opened, Volume, VolumeError};
 
 /// Why a server does not start, or does not end in order.
@@ -109,7 +110,7 @@ impl Server {
         let (mut volumes, mut pools) = (Vec::new(), Vec::new());
         let started = open_volumes(config, &mut volumes, progress)
             .and_then(|()| open_pools(config, &mut pools, progress))
-            .and_then(|()| serve(config, options, listening, &volumes, &pools));
+            .and_then(|unserved| serve(config, options, listening, &volumes, &pools, unserved));
         match started {
             Ok(Started { front, api, recorder, served }) => {
                 let pools = pools.into_iter().map(|(pool, opened)| (pool.name().to_owned(), opened)).collect();
@@ -195,11 +196,13 @@ fn open_volumes(
     Ok(())
 }
 
+/// Opens the pools, and says which of those that were made while a server ran could not be.
 fn open_pools(
     config: &ServerConfig,
     pools: &mut Vec<(Arc<Pool>, Opened)>,
     progress: &(dyn Fn(&str, u64, u64) + Sync),
-) -> Result<(), ServerError> {
+) -> Result<Vec<UnservedPool>, ServerError> {
+    let mut unserved = Vec::new();
     for pool in &config.pools {
         let name = &pool.cache.name;
         match Pool::open(pool.clone(), &|done, all| progress(name, done, all)) {
@@ -212,12 +215,14 @@ fn open_pools(
                     true => "what is no disk of it can be taken out of its disks there",
                     false => "it may have \"degraded\": \"true\" among its settings there",
                 };
-                tracing::error!(pool = name, "the pool is not served: {error}; {file} has it, and {hint}");
+                let reason = format!("{error}; {file} has it, and {hint}");
+                tracing::error!(pool = name, "the pool is not served: {reason}");
+                unserved.push(UnservedPool { name: name.clone(), reason });
             }
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
+    Ok(unserved)
 }
 
 /// The sockets of a server that does not serve yet.
@@ -251,6 +256,7 @@ fn serve(
     listening: Listening,
     volumes: &[(Arc<Volume>, Opened)],
     pools: &[(Arc<Pool>, Opened)],
+    unserved: Vec<UnservedPool>,
 ) -> Result<Started, ServerError> {
     let recorder = match &config.record {
         Some(path) => {
@@ -277,7 +283,7 @@ fn serve(
     }
     // The cache of a pool is a volume like others, but for its clients.
     let own = volumes.iter().map(|(volume, _)| volume.clone()).collect();
-    let served = Arc::new(Served::new(own, pools.iter().map(|(pool, _)| pool.clone()).collect()));
+    let served = Arc::new(Served::new(own, pools.iter().map(|(pool, _)| pool.clone()).collect(), unserved));
     let access = options.iscsi.clone();
     let front = front::Server::serve(listening.front, exports.clone(), options)?;
     let api = match listening.api {

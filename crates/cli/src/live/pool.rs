@@ -10,6 +10,7 @@ use flashwise_core::cache::Mode;
 use flashwise_core::quantity::ByteSize;
 use flashwise_engine::pool::prepare;
 use flashwise_engine::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
+use flashwise_engine::status::UnservedPool;
 use flashwise_server::manage::NewPool;
 use flashwise_trace::human;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Misuse;
 use crate::live::api::{ApiOptions, Client};
+use crate::live::status::not_served;
 use crate::table;
 
 /// Make pools of disks, and add and take out disks while they are served
@@ -175,7 +177,10 @@ impl Status {
         if self.of.pool.is_some() {
             return Ok(write!(out, "{}", page(&self.of.find()?.1))?);
         }
-        let pools: Vec<String> = self.of.pools(&self.of.api.client()?)?.iter().map(page).collect();
+        let client = self.of.api.client()?;
+        let mut pools: Vec<String> = self.of.pools(&client)?.iter().map(page).collect();
+        let unserved: Vec<UnservedPool> = serde_json::from_value(client.get("/v1/status")?["unserved_pools"].take())?;
+        pools.extend(unserved.iter().map(not_served));
         if pools.is_empty() {
             return Ok(writeln!(out, "{NO_POOL}")?);
         }
@@ -286,7 +291,9 @@ pub struct Remove {
 impl Remove {
     fn run(&self) -> anyhow::Result<()> {
         let (client, pool) = self.of.find()?;
-        let is_it = |path: &str, number: u32| path == self.disk || number.to_string() == self.disk;
+        // One that was added is known by its absolute path.
+        let absolute = absolute(&PathBuf::from(&self.disk))?;
+        let is_it = |path: &str, number: u32| path == self.disk || path == absolute || number.to_string() == self.disk;
         let Some(disk) = pool.disks.iter().find(|disk| is_it(&disk.path, disk.number)) else {
             let there: Vec<_> = pool.disks.iter().map(|disk| format!("{} ({})", disk.number, disk.path)).collect();
             return Err(Misuse(format!("no disk '{}', expected one of: {}", self.disk, there.join(", "))).into());

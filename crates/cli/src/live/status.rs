@@ -8,7 +8,7 @@ use clap::Args;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::tiers::YEAR_DAYS;
-use flashwise_engine::status::{LatencyStatus, RecordingStatus, ServerStatus, VolumeStatus};
+use flashwise_engine::status::{LatencyStatus, RecordingStatus, ServerStatus, UnservedPool, VolumeStatus};
 use flashwise_sim::results::caveat;
 use flashwise_trace::human;
 
@@ -61,10 +61,17 @@ fn page(status: &ServerStatus) -> String {
     if let Some(recording) = &status.recording {
         let _ = writeln!(page, "{}", recorded(recording));
     }
+    page.extend(status.unserved_pools.iter().map(not_served));
     for volume in &status.volumes {
         let _ = write!(page, "\n{}", volume_page(volume));
     }
     page
+}
+
+/// A line on a pool that the server could not open.
+pub fn not_served(pool: &UnservedPool) -> String {
+    let told = format!("pool {} is NOT SERVED: {}", pool.name, pool.reason);
+    format!("{}\n", fit::sentences(&told, 2, fit::width()))
 }
 
 fn recorded(recording: &RecordingStatus) -> String {
@@ -105,7 +112,8 @@ fn volume_page(volume: &VolumeStatus) -> String {
     }
     line("backend", volume.backend.clone());
     if has_flash {
-        line("flash", format!("{}, {}", volume.flash, human::bytes(volume.flash_bytes as f64)));
+        let given_up = if volume.state.is_without_flash() { ", which is used no more" } else { "" };
+        line("flash", format!("{}, {}{given_up}", volume.flash, human::bytes(volume.flash_bytes as f64)));
         line("admission", admission(volume));
     } else {
         line("flash", "none".to_owned());

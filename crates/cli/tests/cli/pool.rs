@@ -36,6 +36,15 @@ pub fn serve(folder: &Path) -> Server {
 
 pub const API: [&str; 2] = ["--api", "unix:api.sock"];
 
+/// What the server's API answers to a request for a path, with its head.
+pub fn get(folder: &Path, path: &str) -> String {
+    let mut api = UnixStream::connect(folder.join("api.sock")).unwrap();
+    write!(api, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    api.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 pub fn ask(folder: &Path, arguments: &[&str]) -> String {
     succeed(folder, &[arguments, &API].concat())
 }
@@ -223,6 +232,14 @@ fn what_pools_are_made_of_is_kept_whatever_happens_to_the_file() {
     let server = serve(path);
     assert!(server.told().contains("the pool is not served") && server.told().contains("b.img"), "{}", server.told());
     assert_eq!((status(path)["name"].as_str(), names()), (Some("one"), vec!["one".to_owned(), "two".to_owned()]));
+    // Who looks sees it, wherever.
+    for words in [&["pool", "status"][..], &["status"]] {
+        let told = ask(path, words);
+        assert!(told.contains("pool two is NOT SERVED: ") && told.contains("b.img"), "{told}");
+    }
+    let ready = get(path, "/readyz");
+    assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("1 of 2 volumes and pools do not serve"), "{ready}");
+    assert!(get(path, "/metrics").contains("\nflashwise_unserved_pools 1\n"));
     let error = fail(path, &[&["pool", "create", "two", "d.img", "--serve"][..], &API].concat(), 1);
     assert!(error.contains("there is a pool 'two' already"), "{error}");
     server.end();
@@ -298,7 +315,7 @@ fn a_pool_that_cannot_be_made_leaves_no_trace() {
 }
 
 /// Asks the API with a tag, if there is one: the status of the answer, its tag, and its body.
-fn http(folder: &Path, path: &str, tag: Option<&str>, body: &Value) -> (u16, Option<String>, Value) {
+pub fn http(folder: &Path, path: &str, tag: Option<&str>, body: &Value) -> (u16, Option<String>, Value) {
     let body = body.to_string();
     let tag = tag.map(|tag| format!("If-Match: {tag}\r\n")).unwrap_or_default();
     let mut api = UnixStream::connect(folder.join("api.sock")).unwrap();
@@ -442,12 +459,13 @@ fn a_deletion_that_was_interrupted_goes_on_and_what_is_not_served_can_be_forgott
         let start = std::fs::read(path.join(name)).unwrap()[..8192].iter().all(|byte| *byte == 0);
         assert!(start, "{name}");
     }
-    assert!(ask(path, &["pool", "status"]).starts_with("the server has no pool"));
+    assert!(ask(path, &["pool", "status"]).starts_with("pool lacks is NOT SERVED: "));
     let refused = fail(path, &[&["pool", "create", "lacks", "a.img", "--serve"][..], &API].concat(), 1);
     assert!(refused.contains("pools.json, which is not served; to forget it, delete it"), "{refused}");
     let told = ask(path, &["pool", "delete", "lacks", "--confirm", "lacks"]);
     assert_eq!(told, "Pool lacks was not served, and is forgotten. What its disks hold is left as it is.\n");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "[]");
+    assert!(ask(path, &["pool", "status"]).starts_with("the server has no pool"));
     assert!(std::fs::read(path.join("c.img")).unwrap().iter().any(|byte| *byte != 0));
     let none = fail(path, &[&["pool", "delete", "lacks", "--confirm", "lacks"][..], &API].concat(), 2);
     assert!(none.contains("no pool 'lacks': this server serves none"), "{none}");
@@ -498,7 +516,10 @@ fn a_disk_is_added_and_another_emptied_and_the_pool_starts_without_it() {
     server.end();
     let config = std::fs::read_to_string(path.join("tank.toml")).unwrap();
     let error = fail(path, &["serve", "tank.toml"], 2);
-    assert!(error.contains("b.img: there is no label of a pool"), "{error}");
+    assert!(
+        ["misses disk", "d.img); give it", "b.img is another: it is blank"].iter().all(|what| error.contains(what)),
+        "{error}"
+    );
     std::fs::write(path.join("tank.toml"), config.replace("'b.img'", "'d.img'")).unwrap();
     let server = serve(path);
     tool(path, "nbdcopy", &["nbd+unix:///mail?socket=nbd.sock", "back.img"]);

@@ -1,12 +1,12 @@
 //! What befalls a pool: its cache is given up or damaged, and a disk of it is missing.
 
-use std::io::{Read, Write};
-use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 
 use crate::common::{fail, run, succeed};
-use crate::pool::{API, ask, data, folder, serve, tool};
+use crate::pool::{API, ask, data, folder, get, http, serve, tool};
 use crate::serving::Server;
+use serde_json::json;
 
 /// The cache of a pool is detached and salvaged offline as that of a volume is.
 #[test]
@@ -71,11 +71,8 @@ fn a_missing_disk_of_the_pool_is_not_wiped_to_be_added() {
     std::fs::rename(path.join("b.img"), path.join("b.away")).unwrap();
     let server = serve(path);
     // It is not ready either: what is on that disk answers with an error.
-    let mut api = UnixStream::connect(path.join("api.sock")).unwrap();
-    write!(api, "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    api.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("1 of 1 volumes do not serve"), "{answer}");
+    let answer = get(path, "/readyz");
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("1 of 1 volumes and pools do not serve"), "{answer}");
     for more in [&[][..], &["--wipe", "b.away"]] {
         let refused = fail(path, &[&["pool", "add", "b.away"], more, &API].concat(), 1);
         assert!(
@@ -88,4 +85,104 @@ fn a_missing_disk_of_the_pool_is_not_wiped_to_be_added() {
     server.end();
     std::fs::rename(path.join("b.away"), path.join("b.img")).unwrap();
     serve(path).end();
+}
+
+/// A disk's older copy, from a backup or a clone, lacks what was written since: it is not taken for a disk that was away.
+#[test]
+fn an_older_copy_of_a_disk_is_not_served() {
+    let (folder, _) = folder(false);
+    let path = folder.path();
+    succeed(path, &["pool", "create", "tank", "a.img", "b.img", "c.img"]);
+    let server = serve(path);
+    ask(path, &["disk", "create", "mail", "--size", "4MiB", "--striped", "--mode", "write-through"]);
+    let uri = "nbd+unix:///mail?socket=nbd.sock";
+    let write = |seed| {
+        std::fs::write(path.join("in"), data(1024, seed)).unwrap();
+        tool(path, "nbdcopy", &["--flush", "in", uri]);
+    };
+    write(1);
+    // One of while it runs, and one of after its end.
+    std::fs::copy(path.join("a.img"), path.join("running")).unwrap();
+    write(2);
+    server.end();
+    std::fs::copy(path.join("a.img"), path.join("ended")).unwrap();
+    std::fs::rename(path.join("a.img"), path.join("newest")).unwrap();
+    let is_refused = |copy: &str| {
+        std::fs::copy(path.join(copy), path.join("a.img")).unwrap();
+        let refused = fail(path, &["serve", "tank.toml"], 2);
+        assert!(refused.contains("a.img contradicts the other disks of pool 'tank': it is an older copy"), "{refused}");
+    };
+    is_refused("running");
+    std::fs::rename(path.join("newest"), path.join("a.img")).unwrap();
+    let server = serve(path);
+    write(3);
+    server.end();
+    std::fs::rename(path.join("a.img"), path.join("newest")).unwrap();
+    is_refused("ended");
+    std::fs::rename(path.join("newest"), path.join("a.img")).unwrap();
+    let server = serve(path);
+    tool(path, "nbdcopy", &[uri, "out"]);
+    assert!(std::fs::read(path.join("out")).unwrap() == data(1024, 3));
+    server.end();
+}
+
+/// Two servers have logical disks of one name: initiators of both tell them apart, and know each again.
+#[test]
+fn a_logical_disk_has_an_identity_of_its_own_over_iscsi() {
+    let servers = [folder(false), folder(false)];
+    let serial = |port: u16| {
+        let target = format!("iscsi://127.0.0.1:{port}/iqn.2026-11.org.flashwise:mail/0");
+        let [number, named] =
+            ["128", "131"].map(|page| tool(Path::new("."), "iscsi-inq", &["-e", "1", "-c", page, &target]));
+        let number = number.rsplit_once("Serial Number:").unwrap().1.trim().trim_matches(['[', ']']).to_owned();
+        assert!(number.len() == 16 && named.contains(&number), "{number} {named}");
+        number
+    };
+    let make = |path: &Path| drop(ask(path, &["disk", "create", "mail", "--size", "4MiB"]));
+    let running = servers.each_ref().map(|(folder, _)| {
+        let path = folder.path();
+        succeed(path, &["pool", "create", "tank", "a.img", "b.img", "c.img"]);
+        let server = serve(path);
+        make(path);
+        server
+    });
+    let before = servers.each_ref().map(|(_, port)| serial(*port));
+    assert_ne!(before[0], before[1]);
+    running.into_iter().for_each(|server| drop(server.end()));
+    let (folder, port) = &servers[0];
+    let server = serve(folder.path());
+    assert_eq!(serial(*port), before[0]);
+    // Another disk, though its name is the same.
+    ask(folder.path(), &["disk", "delete", "mail", "--confirm", "mail"]);
+    make(folder.path());
+    assert_ne!(serial(*port), before[0]);
+    server.end();
+}
+
+/// What is refused of a change is refused of all of it.
+#[test]
+fn a_change_that_is_refused_changes_nothing() {
+    let (folder, _) = folder(true);
+    let path = folder.path();
+    succeed(path, &["pool", "create", "tank", "a.img", "b.img", "c.img"]);
+    // All of the map has its space, whatever fills the file system.
+    let room = std::fs::metadata(path.join("a.img")).unwrap().blocks() * 512;
+    assert!(room >= 6 * (64 << 10), "{room}");
+    let server = serve(path);
+    ask(path, &["disk", "create", "mail", "--size", "4MiB"]);
+    let before = ask(path, &["pool", "status"]);
+    for change in [["--mode", "write-through"], ["--mode", "write-around"]] {
+        let words = [&["disk", "cache", "mail", "on"][..], &change, &["--keep-ram", "1GiB"], &API].concat();
+        let refused = fail(path, &words, 1);
+        assert!(refused.contains("of the read buffer"), "{refused}");
+    }
+    assert_eq!(ask(path, &["pool", "status"]), before);
+    let (status, _, refused) = http(path, "/v1/pools/tank/disks", None, &json!({ "path": "d.img" }));
+    assert_eq!(
+        (status, refused["error"].as_str()),
+        (400, Some("path: found 'd.img', expected an absolute path such as /dev/sdb"))
+    );
+    ask(path, &["pool", "add", "d.img"]);
+    ask(path, &["pool", "remove", "d.img"]);
+    server.end();
 }

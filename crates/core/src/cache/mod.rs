@@ -276,10 +276,7 @@ impl LogCache {
     /// Changes the settings that are given, all of them or, where they do not go with the others, none. Those that cannot change while a
     /// cache runs stay as they are.
     pub fn change(&mut self, settings: &Settings, devices: &Devices) -> Result<(), SettingError> {
-        let mut config = self.config.clone();
-        settings.put_live(&mut config, devices);
-        config.check()?;
-        self.config = config;
+        self.config = self.changed(settings, devices)?;
         self.active = true;
         if settings.changes(Live::Policy) {
             self.rebuild_policy();
@@ -291,6 +288,18 @@ impl LogCache {
             self.streams = Streams::new(self.config.sequential_blocks.into(), STREAMS_DEFAULT);
         }
         Ok(())
+    }
+
+    /// Refuses settings that [`change`](Self::change) would refuse.
+    pub fn check_change(&self, settings: &Settings, devices: &Devices) -> Result<(), SettingError> {
+        self.changed(settings, devices).map(drop)
+    }
+
+    fn changed(&self, settings: &Settings, devices: &Devices) -> Result<Config, SettingError> {
+        let mut config = self.config.clone();
+        settings.put_live(&mut config, devices);
+        config.check()?;
+        Ok(config)
     }
 
     /// Changes the policy and the admission rule in front of it; new ones are shown what is on flash.

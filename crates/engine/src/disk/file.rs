@@ -120,6 +120,18 @@ impl FileDisk {
         disk
     }
 
+    /// Has a regular file's first `length` bytes take their space now, so that writing there never fails for the lack of it. Does nothing where
+    /// the file system cannot tell.
+    pub fn set_aside(&self, length: u64) -> io::Result<()> {
+        if self.is_device {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, length) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(error) => Err(named(&self.path, &format!("cannot set {length} bytes aside"), error.into())),
+        }
+    }
+
     fn from_file(file: File, path: &Path, options: Options, writes_in_order: bool) -> io::Result<Self> {
         let metadata = file.metadata().map_err(|error| named(path, "cannot be examined", error))?;
         let is_device = metadata.file_type().is_block_device();

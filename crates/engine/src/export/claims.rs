@@ -121,6 +121,10 @@ impl Export for Claimable {
         self.export.description()
     }
 
+    fn identity(&self) -> Option<[u8; 16]> {
+        self.export.identity()
+    }
+
     fn block_sizes(&self) -> (u32, u32, u32) {
         self.export.block_sizes()
     }

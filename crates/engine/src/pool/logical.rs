@@ -288,6 +288,10 @@ impl Export for LogicalDisk {
         format!("logical disk {} of pool {}", self.name(), self.shared.name)
     }
 
+    fn identity(&self) -> Option<[u8; 16]> {
+        Some(self.logical.shape().uuid.into_bytes())
+    }
+
     fn enter(&self, client: Client) -> Arc<Guest> {
         let guest = self.shared.volume().enter(client);
         let mut guests = self.guests.lock().unwrap_or_else(PoisonError::into_inner);

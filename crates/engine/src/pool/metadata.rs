@@ -2,7 +2,8 @@
 //! is on all disks before it counts.
 //!
 //! A start reads the labels and maps of all disks, takes the newest map, and writes it to all disks as a new snapshot, under a name of
-//! its own. Each disk's last two starts are a part of the map: a disk whose map is of neither was used without the others.
+//! its own; so does an orderly end. The last two such names of each disk are a part of the map, and once a snapshot is on all disks, its
+//! name alone: a disk whose map has another one is an older copy of itself, or was used without the others.
 
 use std::io;
 use std::sync::Arc;
@@ -44,15 +45,16 @@ pub enum PoolError {
     #[error("{path} has {found} bytes, its label says {expected}; it was cut short")]
     CutShort { path: String, found: u64, expected: u64 },
     #[error(
-        "pool '{pool}' misses {}; give {}, or start without by degraded = true: what was there then answers with an error",
-        .missing.join(" and "), if .missing.len() == 1 { "it" } else { "them" }
+        "pool '{pool}' misses {}; give {}, or start without by degraded = true: what was there then answers with an error{}",
+        .missing.join(" and "), if .missing.len() == 1 { "it" } else { "them" },
+        .others.iter().map(|(path, why)| format!("; {path} is another: {why}")).collect::<String>()
     )]
-    Missing { pool: String, missing: Vec<String> },
+    Missing { pool: String, missing: Vec<String>, others: Vec<(String, &'static str)> },
     #[error("{path} was a disk of pool '{pool}' and was taken out of it; leave it out")]
     TakenOut { path: String, pool: String },
     #[error(
-        "{path} was started without the other disks of pool '{pool}', and they without it, so that they contradict each other; leave it \
-         out and start by degraded = true, or leave the others out"
+        "{path} contradicts the other disks of pool '{pool}': it is an older copy of a disk that they were started with later, or was started \
+         without them, and they without it; give the newest copy of it, or leave it out and start by degraded = true"
     )]
     Diverged { path: String, pool: String },
     #[error(
@@ -246,15 +248,17 @@ impl Metadata {
             .filter(|member| !is_there(member))
             .map(|member| format!("disk {} (last seen as {})", member.disk, member.path))
             .collect();
-        // One that is no part of the pool does no harm, unless it should be the one that is missing.
-        for (disk, error) in others {
-            if !missing.is_empty() {
-                return Err(error);
-            }
-            notes.push(format!("pool {name}: {} is no disk of it and is left out", disk.description()));
-        }
+        // One that is no part of the pool does no harm, but should perhaps be the one that is missing.
+        let others: Vec<(String, &str)> = others
+            .into_iter()
+            .map(|(disk, error)| {
+                let was_taken_out = matches!(error, PoolError::TakenOut { .. });
+                (disk.description(), if was_taken_out { "it was taken out" } else { "it is blank" })
+            })
+            .collect();
+        notes.extend(others.iter().map(|(path, _)| format!("pool {name}: {path} is no disk of it and is left out")));
         if !missing.is_empty() && !degraded {
-            return Err(PoolError::Missing { pool: name.to_owned(), missing });
+            return Err(PoolError::Missing { pool: name.to_owned(), missing, others });
         }
         notes.extend(
             missing
@@ -277,6 +281,7 @@ impl Metadata {
         metadata.begin(candidates);
         metadata.write_snapshot()?;
         metadata.write_labels()?;
+        metadata.forget_older()?;
         Ok(metadata)
     }
 
@@ -295,6 +300,32 @@ impl Metadata {
             let missing = !self.present.iter().any(|present| present.id == *id);
             self.map.space.set_missing(*id, missing);
         }
+    }
+
+    /// Ends in order: the map gets a new name, so that a copy of a disk that was made before is known for one.
+    pub fn end(&mut self) -> Result<(), PoolError> {
+        let before = std::mem::replace(&mut self.start, Uuid::new_v4());
+        self.name_starts(before);
+        self.write_next_snapshot()?;
+        self.write_labels()?;
+        self.forget_older()
+    }
+
+    /// The map is on all disks that take it: what has it under an earlier name is an older copy from now on.
+    fn forget_older(&mut self) -> Result<(), PoolError> {
+        let named = self.name_starts(self.start);
+        self.commit(&named)
+    }
+
+    /// Has the disks that take the map known by its name, and by another one.
+    fn name_starts(&mut self, other: Uuid) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for present in self.present.iter().filter(|present| !present.stale) {
+            let member = self.map.disks.get_mut(&present.id).expect("a disk that is there is in the map");
+            member.starts = [self.start, other];
+            changes.push(Change::Disk(present.id, member.clone()));
+        }
+        changes
     }
 
     /// Numbers of the disks that are not there.

@@ -395,12 +395,19 @@ impl Pool {
     pub fn close(&self) -> Result<(), OpenError> {
         let committed = self.shared.commit_now();
         drop(self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
-        if let Some(thread) = self.commits.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let thread = self.commits.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let is_first = thread.is_some();
+        if let Some(thread) = thread {
             thread.join().expect("the thread of commits does not panic");
         }
         let closed = self.volume().close();
         committed?;
-        Ok(closed?)
+        closed?;
+        // What came before counts for more than this.
+        if is_first {
+            self.shared.state().metadata.end()?;
+        }
+        Ok(())
     }
 }
 

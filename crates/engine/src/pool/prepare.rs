@@ -68,9 +68,14 @@ pub fn prepare(path: &Path, wipe: bool, direct_io: bool) -> Result<Arc<dyn Disk>
     let disk = FileDisk::open(path, Options { read_only: false, page_cache });
     let disk = disk.map_err(|source| PoolError::Open { source })?;
     // Now that no one else can, once more.
-    if check_contents(path, wipe)?.refused.is_some() {
+    let info = check_contents(path, wipe)?;
+    if info.refused.is_some() {
         clear(&disk).map_err(|error| PoolError::Disk { path: path.display().to_string(), error })?;
     }
+    // Where the file system is full, what is there can still be served.
+    let label = Label::new(Uuid::nil(), "", Uuid::nil(), info.size_bytes);
+    let map_end = label.map_or(0, |label| u64::from(label.first_chunk()) * CHUNK_BYTES);
+    disk.set_aside(map_end).map_err(|source| PoolError::Open { source })?;
     Ok(Arc::new(disk))
 }
 

@@ -118,6 +118,8 @@ pub struct Volume {
     /// A disk of no bytes for a volume without flash.
     flash: Arc<dyn Disk>,
     backend: Arc<dyn Disk>,
+    /// The backend's.
+    identity: [u8; 16],
     /// None for a volume without flash.
     attachment: Mutex<Option<Attachment>>,
     guests: Guests,
@@ -135,6 +137,7 @@ pub struct Volume {
 struct Pair {
     flash: Arc<dyn Disk>,
     backend: Arc<dyn Disk>,
+    identity: [u8; 16],
     side: Box<dyn BackendSide>,
     attachment: Option<Attachment>,
 }
@@ -205,7 +208,8 @@ impl Volume {
             let geometry = geometry_without_flash(&config);
             let engine = Driver::Log(Box::new(engine_without_flash(&config, geometry, size_bytes, false)));
             let flash: Arc<dyn Disk> = Arc::new(MemoryDisk::new(0));
-            let volume = Volume::start(config, engine, Pair { flash, backend, side, attachment: None }, size_bytes)?;
+            let pair = Pair { flash, backend, identity: identity.id, side, attachment: None };
+            let volume = Volume::start(config, engine, pair, size_bytes)?;
             return Ok((volume, opened));
         }
         let flash = open_flash(&config, || check_empty(&*side, config.discard_cache).map_err(refuse))?;
@@ -225,7 +229,7 @@ impl Volume {
             Held::Log(recovered) => log_engine(&config, &*flash, &attachment, *recovered, size_bytes, &mut opened)?,
             Held::Wlfc(held) => wlfc_engine(&config, &*flash, &attachment, *held, size_bytes, &mut opened)?,
         };
-        let pair = Pair { flash, backend, side, attachment: Some(attachment) };
+        let pair = Pair { flash, backend, identity: identity.id, side, attachment: Some(attachment) };
         let volume = Volume::start(config, engine, pair, size_bytes)?;
         Ok((volume, opened))
     }
@@ -265,6 +269,7 @@ impl Volume {
             stop: Mutex::new(Some(stop)),
             flash: pair.flash,
             backend: pair.backend,
+            identity: pair.identity,
             config,
         });
         let error = |error| VolumeError::Flash { volume: volume.config.name.clone(), error };
@@ -333,6 +338,19 @@ impl Volume {
 
     /// Changes settings of the cache while it runs.
     pub fn change(&self, settings: &settings::Settings) -> Result<(), SettingError> {
+        self.with_settings(settings, LogCache::change)
+    }
+
+    /// Refuses settings that [`change`](Self::change) would refuse.
+    pub fn check_change(&self, settings: &settings::Settings) -> Result<(), SettingError> {
+        self.with_settings(settings, |cache, settings, devices| cache.check_change(settings, devices))
+    }
+
+    fn with_settings(
+        &self,
+        settings: &settings::Settings,
+        perform: impl FnOnce(&mut LogCache, &settings::Settings, &settings::Devices) -> Result<(), SettingError>,
+    ) -> Result<(), SettingError> {
         let mut inner = self.lock();
         let of_buckets = self.config.layout == Layout::Wlfc;
         let Some(cache) = inner.engine.log_mut().filter(|_| !of_buckets) else {
@@ -341,7 +359,7 @@ impl Volume {
             return Err(SettingError { key, problem });
         };
         let devices = devices(&self.config, &cache.config().geometry, self.size());
-        cache.change(settings, &devices)
+        perform(cache, settings, &devices)
     }
 
     /// What another policy or size would do; none for a volume that had no log on flash when it was opened.
@@ -516,6 +534,10 @@ impl Export for Volume {
             none if none.as_os_str().is_empty() => backend.to_string(),
             flash => format!("{backend} behind {}", flash.display()),
         }
+    }
+
+    fn identity(&self) -> Option<[u8; 16]> {
+        Some(self.identity)
     }
 
     fn enter(&self, client: Client) -> Arc<Guest> {

@@ -154,7 +154,7 @@ fn a_start_that_is_interrupted_at_every_write_is_made_up_for_by_the_next() {
     let expected = seen(&metadata);
     let before = log.lock().unwrap().len();
     for _ in 0..3 {
-        open(&disks, false).unwrap();
+        open(&disks, false).unwrap().end().unwrap();
     }
     let log = log.lock().unwrap();
     for count in before..=log.len() {
@@ -222,8 +222,47 @@ fn disks_that_were_started_apart_contradict_each_other() {
     drop(open(&disks[..2], true).unwrap());
     drop(open(&disks[2..], true).unwrap());
     let error = refusal(&disks, false);
-    assert!(error.contains("contradict each other"), "{error}");
+    assert!(error.contains("contradicts the other disks of pool 'tank'"), "{error}");
     open(&disks[..2], true).unwrap();
+}
+
+/// What was written since is not on the copy: it is not taken for a disk that was away.
+#[test]
+fn an_older_copy_of_a_disk_is_refused() {
+    let disks = three();
+    let of_pool = |first: &Arc<dyn Disk>| [first.clone(), disks[1].clone(), disks[2].clone()];
+    let is_refused = |older: &Arc<dyn Disk>| {
+        for degraded in [false, true] {
+            let error = refusal(&of_pool(older), degraded);
+            assert!(error.contains("it is an older copy of a disk"), "{error}");
+        }
+        assert!(refusal(&disks[1..], false).contains("misses disk"));
+    };
+    let before = copy(&disks[0]);
+    let mut metadata = open(&disks, false).unwrap();
+    is_refused(&before);
+    let running = copy(&disks[0]);
+    metadata.end().unwrap();
+    is_refused(&running);
+    // Nor is one of before a start without the disk.
+    let older = copy(&disks[0]);
+    open(&disks, false).unwrap().end().unwrap();
+    open(&disks[1..], true).unwrap().end().unwrap();
+    is_refused(&older);
+    open(&disks, false).unwrap();
+}
+
+/// What is blank where a disk is missing is named beside it, and left out where the pool starts without.
+#[test]
+fn a_blank_disk_is_named_beside_the_missing_one() {
+    let disks = three();
+    let blank = Arc::new(MemoryDisk::new(2 * MIB)) as Arc<dyn Disk>;
+    let given = [disks[0].clone(), disks[1].clone(), blank];
+    let error = refusal(&given, false);
+    assert!(error.contains("misses disk") && error.contains("is another: it is blank"), "{error}");
+    let mut notes = Vec::new();
+    assert_eq!(Metadata::open("tank", given.to_vec(), true, &mut notes).unwrap().missing(), [3]);
+    assert!(notes.iter().any(|note| note.contains("is no disk of it and is left out")), "{notes:?}");
 }
 
 #[test]
@@ -283,16 +322,16 @@ fn a_disk_that_was_added_is_one_of_the_pool_and_one_that_was_taken_out_is_not() 
     metadata.take_out(4).unwrap();
     drop(metadata);
     assert_eq!(seen(&open(&disks, false).unwrap()), before);
-    // Beside all that there are it does no harm, whether it has its label or not; in place of one it is refused.
-    for (other, expected) in [(new, "there is no label of a pool"), (stays_labelled, "was taken out of it")] {
+    // Beside all that there are it does no harm, whether it has its label or not, nor where the pool may do without one; else it is refused.
+    for (other, expected) in [(new, "it is blank"), (stays_labelled, "it was taken out")] {
         let mut notes = Vec::new();
         let all = [disks.clone(), vec![other.clone()]].concat();
         assert_eq!(seen(&Metadata::open("tank", all.clone(), false, &mut notes).unwrap()), before);
         assert!(notes.len() == 1 && notes[0].contains("is no disk of it and is left out"), "{notes:?}");
-        for degraded in [false, true] {
-            let error = refusal(&all[1..], degraded);
-            assert!(error.contains(expected), "{error}");
-        }
+        let error = refusal(&all[1..], false);
+        assert!(error.contains("misses disk") && error.contains(expected), "{error}");
+        assert_eq!(open(&[disks[0].clone(), disks[2].clone(), other], true).unwrap().missing(), [2]);
+        assert_eq!(seen(&open(&disks, false).unwrap()), before);
     }
 }
 

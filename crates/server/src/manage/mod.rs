@@ -108,6 +108,9 @@ pub trait Managed: Send + Sync + 'static {
     /// What can be changed of a volume, and what it is now.
     fn settings(&self, name: &str) -> Result<Vec<SettingStatus>, ManageError>;
 
+    /// Refuses changes of settings that [`set`](Self::set) would refuse.
+    fn check_set(&self, name: &str, changes: &Settings) -> Result<(), ManageError>;
+
     /// Changes settings of a volume, all of them or, if that fails, none.
     fn set(&self, name: &str, changes: &Settings) -> Result<(), ManageError>;
 }

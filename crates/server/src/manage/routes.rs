@@ -229,6 +229,7 @@ async fn change(
         let settings = server.settings(&name)?;
         tag::check(wanted.as_deref(), &tag::of_settings(&settings))?;
         if dry {
+            server.check_set(&name, &changes)?;
             return Ok(Json(plan::of_change(&server.volume(&name)?, &settings, &changes)).into_response());
         }
         server.set(&name, &changes)?;
@@ -412,12 +413,14 @@ async fn ready(State(server): Server) -> Answer<&'static str> {
     let serves = |volume: &&VolumeStatus| {
         !matches!(volume.state, VolumeState::FlashFailed | VolumeState::BackendFailed) && !lacks_disks(&volume.name)
     };
-    let (all, serving) = (status.volumes.len(), status.volumes.iter().filter(serves).count());
+    let all = status.volumes.len() + status.unserved_pools.len();
+    let serving = status.volumes.iter().filter(serves).count();
     if serving == all {
         return Ok("ok\n");
     }
     // Names are for those who bear the token.
-    let error = format!("{} of {all} volumes do not serve reads and writes; /v1/status says which", all - serving);
+    let error =
+        format!("{} of {all} volumes and pools do not serve reads and writes; /v1/status says which", all - serving);
     Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, error))
 }
 

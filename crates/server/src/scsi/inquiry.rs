@@ -5,6 +5,7 @@ use super::cdb::{Cdb, Field};
 use super::status::{Sense, key};
 use super::unit::Unit;
 use super::{BLOCK_BYTES, COMPARE_BLOCKS_MAX, PHYSICAL_BLOCK_BYTES, TRANSFER_BYTES_MAX, paths};
+use flashwise_engine::export::Export;
 
 const VENDOR: &[u8; 8] = b"flashws ";
 const PRODUCT: &[u8; 16] = b"flashwise volume";
@@ -70,13 +71,16 @@ fn standard(kind: u8) -> Vec<u8> {
     bytes
 }
 
-/// What tells the unit from others, made of its name: the same after a restart (FNV-1a, 64 bits).
-fn hash(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+/// What tells the unit from others, those of other servers too, and is the same after a restart: the FNV-1a of 64 bits of its export's
+/// identity, or of its name where that has none.
+fn hash(unit: &Unit) -> u64 {
+    let identity = unit.export().identity();
+    let of = identity.as_ref().map_or(unit.name().as_bytes(), |identity| &identity[..]);
+    of.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn serial_number(unit: &Unit) -> String {
-    format!("{:016x}", hash(unit.name()))
+    format!("{:016x}", hash(unit))
 }
 
 fn identification(unit: &Unit) -> Vec<u8> {
@@ -86,7 +90,7 @@ fn identification(unit: &Unit) -> Vec<u8> {
         page.extend(bytes);
     };
     // NAA 3h, locally assigned: its first 4 bits are the 3.
-    let assigned = hash(unit.name()) & 0x0fff_ffff_ffff_ffff | 0x3000_0000_0000_0000;
+    let assigned = hash(unit) & 0x0fff_ffff_ffff_ffff | 0x3000_0000_0000_0000;
     designator(1, 3, &assigned.to_be_bytes());
     let vendor = [&VENDOR[..], serial_number(unit).as_bytes()].concat();
     designator(2, 1, &vendor);

@@ -53,7 +53,7 @@ impl Unit {
         })
     }
 
-    /// Its name, which its identifiers are made of.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -169,10 +169,14 @@ impl Managed for Fake {
         Ok(Setting::settable().map(setting).collect())
     }
 
-    fn set(&self, name: &str, changes: &Settings) -> Result<(), ManageError> {
+    fn check_set(&self, name: &str, changes: &Settings) -> Result<(), ManageError> {
         self.volume(name)?;
         // Whoever has the volume knows the other limit; of this one, both have their defaults.
-        changes.check().map_err(|error| ManageError::Invalid(error.to_string()))?;
+        changes.check().map_err(|error| ManageError::Invalid(error.to_string()))
+    }
+
+    fn set(&self, name: &str, changes: &Settings) -> Result<(), ManageError> {
+        self.check_set(name, changes)?;
         let mut state = self.state();
         let policy = changes.given(Setting::named("policy")).map(ToString::to_string);
         state.policy = policy.or(state.policy.take());

@@ -98,9 +98,11 @@ fn settings_are_changed_and_wrong_ones_refused() {
     let (status, error) = error_of(&ask(&api, "PATCH", "/v1/volumes/one", r#"{"polcy": "lru"}"#));
     assert_eq!(status, 400);
     assert!(error.starts_with("polcy: unknown setting (did you mean 'policy'?)"), "{error}");
-    // Only whoever applies it knows the other limit.
-    let (status, error) = error_of(&ask(&api, "PATCH", "/v1/volumes/one", r#"{"dirty-low": 0.9}"#));
-    assert_eq!((status, error.as_str()), (400, "dirty-low: found 90%, expected at most dirty-high, which is 50%"));
+    // Only whoever applies it knows the other limit, and says so before.
+    for path in ["/v1/volumes/one", "/v1/volumes/one?dry-run=true"] {
+        let (status, error) = error_of(&ask(&api, "PATCH", path, r#"{"dirty-low": 0.9}"#));
+        assert_eq!((status, error.as_str()), (400, "dirty-low: found 90%, expected at most dirty-high, which is 50%"));
+    }
     let large = format!("{{\"policy\": \"{}\"}}", "x".repeat(64 << 10));
     let (status, error) = error_of(&ask(&api, "PATCH", "/v1/volumes/one", &large));
     assert_eq!((status, error.as_str()), (413, "the body broke off or is too large, expected at most 65536 bytes"));
@@ -159,7 +161,7 @@ fn a_server_is_ready_where_all_volumes_serve_reads_and_writes() {
         // It answers, whatever its volumes do.
         assert_eq!(ask(&api, "GET", "/healthz", "").status, 200);
         if matches!(state, VolumeState::FlashFailed | VolumeState::BackendFailed) {
-            let expected = "1 of 2 volumes do not serve reads and writes; /v1/status says which".to_owned();
+            let expected = "1 of 2 volumes and pools do not serve reads and writes; /v1/status says which".to_owned();
             assert_eq!(error_of(&answer), (503, expected), "{state}");
         } else {
             assert_eq!((answer.status, answer.body.as_str()), (200, "ok\n"), "{state}");

@@ -13,6 +13,9 @@ use utoipa::ToSchema;
 use super::names;
 use crate::kept;
 
+/// What the file holds.
+const WHAT: &str = "assignments of exports to initiators";
+
 /// An export that an initiator may open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
@@ -73,7 +76,7 @@ impl From<Vec<Assignment>> for Assignments {
 impl Assignments {
     /// What the configuration says, and what a file has in its place.
     pub fn open(configured: Vec<Assignment>, file: PathBuf) -> io::Result<Assignments> {
-        let given = kept::read(&file, "assignments of exports to initiators")?.unwrap_or_default();
+        let given = kept::read(&file, WHAT)?.unwrap_or_default();
         Ok(Assignments { configured, given: RwLock::new(given), file: Some(file) })
     }
 
@@ -116,8 +119,12 @@ impl Assignments {
         let Some(file) = &self.file else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "there is no state directory to keep this in"));
         };
-        kept::write(file, &new)
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
+        let failed = |what: &dyn std::fmt::Display| format!("{} cannot be written: {what}", file.display());
+        let found: BTreeMap<String, Vec<Assigned>> = kept::read(file, WHAT)?.unwrap_or_default();
+        if found != *given && file.exists() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, failed(&kept::CHANGED)));
+        }
+        kept::write(file, &new).map_err(|error| io::Error::new(error.kind(), failed(&error)))?;
         *given = new;
         Ok(())
     }
@@ -164,6 +171,19 @@ mod tests {
         std::fs::write(&file, "[1]").unwrap();
         let error = Assignments::open(Vec::new(), file).unwrap_err().to_string();
         assert!(error.contains("expected assignments of exports to initiators as JSON"), "{error}");
+    }
+
+    #[test]
+    fn what_another_server_wrote_is_not_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("assignments.json");
+        let [one, other] = [(); 2].map(|()| Assignments::open(Vec::new(), file.clone()).unwrap());
+        one.set("mail", Some(vec![assigned("iqn.a:1", false)])).unwrap();
+        let written = std::fs::read(&file).unwrap();
+        let error = other.set("web", Some(vec![assigned("iqn.b:2", false)])).unwrap_err().to_string();
+        assert!(error.contains("assignments.json cannot be written: something else has changed it"), "{error}");
+        assert_eq!((other.of("web"), std::fs::read(&file).unwrap()), (None, written));
+        one.set("web", Some(Vec::new())).unwrap();
     }
 
     #[test]

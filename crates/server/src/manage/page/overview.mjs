@@ -7,6 +7,7 @@ import * as numbers from "./numbers.mjs";
 /** What is wrong anywhere, in sentences. */
 function worries(status, pools) {
   const found = pools.filter(pool => pool.warning).map(pool => `Pool ${pool.name}: ${pool.warning}.`);
+  for (const pool of status.unserved_pools) found.push(`Pool ${pool.name} is not served: ${pool.reason}.`);
   for (const volume of status.volumes) {
     if (volume.state !== "ok") found.push(`${volume.name} is ${volume.state}${volume.state_reason ? `: ${volume.state_reason}` : ""}.`);
     if (volume.lost_blocks.length > 0) found.push(`${volume.name} has lost ${numbers.count(volume.lost_blocks.length)} blocks: reading them is an error.`);
