@@ -116,7 +116,7 @@ mod tests {
             before: None,
         };
         let mut of_bucket = [0; BLOCK_BYTES];
-        bucket_header.encode(&vec![Some(0x0101_0101); 890], &mut of_bucket);
+        bucket_header.encode(&vec![Ok(0x0101_0101); 890], &mut of_bucket);
         let geometry = Geometry { units: 100, unit_pages: 512 };
         let superblock = Superblock::new([1; 16], [2; 16], geometry, 10 << 30);
         for bit in 0..BLOCK_BYTES * 8 {

@@ -6,6 +6,7 @@ use flashwise_core::format::{
     BLOCK_BYTES, Geometry, Header, Kind, Layout, Page, Place, RECORDS_PER_PAGE, Record, Role, RunEnd, State,
     Superblock, Witness, encode_metadata,
 };
+use flashwise_core::wlfc::header::Missing;
 use flashwise_core::wlfc::{self, Log, Oob, State as BucketState};
 
 /// The rows of the table with that head, each with its cells.
@@ -137,11 +138,17 @@ fn bucket_headers_are_as_documented() {
         part: 0,
         before: Some(Witness { bucket: 0x28, epoch: 0x29, page: 0x2A }),
     };
-    let checksums: Vec<Option<u32>> = (0..896).map(|block| (block != 9).then_some(block + 7)).collect();
+    let checksums: Vec<wlfc::header::Crc> = (0..896)
+        .map(|block| match block {
+            9 => Err(Missing::Lost),
+            10 => Err(Missing::OfBackend),
+            _ => Ok(block + 7),
+        })
+        .collect();
     let mut page: Page = [0; BLOCK_BYTES];
     header.encode(&checksums, &mut page);
     let mut absent = vec![0; 112];
-    absent[1] = 2;
+    absent[1] = 6;
     let fields = [
         ("magic number", b"FWWL".to_vec()),
         ("checksum", crc32c::crc32c(&page[8..]).to_le_bytes().to_vec()),
@@ -167,7 +174,13 @@ fn bucket_headers_are_as_documented() {
         ("zeroes", vec![0; 4]),
         ("absent", absent),
         ("zeroes", vec![0; 272]),
-        ("checksums", checksums.iter().flat_map(|crc| crc.unwrap_or(0).to_le_bytes()).collect()),
+        (
+            "checksums",
+            checksums
+                .iter()
+                .flat_map(|crc| crc.unwrap_or_else(|missing| u32::from(missing == Missing::OfBackend)).to_le_bytes())
+                .collect(),
+        ),
     ];
     assert_rows("Bucket header", &page, &fields);
 }

@@ -111,6 +111,7 @@ impl Cache for Twins {
                 self.ask(Event::Done(step), Event::Done(step), steps);
                 "done"
             }
+            Event::Missing { .. } => unreachable!("a log appends what came"),
             Event::Postponed(step) => {
                 self.ask(Event::Postponed(step), Event::Postponed(step), steps);
                 "postponed"

@@ -98,6 +98,13 @@ pub enum Event<'a, S = Step> {
     },
     /// The segment of a [`Step::Append`] is about to be written: its records are wanted.
     Appending(Appending<'a>),
+    /// Blocks of the log that a step of WLFC appends have no content, as the rest of them could not be read: they are what they were before it.
+    Missing {
+        /// The step.
+        step: &'a S,
+        /// The blocks, counted from its first, in order.
+        blocks: &'a [u32],
+    },
     /// A step is done.
     Done(&'a S),
     /// A step failed for now and is tried again after some time. It has not ended.

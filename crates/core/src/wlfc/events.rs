@@ -5,7 +5,7 @@
 //! [found again](super::recover_around), from what is on flash.
 
 use super::load::Cover;
-use super::{Copies, Figures, Log, NONE, State, Step, Wlfc};
+use super::{Copies, Entry, Figures, Log, NONE, State, Step, Wlfc};
 use crate::cache::{Cache, Event};
 use crate::format::Geometry;
 
@@ -58,6 +58,37 @@ impl Wlfc {
         }
     }
 
+    /// Some blocks of a log are not in it: whatever is below them counts.
+    fn never_came(&mut self, step: &Step, missing: &[u32]) {
+        let Step::Append { bucket, page, oob, .. } = *step else { return };
+        let data = page + self.config.headers(oob.blocks);
+        let of = &mut self.buckets[bucket as usize];
+        let is_it = |entry: &Entry| entry.log == Log::Data && entry.page == data;
+        let Some(at) = of.entries.iter().position(is_it).filter(|_| of.is_write() && of.epoch == oob.epoch) else {
+            return;
+        };
+        let mut pieces = Vec::new();
+        let mut from = 0;
+        for end in missing.iter().copied().chain([oob.blocks]) {
+            if from < end {
+                pieces.push(Entry { log: Log::Data, at: oob.at + from, blocks: end - from, page: data + from });
+            }
+            from = end + 1;
+        }
+        let count = pieces.len() as u32;
+        let entries: Vec<Entry> = of.entries.splice(at..=at, pieces).collect();
+        debug_assert_eq!(entries.len(), 1, "it is one log");
+        let entries = std::mem::take(&mut of.entries);
+        of.covered.clear();
+        entries.into_iter().for_each(|entry| of.push(entry));
+        // A copy that has it counts it.
+        let read = self.copies_of(oob.backend).read;
+        if read != NONE && self.buckets[read as usize].fresh as usize > at {
+            let fresh = &mut self.buckets[read as usize].fresh;
+            *fresh = *fresh + count - 1;
+        }
+    }
+
     /// Blocks of a backend bucket that may be newer in the cache.
     fn newer_blocks(&self, backend: u32, copies: &Copies, cover: &mut Cover) -> u64 {
         if copies.read != NONE && self.buckets[copies.read as usize].state == State::Dirty {
@@ -91,6 +122,7 @@ impl Cache for Wlfc {
             Event::GoOn | Event::DestageRest { .. } => {}
             Event::Failed { step, missing } => self.failed(step, missing),
             Event::Done(step) => self.done(step),
+            Event::Missing { step, blocks } => self.never_came(step, blocks),
             Event::Postponed(_) => {}
             Event::Appending(_) => unreachable!("what WLFC appends has no records"),
         }

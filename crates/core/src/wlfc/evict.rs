@@ -128,6 +128,11 @@ impl Wlfc {
             }
         }
         self.push(Step::Reset { bucket }, steps);
+        if self.config.header_blocks > 0 {
+            // On flash, it has that until the reset is done.
+            let held = std::mem::take(&mut self.buckets[bucket as usize]);
+            self.resetting.entry(bucket).or_default().push_back(held);
+        }
         self.queues.erased(bucket);
         if let Some(copies) = self.copies.get_mut(&backend) {
             copies.count -= 1;

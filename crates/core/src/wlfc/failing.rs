@@ -229,6 +229,14 @@ impl Wlfc {
     pub(super) fn done(&mut self, step: &Step) {
         match *step {
             Step::FlushBackend => self.passed.at_risk = self.passed.unflushed,
+            Step::Reset { bucket } => {
+                if let Some(held) = self.resetting.get_mut(&bucket) {
+                    held.pop_front();
+                    if held.is_empty() {
+                        self.resetting.remove(&bucket);
+                    }
+                }
+            }
             Step::WriteBackend { block, blocks, .. } if !self.failing.is_empty() => {
                 let backend = self.backend_of(block);
                 if blocks == self.config.extent(backend) {
@@ -277,20 +285,23 @@ impl Wlfc {
         (self.trials, self.passed) = (before.trials, before.passed);
     }
 
-    /// What is known of a cache bucket whose pages cannot be read any more: what it was planned to hold, of which nothing can be read.
-    pub fn remembered(&self, bucket: u32) -> super::Scan {
-        let of = &self.buckets[bucket as usize];
-        let oob = |log, at, blocks| Oob { state: of.state, backend: of.backend, epoch: of.epoch, log, at, blocks };
-        let (end, torn) = (self.config.bucket_pages(), true);
-        if of.next_page == 0 || of.epoch == 0 {
-            return super::Scan::default();
+    /// What is known of a cache bucket whose pages cannot be read any more, and that was programmed with this epoch up to this page: what it was planned
+    /// to hold, of which nothing can be read. None where that is not known.
+    pub fn remembered(&self, bucket: u32, epoch: u64, end: u32) -> Option<super::Scan> {
+        let now = &self.buckets[bucket as usize];
+        if end == 0 || now.backend == super::recovery::NOBODY {
+            // Nothing on it counts.
+            return Some(super::Scan::default());
         }
+        let of = self.resetting.get(&bucket).into_iter().flatten().chain([now]).find(|of| of.epoch == epoch)?;
+        let oob = |log, at, blocks| Oob { state: of.state, backend: of.backend, epoch: of.epoch, log, at, blocks };
         let found = if of.is_write() {
-            of.entries.iter().map(|entry| (entry.page, oob(entry.log, entry.at, entry.blocks))).collect()
+            let programmed = of.entries.iter().filter(|entry| entry.page < end);
+            programmed.map(|entry| (entry.page, oob(entry.log, entry.at, entry.blocks))).collect()
         } else {
             let blocks = self.config.extent(of.backend);
             vec![(self.config.headers(blocks), oob(Log::Data, 0, blocks))]
         };
-        super::Scan { found, end, torn }
+        Some(super::Scan { found, end: self.config.bucket_pages(), torn: true })
     }
 }

@@ -50,8 +50,20 @@ pub struct Header {
     pub before: Option<Witness>,
 }
 
-/// The checksum of a block of data, or none where the data never came.
-pub type Crc = Option<u32>;
+/// Why a block that was programmed has no content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Its newest content could not be read from flash: it is lost.
+    Lost,
+    /// The backend has it, and could not be read.
+    OfBackend,
+}
+
+/// The checksum of a block of data, or why there is none.
+pub type Crc = Result<u32, Missing>;
+
+/// In the place of the checksum of a block that the backend has. It is 0 where a block is lost.
+const OF_BACKEND: u32 = 1;
 
 impl Header {
     /// Header pages of what it is about.
@@ -121,8 +133,13 @@ impl Header {
         Witness::encode(before, page, BEFORE);
         for (number, crc) in checksums.iter().enumerate() {
             match crc {
-                Some(crc) => put(page, CHECKSUMS + 4 * number, &crc.to_le_bytes()),
-                None => page[ABSENT + number / 8] |= 1 << (number % 8),
+                Ok(crc) => put(page, CHECKSUMS + 4 * number, &crc.to_le_bytes()),
+                Err(missing) => {
+                    page[ABSENT + number / 8] |= 1 << (number % 8);
+                    if *missing == Missing::OfBackend {
+                        put(page, CHECKSUMS + 4 * number, &OF_BACKEND.to_le_bytes());
+                    }
+                }
             }
         }
         if CHECKSUMS + 4 * checksums.len() <= TWIN {
@@ -217,8 +234,12 @@ impl Header {
     /// One of them, counted from the first that this page has.
     pub fn checksum(&self, page: &Page, number: u32) -> Crc {
         let number = number as usize;
-        let absent = page[ABSENT + number / 8] >> (number % 8) & 1 == 1;
-        (!absent).then(|| u32_at(page, CHECKSUMS + 4 * number))
+        let (absent, word) = (page[ABSENT + number / 8] >> (number % 8) & 1 == 1, u32_at(page, CHECKSUMS + 4 * number));
+        match (absent, word) {
+            (false, crc) => Ok(crc),
+            (true, OF_BACKEND) => Err(Missing::OfBackend),
+            (true, _) => Err(Missing::Lost),
+        }
     }
 }
 
@@ -279,7 +300,13 @@ mod tests {
         let second = Header { part: 1, ..first };
         assert_eq!((first.parts(), first.data_page(), first.end()), (2, 2, 1002));
         assert_eq!((first.described(), second.described()), (0..896, 896..1000));
-        let checksums: Vec<Crc> = (0..104).map(|number| (number % 10 != 3).then_some(number * 7)).collect();
+        let checksums: Vec<Crc> = (0..104)
+            .map(|number| match number % 10 {
+                3 => Err(Missing::Lost),
+                5 => Err(Missing::OfBackend),
+                _ => Ok(number * 7),
+            })
+            .collect();
         let mut page = [0xAA; BLOCK_BYTES];
         second.encode(&checksums, &mut page);
         let (read, _) = Header::decode(&page).unwrap();
@@ -313,7 +340,7 @@ mod tests {
         // 4,020 bytes less 512 are room for 877 checksums beside the copy of the fields.
         for (blocks, has_twin) in [(1, true), (877, true), (878, false), (896, false)] {
             let mut page = [0; BLOCK_BYTES];
-            header(blocks).encode(&vec![Some(0x0101_0101); blocks as usize], &mut page);
+            header(blocks).encode(&vec![Ok(0x0101_0101); blocks as usize], &mut page);
             assert_eq!(Header::decode(&page).unwrap().0, header(blocks));
             for number in 0..BLOCK_BYTES / SECTOR {
                 let mut damaged = page;
@@ -342,7 +369,7 @@ mod tests {
             before: None,
         };
         let mut page = [0; BLOCK_BYTES];
-        header.encode(&[Some(0x0101_0101); 800], &mut page);
+        header.encode(&[Ok(0x0101_0101); 800], &mut page);
         page[1024..2048].fill(0);
         assert!(Header::decode(&page).is_none() && Header::of_sector(&page) == Some(header) && Header::is_torn(&page));
         page[2048] ^= 1;

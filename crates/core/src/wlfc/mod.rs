@@ -47,7 +47,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use rustc_hash::FxBuildHasher;
 
@@ -125,6 +125,8 @@ pub struct Wlfc {
     trials: failing::Trials,
     /// More is in a queue than there may be, or fewer buckets are to spare, since something could not be written back.
     crowded: bool,
+    /// What buckets hold whose resets are not done, the oldest first; where buckets have headers.
+    resetting: HashMap<u32, VecDeque<Bucket>, FxBuildHasher>,
     /// The flash cannot be written any more.
     frozen: bool,
     /// What is on it is durable nevertheless.
@@ -157,6 +159,7 @@ impl Wlfc {
             failing: BTreeSet::new(),
             trials: failing::Trials::default(),
             crowded: false,
+            resetting: HashMap::default(),
             frozen: false,
             settled: false,
             figures: Figures::default(),

@@ -19,7 +19,7 @@ use super::step::Step;
 use super::{Copies, NONE, Wlfc};
 
 /// The backend bucket of what counts for none.
-const NOBODY: u32 = u32::MAX;
+pub(super) const NOBODY: u32 = u32::MAX;
 
 /// What was found in a cache bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub struct Around {
     pub failed: BTreeSet<u32>,
     /// Cache buckets whose pages cannot be read, of which no more can be written: they are evicted at once, so that what is lost is on flash.
     pub unread: BTreeSet<u32>,
+    /// Backend buckets of which blocks are lost: they are never written back.
+    pub lossy: BTreeSet<u32>,
     /// The flash cannot be written any more: what is on it can be read and written back.
     pub frozen: bool,
     /// What is on it is durable nevertheless.
@@ -89,6 +91,7 @@ fn recover_by(
     around: Around,
     drop_by: DropBy,
 ) -> Result<(Wlfc, Vec<Step>), ConfigError> {
+    let whole = config.clone();
     let shortened = config.without(around.failed.len() as u32);
     let frozen = around.frozen || shortened.is_none();
     let mut wlfc = Wlfc::new(shortened.filter(|_| !frozen).unwrap_or(config))?;
@@ -167,6 +170,11 @@ fn recover_by(
     copies_kept.iter().rev().for_each(|number| wlfc.queues.read_insert(*number));
     for (backend, base, writes) in apart {
         wlfc.make_room(&mut steps);
+        if wlfc.spare() == 0 && around.lossy.contains(&backend) {
+            // It can go nowhere, and all that is there stays.
+            let around = Around { failed: around.failed, frozen: true, settled: true, ..Around::default() };
+            return recover_by(whole, scans, around, drop_by);
+        }
         if wlfc.spare() == 0 {
             // The backend is the only place that is left: it is tried again.
             wlfc.failing.remove(&backend);

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use super::bucket::{Log, Oob, State};
 use super::config::Config;
-use super::header::{Crc, Header, is_reset_mark};
+use super::header::{Crc, Header, Missing, is_reset_mark};
 use super::recovery::Scan;
 use crate::checksum;
 use crate::format::{BLOCK_BYTES, Page, RunEnd, Witness};
@@ -50,8 +50,8 @@ pub struct Program {
     pub header: Header,
     /// The checksum of that page.
     pub crc: u32,
-    /// The blocks of it whose data never came, counted from the first.
-    pub absent: Vec<u32>,
+    /// The blocks of it that have no content, counted from the first, and why.
+    pub absent: Vec<(u32, Missing)>,
 }
 
 impl Program {
@@ -172,7 +172,7 @@ pub struct Found {
     pub scan: Scan,
     /// Header pages of what counts.
     pub headers: Vec<u32>,
-    /// Pages whose data never came.
+    /// Pages of blocks that are lost.
     pub absent: Vec<u32>,
     /// The checksum of the last header that counts.
     pub last: u32,
@@ -273,7 +273,7 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
         if checksums.len() != blocks || header.end() > written {
             break;
         }
-        let absent = (0..).zip(checksums).filter(|(_, crc)| crc.is_none()).map(|(number, _)| number).collect();
+        let absent = (0..).zip(checksums).filter_map(|(number, crc)| Some((number, crc.err()?))).collect();
         found.torn = false;
         (at, previous) = (header.end(), crc);
         epoch = Some((header.oob.epoch, header.oob.backend, header.oob.state));
@@ -364,7 +364,7 @@ pub fn judge<B: Buckets>(
         if header.oob.state == State::Write && !absent.is_empty() {
             // What never came is below: older logs, or the backend.
             let mut from = 0;
-            for &end in absent.iter().chain([&header.oob.blocks]) {
+            for end in absent.iter().map(|(number, _)| *number).chain([header.oob.blocks]) {
                 if from < end {
                     found.scan.found.push(blocks(from, end - from));
                 }
@@ -374,7 +374,8 @@ pub fn judge<B: Buckets>(
             found.scan.found.push((data, header.oob));
         }
         found.headers.extend(program.header_pages());
-        found.absent.extend(absent.iter().map(|number| data + number));
+        let lost = absent.iter().filter(|(_, missing)| *missing == Missing::Lost);
+        found.absent.extend(lost.map(|(number, _)| data + number));
     }
     if found.scan.found.is_empty() && found.scan.end > 0 {
         // All that was written never came: the bucket holds nothing, and is erased.
@@ -409,7 +410,7 @@ fn is_whole<B: Buckets>(bucket: u32, header: &Header, buckets: &B) -> Result<boo
     for crcs in checksums.chunks(READ_PAGES as usize) {
         bytes.resize(crcs.len() * BLOCK_BYTES, 0);
         buckets.read(bucket, page, &mut bytes).map_err(ScanError::Read)?;
-        let right = |(page, crc): (&[u8], &Crc)| crc.is_none_or(|crc| checksum::crc32c(page) == crc);
+        let right = |(page, crc): (&[u8], &Crc)| crc.is_err() || *crc == Ok(checksum::crc32c(page));
         if !bytes.chunks(BLOCK_BYTES).zip(crcs).all(right) {
             return Ok(false);
         }

@@ -4,6 +4,7 @@ use std::io;
 
 use flashwise_core::checksum;
 use flashwise_core::format::{BLOCK_BYTES, State, Superblock};
+use flashwise_core::wlfc::header::Missing;
 use flashwise_core::wlfc::{Log, Scan, State as BucketState};
 
 use super::Report;
@@ -33,9 +34,9 @@ pub(super) fn check_buckets(
     };
     report.opens = true;
     let (mut used, mut torn) = (0, 0);
-    for scan in &held.scans {
+    for (bucket, scan) in (0..).zip(&held.scans) {
         used += u64::from(!scan.found.is_empty());
-        torn += u64::from(scan.torn);
+        torn += u64::from(scan.torn && !held.worn.contains(&bucket));
         for (_, oob) in &scan.found {
             let blocks = if oob.log == Log::Data { u64::from(oob.blocks) } else { 0 };
             match (oob.log, oob.state) {
@@ -114,7 +115,7 @@ fn check_data(
         let mut at = None;
         for &(first, oob) in scan.found.iter().filter(|(_, oob)| oob.log == Log::Data) {
             for number in 0..oob.blocks {
-                let mut expected = None;
+                let mut expected = Err(Missing::Lost);
                 let mut next = held.headers.of(bucket, oob.state, first + number);
                 while let Some(found) = next.take() {
                     if at != Some(found) {
@@ -128,7 +129,9 @@ fn check_data(
                     }
                 }
                 let read = flash.read_at(page.bytes_mut(), offset(bucket, first + number));
-                let right = read.is_ok() && expected == Some(checksum::crc32c(page.page(0)));
+                // What the backend has is not here.
+                let is_below = expected == Err(Missing::OfBackend);
+                let right = is_below || read.is_ok() && expected == Ok(checksum::crc32c(page.page(0)));
                 report.counts.verified_blocks += 1;
                 progress(BLOCK_BYTES as u64);
                 if right {

@@ -110,11 +110,16 @@ impl Driver {
         matches!(self, Driver::Wlfc(engine) if engine.stopped().is_some() && !engine.is_given_up())
     }
 
+    /// Whether it waits for the flash to be read again.
+    pub fn waits(&self) -> bool {
+        matches!(self, Driver::Wlfc(engine) if engine.waits())
+    }
+
     /// Does what is due.
     pub fn look(&mut self) {
         match self {
             Driver::Log(engine) => engine.read_again(),
-            Driver::Wlfc(_) => {}
+            Driver::Wlfc(engine) => engine.read_later(),
         }
     }
 
@@ -203,8 +208,17 @@ impl Driver {
     /// What there is to say of devices that failed in part.
     pub fn remarks(&self) -> Vec<String> {
         let Driver::Wlfc(engine) = self else { return Vec::new() };
-        let (failing, failed) = (engine.cache().failing().len(), engine.failed_units());
+        let (failing, lossy) = (engine.cache().failing().len(), engine.lossy());
+        let (failing, failed) = (failing.saturating_sub(lossy), engine.failed_units());
         let mut remarks = Vec::new();
+        if engine.waits() {
+            remarks.push("flash: it cannot be read: all requests fail until it can".to_owned());
+        }
+        if lossy > 0 {
+            remarks.push(format!(
+                "flash: {lossy} buckets of the backend are not written back, as some of what they lack cannot be read from it"
+            ));
+        }
         if failing > 0 {
             remarks.push(format!(
                 "backend: {failing} buckets could not be written; they stay in the cache, and are tried again"
@@ -237,7 +251,7 @@ impl Driver {
     pub fn has_flash_failed(&self) -> bool {
         match self {
             Driver::Log(engine) => engine.cache().has_flash_failed(),
-            Driver::Wlfc(engine) => engine.cache().is_frozen() || engine.is_given_up(),
+            Driver::Wlfc(engine) => engine.cache().is_frozen() || engine.is_given_up() || engine.waits(),
         }
     }
 

@@ -72,6 +72,7 @@ pub(super) fn wlfc_engine(
         start: superblock.attach,
         found_again: 0,
         retries: 2,
+        patience: READ_PATIENCE,
         zoned: flash.zoned().is_some(),
         skips_bad: false,
         holds_failed: true,

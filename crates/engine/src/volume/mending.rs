@@ -7,6 +7,7 @@ use super::requests::Waiting;
 use super::{TICK, Volume};
 use crate::engine::BACKEND;
 use crate::export::Error;
+use crate::flash::FlashError;
 use crate::wlfc::again::find_again;
 
 /// Times that the cache is found again within a [`TICK`] before those who wait hear of it.
@@ -14,12 +15,17 @@ const MENDED_MAX: u32 = 16;
 
 impl Volume {
     /// Where the engine has stopped, makes another of what is on flash, and lets the requests that were not answered begin anew. Where that
-    /// comes to nothing again and again, they fail.
+    /// comes to nothing again and again, or the flash cannot be read, they fail.
     pub(super) fn mend(&self) {
         if !self.lock().engine.has_stopped() {
             return;
         }
         let mut inner = self.freeze();
+        // While the flash cannot be read, that is tried once in a while.
+        let is_soon = inner.mended.is_some_and(|(since, _)| since.elapsed() < TICK / 2);
+        if inner.engine.waits() && is_soon {
+            return self.thaw(inner);
+        }
         let volume = &self.config.name;
         if !inner.closed && inner.engine.has_stopped() {
             let backend_fails = inner.health[BACKEND].last_failure().is_some();
@@ -27,6 +33,13 @@ impl Volume {
             if let (Driver::Wlfc(engine), Some(attachment)) = (&mut inner.engine, attachment.as_mut()) {
                 match find_again(engine, &*self.flash, attachment, backend_fails) {
                     Ok(found) => **engine = found,
+                    // What cannot be read for now is there as it was.
+                    Err(FlashError::Io(error)) => {
+                        if !engine.waits() {
+                            tracing::error!(volume, %error, "the flash cannot be read: every request fails until it can");
+                        }
+                        engine.wait();
+                    }
                     Err(error) => {
                         tracing::error!(volume, %error, "the cache is not found again: every request fails until the server is started again");
                         engine.give_up();
@@ -37,7 +50,8 @@ impl Volume {
         let (since, before) = inner.mended.filter(|(since, _)| since.elapsed() < TICK).unwrap_or((Instant::now(), 0));
         inner.mended = Some((since, before + 1));
         let mut held = std::mem::take(&mut inner.held);
-        let failed = if before < MENDED_MAX { Vec::new() } else { std::mem::take(&mut held) };
+        let waits = inner.engine.waits();
+        let failed = if before < MENDED_MAX && !waits { Vec::new() } else { std::mem::take(&mut held) };
         inner.failed_requests += failed.len() as u64;
         let held = held.into_iter().rev().map(|(request, done)| Waiting::new(request, done));
         held.for_each(|held| inner.waiting.push_front(held));

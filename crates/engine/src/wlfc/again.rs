@@ -7,7 +7,7 @@ use flashwise_core::format::{FailedUnit, Superblock};
 use flashwise_core::wlfc::{Around, Wlfc};
 
 use super::start::{self, Held};
-use super::{Engine, Failures, Settings};
+use super::{Engine, Failures, OnFlash, Settings};
 use crate::attach::Attachment;
 use crate::disk::Disk;
 use crate::disk::zoned::ZonedFlash;
@@ -21,7 +21,7 @@ const FAILING_APART_MAX: usize = 2;
 /// What was answered and not done is made again. Buckets that failed are known to the superblock first. Where that cannot be written, or too few are left, the flash is [frozen](Wlfc::is_frozen).
 ///
 /// # Errors
-/// The flash cannot be read, or what is on it is no cache any more.
+/// The flash cannot be read, which may pass; or what is on it is no cache any more.
 pub fn find_again(
     before: &mut Engine,
     flash: &dyn Disk,
@@ -31,15 +31,26 @@ pub fn find_again(
     let was_frozen = before.cache().is_frozen();
     let mut frozen = was_frozen || before.failures.flushes;
     flash.zoned().map_or(Ok(()), ZonedFlash::look_again).map_err(FlashError::Io)?;
-    let remembered = |bucket: u32| match before.on_flash[bucket as usize].last {
-        0 => Default::default(),
-        _ => before.cache().remembered(bucket),
+    let remembered = |bucket: u32| {
+        let OnFlash { epoch, end, .. } = before.on_flash[bucket as usize];
+        before.cache().remembered(bucket, epoch, end)
     };
     let known = failed_units(attachment.superblock(), &before.failures);
     // What this process knows to be durable is not torn, whatever became of it since.
     attachment.note_ends(&[before.end()]);
     let superblock = Superblock { failed_units: listed(&known), ..attachment.superblock().clone() };
-    let mut held = start::scan_again(flash, &superblock, &remembered)?;
+    let mut held = match start::scan_again(flash, &superblock, &remembered) {
+        Ok(held) => held,
+        // Where nothing is on it alone, it can be done without.
+        Err(error @ FlashError::Io(_)) => match Held::remembered(&superblock, &remembered) {
+            Some(held) if !held.may_be_dirty() => {
+                frozen = true;
+                held
+            }
+            _ => return Err(error),
+        },
+        Err(error) => return Err(error),
+    };
     let unread = held.unread.iter().map(|bucket| (bucket + 1, !held.scans[*bucket as usize].found.is_empty()));
     let failed_units = listed(&known.into_iter().chain(unread).collect());
     if !frozen && failed_units != attachment.superblock().failed_units {
@@ -63,6 +74,9 @@ pub fn find_again(
     if wlfc.is_frozen() && !was_frozen {
         let path = flash.description();
         tracing::error!(path, "the flash cannot be written any more: what is on it can be read, and writes fail");
+    }
+    if before.waits {
+        tracing::warn!(path = flash.description(), "the flash can be read again");
     }
     let settings = Settings { found_again: before.settings.found_again + 1, ..before.settings };
     let mut engine = Engine::new(wlfc, settings, started.go_on());

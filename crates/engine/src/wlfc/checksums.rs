@@ -66,7 +66,7 @@ impl HeaderPages {
 /// What a header page says of a page of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Says {
-    /// Its checksum, or that its data never came.
+    /// Its checksum, or why it has no content.
     Checksum(Crc),
     /// That another header page has it.
     Elsewhere(u32),
@@ -119,7 +119,7 @@ impl Checksums {
         let keeps = checksums.len() <= AHEAD as usize;
         self.forget(first, checksums.len() as u32);
         for (slot, crc) in (first..).zip(checksums).filter(|_| keeps) {
-            if let Some(crc) = crc {
+            if let Ok(crc) = crc {
                 *self.cell(slot) = (slot, *crc);
             }
         }
@@ -139,7 +139,7 @@ impl Checksums {
         let described = header.described();
         let numbers: Range<u32> = page - header.data_page()..described.end;
         for number in numbers.take(wanted.max(AHEAD) as usize) {
-            if let Some(crc) = header.checksum(bytes, number - described.start) {
+            if let Ok(crc) = header.checksum(bytes, number - described.start) {
                 let slot = slot + (number + header.data_page() - page);
                 *self.cell(slot) = (slot, crc);
             }
@@ -151,6 +151,7 @@ impl Checksums {
 mod tests {
     use super::*;
     use flashwise_core::format::BLOCK_BYTES;
+    use flashwise_core::wlfc::header::Missing;
     use flashwise_core::wlfc::{Log, Oob};
 
     #[test]
@@ -194,11 +195,16 @@ mod tests {
         let of = |page| headers.of(0, State::Dirty, page);
         assert_eq!([2, 897, 898, 1001].map(of), [0, 0, 1, 1].map(Some));
         let mut page = [0; BLOCK_BYTES];
-        Header { part: 1, ..first }
-            .encode(&(896..1000).map(|n| (n != 900).then_some(n)).collect::<Vec<_>>(), &mut page);
+        Header { part: 1, ..first }.encode(
+            &(896..1000).map(|n| if n == 900 { Err(Missing::Lost) } else { Ok(n) }).collect::<Vec<_>>(),
+            &mut page,
+        );
         let header = header_at(&page, 1, 9, 1);
         let of = |number| says(header.as_ref(), &page, number);
-        assert_eq!([898, 902, 5].map(of), [Says::Checksum(Some(896)), Says::Checksum(None), Says::Elsewhere(0)]);
+        assert_eq!(
+            [898, 902, 5].map(of),
+            [Says::Checksum(Ok(896)), Says::Checksum(Err(Missing::Lost)), Says::Elsewhere(0)]
+        );
         assert_eq!([1, 1002].map(of), [Says::Nothing; 2]);
         let others = [(2, 9, 1), (1, 8, 1), (1, 9, 0)];
         assert_eq!(others.map(|(cache, epoch, at)| header_at(&page, cache, epoch, at)), [None; 3]);
@@ -209,11 +215,11 @@ mod tests {
     #[test]
     fn checksums_in_memory_are_those_of_what_was_programmed_last() {
         let mut checksums = Checksums::new(2048);
-        checksums.program(5, &[Some(1), None, Some(3)]);
+        checksums.program(5, &[Ok(1), Err(Missing::Lost), Ok(3)]);
         assert_eq!([5, 6, 7, 133].map(|slot| checksums.get(slot)), [Some(1), None, Some(3), None]);
-        checksums.program(133, &[Some(4)]);
+        checksums.program(133, &[Ok(4)]);
         assert_eq!([5, 133].map(|slot| checksums.get(slot)), [None, Some(4)], "they share a cell");
-        checksums.program(100, &vec![Some(9); 100]);
+        checksums.program(100, &vec![Ok(9); 100]);
         assert_eq!([7, 133, 150].map(|slot| checksums.get(slot)), [Some(3), None, None], "what many have is on flash");
     }
 }

@@ -17,7 +17,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub fn submit_waited(&mut self, mut request: Request, done: Done, now_us: u64, waited_us: u64) {
         self.requests += 1;
         if self.stopped.is_some() {
-            if self.settings.holds_failed {
+            if self.settings.holds_failed && !self.waits {
                 self.held.push((self.requests, request, done));
             } else {
                 let started_us = now_us.saturating_sub(waited_us);
@@ -60,7 +60,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if client.error.is_some() && self.stopped.is_some() && self.settings.holds_failed && !is_own {
             let (mut request, done) = client.hand_back();
             if again {
-                self.ahead.keep(number, request);
+                if request.changes() {
+                    self.ahead.keep(number, request);
+                }
                 return;
             }
             if !incomplete && request.operation != Operation::Read {
@@ -74,7 +76,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let (answered, done, result, request) = client.answer();
         match &result {
             Ok(_) if request.changes() => self.ahead.answered(number, request),
-            Err(_) if again => self.ahead.lose(number, &request),
+            Err(_) if again && request.changes() => self.ahead.lose(number, &request),
             _ => {}
         }
         if !again {

@@ -1,6 +1,8 @@
 //! The memory of plans: the blocks of a backend bucket that a plan moves, each at its place.
 
 use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::wlfc::header::Missing;
+use flashwise_core::wlfc::{Log, Step};
 use smallvec::SmallVec;
 
 use crate::disk::Buffer;
@@ -19,13 +21,14 @@ pub(super) struct Region {
     /// Steps that still use it.
     uses: u32,
     memory: Option<Memory>,
-    /// Blocks whose content never came, a bit each; none in most.
+    /// Blocks without content, a bit each; none in most. And those of them that the backend has.
     bad: Vec<u64>,
+    of_backend: Vec<u64>,
 }
 
 impl Region {
     fn new(first: u64, blocks: u32) -> Region {
-        Region { first, blocks, uses: 0, memory: None, bad: Vec::new() }
+        Region { first, blocks, uses: 0, memory: None, bad: Vec::new(), of_backend: Vec::new() }
     }
 
     fn at(&self, block: u64) -> u32 {
@@ -49,28 +52,49 @@ impl Region {
         &mut self.memory().bytes_mut()[at..at + length]
     }
 
-    /// Whether the content of a block never came.
-    pub fn is_bad(&self, block: u64) -> bool {
+    /// Why a block has no content, if it has none.
+    pub fn missing(&self, block: u64) -> Option<Missing> {
         let at = self.at(block);
-        self.bad.get(at as usize / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+        let has = |bits: &[u64]| bits.get(at as usize / 64).is_some_and(|word| word >> (at % 64) & 1 == 1);
+        match (has(&self.bad), has(&self.of_backend)) {
+            (false, _) => None,
+            (true, false) => Some(Missing::Lost),
+            (true, true) => Some(Missing::OfBackend),
+        }
     }
 
-    /// Whether that of any of these did not.
+    /// Whether a block has no content.
+    pub fn is_bad(&self, block: u64) -> bool {
+        self.missing(block).is_some()
+    }
+
+    /// Whether any of these has none.
     pub fn has_bad(&self, block: u64, blocks: u32) -> bool {
         !self.bad.is_empty() && (block..block + u64::from(blocks)).any(|block| self.is_bad(block))
     }
 
-    /// Remembers whether the content of a block came.
-    pub fn set_bad(&mut self, block: u64, bad: bool) {
+    /// Whether any of these is lost.
+    pub fn has_lost(&self, block: u64, blocks: u32) -> bool {
+        let is_lost = |block: u64| self.missing(block) == Some(Missing::Lost);
+        !self.bad.is_empty() && (block..block + u64::from(blocks)).any(is_lost)
+    }
+
+    /// Remembers whether a block has content.
+    pub fn set_missing(&mut self, block: u64, missing: Option<Missing>) {
         if self.bad.is_empty() {
-            if !bad {
+            if missing.is_none() {
                 return;
             }
             self.bad = vec![0; self.blocks.div_ceil(64) as usize];
+            self.of_backend.clone_from(&self.bad);
         }
         let at = self.at(block);
-        let word = &mut self.bad[at as usize / 64];
-        *word = *word & !(1 << (at % 64)) | u64::from(bad) << (at % 64);
+        let set = |bits: &mut [u64], bit: bool| {
+            let word = &mut bits[at as usize / 64];
+            *word = *word & !(1 << (at % 64)) | u64::from(bit) << (at % 64);
+        };
+        set(&mut self.bad, missing.is_some());
+        set(&mut self.of_backend, missing == Some(Missing::OfBackend));
     }
 }
 
@@ -129,5 +153,32 @@ impl Regions {
             largest[smaller] = largest[smaller].max(region.blocks);
         }
         largest.iter().map(|blocks| u64::from(*blocks) * BLOCK_BYTES as u64).sum()
+    }
+}
+
+/// The blocks of memory that a step uses.
+pub(super) fn blocks_of(step: &Step, bucket_blocks: u32) -> Option<(u64, u32)> {
+    let bytes = |offset: u64, length: u32| {
+        let (first, end) = (offset / BLOCK, (offset + u64::from(length)).div_ceil(BLOCK));
+        Some((first, (end - first) as u32))
+    };
+    match *step {
+        Step::Receive { offset, length } | Step::Send { offset, length } | Step::Zero { offset, length } => {
+            bytes(offset, length)
+        }
+        Step::ReadRam { block, .. } | Step::KeepInRam { block, .. } => Some((block, 1)),
+        Step::ReadFlash { block, blocks, .. }
+        | Step::ReadBackend { block, blocks }
+        | Step::WriteBackend { block, blocks, .. } => Some((block, blocks)),
+        Step::Append { oob, .. } if oob.log == Log::Data => {
+            Some((u64::from(oob.backend) * u64::from(bucket_blocks) + u64::from(oob.at), oob.blocks))
+        }
+        Step::Append { .. }
+        | Step::ZeroBackend { .. }
+        | Step::FlushFlash
+        | Step::FlushBackend
+        | Step::Reset { .. }
+        | Step::Fail
+        | Step::Reply => None,
     }
 }

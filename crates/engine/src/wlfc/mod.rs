@@ -11,6 +11,7 @@
 //! | `order.rs` | which steps wait for which |
 //! | `perform.rs` | what each step does |
 //! | `read.rs` | reads of the flash, and what they are compared with |
+//! | `failed_reads.rs` | what becomes of reads that failed |
 //! | `transfers.rs` | what is handed out to devices |
 //! | `start.rs` | reading what a flash holds |
 //! | `mended.rs` | reading a flash of which some bits are wrong |
@@ -25,6 +26,7 @@ pub mod again;
 mod ahead;
 pub mod checksums;
 mod clients;
+mod failed_reads;
 mod memory;
 pub(crate) mod mended;
 mod order;
@@ -37,7 +39,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::format::{RunEnd, Witness};
-use flashwise_core::wlfc::{Log, State, Step, Wlfc};
+use flashwise_core::wlfc::{State, Step, Wlfc};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -48,7 +50,7 @@ use crate::memory::Memory;
 use ahead::Ahead;
 use checksums::{Checksums, HeaderPages};
 use flashwise_core::wlfc::header::Crc;
-use memory::Regions;
+use memory::{Regions, blocks_of};
 use order::{Entered, Order};
 use start::Started;
 use transfers::Part;
@@ -67,6 +69,8 @@ pub struct Settings {
     pub found_again: u32,
     /// How many times a transfer that fails is tried again.
     pub retries: u8,
+    /// How many times after that what is to be moved is read again, [after a while](Engine::read_later), before it counts as lost.
+    pub patience: u8,
     /// Whether buckets are zones.
     pub zoned: bool,
     /// Blocks that cannot be read are left out of what is written back, rather than that everything stops: only where nothing counts as
@@ -112,6 +116,9 @@ struct Running {
     /// The backend is read in place of the flash.
     falls_back: bool,
     retries: u8,
+    patience: u8,
+    /// Whether the flash can be read at all is being tried.
+    probes: bool,
     /// What is to be transferred after this, last first.
     next: Vec<Part>,
     /// Its blocks are read one by one.
@@ -150,6 +157,8 @@ struct Plan {
     unfinished: u32,
     /// What it counts of the bytes that plans take.
     bytes: u64,
+    /// It puts blocks elsewhere, where they were then forgotten: in a copy, or on the backend.
+    moves: bool,
 }
 
 /// What failed of a flash since its cache was found.
@@ -176,6 +185,8 @@ struct OnFlash {
     volatile: VecDeque<(u64, u32)>,
     /// Pages that are durable.
     durable_end: u32,
+    /// Pages that are programmed.
+    end: u32,
 }
 
 /// A WLFC and all that is under way for it: takes requests and ended transfers, and answers with transfers and replies.
@@ -222,6 +233,14 @@ pub struct Engine<C = Wlfc> {
     ahead: Ahead,
     /// Blocks that could not be read from flash and that the backend does not have.
     unreadable: FxHashSet<u64>,
+    /// Which of them is read again next.
+    reread: u64,
+    /// Reads of the flash that are put off.
+    postponed: Vec<StepId>,
+    /// First blocks of what was not written back, as some of it is lost.
+    lossy: BTreeSet<u64>,
+    /// The flash cannot be read for now: all requests fail until the cache is found again.
+    waits: bool,
     transfers: FxHashMap<u64, SmallVec<[(StepId, Part); 1]>>,
     next_tag: u64,
     outgoing: Vec<(StepId, Part)>,
@@ -277,6 +296,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
             held: Vec::new(),
             ahead: Ahead::default(),
             unreadable: started.unreadable,
+            reread: 0,
+            postponed: Vec::new(),
+            lossy: BTreeSet::new(),
+            waits: false,
             transfers: FxHashMap::with_hasher(FxBuildHasher),
             next_tag: 1,
             outgoing: Vec::new(),
@@ -356,6 +379,21 @@ impl<C: Cache<Step = Step>> Engine<C> {
         RunEnd { run: start::run(start, found_again), sequence: self.durable, last }
     }
 
+    /// The flash cannot be read for now: requests fail until the cache is found again.
+    pub fn wait(&mut self) {
+        self.waits = true;
+    }
+
+    /// Whether it waits for the flash to be read again.
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// Backend buckets that were not written back, as the flash has lost some of what they lack.
+    pub fn lossy(&self) -> usize {
+        self.lossy.len()
+    }
+
     /// Every request fails from now on.
     pub fn give_up(&mut self) {
         self.settings.holds_failed = false;
@@ -430,7 +468,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let bytes = if request.is_some() { regions.bytes() } else { 0 };
         self.planned_bytes += bytes;
         // One more until all are entered.
-        let plan = insert(&mut self.plans, &mut self.free_plans, Plan { regions, unfinished: 1, bytes });
+        let moves = steps.iter().any(|step| match step {
+            Step::Append { oob, .. } => oob.state != State::Write,
+            step => matches!(step, Step::WriteBackend { .. }),
+        });
+        let plan = insert(&mut self.plans, &mut self.free_plans, Plan { regions, unfinished: 1, bytes, moves });
         let mut entered = Entered::default();
         let mut client = request.map_or(AskedBy::NoOne, AskedBy::Waits);
         let waited_for = self.waited_for(steps, request, durable);
@@ -488,6 +530,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             state: State::Write,
             falls_back: false,
             retries: self.settings.retries,
+            patience: self.settings.patience,
+            probes: false,
             next: Vec::new(),
             apart: false,
             expected: SmallVec::new(),
@@ -549,32 +593,5 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         let sequence = self.sequence;
         self.step(id).sequence = sequence;
-    }
-}
-
-/// The blocks of memory that a step uses.
-fn blocks_of(step: &Step, bucket_blocks: u32) -> Option<(u64, u32)> {
-    let bytes = |offset: u64, length: u32| {
-        let (first, end) = (offset / memory::BLOCK, (offset + u64::from(length)).div_ceil(memory::BLOCK));
-        Some((first, (end - first) as u32))
-    };
-    match *step {
-        Step::Receive { offset, length } | Step::Send { offset, length } | Step::Zero { offset, length } => {
-            bytes(offset, length)
-        }
-        Step::ReadRam { block, .. } | Step::KeepInRam { block, .. } => Some((block, 1)),
-        Step::ReadFlash { block, blocks, .. }
-        | Step::ReadBackend { block, blocks }
-        | Step::WriteBackend { block, blocks, .. } => Some((block, blocks)),
-        Step::Append { oob, .. } if oob.log == Log::Data => {
-            Some((u64::from(oob.backend) * u64::from(bucket_blocks) + u64::from(oob.at), oob.blocks))
-        }
-        Step::Append { .. }
-        | Step::ZeroBackend { .. }
-        | Step::FlushFlash
-        | Step::FlushBackend
-        | Step::Reset { .. }
-        | Step::Fail
-        | Step::Reply => None,
     }
 }

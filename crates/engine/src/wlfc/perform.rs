@@ -3,13 +3,13 @@
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::checksum;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_core::wlfc::header::{Crc, Header};
+use flashwise_core::wlfc::header::{Crc, Header, Missing};
 use flashwise_core::wlfc::{Log, Oob, State, Step};
 use smallvec::smallvec;
 
-use super::memory::{BLOCK, Region};
+use super::memory::{BLOCK, blocks_of};
 use super::order::{changed, flushed};
-use super::{AskedBy, Engine, Part, Running, Work, blocks_of};
+use super::{AskedBy, Engine, Part, Running, Work};
 use crate::disk::{Buffer, Operation};
 use crate::engine::hazard::StepId;
 use crate::engine::{BACKEND, FLASH};
@@ -17,7 +17,7 @@ use crate::export::Error;
 use crate::memory::Memory;
 
 /// What came of a step that was begun.
-enum Begun {
+pub(super) enum Begun {
     /// It is done, or it failed.
     Done(bool),
     /// It is being transferred.
@@ -53,7 +53,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 let region = self.plan(plan).regions.of(offset / BLOCK);
                 region.bytes(offset, length as usize).fill(0);
                 let (first, end) = (offset.div_ceil(BLOCK), (offset + u64::from(length)) / BLOCK);
-                (first..end).for_each(|block| region.set_bad(block, false));
+                (first..end).for_each(|block| region.set_missing(block, None));
+                self.fail_without_rest(id, plan, offset, length);
             }
             Step::ReadRam { block, frame } => {
                 let bad = self.bad_frames.contains(&frame);
@@ -61,7 +62,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 let plan = self.plans[plan as usize].as_mut().expect("the plan is not done");
                 let region = plan.regions.of(block);
                 region.bytes(block * BLOCK, BLOCK_BYTES).copy_from_slice(ram.page(frame));
-                region.set_bad(block, bad);
+                region.set_missing(block, bad.then_some(Missing::Lost));
             }
             Step::KeepInRam { block, frame } => {
                 let plan = self.plans[plan as usize].as_mut().expect("the plan is not done");
@@ -82,12 +83,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 return self.transfer(id, BACKEND, Operation::Read, block * BLOCK, block, blocks);
             }
             Step::WriteBackend { block, blocks, .. } => {
-                if self.plan(plan).regions.of(block).has_bad(block, blocks) {
-                    if self.settings.skips_bad {
-                        return self.write_what_came(id, plan, block, blocks);
-                    }
+                let region = self.plan(plan).regions.of(block);
+                let (has_lost, has_bad) = (region.has_lost(block, blocks), region.has_bad(block, blocks));
+                if has_lost && !self.settings.skips_bad {
                     // What is lost stays known as lost on flash.
+                    self.lossy.insert(block);
                     return Begun::Done(false);
+                }
+                if has_bad {
+                    return self.write_what_came(id, plan, block, blocks);
                 }
                 return self.transfer(id, BACKEND, Operation::Write, block * BLOCK, block, blocks);
             }
@@ -132,14 +136,18 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let from = (offset - client.request.offset) as usize;
         let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(offset / BLOCK);
         region.bytes(offset, length as usize).copy_from_slice(&client.request.data[from..from + length as usize]);
-        self.ahead.lost_of(offset, length.into()).for_each(|block| region.set_bad(block, true));
+        self.ahead.lost_of(offset, length.into()).for_each(|block| region.set_missing(block, Some(Missing::Lost)));
         for block in offset.div_ceil(BLOCK)..(offset + u64::from(length)) / BLOCK {
-            region.set_bad(block, false);
-            self.unreadable.remove(&block);
+            region.set_missing(block, None);
         }
-        // Of a block whose rest never came, the request fails.
+        self.fail_without_rest(id, plan, offset, length);
+    }
+
+    /// Of a block that is changed in part and whose rest never came, the request fails.
+    fn fail_without_rest(&mut self, id: StepId, plan: u32, offset: u64, length: u32) {
         let (block, blocks) = blocks_of(&Step::Receive { offset, length }, 1).expect("it has bytes");
-        if region.has_bad(block, blocks) {
+        let has_bad = self.plan(plan).regions.of(block).has_bad(block, blocks);
+        if let (true, Some(number)) = (has_bad, self.step(id).request()) {
             self.clients.get_mut(number).error = Some(Error::Io);
         }
     }
@@ -158,7 +166,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     /// Transfers blocks between a device and the memory of the plan.
-    fn transfer(
+    pub(super) fn transfer(
         &mut self,
         id: StepId,
         disk: usize,
@@ -214,7 +222,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let (sequence, before) = (running.sequence, running.before);
         let on_flash = &mut self.on_flash[bucket as usize];
         if page == 0 {
-            (on_flash.last, on_flash.durable_end, on_flash.epoch) = (0, 0, oob.epoch);
+            (on_flash.last, on_flash.durable_end, on_flash.end, on_flash.epoch) = (0, 0, 0, oob.epoch);
             on_flash.volatile.clear();
         }
         while let Some(&(number, end)) = on_flash.volatile.front()
@@ -245,9 +253,23 @@ impl<C: Cache<Step = Step>> Engine<C> {
             let region = plan.regions.of(block);
             for block in block..block + u64::from(oob.blocks) {
                 let crc = checksum::crc32c(region.bytes(block * BLOCK, BLOCK_BYTES));
-                checksums.push((!region.is_bad(block)).then_some(crc));
+                checksums.push(region.missing(block).map_or(Ok(crc), Err));
             }
             data = Some(region.buffer(block, oob.blocks));
+            if oob.state == State::Write && region.has_bad(block, oob.blocks) {
+                let missing = (0..).zip(&checksums).filter(|(_, crc)| crc.is_err()).map(|(number, _)| number);
+                let missing: Vec<u32> = missing.collect();
+                let step = Step::Append { bucket, page, pages: header.pages(), oob };
+                self.cache.on(Event::Missing { step: &step, blocks: &missing }, &mut self.planned);
+            }
+        }
+        if oob.state == State::Write && !self.unreadable.is_empty() {
+            // They are anew what they are.
+            let is_there = |number: u32| !has_data || checksums[number as usize].is_ok();
+            let anew = (0..oob.blocks).filter(|number| is_there(*number)).map(|number| block + u64::from(number));
+            anew.for_each(|block| {
+                self.unreadable.remove(&block);
+            });
         }
         let parts = header.parts();
         (page..header.end()).for_each(|at| self.headers.set(bucket, at, at < page + parts));
@@ -341,6 +363,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     pub(super) fn part_completed(&mut self, id: StepId, part: Part, result: Result<(), Error>) {
         let read_flash = part.disk == FLASH && part.operation == Operation::Read;
+        if std::mem::take(&mut self.step(id).probes) {
+            return self.probed(id, result.is_ok());
+        }
         if read_flash && result.is_ok() && self.expects_more(id) {
             return;
         }
@@ -366,6 +391,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
             let request = self.step(id).request();
             if matches!(part.operation, Operation::Read) {
                 self.header_failed(id);
+                if read_flash && self.is_patient(id) {
+                    return;
+                }
                 return self.read_failed(id, read_flash);
             }
             if let Some(request) = request {
@@ -385,44 +413,17 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if part.operation == Operation::Read && !read_flash {
             self.came(id, &part, true);
         }
+        if read_flash {
+            self.reads_below(id);
+        }
         self.next_part(id);
     }
 
-    fn next_part(&mut self, id: StepId) {
+    pub(super) fn next_part(&mut self, id: StepId) {
         match self.step(id).next.pop() {
             Some(next) => self.outgoing.push((id, next)),
             None => self.finish(id, true),
         }
-    }
-
-    /// Whether the blocks that a part read of the backend came.
-    fn came(&mut self, id: StepId, part: &Part, came: bool) {
-        let (first, plan) = (part.offset / BLOCK, self.step(id).plan);
-        let region = self.plan(plan).regions.of(first);
-        (first..first + part.length / BLOCK).for_each(|block| region.set_bad(block, !came));
-    }
-
-    /// Blocks of the backend that could not be read together are read one by one, so that the bad ones alone are missing.
-    fn read_apart(&mut self, id: StepId, part: &Part) -> bool {
-        if part.length > BLOCK {
-            let (first, plan) = (part.offset / BLOCK, self.step(id).plan);
-            let region = self.plan(plan).regions.of(first);
-            let mut parts = Vec::new();
-            for block in (first..first + part.length / BLOCK).rev() {
-                let buffers = smallvec![region.buffer(block, 1)];
-                parts.push(Part { offset: block * BLOCK, length: BLOCK, buffers, ..part.clone() });
-            }
-            let running = self.step(id);
-            (running.next, running.apart) = (parts, true);
-            self.next_part(id);
-            return true;
-        }
-        let apart = self.step(id).apart;
-        if apart {
-            self.came(id, part, false);
-            self.next_part(id);
-        }
-        apart
     }
 
     fn note_failure(&mut self, step: &Step) {
@@ -445,47 +446,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         *counter += 1;
     }
 
-    /// What could not be read is in the backend too, or is known to be bad from now on.
-    fn read_failed(&mut self, id: StepId, flash: bool) {
-        let retries = self.settings.retries;
-        let running = self.step(id);
-        let Work::Step(Step::ReadFlash { block, blocks, .. } | Step::ReadBackend { block, blocks }) = running.work
-        else {
-            unreachable!("it reads")
-        };
-        let (plan, clean, fell_back) = (running.plan, running.state == State::Read, running.falls_back);
-        if flash && clean && !fell_back && !self.order.is_written(block) {
-            let running = self.step(id);
-            (running.falls_back, running.retries) = (true, retries);
-            self.order.also_reads_backend(id, block);
-            self.faults.flash_read_errors += 1;
-            self.transfer(id, BACKEND, Operation::Read, block * BLOCK, block, blocks);
-            return;
-        }
-        // Where a checksum was wrong, it is known which blocks are; where nothing came, all.
-        let known = flash && self.plan(plan).regions.of(block).has_bad(block, blocks);
-        self.set_bad(id, |region, block| !known || region.is_bad(block));
-        if flash && !clean {
-            let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
-            let bad = (block..block + u64::from(blocks)).filter(|block| region.is_bad(*block));
-            self.unreadable.extend(bad);
-        }
-        self.finish(id, true);
-    }
-
-    /// Remembers of each block that a step reads whether its content came.
-    fn set_bad(&mut self, id: StepId, is_bad: impl Fn(&Region, u64) -> bool) {
-        let running = self.step(id);
-        let (Work::Step(step), plan) = (&running.work, running.plan) else { return };
-        let Some((block, blocks)) = blocks_of(step, 1) else { return };
-        let region = self.plan(plan).regions.of(block);
-        for block in block..block + u64::from(blocks) {
-            let bad = is_bad(region, block);
-            region.set_bad(block, bad);
-        }
-    }
-
-    fn finish(&mut self, id: StepId, ok: bool) {
+    pub(super) fn finish(&mut self, id: StepId, ok: bool) {
         let running = self.steps[id as usize].take().expect("a step ends once");
         self.free_steps.push(id);
         self.running -= 1;
@@ -533,8 +494,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
             if *step == Step::FlushFlash {
                 self.durable = self.durable.max(running.sequence + 1);
             }
-            if let Step::Reset { bucket } = *step {
-                self.on_flash[bucket as usize].last = 0;
+            match *step {
+                Step::Reset { bucket } => {
+                    let of = &mut self.on_flash[bucket as usize];
+                    (of.last, of.end) = (0, 0);
+                }
+                Step::Append { bucket, page, pages, .. } => self.on_flash[bucket as usize].end = page + pages,
+                Step::WriteBackend { block, .. } => drop(self.lossy.remove(&block)),
+                _ => {}
             }
             self.cache.on(Event::Done(step), &mut self.planned);
         } else {

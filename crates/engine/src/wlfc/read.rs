@@ -6,14 +6,16 @@ use flashwise_core::cache::Cache;
 use flashwise_core::checksum;
 use flashwise_core::format::Page;
 use flashwise_core::wlfc::Step;
+use flashwise_core::wlfc::header::Missing;
 use smallvec::smallvec;
 
 use super::checksums::{Says, header_at, says};
 use super::memory::BLOCK;
+use super::transfers::Part;
 use super::{Engine, Work};
 use crate::disk::Operation;
-use crate::engine::FLASH;
 use crate::engine::hazard::StepId;
+use crate::engine::{BACKEND, FLASH};
 use crate::memory::Memory;
 
 /// A header page that is at most so many pages before the data is read with it.
@@ -37,9 +39,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Begins to read: the data alone if all its checksums are in memory.
     pub(super) fn read_flash(&mut self, id: StepId) {
-        let Run { bucket, page, blocks, .. } = self.run(id);
+        let Run { bucket, page, block, blocks } = self.run(id);
+        // What was below them does not count.
+        let plan = self.step(id).plan;
+        let region = self.plan(plan).regions.of(block);
+        (block..block + u64::from(blocks)).for_each(|block| region.set_missing(block, None));
         let first = bucket * self.bucket_pages + page;
-        let known = (first..first + blocks).map_while(|slot| self.checksums.get(slot).map(Some)).collect();
+        let known = (first..first + blocks).map_while(|slot| self.checksums.get(slot).map(Ok)).collect();
         self.step(id).expected = known;
         self.read_more(id);
     }
@@ -146,7 +152,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             _ => {
                 if found == before {
                     // It says nothing of them: they count as wrong.
-                    self.step(id).expected.resize(blocks as usize, None);
+                    self.step(id).expected.resize(blocks as usize, Err(Missing::Lost));
                 }
                 self.read_more(id);
             }
@@ -170,10 +176,42 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let mut wrong = false;
         for (number, block) in (block..block + u64::from(blocks)).enumerate() {
             let page = region.bytes(block * BLOCK, BLOCK as usize);
-            let right = expected.get(number).copied().flatten().is_some_and(|crc| checksum::crc32c(page) == crc);
-            region.set_bad(block, !right);
-            wrong |= !right;
+            let missing = match expected.get(number) {
+                Some(Ok(crc)) if checksum::crc32c(page) == *crc => None,
+                Some(Err(Missing::OfBackend)) => Some(Missing::OfBackend),
+                _ => Some(Missing::Lost),
+            };
+            region.set_missing(block, missing);
+            wrong |= missing == Some(Missing::Lost);
+            if missing.is_none() {
+                self.unreadable.remove(&block);
+            }
         }
         wrong
+    }
+
+    /// Reads from the backend what the flash has no content for because it is there; whether anything is read.
+    pub(super) fn reads_below(&mut self, id: StepId) -> bool {
+        let Run { block, blocks, .. } = self.run(id);
+        let plan = self.step(id).plan;
+        let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
+        if !region.has_bad(block, blocks) || self.order.is_written(block) {
+            return false;
+        }
+        let is_below = |block: &u64| region.missing(*block) == Some(Missing::OfBackend);
+        let below: Vec<u64> = (block..block + u64::from(blocks)).rev().filter(is_below).collect();
+        let part = |block: u64| {
+            let buffers = smallvec![region.buffer(block, 1)];
+            let (disk, operation) = (BACKEND, Operation::Read);
+            Part { disk, operation, offset: block * BLOCK, length: BLOCK, buffers, alone: false }
+        };
+        let parts: Vec<Part> = below.into_iter().map(part).collect();
+        if parts.is_empty() {
+            return false;
+        }
+        self.order.also_reads_backend(id, block);
+        let running = self.step(id);
+        (running.falls_back, running.next, running.apart) = (true, parts, true);
+        true
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, RunEnd, State as CacheState, Superblock};
 use flashwise_core::quantity::ByteSize;
@@ -22,6 +23,11 @@ use crate::memory::Memory;
 
 /// Threads that read buckets, with a piece of a bucket each in memory.
 const THREADS_MAX: u32 = 8;
+/// How many times a bucket is read again that cannot be read, where the cache goes around it, and after how long.
+const READ_TRIALS: u32 = 3;
+const READ_PAUSE: Duration = Duration::from_millis(100);
+/// Where more than one in so many cannot be read, it is the flash that cannot be.
+const UNREAD_SHARE_MAX: usize = 4;
 /// Buckets for which another of them is worth its while.
 const BUCKETS_PER_THREAD: u32 = 16;
 
@@ -143,6 +149,15 @@ impl Held {
             cache: cache_tag(superblock),
             marks_resets: superblock.marks_resets,
         }
+    }
+
+    /// What a flash that cannot be read holds, if that is known of every bucket.
+    pub fn remembered(superblock: &Superblock, remembered: &dyn Fn(u32) -> Option<Scan>) -> Option<Held> {
+        let mut held = Held::empty(superblock);
+        for bucket in 0..superblock.geometry.log_units() {
+            held.add_unread(bucket, remembered(bucket)?);
+        }
+        Some(held)
     }
 
     fn add(&mut self, bucket: u32, found: Found) {
@@ -287,9 +302,10 @@ impl Held {
         // What failed before anything was on it is as good as dead.
         let empty = self.worn.iter().filter(|bucket| self.scans[**bucket as usize].found.is_empty());
         let failed = self.dead.iter().chain(empty).copied().collect();
-        let around = Around { failed, ..around };
-        let (wlfc, steps) = recover_around(config, &self.scans, around)?;
         let unreadable = self.lost();
+        let lossy = unreadable.iter().map(|block| (block / u64::from(self.bucket_blocks())) as u32).collect();
+        let around = Around { failed, lossy, ..around };
+        let (wlfc, steps) = recover_around(config, &self.scans, around)?;
         let on_flash = |(scan, last): (&Scan, &u32)| OnFlash {
             state: scan.found.first().map_or(State::Read, |(_, oob)| oob.state),
             epoch: scan.found.first().map_or(0, |(_, oob)| oob.epoch),
@@ -297,6 +313,7 @@ impl Held {
             volatile: Default::default(),
             // What was found was flushed before anything is written.
             durable_end: scan.end,
+            end: scan.end,
         };
         let on_flash = self.scans.iter().zip(&self.lasts).map(on_flash).collect();
         let Held { headers, unit_pages, mut worn, dead, .. } = self;
@@ -400,11 +417,14 @@ pub fn scan(
     scan_with(flash, superblock, threads, progress, None, &mut |_, error| Err(error))
 }
 
-/// As [`scan`], of a cache in use: `remembered` is what a bucket was to hold that cannot be read any more.
+/// As [`scan`], of a cache in use: `remembered` is what a bucket was to hold that cannot be read any more, as far as that is known.
+///
+/// # Errors
+/// The flash cannot be read, but for a few buckets, or something else is there than the cache has put there.
 pub fn scan_again(
     flash: &dyn Disk,
     superblock: &Superblock,
-    remembered: &dyn Fn(u32) -> Scan,
+    remembered: &dyn Fn(u32) -> Option<Scan>,
 ) -> Result<Held, FlashError> {
     scan_with(flash, superblock, THREADS_MAX, &|_, _| (), Some(remembered), &mut |_, error| Err(error))
 }
@@ -435,7 +455,7 @@ fn scan_with(
     superblock: &Superblock,
     threads: u32,
     progress: Progress<'_>,
-    remembered: Option<&dyn Fn(u32) -> Scan>,
+    remembered: Option<&dyn Fn(u32) -> Option<Scan>>,
     mend: Mend<'_>,
 ) -> Result<Held, FlashError> {
     let geometry = superblock.geometry;
@@ -449,15 +469,33 @@ fn scan_with(
         of.map(|failed| failed.unit - 1).collect::<BTreeSet<u32>>()
     };
     let (worn, dead, goes_around) = (failed(true), failed(false), remembered.is_some());
+    let walk_bucket = |bucket: u32| match walk(&config, cache, bucket, &buckets) {
+        _ if dead.contains(&bucket) => Ok(Some(Walk::default())),
+        Err(_) if goes_around => Ok(None),
+        walk => walk.map(Some),
+    };
     let mut walks = for_each_bucket(count, threads.min(THREADS_MAX), |bucket| {
-        let walk = match walk(&config, cache, bucket, &buckets) {
-            _ if dead.contains(&bucket) => Some(Walk::default()),
-            Err(_) if goes_around => None,
-            walk => Some(walk?),
-        };
+        let walk = walk_bucket(bucket)?;
         progress(read.fetch_add(1, Ordering::Relaxed) + 1, count.into());
         Ok(walk)
     })?;
+    for attempt in 0..=READ_TRIALS {
+        let unread: Vec<usize> = (0..walks.len()).filter(|bucket| walks[*bucket].is_none()).collect();
+        if unread.is_empty() {
+            break;
+        }
+        // What is to be read again later must not be gone around now.
+        check_readable(flash)?;
+        if unread.len() > walks.len() / UNREAD_SHARE_MAX {
+            return Err(unreadable(flash, &format!("{} of its {count} buckets cannot be read", unread.len())));
+        }
+        if attempt < READ_TRIALS {
+            std::thread::sleep(READ_PAUSE);
+            for bucket in unread {
+                walks[bucket] = walk_bucket(bucket as u32)?;
+            }
+        }
+    }
     let mut durable = Durable::default();
     walks.iter().flatten().for_each(|walk| durable.add_walk(walk));
     // Of an orderly end, or of a pause.
@@ -469,7 +507,11 @@ fn scan_with(
         let found = walk.as_ref().map(|walk| judge(&config, bucket, walk, &durable, &buckets));
         match (found, walk, remembered) {
             (Some(Ok(found)), ..) => held.add(bucket, found),
-            (_, _, Some(remembered)) => held.add_unread(bucket, remembered(bucket)),
+            (_, _, Some(remembered)) => {
+                let scan =
+                    remembered(bucket).ok_or_else(|| unreadable(flash, &format!("bucket {bucket} cannot be read")))?;
+                held.add_unread(bucket, scan);
+            }
             (Some(Err(error)), Some(walk), None) => {
                 held.add(bucket, judge(&config, bucket, &mend(walk, error)?, &durable, &buckets)?);
             }
@@ -484,6 +526,15 @@ fn scan_with(
         held.scans[bucket as usize].torn |= !held.scans[bucket as usize].found.is_empty();
     }
     Ok(held)
+}
+
+fn unreadable(flash: &dyn Disk, what: &str) -> FlashError {
+    FlashError::Io(io::Error::other(format!("{}: {what}", flash.description())))
+}
+
+/// Fails unless the flash can be read at all: its first page.
+pub(super) fn check_readable(flash: &dyn Disk) -> Result<(), FlashError> {
+    flash.read_at(Memory::new(1).bytes_mut(), 0).map_err(FlashError::Io)
 }
 
 /// The number of a run: which start it is of, and how many times its cache was found again since.

@@ -214,6 +214,7 @@ impl World {
         let (wlfc, started) = held.start(setup.config.clone()).unwrap();
         wlfc.check();
         let settings = Settings {
+            patience: 0,
             cache: cache_tag(attachment.superblock()),
             start: if setup.bug == Some(Bug::SameRun) { 1 } else { attachment.superblock().attach },
             found_again: 0,

@@ -9,7 +9,8 @@ use flashwise_engine::flash::read_superblock;
 use flashwise_engine::wlfc::again::find_again;
 use flashwise_engine::wlfc::start;
 
-use crate::{GEOMETRY, World, block};
+use crate::block;
+use crate::world::{GEOMETRY, World};
 
 /// The last header of a bucket is zeroes. What was programmed next, elsewhere, says that it was there; that it was durable is what the one after says.
 #[test]

@@ -1,0 +1,144 @@
+//! Reads that failed: of a block that another device has too, of one that may be read later, and of one that is lost.
+
+use flashwise_core::cache::Cache;
+use flashwise_core::wlfc::header::Missing;
+use flashwise_core::wlfc::{State, Step};
+use smallvec::smallvec;
+
+use super::memory::BLOCK;
+use super::transfers::Part;
+use super::{Engine, Running, Work};
+use crate::disk::Operation;
+use crate::engine::hazard::StepId;
+use crate::engine::{BACKEND, FLASH, OfBuckets};
+use crate::export::{Operation as AskFor, Request};
+
+/// Blocks that are read again at a time.
+const READ_AGAIN_MAX: usize = 8;
+
+impl<C: Cache<Step = Step>> Engine<C> {
+    /// Whether the blocks that a part read of the backend came.
+    pub(super) fn came(&mut self, id: StepId, part: &Part, came: bool) {
+        let (first, plan) = (part.offset / BLOCK, self.step(id).plan);
+        let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(first);
+        let missing = (!came).then_some(Missing::OfBackend);
+        for block in first..first + part.length / BLOCK {
+            region.set_missing(block, missing);
+            // What is newer on flash is read after it.
+            if came {
+                self.unreadable.remove(&block);
+            }
+        }
+    }
+
+    /// Blocks of the backend that could not be read together are read one by one, so that the bad ones alone are missing.
+    pub(super) fn read_apart(&mut self, id: StepId, part: &Part) -> bool {
+        if part.length > BLOCK {
+            let (first, plan) = (part.offset / BLOCK, self.step(id).plan);
+            let region = self.plan(plan).regions.of(first);
+            let mut parts = Vec::new();
+            for block in (first..first + part.length / BLOCK).rev() {
+                let buffers = smallvec![region.buffer(block, 1)];
+                parts.push(Part { offset: block * BLOCK, length: BLOCK, buffers, ..part.clone() });
+            }
+            let running = self.step(id);
+            (running.next, running.apart) = (parts, true);
+            self.next_part(id);
+            return true;
+        }
+        let apart = self.step(id).apart;
+        if apart {
+            self.came(id, part, false);
+            self.next_part(id);
+        }
+        apart
+    }
+
+    /// What could not be read is in the backend too, or is known to be bad from now on.
+    pub(super) fn read_failed(&mut self, id: StepId, flash: bool) {
+        let retries = self.settings.retries;
+        let running = self.step(id);
+        let Work::Step(Step::ReadFlash { block, blocks, .. } | Step::ReadBackend { block, blocks }) = running.work
+        else {
+            unreachable!("it reads")
+        };
+        let (plan, clean, fell_back) = (running.plan, running.state == State::Read, running.falls_back);
+        if flash && clean && !fell_back && !self.order.is_written(block) {
+            let running = self.step(id);
+            (running.falls_back, running.retries) = (true, retries);
+            self.order.also_reads_backend(id, block);
+            self.faults.flash_read_errors += 1;
+            self.transfer(id, BACKEND, Operation::Read, block * BLOCK, block, blocks);
+            return;
+        }
+        // Where a checksum was wrong, it is known which blocks are; where nothing came, all.
+        let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
+        let all = !(flash && region.has_bad(block, blocks));
+        // What is clean the backend has too.
+        let missing = if flash && !clean { Missing::Lost } else { Missing::OfBackend };
+        for block in block..block + u64::from(blocks) {
+            if all || clean && region.is_bad(block) {
+                region.set_missing(block, Some(missing));
+            }
+        }
+        if flash && !clean {
+            let lost = |block: &u64| region.missing(*block) == Some(Missing::Lost);
+            self.unreadable.extend((block..block + u64::from(blocks)).filter(lost));
+        }
+        self.finish(id, true);
+    }
+
+    /// What cannot be read and is about to be moved would be lost by that: it is read again after a while, and at last it is seen whether the flash
+    /// can be read at all. Whether that is so.
+    pub(super) fn is_patient(&mut self, id: StepId) -> bool {
+        let (retries, patience) = (self.settings.retries, self.settings.patience);
+        let Running { plan, state, .. } = *self.step(id);
+        if patience == 0 || state == State::Read || !self.plan(plan).moves {
+            return false;
+        }
+        let running = self.step(id);
+        running.retries = retries;
+        if running.patience > 0 {
+            running.patience -= 1;
+            self.postponed.push(id);
+            return true;
+        }
+        running.probes = true;
+        let buffers = smallvec![self.gap.buffer(0, 1)];
+        self.outgoing.push((
+            id,
+            Part { disk: FLASH, operation: Operation::Read, offset: 0, length: BLOCK, buffers, alone: true },
+        ));
+        true
+    }
+
+    /// It was tried whether the flash can be read at all. Where it cannot, nothing of it is given up.
+    pub(super) fn probed(&mut self, id: StepId, can_be_read: bool) {
+        if can_be_read {
+            return self.read_failed(id, true);
+        }
+        self.stopped.get_or_insert(FLASH);
+        self.finish(id, false);
+    }
+
+    /// Tries those reads again that were put off, and some of the blocks that could not be read, which may be there again.
+    pub fn read_later(&mut self) {
+        for id in std::mem::take(&mut self.postponed) {
+            self.read_flash(id);
+        }
+        let from = self.reread;
+        let mut blocks: Vec<u64> = self.unreadable.iter().copied().collect();
+        blocks.sort_unstable_by_key(|block| (*block < from, *block));
+        if self.stopped.is_some() {
+            return;
+        }
+        for block in blocks.into_iter().take(READ_AGAIN_MAX) {
+            self.reread = block + 1;
+            let (offset, length) = (block * BLOCK, BLOCK);
+            let (operation, data, caching) = (AskFor::Cache, Vec::new(), Default::default());
+            let request = Request { operation, offset, length, force_unit_access: false, data, caching };
+            let of_buckets = OfBuckets { number: self.requests, again: true, ..OfBuckets::default() };
+            self.begin_request(request, Box::new(|_| ()), of_buckets, 0);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! A cache of buckets in memory, on devices that fail.
+
+use flashwise_core::cache::Cache;
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, Superblock};
+use flashwise_engine::attach::Attachment;
+use flashwise_engine::disk::memory::MemoryDisk;
+use flashwise_engine::disk::{Disk, Operation as DiskOperation, Transfer};
+use flashwise_engine::engine::{BACKEND, FLASH, Output};
+use flashwise_engine::export::{Error, Operation, Request};
+use flashwise_engine::flash::{FlashError, cache_tag, format, read_superblock};
+use flashwise_engine::wlfc::again::find_again;
+use flashwise_engine::wlfc::start::{self, Options};
+use flashwise_engine::wlfc::{Engine, Settings};
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+/// Ten buckets of a header and 15 blocks, before 60 blocks.
+pub const GEOMETRY: Geometry = Geometry { units: 11, unit_pages: 16 };
+pub const BLOCKS: usize = 60;
+
+pub type Answer = Result<Vec<u8>, Error>;
+
+pub struct World {
+    pub disks: [MemoryDisk; 2],
+    pub attachment: Attachment,
+    pub engine: Engine,
+    pub output: Output,
+    pub failing: Vec<Failing>,
+}
+
+/// What fails: operations of a disk that touch these bytes.
+pub type Failing = (usize, DiskOperation, Range<u64>);
+
+pub const ANYWHERE: Range<u64> = 0..u64::MAX;
+
+pub fn fails(failing: &[Failing], transfer: &Transfer) -> bool {
+    failing.iter().any(|(disk, operation, bytes)| {
+        let end = transfer.offset + transfer.length.max(1);
+        (*disk, *operation) == (transfer.disk, transfer.operation) && transfer.offset < bytes.end && bytes.start < end
+    })
+}
+
+/// The flash as who finds the cache again reads it.
+pub struct Failed<'a> {
+    disk: &'a MemoryDisk,
+    failing: &'a [Failing],
+}
+
+impl Failed<'_> {
+    pub fn check(&self, operation: DiskOperation, offset: u64, length: u64) -> io::Result<()> {
+        let touches = |bytes: &Range<u64>| offset < bytes.end && bytes.start < offset + length.max(1);
+        let fails = |(disk, of, bytes): &Failing| (*disk, *of) == (FLASH, operation) && touches(bytes);
+        if self.failing.iter().any(fails) { Err(io::Error::other("it fails")) } else { Ok(()) }
+    }
+}
+
+impl Disk for Failed<'_> {
+    fn size(&self) -> u64 {
+        self.disk.size()
+    }
+
+    fn description(&self) -> String {
+        self.disk.description()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.check(DiskOperation::Read, offset, buffer.len() as u64)?;
+        self.disk.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.check(DiskOperation::Write, offset, buffer.len() as u64)?;
+        self.disk.write_at(buffer, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.check(DiskOperation::Sync, 0, 0)?;
+        self.disk.sync()
+    }
+
+    fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {
+        self.disk.zero(offset, length, may_punch_holes)
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.disk.discard(offset, length)
+    }
+}
+
+/// The bytes of a cache bucket.
+pub fn bytes_of(bucket: u64) -> Range<u64> {
+    let unit = u64::from(GEOMETRY.unit_pages) * BLOCK_BYTES as u64;
+    (bucket + 1) * unit..(bucket + 2) * unit
+}
+
+impl World {
+    pub fn new() -> World {
+        let flash = MemoryDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES);
+        let backend = MemoryDisk::new(BLOCKS * BLOCK_BYTES);
+        let mut superblock = Superblock::new([7; 16], [9; 16], GEOMETRY, (BLOCKS * BLOCK_BYTES) as u64);
+        (superblock.layout, superblock.marks_resets) = (Layout::Wlfc, true);
+        format(&flash, &mut superblock).unwrap();
+        start::format(&flash, &superblock).unwrap();
+        World::open([flash, backend], 1).unwrap()
+    }
+
+    pub fn open(disks: [MemoryDisk; 2], run: u64) -> Result<World, FlashError> {
+        let superblock = read_superblock(&disks[FLASH])?;
+        let held = start::scan(&disks[FLASH], &superblock, 2, &|_, _| ())?;
+        let config = start::config(GEOMETRY, &Options::default(), superblock.volume_bytes).unwrap();
+        let (wlfc, started) = held.start(config).unwrap();
+        let settings = Settings {
+            cache: cache_tag(&superblock),
+            start: run,
+            retries: 1,
+            patience: 1,
+            holds_failed: true,
+            ..Settings::default()
+        };
+        let engine = Engine::new(wlfc, settings, started);
+        let attachment = Attachment::of(superblock, None);
+        Ok(World { disks, attachment, engine, output: Output::default(), failing: Vec::new() })
+    }
+
+    /// The cache again after the process has died.
+    pub fn reopened(self, run: u64) -> World {
+        World::open(self.disks, run).unwrap()
+    }
+
+    /// Performs a request and all that follows from it.
+    pub fn ask(&mut self, operation: Operation, block: usize, data: &[u8]) -> Answer {
+        let answer = self.begin(operation, block, data);
+        self.settle();
+        answer.lock().unwrap().take().expect("it is answered")
+    }
+
+    /// Performs a request of bytes, and all that follows from it.
+    pub fn ask_bytes(&mut self, operation: Operation, offset: u64, length: u64, data: &[u8]) -> Answer {
+        let answer = self.begin_bytes(operation, offset, length, data);
+        self.settle();
+        answer.lock().unwrap().take().expect("it is answered")
+    }
+
+    /// Begins a request, and performs nothing.
+    pub fn begin(&mut self, operation: Operation, block: usize, data: &[u8]) -> Arc<Mutex<Option<Answer>>> {
+        let length = match operation {
+            Operation::Flush => 0,
+            Operation::Read => BLOCK_BYTES,
+            _ => data.len(),
+        };
+        self.begin_bytes(operation, (block * BLOCK_BYTES) as u64, length as u64, data)
+    }
+
+    pub fn begin_bytes(
+        &mut self,
+        operation: Operation,
+        offset: u64,
+        length: u64,
+        data: &[u8],
+    ) -> Arc<Mutex<Option<Answer>>> {
+        let answer = Arc::new(Mutex::new(None));
+        let shared = answer.clone();
+        let done = Box::new(move |result| *shared.lock().unwrap() = Some(result));
+        let (data, caching) = (data.to_vec(), Default::default());
+        let request = Request { operation, offset, length, force_unit_access: false, data, caching };
+        self.engine.submit(request, done, 0);
+        self.engine.take_output(&mut self.output);
+        self.output.answers.drain(..).for_each(|(done, result)| done(result));
+        answer
+    }
+
+    /// Performs what is to be done; where the engine stops, goes on with the next.
+    pub fn settle(&mut self) {
+        for attempt in 0.. {
+            self.perform();
+            let held = std::mem::take(&mut self.output.held);
+            if self.engine.stopped().is_none() || self.engine.is_given_up() {
+                assert!(held.is_empty());
+                return;
+            }
+            if attempt > 16 {
+                // There is no room, neither on flash nor in the backend.
+                held.into_iter().for_each(|(_, done)| done(Err(Error::Io)));
+                return;
+            }
+            let backend_fails =
+                self.failing.iter().any(|(disk, operation, _)| (*disk, *operation) == (BACKEND, DiskOperation::Write));
+            let flash = Failed { disk: &self.disks[FLASH], failing: &self.failing };
+            match find_again(&mut self.engine, &flash, &mut self.attachment, backend_fails) {
+                Ok(found) => self.engine = found,
+                Err(FlashError::Io(_)) => {
+                    self.engine.wait();
+                    held.into_iter().for_each(|(_, done)| done(Err(Error::Io)));
+                    return;
+                }
+                Err(error) => panic!("{error}"),
+            }
+            self.engine.cache().check();
+            held.into_iter().for_each(|(request, done)| self.engine.submit(request, done, 0));
+        }
+    }
+
+    pub fn perform(&mut self) {
+        loop {
+            self.engine.take_output(&mut self.output);
+            self.output.answers.drain(..).for_each(|(done, result)| done(result));
+            let Some(transfer) = self.output.transfers.pop() else {
+                if self.engine.running() == 0 {
+                    break;
+                }
+                self.engine.read_later();
+                continue;
+            };
+            let others = std::mem::take(&mut self.output.transfers);
+            for transfer in std::iter::once(transfer).chain(others) {
+                let fails = fails(&self.failing, &transfer);
+                let result = if fails { Err(Error::Io) } else { Ok(()) };
+                if !fails {
+                    transfer.perform(&self.disks[transfer.disk]).unwrap();
+                }
+                self.engine.completed(transfer.tag, result);
+            }
+        }
+        assert_eq!(self.engine.running(), 0);
+    }
+
+    pub fn tick(&mut self, now_us: u64) {
+        self.engine.read_later();
+        self.engine.advance(now_us);
+        self.settle();
+    }
+
+    /// The last page of the flash, of those behind the first unit, that holds these bytes.
+    pub fn page_of(&self, bytes: &[u8]) -> u64 {
+        let mut page = vec![0; BLOCK_BYTES];
+        (u64::from(GEOMETRY.unit_pages)..u64::from(GEOMETRY.pages()))
+            .rev()
+            .find(|number| {
+                self.disks[FLASH].read_at(&mut page, number * BLOCK_BYTES as u64).unwrap();
+                page == bytes
+            })
+            .expect("it is on flash")
+    }
+
+    pub fn damage(&self, page: u64) {
+        let mut bytes = vec![0; BLOCK_BYTES];
+        self.disks[FLASH].read_at(&mut bytes, page * BLOCK_BYTES as u64).unwrap();
+        bytes[100] ^= 1;
+        self.disks[FLASH].write_at(&bytes, page * BLOCK_BYTES as u64).unwrap();
+    }
+}
