@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Outside checks of `make bench-ncache`: pgbench's own TPC-B-like transactions on PostgreSQL on ext4 on a logical disk, and fio over NBD with nine of
 # ten requests in a tenth of it, each from RAM alone and with a flash, before three disks that take 8 ms for each transfer. SECONDS_EACH (60)
-# is how long each is measured. FLASHWISE names another program. As root, for nbdfuse, the loop device and the mount.
+# is how long each is measured. FLASHWISE names another program, POLICY another policy of the flash. As root, for nbdfuse, the loop device and the mount.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${SECONDS_EACH:-60} ram=${RAM:-8MiB} flash=${FLASH:-64MiB} scale=${PGBENCH_SCALE:-10}
@@ -66,7 +66,8 @@ truncate -s 512M "$work/a.img" "$work/b.img" "$work/c.img"
 (cd "$work" && "$program" pool create tank a.img b.img c.img >/dev/null)
 flash_lines="flash = \"flash.img\"
 flash-size = \"$flash\"
-erase-unit = \"256KiB\""
+erase-unit = \"256KiB\"${POLICY:+
+policy = \"$POLICY\"}"
 # The database is made without delays.
 serve 0s ''
 "$program" disk create db --size 1GiB --striped --api "unix:$work/api.sock" >/dev/null

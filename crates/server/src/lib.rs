@@ -19,6 +19,7 @@
 //! # }
 //! ```
 
+pub mod allocator;
 pub mod config;
 pub mod front;
 mod kept;

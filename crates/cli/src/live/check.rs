@@ -17,7 +17,7 @@ use flashwise_trace::human;
 use flashwise_trace::progress::Progress;
 
 use crate::failure::Misuse;
-use crate::live::pair::{OpenBackend, PairFlags, refuse_blank};
+use crate::live::pair::{OpenBackend, PairFlags, refuse_no_flash};
 use crate::progress::Bar;
 
 /// Verify a cache device that no server uses, and explain what is found; ends with 1 if it is damaged. It writes nothing
@@ -46,7 +46,7 @@ impl Check {
         if let Some(backend) = &self.backend {
             self.refuse_other_way_round(backend, &*flash, options)?;
         }
-        refuse_blank(&*flash, "check")?;
+        refuse_no_flash(&*flash, "check")?;
         let open = |path| OpenBackend::of(&self.pair.volume(path, &self.flash)?, options);
         let (backend, never) = match self.backend.as_deref().map(open).transpose() {
             Err(error) if matches!(error.downcast_ref(), Some(IdentityError::Never { .. })) => (None, true),

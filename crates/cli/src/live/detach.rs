@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::failure::Misuse;
 use crate::live::api::{ApiOptions, Client, volume_path};
-use crate::live::pair::{OpenBackend, PairFlags, refuse_blank};
+use crate::live::pair::{OpenBackend, PairFlags, refuse_no_flash};
 use crate::live::salvage::SalvageFlags;
 use crate::progress::Bar;
 
@@ -152,7 +152,7 @@ fn offline(volume: &VolumeConfig, opened: OpenBackend, salvage: &SalvageFlags) -
     let flash_disk = open_flash(flash, Options::default())?;
     let OpenBackend { disk: backend_disk, side, pairing, .. } = opened;
     if !salvage.salvage {
-        refuse_blank(&*flash_disk, "detach")?;
+        refuse_no_flash(&*flash_disk, "detach")?;
     }
     let read = Bar::erase_units(format!("reading {}", flash.display()));
     let reading = |done, all| read.set(done, all);

@@ -11,6 +11,7 @@ use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::file::{FileDisk, Options};
 use flashwise_engine::disk::identity::{Identity, identity};
 use flashwise_engine::flash::is_blank;
+use flashwise_engine::pool::label::Label;
 use flashwise_engine::volume::{Storage, VolumeConfig};
 
 use crate::failure::Misuse;
@@ -80,8 +81,16 @@ impl OpenBackend {
     }
 }
 
-/// Refuses a flash that holds nothing where a cache begins.
-pub fn refuse_blank(flash: &dyn Disk, to: &str) -> anyhow::Result<()> {
+/// Refuses a flash that holds nothing where a cache begins, or that is a disk of a pool.
+pub fn refuse_no_flash(flash: &dyn Disk, to: &str) -> anyhow::Result<()> {
+    if let Ok(label) = Label::read(flash)? {
+        return Err(Misuse(format!(
+            "{}: it is a disk of pool '{}', expected the flash of a cache: there is none to {to}",
+            flash.description(),
+            label.pool_name
+        ))
+        .into());
+    }
     if is_blank(flash)? {
         return Err(Misuse(format!(
             "{}: it is blank where a cache begins: there is none to {to}; if there was one, and its first pages are lost, \

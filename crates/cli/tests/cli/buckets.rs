@@ -93,7 +93,10 @@ fn what_means_nothing_is_refused_with_its_reason() {
             &["--layout", "wlfc_c", "--epoch", "100"],
             "--layout wlfc_c and --epoch: its figures are those of the whole run",
         ),
-        (&["--layout", "wlfc", "--ram", "1MiB"], "--layout wlfc and --ram: only wlfc_c has RAM, which is 64MiB"),
+        (
+            &["--layout", "wlfc", "--ram", "1MiB"],
+            "--layout wlfc and --ram: of the caches of buckets only wlfc_c has RAM",
+        ),
         (
             &["--layout", "b-like", "--write-queue", "40%"],
             "--layout b-like and --write-queue: it has neither a write queue",

@@ -18,6 +18,31 @@ fn figure(server: &Server, name: &str) -> usize {
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
 }
 
+/// What was freed is used again, whichever thread it was of.
+#[test]
+fn clients_that_write_much_at_a_time_take_no_more_than_the_bound() {
+    let keys = "flash-size = \"64MiB\"\nram = \"16MiB\"\ndirect-io = false\n[limits]\nmemory-max = \"64MiB\"\n";
+    let setting = Setting::new(256 << 20, keys);
+    let server = setting.serve();
+    let before = figure(&server, "VmRSS");
+    std::thread::scope(|scope| {
+        for number in 0..20_u64 {
+            let setting = &setting;
+            scope.spawn(move || {
+                let mut client = Client::open(&setting.address(), "v", true).unwrap();
+                for round in 0..8 {
+                    let offset = ((number + round) % 16) * 16 * MIB as u64;
+                    assert_eq!(client.write(offset, &vec![number as u8; 16 * MIB]).unwrap(), 0);
+                }
+            });
+        }
+    });
+    let grown = figure(&server, "VmHWM") - before;
+    println!("grown by {} KiB", grown >> 10);
+    assert!(grown <= BOUND_BYTES + OVERHEAD_BYTES, "memory has grown by {grown} bytes");
+    server.end();
+}
+
 #[test]
 fn clients_that_take_and_send_nothing_do_not_fill_memory_and_starve_nobody() {
     let keys = "flash-size = \"64MiB\"\nram = \"16MiB\"\ndirect-io = false\n[limits]\nmemory-max = \"64MiB\"\n";

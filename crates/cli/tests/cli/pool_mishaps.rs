@@ -168,6 +168,8 @@ fn a_change_that_is_refused_changes_nothing() {
     // All of the map has its space, whatever fills the file system.
     let room = std::fs::metadata(path.join("a.img")).unwrap().blocks() * 512;
     assert!(room >= 6 * (64 << 10), "{room}");
+    let refused = fail(path, &["check", "--flash", "a.img"], 2);
+    assert!(refused.contains("a.img: it is a disk of pool 'tank', expected the flash of a cache"), "{refused}");
     let server = serve(path);
     ask(path, &["disk", "create", "mail", "--size", "4MiB"]);
     let before = ask(path, &["pool", "status"]);

@@ -30,7 +30,9 @@ impl Volume {
         {
             let mut inner = self.lock();
             let failed = inner.engine.has_flash_failed();
+            // A flash that cannot be read for now may be read later.
             if !failed
+                || inner.engine.waits()
                 || inner.state != VolumeState::Ok
                 || inner.closed
                 || std::mem::replace(&mut inner.flash_given_up, true)

@@ -124,6 +124,17 @@ fn check_iscsi(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigE
         }
         _ => {}
     }
+    let named = [
+        ("read-only-initiators", iscsi.read_only_initiators.iter().collect::<Vec<_>>()),
+        ("assign", iscsi.assignments.iter().map(|assignment| &assignment.initiator).collect()),
+    ];
+    for (key, names) in named {
+        let is_shut_out = |name: &&&String| iscsi.initiators.as_ref().is_some_and(|admitted| !admitted.contains(name));
+        if let Some(name) = names.iter().find(is_shut_out) {
+            let problem = format!("found '{name}', which may not log in; expected names that initiators has too");
+            return Err(origin.refuse(Section::Iscsi, key, problem));
+        }
+    }
     let is_served = |uri: &String| uri.parse::<front::Uri>().is_ok_and(|uri| uri.endpoint.protocol.guarded);
     if !config.listen.iter().any(is_served) {
         return Ok(());

@@ -412,6 +412,11 @@ fn what_is_wrong_with_iscsi_is_said() {
         ("initiators = 'abc'", "[iscsi] initiators: found 'abc', expected names of initiators"),
         ("assign = 'mail abc'", "[iscsi] assign: found 'abc', expected names of initiators"),
         ("assign = 'mail'", "[iscsi] assign: found 'mail', expected an export, an initiator"),
+        ("initiators = 'iqn.a:1'\nassign = 'mail iqn.b:2'", "[iscsi] assign: found 'iqn.b:2', which may not log in"),
+        (
+            "initiators = 'iqn.a:1'\nread-only-initiators = 'iqn.b:2'",
+            "[iscsi] read-only-initiators: found 'iqn.b:2', which may not log in",
+        ),
         ("chap-name = 'me'", "[iscsi] chap-secret-file: is missing"),
         ("chap-secret-file = 'secret'", "[iscsi] chap-name: is missing"),
         ("mutual-chap-name = 'it'\nmutual-chap-secret-file = 'own'", "[iscsi] chap-name: is missing"),

@@ -68,6 +68,10 @@ impl Cache<'_> {
         matches!(self, Cache::Buckets(System::Wlfc | System::WlfcC))
     }
 
+    fn is_wlfc_c(self) -> bool {
+        matches!(self, Cache::Buckets(System::WlfcC))
+    }
+
     fn is_b_like(self) -> bool {
         matches!(self, Cache::Buckets(System::BLike))
     }
@@ -126,7 +130,7 @@ const MEANINGLESS: [Row; 21] = [
         "its requests come one after the other, each when the one before it is answered",
     ),
     (&["--epoch", "--html"], |cache| cache.evicts_buckets(), "its figures are those of the whole run"),
-    (&["--ram"], |cache| cache.evicts_buckets(), "only wlfc_c has RAM, which is 64MiB"),
+    (&["--ram"], |cache| cache.evicts_buckets() && !cache.is_wlfc_c(), "of the caches of buckets only wlfc_c has RAM"),
     (
         &["--write-queue", "--halving", "--refresh"],
         |cache| cache.is_b_like(),
@@ -137,8 +141,9 @@ const MEANINGLESS: [Row; 21] = [
 ];
 
 /// The options that a cache of buckets has, as far as the table does not refuse them.
-const OF_BUCKETS: [&str; 11] = [
+const OF_BUCKETS: [&str; 12] = [
     "--size",
+    "--ram",
     "--warmup",
     "--layout",
     "--device",

@@ -308,6 +308,7 @@ impl Job {
                 device: self.profile().cloned().unwrap_or(default.device),
                 backend: self.storage_device.as_ref().map_or(default.backend, |named| named.value),
                 bucket_bytes: self.bucket.map(ByteSize::bytes),
+                ram: self.ram,
                 write_queue: self.write_queue.map_or(default.write_queue, Share::of_one),
                 halving: self.halving,
                 refresh: self.refresh.unwrap_or(default.refresh),

@@ -221,7 +221,7 @@ impl ResultRow {
 impl ResultRow {
     /// The row of a cache of buckets that ran over `trace`. What it admits and replaces are buckets, of which no blocks are told.
     pub fn of_buckets(trace: &Trace, result: &BucketResult) -> ResultRow {
-        let BucketResult { case, counts, warmup_accesses } = result;
+        let BucketResult { case, counts, warmup_accesses, ram_bytes } = result;
         let read_hits = counts.ram_hits + counts.flash_hits;
         let (accesses, hits) = (counts.reads + counts.writes, read_hits + counts.write_hits);
         ResultRow {
@@ -243,7 +243,7 @@ impl ResultRow {
             bypasses: counts.bypasses,
             flash_writes_blocks: counts.flash_written_blocks(),
             flash_bytes_written: counts.flash_written_blocks() * BLOCK_BYTES as u64,
-            tiers: Some(TierFigures::of_buckets(counts, case.system.ram_bytes())),
+            tiers: Some(TierFigures::of_buckets(counts, *ram_bytes)),
             buckets: Some(BucketFigures::new(counts, case.flash_bytes)),
             ..ResultRow::default()
         }

@@ -13,6 +13,7 @@ use flashwise_trace::request_file::{CacheRequest, RequestFile};
 use rayon::prelude::*;
 
 use super::{BLike, BLikeConfig, Managed};
+use crate::cache_settings::Ram;
 use crate::pace::RequestPace;
 use crate::simulate::Counting;
 
@@ -39,17 +40,9 @@ impl System {
             System::BLike => "b-like",
         }
     }
-
-    /// Its RAM for blocks that are read.
-    pub const fn ram_bytes(self) -> u64 {
-        match self {
-            System::WlfcC => RAM_BYTES,
-            System::Wlfc | System::BLike => 0,
-        }
-    }
 }
 
-/// RAM of WLFC_c: section V.
+/// RAM of WLFC_c, unless it is said: section V.
 pub const RAM_BYTES: u64 = 64 << 20;
 
 /// What a cache of buckets is made of, besides its size.
@@ -61,6 +54,8 @@ pub struct BucketSettings {
     pub backend: TierModel,
     /// Bytes of a bucket; an erase block of the device if not given.
     pub bucket_bytes: Option<u64>,
+    /// RAM of WLFC_c for blocks that are read; [`RAM_BYTES`] if not given.
+    pub ram: Option<Ram>,
     /// Share of the buckets that is for writing, 0 to 1.
     pub write_queue: f64,
     /// Write buckets that are allocated between two halvings of all priorities; as many as there may be if not given.
@@ -80,11 +75,22 @@ impl BucketSettings {
             device: Profile::find("wlfc", "wlfc").expect("the profile comes with flashwise"),
             backend: tier_model_of_option("storage-device", "hdd").expect("the profile comes with flashwise"),
             bucket_bytes: None,
+            ram: None,
             write_queue: Config::WRITE_SHARE,
             halving: None,
             refresh: Refresh::Read,
             over_provision: 0.07,
             journal_logs: 1,
+        }
+    }
+
+    /// RAM for blocks that are read, before flash of this many bytes.
+    pub fn ram_bytes(&self, system: System, flash_bytes: u64) -> u64 {
+        match (system, self.ram) {
+            (System::WlfcC, None) => RAM_BYTES,
+            (System::WlfcC, Some(Ram::Bytes(bytes))) => bytes,
+            (System::WlfcC, Some(Ram::Share(share))) => (flash_bytes as f64 * share) as u64,
+            (System::Wlfc | System::BLike, _) => 0,
         }
     }
 
@@ -148,7 +154,7 @@ impl BucketSettings {
             }
             _ => Config::new(buckets as u32, blocks, page_blocks, self.write_queue)?,
         };
-        let ram_blocks = (system.ram_bytes() / BLOCK_BYTES as u64) as u32;
+        let ram_blocks = (self.ram_bytes(system, flash_bytes) / BLOCK_BYTES as u64).try_into().unwrap_or(u32::MAX);
         let halving = self.halving.unwrap_or(config.halving);
         // The addresses of a trace's requests are below 16 TiB.
         let config = Config { halving, refresh: self.refresh, ram_blocks, volume_blocks: 1 << 32, ..config };
@@ -336,6 +342,8 @@ pub struct BucketResult {
     pub counts: BucketCounts,
     /// Block accesses not counted.
     pub warmup_accesses: u64,
+    /// RAM for blocks that are read.
+    pub ram_bytes: u64,
 }
 
 /// Runs a cache over requests, of which the first `warmup` block accesses are not counted.
@@ -392,7 +400,8 @@ pub fn simulate_buckets(
         };
         let (counts, warmup_accesses) =
             run_buckets(settings, case.system, case.flash_bytes, warmup, each).map_err(|error| (case.trace, error))?;
-        Ok(BucketResult { case, counts, warmup_accesses })
+        let ram_bytes = settings.ram_bytes(case.system, case.flash_bytes);
+        Ok(BucketResult { case, counts, warmup_accesses, ram_bytes })
     };
     cases.into_par_iter().with_max_len(1).map(run).collect()
 }
