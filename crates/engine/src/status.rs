@@ -363,6 +363,7 @@ pub struct ServerStatus {
     /// Its volumes.
     pub volumes: Vec<VolumeStatus>,
     /// Pools that were made while a server ran, and that could not be opened at this start.
+    #[serde(default)]
     pub unserved_pools: Vec<UnservedPool>,
 }
 

@@ -28,12 +28,13 @@ pub struct ServedPools {
     changing: Mutex<()>,
 }
 
-/// Whether a disk that is to be added is to be wiped. Where it is, is kept: it has to be found from any directory.
+/// Where a disk that is to be added is, as it is kept: it has to be found from any directory.
+fn place(disk: &DiskAdded) -> Result<PathBuf, ManageError> {
+    std::path::absolute(&disk.path).map_err(|error| ManageError::Invalid(format!("path: '{}': {error}", disk.path)))
+}
+
+/// Whether a disk that is to be added is to be wiped.
 fn wipes(disk: &DiskAdded) -> Result<bool, ManageError> {
-    if !Path::new(&disk.path).is_absolute() {
-        let what = format!("path: found '{}', expected an absolute path such as /dev/sdb", disk.path);
-        return Err(ManageError::Invalid(what));
-    }
     if let Some(wipe) = disk.wipe.as_ref().filter(|wipe| **wipe != disk.path) {
         let what = format!("found '{wipe}' as the disk to wipe, expected '{}', the disk to add", disk.path);
         return Err(ManageError::Invalid(what));
@@ -250,7 +251,7 @@ impl Pools for ServedPools {
     fn plan(&self, pool: &str, change: &PoolChange) -> Result<Plan, ManageError> {
         self.check_kept(pool, change)?;
         let planned = match change {
-            PoolChange::AddDisk(disk) => self.find(pool)?.plan_add(Path::new(&disk.path), wipes(disk)?),
+            PoolChange::AddDisk(disk) => self.find(pool)?.plan_add(&place(disk)?, wipes(disk)?),
             PoolChange::RemoveDisk(number) => self.find(pool)?.plan_remove(*number),
             PoolChange::GiveUpDisk(number, _) => self.find(pool)?.plan_give_up(*number),
             PoolChange::Create(new) => {
@@ -279,7 +280,7 @@ impl Pools for ServedPools {
         match change {
             PoolChange::AddDisk(disk) => {
                 let (pool, wipe) = (self.find(pool)?, wipes(disk)?);
-                pool.add_disk(Path::new(&disk.path), wipe).map(drop).map_err(error)
+                pool.add_disk(&place(disk)?, wipe).map(drop).map_err(error)
             }
             PoolChange::RemoveDisk(number) => self.find(pool)?.remove_disk(*number).map_err(error),
             PoolChange::GiveUpDisk(number, disk) => {

@@ -83,7 +83,10 @@ impl OpenBackend {
 
 /// Refuses a flash that holds nothing where a cache begins, or that is a disk of a pool.
 pub fn refuse_no_flash(flash: &dyn Disk, to: &str) -> anyhow::Result<()> {
-    if let Ok(label) = Label::read(flash)? {
+    // No disk of a pool has zones.
+    if flash.zoned().is_none()
+        && let Ok(label) = Label::read(flash)?
+    {
         return Err(Misuse(format!(
             "{}: it is a disk of pool '{}', expected the flash of a cache: there is none to {to}",
             flash.description(),

@@ -13,6 +13,7 @@ impl LogCache {
                 self.unreadable.remove(&block);
             }
             Step::WriteBackend { block, batch, .. } => {
+                self.backend_refuses = false;
                 self.backend_written(block, batch.is_some());
                 if batch.is_some() {
                     self.block_written_back();
@@ -46,6 +47,7 @@ impl LogCache {
                 if let Some(batch) = batch {
                     self.batches.get_mut(&batch).expect("a batch ends after its writes").failed.push(block);
                 }
+                self.backend_refuses |= !missing;
                 self.frame_failed(block, frame);
                 if replaces || (acknowledged && !missing) {
                     self.backend_write_failed(block);

@@ -140,6 +140,8 @@ pub struct LogCache {
     /// Blocks of which the backend lacks an acknowledged write, for which a later one that is not done yet may make up.
     backend_lacks: HashSet<u32>,
     backend_unflushed: bool,
+    /// The last write that the backend was asked for failed.
+    backend_refuses: bool,
     flash_failed: bool,
     /// Whether the policy is asked at all; not once the cache is being given up.
     admitting: bool,
@@ -238,6 +240,7 @@ impl LogCache {
             backend_lacks: HashSet::new(),
             // An earlier run may have written to the backend and died before it was flushed.
             backend_unflushed: true,
+            backend_refuses: false,
             flash_failed: false,
             admitting: true,
             has_flash: true,

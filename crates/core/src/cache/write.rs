@@ -22,7 +22,7 @@ impl LogCache {
     pub(super) fn plan_write(&mut self, request: &Request, steps: &mut Vec<Step>) {
         let bypasses = self.bypasses(request, Op::Write);
         let may_stay = self.may_stay(request);
-        let buffered = may_stay && !bypasses && !request.durable;
+        let buffered = may_stay && !bypasses && !request.durable && self.may_wait_in_ram();
         let mut written = Vec::new();
         let dirty_before = self.log.dirty_blocks();
         for part in parts(request.offset, request.length) {
@@ -120,6 +120,13 @@ impl LogCache {
         }
     }
 
+    /// Whether what is answered from RAM will find a place: not where the backend takes nothing and the flash is full of what it has yet to take.
+    fn may_wait_in_ram(&self) -> bool {
+        let is_full =
+            || self.is_pressed() || self.log.dirty_blocks() + self.buffered_blocks() as u64 >= self.config.dirty_max();
+        !(self.has_flash && self.backend_refuses && is_full())
+    }
+
     /// Whether what a request writes may stay in RAM and on flash until it is written back.
     fn may_stay(&self, request: &Request) -> bool {
         self.config.mode == Mode::WriteBack && request.caching != Caching::Through
@@ -156,7 +163,9 @@ impl LogCache {
             }
             let may_dirty = may_stay && self.log.dirty_blocks() < self.config.dirty_max();
             let is_lost = self.has_flash && self.lost.contains_key(&block);
-            if dirty_copy || is_lost || (wanted && may_dirty) {
+            // What was answered and the backend does not take has one place left, whatever the policy says.
+            let has_to = self.has_flash && acknowledged && self.backend_refuses && !self.is_pressed();
+            if dirty_copy || is_lost || ((wanted || has_to) && may_dirty) {
                 // A dirty copy is replaced on flash whatever the policy says: no crash may bring it back. Nor may one bring back what
                 // the backend has of a lost block.
                 self.lost.remove(&block);

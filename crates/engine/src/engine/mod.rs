@@ -491,6 +491,19 @@ impl<C: Cache<Step = Step>> Engine<C> {
         output.held.append(&mut self.held);
     }
 
+    /// Whether reads are put off.
+    pub fn has_postponed(&self) -> bool {
+        !self.postponed.is_empty()
+    }
+
+    /// Has as much patience again with the reads that are put off.
+    pub fn be_patient(&mut self) {
+        let patience = self.settings.patience;
+        for id in self.postponed.iter().map(|part| part.step).collect::<Vec<_>>() {
+            self.step(id).patience = patience;
+        }
+    }
+
     /// Tries those reads again that failed and were put off.
     pub fn read_again(&mut self) {
         self.outgoing.append(&mut self.postponed);

@@ -115,6 +115,18 @@ impl Driver {
         matches!(self, Driver::Wlfc(engine) if engine.waits())
     }
 
+    /// Whether a log has put off reads of the flash.
+    pub fn has_postponed(&self) -> bool {
+        matches!(self, Driver::Log(engine) if engine.has_postponed())
+    }
+
+    /// Has as much patience again with them.
+    pub fn be_patient(&mut self) {
+        if let Driver::Log(engine) = self {
+            engine.be_patient();
+        }
+    }
+
     /// Does what is due.
     pub fn look(&mut self) {
         match self {

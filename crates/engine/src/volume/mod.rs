@@ -48,7 +48,7 @@ use crate::disk::memory::MemoryDisk;
 use crate::disk::slow::{SlowTransfers, Slowness};
 use crate::disk::{Completed, Completion, Disk, Method, Transfers, transfers};
 use crate::export::{Done, Error, Export, Extent, Guest, Operation, Request};
-use crate::flash::Progress;
+use crate::flash::{Progress, superblock_pages};
 use crate::latency::Latencies;
 use crate::record::Recorder;
 use crate::status::{VolumeState, VolumeStatus};
@@ -77,6 +77,8 @@ const SPARE_FRAMES: u32 = 2048;
 const READ_PATIENCE: u8 = 5;
 /// Time between two looks at what is due.
 const TICK: Duration = Duration::from_secs(1);
+/// How long a log waits for a flash that cannot be read at all.
+const UNREAD_MAX: Duration = Duration::from_secs(300);
 /// Blocks that are asked about under one lock when extents are told.
 const EXTENT_BLOCKS: u64 = 65_536;
 
@@ -430,14 +432,17 @@ impl Volume {
         }
         let inner = self.freeze();
         let engine = &inner.engine;
-        let (failed, end) = (flushed.is_err() || engine.has_flash_failed(), engine.end());
+        let (flash_failed, end) = (engine.has_flash_failed(), engine.end());
+        let failed = flushed.is_err() || flash_failed;
         let may_be_dirty = engine.blocks_to_write_back() > 0 || !engine.lost_blocks().is_empty();
         drop(inner);
         drop(self.stop.lock().expect("no thread panics with the timer").take());
         let Some(end) = end.filter(|_| !detached && !failed) else {
-            return match failed || !detached {
-                true => Err(VolumeError::Flash { volume: volume(), error: io::Error::other("the last flush failed") }),
-                false => Ok(()),
+            let error = || io::Error::other("the last flush failed");
+            return match (failed || !detached, flash_failed) {
+                (false, _) => Ok(()),
+                (true, true) => Err(VolumeError::Flash { volume: volume(), error: error() }),
+                (true, false) => Err(VolumeError::Backend { volume: volume(), error: error() }),
             };
         };
         self.with_attachment(|attachment| attachment.close(&*self.flash, &*self.side, end, may_be_dirty))
@@ -568,6 +573,7 @@ impl Export for Volume {
 
 /// What is due once in a while, and whenever someone asks to look at the flash.
 fn tick(volume: &Weak<Volume>, looks: &mpsc::Receiver<()>) {
+    let mut unread_since: Option<Instant> = None;
     loop {
         let asked = match looks.recv_timeout(TICK) {
             Ok(()) => true,
@@ -581,7 +587,13 @@ fn tick(volume: &Weak<Volume>, looks: &mpsc::Receiver<()>) {
             continue;
         }
         volume.follow_backend();
+        // A flash that cannot be read at all may be read later: what is to be moved does not count as lost for that.
+        let waits = volume.lock().engine.has_postponed() && superblock_pages(&*volume.flash).is_err();
+        unread_since = waits.then(|| unread_since.unwrap_or_else(Instant::now));
         let mut inner = volume.lock();
+        if unread_since.is_some_and(|since| since.elapsed() < UNREAD_MAX) {
+            inner.engine.be_patient();
+        }
         inner.engine.look();
         if !inner.frozen {
             inner.engine.advance(Volume::now_us());

@@ -103,13 +103,26 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.postponed.push(id);
             return true;
         }
-        running.probes = true;
+        let Some(offset) = self.probed_page(id) else {
+            self.probed(id, false);
+            return true;
+        };
+        self.step(id).probes = true;
         let buffers = smallvec![self.gap.buffer(0, 1)];
-        self.outgoing.push((
-            id,
-            Part { disk: FLASH, operation: Operation::Read, offset: 0, length: BLOCK, buffers, alone: true },
-        ));
+        let (disk, operation) = (FLASH, Operation::Read);
+        self.outgoing.push((id, Part { disk, operation, offset, length: BLOCK, buffers, alone: true }));
         true
+    }
+
+    /// A page of the flash that can be read if any can: the first or, where buckets are zones, that of another bucket that was programmed.
+    fn probed_page(&mut self, id: StepId) -> Option<u64> {
+        if !self.settings.zoned {
+            return Some(0);
+        }
+        let Work::Step(Step::ReadFlash { bucket, .. }) = self.step(id).work else { return None };
+        let is_other =
+            |other: &u32| *other != bucket && self.on_flash[*other as usize].end > 0 && !self.worn.contains(other);
+        (0..self.on_flash.len() as u32).find(is_other).map(|other| self.unit_offset(other))
     }
 
     /// It was tried whether the flash can be read at all. Where it cannot, nothing of it is given up.

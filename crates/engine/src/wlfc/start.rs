@@ -18,7 +18,7 @@ use super::OnFlash;
 use super::checksums::HeaderPages;
 use crate::disk::Disk;
 use crate::disk::zoned::{Use, ZonedFlash};
-use crate::flash::{FlashError, Progress, cache_tag};
+use crate::flash::{FlashError, Progress, cache_tag, superblock_pages};
 use crate::memory::Memory;
 
 /// Threads that read buckets, with a piece of a bucket each in memory.
@@ -532,9 +532,9 @@ fn unreadable(flash: &dyn Disk, what: &str) -> FlashError {
     FlashError::Io(io::Error::other(format!("{}: {what}", flash.description())))
 }
 
-/// Fails unless the flash can be read at all: its first page.
-pub(super) fn check_readable(flash: &dyn Disk) -> Result<(), FlashError> {
-    flash.read_at(Memory::new(1).bytes_mut(), 0).map_err(FlashError::Io)
+/// Fails unless the flash can be read at all: its superblocks, whatever they say.
+fn check_readable(flash: &dyn Disk) -> Result<(), FlashError> {
+    superblock_pages(flash).map(drop).map_err(FlashError::Io)
 }
 
 /// The number of a run: which start it is of, and how many times its cache was found again since.

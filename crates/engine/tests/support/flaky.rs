@@ -115,3 +115,39 @@ fn a_volume_goes_on_while_its_backend_cannot_be_written() {
         assert_eq!(content[number % 180 * BLOCK_BYTES..][..BLOCK_BYTES], block(number as u8), "block {}", number % 180);
     }
 }
+
+/// A log whose flash is full of what the backend does not take: what is answered from then on is there afterwards, but for what was in RAM when
+/// the backend first refused.
+#[test]
+fn a_log_answers_no_write_that_has_no_place_left() {
+    const MIB: u64 = 1 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let backend = Arc::new(Flaky { disk: MemoryDisk::new(16 * MIB as usize), fails: AtomicBool::new(true) });
+    let config = VolumeConfig {
+        flash_size_bytes: Some(MIB),
+        cache: Settings::of(&[("erase-unit", "64KiB"), ("ram", "256KiB"), ("policy", "lru")]).unwrap(),
+        ..VolumeConfig::of("v", Path::new("flaky"), &directory.path().join("cache.img"))
+    };
+    let storage = Storage {
+        disk: backend.clone(),
+        identity: Identity { id: [9; 16], description: "a backend in memory".to_owned() },
+        side: Box::new(MemorySide::default()),
+        notes: Vec::new(),
+    };
+    let volume = Volume::open_on(config, storage, &|_, _| ()).unwrap_or_else(|error| panic!("{error}")).0;
+    let ask = |operation: Operation, at: u64, data: Vec<u8>| {
+        let (sender, receiver) = mpsc::channel();
+        let (offset, length) = (at * BLOCK_BYTES as u64, BLOCK_BYTES as u64);
+        let request =
+            Request { operation, offset, length, force_unit_access: false, data, caching: Default::default() };
+        volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
+        receiver.recv().unwrap()
+    };
+    let answered: Vec<u64> = (0..800).filter(|&at| ask(Operation::Write, at, block(at as u8)).is_ok()).collect();
+    backend.fails.store(false, Ordering::SeqCst);
+    let is_there = |&&at: &&u64| ask(Operation::Read, at, Vec::new()) == Ok(block(at as u8));
+    let there = answered.iter().filter(is_there).count();
+    // A write buffer of 128 KiB.
+    assert!(there + 32 >= answered.len(), "{there} of {} are there", answered.len());
+    assert!(answered.len() < 800 && there > 100, "{} answered, {there} there", answered.len());
+}

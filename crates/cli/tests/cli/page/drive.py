@@ -282,6 +282,7 @@ def make_logical_disks(hand, name):
 
 def move_disks(hand, extra):
     """Adds a disk that holds something, takes another out, wipes it and adds it again."""
+    extra = str(FOLDER.resolve() / extra)
     page = hand.page
     (FOLDER / extra).write_bytes(os.urandom(MIB) * 16)
     hand.go("Pool tank")
@@ -299,7 +300,8 @@ def move_disks(hand, extra):
     def gone(path):
         return lambda: path not in [disk["path"] for disk in pool()["disks"]]
 
-    for path in ("c.img", extra):
+    # As the configuration has it or, once it was added again, as it is found from any directory.
+    for path in (next(disk["path"] for disk in pool()["disks"] if disk["path"].endswith("c.img")), extra):
         hand.press(page.get_by_role("button", name=f"Take out {path}", exact=True))
         hand.confirm(None, f"Then {path} is no part of pool tank any more.")
         until(f"{path} is taken out", gone(path))
@@ -318,7 +320,7 @@ def move_disks(hand, extra):
     hand.type(form.get_by_label("Block device or file"), "c.img")
     hand.press(form.get_by_role("button", name="Review the disk"))
     hand.confirm(None, "c.img becomes a disk of pool tank")
-    until("c.img is a disk again", lambda: not gone("c.img")())
+    until("c.img is a disk again", lambda: not gone(str(FOLDER.resolve() / "c.img"))())
 
 
 def make_a_pool(hand, name):
