@@ -512,7 +512,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// How many of the first steps of a plan the request waits for.
     fn waited_for(&self, steps: &[Step], request: Option<u32>, durable: bool) -> usize {
         let reply = steps.iter().position(|step| *step == Step::Reply).unwrap_or(steps.len());
-        let may_wait = request.is_some_and(|request| self.clients.get(request).request.changes());
+        // What cannot be written back takes room that an answered change might not find.
+        let may_wait = request.is_some_and(|request| self.clients.get(request).request.changes())
+            && self.cache.next_tick_us(u64::MAX).is_none();
         if !may_wait || durable {
             return reply;
         }
