@@ -15,6 +15,7 @@
 //! | `engines.rs` | that engine, made of what a start found |
 //! | `error.rs` | why it is refused |
 
+mod changing;
 mod config;
 mod detaching;
 mod devices;
@@ -36,7 +37,6 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, Weak, mpsc}
 use std::time::{Duration, Instant};
 
 use flashwise_core::cache::LogCache;
-use flashwise_core::cache::settings::{self, SettingError};
 use flashwise_core::filter::{Caching, Client};
 use flashwise_core::format::{BLOCK_BYTES, Layout};
 
@@ -61,7 +61,6 @@ pub use self::error::VolumeError;
 pub use self::guests::{Guests, check_exports};
 pub use self::reads::{Part, ReadFigures};
 
-use self::config::devices;
 use self::detaching::engine_without_flash;
 use self::devices::{check_backend, geometry_without_flash, open_backend, open_flash, refused, tail_note, wanted};
 use self::driver::Driver;
@@ -336,32 +335,6 @@ impl Volume {
         };
         self.submit(request, Box::new(move |result| drop(sender.send(result))));
         receiver.recv().map_err(|_| Error::ShuttingDown)?.map(drop)
-    }
-
-    /// Changes settings of the cache while it runs.
-    pub fn change(&self, settings: &settings::Settings) -> Result<(), SettingError> {
-        self.with_settings(settings, LogCache::change)
-    }
-
-    /// Refuses settings that [`change`](Self::change) would refuse.
-    pub fn check_change(&self, settings: &settings::Settings) -> Result<(), SettingError> {
-        self.with_settings(settings, |cache, settings, devices| cache.check_change(settings, devices))
-    }
-
-    fn with_settings(
-        &self,
-        settings: &settings::Settings,
-        perform: impl FnOnce(&mut LogCache, &settings::Settings, &settings::Devices) -> Result<(), SettingError>,
-    ) -> Result<(), SettingError> {
-        let mut inner = self.lock();
-        let of_buckets = self.config.layout == Layout::Wlfc;
-        let Some(cache) = inner.engine.log_mut().filter(|_| !of_buckets) else {
-            let key = settings.names().next().unwrap_or_default().to_owned();
-            let problem = format!("a volume of layout {} has no settings that can be changed", Layout::Wlfc.name());
-            return Err(SettingError { key, problem });
-        };
-        let devices = devices(&self.config, &cache.config().geometry, self.size());
-        perform(cache, settings, &devices)
     }
 
     /// What another policy or size would do; none for a volume that had no log on flash when it was opened.
