@@ -414,7 +414,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.came(id, &part, true);
         }
         if read_flash {
-            self.reads_below(id);
+            self.read_below(id);
         }
         self.next_part(id);
     }

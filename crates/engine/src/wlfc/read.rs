@@ -190,13 +190,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
         wrong
     }
 
-    /// Reads from the backend what the flash has no content for because it is there; whether anything is read.
-    pub(super) fn reads_below(&mut self, id: StepId) -> bool {
+    /// What the flash has no content for because the backend has it is to be read there next.
+    pub(super) fn read_below(&mut self, id: StepId) {
         let Run { block, blocks, .. } = self.run(id);
         let plan = self.step(id).plan;
         let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
         if !region.has_bad(block, blocks) || self.order.is_written(block) {
-            return false;
+            return;
         }
         let is_below = |block: &u64| region.missing(*block) == Some(Missing::OfBackend);
         let below: Vec<u64> = (block..block + u64::from(blocks)).rev().filter(is_below).collect();
@@ -207,11 +207,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         };
         let parts: Vec<Part> = below.into_iter().map(part).collect();
         if parts.is_empty() {
-            return false;
+            return;
         }
         self.order.also_reads_backend(id, block);
         let running = self.step(id);
         (running.falls_back, running.next, running.apart) = (true, parts, true);
-        true
     }
 }

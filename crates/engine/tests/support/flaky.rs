@@ -12,7 +12,7 @@ use flashwise_engine::attach::memory::MemorySide;
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::identity::Identity;
 use flashwise_engine::disk::memory::MemoryDisk;
-use flashwise_engine::export::{Export, Operation, Request};
+use flashwise_engine::export::{Error, Export, Operation, Request};
 use flashwise_engine::volume::{Storage, Volume, VolumeConfig};
 
 fn block(fill: u8) -> Vec<u8> {
@@ -63,45 +63,59 @@ impl Disk for Flaky {
     }
 }
 
+const MIB: u64 = 1 << 20;
+
+impl Flaky {
+    fn new(fails: bool) -> Arc<Flaky> {
+        Arc::new(Flaky { disk: MemoryDisk::new(16 * MIB as usize), fails: AtomicBool::new(fails) })
+    }
+
+    /// A volume behind which it is.
+    fn volume(self: &Arc<Self>, config: VolumeConfig) -> Arc<Volume> {
+        let storage = Storage {
+            disk: self.clone(),
+            identity: Identity { id: [9; 16], description: "a backend in memory".to_owned() },
+            side: Box::new(MemorySide::default()),
+            notes: Vec::new(),
+        };
+        Volume::open_on(config, storage, &|_, _| ()).unwrap_or_else(|error| panic!("{error}")).0
+    }
+}
+
+/// Asks for a block, or for a flush.
+fn ask(volume: &Volume, operation: Operation, at: u64, data: Vec<u8>) -> Result<Vec<u8>, Error> {
+    let (sender, receiver) = mpsc::channel();
+    let length = if operation == Operation::Flush { 0 } else { BLOCK_BYTES as u64 };
+    let (offset, caching) = (at * BLOCK_BYTES as u64, Default::default());
+    let request = Request { operation, offset, length, force_unit_access: false, data, caching };
+    volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
+    receiver.recv().unwrap()
+}
+
 /// Clients of a volume hear nothing of a backend that cannot be written, while the cache has room; the status does.
 #[test]
 fn a_volume_goes_on_while_its_backend_cannot_be_written() {
-    const MIB: u64 = 1 << 20;
     let directory = tempfile::tempdir().unwrap();
-    let backend = Arc::new(Flaky { disk: MemoryDisk::new(16 * MIB as usize), fails: AtomicBool::new(false) });
+    let backend = Flaky::new(false);
     let config = VolumeConfig {
         flash_size_bytes: Some(8 * MIB),
         layout: Layout::Wlfc,
         cache: Settings::of(&[("erase-unit", "256KiB"), ("ram", "0")]).unwrap(),
         ..VolumeConfig::of("v", Path::new("flaky"), &directory.path().join("cache.img"))
     };
-    let storage = Storage {
-        disk: backend.clone(),
-        identity: Identity { id: [9; 16], description: "a backend in memory".to_owned() },
-        side: Box::new(MemorySide::default()),
-        notes: Vec::new(),
-    };
-    let volume = Volume::open_on(config, storage, &|_, _| ()).unwrap_or_else(|error| panic!("{error}")).0;
-    let ask = |operation: Operation, at: u64, data: Vec<u8>| {
-        let (sender, receiver) = mpsc::channel();
-        let length = if operation == Operation::Flush { 0 } else { BLOCK_BYTES as u64 };
-        let (offset, caching) = (at * BLOCK_BYTES as u64, Default::default());
-        let request = Request { operation, offset, length, force_unit_access: false, data, caching };
-        volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
-        receiver.recv().unwrap()
-    };
+    let volume = backend.volume(config);
     backend.fails.store(true, Ordering::SeqCst);
     // A bucket has room for 32 logs of a block, so that each of these three is evicted several times.
     for number in 0..600_u64 {
-        ask(Operation::Write, number % 180, block(number as u8))
+        ask(&volume, Operation::Write, number % 180, block(number as u8))
             .unwrap_or_else(|error| panic!("write {number}: {error}"));
-        ask(Operation::Flush, 0, Vec::new()).unwrap_or_else(|error| panic!("flush {number}: {error}"));
+        ask(&volume, Operation::Flush, 0, Vec::new()).unwrap_or_else(|error| panic!("flush {number}: {error}"));
     }
     let status = volume.status();
     assert!(status.state_reason.is_some_and(|reason| reason.starts_with("backend: ")), "{:?}", status.state);
     assert_eq!(status.faults.failed_requests, 0);
     for number in 420..600_u64 {
-        assert_eq!(ask(Operation::Read, number % 180, Vec::new()), Ok(block(number as u8)));
+        assert_eq!(ask(&volume, Operation::Read, number % 180, Vec::new()), Ok(block(number as u8)));
     }
     backend.fails.store(false, Ordering::SeqCst);
     let started = Instant::now();
@@ -120,32 +134,18 @@ fn a_volume_goes_on_while_its_backend_cannot_be_written() {
 /// the backend first refused.
 #[test]
 fn a_log_answers_no_write_that_has_no_place_left() {
-    const MIB: u64 = 1 << 20;
     let directory = tempfile::tempdir().unwrap();
-    let backend = Arc::new(Flaky { disk: MemoryDisk::new(16 * MIB as usize), fails: AtomicBool::new(true) });
+    let backend = Flaky::new(true);
     let config = VolumeConfig {
         flash_size_bytes: Some(MIB),
         cache: Settings::of(&[("erase-unit", "64KiB"), ("ram", "256KiB"), ("policy", "lru")]).unwrap(),
         ..VolumeConfig::of("v", Path::new("flaky"), &directory.path().join("cache.img"))
     };
-    let storage = Storage {
-        disk: backend.clone(),
-        identity: Identity { id: [9; 16], description: "a backend in memory".to_owned() },
-        side: Box::new(MemorySide::default()),
-        notes: Vec::new(),
-    };
-    let volume = Volume::open_on(config, storage, &|_, _| ()).unwrap_or_else(|error| panic!("{error}")).0;
-    let ask = |operation: Operation, at: u64, data: Vec<u8>| {
-        let (sender, receiver) = mpsc::channel();
-        let (offset, length) = (at * BLOCK_BYTES as u64, BLOCK_BYTES as u64);
-        let request =
-            Request { operation, offset, length, force_unit_access: false, data, caching: Default::default() };
-        volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
-        receiver.recv().unwrap()
-    };
-    let answered: Vec<u64> = (0..800).filter(|&at| ask(Operation::Write, at, block(at as u8)).is_ok()).collect();
+    let volume = backend.volume(config);
+    let answered: Vec<u64> =
+        (0..800).filter(|&at| ask(&volume, Operation::Write, at, block(at as u8)).is_ok()).collect();
     backend.fails.store(false, Ordering::SeqCst);
-    let is_there = |&&at: &&u64| ask(Operation::Read, at, Vec::new()) == Ok(block(at as u8));
+    let is_there = |&&at: &&u64| ask(&volume, Operation::Read, at, Vec::new()) == Ok(block(at as u8));
     let there = answered.iter().filter(is_there).count();
     // A write buffer of 128 KiB.
     assert!(there + 32 >= answered.len(), "{there} of {} are there", answered.len());
