@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 use flashwise_core::quantity::Share;
 use flashwise_sim::job::{Job, SampleBy, sample_share};
-use flashwise_sim::sampling::{accurate, parse_accuracy};
+use flashwise_sim::sampling::{accurate, parse_accuracy, takes_whole_trace};
 use flashwise_trace::error::TraceError;
 use flashwise_trace::sampling::Sampling;
 
 use crate::failure::Misuse;
 use crate::help;
 use crate::input::read_once;
+use crate::log::note;
 
 /// Whether a sample is taken, and which.
 #[derive(Clone, Debug, Args)]
@@ -76,6 +77,9 @@ impl SampleOptions {
                 "--accuracy reads a trace more than once, and {once} can be read once: expected a file, or --sample"
             );
             return Err(Misuse(what).into());
+        }
+        if takes_whole_trace(jobs) {
+            note!("--accuracy: of caches that are asked whole requests there is no sample; all of the trace is run");
         }
         let is_empty =
             |error: &anyhow::Error| matches!(error.downcast_ref::<TraceError>(), Some(TraceError::EmptySample { .. }));

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::Settings;
+use flashwise_core::format::Layout;
 use flashwise_engine::export::{Error, Export, Operation, Request};
 use flashwise_engine::status::VolumeState;
 use flashwise_engine::volume::{Volume, VolumeConfig, VolumeError};
@@ -233,9 +234,14 @@ fn a_flash_that_failed_counts_until_all_that_it_holds_is_written_back_and_not_fr
         let mut setting = Setting::new();
         setting.config.backend = setting.on_tmpfs("backend", 64 * MIB, 1);
         let volume = flash_that_failed(&mut setting, durable);
-        let error = volume.detach().expect_err("the backend is full");
-        assert_eq!(matches!(error, VolumeError::NotDestaged { .. }), counts, "{durable} blocks: {error}");
-        assert_eq!(matches!(error, VolumeError::Lost { .. }), !counts, "{durable} blocks: {error}");
+        match (counts, volume.detach()) {
+            (true, Err(VolumeError::NotDestaged { .. })) => assert_eq!(volume.status().state, VolumeState::FlashFailed),
+            (false, Ok(lost @ 1..=120)) => {
+                assert_eq!((volume.status().state, volume.status().lost_blocks.len()), (VolumeState::Detached, lost));
+                volume.flush().expect_err("what was answered is not there");
+            }
+            (_, result) => panic!("{durable} blocks: {result:?}"),
+        }
         drop(volume);
         setting.enlarge("backend");
         setting.enlarge("flash");
@@ -253,44 +259,151 @@ fn a_flash_that_failed_counts_until_all_that_it_holds_is_written_back_and_not_fr
     }
 }
 
-/// The flash fails on a block that replaces one that it holds durably, while memory holds others: as flushed last, it is still there.
+/// The flash fails on a block that replaces one that it holds durably, while memory holds others: as flushed last, it is still there for a
+/// start that comes after. Detaching saves what could not be written too.
 #[test]
-fn a_flash_that_failed_counts_while_blocks_are_lost() {
-    let mut setting = Setting::new();
-    setting.config.flash = setting.on_tmpfs("flash", 8 * MIB, 1);
-    File::create(&setting.config.backend).unwrap().set_len(64 * MIB).unwrap();
-    let volume = setting.open();
-    write(&volume, 20).unwrap();
-    let written = (0..1_000).take_while(|&version| {
-        let (operation, data) = (Operation::Write, content(version));
-        let request = Request {
-            operation,
-            offset: version % 10 * BLOCK,
-            length: BLOCK,
-            force_unit_access: true,
-            data,
-            caching: Default::default(),
-        };
-        submit(&volume, request).is_ok()
-    });
-    let written = written.count() as u64;
-    assert!((50..=128).contains(&written), "{written} segments of two blocks fit into 1 MiB");
-    assert_eq!(volume.status().buffered_blocks, 1);
-    let error = volume.detach().expect_err("a block is lost");
-    assert!(matches!(error, VolumeError::Lost { lost: 1, .. }), "{error}");
-    drop(volume);
-    setting.enlarge("flash");
-    let (volume, opened) = Volume::open(setting.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));
-    assert!(!opened.formatted);
-    for version in written - 10..written {
-        assert!(read(&volume, version % 10) == Ok(content(version)), "version {version}");
+fn a_flash_that_failed_has_what_was_flushed_and_memory_what_was_not() {
+    for detaches in [false, true] {
+        let mut setting = Setting::new();
+        setting.config.flash = setting.on_tmpfs("flash", 8 * MIB, 1);
+        File::create(&setting.config.backend).unwrap().set_len(64 * MIB).unwrap();
+        let volume = setting.open();
+        write(&volume, 20).unwrap();
+        let written = (0..1_000).take_while(|&version| {
+            let (operation, data) = (Operation::Write, content(version));
+            let request = Request {
+                operation,
+                offset: version % 10 * BLOCK,
+                length: BLOCK,
+                force_unit_access: true,
+                data,
+                caching: Default::default(),
+            };
+            submit(&volume, request).is_ok()
+        });
+        let written = written.count() as u64;
+        assert!((50..=128).contains(&written), "{written} segments of two blocks fit into 1 MiB");
+        assert_eq!((volume.status().buffered_blocks, volume.status().lost_blocks), (1, vec![written % 10]));
+        assert_eq!(read(&volume, written % 10), Err(Error::Io));
+        let newest = if detaches { written - 9..written + 1 } else { written - 10..written };
+        if detaches {
+            assert_eq!(volume.detach().unwrap(), 0);
+            assert_eq!((volume.status().state, volume.status().lost_blocks), (VolumeState::Detached, vec![]));
+            assert!(read(&volume, 20) == Ok(content(20)));
+            newest.clone().for_each(|version| assert!(read(&volume, version % 10) == Ok(content(version))));
+        }
+        drop(volume);
+        setting.enlarge("flash");
+        let (volume, opened) =
+            Volume::open(setting.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(opened.formatted, detaches);
+        for version in newest {
+            assert!(read(&volume, version % 10) == Ok(content(version)), "version {version}");
+        }
     }
+}
+
+/// A volume on a flash that is [`Breakable`], and the pair of layouts that it is tried with.
+fn on_breakable_flash(layout: Layout, error: &str) -> (Setting, Breakable, Arc<Volume>) {
+    let mut setting = Setting::new();
+    let flash = Breakable::new(setting.directory.path(), error);
+    File::create(&setting.config.backend).unwrap().set_len(64 * MIB).unwrap();
+    setting.config.flash = flash.device.device.clone().into();
+    setting.config.layout = layout;
+    if layout == Layout::Wlfc {
+        setting.config.cache = Settings::of(&[("erase-unit", "256KiB")]).unwrap();
+    }
+    let volume = setting.open();
+    (setting, flash, volume)
+}
+
+fn await_state(volume: &Volume, state: VolumeState) {
+    let started = Instant::now();
+    while volume.status().state != state {
+        assert!(started.elapsed() < PATIENCE, "{:?}", volume.status());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Nothing was flushed, and the volume goes on with all that was answered.
+#[test]
+fn a_flash_that_dies_with_its_first_write_takes_nothing_with_it() {
+    for layout in [Layout::Log, Layout::Wlfc] {
+        for error in ["error-rate=100%", "error-pwrite-rate=100%"] {
+            let (setting, flash, volume) = on_breakable_flash(layout, error);
+            File::create(&flash.broken).unwrap();
+            // Each is answered, with the parts of blocks that come last.
+            (0..100).for_each(|block| write(&volume, block).unwrap());
+            ask(&volume, Operation::Write, 5 * BLOCK + 512, 512, vec![9; 512]).unwrap();
+            volume.flush().unwrap_or_else(|error| panic!("{layout:?}: {error}"));
+            await_state(&volume, VolumeState::WithoutFlash);
+            assert_eq!(volume.status().lost_blocks, [0; 0], "{layout:?}");
+            let mut changed = content(5);
+            changed[512..1024].fill(9);
+            let expected = |block| if block == 5 { changed.clone() } else { content(block) };
+            (0..100).for_each(|block| assert!(read(&volume, block) == Ok(expected(block)), "{layout:?}: {block}"));
+            write(&volume, 200).unwrap();
+            volume.flush().unwrap();
+            let bytes = std::fs::read(&setting.config.backend).unwrap();
+            (0..100).for_each(|block| assert!(bytes[(block * BLOCK) as usize..].starts_with(&expected(block))));
+        }
+    }
+}
+
+/// What was flushed can still be read, and what was not is in memory.
+#[test]
+fn a_flash_that_cannot_be_written_any_more_is_detached_with_all_that_was_answered() {
+    for layout in [Layout::Log, Layout::Wlfc] {
+        let (setting, flash, volume) = on_breakable_flash(layout, "error-pwrite-rate=100%");
+        (0..100).for_each(|block| write(&volume, block).unwrap());
+        volume.flush().unwrap();
+        File::create(&flash.broken).unwrap();
+        // Some that are there, and some that are not.
+        let newer = 90..110;
+        newer
+            .clone()
+            .for_each(|block| drop(ask(&volume, Operation::Write, block * BLOCK, BLOCK, NEWER.to_vec()).unwrap()));
+        volume.flush().expect_err("it is not durable");
+        await_state(&volume, VolumeState::FlashFailed);
+        assert_eq!(write(&volume, 200), Err(Error::Io));
+        assert_eq!(volume.detach().unwrap_or_else(|error| panic!("{layout:?}: {error}")), 0, "{layout:?}");
+        let bytes = std::fs::read(&setting.config.backend).unwrap();
+        for block in 0..110 {
+            let expected = if newer.contains(&block) { NEWER.to_vec() } else { content(block) };
+            assert!(read(&volume, block).as_ref() == Ok(&expected), "{layout:?}: {block}");
+            assert!(bytes[(block * BLOCK) as usize..].starts_with(&expected), "{layout:?}: {block}");
+        }
+        write(&volume, 200).unwrap();
+        volume.flush().unwrap();
+    }
+}
+
+/// What was answered, written to the flash and not flushed went with it. Nobody is told that it is durable, until it is written anew.
+#[test]
+fn what_a_dead_flash_takes_with_it_is_an_error_until_it_is_written_anew() {
+    let (_setting, flash, volume) = on_breakable_flash(Layout::Log, "error-rate=100%");
+    // More than fits into RAM.
+    (0..1_500).for_each(|block| write(&volume, block).unwrap());
+    File::create(&flash.broken).unwrap();
+    volume.flush().expect_err("some of it is gone");
+    await_state(&volume, VolumeState::WithoutFlash);
+    let lost = volume.status().lost_blocks;
+    assert!(!lost.is_empty() && lost.len() < 1_500, "{} blocks", lost.len());
+    for block in 0..1_500 {
+        let expected = if lost.contains(&block) { Err(Error::Io) } else { Ok(content(block)) };
+        assert!(read(&volume, block) == expected, "{block}");
+    }
+    volume.flush().expect_err("some of it is still gone");
+    lost.iter().for_each(|&block| write(&volume, block).unwrap());
+    volume.flush().unwrap();
+    assert_eq!(volume.status().lost_blocks, [0; 0]);
+    (0..1_500).for_each(|block| assert!(read(&volume, block) == Ok(content(block)), "{block}"));
 }
 
 /// Far longer than it takes until a device counts as failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A backend that fails all that is asked of it while `broken` exists: nbdkit with its error filter, as a loop device.
+/// A device that fails some of what is asked of it while `broken` exists: nbdkit with its error filter, as a loop device.
 struct Breakable {
     device: Device,
     _nbdkit: Nbdkit,
@@ -301,19 +414,11 @@ struct Breakable {
 struct Nbdkit(Child);
 
 impl Breakable {
-    fn new(directory: &Path) -> Breakable {
+    /// `error`: how often what fails, as the filter has it.
+    fn new(directory: &Path, error: &str) -> Breakable {
         let (socket, broken) = (directory.join("nbd.sock"), directory.join("broken"));
         let nbdkit = Command::new("nbdkit")
-            .args([
-                "--foreground",
-                "--unix",
-                text(&socket),
-                "--filter=error",
-                "memory",
-                "64M",
-                "error=EIO",
-                "error-rate=100%",
-            ])
+            .args(["--foreground", "--unix", text(&socket), "--filter=error", "memory", "64M", "error=EIO", error])
             .arg(format!("error-file={}", broken.display()))
             .spawn()
             .expect("nbdkit runs");
@@ -337,7 +442,7 @@ impl Drop for Nbdkit {
 #[test]
 fn a_backend_that_fails_for_good_is_called_failed_with_the_reason_until_it_works_again() {
     let mut setting = Setting::new();
-    let backend = Breakable::new(setting.directory.path());
+    let backend = Breakable::new(setting.directory.path(), "error-rate=100%");
     setting.config.backend = backend.device.device.clone().into();
     // The file behind it keeps no attributes.
     setting.config.backend_id = Some("breakable".to_owned());

@@ -170,8 +170,14 @@ impl Managed for Volumes {
         let thread = std::thread::Builder::new().name(format!("detach {name}"));
         let (pool, pools, name) = (self.served.pool(name), self.pools.clone(), name.to_owned());
         let started = thread.spawn(move || {
-            if let Err(error) = volume.detach().map_err(|error| error.to_string()).and_then(|()| {
-                pools.note_detached(&name).map_err(|error| format!("the flash is detached, and a start takes it again: {error}"))
+            if let Err(error) = volume.detach().map_err(|error| error.to_string()).and_then(|lost| {
+                pools.note_detached(&name).map_err(|error| format!("the flash is detached, and a start takes it again: {error}"))?;
+                match lost {
+                    0 => Ok(()),
+                    lost => Err(format!(
+                        "the flash is detached; {lost} blocks that no flush was answered for were lost with it, and are errors until they are written anew"
+                    )),
+                }
             }) {
                 let missing = pool.map(|pool| pool.missing_disks()).unwrap_or_default();
                 let error = match missing.is_empty() {

@@ -1,6 +1,6 @@
 //! Whole curves and samples, as a user runs them.
 
-use crate::common::{fail, project, succeed};
+use crate::common::{fail, project, run, succeed};
 use serde_json::Value;
 
 fn rows(arguments: &[&str]) -> Vec<Value> {
@@ -140,14 +140,15 @@ fn an_accuracy_is_reached_with_ram_admission_and_flash_too() {
     let flash = ["--layout", "in-place", "--ram", "0", "--erase-unit", "64KiB"];
     let found = of(&[&flash[..], &asked].concat());
     assert_eq!((&found["sample_rate"], &found["hits"]), (&Value::from(1.0), &of(&flash)["hits"]), "{found}");
-    // Those that are asked whole requests have no sample at all.
-    let log = ["--layout", "log", "--erase-unit", "64KiB"];
-    assert_eq!(of(&[&log[..], &asked, &["--sample-by", "groups"]].concat()), of(&log));
-    let buckets = |more: &[&str]| {
-        let simulate = ["simulate", TRACE, "--layout", "wlfc", "--size", "64MiB", "--bucket", "256KiB", "--json"];
-        rows(&[&simulate[..], more].concat()).remove(0)
-    };
-    assert_eq!(buckets(&asked), buckets(&[]));
+    // Those that are asked whole requests have no sample at all, which is said.
+    let trace = ["simulate", TRACE, "--policy", "lru", "--size", "50%", "--json"];
+    let log = [&trace[..], &["--layout", "log", "--erase-unit", "64KiB"]].concat();
+    let wlfc = ["simulate", TRACE, "--layout", "wlfc", "--size", "64MiB", "--bucket", "256KiB", "--json"];
+    for (whole, more) in [(&log[..], &["--sample-by", "groups"][..]), (&wlfc, &[])] {
+        let (found, said, code) = run(&project(), &[whole, &asked, more].concat());
+        assert_eq!((found, code), (succeed(&project(), whole), 0));
+        assert!(said.contains("there is no sample; all of the trace is run"), "{said}");
+    }
 }
 
 #[test]

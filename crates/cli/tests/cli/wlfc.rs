@@ -195,6 +195,9 @@ fn what_is_of_the_log_is_refused_by_name() {
         ("policy = \"lru\"", "policy: layout wlfc has no such setting"),
         ("sequential-bypass = 0", "sequential-bypass: layout wlfc has no such setting"),
         ("write-queue = \"100%\"", "write-queue: found '100%', expected a share above 0% and below 100%"),
+        ("write-queue = \"150%\"", "write-queue: found '150%', expected a share above 0% and below 100%"),
+        ("flash-zones = \"4MiB\"", "flash-zones: found '4MiB', expected such as size=4MiB,capacity=3MiB"),
+        ("flash-zones = \"size=x\"", "flash-zones: size: found 'x', expected a size"),
         ("refresh = \"never\"", "refresh: found 'never'"),
         ("cache-device = \"slc\"", "cache-device: layout wlfc has no such setting"),
     ];

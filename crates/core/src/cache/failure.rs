@@ -1,7 +1,7 @@
 //! What the cache makes of steps that are done or failed: nothing is served that may be wrong, and what was lost is remembered as lost.
 
+use super::LogCache;
 use super::event::Appending;
-use super::{Cache, LogCache};
 use crate::format::{Kind as RecordKind, Record};
 use crate::step::{Frame, LogRecord, Step};
 
@@ -121,22 +121,33 @@ impl LogCache {
         }
     }
 
-    /// The segment with `record` could not be written. What was copied forward is where it was; a dirty block is lost.
+    /// The segment with `record` could not be written. What was copied forward is where it was. A dirty block is lost; what the flash has of
+    /// it that the backend lacks may have been flushed, and still counts.
     fn record_failed(&mut self, record: &LogRecord, sequence: u64) {
         let LogRecord { block, slot, .. } = *record;
         let newest = self.log.is_newest(block, slot, sequence);
         let dirty = newest && self.log.is_dirty(slot);
         self.log.vacate(block, slot, sequence);
+        // What it took the place of may have failed with another segment before.
+        let old = match record.old {
+            Some((old, true)) => self.unwritten.get(&(block, old)).copied().unwrap_or(Some(old)),
+            _ => None,
+        };
         if !newest {
+            self.unwritten.insert((block, slot), old);
             return;
         }
         self.log.policy_mut().remove(block);
-        // The flash failed, so that its old unit is not reset either.
-        let back = record.is_copied()
-            && record.old.is_some_and(|(old, _)| dirty && self.log.bring_back(block, old, true, true));
-        if dirty && !back {
+        if !dirty {
+            return;
+        }
+        // The flash failed, so that no unit is reset any more.
+        let old = if record.is_copied() { record.old.map(|(old, _)| old) } else { old };
+        let back = old.is_some_and(|old| self.log.bring_back(block, old, true, true));
+        if !(record.is_copied() && back) {
             self.lost.insert(block, 0);
         }
+        self.lacks_flushed |= old.is_some() && !back;
     }
 
     /// The data of `record` never came: it could not be read. Returns what is recorded in its place in the unit of `sequence`.
@@ -217,10 +228,30 @@ impl LogCache {
         self.flash_failed = true;
     }
 
-    /// Whether no block's newest data is only on flash, or lost: a flash that failed can be given up.
+    /// Whether the backend has all that is durable on flash: a flash that failed can be given up.
     pub fn can_give_up_flash(&self) -> bool {
         let nothing_dirty = self.log.dirty_blocks() == 0 || self.durable_dirty_blocks() == 0;
-        nothing_dirty && self.lost_blocks().is_empty()
+        nothing_dirty && !self.flash_knows_lost()
+    }
+
+    /// Whether the flash says of blocks that they are lost, or may hold what nothing else has of one: without it they would be what the
+    /// backend has, which is older than what was flushed.
+    pub fn flash_knows_lost(&self) -> bool {
+        self.lacks_flushed || self.lost.values().any(|said| *said > 0)
+    }
+
+    /// How many dirty blocks could not be read from flash the last time.
+    pub fn unreadable_blocks(&self) -> u64 {
+        self.unreadable.iter().filter(|(block, slot)| self.is_unreadable(**block, **slot)).count() as u64
+    }
+
+    pub(super) fn is_unreadable(&self, block: u32, slot: u32) -> bool {
+        self.log.find(block) == Some(slot) && self.log.is_dirty(slot)
+    }
+
+    /// Goes on without the flash from a cache that had one: what was lost there is lost until it is written anew.
+    pub fn take_over_lost(&mut self, blocks: impl IntoIterator<Item = u32>) {
+        self.lost.extend(blocks.into_iter().map(|block| (block, 0)));
     }
 
     /// Whether the flash device can no longer be written.

@@ -143,6 +143,10 @@ pub struct LogCache {
     /// The last write that the backend was asked for failed.
     backend_refuses: bool,
     flash_failed: bool,
+    /// Once it has, by block and slot: of copies that never came to be and were not the newest, the slot of what the backend lacks before them.
+    unwritten: HashMap<(u32, u32), Option<u32>>,
+    /// The flash may hold what was flushed of a block and nothing else has.
+    lacks_flushed: bool,
     /// Whether the policy is asked at all; not once the cache is being given up.
     admitting: bool,
     /// Whether there is a flash at all: else nothing is ever put into the log.
@@ -242,6 +246,8 @@ impl LogCache {
             backend_unflushed: true,
             backend_refuses: false,
             flash_failed: false,
+            unwritten: HashMap::new(),
+            lacks_flushed: false,
             admitting: true,
             has_flash: true,
             detached: false,
@@ -511,8 +517,7 @@ impl Cache for LogCache {
     }
 
     fn lost_blocks(&self) -> Vec<u32> {
-        let is_still =
-            |(block, slot): &(&u32, &u32)| self.log.find(**block) == Some(**slot) && self.log.is_dirty(**slot);
+        let is_still = |(block, slot): &(&u32, &u32)| self.is_unreadable(**block, **slot);
         let unreadable = self.unreadable.iter().filter(is_still).map(|(block, _)| block);
         let mut lost: Vec<u32> = self.lost.keys().chain(unreadable).copied().collect();
         lost.retain(|&block| self.write_buffer.get(block).is_none());

@@ -16,7 +16,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use flashwise_core::cache::{Cache, Event, LogCache};
 use flashwise_core::format::{Place, Record};
@@ -176,6 +176,8 @@ pub struct Engine<C = LogCache> {
     calm: bool,
     /// A step that writes or flushes the flash failed: no other begins.
     flash_failed: bool,
+    /// What was to be written when it failed, of blocks that are lost else.
+    unwritten: BTreeMap<u32, Vec<u8>>,
     /// What a client that flushes has to hear of.
     errors: Errors,
     /// Of how many of these one has heard.
@@ -273,6 +275,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             goes_on: false,
             calm: false,
             flash_failed: false,
+            unwritten: BTreeMap::new(),
             errors: Errors::default(),
             errors_reported: Errors::default(),
             postponed: Vec::new(),
@@ -517,6 +520,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Requests that fail from now on are answered.
     pub fn stop_holding(&mut self) {
         self.settings.holds_failed = false;
+    }
+
+    /// Takes what was acknowledged and could not be written when the flash failed, and is in memory alone: of blocks that are lost without it.
+    pub fn take_unwritten(&mut self) -> BTreeMap<u32, Vec<u8>> {
+        std::mem::take(&mut self.unwritten)
     }
 
     /// Takes over from an engine that has ended all steps: failures of the backend that no client has heard of.

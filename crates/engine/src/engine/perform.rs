@@ -456,6 +456,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.faults.flash_write_errors += 1;
                 self.errors.flash += 1;
                 self.flash_failed = true;
+                if let Step::Append(segment) = &*step {
+                    let blocks = self.blocks_that_came(segment);
+                    return self.append_failed(step, blocks);
+                }
             }
             Step::FlushBackend { .. } => {
                 self.faults.backend_write_errors += 1;
@@ -471,6 +475,24 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::Destaged { .. } | Step::Pause { .. } | Step::Reply => {}
         }
         self.tell_failed(step, missing);
+    }
+
+    /// The blocks of a segment whose content came, and where it is in memory.
+    fn blocks_that_came(&self, segment: &Segment) -> Vec<(u32, u32)> {
+        let records = segment.records.iter().filter(|record| record.kind.has_data());
+        let places = records.map(|record| (record.block, record.frame.number));
+        places.filter(|(_, place)| !self.frames[*place as usize].bad).collect()
+    }
+
+    /// A segment could not be written. What is lost with it is kept, in case it can be written elsewhere.
+    fn append_failed(&mut self, step: &mut Step, blocks: Vec<(u32, u32)>) {
+        let lost_before = self.cache.lost_blocks();
+        self.tell_failed(step, false);
+        let lost = self.cache.lost_blocks();
+        let is_new = |block: &u32| lost.binary_search(block).is_ok() && lost_before.binary_search(block).is_err();
+        for (block, place) in blocks.into_iter().filter(|(block, _)| is_new(block)) {
+            self.unwritten.insert(block, self.memory.page(place).to_vec());
+        }
     }
 
     /// Tells the cache that a step failed, whose frames are then numbered as the cache knows them.

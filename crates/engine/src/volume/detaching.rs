@@ -1,5 +1,6 @@
 //! Giving the flash up: everything is written back first, so that the backend alone is whole.
 
+use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
@@ -14,14 +15,24 @@ use super::requests::Waiting;
 use super::status::figures_of;
 use super::{BLOCK, Inner, SPARE_FRAMES, Volume, VolumeConfig, VolumeError};
 use crate::engine::{Engine, Settings};
-use crate::export::{Error, Export};
+use crate::export::{Error, Export, Request};
+use crate::memory::Memory;
 use crate::status::VolumeState;
+
+/// How often what is to be written back is tried before the flash stays, or what cannot be read of one that failed counts as lost, ...
+const ATTEMPTS: u32 = 25;
+/// ... and how long that rests in between.
+const ATTEMPT_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Volume {
     /// Writes everything back and gives the cache up: afterwards the backend alone is whole, and the volume goes on without flash. Where that
     /// fails, the volume goes on with its flash, unless what the flash holds counts no more already.
-    pub fn detach(&self) -> Result<(), VolumeError> {
-        self.detach_into(VolumeState::Detached)
+    ///
+    /// A flash that failed is given up once the backend has all that was flushed. What was answered since, and is nowhere any more, is lost from
+    /// then on: it cannot be read and no flush succeeds until it is written anew. Returns how many blocks these are.
+    pub fn detach(&self) -> Result<usize, VolumeError> {
+        self.detach_into(VolumeState::Detached)?;
+        Ok(self.lock().engine.lost_blocks().len())
     }
 
     /// Where the flash failed and nothing is only there, the volume goes on without it, and the backend knows. Else requests that
@@ -47,15 +58,22 @@ impl Volume {
         let volume = &self.config.name;
         let gone_on = can_go_on.then(|| self.detach_into(VolumeState::WithoutFlash));
         let mut inner = self.lock();
-        let held = std::mem::take(&mut inner.held);
         match gone_on {
             Some(Ok(())) => {
-                tracing::error!(volume, "the flash failed; nothing was only there, and the volume goes on without it");
-                let held = held.into_iter().rev().map(|(request, done)| Waiting::new(request, done));
-                held.for_each(|held| inner.waiting.push_front(held));
-                self.admit_waiting(&mut inner);
-                self.dispatch(inner);
-                return;
+                let lost = inner.engine.lost_blocks().len();
+                drop(inner);
+                return match lost {
+                    0 => tracing::error!(
+                        volume,
+                        "the flash failed; nothing was only there, and the volume goes on without it"
+                    ),
+                    lost => tracing::error!(
+                        volume,
+                        lost,
+                        "the flash failed with blocks that no flush was answered for: they cannot be read, and no flush succeeds, until they are \
+                         written anew; the volume goes on without it"
+                    ),
+                };
             }
             Some(Err(error)) => {
                 tracing::error!(volume, %error, "the flash failed, and the volume cannot go on without it");
@@ -65,6 +83,7 @@ impl Volume {
                 "the flash failed, and data is only there: writes are refused until the volume is detached"
             ),
         }
+        let held = std::mem::take(&mut inner.held);
         inner.engine.stop_holding();
         inner.failed_requests += held.len() as u64;
         self.dispatch(inner);
@@ -98,7 +117,7 @@ impl Volume {
 
     /// Writes everything back until nothing is only on flash, and gives that up; `marked` is set where it counts no more before that.
     fn write_all_back(&self, state: VolumeState, marked: &mut bool) -> Result<(), VolumeError> {
-        let mut attempts_left = 10;
+        let mut attempts_left = ATTEMPTS;
         loop {
             let mut inner = self.lock();
             match *marked {
@@ -123,25 +142,28 @@ impl Volume {
             }
             if !*marked && cache.has_flash_failed() && cache.durable_dirty_blocks() == 0 {
                 // The rest is in memory alone, and may go to the backend once nothing older on flash counts any more.
-                let result = self.check_none_lost(cache).and_then(|()| self.mark_detached());
+                let result = self.check_flash_knows_none(cache).and_then(|()| self.mark_detached());
                 self.thaw(inner);
                 result?;
                 *marked = true;
                 continue;
             }
-            self.thaw(inner);
             attempts_left -= 1;
+            if *marked && attempts_left == 0 && cache.is_rest_unreadable() {
+                return self.give_up_flash(inner, state);
+            }
+            self.thaw(inner);
             if attempts_left == 0 {
-                self.check_none_lost(&self.lock().engine)?;
+                self.check_flash_knows_none(&self.lock().engine)?;
                 return Err(VolumeError::NotDestaged { volume: self.config.name.clone(), dirty_blocks });
             }
-            std::thread::sleep(Duration::from_millis(200));
+            std::thread::sleep(ATTEMPT_INTERVAL);
             self.mend();
         }
     }
 
     fn give_up_flash(&self, mut inner: MutexGuard<'_, Inner>, state: VolumeState) -> Result<(), VolumeError> {
-        let marked = self.check_none_lost(&inner.engine).and_then(|()| self.mark_detached());
+        let marked = self.check_flash_knows_none(&inner.engine).and_then(|()| self.mark_detached());
         if let Err(error) = marked {
             self.thaw(inner);
             return Err(error);
@@ -150,7 +172,10 @@ impl Volume {
             Driver::Log(before) => before.cache().config().geometry,
             Driver::Wlfc(_) => geometry_without_flash(&self.config),
         };
+        let mut lost: BTreeSet<u64> = inner.engine.lost_blocks().into_iter().collect();
+        self.write_unwritten(inner.engine.take_unwritten(), &mut lost);
         let mut engine = engine_without_flash(&self.config, geometry, self.size(), true);
+        engine.cache_mut().take_over_lost(lost.into_iter().map(|block| block as u32));
         if let Driver::Log(before) = &inner.engine {
             engine.succeed(before);
             engine.cache_mut().take_over_pins(before.cache());
@@ -161,15 +186,57 @@ impl Volume {
         if let Err(error) = self.flash.let_go() {
             tracing::warn!(volume = self.config.name, %error, "the flash stays open until the server ends");
         }
+        let held = std::mem::take(&mut inner.held);
+        let held = held.into_iter().rev().map(|(request, done)| Waiting::new(request, done));
+        held.for_each(|held| inner.waiting.push_front(held));
         self.thaw(inner);
         Ok(())
     }
 
-    fn check_none_lost(&self, cache: &Driver) -> Result<(), VolumeError> {
-        match cache.lost_blocks().len() {
-            0 => Ok(()),
-            lost => Err(VolumeError::Lost { volume: self.config.name.clone(), lost }),
+    /// Writes what is in memory alone to the backend, durably; of blocks that are `lost` else.
+    fn write_unwritten(&self, changes: Vec<Request>, lost: &mut BTreeSet<u64>) {
+        if changes.is_empty() {
+            return;
         }
+        let (mut written, mut failed) = (BTreeSet::new(), BTreeSet::new());
+        // Devices may want it aligned.
+        let mut memory = Memory::new(1);
+        for Request { offset, length, data, .. } in changes {
+            for block in offset / BLOCK..(offset + length).div_ceil(BLOCK) {
+                let (start, end) = (offset.max(block * BLOCK), (offset + length).min((block + 1) * BLOCK));
+                let mut change = || {
+                    if end - start < BLOCK {
+                        self.backend.read_at(memory.page_mut(0), block * BLOCK)?;
+                    }
+                    let part = &mut memory.page_mut(0)[(start % BLOCK) as usize..][..(end - start) as usize];
+                    // Zeroes have no data.
+                    match data.get((start - offset) as usize..(end - offset) as usize) {
+                        Some(bytes) => part.copy_from_slice(bytes),
+                        None => part.fill(0),
+                    }
+                    self.backend.write_at(memory.page(0), block * BLOCK)
+                };
+                // What comes after a change that is missing does not make up for it.
+                match change() {
+                    Ok(()) => drop(written.insert(block)),
+                    Err(_) => drop(failed.insert(block)),
+                }
+            }
+        }
+        if self.backend.sync().is_ok() {
+            lost.retain(|block| !written.contains(block) || failed.contains(block));
+        }
+    }
+
+    fn check_flash_knows_none(&self, cache: &Driver) -> Result<(), VolumeError> {
+        if !cache.flash_knows_lost() {
+            return Ok(());
+        }
+        let (volume, lost) = (self.config.name.clone(), cache.lost_blocks().len());
+        Err(match cache.has_flash_failed() {
+            true => VolumeError::LostWithFlash { volume, lost },
+            false => VolumeError::Lost { volume, lost },
+        })
     }
 
     /// From now on, what the flash holds counts no more.

@@ -1,11 +1,13 @@
 //! The engine of a volume, whichever cache it drives.
 
 use flashwise_core::cache::{Cache, LogCache, Mode, Reads};
+use flashwise_core::filter::Caching;
 
+use super::BLOCK;
 use crate::attach::End;
 use crate::disk;
 use crate::engine::{Engine, Faults, Output};
-use crate::export::{Done, Error, Request};
+use crate::export::{Done, Error, Operation, Request};
 use crate::wlfc;
 
 /// Bytes of memory that requests to buckets may take at a time, besides those of one more.
@@ -131,7 +133,12 @@ impl Driver {
     pub fn look(&mut self) {
         match self {
             Driver::Log(engine) => engine.read_again(),
-            Driver::Wlfc(engine) => engine.read_later(),
+            Driver::Wlfc(engine) => {
+                engine.read_later();
+                if !engine.cache().is_frozen() {
+                    engine.make_what_was_lost();
+                }
+            }
         }
     }
 
@@ -182,7 +189,7 @@ impl Driver {
     pub fn stop_holding(&mut self) {
         match self {
             Driver::Log(engine) => engine.stop_holding(),
-            Driver::Wlfc(_) => {}
+            Driver::Wlfc(engine) => engine.stop_holding(),
         }
     }
 
@@ -237,8 +244,10 @@ impl Driver {
             ));
         }
         if !failed.is_empty() {
-            let frozen = if engine.cache().is_frozen() { ": too few are left to write to" } else { "" };
-            remarks.push(format!("flash: erase units {failed:?} have failed, and are not written any more{frozen}"));
+            remarks.push(format!("flash: erase units {failed:?} have failed, and are not written any more"));
+        }
+        if engine.cache().is_frozen() {
+            remarks.push("flash: nothing is written to it any more, as it cannot be relied on".to_owned());
         }
         remarks
     }
@@ -267,14 +276,49 @@ impl Driver {
         }
     }
 
-    /// Whether nothing is only on the flash, so that the volume can go on without it.
+    /// Whether nothing that was flushed is only on the flash, so that the volume can go on without it.
     pub fn can_give_up_flash(&self) -> bool {
         match self {
             Driver::Log(engine) => engine.cache().can_give_up_flash(),
             Driver::Wlfc(engine) => {
                 let nothing_dirty = engine.stopped().is_none() && engine.cache().blocks_to_write_back() == 0;
-                nothing_dirty && engine.lost_blocks().is_empty()
+                nothing_dirty && !engine.has_unreadable()
             }
+        }
+    }
+
+    /// Whether the flash knows of blocks that they are lost, or may have what was flushed of them: without it they would be old.
+    pub fn flash_knows_lost(&self) -> bool {
+        match self {
+            Driver::Log(engine) => engine.cache().flash_knows_lost(),
+            Driver::Wlfc(engine) => engine.has_unreadable(),
+        }
+    }
+
+    /// Whether all that is to be written back cannot be read.
+    pub fn is_rest_unreadable(&self) -> bool {
+        match self {
+            Driver::Log(engine) => engine.cache().unreadable_blocks() == engine.cache().blocks_to_write_back(),
+            Driver::Wlfc(_) => false,
+        }
+    }
+
+    /// Takes what was answered, could not be written to the flash and is kept in memory, in order.
+    pub fn take_unwritten(&mut self) -> Vec<Request> {
+        match self {
+            Driver::Log(engine) => {
+                let (operation, length) = (Operation::Write, BLOCK);
+                let request = |(block, data)| Request {
+                    operation,
+                    offset: u64::from(block) * BLOCK,
+                    length,
+                    force_unit_access: false,
+                    data,
+                    caching: Caching::default(),
+                };
+                engine.take_unwritten().into_iter().map(request).collect()
+            }
+            Driver::Wlfc(engine) => engine.take_unwritten(),
         }
     }
 

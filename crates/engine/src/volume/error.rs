@@ -68,6 +68,11 @@ pub enum VolumeError {
         "volume '{volume}': {lost} blocks lost their only copy; overwrite them before detaching, or they hold old data"
     )]
     Lost { volume: String, lost: usize },
+    #[error(
+        "volume '{volume}': {lost} blocks were lost with the flash, which may have them as they were flushed last; stop the server and run \
+         'flashwise detach' with backend and flash"
+    )]
+    LostWithFlash { volume: String, lost: usize },
     #[error("volume '{volume}': the backend refuses to be written; {dirty_blocks} blocks are not written back")]
     NotDestaged { volume: String, dirty_blocks: u64 },
     #[error("volume '{volume}': it has layout wlfc, whose size is fixed while it has a cache; detach the cache first")]
@@ -97,6 +102,7 @@ impl VolumeError {
             | VolumeError::Layout { .. }
             | VolumeError::LogFull { .. } => true,
             VolumeError::Lost { .. }
+            | VolumeError::LostWithFlash { .. }
             | VolumeError::NotDestaged { .. }
             | VolumeError::FixedSize { .. }
             | VolumeError::Closed { .. } => false,

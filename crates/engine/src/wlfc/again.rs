@@ -78,9 +78,11 @@ pub fn find_again(
     if before.waits {
         tracing::warn!(path = flash.description(), "the flash can be read again");
     }
+    let holds_frozen = wlfc.is_frozen() && (!was_frozen || before.holds_frozen);
     let settings = Settings { found_again: before.settings.found_again + 1, ..before.settings };
     let mut engine = Engine::new(wlfc, settings, started.go_on());
     engine.faults = before.faults;
+    engine.holds_frozen = holds_frozen && settings.holds_failed;
     // A flush that works later says nothing of what one that failed was to make durable.
     engine.failures.flushes = !settled;
     engine.unreadable.extend(&before.unreadable);

@@ -3,9 +3,9 @@
 //! answered last.
 //!
 //! What cannot be made again either is lost, as what waits in a volatile cache of a device may be: it cannot be read and no flush succeeds until
-//! it is written anew.
+//! it is written anew, by a client or, once nothing fails any more, as it was.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use flashwise_core::cache::Cache;
@@ -30,6 +30,8 @@ pub(super) struct Ahead {
     unfinished: FxHashMap<u64, u32>,
     /// Blocks whose newest content was answered and is nowhere, with the number of the change that it was of.
     lost: BTreeMap<u64, u64>,
+    /// The changes that they are of, by number.
+    not_made: BTreeMap<u64, Request>,
 }
 
 /// Whether a step may be done after the client was answered whose change it makes durable or keeps.
@@ -59,6 +61,8 @@ impl Ahead {
         if !self.lost.is_empty() {
             let whole = request.offset.div_ceil(BLOCK)..(request.offset + request.length) / BLOCK;
             self.lost.retain(|block, of| *of > number || !whole.contains(block));
+            let lost = &self.lost;
+            self.not_made.retain(|_, change| lost.range(blocks(change)).next().is_some());
         }
         self.remember(number, request);
     }
@@ -106,14 +110,31 @@ impl Ahead {
     }
 
     /// What a request changes is nowhere. What is trimmed may be anything.
-    pub fn lose(&mut self, number: u64, request: &Request) {
+    pub fn lose(&mut self, number: u64, request: Request) {
         if request.operation == Operation::Trim {
             return;
         }
-        for block in blocks(request) {
+        for block in blocks(&request) {
             let of = self.lost.entry(block).or_default();
             *of = number.max(*of);
         }
+        self.not_made.insert(number, request);
+    }
+
+    /// Takes the changes that could not be made, in order, without what was written anew since; nothing of them is lost as far as this knows.
+    pub fn take_not_made(&mut self) -> Vec<Request> {
+        let mut taken: BTreeSet<u64> = BTreeSet::new();
+        let mut changes = Vec::new();
+        for change in std::mem::take(&mut self.not_made).into_values() {
+            let lost: Vec<u64> = self.lost.range(blocks(&change)).map(|(block, _)| *block).collect();
+            taken.extend(&lost);
+            match blocks(&change).count() == lost.len() {
+                true => changes.push(change),
+                false => changes.extend(lost.into_iter().map(|block| part_of(&change, block))),
+            }
+        }
+        self.lost.retain(|block, _| !taken.contains(block));
+        changes
     }
 
     /// Those of some bytes that are lost.
@@ -134,7 +155,20 @@ impl Ahead {
     /// Goes on from what another engine left.
     pub fn succeed(&mut self, before: &mut Ahead) {
         self.lost.append(&mut before.lost);
+        self.not_made.append(&mut before.not_made);
     }
+}
+
+/// What a change does to one of its blocks.
+fn part_of(change: &Request, block: u64) -> Request {
+    let start = change.offset.max(block * BLOCK);
+    let end = (change.offset + change.length).min((block + 1) * BLOCK);
+    let data = match change.data.is_empty() {
+        true => Vec::new(),
+        false => change.data[(start - change.offset) as usize..(end - change.offset) as usize].to_vec(),
+    };
+    let Request { operation, force_unit_access, caching, .. } = *change;
+    Request { operation, offset: start, length: end - start, force_unit_access, data, caching }
 }
 
 fn bytes(request: &Request) -> u64 {
@@ -158,7 +192,24 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// What was answered and is not done is lost, after it came to nothing again and again.
     pub fn lose_answered(&mut self) {
         for (number, request) in self.ahead.take() {
-            self.ahead.lose(number, &request);
+            self.ahead.lose(number, request);
+        }
+    }
+
+    /// Takes what was answered and could not be made, in order, to be made elsewhere: of blocks that are lost without it.
+    pub fn take_unwritten(&mut self) -> Vec<Request> {
+        self.ahead.take_not_made()
+    }
+
+    /// Once nothing fails any more, makes what was answered and could not be made.
+    pub fn make_what_was_lost(&mut self) {
+        if self.stopped.is_some() || self.cache.next_tick_us(u64::MAX).is_some() {
+            return;
+        }
+        for change in self.ahead.take_not_made() {
+            self.requests += 1;
+            let of_buckets = OfBuckets { number: self.requests, again: true, ..OfBuckets::default() };
+            self.begin_request(change, Box::new(|_| ()), of_buckets, 0);
         }
     }
 

@@ -73,10 +73,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.held.push((number, request, done));
             return;
         }
+        if client.error.is_some() && self.holds_frozen && !again {
+            let (request, done) = client.hand_back();
+            self.held.push((number, request, done));
+            return;
+        }
         let (answered, done, result, request) = client.answer();
         match &result {
             Ok(_) if request.changes() => self.ahead.answered(number, request),
-            Err(_) if again && request.changes() => self.ahead.lose(number, &request),
+            Err(_) if again && request.changes() => self.ahead.lose(number, request),
             _ => {}
         }
         if !again {

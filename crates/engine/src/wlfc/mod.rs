@@ -27,6 +27,7 @@ mod ahead;
 pub mod checksums;
 mod clients;
 mod failed_reads;
+mod failures;
 mod memory;
 pub(crate) mod mended;
 mod order;
@@ -49,6 +50,7 @@ use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
 use ahead::Ahead;
 use checksums::{Checksums, HeaderPages};
+pub use failures::Failures;
 use flashwise_core::wlfc::header::Crc;
 use memory::{Regions, blocks_of};
 use order::{Entered, Order};
@@ -161,17 +163,6 @@ struct Plan {
     moves: bool,
 }
 
-/// What failed of a flash since its cache was found.
-#[derive(Clone, Debug, Default)]
-pub struct Failures {
-    /// Cache buckets that cannot be written any more.
-    pub buckets: BTreeSet<u32>,
-    /// Cache buckets that cannot be reset, of which nothing counts.
-    pub dead: BTreeSet<u32>,
-    /// It cannot be flushed.
-    pub flushes: bool,
-}
-
 /// What is known of a cache bucket on flash.
 #[derive(Clone, Debug)]
 struct OnFlash {
@@ -241,6 +232,8 @@ pub struct Engine<C = Wlfc> {
     lossy: BTreeSet<u64>,
     /// The flash cannot be read for now: all requests fail until the cache is found again.
     waits: bool,
+    /// Nothing is written to the flash any more since the cache was found again, and requests that fail are handed back.
+    holds_frozen: bool,
     transfers: FxHashMap<u64, SmallVec<[(StepId, Part); 1]>>,
     next_tag: u64,
     outgoing: Vec<(StepId, Part)>,
@@ -300,6 +293,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             postponed: Vec::new(),
             lossy: BTreeSet::new(),
             waits: false,
+            holds_frozen: false,
             transfers: FxHashMap::with_hasher(FxBuildHasher),
             next_tag: 1,
             outgoing: Vec::new(),
@@ -345,22 +339,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.faults
     }
 
-    /// What failed of the flash.
-    pub fn failures(&self) -> &Failures {
-        &self.failures
-    }
-
-    /// Whether something failed that the cache relies on, of the flash, as 0, or the backend, as 1: no request is performed any more.
-    pub fn stopped(&self) -> Option<usize> {
-        self.stopped
-    }
-
-    /// Erase units of the flash that failed.
-    pub fn failed_units(&self) -> Vec<u32> {
-        let all = self.worn.iter().chain(&self.failures.buckets).chain(&self.failures.dead);
-        all.map(|bucket| bucket + 1).collect::<BTreeSet<u32>>().into_iter().collect()
-    }
-
     /// Asked once in a while: up to where what this run programmed is durable, if nothing was programmed since it was asked before and it has not
     /// said so yet.
     pub fn pause(&mut self) -> Option<RunEnd> {
@@ -377,37 +355,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let Settings { start, found_again, .. } = self.settings;
         let last = self.programmed.filter(|_| self.durable > self.sequence);
         RunEnd { run: start::run(start, found_again), sequence: self.durable, last }
-    }
-
-    /// The flash cannot be read for now: requests fail until the cache is found again.
-    pub fn wait(&mut self) {
-        self.waits = true;
-    }
-
-    /// Whether it waits for the flash to be read again.
-    pub fn waits(&self) -> bool {
-        self.waits
-    }
-
-    /// Backend buckets that were not written back, as the flash has lost some of what they lack.
-    pub fn lossy(&self) -> usize {
-        self.lossy.len()
-    }
-
-    /// Every request fails from now on.
-    pub fn give_up(&mut self) {
-        self.settings.holds_failed = false;
-    }
-
-    /// Whether every request fails for good.
-    pub fn is_given_up(&self) -> bool {
-        self.stopped.is_some() && !self.settings.holds_failed
-    }
-
-    /// The blocks whose only copy could not be read, or was answered and could not be written, in order.
-    pub fn lost_blocks(&self) -> Vec<u64> {
-        let all: BTreeSet<u64> = self.unreadable.iter().chain(self.ahead.lost()).copied().collect();
-        all.into_iter().collect()
     }
 
     /// Whether the backend's copy of `block` is not its newest, or is being changed.

@@ -163,6 +163,66 @@ fn a_backend_that_cannot_be_written_fails_those_who_find_no_room() {
     newest.iter().for_each(|(&at, &fill)| assert_eq!(world.ask(Operation::Read, at, &[]), Ok(block(fill))));
 }
 
+/// Writes are answered before the backend is found to refuse what they need the room of. They are lost while it does, and nobody is told that
+/// they are durable; once it takes what it has to, they are as they were answered, but where a client was later.
+#[test]
+fn what_was_answered_and_found_no_room_is_made_once_there_is_some() {
+    let mut world = World::before(300);
+    (0..30).for_each(|number| drop(world.ask(Operation::Write, number * 7, &block(1)).unwrap()));
+    world.ask(Operation::Flush, 0, &[]).unwrap();
+    world.failing = vec![(BACKEND, DiskOperation::Write, ANYWHERE)];
+    let mut newest: HashMap<usize, u8> = (0..30).map(|number| (number * 7, 1)).collect();
+    let mut answers = Vec::new();
+    for number in 0..60 {
+        let at = number * 7 % 300;
+        // Whole blocks, and parts of them.
+        let answer = match number % 3 {
+            0 => world.begin_bytes(
+                Operation::Write,
+                (at * BLOCK_BYTES) as u64,
+                BLOCK_BYTES as u64 - 512,
+                &block(2)[512..],
+            ),
+            _ => world.begin(Operation::Write, at, &block(2)),
+        };
+        answers.push((at, answer));
+    }
+    world.settle();
+    for (at, answer) in answers {
+        match answer.lock().unwrap().take().expect("it is answered") {
+            Ok(_) => newest.insert(at, 2),
+            Err(_) => newest.remove(&at),
+        };
+    }
+    let lost = world.engine.lost_blocks();
+    assert!(lost.len() >= 3, "{lost:?}");
+    world.ask(Operation::Flush, 0, &[]).expect_err("some of it is not durable");
+    lost.iter().for_each(|&at| assert_eq!(world.ask(Operation::Read, at as usize, &[]), Err(Error::Io)));
+    world.failing.clear();
+    // One of them is written anew before that.
+    let anew = lost[1] as usize;
+    while world.ask(Operation::Write, anew, &block(255)).is_err() {
+        world.engine.advance(1_000_000);
+        world.settle();
+    }
+    newest.insert(anew, 255);
+    (1..20).for_each(|second| world.tick(second * 1_000_000));
+    assert_eq!(world.engine.lost_blocks(), [0; 0]);
+    let check = |world: &mut World| {
+        for (&at, &fill) in &newest {
+            let mut expected = block(fill);
+            if fill == 2 && at % 3 == 0 {
+                let before = u8::from(at % 7 == 0 && at < 30 * 7);
+                expected[BLOCK_BYTES - 512..].fill(before);
+            }
+            assert!(world.ask(Operation::Read, at, &[]) == Ok(expected), "{at}");
+        }
+    };
+    check(&mut world);
+    world.ask(Operation::Flush, 0, &[]).unwrap();
+    check(&mut world.reopened(2));
+}
+
 /// A bucket that cannot be written any more is left, and not used again; what is on it moves.
 #[test]
 fn a_bucket_that_cannot_be_written_is_left_and_never_used_again() {

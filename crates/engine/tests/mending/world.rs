@@ -96,9 +96,14 @@ pub fn bytes_of(bucket: u64) -> Range<u64> {
 
 impl World {
     pub fn new() -> World {
+        World::before(BLOCKS)
+    }
+
+    /// Before a backend of so many blocks.
+    pub fn before(blocks: usize) -> World {
         let flash = MemoryDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES);
-        let backend = MemoryDisk::new(BLOCKS * BLOCK_BYTES);
-        let mut superblock = Superblock::new([7; 16], [9; 16], GEOMETRY, (BLOCKS * BLOCK_BYTES) as u64);
+        let backend = MemoryDisk::new(blocks * BLOCK_BYTES);
+        let mut superblock = Superblock::new([7; 16], [9; 16], GEOMETRY, (blocks * BLOCK_BYTES) as u64);
         (superblock.layout, superblock.marks_resets) = (Layout::Wlfc, true);
         format(&flash, &mut superblock).unwrap();
         start::format(&flash, &superblock).unwrap();
@@ -188,7 +193,11 @@ impl World {
                 self.failing.iter().any(|(disk, operation, _)| (*disk, *operation) == (BACKEND, DiskOperation::Write));
             let flash = Failed { disk: &self.disks[FLASH], failing: &self.failing };
             match find_again(&mut self.engine, &flash, &mut self.attachment, backend_fails) {
-                Ok(found) => self.engine = found,
+                Ok(found) => {
+                    self.engine = found;
+                    // A flash that is not written any more stays.
+                    self.engine.stop_holding();
+                }
                 Err(FlashError::Io(_)) => {
                     self.engine.wait();
                     held.into_iter().for_each(|(_, done)| done(Err(Error::Io)));
@@ -227,6 +236,7 @@ impl World {
 
     pub fn tick(&mut self, now_us: u64) {
         self.engine.read_later();
+        self.engine.make_what_was_lost();
         self.engine.advance(now_us);
         self.settle();
     }

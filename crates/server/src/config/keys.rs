@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use flashwise_core::cache::settings::{SETTINGS, Setting, Settings};
 use flashwise_core::format::{BLOCK_BYTES, Layout};
+use flashwise_core::options::OptionError;
 use flashwise_core::quantity::{Duration, Share};
 use flashwise_core::wlfc::Refresh;
 
@@ -282,7 +283,15 @@ fn device_keys() -> [Key<VolumeConfig>; 13] {
             Ok(volume.flash_size_bytes = Some(value.size(BLOCK, VOLUME_BYTES_MAX)?))
         }),
         key("flash-zones", None, |volume, value| {
-            let zoning = Zoning::parse("flash-zones", &value.text()?).map_err(|error| error.to_string())?;
+            let zoning = Zoning::parse("zones", &value.text()?).map_err(|error| match error {
+                OptionError::NotAnOption { found, .. } => {
+                    format!("found '{found}', expected such as size=4MiB,capacity=3MiB")
+                }
+                OptionError::BadValue { name, found, expected, .. } => {
+                    format!("{name}: found '{found}', expected {expected}")
+                }
+                error => error.to_string(),
+            })?;
             Ok(volume.flash_zones = Some(zoning))
         }),
         made(

@@ -114,9 +114,9 @@ impl Value {
 
     /// A share above 0 and below 100 %.
     pub fn part(&self) -> Result<f64, Problem> {
-        match self.quantity::<Share>("a share such as 50%")?.of_one() {
-            share if share > 0.0 && share < 1.0 => Ok(share),
-            _ => self.refuse("a share above 0% and below 100%"),
+        match self.quantity::<Share>("").map(Share::of_one) {
+            Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
+            _ => self.refuse("a share above 0% and below 100%, such as 50%"),
         }
     }
 

@@ -25,13 +25,10 @@ pub fn accurate<T, E>(
     is_empty: impl Fn(&E) -> bool,
     margin: impl Fn(&T) -> Option<f64>,
 ) -> Result<T, E> {
-    let any = |is: fn(&Meaning) -> bool| {
-        jobs.iter().any(|job| Job { sample: None, ..job.clone() }.meaning().is_ok_and(|meaning| is(&meaning)))
-    };
-    if any(Meaning::asks_requests) {
+    if takes_whole_trace(jobs) {
         return work(None);
     }
-    let mut rate = if any(Meaning::is_on_flash) { 1.0 } else { RATE_FIRST };
+    let mut rate = if any(jobs, Meaning::is_on_flash) { 1.0 } else { RATE_FIRST };
     loop {
         let found = match work(Share::new(rate)) {
             Ok(done) => {
@@ -51,6 +48,15 @@ pub fn accurate<T, E>(
             rate = 1.0;
         }
     }
+}
+
+/// Whether one of the jobs is of a cache that is asked whole requests, of which there is no sample: all of them run over the whole trace.
+pub fn takes_whole_trace(jobs: &[Job]) -> bool {
+    any(jobs, Meaning::asks_requests)
+}
+
+fn any(jobs: &[Job], is: fn(&Meaning) -> bool) -> bool {
+    jobs.iter().any(|job| Job { sample: None, ..job.clone() }.meaning().is_ok_and(|meaning| is(&meaning)))
 }
 
 /// How far hit ratios from samples are off at most; none if a sample is too small to say.

@@ -17,7 +17,7 @@ use flashwise_trace::Trace;
 use flashwise_trace::progress::Progress;
 use flashwise_trace::sampling::Sample;
 
-pub use self::accuracy::{accurate, margin, parse_accuracy};
+pub use self::accuracy::{accurate, margin, parse_accuracy, takes_whole_trace};
 use self::epochs::agree;
 pub use self::estimate::{CONFIDENCE, Classes, Hot, Population, Regression, Uncertainty};
 pub use self::figures::{GROUPS_MIN, SampleFigures};

@@ -1,0 +1,78 @@
+//! What failed of the devices, and what requests have of that.
+
+use std::collections::BTreeSet;
+
+use flashwise_core::cache::Cache;
+use flashwise_core::wlfc::Step;
+
+use super::Engine;
+
+/// What failed of a flash since its cache was found.
+#[derive(Clone, Debug, Default)]
+pub struct Failures {
+    /// Cache buckets that cannot be written any more.
+    pub buckets: BTreeSet<u32>,
+    /// Cache buckets that cannot be reset, of which nothing counts.
+    pub dead: BTreeSet<u32>,
+    /// It cannot be flushed.
+    pub flushes: bool,
+}
+
+impl<C: Cache<Step = Step>> Engine<C> {
+    /// What failed of the flash.
+    pub fn failures(&self) -> &Failures {
+        &self.failures
+    }
+
+    /// Whether something failed that the cache relies on, of the flash, as 0, or the backend, as 1: no request is performed any more.
+    pub fn stopped(&self) -> Option<usize> {
+        self.stopped
+    }
+
+    /// Erase units of the flash that failed.
+    pub fn failed_units(&self) -> Vec<u32> {
+        let all = self.worn.iter().chain(&self.failures.buckets).chain(&self.failures.dead);
+        all.map(|bucket| bucket + 1).collect::<BTreeSet<u32>>().into_iter().collect()
+    }
+
+    /// The flash cannot be read for now: requests fail until the cache is found again.
+    pub fn wait(&mut self) {
+        self.waits = true;
+    }
+
+    /// Whether it waits for the flash to be read again.
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// Backend buckets that were not written back, as the flash has lost some of what they lack.
+    pub fn lossy(&self) -> usize {
+        self.lossy.len()
+    }
+
+    /// Requests that fail from now on, as nothing is written to the flash any more, are answered.
+    pub fn stop_holding(&mut self) {
+        self.holds_frozen = false;
+    }
+
+    /// Every request fails from now on.
+    pub fn give_up(&mut self) {
+        self.settings.holds_failed = false;
+    }
+
+    /// Whether every request fails for good.
+    pub fn is_given_up(&self) -> bool {
+        self.stopped.is_some() && !self.settings.holds_failed
+    }
+
+    /// Whether the flash has lost what the backend does not have.
+    pub fn has_unreadable(&self) -> bool {
+        !self.unreadable.is_empty()
+    }
+
+    /// The blocks whose only copy could not be read, or was answered and could not be written, in order.
+    pub fn lost_blocks(&self) -> Vec<u64> {
+        let all: BTreeSet<u64> = self.unreadable.iter().chain(self.ahead.lost()).copied().collect();
+        all.into_iter().collect()
+    }
+}
