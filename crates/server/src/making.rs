@@ -88,7 +88,10 @@ pub(crate) fn error(error: PoolError) -> ManageError {
             ManageError::Invalid(what)
         }
         PoolError::NoDisk { .. } => ManageError::NotFound(what),
-        PoolError::Open { .. } | PoolError::Disk { .. } | PoolError::NotWritten { .. } => ManageError::Failed(what),
+        PoolError::Open { .. }
+        | PoolError::Disk { .. }
+        | PoolError::NotWritten { .. }
+        | PoolError::CacheFailed { .. } => ManageError::Failed(what),
         _ => ManageError::Conflict(what),
     }
 }

@@ -82,6 +82,11 @@ impl Volumes {
             status.size_bytes = pool.size_bytes();
             status.flushes = pool.flushes();
             status.faults.failed_requests += pool.refused_requests();
+            let failed = pool.failed_disks();
+            if !failed.is_empty() {
+                let all: Vec<String> = status.state_reason.take().into_iter().chain(failed).collect();
+                status.state_reason = Some(all.join("; "));
+            }
         }
         let changed = self.changed();
         let names = changed.get(&status.name).into_iter().flat_map(Settings::names);

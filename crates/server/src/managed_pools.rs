@@ -253,6 +253,7 @@ impl Pools for ServedPools {
         let planned = match change {
             PoolChange::AddDisk(disk) => self.find(pool)?.plan_add(&place(disk)?, wipes(disk)?),
             PoolChange::RemoveDisk(number) => self.find(pool)?.plan_remove(*number),
+            PoolChange::KeepDisk(number) => self.find(pool)?.plan_keep(*number),
             PoolChange::GiveUpDisk(number, _) => self.find(pool)?.plan_give_up(*number),
             PoolChange::Create(new) => {
                 self.check_new(new)?;
@@ -283,6 +284,7 @@ impl Pools for ServedPools {
                 pool.add_disk(&place(disk)?, wipe).map(drop).map_err(error)
             }
             PoolChange::RemoveDisk(number) => self.find(pool)?.remove_disk(*number).map_err(error),
+            PoolChange::KeepDisk(number) => self.find(pool)?.keep_disk(*number).map_err(error),
             PoolChange::GiveUpDisk(number, disk) => {
                 let confirm = disk.confirm.as_deref().unwrap_or_default();
                 self.find(pool)?.give_up_disk(*number, confirm).map_err(error)

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use crate::config::{ServerConfig, TlsMode, made};
 use crate::front::iscsi::chap::read_secret;
-use crate::front::{self, Credentials, Endpoint, ListenError, StartError, Tls, TlsError, TlsFiles, Uri, UriError};
+use crate::front::{
+    self, Assignment, Credentials, Endpoint, ListenError, StartError, Tls, TlsError, TlsFiles, Uri, UriError,
+};
 use crate::making::{Making, finish_deletions};
 use crate::manage::{self, Address, AddressError, Api, ApiError, Tokens};
 use crate::managed::{Load, Volumes};
@@ -16,7 +18,7 @@ use crate::managed_clients::ServedClients;
 use crate::managed_pools::ServedPools;
 use crate::served::Served;
 use flashwise_engine::export::Exports;
-use flashwise_engine::pool::{OpenError, Pool};
+use flashwise_engine::pool::{OpenError, Pool, PoolError};
 use flashwise_engine::record::{RecordError, Recorder};
 use flashwise_engine::status::UnservedPool;
 use flashwise_engine::volume::{Opened, Volume, VolumeError};
@@ -211,11 +213,13 @@ fn open_pools(
             Err(error) if config.is_made(name) && error.is_permanent() => {
                 let file = made::path(&config.state_directory);
                 let file = file.display();
-                let hint = match pool.degraded {
-                    true => "what is no disk of it can be taken out of its disks there",
-                    false => "it may have \"degraded\": \"true\" among its settings there",
+                let lacks_disks = matches!(&error, OpenError::Pool(PoolError::Missing { .. } | PoolError::Gone { .. }));
+                let hint = match (pool.degraded, &error) {
+                    (false, _) if lacks_disks => ", and it may have \"degraded\": \"true\" among its settings there",
+                    (true, OpenError::Pool(_)) => ", and what is no disk of it can be taken out of its disks there",
+                    _ => "",
                 };
-                let reason = format!("{error}; {file} has it, and {hint}");
+                let reason = format!("{error}; {file} has it{hint}");
                 tracing::error!(pool = name, "the pool is not served: {reason}");
                 unserved.push(UnservedPool { name: name.clone(), reason });
             }
@@ -279,6 +283,11 @@ fn serve(
             if !exports.add(&name, disk) {
                 return Err(ServerError::NameTaken { pool: pool.name().to_owned(), name });
             }
+        }
+    }
+    for Assignment { export, .. } in &config.iscsi.assignments {
+        if exports.find(export).is_none() {
+            tracing::warn!(export, "[iscsi] assign: there is no such export yet; one of that name will be assigned so");
         }
     }
     // The cache of a pool is a volume like others, but for its clients.

@@ -132,8 +132,24 @@ impl Detach {
             }
         }
         drop(bar);
-        println!("Volume {name} is detached: the backend alone is whole.");
+        println!("Volume {name} is detached: {}", what_is_whole(client, &name));
         Ok(())
+    }
+}
+
+/// What is whole without the flash, in words. What a pool has lost with a disk is not made good by its cache.
+fn what_is_whole(client: &Client, name: &str) -> String {
+    let lost = client.get("/v1/pools").ok().and_then(|pools| {
+        let pool = pools.as_array()?.iter().find(|pool| pool["name"] == name)?;
+        let bytes = |disk: &Value| Some(disk["lost_bytes"].as_u64()? + disk["missing_bytes"].as_u64()?);
+        pool["logical_disks"].as_array()?.iter().map(bytes).sum::<Option<u64>>()
+    });
+    match lost {
+        None | Some(0) => "the backend alone is whole.".to_owned(),
+        Some(bytes) => format!(
+            "its disks have all but {} that are lost or missing; flashwise pool status tells of which.",
+            human::bytes(bytes as f64)
+        ),
     }
 }
 

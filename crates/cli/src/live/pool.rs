@@ -284,6 +284,9 @@ pub struct Remove {
     /// Its path once more, to give up a disk that is missing and go on without what was there, which is lost
     #[arg(long, value_name = "PATH")]
     give_up: Option<String>,
+    /// Have a disk stay that is being emptied; what was moved stays where it is
+    #[arg(long, conflicts_with = "give_up")]
+    stop: bool,
     #[command(flatten)]
     of: Of,
 }
@@ -303,6 +306,12 @@ impl Remove {
             client.send("POST", &path, &json!({ "confirm": confirm }))?;
             println!("Disk {} is given up. What was there answers with an error until it is written anew.", disk.path);
             println!("flashwise pool status shows how much of each logical disk that is, flashwise disk map where.");
+            return Ok(());
+        }
+        if self.stop {
+            let path = path(&pool, &["disks", &disk.number.to_string(), "keep"]);
+            client.send("POST", &path, &Value::Null)?;
+            println!("Disk {} is not emptied any more, and stays.", disk.path);
             return Ok(());
         }
         client.send("DELETE", &path(&pool, &["disks", &disk.number.to_string()]), &Value::Null)?;
@@ -542,14 +551,15 @@ impl Map {
                 (_, _, true) => "written",
                 (_, _, false) => "reserved",
             };
+            let of_disk = |text: String| if run.lost { "-".to_owned() } else { text };
             table.add_row([
-                run.disk.to_string(),
-                run.path,
+                of_disk(run.disk.to_string()),
+                of_disk(run.path.clone()),
                 state.to_owned(),
                 human::count(run.offset_bytes),
                 bytes(run.step_bytes),
                 bytes(run.length_bytes),
-                human::count(run.disk_offset_bytes),
+                of_disk(human::count(run.disk_offset_bytes)),
             ]);
         }
         writeln!(out, "{}", table.trim_fmt())?;

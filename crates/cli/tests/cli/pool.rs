@@ -505,6 +505,8 @@ fn a_disk_is_added_and_another_emptied_and_the_pool_starts_without_it() {
     std::fs::write(path.join("data.img"), &bytes).unwrap();
     tool(path, "nbdcopy", &["--flush", "data.img", "nbd+unix:///mail?socket=nbd.sock"]);
     ask(path, &["pool", "add", "d.img"]);
+    let error = fail(path, &[&["pool", "remove", "a.img", "--stop"][..], &API].concat(), 1);
+    assert!(error.contains("pool 'tank': disk 1, a.img, is not being emptied"), "{error}");
     // Asking once more changes nothing.
     ask(path, &["pool", "remove", "b.img"]);
     ask(path, &["pool", "remove", "2"]);

@@ -249,8 +249,9 @@ impl LogCache {
         self.log.find(block) == Some(slot) && self.log.is_dirty(slot)
     }
 
-    /// Goes on without the flash from a cache that had one: what was lost there is lost until it is written anew.
-    pub fn take_over_lost(&mut self, blocks: impl IntoIterator<Item = u32>) {
+    /// Goes on without the flash from a cache that had one, maybe: what was lost there is lost until it is written anew.
+    pub fn take_over_lost(&mut self, before: Option<&LogCache>, blocks: impl IntoIterator<Item = u32>) {
+        self.leaves_lost |= before.is_some_and(|before| before.leaves_lost);
         self.lost.extend(blocks.into_iter().map(|block| (block, 0)));
     }
 

@@ -151,6 +151,8 @@ pub struct LogCache {
     admitting: bool,
     /// Whether there is a flash at all: else nothing is ever put into the log.
     has_flash: bool,
+    /// See [`leave_lost`](Self::leave_lost).
+    leaves_lost: bool,
     /// Nothing on the flash counts any more.
     detached: bool,
     request_blocks: u32,
@@ -251,6 +253,7 @@ impl LogCache {
             admitting: true,
             has_flash: true,
             detached: false,
+            leaves_lost: false,
             request_blocks: 1,
             now_us: 0,
             ticked_us: 0,
@@ -463,7 +466,12 @@ impl LogCache {
 
     /// Whether a flush can be true to its word: what was lost and not written anew, with no flash to say so on, nothing remembers but this.
     fn can_be_durable(&self) -> bool {
-        self.has_flash || self.lost.is_empty() || self.lost_blocks().is_empty()
+        self.has_flash || self.leaves_lost || self.lost.is_empty() || self.lost_blocks().is_empty()
+    }
+
+    /// Whoever asks for flushes sees by themselves to what is lost where there is no flash to say so on: it fails none.
+    pub fn leave_lost(&mut self) {
+        self.leaves_lost = true;
     }
 }
 

@@ -103,6 +103,9 @@ pub trait Disk: Send + Sync {
     /// Makes `length` bytes from `offset` read as zeroes; gives their space back if `may_punch_holes`.
     fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()>;
 
+    /// Is told how a transfer at an offset ended that was not asked of it itself but of a [part](Self::part) of it, or was.
+    fn ended(&self, _operation: Operation, _offset: u64, _result: &io::Result<()>) {}
+
     /// Lets go of the device, so that others may have it, unless it is part of something that stays. Nothing is asked of the disk any more.
     fn let_go(&self) -> io::Result<()> {
         Ok(())

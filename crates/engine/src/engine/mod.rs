@@ -457,10 +457,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.steps[id as usize].as_mut().expect("the step is not done")
     }
 
-    /// The disk and the operation of a transfer that has not ended.
-    pub fn transfer_of(&self, tag: u64) -> (usize, DiskOperation) {
+    /// The disk, the operation and the offset of a transfer that has not ended.
+    pub fn transfer_of(&self, tag: u64) -> (usize, DiskOperation, u64) {
         let part = &self.groups[&tag][0];
-        (part.disk, part.operation)
+        (part.disk, part.operation, part.offset)
     }
 
     /// Is told that a transfer ended; `Err` is what clients are told if that cannot be mended.

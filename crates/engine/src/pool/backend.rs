@@ -1,11 +1,14 @@
 //! The disks of a pool as one: what the pool's cache writes back to and reads from.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Instant;
 
 use super::{CHUNK_BYTES, POOL_BYTES};
-use crate::disk::Disk;
+use crate::disk::health::{Change, Health};
+use crate::disk::{Disk, Operation};
 use crate::export::Extent;
 
 /// A disk and where its chunks begin.
@@ -43,6 +46,10 @@ pub struct PoolDisk {
     ranges: RwLock<Arc<Vec<Range>>>,
     any_missing: AtomicBool,
     is_free: OnceLock<IsFree>,
+    /// How transfers of each disk ended, by its first chunk; ...
+    health: Mutex<BTreeMap<u32, Health>>,
+    /// ... and whether one failed, as long as none of its kind has succeeded there.
+    any_failing: AtomicBool,
 }
 
 /// Whether a chunk is free.
@@ -63,6 +70,8 @@ impl PoolDisk {
             ranges: RwLock::default(),
             any_missing: AtomicBool::new(false),
             is_free: OnceLock::new(),
+            health: Mutex::default(),
+            any_failing: AtomicBool::new(false),
         };
         disk.set_ranges(ranges);
         disk
@@ -84,6 +93,7 @@ impl PoolDisk {
     pub fn set_ranges(&self, mut ranges: Vec<Range>) {
         ranges.sort_by_key(|range| range.base);
         self.any_missing.store(ranges.iter().any(|range| range.disk.is_none()), Ordering::Relaxed);
+        self.health().retain(|base, _| ranges.iter().any(|range| range.base == *base && range.disk.is_some()));
         *self.ranges.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(ranges);
     }
 
@@ -91,6 +101,32 @@ impl PoolDisk {
     pub fn is_missing(&self, offset: u64) -> bool {
         self.any_missing.load(Ordering::Relaxed)
             && self.ranges().iter().any(|range| range.disk.is_none() && (range.start()..range.end()).contains(&offset))
+    }
+
+    fn health(&self) -> MutexGuard<'_, BTreeMap<u32, Health>> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why the disk whose chunks begin with this one counts as failed, if it does.
+    pub fn failure(&self, base: u32) -> Option<String> {
+        self.health().get(&base)?.failure(Instant::now())
+    }
+
+    fn note(&self, range: &Range, operation: Operation, result: &io::Result<()>) {
+        let Some(disk) = &range.disk else { return };
+        let mut all = self.health();
+        let health = all.entry(range.base).or_default();
+        let (pool, path, now) = (&self.name, disk.description(), Instant::now());
+        match (health.ended(operation, result, now), result) {
+            (Some(Change::Failure), Err(error)) => tracing::warn!(pool, disk = path, %error, "a transfer failed"),
+            (Some(Change::Failed), _) => {
+                let reason = health.failure(now).unwrap_or_default();
+                tracing::error!(pool, disk = path, reason, "the disk has failed");
+            }
+            (Some(Change::Recovered), _) => tracing::warn!(pool, disk = path, "the disk works again"),
+            _ => {}
+        }
+        self.any_failing.store(all.values().any(|health| health.last_failure().is_some()), Ordering::Relaxed);
     }
 
     fn ranges(&self) -> Arc<Vec<Range>> {
@@ -201,8 +237,24 @@ impl Disk for PoolDisk {
     /// Of all disks that are there: one that fails makes it fail, after the others were asked.
     fn sync(&self) -> io::Result<()> {
         let ranges = self.ranges();
-        let synced: Vec<_> = ranges.iter().filter_map(|range| range.disk.as_ref()).map(|disk| disk.sync()).collect();
+        let sync = |range: &Range| {
+            let synced = range.disk.as_ref()?.sync();
+            if synced.is_err() || self.any_failing.load(Ordering::Relaxed) {
+                self.note(range, Operation::Sync, &synced);
+            }
+            Some(synced)
+        };
+        let synced: Vec<_> = ranges.iter().filter_map(sync).collect();
         synced.into_iter().collect()
+    }
+
+    fn ended(&self, operation: Operation, offset: u64, result: &io::Result<()>) {
+        if operation == Operation::Sync || result.is_ok() && !self.any_failing.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(range) = self.ranges().iter().find(|range| (range.start()..range.end()).contains(&offset)) {
+            self.note(range, operation, result);
+        }
     }
 
     fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {

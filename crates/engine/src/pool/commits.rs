@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
 use flashwise_core::filter::Caching;
+use flashwise_core::format::BLOCK_BYTES;
 
 use super::map::{Entry, Logical};
 use super::record::Change;
@@ -29,12 +30,16 @@ const TRIM_BYTES: u64 = 1 << 30;
 
 pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(format!("pool {}", shared.name)).spawn(move || {
+        let mut told: Option<String> = None;
         while let Ok(first) = jobs.recv() {
             let batch: Vec<Job> = std::iter::once(first).chain(jobs.try_iter()).collect();
             let result = shared.round();
-            if let Err(error) = &result {
-                tracing::error!(pool = shared.name, %error, "changes of the map are not durable");
+            // Once, until it changes or works again.
+            let failure = result.as_ref().err().map(ToString::to_string);
+            if let Some(error) = failure.as_ref().filter(|_| failure != told) {
+                tracing::error!(pool = shared.name, error, "changes of the map are not durable");
             }
+            told = failure;
             // Errors are told to each; the operator's change has it whole.
             let failed = result.err().map(Arc::new);
             for job in batch {
@@ -149,7 +154,13 @@ impl Shared {
 
     /// What chunks hold is durable before it is written down that they belong to a logical disk.
     fn write_down(&self, batch: &[Change]) -> Result<(), PoolError> {
-        self.volume().flush().map_err(|error| self.failed("its cache cannot be flushed", error))?;
+        self.flush_cache()?;
+        let placed = |change: &Change| match change {
+            Change::Mapped(_, run) => Some(run.chunk..run.chunk + run.count),
+            _ => None,
+        };
+        let chunks: Vec<_> = batch.iter().filter_map(placed).collect();
+        self.check_none_lost(|chunk| chunks.iter().any(|range| range.contains(&chunk)))?;
         let mut state = self.state();
         let moved = held(&state, batch);
         settle(&state, batch, true);
@@ -188,14 +199,41 @@ impl Shared {
                 tracing::warn!(pool = self.name, %error, offset, length, "chunks that were given up cannot be trimmed");
             }
         }
-        self.volume().flush().map_err(|error| self.failed("its cache cannot be flushed", error))?;
+        self.flush_cache()?;
+        self.check_none_lost(|chunk| chunks.binary_search(&chunk).is_ok())?;
         let mut state = self.state();
         chunks.into_iter().for_each(|chunk| state.metadata.map.space.free(chunk));
         Ok(())
     }
 
-    pub(super) fn failed(&self, what: &str, error: Error) -> PoolError {
-        PoolError::NotWritten { pool: self.name.clone(), last: format!("{what}: {error}") }
+    /// Makes durable what the cache has, but for what is lost.
+    pub(super) fn flush_cache(&self) -> Result<(), PoolError> {
+        self.volume().flush().map_err(|error| {
+            let why = self.volume().state().1.unwrap_or_else(|| error.to_string());
+            self.cache_failed(format!("it cannot be flushed: {why}"))
+        })
+    }
+
+    /// Refuses to go on where blocks of some chunks are lost that have no flash which says so.
+    pub(super) fn check_none_lost(&self, of: impl Fn(u32) -> bool) -> Result<(), PoolError> {
+        let volume = self.volume();
+        if volume.has_flash() {
+            return Ok(());
+        }
+        match volume
+            .lost_blocks()
+            .into_iter()
+            .filter(|block| of((block * BLOCK_BYTES as u64 / CHUNK_BYTES) as u32))
+            .count()
+        {
+            0 => Ok(()),
+            1 => Err(self.cache_failed("a block is lost until it is written anew".to_owned())),
+            many => Err(self.cache_failed(format!("{many} blocks are lost until they are written anew"))),
+        }
+    }
+
+    pub(super) fn cache_failed(&self, what: String) -> PoolError {
+        PoolError::CacheFailed { pool: self.name.clone(), what }
     }
 
     /// Asks the cache and waits for the answer.

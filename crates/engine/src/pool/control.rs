@@ -7,10 +7,10 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use flashwise_core::cache::Mode;
 use uuid::Uuid;
 
-use super::label::Label;
+use super::label::{Label, clear};
 use super::map::{Entry, Logical, Map, chunks_of};
 use super::metadata::{check_name, check_size};
-use super::prepare::{clear, prepare};
+use super::prepare::prepare;
 use super::record::{Change, Shape};
 use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared};
 use crate::disk::file::{FileDisk, Options};
@@ -77,7 +77,7 @@ impl Pool {
 
     /// Refuses chunks for which there is no space.
     pub(super) fn check_space(&self, map: &Map, chunks: usize) -> Result<(), PoolError> {
-        let free = map.space.count().free as usize;
+        let free = map.space.to_give() as usize;
         if chunks > free {
             let (wanted, free) = (chunks as u64 * CHUNK_BYTES, free as u64 * CHUNK_BYTES);
             return Err(PoolError::NoSpace { pool: self.name().to_owned(), wanted, free });

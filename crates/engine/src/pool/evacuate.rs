@@ -1,9 +1,10 @@
 //! Emptying a disk of a pool while it runs: its chunks move to others, a batch at a time, and then it is taken out.
 //!
 //! Requests for chunks that move wait. A chunk's new place is written down once its bytes are durable there; a crash before that leaves
-//! the old one as it was.
+//! the old one as it was. Chunks that cannot be moved, as they cannot be read, are left for later, and what keeps the work from going on is
+//! tried again until it does, or the disk is to stay after all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,25 +12,33 @@ use std::time::Duration;
 use super::map::Entry;
 use super::record::{Change, Member};
 use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared, State};
-use crate::export::Operation;
+use crate::export::{Error, Operation};
 
 /// Chunks that are moved together: 4 MiB.
 const BATCH: usize = 64;
 
-/// Time between two looks whether there is space to move to.
+/// Time between two looks whether there is space to move to, ...
 const SPACE_INTERVAL: Duration = Duration::from_millis(500);
+/// ... and until what failed is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How far a disk is emptied.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Chunks that were moved.
-    pub moved: u64,
-    /// Chunks that are still there.
-    pub left: u64,
-    /// Why it stopped, if it did; or what it waits for.
+/// What there is to know of a disk that is being emptied.
+#[derive(Clone, Debug, Default)]
+pub struct Leaving {
+    /// Why that does not go on for now.
     pub failed: Option<String>,
-    /// Whether it goes on by itself once there is space.
-    pub waits: bool,
+    /// Chunks that could not be moved since all were tried the last time: of which logical disk, and which.
+    stuck: BTreeSet<(u32, usize)>,
+    /// Why the first of them was not.
+    first: Option<String>,
+}
+
+/// What came of a look at a disk that is being emptied.
+enum Next {
+    /// There is more to do.
+    More,
+    /// It is taken out, or stays.
+    Done,
 }
 
 /// A chunk that moves: of which logical disk, which one, and from where.
@@ -43,21 +52,45 @@ impl Pool {
     /// Starts to empty a disk, after which it is taken out; the work goes on after this returns, and after a restart.
     pub fn remove_disk(&self, id: u32) -> Result<(), PoolError> {
         let _one = self.control();
-        {
-            let mut state = self.shared.state();
-            let (member, _) = self.check_removal(&state, id)?;
-            if state.leaving.get(&id).is_some_and(|progress| progress.failed.is_none() || progress.waits) {
-                // It is being emptied already.
-                return Ok(());
-            }
-            let member = Member { leaving: true, ..member };
-            let change = Change::Disk(id, member);
-            state.metadata.map.replay(&change).expect("it is there");
-            state.metadata.commit(&[change])?;
-            state.leaving.insert(id, Progress::default());
+        let mut state = self.shared.state();
+        if state.leaving.contains_key(&id) {
+            // It is being emptied already.
+            return Ok(());
         }
-        self.spawn_evacuation(id);
+        let (member, _) = self.check_removal(&state, id)?;
+        self.set_leaving(&mut state, id, &member, true)?;
+        state.leaving.insert(id, Leaving::default());
+        self.evacuate(&mut state, id);
         Ok(())
+    }
+
+    /// Has a disk stay that is being emptied, durably. What was moved stays where it is.
+    pub fn keep_disk(&self, id: u32) -> Result<(), PoolError> {
+        let _one = self.control();
+        let mut state = self.shared.state();
+        let member = self.check_keeping(&state, id)?;
+        self.set_leaving(&mut state, id, &member, false)?;
+        state.leaving.remove(&id);
+        Ok(())
+    }
+
+    /// Refuses to have a disk stay that is not being emptied.
+    pub(super) fn check_keeping(&self, state: &State, id: u32) -> Result<Member, PoolError> {
+        match state.metadata.map.disks.get(&id) {
+            None => Err(PoolError::NoDisk { pool: self.name().to_owned(), number: id }),
+            Some(member) if member.leaving => Ok(member.clone()),
+            Some(member) => Err(self.refuse(format!("disk {id}, {}, is not being emptied", member.path))),
+        }
+    }
+
+    fn set_leaving(&self, state: &mut State, id: u32, member: &Member, leaving: bool) -> Result<(), PoolError> {
+        let change = Change::Disk(id, Member { leaving, ..member.clone() });
+        state.metadata.map.replay(&change).expect("it is there");
+        let written = state.metadata.commit(&[change]);
+        if written.is_err() {
+            state.metadata.map.replay(&Change::Disk(id, member.clone())).expect("it is there");
+        }
+        written
     }
 
     /// Refuses to empty a disk that cannot be; else what the pool knows of it, and how many bytes are there.
@@ -74,58 +107,62 @@ impl Pool {
             return Err(self.refuse(format!("disk {id}, {}, cannot be taken out: {why}", member.path)));
         }
         let used = map.space.counts().get(&id).map_or(0, |count| count.chunks - count.free);
-        let wanted = u64::from(used) * CHUNK_BYTES;
-        if wanted > 0 && state.metadata.missing().contains(&id) {
+        let used_bytes = u64::from(used) * CHUNK_BYTES;
+        if used_bytes > 0 && state.metadata.missing().contains(&id) {
             return Err(self.refuse(format!(
-                "disk {id}, {}, is missing and has {wanted} bytes that are only there; to go on without them, give it up by its path",
+                "disk {id}, {}, is missing and has {used_bytes} bytes that are only there; to go on without them, give it up by its path",
                 member.path
             )));
         }
+        // With what others have that are being emptied too.
         let mut without = map.space.clone();
         without.set_leaving(id, true);
-        let free = u64::from(without.count().free) * CHUNK_BYTES;
+        let [wanted, free] =
+            [without.wanted_by_leaving(), without.count().free].map(|chunks| u64::from(chunks) * CHUNK_BYTES);
         if wanted > free {
             return Err(PoolError::NoSpace { pool: self.name().to_owned(), wanted, free });
         }
-        Ok((member, wanted))
+        Ok((member, used_bytes))
     }
 
     /// What an earlier run began.
     pub(super) fn go_on_evacuating(&self) {
-        let leaving: Vec<u32> = {
-            let mut state = self.shared.state();
-            let missing = state.metadata.missing();
-            let disks = state.metadata.map.disks.iter();
-            let ids: Vec<u32> =
-                disks.filter(|(id, member)| member.leaving && !missing.contains(id)).map(|(id, _)| *id).collect();
-            state.leaving.extend(ids.iter().map(|id| (*id, Progress::default())));
-            ids
-        };
-        leaving.into_iter().for_each(|id| self.spawn_evacuation(id));
+        let mut state = self.shared.state();
+        let missing = state.metadata.missing();
+        let disks = state.metadata.map.disks.iter();
+        let ids: Vec<u32> =
+            disks.filter(|(id, member)| member.leaving && !missing.contains(id)).map(|(id, _)| *id).collect();
+        for id in ids {
+            state.leaving.insert(id, Leaving::default());
+            self.evacuate(&mut state, id);
+        }
     }
 
-    fn spawn_evacuation(&self, id: u32) {
+    /// Has a thread empty a disk, unless one does.
+    fn evacuate(&self, state: &mut State, id: u32) {
+        if !state.evacuated.insert(id) {
+            return;
+        }
         // What has gone when the pool is closed stops the work.
         let shared = Arc::downgrade(&self.shared);
         let name = format!("evacuate {}", self.name());
         let spawned = std::thread::Builder::new().name(name).spawn(move || {
-            loop {
-                let Some(shared) = shared.upgrade() else { return };
-                match shared.evacuate_some(id) {
-                    Ok(true) => {}
-                    Ok(false) => return,
-                    // Disks may come, and logical disks give up what they hold.
-                    Err(error @ PoolError::NoSpace { .. }) => {
-                        shared.wait_for_space(id, &error);
-                        drop(shared);
-                        std::thread::sleep(SPACE_INTERVAL);
-                    }
-                    Err(error) => return shared.stop_evacuating(id, &error),
-                }
+            while let Some(shared) = shared.upgrade() {
+                let rest = match shared.evacuate_some(id) {
+                    Ok(Next::More) => continue,
+                    Ok(Next::Done) => return,
+                    Err(error) => shared.wait_to_evacuate(id, &error),
+                };
+                drop(shared);
+                std::thread::sleep(rest);
             }
         });
         if let Err(error) = spawned {
-            self.shared.stop_evacuating(id, &PoolError::Open { source: error });
+            state.evacuated.remove(&id);
+            if let Some(leaving) = state.leaving.get_mut(&id) {
+                leaving.failed =
+                    Some(format!("there is no thread to empty it: {error}; remove it again after the next start"));
+            }
         }
     }
 }
@@ -140,52 +177,31 @@ impl State {
 }
 
 impl Shared {
-    fn wait_for_space(&self, id: u32, error: &PoolError) {
-        if let Some(progress) = self.state().leaving.get_mut(&id) {
-            if !progress.waits {
-                tracing::warn!(pool = self.name, disk = id, %error, "emptying the disk waits for space");
-            }
-            (progress.failed, progress.waits) = (Some(format!("it waits for space: {error}")), true);
+    /// Says why emptying a disk does not go on; returns for how long.
+    fn wait_to_evacuate(&self, id: u32, error: &PoolError) -> Duration {
+        // Disks may come, and logical disks give up what they hold.
+        let (said, rest) = match error {
+            PoolError::NoSpace { .. } => (format!("it waits for space: {error}"), SPACE_INTERVAL),
+            error => (error.to_string(), RETRY_INTERVAL),
+        };
+        if let Some(leaving) = self.state().leaving.get_mut(&id)
+            && leaving.failed.as_ref() != Some(&said)
+        {
+            tracing::warn!(pool = self.name, disk = id, %error, "the disk is not emptied for now");
+            leaving.failed = Some(said);
         }
         // What was moved already is free on other disks once that is written down.
-        if let Err(error) = self.commit_now() {
-            tracing::error!(pool = self.name, disk = id, %error, "the map cannot be written");
-        }
+        let _ = self.commit_now();
+        rest
     }
 
-    fn stop_evacuating(&self, id: u32, error: &PoolError) {
-        tracing::error!(pool = self.name, disk = id, %error, "the disk is not emptied");
-        if let Some(progress) = self.state().leaving.get_mut(&id) {
-            (progress.failed, progress.waits) = (Some(error.to_string()), false);
-        }
-    }
-
-    /// Moves some chunks of a disk, or takes it out if it has none; whether there is more to do.
-    fn evacuate_some(&self, id: u32) -> Result<bool, PoolError> {
-        let moving = self.hold_some(id)?;
+    /// Moves some chunks of a disk, or takes it out if it has none.
+    fn evacuate_some(&self, id: u32) -> Result<Next, PoolError> {
+        let Some(moving) = self.hold_some(id)? else { return Ok(Next::Done) };
         if moving.is_empty() {
             // What was given up is forgotten, and the disk free of it.
             self.commit_now()?;
-            let mut state = self.state();
-            let count = state.metadata.map.space.counts().get(&id).copied().unwrap_or_default();
-            if count.free < count.chunks {
-                drop(state);
-                // Chunks that were held by others when we looked.
-                std::thread::sleep(std::time::Duration::from_millis(5));
-                return Ok(true);
-            }
-            if !state.has_disk_that_stays(id) {
-                let what = format!(
-                    "disk {id} is empty and cannot be taken out: no other stays; add a disk, and remove it again"
-                );
-                return Err(PoolError::Refused { pool: self.name.clone(), what });
-            }
-            state.metadata.take_out(id)?;
-            self.disk.set_ranges(Shared::ranges(&state.metadata));
-            state.leaving.remove(&id);
-            drop(state);
-            self.tell_disks();
-            return Ok(false);
+            return self.take_out_if_empty(id);
         }
         self.gate.drain();
         let moved = self.move_all(&moving);
@@ -197,22 +213,57 @@ impl Shared {
             }
         }
         moving.iter().for_each(|moving| moving.disk.release_waiting());
-        moved?;
+        let stuck = moved?;
         let mut state = self.state();
-        let count = state.metadata.map.space.counts().get(&id).copied().unwrap_or_default();
-        if let Some(progress) = state.leaving.get_mut(&id) {
-            (progress.failed, progress.waits) = (None, false);
-            progress.moved += moving.len() as u64;
-            progress.left = u64::from(count.chunks - count.free);
+        if let Some(leaving) = state.leaving.get_mut(&id) {
+            if stuck.len() < moving.len() && leaving.stuck.is_empty() {
+                leaving.failed = None;
+            }
+            for (at, error) in stuck {
+                leaving.stuck.insert((moving[at].disk.id, moving[at].at));
+                leaving.first.get_or_insert(error);
+            }
         }
-        Ok(true)
+        Ok(Next::More)
     }
 
-    /// Holds the next chunks of logical disks that are on a disk.
-    fn hold_some(&self, id: u32) -> Result<Vec<Moving>, PoolError> {
-        let state = self.state();
-        let Some(member) = state.metadata.map.disks.get(&id) else { return Ok(Vec::new()) };
-        let chunks = member.base..member.base + member.chunks;
+    fn take_out_if_empty(&self, id: u32) -> Result<Next, PoolError> {
+        let mut state = self.state();
+        let Some(leaving) = state.leaving.get_mut(&id) else { return Ok(Next::More) };
+        let (stuck, first) = (std::mem::take(&mut leaving.stuck), leaving.first.take());
+        if let Some(first) = first {
+            let chunks = if stuck.len() == 1 { "a chunk".to_owned() } else { format!("{} chunks", stuck.len()) };
+            let what = format!("disk {id}: {chunks} could not be moved, and will be tried again: {first}");
+            return Err(PoolError::Refused { pool: self.name.clone(), what });
+        }
+        let count = state.metadata.map.space.counts().get(&id).copied().unwrap_or_default();
+        if count.free < count.chunks {
+            drop(state);
+            // Chunks that were held by others when we looked.
+            std::thread::sleep(Duration::from_millis(5));
+            return Ok(Next::More);
+        }
+        if !state.has_disk_that_stays(id) {
+            let what = format!("disk {id} is empty and cannot be taken out: no other stays; add a disk");
+            return Err(PoolError::Refused { pool: self.name.clone(), what });
+        }
+        state.metadata.take_out(id)?;
+        self.disk.set_ranges(Shared::ranges(&state.metadata));
+        state.leaving.remove(&id);
+        state.evacuated.remove(&id);
+        drop(state);
+        self.tell_disks();
+        Ok(Next::Done)
+    }
+
+    /// Holds the next chunks of logical disks that are on a disk; none where the disk is not being emptied any more, after which nobody does.
+    fn hold_some(&self, id: u32) -> Result<Option<Vec<Moving>>, PoolError> {
+        let mut state = self.state();
+        let member = state.metadata.map.disks.get(&id).map(|member| member.base..member.base + member.chunks);
+        let (Some(chunks), Some(leaving)) = (member, state.leaving.get(&id)) else {
+            state.evacuated.remove(&id);
+            return Ok(None);
+        };
         let mut moving = Vec::new();
         for disk in self.exports.read().unwrap_or_else(std::sync::PoisonError::into_inner).values() {
             let mut entries = disk.logical.entries_mut();
@@ -223,19 +274,38 @@ impl Shared {
                 }
                 // A chunk that is not written down yet is moved later.
                 let moves = old.chunk().is_some_and(|chunk| chunks.contains(&chunk));
-                if moves && !old.is_held() && !old.is_pending() {
+                if moves && !old.is_held() && !old.is_pending() && !leaving.stuck.contains(&(disk.id, at)) {
                     entries.set(at, old.held(true));
                     moving.push(Moving { disk: disk.clone(), at, old });
                 }
             }
         }
-        Ok(moving)
+        Ok(Some(moving))
     }
 
-    fn move_all(&self, moving: &[Moving]) -> Result<(), PoolError> {
-        let places = self.places_for(moving)?;
-        let copied = moving.iter().zip(&places).try_for_each(|(moving, place)| self.copy(moving, *place));
-        if let Err(error) = copied {
+    /// Moves those that can be read; returns the others, by where they are in the list, and why.
+    fn move_all(&self, moving: &[Moving]) -> Result<Vec<(usize, String)>, PoolError> {
+        let (mut read, mut stuck) = (Vec::new(), Vec::new());
+        for (at, one) in moving.iter().enumerate() {
+            match self.read(one) {
+                Ok(bytes) => read.push((one, bytes)),
+                Err(error) => stuck.push((at, format!("{} cannot be read: {error}", one.named()))),
+            }
+        }
+        if !read.is_empty() {
+            self.move_what_was_read(&read)?;
+        }
+        Ok(stuck)
+    }
+
+    fn move_what_was_read(&self, read: &[(&Moving, Option<Vec<u8>>)]) -> Result<(), PoolError> {
+        let moving: Vec<&Moving> = read.iter().map(|(moving, _)| *moving).collect();
+        let places = self.places_for(&moving)?;
+        let written = read.iter().zip(&places).try_for_each(|((moving, bytes), place)| match bytes {
+            Some(bytes) => self.write(moving, *place, bytes.clone()),
+            None => Ok(()),
+        });
+        if let Err(error) = written {
             // What was copied there is forgotten before another takes the place.
             self.add_pending(&mut self.state(), Vec::new(), places);
             return Err(error);
@@ -243,7 +313,7 @@ impl Shared {
         let mut changes = Vec::new();
         {
             let mut state = self.state();
-            for (Moving { disk, at, old }, place) in moving.iter().zip(&places) {
+            for (Moving { disk, at, old }, place) in moving.iter().copied().zip(&places) {
                 // One that was deleted meanwhile was so with its old place.
                 if state.metadata.map.logicals.contains_key(&disk.id) {
                     super::first_writes::add_run(&mut changes, disk.id, *at as u32, *place, old.written().is_some());
@@ -263,7 +333,7 @@ impl Shared {
         state.pending.retain(|change| !changes.contains(change));
         self.uncommitted.fetch_sub((before - state.pending.len()) as u64, Ordering::SeqCst);
         let mut given_up = Vec::new();
-        for (Moving { disk, at, old }, place) in moving.iter().zip(places) {
+        for (Moving { disk, at, old }, place) in moving.iter().copied().zip(places) {
             let is_there = state.metadata.map.logicals.contains_key(&disk.id);
             let has_moved = disk.logical.entries()[*at].chunk() == Some(place);
             match (is_there, has_moved) {
@@ -276,7 +346,7 @@ impl Shared {
     }
 
     /// Places on other disks for all of them, or none.
-    fn places_for(&self, moving: &[Moving]) -> Result<Vec<u32>, PoolError> {
+    fn places_for(&self, moving: &[&Moving]) -> Result<Vec<u32>, PoolError> {
         let mut state = self.state();
         let mut places = Vec::new();
         let mut apart: BTreeMap<(u32, usize), u32> = BTreeMap::new();
@@ -310,13 +380,23 @@ impl Shared {
         Ok(places)
     }
 
-    /// Through the cache, which may have what the disk has not.
-    fn copy(&self, moving: &Moving, place: u32) -> Result<(), PoolError> {
-        let Some(chunk) = moving.old.written() else { return Ok(()) };
-        let read = self.ask(Operation::Read, u64::from(chunk) * CHUNK_BYTES, CHUNK_BYTES, Vec::new());
-        let at = || format!("chunk {} of logical disk {}", moving.at, moving.disk.name());
-        let bytes = read.map_err(|error| self.failed(&format!("{} cannot be read", at()), error))?;
+    /// What a chunk holds, of the cache too, which may have what the disk has not; none where it was never written.
+    fn read(&self, moving: &Moving) -> Result<Option<Vec<u8>>, Error> {
+        let Some(chunk) = moving.old.written() else { return Ok(None) };
+        self.ask(Operation::Read, u64::from(chunk) * CHUNK_BYTES, CHUNK_BYTES, Vec::new()).map(Some)
+    }
+
+    fn write(&self, moving: &Moving, place: u32, bytes: Vec<u8>) -> Result<(), PoolError> {
         let written = self.ask(Operation::Write, u64::from(place) * CHUNK_BYTES, CHUNK_BYTES, bytes);
-        written.map(drop).map_err(|error| self.failed(&format!("{} cannot be written elsewhere", at()), error))
+        written.map(drop).map_err(|error| {
+            let what = format!("{} cannot be written elsewhere: {error}", moving.named());
+            PoolError::Refused { pool: self.name.clone(), what }
+        })
+    }
+}
+
+impl Moving {
+    fn named(&self) -> String {
+        format!("chunk {} of logical disk {}", self.at, self.disk.name())
     }
 }

@@ -10,6 +10,11 @@ use crate::disk::{ALIGNMENT, Disk};
 use crate::inventory::POOL_MAGIC;
 use crate::memory::Memory;
 
+/// Bytes that wiping clears at the beginning; formats keep their magic numbers there.
+const WIPED_HEAD_BYTES: u64 = 1 << 20;
+/// And at the end.
+const WIPED_TAIL_BYTES: u64 = 128 << 10;
+
 /// The version that this code writes, and the only one that it reads.
 const VERSION: u32 = 1;
 /// Bytes of the pool's name.
@@ -157,15 +162,23 @@ impl Label {
         }
         Ok(())
     }
+}
 
-    /// Takes the label off a disk, durably: it belongs to no pool any more.
-    pub fn erase(disk: &dyn Disk) -> io::Result<()> {
-        let memory = Memory::new(1);
-        for copy in 0..2 {
-            disk.write_at(memory.page(0), copy * CHUNK_BYTES)?;
+/// Clears the label and wherever formats keep their magic numbers, durably: the disk is blank then.
+pub(super) fn clear(disk: &dyn Disk) -> io::Result<()> {
+    const STEP: u64 = 64 << 10;
+    let mut zeroes = Memory::new((STEP / 4096) as usize);
+    let end = disk.size().next_multiple_of(4096);
+    let tail = end.saturating_sub(WIPED_TAIL_BYTES) / 4096 * 4096;
+    for (from, to) in [(0, end.min(WIPED_HEAD_BYTES)), (tail, end)] {
+        let mut at = from;
+        while at < to {
+            let length = STEP.min(to - at);
+            disk.write_at(&zeroes.bytes_mut()[..length as usize], at)?;
+            at += length;
         }
-        disk.sync()
     }
+    disk.sync()
 }
 
 /// Of the page without the checksum's own bytes.

@@ -118,6 +118,19 @@ impl LogicalDisk {
         done(Err(error));
     }
 
+    /// Makes durable what was answered. What the cache has lost of others fails no flush of this one.
+    fn flush(&self, request: Request, done: Done) {
+        let (shared, logical) = (self.shared.clone(), self.logical.clone());
+        let done = Box::new(move |result: Result<Vec<u8>, Error>| {
+            let result = result.and_then(|bytes| {
+                let is_own = |chunk: u32| logical.entries().iter().any(|entry| entry.chunk() == Some(chunk));
+                shared.check_none_lost(is_own).map(|()| bytes).map_err(|_| Error::Io)
+            });
+            done(result);
+        });
+        self.shared.flush(request, done);
+    }
+
     fn waiting(&self) -> MutexGuard<'_, Vec<(Request, Done)>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -358,7 +371,7 @@ impl LogicalDisk {
             Operation::Flush => {
                 figures.flushes.fetch_add(1, Ordering::Relaxed);
                 self.shared.flushes.fetch_add(1, Ordering::Relaxed);
-                self.shared.flush(request, done);
+                self.flush(request, done);
                 return false;
             }
             Operation::WriteZeroes { only_if_fast: true, .. } => {

@@ -80,9 +80,9 @@ impl Pool {
             let count = FORGOTTEN_CHUNKS.min(end - first);
             let (offset, length) = (u64::from(first) * CHUNK_BYTES, u64::from(count) * CHUNK_BYTES);
             let forgotten = self.shared.ask(Operation::Trim, offset, length, Vec::new());
-            forgotten.map_err(|error| self.shared.failed("its cache cannot forget a disk", error))?;
+            forgotten.map_err(|error| self.shared.cache_failed(format!("it cannot forget a disk: {error}")))?;
         }
-        self.shared.volume().flush().map_err(|error| self.shared.failed("its cache cannot be flushed", error))
+        self.shared.flush_cache()
     }
 }
 

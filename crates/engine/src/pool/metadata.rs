@@ -12,7 +12,7 @@ use flashwise_core::format::BLOCK_BYTES;
 use uuid::Uuid;
 
 use super::journal::{self, Found, Position};
-use super::label::{Label, LabelError, NAME_BYTES_MAX};
+use super::label::{Label, LabelError, NAME_BYTES_MAX, clear};
 use super::map::{Map, Misfit};
 use super::record::{Change, Member};
 use crate::disk::Disk;
@@ -83,6 +83,8 @@ pub enum PoolError {
     MapFull { pool: String, path: String },
     #[error("pool '{pool}': no disk takes changes of the map any more: {last}")]
     NotWritten { pool: String, last: String },
+    #[error("pool '{pool}': its cache has failed: {what}")]
+    CacheFailed { pool: String, what: String },
     #[error("pool '{pool}': {wanted} bytes are needed, {free} are free")]
     NoSpace { pool: String, wanted: u64, free: u64 },
     #[error(
@@ -112,7 +114,7 @@ impl PoolError {
                     io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput
                 )
             }
-            PoolError::Disk { .. } | PoolError::NotWritten { .. } => false,
+            PoolError::Disk { .. } | PoolError::NotWritten { .. } | PoolError::CacheFailed { .. } => false,
             _ => true,
         }
     }
@@ -141,6 +143,10 @@ pub struct Metadata {
     pub present: Vec<Present>,
     start: Uuid,
     position: Position,
+    /// No disk took what was written last as a whole, ...
+    torn: bool,
+    /// ... and it was a snapshot, since which none was written.
+    torn_snapshot: bool,
 }
 
 /// A name that an export can have over every protocol, and a file besides.
@@ -183,6 +189,8 @@ impl Metadata {
             present: Vec::new(),
             start: Uuid::new_v4(),
             position: Position { generation: 1, pages: 0 },
+            torn: false,
+            torn_snapshot: false,
         };
         for disk in disks {
             metadata.take_in(disk)?;
@@ -277,6 +285,8 @@ impl Metadata {
             present: Vec::new(),
             start: Uuid::new_v4(),
             position: Position { generation: next, pages: 0 },
+            torn: false,
+            torn_snapshot: false,
         };
         metadata.begin(candidates);
         metadata.write_snapshot()?;
@@ -352,6 +362,10 @@ impl Metadata {
         if changes.is_empty() {
             return Ok(());
         }
+        if self.torn {
+            // Nothing is written behind what no disk took as a whole.
+            return self.write_next_snapshot();
+        }
         let fits = |present: &Present| journal::fits(&present.label, self.position, changes);
         let end = self.present.iter().filter(|present| !present.stale).map(fits).collect::<Option<Vec<_>>>();
         match end.and_then(|ends| ends.first().copied()) {
@@ -367,10 +381,14 @@ impl Metadata {
     /// Into the other area. Where the map does not fit there, all stays as it is.
     fn write_next_snapshot(&mut self) -> Result<(), PoolError> {
         let before = self.position;
-        self.position = Position { generation: before.generation + 1, pages: 0 };
+        // Over one that no disk took, and not over the one that is whole.
+        let next = if self.torn_snapshot { 2 } else { 1 };
+        self.position = Position { generation: before.generation + next, pages: 0 };
         let written = self.write_snapshot();
-        if let Err(PoolError::MapFull { .. }) = &written {
-            self.position = before;
+        match &written {
+            Ok(()) => {}
+            Err(PoolError::MapFull { .. }) => self.position = before,
+            Err(_) => self.torn_snapshot = true,
         }
         written
     }
@@ -395,7 +413,7 @@ impl Metadata {
         }
     }
 
-    /// Takes a disk out that has no chunks any more, durably, and its label off it.
+    /// Takes a disk out that has no chunks any more, durably; it is blank then.
     pub fn take_out(&mut self, id: u32) -> Result<(), PoolError> {
         self.map
             .replay(&Change::DiskRemoved(id))
@@ -404,7 +422,7 @@ impl Metadata {
         if let Some(at) = self.present.iter().position(|present| present.id == id) {
             let gone = self.present.remove(at);
             // Where that fails, the disk is known as one that was taken out.
-            let _ = Label::erase(&*gone.disk);
+            let _ = clear(&*gone.disk);
         }
         Ok(())
     }
@@ -422,21 +440,32 @@ impl Metadata {
         Ok(())
     }
 
-    /// On each disk; one that fails is left out until the next start.
+    /// On each disk; one that fails is left out until the next start. Where all fail, none has more than another, and they are tried again with
+    /// the next change.
     fn write_all(&mut self, changes: &[Change]) -> Result<(), PoolError> {
         let (start, position) = (self.start, self.position);
-        let mut last = "each has failed before".to_owned();
-        for present in self.present.iter_mut().filter(|present| !present.stale) {
-            if let Err(error) = journal::write(&*present.disk, &present.label, start, position, changes) {
-                tracing::error!(pool = self.name, disk = present.disk.description(), %error, "the map was not written");
-                present.stale = true;
-                last = error.to_string();
+        let mut last = None;
+        let mut failed = Vec::new();
+        let mut written = 0;
+        for (at, present) in self.present.iter().enumerate().filter(|(_, present)| !present.stale) {
+            match journal::write(&*present.disk, &present.label, start, position, changes) {
+                Ok(()) => written += 1,
+                Err(error) => {
+                    let disk = present.disk.description();
+                    tracing::error!(pool = self.name, disk, %error, "the map was not written");
+                    failed.push(at);
+                    last = Some(error);
+                }
             }
         }
-        if self.present.iter().all(|present| present.stale) {
-            return Err(PoolError::NotWritten { pool: self.name.clone(), last });
+        if written > 0 {
+            (self.torn, self.torn_snapshot) = (false, false);
+            failed.into_iter().for_each(|at| self.present[at].stale = true);
+            return Ok(());
         }
-        Ok(())
+        self.torn = true;
+        let last = last.map_or_else(|| "each has failed before".to_owned(), |error| error.to_string());
+        Err(PoolError::NotWritten { pool: self.name.clone(), last })
     }
 
     fn write_labels(&mut self) -> Result<(), PoolError> {

@@ -42,7 +42,7 @@ pub mod record;
 pub mod space;
 pub mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -118,8 +118,10 @@ struct State {
     released: Vec<u32>,
     /// Whether changes that were pending are being written down.
     committing: bool,
-    /// How far a disk is emptied, by its number.
-    leaving: BTreeMap<u32, evacuate::Progress>,
+    /// The disks that are there and are being emptied, by number, ...
+    leaving: BTreeMap<u32, evacuate::Leaving>,
+    /// ... and those that a thread works on.
+    evacuated: BTreeSet<u32>,
 }
 
 /// What the pool, its logical disks and its threads share.
@@ -170,9 +172,8 @@ impl Shared {
         self.uncommitted.fetch_add((changes.len() + released.len()) as u64, Ordering::SeqCst);
         state.pending.extend(changes);
         state.released.extend(released);
-        let count = state.metadata.map.space.count();
-        let full = count.chunks > 0
-            && u64::from(count.chunks - count.free) * 100 >= u64::from(count.chunks) * status::WARN_PERCENT;
+        let (chunks, used) = state.metadata.map.space.usage();
+        let full = chunks > 0 && u64::from(used) * 100 >= u64::from(chunks) * status::WARN_PERCENT;
         if full && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(pool = self.name, "at least {} % of the pool is in use", status::WARN_PERCENT);
         } else if !full {
@@ -260,8 +261,14 @@ fn storage_of(metadata: Metadata, notes: Vec<String>) -> (Arc<Mutex<State>>, Arc
     let name = metadata.name.clone();
     let identity = Identity { id: metadata.pool.into_bytes(), description: format!("pool {name} {}", metadata.pool) };
     let disk = Arc::new(PoolDisk::new(&name, Shared::ranges(&metadata)));
-    let state =
-        State { metadata, pending: Vec::new(), released: Vec::new(), committing: false, leaving: BTreeMap::new() };
+    let state = State {
+        metadata,
+        pending: Vec::new(),
+        released: Vec::new(),
+        committing: false,
+        leaving: BTreeMap::new(),
+        evacuated: BTreeSet::new(),
+    };
     let state = Arc::new(Mutex::new(state));
     let asked = state.clone();
     disk.ask_whether_free(Box::new(move |chunk| locked(&asked).metadata.map.space.is_free(chunk)));
@@ -332,6 +339,7 @@ impl Pool {
         config.cache.size_bytes = Some(POOL_BYTES);
         config.cache.backend = PathBuf::from(storage.disk.description());
         let (volume, opened) = Volume::open_on(config.cache.clone(), storage, progress)?;
+        volume.leave_lost();
         assert!(shared.volume.set(volume).is_ok(), "a pool has one volume");
         let logicals: Vec<_> = {
             let state = shared.state();
@@ -403,6 +411,7 @@ impl Pool {
         let closed = self.volume().close();
         committed?;
         closed?;
+        self.shared.check_none_lost(|_| true)?;
         // What came before counts for more than this.
         if is_first {
             self.shared.state().metadata.end()?;

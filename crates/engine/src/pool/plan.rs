@@ -207,10 +207,21 @@ impl Pool {
             0 => format!("Nothing is on {}.", member.path),
             bytes => format!("{} move from {} to the other disks, while clients go on.", size(bytes), member.path),
         };
-        let mut does = vec![moves, format!("Then {} is no part of pool {} any more.", member.path, self.name())];
+        let mut does =
+            vec![moves, format!("Then {} is no part of pool {} any more, and blank.", member.path, self.name())];
         if self.shared.on_disks.get().is_none() {
             does.push("The configuration can go without it from then on.".to_owned());
         }
+        Ok(Plan { does, ..Plan::default() })
+    }
+
+    /// What [`keep_disk`](Self::keep_disk) would do.
+    pub fn plan_keep(&self, id: u32) -> Result<Plan, PoolError> {
+        let member = self.check_keeping(&self.shared.state(), id)?;
+        let does = vec![
+            format!("{} is not emptied any more, and stays in pool {}.", member.path, self.name()),
+            "What was moved to other disks stays there.".to_owned(),
+        ];
         Ok(Plan { does, ..Plan::default() })
     }
 

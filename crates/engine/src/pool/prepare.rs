@@ -1,28 +1,21 @@
 //! Disks that are to be a part of a pool: what is in use or holds something is refused, unless it is to be wiped.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use uuid::Uuid;
 
 use super::CHUNK_BYTES;
-use super::label::Label;
+use super::label::{Label, clear};
 use super::metadata::{Metadata, PoolError};
 use crate::disk::Disk;
 use crate::disk::file::{FileDisk, Options, PageCache};
 use crate::flash::read_superblock;
 use crate::inventory::{DiskInfo, Locks, Places, examine, same};
-use crate::memory::Memory;
 use crate::wipe;
 
 /// A smaller disk would be hardly more than its label and its map.
 const DISK_BYTES_MIN: u64 = 1 << 20;
-/// Bytes that wiping clears at the beginning; formats keep their magic numbers there.
-const WIPED_HEAD_BYTES: u64 = 1 << 20;
-/// And at the end.
-const WIPED_TAIL_BYTES: u64 = 128 << 10;
-
 /// Looks at a disk, and refuses it if it cannot be a part of a pool. `wipe`: whether what it holds may be lost.
 pub fn check(path: &Path, wipe: bool) -> Result<DiskInfo, PoolError> {
     let info = check_contents(path, wipe)?;
@@ -77,23 +70,6 @@ pub fn prepare(path: &Path, wipe: bool, direct_io: bool) -> Result<Arc<dyn Disk>
     let map_end = label.map_or(0, |label| u64::from(label.first_chunk()) * CHUNK_BYTES);
     disk.set_aside(map_end).map_err(|source| PoolError::Open { source })?;
     Ok(Arc::new(disk))
-}
-
-/// Clears where formats keep their magic numbers, durably.
-pub(super) fn clear(disk: &dyn Disk) -> io::Result<()> {
-    const STEP: u64 = 64 << 10;
-    let mut zeroes = Memory::new((STEP / 4096) as usize);
-    let end = disk.size().next_multiple_of(4096);
-    let tail = end.saturating_sub(WIPED_TAIL_BYTES) / 4096 * 4096;
-    for (from, to) in [(0, end.min(WIPED_HEAD_BYTES)), (tail, end)] {
-        let mut at = from;
-        while at < to {
-            let length = STEP.min(to - at);
-            disk.write_at(&zeroes.bytes_mut()[..length as usize], at)?;
-            at += length;
-        }
-    }
-    disk.sync()
 }
 
 /// Looks at the disks that a pool of this name is to be made of, and refuses them if it cannot be; those in `wipe` may hold something. Returns

@@ -180,6 +180,23 @@ impl Space {
         })
     }
 
+    /// Chunks that are taken on disks that are leaving and are there: as many are needed on others.
+    pub fn wanted_by_leaving(&self) -> u32 {
+        let leaving = self.disks.values().filter(|room| room.leaving && !room.missing);
+        leaving.map(|room| room.chunks - room.free).sum()
+    }
+
+    /// Free chunks that nothing else needs: what disks have that are leaving is to find a place too.
+    pub fn to_give(&self) -> u32 {
+        self.count().free.saturating_sub(self.wanted_by_leaving())
+    }
+
+    /// Chunks of the disks that stay, and chunks of all disks that are taken.
+    pub fn usage(&self) -> (u32, u32) {
+        let stay = self.disks.values().filter(|room| !room.leaving);
+        (stay.map(|room| room.chunks).sum(), self.disks.values().map(|room| room.chunks - room.free).sum())
+    }
+
     /// Fails where what is counted is not what is there.
     pub fn check(&self) -> Result<(), String> {
         for (disk, room) in &self.disks {

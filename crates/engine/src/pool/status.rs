@@ -6,9 +6,10 @@ use flashwise_core::quantity::ByteSize;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::record::Member;
 use super::{CHUNK_BYTES, Pool};
 use crate::export::Export;
-use crate::status::states;
+use crate::status::{VolumeState, states};
 
 /// A pool of which this much is in use says so.
 pub const WARN_PERCENT: u64 = 80;
@@ -19,14 +20,14 @@ states! {
         /// All of its disks are there.
         #[default]
         Ok "ok",
-        /// Disks are missing.
+        /// Disks are missing or have failed.
         Degraded "degraded",
     }
 }
 
 states! {
     /// What state a disk of a pool is in.
-    PoolDiskState [4] {
+    PoolDiskState [5] {
         /// It is there, and stays.
         #[default]
         Ok "ok",
@@ -34,8 +35,10 @@ states! {
         Missing "missing",
         /// It is emptied.
         Leaving "leaving",
-        /// It failed to take a change of the map.
+        /// It failed to take a change of the map, and is brought up to date at the next start.
         Stale "stale",
+        /// All of its reads, writes or flushes have failed for five seconds.
+        Failed "failed",
     }
 }
 
@@ -54,7 +57,7 @@ pub struct PoolDiskStatus {
     pub used_bytes: u64,
     /// What state it is in.
     pub state: PoolDiskState,
-    /// Why emptying it stopped; null where it did not.
+    /// Why all that is asked of it fails, or why emptying it does not go on for now; null where neither is so.
     pub failed: Option<String>,
 }
 
@@ -121,7 +124,7 @@ pub struct PoolStatus {
     pub uuid: String,
     /// What state it is in.
     pub state: PoolState,
-    /// Bytes for data on all disks.
+    /// Bytes for data on all disks but those that are being emptied.
     pub size_bytes: u64,
     /// Bytes of them that logical disks have, or that are not free yet.
     pub used_bytes: u64,
@@ -173,9 +176,16 @@ impl Pool {
         state.metadata.missing().into_iter().filter_map(|id| Some(map.disks.get(&id)?.path.clone())).collect()
     }
 
-    /// Bytes for data on all disks.
+    /// The disks of which all reads, writes or flushes fail, and why.
+    pub fn failed_disks(&self) -> Vec<String> {
+        let state = self.shared.state();
+        let failed = |member: &Member| Some(format!("{}: {}", member.path, self.shared.disk.failure(member.base)?));
+        state.metadata.map.disks.values().filter_map(failed).collect()
+    }
+
+    /// Bytes for data on all disks but those that are being emptied.
     pub fn size_bytes(&self) -> u64 {
-        u64::from(self.shared.state().metadata.map.space.count().chunks) * CHUNK_BYTES
+        u64::from(self.shared.state().metadata.map.space.usage().0) * CHUNK_BYTES
     }
 
     /// Flushes that clients asked for. Its cache is asked for more: the pool makes its map durable by some.
@@ -190,6 +200,13 @@ impl Pool {
 
     /// What there is to know of it.
     pub fn status(&self) -> PoolStatus {
+        // Never while the state is held.
+        let cache = match self.volume().state() {
+            (state @ (VolumeState::FlashFailed | VolumeState::BackendFailed), reason) => {
+                Some(format!("its cache is {}: {}", state.name(), reason.unwrap_or_default()))
+            }
+            _ => None,
+        };
         let lacks_disks = !self.shared.state().metadata.missing().is_empty();
         let disks = self.logical_disks();
         let logical_disks: Vec<_> = disks.values().map(|disk| self.logical_status(disk, lacks_disks)).collect();
@@ -203,12 +220,16 @@ impl Pool {
             .map(|(id, member)| {
                 let count = counts.get(id).copied().unwrap_or_default();
                 let stale = metadata.present.iter().any(|present| present.id == *id && present.stale);
-                let disk_state = match (missing.contains(id), stale, member.leaving) {
-                    (true, ..) => PoolDiskState::Missing,
-                    (_, true, _) => PoolDiskState::Stale,
-                    (_, _, true) => PoolDiskState::Leaving,
+                let failure = self.shared.disk.failure(member.base);
+                let disk_state = match (missing.contains(id), member.leaving) {
+                    (true, _) => PoolDiskState::Missing,
+                    (_, true) => PoolDiskState::Leaving,
+                    _ if failure.is_some() => PoolDiskState::Failed,
+                    _ if stale => PoolDiskState::Stale,
                     _ => PoolDiskState::Ok,
                 };
+                let leaving = state.leaving.get(id).and_then(|leaving| leaving.failed.clone());
+                let troubles: Vec<String> = failure.into_iter().chain(leaving).collect();
                 PoolDiskStatus {
                     number: *id,
                     path: member.path.clone(),
@@ -216,28 +237,27 @@ impl Pool {
                     size_bytes: u64::from(count.chunks) * CHUNK_BYTES,
                     used_bytes: u64::from(count.chunks - count.free) * CHUNK_BYTES,
                     state: disk_state,
-                    failed: state.leaving.get(id).and_then(|progress| progress.failed.clone()),
+                    failed: (!troubles.is_empty()).then(|| troubles.join("; ")),
                 }
             })
             .collect();
-        let count = metadata.map.space.count();
-        let size_bytes = u64::from(count.chunks) * CHUNK_BYTES;
-        let used_bytes = disks.iter().map(|disk| disk.used_bytes).sum();
-        let lost_bytes = logical_disks.iter().map(|disk| disk.lost_bytes).sum();
-        PoolStatus {
+        let [size_bytes, used_bytes] = <[u32; 2]>::from(metadata.map.space.usage()).map(|n| u64::from(n) * CHUNK_BYTES);
+        let is_whole = disks.iter().all(|disk| !matches!(disk.state, PoolDiskState::Missing | PoolDiskState::Failed));
+        let status = PoolStatus {
             name: self.name().to_owned(),
             uuid: metadata.pool.to_string(),
-            state: if missing.is_empty() { PoolState::Ok } else { PoolState::Degraded },
+            state: if is_whole { PoolState::Ok } else { PoolState::Degraded },
             size_bytes,
             used_bytes,
-            free_bytes: u64::from(count.free) * CHUNK_BYTES,
+            free_bytes: u64::from(metadata.map.space.to_give()) * CHUNK_BYTES,
             provisioned_bytes: logical_disks.iter().map(|disk| disk.size_bytes).sum(),
-            warning: warning(size_bytes, u64::from(count.chunks - count.free) * CHUNK_BYTES, missing.len(), lost_bytes),
+            warning: None,
             made: self.shared.on_disks.get().is_some(),
             generation: metadata.generation(),
             disks,
             logical_disks,
-        }
+        };
+        PoolStatus { warning: warning(&status, cache), ..status }
     }
 
     fn logical_status(&self, disk: &super::LogicalDisk, lacks_disks: bool) -> LogicalDiskStatus {
@@ -318,21 +338,29 @@ impl Pool {
     }
 }
 
-fn warning(size_bytes: u64, used_bytes: u64, missing: usize, lost_bytes: u64) -> Option<String> {
-    let missing = match missing {
+/// What an operator should do something about.
+fn warning(pool: &PoolStatus, cache: Option<String>) -> Option<String> {
+    let of = |state: PoolDiskState| pool.disks.iter().filter(move |disk| disk.state == state);
+    let missing = match of(PoolDiskState::Missing).count() {
         0 => None,
         1 => Some("a disk is missing: what is there answers with an error".to_owned()),
         many => Some(format!("{many} disks are missing: what is there answers with an error")),
     };
+    let failed = of(PoolDiskState::Failed).chain(of(PoolDiskState::Leaving));
+    let failed = failed.filter_map(|disk| Some(format!("{}: {}", disk.path, disk.failed.as_ref()?)));
+    let stale = of(PoolDiskState::Stale)
+        .map(|disk| format!("{} did not take a change of the map; the next start brings it up to date", disk.path));
+    let lost_bytes: u64 = pool.logical_disks.iter().map(|disk| disk.lost_bytes).sum();
     let lost = (lost_bytes > 0).then(|| {
         format!(
             "{} of logical disks are lost: they answer with an error until they are written anew",
             ByteSize::new(lost_bytes)
         )
     });
-    let percent = (used_bytes * 100).checked_div(size_bytes).unwrap_or(0);
+    let percent = (pool.used_bytes * 100).checked_div(pool.size_bytes).unwrap_or(0);
     let full = percent >= WARN_PERCENT;
     let full = full.then(|| format!("{percent} % of the pool is in use; add a disk before it is full"));
-    let all: Vec<String> = [missing, lost, full].into_iter().flatten().collect();
+    let all: Vec<String> =
+        missing.into_iter().chain(failed).chain(stale).chain(cache).chain(lost).chain(full).collect();
     (!all.is_empty()).then(|| all.join("; "))
 }

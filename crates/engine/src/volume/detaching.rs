@@ -175,7 +175,8 @@ impl Volume {
         let mut lost: BTreeSet<u64> = inner.engine.lost_blocks().into_iter().collect();
         self.write_unwritten(inner.engine.take_unwritten(), &mut lost);
         let mut engine = engine_without_flash(&self.config, geometry, self.size(), true);
-        engine.cache_mut().take_over_lost(lost.into_iter().map(|block| block as u32));
+        let blocks = lost.into_iter().map(|block| block as u32);
+        engine.cache_mut().take_over_lost(inner.engine.log(), blocks);
         if let Driver::Log(before) = &inner.engine {
             engine.succeed(before);
             engine.cache_mut().take_over_pins(before.cache());

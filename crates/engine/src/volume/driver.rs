@@ -76,7 +76,7 @@ impl Driver {
         }
     }
 
-    pub fn transfer_of(&self, tag: u64) -> (usize, disk::Operation) {
+    pub fn transfer_of(&self, tag: u64) -> (usize, disk::Operation, u64) {
         match self {
             Driver::Log(engine) => engine.transfer_of(tag),
             Driver::Wlfc(engine) => engine.transfer_of(tag),

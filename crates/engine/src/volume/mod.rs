@@ -337,6 +337,21 @@ impl Volume {
         receiver.recv().map_err(|_| Error::ShuttingDown)?.map(drop)
     }
 
+    /// Whoever asks for flushes sees by themselves to what is [lost](Self::lost_blocks) where there is no flash: it fails none from now on.
+    pub(crate) fn leave_lost(&self) {
+        self.lock().engine.log_mut().into_iter().for_each(LogCache::leave_lost);
+    }
+
+    /// The blocks whose newest content is nowhere any more, in order.
+    pub(crate) fn lost_blocks(&self) -> Vec<u64> {
+        self.lock().engine.lost_blocks()
+    }
+
+    /// What state it is in, and why, as [`status`](Self::status) has it.
+    pub(crate) fn state(&self) -> (VolumeState, Option<String>) {
+        status::state(&self.lock())
+    }
+
     /// What another policy or size would do; none for a volume that had no log on flash when it was opened.
     pub fn what_if(&self) -> Option<WhatIfStatus> {
         let what_if = self.what_if.as_ref()?;

@@ -148,7 +148,7 @@ fn wlfc_status(cache: &Wlfc) -> VolumeStatus {
 }
 
 /// What state it is in, and why if a device failed.
-fn state(inner: &Inner) -> (VolumeState, Option<String>) {
+pub(super) fn state(inner: &Inner) -> (VolumeState, Option<String>) {
     let backend = inner.health[BACKEND].failure(Instant::now()).map(|reason| format!("backend: {reason}"));
     if inner.engine.has_flash_failed() || inner.state == VolumeState::WithoutFlash {
         let flash = inner.health[FLASH].last_failure().map(|last| format!("flash: {last}"));

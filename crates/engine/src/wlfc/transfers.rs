@@ -48,10 +48,10 @@ impl Part {
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// The disk and the operation of a transfer that has not ended.
-    pub fn transfer_of(&self, tag: u64) -> (usize, Operation) {
+    /// The disk, the operation and the offset of a transfer that has not ended.
+    pub fn transfer_of(&self, tag: u64) -> (usize, Operation, u64) {
         let (_, part) = &self.transfers[&tag][0];
-        (part.disk, part.operation)
+        (part.disk, part.operation, part.offset)
     }
 
     /// What is to be done after calls: transfers, and answers to give.

@@ -78,7 +78,12 @@ fn emptying_a_disk_waits_for_space() {
     pool.remove_disk(number).unwrap();
     // One request takes all places but those of the first batch, before the second is begun.
     let at = (free / 3).next_multiple_of(CHUNK);
-    while write(&disk, at, pool.status().free_bytes, 2).is_err() {}
+    // What is set aside for what moves is no client's to ask for, but for one that has a thin logical disk already.
+    let room = || {
+        let stay = pool.status().disks.into_iter().filter(|disk| disk.number != number);
+        stay.map(|disk| disk.size_bytes - disk.used_bytes).sum::<u64>()
+    };
+    while write(&disk, at, room(), 2).is_err() {}
     let leaving = || pool.status().disks.into_iter().find(|disk| disk.number == number);
     while leaving().is_some_and(|disk| disk.failed.is_none()) {
         std::thread::yield_now();
@@ -92,6 +97,30 @@ fn emptying_a_disk_waits_for_space() {
         std::thread::yield_now();
     }
     assert_eq!(read(&disk, 0, free / 3 / CHUNK * CHUNK), vec![1; (free / 3 / CHUNK * CHUNK) as usize]);
+    pool.close().unwrap();
+}
+
+/// What each of two disks has would fit on the others, but not what both have.
+#[test]
+fn a_disk_is_not_emptied_into_what_another_needs() {
+    let tank = Tank::new(false);
+    let pool = tank.open();
+    let free = pool.status().free_bytes;
+    let disk = pool.create_logical(&NewLogical { striped: true, ..new("a", free) }).unwrap();
+    write(&disk, 0, free / 2, 1).unwrap();
+    flush(&disk);
+    // The thread that empties it waits for nothing but this.
+    pool.remove_disk(1).unwrap();
+    let error = pool.remove_disk(2).unwrap_err().to_string();
+    assert!(error.contains("bytes are needed"), "{error}");
+    assert_eq!(pool.plan_remove(2).unwrap_err().to_string(), error);
+    let status = pool.status();
+    assert_eq!(status.free_bytes, status.size_bytes - status.used_bytes);
+    let thick = NewLogical { thick: true, ..new("thick", status.free_bytes + MIB) };
+    assert!(pool.create_logical(&thick).err().unwrap().to_string().contains("are free"));
+    while pool.status().disks.len() == 3 {
+        std::thread::yield_now();
+    }
     pool.close().unwrap();
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
 mod care;
+mod failing;
 mod live;
 mod recorded;
 
@@ -413,4 +414,36 @@ fn what_no_disk_takes_names_the_pool_once() {
     assert!(matches!(error.cause(), PoolError::NotWritten { .. }) && !error.is_permanent());
     let what = "pool 'tank': no disk takes changes of the map any more: ";
     assert!(error.to_string().starts_with(what) && error.to_string().matches("tank").count() == 1, "{error}");
+}
+
+/// All disks fail for a while, as those of one enclosure do: afterwards the map goes on, and nothing of what no disk took as a whole is read.
+#[test]
+fn a_map_that_no_disk_took_for_a_while_goes_on() {
+    for tries in 0..4 {
+        let disks: Vec<_> = (0..2).map(|_| Arc::new(Failing(MemoryDisk::new(2 * MIB), Mutex::new(false)))).collect();
+        let all = || disks.iter().map(|disk| disk.clone() as Arc<dyn Disk>).collect::<Vec<_>>();
+        let mut metadata = Metadata::create("tank", all()).unwrap();
+        change(&mut metadata, &[Change::Logical(1, shape("a", 1))]);
+        disks.iter().for_each(|disk| *disk.1.lock().unwrap() = true);
+        for _ in 0..tries {
+            metadata.commit(&[Change::Cache(vec![1; 9_000])]).unwrap_err();
+        }
+        disks.iter().for_each(|disk| *disk.1.lock().unwrap() = false);
+        for number in 2..5 {
+            change(&mut metadata, &[Change::Logical(number, shape("b", 1))]);
+            assert!(metadata.present.iter().all(|present| !present.stale));
+            let found = open(&fork(&disks), false).unwrap();
+            assert_eq!(seen(&found), seen(&metadata), "{tries} tries, {number}");
+        }
+    }
+}
+
+/// The disks as they are now, for another start.
+fn fork(disks: &[Arc<Failing>]) -> Vec<Arc<dyn Disk>> {
+    let copy = |disk: &Arc<Failing>| {
+        let copy = MemoryDisk::new(2 * MIB);
+        copy.write_at(&disk.0.contents(), 0).unwrap();
+        Arc::new(copy) as Arc<dyn Disk>
+    };
+    disks.iter().map(copy).collect()
 }

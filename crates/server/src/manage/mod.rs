@@ -160,7 +160,7 @@ pub enum DetachState {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ManageError {
-    #[error("no volume '{name}', expected one of: {}", .volumes.join(", "))]
+    #[error("no volume '{name}', {}", if .volumes.is_empty() { "there is none".to_owned() } else { format!("expected one of: {}", .volumes.join(", ")) })]
     NoSuchVolume { name: String, volumes: Vec<String> },
     /// There is no such thing.
     #[error("{0}")]

@@ -59,6 +59,8 @@ pub enum PoolChange {
     AddDisk(DiskAdded),
     /// The disk of this number is emptied and goes.
     RemoveDisk(u32),
+    /// The disk of this number, which is being emptied, stays.
+    KeepDisk(u32),
     /// The missing disk of this number does not come back.
     GiveUpDisk(u32, DiskGivenUp),
     /// A logical disk comes.
@@ -75,6 +77,7 @@ impl PoolChange {
         match self {
             PoolChange::AddDisk(disk) => format!("The disk {} was added", disk.path),
             PoolChange::RemoveDisk(number) => format!("Somebody asked to empty disk {number} and to take it out"),
+            PoolChange::KeepDisk(number) => format!("Disk {number} is not emptied any more, and stays"),
             PoolChange::GiveUpDisk(number, _) => format!("The missing disk {number} was given up"),
             PoolChange::Create(new) => {
                 format!("The logical disk {} of {} was made", new.name, ByteSize::new(new.size_bytes))

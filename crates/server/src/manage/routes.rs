@@ -513,6 +513,7 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
         pools::delete_pool,
         pools::add_disk,
         pools::remove_disk,
+        pools::keep_disk,
         pools::give_up_disk,
         pools::create_logical_disk,
         pools::change_logical_disk,

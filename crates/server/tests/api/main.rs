@@ -384,7 +384,7 @@ fn every_described_route_is_there() {
     let (api, _) = local();
     let description = json_of(&ask(&api, "GET", "/openapi.json", ""));
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 28);
+    assert_eq!(paths.len(), 29);
     // One stream of events does not end.
     for (path, methods) in paths.iter().filter(|(path, _)| *path != "/v1/events") {
         for method in methods.as_object().unwrap().keys() {
@@ -424,7 +424,7 @@ fn who_may_look_sees_everything_and_changes_nothing() {
             }
         }
     }
-    assert_eq!(refused, 16);
+    assert_eq!(refused, 17);
     assert_eq!((fake.calls().len(), fake.changes().names().count()), (0, 0));
     let session = "GET /v1/session HTTP/1.1\r\nHost: any\r\nAuthorization: Bearer peep\r\n\r\n";
     let expected = json!({"token_needed": true, "signed_in": true, "may_change": false});

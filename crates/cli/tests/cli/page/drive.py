@@ -303,12 +303,14 @@ def move_disks(hand, extra):
     # As the configuration has it or, once it was added again, as it is found from any directory.
     for path in (next(disk["path"] for disk in pool()["disks"] if disk["path"].endswith("c.img")), extra):
         hand.press(page.get_by_role("button", name=f"Take out {path}", exact=True))
-        hand.confirm(None, f"Then {path} is no part of pool tank any more.")
+        hand.confirm(None, f"Then {path} is no part of pool tank any more, and blank.")
         until(f"{path} is taken out", gone(path))
         expect(page.get_by_role("table", name="Disks of the pool")).not_to_contain_text(path)
+    assert not any((FOLDER / "c.img").read_bytes()[:MIB]), "what was taken out is blank"
+    with open(FOLDER / "c.img", "r+b") as file:
+        file.write(os.urandom(MIB))
     hand.go("Disks")
     row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="c.img", exact=True))
-    # The label is gone, the data is not.
     expect(row).to_contain_text("foreign")
     hand.press(row.get_by_role("button", name="Wipe c.img"))
     hand.confirm("c.img", "What c.img holds is lost: it holds data of an unknown kind.")
@@ -321,6 +323,35 @@ def move_disks(hand, extra):
     hand.press(form.get_by_role("button", name="Review the disk"))
     hand.confirm(None, "c.img becomes a disk of pool tank")
     until("c.img is a disk again", lambda: not gone(str(FOLDER.resolve() / "c.img"))())
+
+
+def keep_a_disk(hand, name):
+    """Starts to take out a disk of a slow pool, and has it stay."""
+    page = hand.page
+    files = [FOLDER / f"{name}-{number}.img" for number in (1, 2)]
+    for file in files:
+        file.write_bytes(b"")
+        os.truncate(file, 16 * MIB)
+    settings = {"backend-delay": "50ms", "ram": "0"}
+    status, made = api("POST", "/v1/pools", {"name": name, "disks": [str(file) for file in files], "settings": settings})
+    assert status == 201, made
+    status, _ = api("POST", f"/v1/pools/{name}/logical-disks", {"name": f"{name}-data", "size_bytes": 6 * MIB})
+    assert status == 201
+    client = Nbd(f"{name}-data")
+    client.write(0, os.urandom(4 * MIB))
+    client.close()
+    disk = lambda: api("GET", f"/v1/pools/{name}")[1]["disks"][0]
+    hand.go(f"Pool {name}")
+    hand.press(page.get_by_role("button", name=f"Take out {files[0]}", exact=True))
+    hand.confirm(None, f"Then {files[0]} is no part of pool {name} any more, and blank.")
+    assert disk()["state"] == "leaving"
+    hand.press(page.get_by_role("button", name=f"Keep {files[0]}", exact=True))
+    hand.confirm(None, f"{files[0]} is not emptied any more, and stays in pool {name}.")
+    hand.told(f"{files[0]} stays.")
+    assert disk()["state"] == "ok"
+    # Its thread ends with what it had begun.
+    until("no client has it", lambda: api("DELETE", f"/v1/pools/{name}/logical-disks/{name}-data?confirm={name}-data")[0] == 204)
+    assert api("DELETE", f"/v1/pools/{name}?confirm={name}")[0] == 204
 
 
 def make_a_pool(hand, name):
@@ -533,6 +564,7 @@ def main():
             expect(state).to_be_visible()
             make_logical_disks(hand, f"disk-{name}")
             move_disks(hand, f"extra-{name}.img")
+            keep_a_disk(hand, f"slow-{name}")
             make_a_pool(hand, f"new-{name}")
             delete_the_pool(hand, f"new-{name}")
             use_a_cache(hand, name)

@@ -31,6 +31,9 @@ export function Disks({ pools, status }) {
   }, error => setFailed(error.message));
   useEffect(() => void load(), []);
   const { start, shown } = useChange(load);
+  // The form is blank once its pool is made; what others do meanwhile leaves it as it is.
+  const [made, setMade] = useState(0);
+  const make = change => start({ ...change, then: () => (setMade(made + 1), load()) });
   // What this server uses is not to be wiped, which it would refuse.
   const used = [...pools.flatMap(pool => pool.disks), ...status.volumes.map(({ flash }) => ({ path: flash }))];
   const isServed = disk => used.some(({ path }) => path === disk.path);
@@ -54,6 +57,6 @@ export function Disks({ pools, status }) {
         condition(disk),
         disk.refused && disk.can_be_wiped && !isServed(disk) ? html`<${Act} label=${`Wipe ${disk.path}`} text="Wipe" act=${() => wipe(disk)} />` : "",
       ])} />`}
-    ${disks && html`<${MakePool} key=${`make ${pools.length}`} disks=${disks.filter(disk => !isServed(disk))} change=${start} />`}
+    ${disks && html`<${MakePool} key=${made} disks=${disks.filter(disk => !isServed(disk))} change=${make} />`}
     <p><small>data: of a pool; cache: holds a cache; spare: blank; foreign: holds something else; system: in use.</small></p>`;
 }

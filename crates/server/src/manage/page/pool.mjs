@@ -183,6 +183,9 @@ export function Pool({ name }) {
   const { start, shown } = useChange(load);
   // A change is made to the pool that was seen when it was asked for, and to no other.
   const change = what => start({ match: seen.tag, ...what });
+  // A form is blank once it has done what it is for; what others do meanwhile leaves it as it is.
+  const [done, setDone] = useState({ create: 0, add: 0 });
+  const by = form => what => change({ ...what, then: () => (setDone({ ...done, [form]: done[form] + 1 }), load()) });
   if (!seen) return html`<h2 id="view-title" tabindex="-1">Pool ${name}</h2>${failed ? html`<${Message} bad=${true} text=${failed} />` : html`<p>Loading.</p>`}`;
   const pool = seen.json;
   const show = (what, disk) => {
@@ -190,10 +193,11 @@ export function Pool({ name }) {
     setTimeout(() => document.getElementById(what)?.focus());
   };
   const remove = disk => change({ title: "Empty and take out", method: "DELETE", path: `${pathOfPool(name)}/disks/${disk.number}`, done: `${disk.path} is being emptied.` });
+  const keep = disk => change({ title: "Have it stay", method: "POST", path: `${pathOfPool(name)}/disks/${disk.number}/keep`, done: `${disk.path} stays.` });
   const giveUp = disk => change({ title: "Give up", what: "disk", name: disk.path, method: "POST", path: `${pathOfPool(name)}/disks/${disk.number}/give-up`, body: {}, sure: { body: { confirm: disk.path } }, done: `${disk.path} is given up.` });
   const end = () => change({ title: "Delete the pool", what: "pool", name, method: "DELETE", path: pathOfPool(name), sure: { query: `?confirm=${encodeURIComponent(name)}` }, done: `The pool ${name} is deleted.`, then: () => { location.hash = "#/disks"; } });
   const actions = disk => {
-    if (disk.state === "leaving") return "is being emptied";
+    if (disk.state === "leaving") return html`<${Act} label=${`Keep ${disk.path}`} text="Keep" act=${() => keep(disk)} />`;
     if (disk.state === "missing") return html`<${Act} label=${`Give up ${disk.path}`} text="Give up" act=${() => giveUp(disk)} />`;
     return html`<${Act} label=${`Take out ${disk.path}`} text="Take out" act=${() => remove(disk)} />`;
   };
@@ -223,6 +227,6 @@ export function Pool({ name }) {
         actions(disk),
       ])} />
     ${pool.made && pool.logical_disks.length === 0 && html`<p class="buttons"><${Act} text="Delete the pool" act=${end} /></p>`}
-    <div class="wizards"><${Create} key=${`create ${pool.logical_disks.length}`} pool=${name} change=${change} />
-    <${Add} key=${`add ${pool.disks.length}`} pool=${name} machine=${machine} change=${change} /></div>`;
+    <div class="wizards"><${Create} key=${`create ${done.create}`} pool=${name} change=${by("create")} />
+    <${Add} key=${`add ${done.add}`} pool=${name} machine=${machine} change=${by("add")} /></div>`;
 }

@@ -133,7 +133,7 @@ pub(super) async fn delete_pool(
 ) -> Answer<Response> {
     let name = named(name)?;
     let Deletion { confirm, dry_run: dry } = asked(query)?;
-    if !dry && confirm.as_ref() != Some(&name) {
+    if !is_confirmed(dry, confirm.as_ref(), &name) {
         return Err(bad(format!("to delete the pool '{name}', give its name as confirm")));
     }
     let Asked { server, live, changing, wanted, .. } = Asked::of(routed, dry, &headers);
@@ -232,6 +232,11 @@ fn one(name: &str) -> impl FnOnce(PoolStatus) -> Answer<LogicalDiskStatus> {
     move |pool| Ok(logical_status(pool, name)?)
 }
 
+/// Whether a name was given once more; a dry run does without, but not with another.
+fn is_confirmed(dry: bool, confirm: Option<&String>, name: &String) -> bool {
+    confirm.map_or(dry, |confirm| confirm == name)
+}
+
 /// Clears a disk that nothing uses; what it holds is lost.
 #[utoipa::path(
     post,
@@ -251,7 +256,7 @@ pub(super) async fn wipe_disk(
     request: Request,
 ) -> Answer<Response> {
     let DiskWiped { path, confirm } = json(request).await?;
-    if !dry && confirm.as_ref() != Some(&path) {
+    if !is_confirmed(dry, confirm.as_ref(), &path) {
         return Err(bad(format!("what {path} holds is lost then; to wipe it, give its path as confirm")));
     }
     let work = move |server: &dyn Managed| {
@@ -314,6 +319,29 @@ pub(super) async fn remove_disk(asked: Asked, of: Names<(String, u32)>) -> Answe
     let (name, number) = named(of)?;
     let change = (name, PoolChange::RemoveDisk(number));
     answer(change_pool(asked, change).await?, StatusCode::ACCEPTED, whole)
+}
+
+/// Has a disk stay that is being emptied; what was moved stays where it is.
+#[utoipa::path(
+    post,
+    path = "/v1/pools/{name}/disks/{number}/keep",
+    params(
+        ("name" = String, Path, description = "The pool"),
+        ("number" = u32, Path, description = "The disk's number"),
+        DryRun,
+        IfMatch
+    ),
+    responses(
+        (status = 200, description = "It stays; with `dry-run=true`: what would happen", body = PoolStatus),
+        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 404, description = "There is no such pool", body = ErrorBody),
+        (status = 409, description = "It is not being emptied", body = ErrorBody),
+        (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
+    )
+)]
+pub(super) async fn keep_disk(asked: Asked, of: Names<(String, u32)>) -> Answer<Response> {
+    let (name, number) = named(of)?;
+    answer(change_pool(asked, (name, PoolChange::KeepDisk(number))).await?, StatusCode::OK, whole)
 }
 
 /// Gives up a disk that is missing: what was there is lost, and answers with an error until it is written anew.
@@ -436,7 +464,7 @@ pub(super) async fn delete_logical_disk(
 ) -> Answer<Response> {
     let (pool, name) = named(of)?;
     let Deletion { confirm, dry_run: dry } = asked(query)?;
-    if !dry && confirm.as_ref() != Some(&name) {
+    if !is_confirmed(dry, confirm.as_ref(), &name) {
         return Err(bad(format!("what '{name}' holds is lost then; to delete it, give its name as confirm")));
     }
     Ok(match change_pool(Asked::of(routed, dry, &headers), (pool, PoolChange::Delete(name))).await? {
@@ -471,6 +499,7 @@ pub(super) fn router() -> Router<Routed> {
         .route("/v1/pools/{name}", get(one_pool).delete(delete_pool))
         .route("/v1/pools/{name}/disks", post(add_disk))
         .route("/v1/pools/{name}/disks/{number}", axum::routing::delete(remove_disk))
+        .route("/v1/pools/{name}/disks/{number}/keep", post(keep_disk))
         .route("/v1/pools/{name}/disks/{number}/give-up", post(give_up_disk))
         .route("/v1/pools/{name}/logical-disks", post(create_logical_disk))
         .route("/v1/pools/{name}/logical-disks/{disk}", patch(change_logical_disk).delete(delete_logical_disk))

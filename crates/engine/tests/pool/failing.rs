@@ -1,0 +1,174 @@
+//! Disks of a pool that fail while it is served: the others go on, and what is lost of one logical disk is no affair of another.
+
+use std::sync::{Arc, Mutex};
+
+use flashwise_engine::disk::Disk;
+use flashwise_engine::disk::memory::MemoryDisk;
+use flashwise_engine::export::{Error, Operation};
+use flashwise_engine::pool::status::{PoolDiskState, PoolState};
+use flashwise_engine::pool::{CHUNK_BYTES, LogicalDisk, Metadata, NewLogical, Pool};
+
+use super::live::{Tank, ask, flush, new, read, write};
+
+const MIB: u64 = 1 << 20;
+const CHUNK: u64 = CHUNK_BYTES;
+
+/// A disk of which some bytes can be neither read nor written, while it is to be so.
+struct Bad {
+    disk: MemoryDisk,
+    bad: Mutex<std::ops::Range<u64>>,
+}
+
+impl Bad {
+    fn new(bytes: u64) -> Arc<Bad> {
+        Arc::new(Bad { disk: MemoryDisk::new(bytes as usize), bad: Mutex::new(0..0) })
+    }
+
+    fn set(&self, bad: std::ops::Range<u64>) {
+        *self.bad.lock().unwrap() = bad;
+    }
+
+    fn check(&self, offset: u64, length: u64) -> std::io::Result<()> {
+        let bad = self.bad.lock().unwrap();
+        match bad.start < offset + length && offset < bad.end {
+            true => Err(std::io::Error::other("bad sector")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Disk for Bad {
+    fn size(&self) -> u64 {
+        self.disk.size()
+    }
+    fn description(&self) -> String {
+        "bad.img".to_owned()
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        self.check(offset, buffer.len() as u64)?;
+        self.disk.read_at(buffer, offset)
+    }
+    fn write_at(&self, buffer: &[u8], offset: u64) -> std::io::Result<()> {
+        self.check(offset, buffer.len() as u64)?;
+        self.disk.write_at(buffer, offset)
+    }
+    fn sync(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> std::io::Result<()> {
+        self.check(offset, length)?;
+        self.disk.zero(offset, length, may_punch_holes)
+    }
+    fn discard(&self, _: u64, _: u64) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A pool of one disk that is [`Bad`] and two that are not, of 8 MiB each.
+fn with_a_bad_disk(flash: bool) -> (Tank, Vec<Arc<dyn Disk>>, Arc<Bad>) {
+    let bad = Bad::new(8 * MIB);
+    let others = (0..2).map(|_| Arc::new(MemoryDisk::new(8 * MIB as usize)) as Arc<dyn Disk>);
+    let disks: Vec<Arc<dyn Disk>> = std::iter::once(bad.clone() as Arc<dyn Disk>).chain(others).collect();
+    drop(Metadata::create("tank", disks.clone()).unwrap());
+    (Tank::new(flash), disks, bad)
+}
+
+/// Where a chunk of a logical disk is on its disk.
+fn place_on(pool: &Pool, number: u32) -> (u64, u64) {
+    let runs = pool.map_of("a").unwrap();
+    let run = runs.iter().find(|run| run.disk == number).unwrap();
+    (run.offset_bytes, run.disk_offset_bytes)
+}
+
+/// What can be read of a disk that has a bad sector moves, and the rest once it can be read. Until then the disk can be had to stay.
+#[test]
+fn a_disk_with_a_bad_sector_is_emptied_of_all_else() {
+    let (tank, disks, bad) = with_a_bad_disk(false);
+    let open = || Pool::open_on(tank.config.clone(), disks.clone(), &|_, _| ()).unwrap().0;
+    let pool = open();
+    let disk = pool.create_logical(&NewLogical { striped: true, ..new("a", 6 * MIB) }).unwrap();
+    write(&disk, 0, 6 * MIB, 1).unwrap();
+    pool.close().unwrap();
+    drop((disk, pool));
+    // Nothing of it is in RAM.
+    let pool = open();
+    let (_, at) = place_on(&pool, 1);
+    bad.set(at + 8192..at + 12_288);
+    let used = pool.status().disks[0].used_bytes;
+    assert!(used > 20 * CHUNK, "{used}");
+    for stays in [true, false] {
+        pool.remove_disk(1).unwrap();
+        // As often as it is asked for, others have no less room.
+        pool.remove_disk(1).unwrap();
+        let stuck = || pool.status().disks[0].failed.clone().filter(|_| pool.status().disks[0].used_bytes == CHUNK);
+        while stuck().is_none() {
+            std::thread::yield_now();
+        }
+        let reason = stuck().unwrap();
+        let expected = "disk 1: a chunk could not be moved, and will be tried again: chunk ";
+        assert!(
+            reason.contains(expected) && reason.ends_with(" of logical disk a cannot be read: input/output error"),
+            "{reason}"
+        );
+        assert!(pool.status().warning.unwrap().contains(&reason));
+        let (size, free) = (pool.status().size_bytes, pool.status().free_bytes);
+        assert_eq!(free, size - pool.status().used_bytes, "what it needs is set aside");
+        if stays {
+            assert_eq!(pool.plan_keep(1).unwrap().does[0], "bad.img is not emptied any more, and stays in pool tank.");
+            pool.keep_disk(1).unwrap();
+            assert_eq!((pool.status().disks[0].state, &pool.status().disks[0].failed), (PoolDiskState::Ok, &None));
+            let error = pool.keep_disk(1).unwrap_err().to_string();
+            assert_eq!(error, "pool 'tank': disk 1, bad.img, is not being emptied");
+        }
+    }
+    pool.create_logical(&new("b", MIB)).unwrap();
+    bad.set(0..0);
+    while pool.status().disks.len() == 3 {
+        std::thread::yield_now();
+    }
+    assert_eq!(read(&pool.logical("a").unwrap(), 0, 6 * MIB), vec![1; 6 * MIB as usize]);
+    assert!(bad.disk.contents()[..MIB as usize].iter().all(|byte| *byte == 0), "it is blank");
+    pool.close().unwrap();
+}
+
+/// Without a flash, a block that a disk refused is lost: who has it hears of it at each flush, and nobody else; a disk that refuses all is
+/// called failed.
+#[test]
+fn what_is_lost_of_one_logical_disk_is_no_affair_of_another() {
+    let (tank, disks, bad) = with_a_bad_disk(false);
+    let pool = Pool::open_on(tank.config.clone(), disks, &|_, _| ()).unwrap().0;
+    let disk = pool.create_logical(&NewLogical { striped: true, ..new("a", MIB) }).unwrap();
+    let other = pool.create_logical(&NewLogical { striped: true, ..new("b", MIB) }).unwrap();
+    [&disk, &other].into_iter().for_each(|disk| write(disk, 0, MIB, 1).unwrap());
+    flush(&disk);
+    let (offset, at) = place_on(&pool, 1);
+    bad.set(at..at + 4096);
+    write(&disk, offset, 4096, 2).unwrap();
+    let try_flush = |disk: &LogicalDisk| ask(disk, Operation::Flush, 0, 0, Vec::new());
+    try_flush(&disk).unwrap_err();
+    write(&other, 0, 4096, 3).unwrap();
+    try_flush(&other).unwrap();
+    try_flush(&disk).unwrap_err();
+    assert_eq!(ask(&disk, Operation::Read, offset, 4096, Vec::new()), Err(Error::Io));
+    // Nor is it one of the map.
+    let third = pool.create_logical(&new("c", MIB)).unwrap();
+    write(&third, 0, MIB, 4).unwrap();
+    flush(&third);
+    assert!(pool.flush().is_ok() && pool.status().state == PoolState::Ok);
+    let started = std::time::Instant::now();
+    while pool.status().state == PoolState::Ok {
+        assert!(started.elapsed().as_secs() < 60);
+        let _ = write(&disk, offset, 4096, 2).and_then(|()| try_flush(&disk).map(drop));
+    }
+    let status = pool.status();
+    assert_eq!(status.disks[0].state, PoolDiskState::Failed);
+    let reason = status.disks[0].failed.clone().unwrap();
+    assert!(reason.starts_with("all writes have failed for ") && reason.contains("bad sector"), "{reason}");
+    assert!(status.warning.unwrap().starts_with(&format!("bad.img: {reason}")));
+    assert_eq!(pool.failed_disks(), [format!("bad.img: {reason}")]);
+    bad.set(0..0);
+    write(&disk, offset, 4096, 2).unwrap();
+    try_flush(&disk).unwrap();
+    assert_eq!((pool.status().state, pool.status().warning), (PoolState::Ok, None));
+    pool.close().unwrap();
+}
