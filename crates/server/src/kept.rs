@@ -6,10 +6,6 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Why a file is not written that has other things than its server left there, which would be lost.
-pub const CHANGED: &str =
-    "something else has changed it since this server read it; start the server again, or put back what was there";
-
 /// What a file holds, `what` for people; nothing where there is none.
 pub fn read<T: DeserializeOwned>(path: &Path, what: &str) -> io::Result<Option<T>> {
     // A pipe would be waited for.
@@ -26,6 +22,18 @@ pub fn read<T: DeserializeOwned>(path: &Path, what: &str) -> io::Result<Option<T
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+    }
+}
+
+/// Refuses where a file is there and has other things than its server left in it, which would be lost if it was written.
+pub fn check_unchanged<T: DeserializeOwned + PartialEq>(path: &Path, what: &str, left: &T) -> io::Result<()> {
+    match read::<T>(path, what)? {
+        Some(found) if found != *left => {
+            let problem = "something else has changed it since this server read it; start the server again, or put back what was there";
+            let problem = format!("{} cannot be written: {problem}", path.display());
+            Err(io::Error::new(io::ErrorKind::InvalidData, problem))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -14,7 +14,6 @@ use rustix::io::Errno;
 
 use crate::config::ServerConfig;
 use crate::config::made::{self, MadePool};
-use crate::kept;
 use crate::manage::plan::Plan;
 use crate::manage::{ManageError, NewPool};
 
@@ -42,16 +41,11 @@ impl Known {
     /// Refuses where the file has other things than this server left there, which would be lost, or can surely not be written.
     fn check_file(&self) -> Result<(), ManageError> {
         let (folder, file) = (self.folder(), made::path(self.folder()));
-        let failed = |what: String| Err(ManageError::Failed(format!("{} cannot be written: {what}", file.display())));
-        match made::read(folder) {
-            Err(error) => return failed(error.to_string()),
-            Ok(found) if found != self.kept && file.exists() => {
-                return failed(kept::CHANGED.to_owned());
-            }
-            Ok(_) => {}
-        }
+        made::check_unchanged(folder, &self.kept).map_err(|error| ManageError::Failed(error.to_string()))?;
         match rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK) {
-            Err(error) if error != Errno::NOENT => failed(error.to_string()),
+            Err(error) if error != Errno::NOENT => {
+                Err(ManageError::Failed(format!("{} cannot be written: {error}", file.display())))
+            }
             _ => Ok(()),
         }
     }

@@ -287,7 +287,6 @@ impl LogCache {
             }
             steps.append(&mut writes);
         }
-        self.figures.destaged_blocks += dirty.len() as u64;
         steps.push(Step::FlushBackend { batch: Some(batch) });
         let last_slot = last_slot.filter(|_| !self.flash_failed);
         self.batches.insert(batch, Batch { sequence, last_slot, blocks: dirty, failed: Vec::new() });
@@ -330,6 +329,7 @@ impl LogCache {
     pub(super) fn end_batch(&mut self, batch: u32, flushed: bool) {
         let Batch { sequence, last_slot, blocks, failed } = self.batches.remove(&batch).expect("a batch ends once");
         let is_whole = flushed && failed.is_empty();
+        self.figures.destaged_blocks += if flushed { (blocks.len() - failed.len()) as u64 } else { 0 };
         self.active = true;
         self.destaging_blocks -= blocks.len() as u64;
         self.clean_from = *self.log.sequences().start();

@@ -5,6 +5,7 @@
 //! [found again](super::recover_around), from what is on flash.
 
 use super::load::Cover;
+use super::pieces::runs_without;
 use super::{Copies, Entry, Figures, Log, NONE, State, Step, Wlfc};
 use crate::cache::{Cache, Event};
 use crate::format::Geometry;
@@ -67,14 +68,8 @@ impl Wlfc {
         let Some(at) = of.entries.iter().position(is_it).filter(|_| of.is_write() && of.epoch == oob.epoch) else {
             return;
         };
-        let mut pieces = Vec::new();
-        let mut from = 0;
-        for end in missing.iter().copied().chain([oob.blocks]) {
-            if from < end {
-                pieces.push(Entry { log: Log::Data, at: oob.at + from, blocks: end - from, page: data + from });
-            }
-            from = end + 1;
-        }
+        let entry = |(from, blocks)| Entry { log: Log::Data, at: oob.at + from, blocks, page: data + from };
+        let pieces: Vec<Entry> = runs_without(oob.blocks, missing.iter().copied()).map(entry).collect();
         let count = pieces.len() as u32;
         let entries: Vec<Entry> = of.entries.splice(at..=at, pieces).collect();
         debug_assert_eq!(entries.len(), 1, "it is one log");

@@ -24,6 +24,16 @@ pub(super) fn pieces(request: &Request, bucket_blocks: u32) -> impl Iterator<Ite
     })
 }
 
+/// What is left of `blocks` blocks without some of them, given in order: where each run of them begins, and its length.
+pub(super) fn runs_without(blocks: u32, without: impl Iterator<Item = u32>) -> impl Iterator<Item = (u32, u32)> {
+    let mut from = 0;
+    without.chain([blocks]).filter_map(move |end| {
+        let run = (from, end - from);
+        from = end + 1;
+        (run.1 > 0).then_some(run)
+    })
+}
+
 /// Bytes within a backend bucket, and the blocks that they touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
@@ -112,5 +122,14 @@ mod tests {
         assert_eq!(cut.parts().collect::<Vec<_>>(), [of(0, 1, 1, 4106, 4086), of(0, 2, 1, 8192, 10)]);
         let inside = of(0, 1, 1, BLOCK + 10, 20);
         assert_eq!((inside.parts().collect::<Vec<_>>(), inside.whole_blocks()), (vec![inside], None));
+    }
+
+    #[test]
+    fn runs_go_around_what_is_left_out() {
+        let runs = |without: &[u32]| runs_without(5, without.iter().copied()).collect::<Vec<_>>();
+        assert_eq!(runs(&[]), [(0, 5)]);
+        assert_eq!(runs(&[0, 3]), [(1, 2), (4, 1)]);
+        assert_eq!(runs(&[1, 2, 4]), [(0, 1), (3, 1)]);
+        assert_eq!(runs(&[0, 1, 2, 3, 4]), []);
     }
 }

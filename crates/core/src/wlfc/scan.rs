@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use super::bucket::{Log, Oob, State};
 use super::config::Config;
 use super::header::{Crc, Header, Missing, is_reset_mark};
+use super::pieces::runs_without;
 use super::recovery::Scan;
 use crate::checksum;
 use crate::format::{BLOCK_BYTES, Page, RunEnd, Witness};
@@ -360,16 +361,11 @@ pub fn judge<B: Buckets>(
         found.last = *crc;
         let data = header.data_page();
         found.scan.end = header.end();
-        let blocks = |from: u32, blocks: u32| (data + from, Oob { at: header.oob.at + from, blocks, ..header.oob });
         if header.oob.state == State::Write && !absent.is_empty() {
             // What never came is below: older logs, or the backend.
-            let mut from = 0;
-            for end in absent.iter().map(|(number, _)| *number).chain([header.oob.blocks]) {
-                if from < end {
-                    found.scan.found.push(blocks(from, end - from));
-                }
-                from = end + 1;
-            }
+            let numbers = absent.iter().map(|(number, _)| *number);
+            let log = |(from, blocks)| (data + from, Oob { at: header.oob.at + from, blocks, ..header.oob });
+            found.scan.found.extend(runs_without(header.oob.blocks, numbers).map(log));
         } else {
             found.scan.found.push((data, header.oob));
         }

@@ -36,11 +36,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if part.length > BLOCK {
             let (first, plan) = (part.offset / BLOCK, self.step(id).plan);
             let region = self.plan(plan).regions.of(first);
-            let mut parts = Vec::new();
-            for block in (first..first + part.length / BLOCK).rev() {
-                let buffers = smallvec![region.buffer(block, 1)];
-                parts.push(Part { offset: block * BLOCK, length: BLOCK, buffers, ..part.clone() });
-            }
+            let blocks = (first..first + part.length / BLOCK).rev();
+            let parts = blocks.map(|block| Part::of_block(region, block, Operation::Read)).collect();
             let running = self.step(id);
             (running.next, running.apart) = (parts, true);
             self.next_part(id);

@@ -196,19 +196,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Writes the blocks whose content came to the backend.
     fn write_what_came(&mut self, id: StepId, plan: u32, block: u64, blocks: u32) -> Begun {
         let region = self.plan(plan).regions.of(block);
-        let mut parts = Vec::new();
-        for block in (block..block + u64::from(blocks)).rev().filter(|block| !region.is_bad(*block)).collect::<Vec<_>>()
-        {
-            let buffers = smallvec![region.buffer(block, 1)];
-            parts.push(Part {
-                disk: BACKEND,
-                operation: Operation::Write,
-                offset: block * BLOCK,
-                length: BLOCK,
-                buffers,
-                alone: false,
-            });
-        }
+        let came = (block..block + u64::from(blocks)).rev().filter(|block| !region.is_bad(*block)).collect::<Vec<_>>();
+        let mut parts: Vec<Part> =
+            came.into_iter().map(|block| Part::of_block(region, block, Operation::Write)).collect();
         let Some(first) = parts.pop() else { return Begun::Done(true) };
         self.step(id).next = parts;
         self.outgoing.push((id, first));

@@ -14,8 +14,8 @@ use super::memory::BLOCK;
 use super::transfers::Part;
 use super::{Engine, Work};
 use crate::disk::Operation;
+use crate::engine::FLASH;
 use crate::engine::hazard::StepId;
-use crate::engine::{BACKEND, FLASH};
 use crate::memory::Memory;
 
 /// A header page that is at most so many pages before the data is read with it.
@@ -200,12 +200,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         let is_below = |block: &u64| region.missing(*block) == Some(Missing::OfBackend);
         let below: Vec<u64> = (block..block + u64::from(blocks)).rev().filter(is_below).collect();
-        let part = |block: u64| {
-            let buffers = smallvec![region.buffer(block, 1)];
-            let (disk, operation) = (BACKEND, Operation::Read);
-            Part { disk, operation, offset: block * BLOCK, length: BLOCK, buffers, alone: false }
-        };
-        let parts: Vec<Part> = below.into_iter().map(part).collect();
+        let parts: Vec<Part> = below.into_iter().map(|block| Part::of_block(region, block, Operation::Read)).collect();
         if parts.is_empty() {
             return;
         }

@@ -5,10 +5,10 @@ use flashwise_core::wlfc::Step;
 use smallvec::{SmallVec, smallvec};
 
 use super::Engine;
-use super::memory::BLOCK;
+use super::memory::{BLOCK, Region};
 use crate::disk::{Buffer, Operation, Transfer};
 use crate::engine::hazard::StepId;
-use crate::engine::{FLASH, Output};
+use crate::engine::{BACKEND, FLASH, Output};
 use crate::export::Error;
 
 /// Buffers of a transfer: as many as the kernel takes at once.
@@ -31,6 +31,12 @@ pub(super) struct Part {
 }
 
 impl Part {
+    /// One block of the backend.
+    pub fn of_block(region: &mut Region, block: u64, operation: Operation) -> Part {
+        let buffers = smallvec![region.buffer(block, 1)];
+        Part { disk: BACKEND, operation, offset: block * BLOCK, length: BLOCK, buffers, alone: false }
+    }
+
     /// How far behind `end` it begins, if it is transferred together with what `first` begins and ends there. `bucket_bytes` are those of a
     /// bucket on its disk.
     fn continues(&self, first: &Part, end: u64, bucket_bytes: u64) -> Option<u64> {

@@ -14,6 +14,9 @@ use super::value::Value;
 use super::{ConfigError, Origin, ServerConfig};
 use crate::kept;
 
+/// What the file has, for people.
+const WHAT: &str = "pools";
+
 /// A pool that was made while the server ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,7 +54,7 @@ pub fn read(state_directory: &Path) -> io::Result<Vec<MadePool>> {
     if rustix::fs::access(state_directory, Access::EXEC_OK) == Err(Errno::ACCESS) {
         return Ok(Vec::new());
     }
-    let pools: Vec<MadePool> = kept::read(&path(state_directory), "pools")?.unwrap_or_default();
+    let pools: Vec<MadePool> = kept::read(&path(state_directory), WHAT)?.unwrap_or_default();
     for (at, pool) in pools.iter().enumerate() {
         if pools[..at].iter().any(|other| other.name == pool.name) {
             let what =
@@ -60,6 +63,11 @@ pub fn read(state_directory: &Path) -> io::Result<Vec<MadePool>> {
         }
     }
     Ok(pools)
+}
+
+/// Refuses where others than these are there.
+pub fn check_unchanged(state_directory: &Path, left: &Vec<MadePool>) -> io::Result<()> {
+    kept::check_unchanged(&path(state_directory), WHAT, left)
 }
 
 /// Keeps them.

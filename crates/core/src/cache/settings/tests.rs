@@ -144,6 +144,12 @@ fn a_refusal_names_the_setting_what_was_found_and_what_was_expected() {
         "deny-clients: found 'uid:x', expected a number after uid:",
     ];
     assert_eq!(errors, expected);
+    // None that would be refused is offered.
+    let error = refusal("policy", "minn");
+    assert!(
+        error.starts_with("policy: unknown policy 'minn'; expected one of: lru, ") && !error.contains("fif"),
+        "{error}"
+    );
     let error = Setting::find_settable("dirty_hihg").unwrap_err().to_string();
     assert!(
         error.starts_with("dirty_hihg: unknown setting (did you mean 'dirty-high'?); expected one of: policy, "),

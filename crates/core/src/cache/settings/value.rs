@@ -7,7 +7,7 @@ use crate::cache::config::{CopyForward, Mode};
 use crate::filter::{Clients, Rule};
 use crate::format::BLOCK_BYTES;
 use crate::options::{Kind, OptionError};
-use crate::policy::Spec;
+use crate::policy::{Spec, online};
 use crate::quantity::{ByteSize, Duration, QuantityError, Share};
 
 /// A value as a user gave it: after a flag, in TOML or in JSON.
@@ -188,7 +188,14 @@ pub(super) fn copy_forward(given: &Given<'_>, _: Kind) -> Result<Value, String> 
 
 /// A policy that can run without knowing the future.
 pub(super) fn online_policy(given: &Given<'_>, _: Kind) -> Result<Value, String> {
-    let policy = Spec::parse(given.text()?).map_err(|error| error.to_string())?;
+    let policy = Spec::parse(given.text()?).map_err(|mut error| {
+        if let OptionError::UnknownName { near, expected, .. } = &mut error {
+            let is_online = |name: &&'static str| online().any(|info| info.name == *name);
+            expected.retain(is_online);
+            *near = near.filter(is_online);
+        }
+        error.to_string()
+    })?;
     match policy.info().offline {
         true => Err(format!(
             "found {given}, which needs to know the future and can only be simulated; expected another of the policies that \

@@ -119,11 +119,8 @@ impl Assignments {
         let Some(file) = &self.file else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "there is no state directory to keep this in"));
         };
-        let failed = |what: &dyn std::fmt::Display| format!("{} cannot be written: {what}", file.display());
-        let found: BTreeMap<String, Vec<Assigned>> = kept::read(file, WHAT)?.unwrap_or_default();
-        if found != *given && file.exists() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, failed(&kept::CHANGED)));
-        }
+        kept::check_unchanged(file, WHAT, &*given)?;
+        let failed = |error: &io::Error| format!("{} cannot be written: {error}", file.display());
         kept::write(file, &new).map_err(|error| io::Error::new(error.kind(), failed(&error)))?;
         *given = new;
         Ok(())
