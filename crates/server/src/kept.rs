@@ -27,11 +27,11 @@ pub fn read<T: DeserializeOwned>(path: &Path, what: &str) -> io::Result<Option<T
 
 /// Refuses where a file is there and has other things than its server left in it, which would be lost if it was written.
 pub fn check_unchanged<T: DeserializeOwned + PartialEq>(path: &Path, what: &str, left: &T) -> io::Result<()> {
-    match read::<T>(path, what)? {
+    let cannot = |problem: &dyn std::fmt::Display| format!("{} cannot be written: {problem}", path.display());
+    match read::<T>(path, what).map_err(|error| io::Error::new(error.kind(), cannot(&error)))? {
         Some(found) if found != *left => {
             let problem = "something else has changed it since this server read it; start the server again, or put back what was there";
-            let problem = format!("{} cannot be written: {problem}", path.display());
-            Err(io::Error::new(io::ErrorKind::InvalidData, problem))
+            Err(io::Error::new(io::ErrorKind::InvalidData, cannot(&problem)))
         }
         _ => Ok(()),
     }

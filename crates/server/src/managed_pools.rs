@@ -254,7 +254,17 @@ impl Pools for ServedPools {
             PoolChange::AddDisk(disk) => self.find(pool)?.plan_add(&place(disk)?, wipes(disk)?),
             PoolChange::RemoveDisk(number) => self.find(pool)?.plan_remove(*number),
             PoolChange::KeepDisk(number) => self.find(pool)?.plan_keep(*number),
-            PoolChange::GiveUpDisk(number, _) => self.find(pool)?.plan_give_up(*number),
+            PoolChange::GiveUpDisk(number, disk) => {
+                let plan = self.find(pool)?.plan_give_up(*number);
+                match (&plan, &disk.confirm) {
+                    (Ok(plan), Some(found)) if plan.word.as_ref() != Some(found) => {
+                        let expected = plan.word.as_deref().unwrap_or_default();
+                        let what = format!("found '{found}' as the disk to give up, expected '{expected}'");
+                        return Err(ManageError::Invalid(what));
+                    }
+                    _ => plan,
+                }
+            }
             PoolChange::Create(new) => {
                 self.check_new(new)?;
                 let open = format!(

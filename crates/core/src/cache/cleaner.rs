@@ -226,12 +226,12 @@ impl LogCache {
         self.destage_units(steps);
     }
 
-    /// Dirty blocks whose newest content is durable on flash: all that [`Event::DestageAll`](super::Event::DestageAll) may write
-    /// back once the flash has failed.
+    /// Dirty blocks whose newest content a client was told is durable: [`Event::DestageAll`](super::Event::DestageAll) has to write them back before
+    /// a flash that has failed is given up.
     pub fn durable_dirty_blocks(&self) -> u64 {
         let is_due = |&block: &u32| {
             let slot = self.log.find(block).expect("a block of the log has a copy");
-            self.log.is_dirty(slot) && self.log.is_durable(slot)
+            self.log.is_dirty(slot) && self.log.is_before(slot, self.promised)
         };
         self.log.blocks().iter().filter(|&block| is_due(block)).count() as u64
     }

@@ -20,6 +20,7 @@ impl LogCache {
                 }
             }
             Step::FlushFlash { sequence, page } => self.log.set_flushed(sequence, page),
+            Step::AwaitFlushes => self.promised = self.log.flushed(),
             Step::Destaged { batch } => self.end_batch(batch, true),
             _ => {}
         }

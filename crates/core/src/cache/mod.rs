@@ -143,6 +143,8 @@ pub struct LogCache {
     /// The last write that the backend was asked for failed.
     backend_refuses: bool,
     flash_failed: bool,
+    /// Up to where the log was durable when a client was told so last, or at the start.
+    promised: Place,
     /// Once it has, by block and slot: of copies that never came to be and were not the newest, the slot of what the backend lacks before them.
     unwritten: HashMap<(u32, u32), Option<u32>>,
     /// The flash may hold what was flushed of a block and nothing else has.
@@ -224,6 +226,8 @@ impl LogCache {
         let working = config.working_frames();
         let clean_from = *log.sequences().start();
         log.set_policy(build_policy(&config, log.has_wrapped()));
+        // All that recovery found may have been promised.
+        let promised = log.flushed();
         let mut cache = LogCache {
             log,
             read_buffer: ReadBuffer::new(config.read_buffer_blocks as usize),
@@ -248,6 +252,7 @@ impl LogCache {
             backend_unflushed: true,
             backend_refuses: false,
             flash_failed: false,
+            promised,
             unwritten: HashMap::new(),
             lacks_flushed: false,
             admitting: true,
@@ -467,6 +472,11 @@ impl LogCache {
     /// Whether a flush can be true to its word: what was lost and not written anew, with no flash to say so on, nothing remembers but this.
     fn can_be_durable(&self) -> bool {
         self.has_flash || self.leaves_lost || self.lost.is_empty() || self.lost_blocks().is_empty()
+    }
+
+    /// Whether it is so as [`leave_lost`](Self::leave_lost) has it.
+    pub fn leaves_lost(&self) -> bool {
+        self.leaves_lost
     }
 
     /// Whoever asks for flushes sees by themselves to what is lost where there is no flash to say so on: it fails none.

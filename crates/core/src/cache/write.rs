@@ -122,9 +122,20 @@ impl LogCache {
 
     /// Whether what is answered from RAM will find a place: not where the backend takes nothing and the flash is full of what it has yet to take.
     fn may_wait_in_ram(&self) -> bool {
-        let is_full =
-            || self.is_pressed() || self.log.dirty_blocks() + self.buffered_blocks() as u64 >= self.config.dirty_max();
-        !(self.has_flash && self.backend_refuses && is_full())
+        !self.backend_refuses || self.has_room_for_dirty()
+    }
+
+    /// Whether the flash, where there is one, has room for one more block that is to be written back.
+    pub fn has_room_for_dirty(&self) -> bool {
+        let is_full = || self.log.dirty_blocks() + self.buffered_blocks() as u64 >= self.config.dirty_max();
+        !(self.has_flash && (self.is_pressed() || is_full()))
+    }
+
+    /// Whether a lost block may be written again: where the flash has no room, what it does not say is lost may go to the backend, of which one
+    /// at a time tries whether it takes anything.
+    pub fn may_write_again(&self, block: u32, is_first: bool) -> bool {
+        let may_pass = self.lost.get(&block) == Some(&0) && (is_first || !self.backend_refuses);
+        may_pass || self.has_room_for_dirty()
     }
 
     /// Whether what a request writes may stay in RAM and on flash until it is written back.
@@ -162,7 +173,9 @@ impl LogCache {
                 self.log.policy_mut().remove(block);
             }
             let may_dirty = may_stay && self.log.dirty_blocks() < self.config.dirty_max();
-            let is_lost = self.has_flash && self.lost.contains_key(&block);
+            // What the flash says is lost has to be there again; of another, the backend may have it where the flash has no room.
+            let said = self.lost.get(&block);
+            let is_lost = self.has_flash && said.is_some_and(|said| *said > 0 || self.has_room_for_dirty());
             // What was answered and the backend does not take has one place left, whatever the policy says.
             let has_to = self.has_flash && acknowledged && self.backend_refuses && !self.is_pressed();
             if dirty_copy || is_lost || ((wanted || has_to) && may_dirty) {

@@ -354,7 +354,12 @@ impl Log {
 
     /// Whether the copy at `slot` is known to be durable.
     pub fn is_durable(&self, slot: u32) -> bool {
-        (self.sequence_at(slot), slot % self.geometry.unit_pages) < self.flushed
+        self.is_before(slot, self.flushed())
+    }
+
+    /// Whether the copy at `slot` lies before a place in the log.
+    pub fn is_before(&self, slot: u32, place: Place) -> bool {
+        (self.sequence_at(slot), slot % self.geometry.unit_pages) < (place.sequence, place.page)
     }
 
     /// The copy at `slot` in the unit of `sequence`, newest or not, never came to be.

@@ -147,14 +147,29 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.answers.push((done, Ok(Vec::new())));
             return;
         }
+        self.begin_request(request, done, now_us, OfBuckets { waited_us, ..OfBuckets::default() });
+    }
+
+    /// Plans a request.
+    pub(super) fn begin_request(&mut self, request: Request, done: Done, now_us: u64, of_buckets: OfBuckets) {
+        if !of_buckets.again {
+            self.take_over(&request);
+        }
         let Request { operation, offset, length, force_unit_access, caching, .. } = request;
-        let number = self.clients.insert(request, done, now_us.saturating_sub(waited_us));
-        let pieces = cache::Request::pieces(kind(operation), offset, length, force_unit_access);
-        for piece in pieces.of_client(caching) {
-            let mut steps = std::mem::take(&mut self.planned);
-            self.cache.on(Event::Request { request: &piece, now_us }, &mut steps);
-            self.enqueue_plan(&mut steps, Some(number), (piece.offset - offset) as u32);
-            self.planned = steps;
+        let number = self.clients.insert(request, done, now_us.saturating_sub(of_buckets.waited_us));
+        self.clients.get_mut(number).of_buckets = of_buckets;
+        let plan = |engine: &mut Self, piece: cache::Request| {
+            let mut steps = std::mem::take(&mut engine.planned);
+            engine.cache.on(Event::Request { request: &piece, now_us }, &mut steps);
+            engine.enqueue_plan(&mut steps, Some(number), (piece.offset - offset) as u32);
+            engine.planned = steps;
+        };
+        match self.pieces_elsewhere(number) {
+            Some(pieces) => pieces.into_iter().for_each(|piece| plan(self, piece)),
+            None => {
+                let pieces = cache::Request::pieces(kind(operation), offset, length, force_unit_access);
+                pieces.of_client(caching).for_each(|piece| plan(self, piece));
+            }
         }
         self.clients.get_mut(number).planned = true;
         self.run_ready();
@@ -165,6 +180,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub(super) fn answer_if_complete(&mut self, number: u32) {
         let Some(client) = self.clients.take_complete(number) else { return };
         let until_us = client.until_us;
+        if client.of_buckets.again {
+            return;
+        }
         if client.error.is_some() && self.settings.holds_failed && self.flash_failed {
             self.held.push(client.hand_back());
             return;

@@ -15,8 +15,9 @@ mod places;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod unwritten;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use flashwise_core::cache::{Cache, Event, LogCache};
 use flashwise_core::format::{Place, Record};
@@ -33,6 +34,7 @@ pub(crate) use clients::{Clients, OfBuckets, insert, kind, leave_out_flushes};
 use hazard::{Hazard, StepId};
 use order::Bond;
 use places::Places;
+use unwritten::Unwritten;
 
 /// The disk number of the flash in transfers.
 pub const FLASH: usize = 0;
@@ -64,6 +66,8 @@ pub struct Settings {
     pub write_streams: u8,
     /// Frames beyond the cache's own, so that quick steps need not wait for slow ones: about as many as blocks may be under way.
     pub spare_frames: u32,
+    /// Who asks for flushes sees by themselves to what the cache has [lost](Cache::lost_blocks) and no flash says so of: it fails none.
+    pub leaves_lost: bool,
     /// Answers flushes, and writes that must be durable, as soon as they come: shows that tests would find it. Never in service.
     pub answers_flushes_at_once: bool,
 }
@@ -176,8 +180,8 @@ pub struct Engine<C = LogCache> {
     calm: bool,
     /// A step that writes or flushes the flash failed: no other begins.
     flash_failed: bool,
-    /// What was to be written when it failed, of blocks that are lost else.
-    unwritten: BTreeMap<u32, Vec<u8>>,
+    /// What was answered and could not be written, of blocks that are lost else.
+    unwritten: Unwritten,
     /// What a client that flushes has to hear of.
     errors: Errors,
     /// Of how many of these one has heard.
@@ -275,7 +279,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             goes_on: false,
             calm: false,
             flash_failed: false,
-            unwritten: BTreeMap::new(),
+            unwritten: Unwritten::new(),
             errors: Errors::default(),
             errors_reported: Errors::default(),
             postponed: Vec::new(),
@@ -517,14 +521,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.calm = calm;
     }
 
+    /// From now on as [`leaves_lost`](Settings::leaves_lost) has it.
+    pub fn leave_lost(&mut self) {
+        self.settings.leaves_lost = true;
+    }
+
     /// Requests that fail from now on are answered.
     pub fn stop_holding(&mut self) {
         self.settings.holds_failed = false;
-    }
-
-    /// Takes what was acknowledged and could not be written when the flash failed, and is in memory alone: of blocks that are lost without it.
-    pub fn take_unwritten(&mut self) -> BTreeMap<u32, Vec<u8>> {
-        std::mem::take(&mut self.unwritten)
     }
 
     /// Takes over from an engine that has ended all steps: failures of the backend that no client has heard of.

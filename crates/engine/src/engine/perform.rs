@@ -323,7 +323,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.outgoing.push(part);
             return;
         }
-        if result.is_err() && self.step(id).patience > 0 && self.moves_dirty(id) {
+        // What moves to a flash that has failed stays where it is.
+        if result.is_err() && !self.flash_failed && self.step(id).patience > 0 && self.moves_dirty(id) {
             let retries = self.settings.retries;
             let running = self.step(id);
             (running.patience, running.retries) = (running.patience - 1, retries);
@@ -350,10 +351,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let Step::ReadFlash { block, dirty: true, .. } = running.step else { return false };
         let moves = running.dependents.iter().any(|&(next, _)| matches!(step(next).step, Step::Append(_)));
         if moves {
-            tracing::warn!(
-                block,
-                "the only copy of a block cannot be read from flash; it is tried again before it counts as lost"
-            );
+            // One line for all that cannot be read at a time.
+            if self.postponed.is_empty() {
+                tracing::warn!(
+                    block,
+                    "the only copy of a block cannot be read from flash; it is tried again before it counts as lost"
+                );
+            }
             self.faults.flash_read_errors += 1;
             let mut read = self.step(id).step.clone();
             self.unplace_frames(&mut read);
@@ -443,19 +447,30 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.faults.backend_read_errors += 1;
                 self.frames[frame.number as usize].bad = true;
             }
-            Step::WriteBackend { frame, acknowledged, replaces, .. } => {
-                self.faults.backend_write_errors += 1;
+            &mut Step::WriteBackend { block, frame, acknowledged, replaces, .. } => {
                 missing = std::mem::replace(&mut self.frames[frame.number as usize].bad, true);
-                self.errors.backend += u64::from(*replaces || (*acknowledged && !missing));
+                self.faults.backend_write_errors += u64::from(!missing);
+                // Of what waits to be written again, clients have heard.
+                let is_known = self.settings.leaves_lost || self.unwritten.contains_key(&block);
+                self.errors.backend += u64::from(!is_known && (replaces || (acknowledged && !missing)));
+                if acknowledged && !missing {
+                    self.tell_failed(step, missing);
+                    // Where a newer write is on its way to the backend, what becomes of that counts.
+                    if !self.backend.contains_key(&block) {
+                        self.keep(block, frame.number);
+                    }
+                    return;
+                }
             }
             Step::ZeroBackend { replaces, .. } => {
                 self.faults.backend_write_errors += 1;
-                self.errors.backend += u64::from(!replaces.is_empty());
+                self.errors.backend += u64::from(!self.settings.leaves_lost && !replaces.is_empty());
             }
             Step::Append(_) | Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => {
                 self.faults.flash_write_errors += 1;
                 self.errors.flash += 1;
                 self.flash_failed = true;
+                self.read_again();
                 if let Step::Append(segment) = &*step {
                     let blocks = self.blocks_that_came(segment);
                     return self.append_failed(step, blocks);
@@ -477,26 +492,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.tell_failed(step, missing);
     }
 
-    /// The blocks of a segment whose content came, and where it is in memory.
-    fn blocks_that_came(&self, segment: &Segment) -> Vec<(u32, u32)> {
-        let records = segment.records.iter().filter(|record| record.kind.has_data());
-        let places = records.map(|record| (record.block, record.frame.number));
-        places.filter(|(_, place)| !self.frames[*place as usize].bad).collect()
-    }
-
-    /// A segment could not be written. What is lost with it is kept, in case it can be written elsewhere.
-    fn append_failed(&mut self, step: &mut Step, blocks: Vec<(u32, u32)>) {
-        let lost_before = self.cache.lost_blocks();
-        self.tell_failed(step, false);
-        let lost = self.cache.lost_blocks();
-        let is_new = |block: &u32| lost.binary_search(block).is_ok() && lost_before.binary_search(block).is_err();
-        for (block, place) in blocks.into_iter().filter(|(block, _)| is_new(block)) {
-            self.unwritten.insert(block, self.memory.page(place).to_vec());
-        }
-    }
-
     /// Tells the cache that a step failed, whose frames are then numbered as the cache knows them.
-    fn tell_failed(&mut self, step: &mut Step, missing: bool) {
+    pub(super) fn tell_failed(&mut self, step: &mut Step, missing: bool) {
         self.unplace_frames(step);
         self.tell(Event::Failed { step, missing });
     }

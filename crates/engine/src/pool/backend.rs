@@ -1,6 +1,6 @@
 //! The disks of a pool as one: what the pool's cache writes back to and reads from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -50,6 +50,11 @@ pub struct PoolDisk {
     health: Mutex<BTreeMap<u32, Health>>,
     /// ... and whether one failed, as long as none of its kind has succeeded there.
     any_failing: AtomicBool,
+    /// Disks that were written since they were synced last, by their first chunks. Those of others are not asked to, so that a disk that has
+    /// died keeps nobody else waiting.
+    unsynced: Mutex<BTreeSet<u32>>,
+    /// Held while disks are synced: who comes meanwhile has nothing of its own to sync, and waits for what the other syncs.
+    syncing: Mutex<()>,
 }
 
 /// Whether a chunk is free.
@@ -65,6 +70,7 @@ enum Place {
 impl PoolDisk {
     /// The disks of a pool of this name.
     pub fn new(name: &str, ranges: Vec<Range>) -> PoolDisk {
+        let unsynced = ranges.iter().map(|range| range.base).collect();
         let disk = PoolDisk {
             name: name.to_owned(),
             ranges: RwLock::default(),
@@ -72,6 +78,9 @@ impl PoolDisk {
             is_free: OnceLock::new(),
             health: Mutex::default(),
             any_failing: AtomicBool::new(false),
+            // What an earlier process has written may be volatile.
+            unsynced: Mutex::new(unsynced),
+            syncing: Mutex::new(()),
         };
         disk.set_ranges(ranges);
         disk
@@ -105,6 +114,16 @@ impl PoolDisk {
 
     fn health(&self) -> MutexGuard<'_, BTreeMap<u32, Health>> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What crosses disks, or is written by who has no transfer.
+    fn will_be_written(&self, offset: u64, length: u64) {
+        let touched = |range: &&Range| offset < range.end() && range.start() < offset + length;
+        self.unsynced().extend(self.ranges().iter().filter(touched).map(|range| range.base));
+    }
+
+    fn unsynced(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why the disk whose chunks begin with this one counts as failed, if it does.
@@ -197,6 +216,7 @@ impl Disk for PoolDisk {
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.will_be_written(offset, buffer.len() as u64);
         self.pieces(offset, buffer.len() as u64, |place, at, length| {
             let piece = &buffer[(at - offset) as usize..][..length as usize];
             match place {
@@ -234,30 +254,43 @@ impl Disk for PoolDisk {
         })
     }
 
-    /// Of all disks that are there: one that fails makes it fail, after the others were asked.
+    /// Of all disks that are there and were written: one that fails makes it fail, after the others were asked.
     fn sync(&self) -> io::Result<()> {
+        let _one = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let unsynced = std::mem::take(&mut *self.unsynced());
         let ranges = self.ranges();
         let sync = |range: &Range| {
             let synced = range.disk.as_ref()?.sync();
+            if synced.is_err() {
+                self.unsynced().insert(range.base);
+            }
             if synced.is_err() || self.any_failing.load(Ordering::Relaxed) {
                 self.note(range, Operation::Sync, &synced);
             }
             Some(synced)
         };
-        let synced: Vec<_> = ranges.iter().filter_map(sync).collect();
+        let synced: Vec<_> = ranges.iter().filter(|range| unsynced.contains(&range.base)).filter_map(sync).collect();
         synced.into_iter().collect()
     }
 
     fn ended(&self, operation: Operation, offset: u64, result: &io::Result<()>) {
-        if operation == Operation::Sync || result.is_ok() && !self.any_failing.load(Ordering::Relaxed) {
+        let writes = matches!(operation, Operation::Write | Operation::Zero { .. });
+        let is_known = result.is_ok() && !self.any_failing.load(Ordering::Relaxed);
+        if operation == Operation::Sync || is_known && !writes {
             return;
         }
         if let Some(range) = self.ranges().iter().find(|range| (range.start()..range.end()).contains(&offset)) {
-            self.note(range, operation, result);
+            if writes && result.is_ok() {
+                self.unsynced().insert(range.base);
+            }
+            if !is_known {
+                self.note(range, operation, result);
+            }
         }
     }
 
     fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {
+        self.will_be_written(offset, length);
         self.pieces(offset, length, |place, at, length| match place {
             Place::On(disk, there) => disk.zero(there, length, may_punch_holes),
             Place::Missing => self.forget(at, length),
@@ -343,6 +376,59 @@ mod tests {
         let error = pool.write_vectored_at(&mut over, 3 * CHUNK_BYTES).unwrap_err().to_string();
         assert_eq!(error, "pool p: the disk with byte 327680 is missing");
         assert_eq!(one.contents()[3 * CHUNK..], twos);
+    }
+
+    /// A disk of which syncs are counted, and fail while they are to.
+    struct Synced(MemoryDisk, AtomicBool, std::sync::atomic::AtomicU32);
+
+    impl Disk for Synced {
+        fn size(&self) -> u64 {
+            self.0.size()
+        }
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+            self.0.read_at(buffer, offset)
+        }
+        fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+            self.0.write_at(buffer, offset)
+        }
+        fn sync(&self) -> io::Result<()> {
+            self.2.fetch_add(1, Ordering::SeqCst);
+            if self.1.load(Ordering::SeqCst) { Err(io::Error::other("dead")) } else { Ok(()) }
+        }
+        fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {
+            self.0.zero(offset, length, may_punch_holes)
+        }
+        fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Those that were written are synced, and those alone, again and again until it succeeds: whoever wrote them, and however.
+    #[test]
+    fn a_disk_that_has_died_fails_the_syncs_of_what_it_was_written_alone() {
+        let disks = [(); 2].map(|()| Arc::new(Synced(MemoryDisk::new(4 * CHUNK), AtomicBool::new(false), 0.into())));
+        let range = |base: u32, disk: &Arc<Synced>| Range { base, chunks: 4, reserved: 1, disk: Some(disk.clone()) };
+        let pool = PoolDisk::new("p", vec![range(0, &disks[0]), range(4, &disks[1])]);
+        let synced = || disks.each_ref().map(|disk| disk.2.swap(0, Ordering::SeqCst));
+        pool.sync().unwrap();
+        assert_eq!(synced(), [1, 1], "an earlier process may have written them");
+        pool.sync().unwrap();
+        assert_eq!(synced(), [0, 0]);
+        disks[1].1.store(true, Ordering::SeqCst);
+        // As a transfer that went to the disk by itself.
+        pool.ended(Operation::Write, CHUNK_BYTES, &Ok(()));
+        pool.ended(Operation::Write, 5 * CHUNK_BYTES, &Err(io::Error::other("dead")));
+        pool.ended(Operation::Read, 5 * CHUNK_BYTES, &Ok(()));
+        pool.sync().unwrap();
+        assert_eq!(synced(), [1, 0]);
+        pool.ended(Operation::Zero { may_punch_holes: false }, 5 * CHUNK_BYTES, &Ok(()));
+        (0..2).for_each(|_| pool.sync().map_err(drop).unwrap_err());
+        assert_eq!(synced(), [0, 2]);
+        disks[1].1.store(false, Ordering::SeqCst);
+        pool.sync().unwrap();
+        pool.write_at(&vec![1; 3 * CHUNK], 3 * CHUNK_BYTES).unwrap();
+        pool.sync().unwrap();
+        assert_eq!(synced(), [1, 2]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The thread that makes the map durable: it collects what waits for that, makes the cache durable, writes the changes down, has the
 //! cache forget the chunks that were given up, and gives them back.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
@@ -135,52 +136,81 @@ impl Shared {
             state.committing = true;
             (std::mem::take(&mut state.pending), std::mem::take(&mut state.released))
         };
-        if let Err(error) = self.write_down(&batch) {
+        let put_back = |batch: Vec<Change>, released: &[u32]| {
             let mut state = self.state();
             state.committing = false;
             let later = std::mem::replace(&mut state.pending, batch);
             state.pending.extend(later);
             state.released.extend(released);
+        };
+        if let Err(error) = self.flush_cache() {
+            put_back(batch, &released);
             return Err(error);
         }
-        let freed = self.forget(&released);
-        if freed.is_err() {
-            self.state().released.extend(&released);
+        let (batch, held_back) = self.without_lost(batch);
+        if let Err(error) = self.write_down(&batch) {
+            let mut all = batch;
+            all.extend(held_back);
+            put_back(all, &released);
+            return Err(error);
         }
-        let done = batch.len() + freed.as_ref().map_or(0, |()| released.len());
+        let written = batch.len();
+        // Chunks that are given up by what is held back are not free before that is written down.
+        let freed = match held_back.is_empty() {
+            true => self.forget(&released),
+            false => Ok(released.clone()),
+        };
+        let kept = freed.as_ref().map_or(&released[..], Vec::as_slice);
+        let done = written + released.len() - kept.len();
+        put_back(held_back, kept);
         self.uncommitted.fetch_sub(done as u64, Ordering::SeqCst);
-        freed
+        freed.map(drop)
+    }
+
+    /// Holds back what is to be written down of logical disks that have lost something of that, in order: it is written down once nothing is lost of
+    /// it any more, and no flush of theirs is answered before. It is no affair of others.
+    fn without_lost(&self, batch: Vec<Change>) -> (Vec<Change>, Vec<Change>) {
+        let lost = self.lost_chunks();
+        if lost.is_empty() {
+            return (batch, Vec::new());
+        }
+        let state = self.state();
+        let mut stuck = BTreeSet::new();
+        batch.into_iter().partition(|change| {
+            let of = match change {
+                Change::Mapped(id, run) => {
+                    if lost.range(run.chunk..run.chunk + run.count).next().is_some() {
+                        stuck.insert(*id);
+                    }
+                    id
+                }
+                Change::Unmapped(id, ..) | Change::Lost(id, ..) => id,
+                _ => return true,
+            };
+            // What is of one that was deleted is not written down anyway.
+            !stuck.contains(of) || !state.metadata.map.logicals.contains_key(of)
+        })
     }
 
     /// What chunks hold is durable before it is written down that they belong to a logical disk.
     fn write_down(&self, batch: &[Change]) -> Result<(), PoolError> {
-        self.flush_cache()?;
-        let placed = |change: &Change| match change {
-            Change::Mapped(_, run) => Some(run.chunk..run.chunk + run.count),
-            _ => None,
-        };
-        let chunks: Vec<_> = batch.iter().filter_map(placed).collect();
-        self.check_none_lost(|chunk| chunks.iter().any(|range| range.contains(&chunk)))?;
         let mut state = self.state();
         let moved = held(&state, batch);
         settle(&state, batch, true);
         let written = state.metadata.commit(batch);
-        match &written {
-            Ok(()) => state.committing = false,
-            Err(_) => {
-                settle(&state, batch, false);
-                for (logical, at, before) in moved {
-                    logical.entries_mut().set(at, before);
-                }
+        if written.is_err() {
+            settle(&state, batch, false);
+            for (logical, at, before) in moved {
+                logical.entries_mut().set(at, before);
             }
         }
         written
     }
 
-    /// The cache forgets chunks durably; then they are free.
-    fn forget(&self, released: &[u32]) -> Result<(), PoolError> {
+    /// The cache forgets chunks durably; then they are free, but for those that are returned, of which something is lost.
+    fn forget(&self, released: &[u32]) -> Result<Vec<u32>, PoolError> {
         if released.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         // Who still has an old place has handed the request over, which is performed before the chunk is given up.
         self.gate.drain();
@@ -196,14 +226,15 @@ impl Shared {
             let (offset, length) = (u64::from(first) * CHUNK_BYTES, count as u64 * CHUNK_BYTES);
             // What lies on a disk that is missing can only be forgotten when that is back.
             if let Err(error) = self.ask(Operation::Trim, offset, length, Vec::new()) {
-                tracing::warn!(pool = self.name, %error, offset, length, "chunks that were given up cannot be trimmed");
+                tracing::debug!(pool = self.name, %error, offset, length, "chunks that were given up cannot be trimmed");
             }
         }
         self.flush_cache()?;
-        self.check_none_lost(|chunk| chunks.binary_search(&chunk).is_ok())?;
+        let lost = self.lost_chunks();
+        let (kept, free): (Vec<u32>, Vec<u32>) = chunks.into_iter().partition(|chunk| lost.contains(chunk));
         let mut state = self.state();
-        chunks.into_iter().for_each(|chunk| state.metadata.map.space.free(chunk));
-        Ok(())
+        free.into_iter().for_each(|chunk| state.metadata.map.space.free(chunk));
+        Ok(kept)
     }
 
     /// Makes durable what the cache has, but for what is lost.
@@ -214,21 +245,21 @@ impl Shared {
         })
     }
 
-    /// Refuses to go on where blocks of some chunks are lost that have no flash which says so.
-    pub(super) fn check_none_lost(&self, of: impl Fn(u32) -> bool) -> Result<(), PoolError> {
+    /// Chunks of which the cache has lost something, with no flash that says so.
+    fn lost_chunks(&self) -> BTreeSet<u32> {
         let volume = self.volume();
         if volume.has_flash() {
-            return Ok(());
+            return BTreeSet::new();
         }
-        match volume
-            .lost_blocks()
-            .into_iter()
-            .filter(|block| of((block * BLOCK_BYTES as u64 / CHUNK_BYTES) as u32))
-            .count()
-        {
-            0 => Ok(()),
-            1 => Err(self.cache_failed("a block is lost until it is written anew".to_owned())),
-            many => Err(self.cache_failed(format!("{many} blocks are lost until they are written anew"))),
+        let chunk = |block: u64| (block * BLOCK_BYTES as u64 / CHUNK_BYTES) as u32;
+        volume.not_durable_blocks().into_iter().map(chunk).collect()
+    }
+
+    /// Refuses where something of some chunks is lost.
+    pub(super) fn check_none_lost(&self, of: impl Fn(u32) -> bool) -> Result<(), PoolError> {
+        match self.lost_chunks().into_iter().any(of) {
+            false => Ok(()),
+            true => Err(self.cache_failed("blocks are lost until they are written anew".to_owned())),
         }
     }
 

@@ -285,20 +285,26 @@ impl Shared {
 
     /// Moves those that can be read; returns the others, by where they are in the list, and why.
     fn move_all(&self, moving: &[Moving]) -> Result<Vec<(usize, String)>, PoolError> {
-        let (mut read, mut stuck) = (Vec::new(), Vec::new());
+        let (mut read, mut stuck, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         for (at, one) in moving.iter().enumerate() {
             match self.read(one) {
-                Ok(bytes) => read.push((one, bytes)),
+                Ok(bytes) => {
+                    read.push((one, bytes));
+                    numbers.push(at);
+                }
                 Err(error) => stuck.push((at, format!("{} cannot be read: {error}", one.named()))),
             }
         }
         if !read.is_empty() {
-            self.move_what_was_read(&read)?;
+            let stay = self.move_what_was_read(&read)?;
+            let why = |at: usize| format!("{} waits for what its logical disk has lost", moving[at].named());
+            stuck.extend(stay.into_iter().map(|number| (numbers[number], why(numbers[number]))));
         }
         Ok(stuck)
     }
 
-    fn move_what_was_read(&self, read: &[(&Moving, Option<Vec<u8>>)]) -> Result<(), PoolError> {
+    /// Returns those that did not move although nothing failed, by where they are in the list.
+    fn move_what_was_read(&self, read: &[(&Moving, Option<Vec<u8>>)]) -> Result<Vec<usize>, PoolError> {
         let moving: Vec<&Moving> = read.iter().map(|(moving, _)| *moving).collect();
         let places = self.places_for(&moving)?;
         let written = read.iter().zip(&places).try_for_each(|((moving, bytes), place)| match bytes {
@@ -332,17 +338,21 @@ impl Shared {
         let before = state.pending.len();
         state.pending.retain(|change| !changes.contains(change));
         self.uncommitted.fetch_sub((before - state.pending.len()) as u64, Ordering::SeqCst);
-        let mut given_up = Vec::new();
-        for (Moving { disk, at, old }, place) in moving.iter().copied().zip(places) {
+        let (mut given_up, mut stay) = (Vec::new(), Vec::new());
+        for (number, (Moving { disk, at, old }, place)) in moving.iter().copied().zip(places).enumerate() {
             let is_there = state.metadata.map.logicals.contains_key(&disk.id);
             let has_moved = disk.logical.entries()[*at].chunk() == Some(place);
-            match (is_there, has_moved) {
-                (true, true) => given_up.extend(old.chunk()),
-                _ => given_up.push(place),
+            if is_there && has_moved {
+                given_up.extend(old.chunk());
+                continue;
+            }
+            given_up.push(place);
+            if is_there {
+                stay.push(number);
             }
         }
         self.add_pending(&mut state, Vec::new(), given_up);
-        committed
+        committed.map(|()| stay)
     }
 
     /// Places on other disks for all of them, or none.

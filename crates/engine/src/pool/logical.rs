@@ -120,15 +120,19 @@ impl LogicalDisk {
 
     /// Makes durable what was answered. What the cache has lost of others fails no flush of this one.
     fn flush(&self, request: Request, done: Done) {
+        self.shared.flush(request, self.of_own(done));
+    }
+
+    /// The answer of a flush: an error where the cache has lost something of this logical disk.
+    pub(super) fn of_own(&self, done: Done) -> Done {
         let (shared, logical) = (self.shared.clone(), self.logical.clone());
-        let done = Box::new(move |result: Result<Vec<u8>, Error>| {
+        Box::new(move |result: Result<Vec<u8>, Error>| {
             let result = result.and_then(|bytes| {
                 let is_own = |chunk: u32| logical.entries().iter().any(|entry| entry.chunk() == Some(chunk));
                 shared.check_none_lost(is_own).map(|()| bytes).map_err(|_| Error::Io)
             });
             done(result);
-        });
-        self.shared.flush(request, done);
+        })
     }
 
     fn waiting(&self) -> MutexGuard<'_, Vec<(Request, Done)>> {
@@ -237,7 +241,7 @@ impl LogicalDisk {
             return done;
         }
         request.force_unit_access = false;
-        let shared = self.shared.clone();
+        let (shared, done) = (self.shared.clone(), self.of_own(done));
         Box::new(move |result| match result {
             Ok(bytes) => {
                 shared.queue(Job::Flush(Box::new(move |flushed| done(flushed.map(|_| bytes)))));

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use flashwise_core::format::BLOCK_BYTES;
 use uuid::Uuid;
@@ -19,6 +20,9 @@ use crate::disk::Disk;
 
 /// Largest logical disk: its chunks take 256 MiB of memory.
 const LOGICAL_BYTES_MAX: u64 = 64 << 40;
+
+/// Time between two tries of a disk that did not take a change of the map.
+const REVIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Why a pool is refused.
 #[derive(Debug, thiserror::Error)]
@@ -127,7 +131,7 @@ pub struct Present {
     /// Where its data is.
     pub disk: Arc<dyn Disk>,
     pub(super) label: Label,
-    /// Whether it failed to take a change: what it has of the map is old until the next start.
+    /// Whether it failed to take a change: what it has of the map is old until it takes all of it.
     pub stale: bool,
 }
 
@@ -147,6 +151,8 @@ pub struct Metadata {
     torn: bool,
     /// ... and it was a snapshot, since which none was written.
     torn_snapshot: bool,
+    /// When those disks were tried last that did not take a change; none where there are none.
+    tried: Option<Instant>,
 }
 
 /// A name that an export can have over every protocol, and a file besides.
@@ -191,6 +197,7 @@ impl Metadata {
             position: Position { generation: 1, pages: 0 },
             torn: false,
             torn_snapshot: false,
+            tried: None,
         };
         for disk in disks {
             metadata.take_in(disk)?;
@@ -287,6 +294,7 @@ impl Metadata {
             position: Position { generation: next, pages: 0 },
             torn: false,
             torn_snapshot: false,
+            tried: None,
         };
         metadata.begin(candidates);
         metadata.write_snapshot()?;
@@ -362,8 +370,8 @@ impl Metadata {
         if changes.is_empty() {
             return Ok(());
         }
-        if self.torn {
-            // Nothing is written behind what no disk took as a whole.
+        if self.torn || self.revive() {
+            // Nothing is written behind what no disk took as a whole, or what some did not take at all.
             return self.write_next_snapshot();
         }
         let fits = |present: &Present| journal::fits(&present.label, self.position, changes);
@@ -376,6 +384,24 @@ impl Metadata {
             }
             None => self.write_next_snapshot(),
         }
+    }
+
+    /// Once in a while, tries those disks again that did not take a change; whether one of them takes the whole map now.
+    fn revive(&mut self) -> bool {
+        if !self.tried.is_some_and(|tried| tried.elapsed() >= REVIVE_INTERVAL) {
+            return false;
+        }
+        let mut revived = false;
+        for present in self.present.iter_mut().filter(|present| present.stale) {
+            if present.label.write(&*present.disk).is_ok() {
+                let disk = present.disk.description();
+                tracing::warn!(pool = self.name, disk, "the disk takes the map again");
+                (present.stale, revived) = (false, true);
+            }
+        }
+        let stale = self.present.iter().any(|present| present.stale);
+        self.tried = stale.then(Instant::now);
+        revived
     }
 
     /// Into the other area. Where the map does not fit there, all stays as it is.
@@ -414,13 +440,24 @@ impl Metadata {
     }
 
     /// Takes a disk out that has no chunks any more, durably; it is blank then.
+    ///
+    /// Those that stay have the whole map before, those that did not take a change of it included.
     pub fn take_out(&mut self, id: u32) -> Result<(), PoolError> {
+        let before = (self.map.disks.clone(), self.map.space.clone());
         self.map
             .replay(&Change::DiskRemoved(id))
             .map_err(|misfit| PoolError::Damaged { pool: self.name.clone(), misfit })?;
-        self.commit(&[Change::DiskRemoved(id)])?;
-        if let Some(at) = self.present.iter().position(|present| present.id == id) {
-            let gone = self.present.remove(at);
+        let at = self.present.iter().position(|present| present.id == id);
+        let gone = at.map(|at| self.present.remove(at));
+        self.present.iter_mut().for_each(|present| present.stale = false);
+        if let Err(error) = self.write_next_snapshot() {
+            (self.map.disks, self.map.space) = before;
+            if let (Some(at), Some(gone)) = (at, gone) {
+                self.present.insert(at, gone);
+            }
+            return Err(error);
+        }
+        if let Some(gone) = gone {
             // Where that fails, the disk is known as one that was taken out.
             let _ = clear(&*gone.disk);
         }
@@ -460,6 +497,9 @@ impl Metadata {
         }
         if written > 0 {
             (self.torn, self.torn_snapshot) = (false, false);
+            if !failed.is_empty() {
+                self.tried = Some(Instant::now());
+            }
             failed.into_iter().for_each(|at| self.present[at].stale = true);
             return Ok(());
         }

@@ -35,7 +35,7 @@ states! {
         Missing "missing",
         /// It is emptied.
         Leaving "leaving",
-        /// It failed to take a change of the map, and is brought up to date at the next start.
+        /// It failed to take a change of the map, and is brought up to date once it takes writes again.
         Stale "stale",
         /// All of its reads, writes or flushes have failed for five seconds.
         Failed "failed",
@@ -213,6 +213,7 @@ impl Pool {
         let state = self.shared.state();
         let (metadata, missing) = (&state.metadata, state.metadata.missing());
         let counts = metadata.map.space.counts();
+        let mut any_failed = false;
         let disks: Vec<_> = metadata
             .map
             .disks
@@ -221,6 +222,7 @@ impl Pool {
                 let count = counts.get(id).copied().unwrap_or_default();
                 let stale = metadata.present.iter().any(|present| present.id == *id && present.stale);
                 let failure = self.shared.disk.failure(member.base);
+                any_failed |= failure.is_some();
                 let disk_state = match (missing.contains(id), member.leaving) {
                     (true, _) => PoolDiskState::Missing,
                     (_, true) => PoolDiskState::Leaving,
@@ -242,7 +244,7 @@ impl Pool {
             })
             .collect();
         let [size_bytes, used_bytes] = <[u32; 2]>::from(metadata.map.space.usage()).map(|n| u64::from(n) * CHUNK_BYTES);
-        let is_whole = disks.iter().all(|disk| !matches!(disk.state, PoolDiskState::Missing | PoolDiskState::Failed));
+        let is_whole = missing.is_empty() && !any_failed;
         let status = PoolStatus {
             name: self.name().to_owned(),
             uuid: metadata.pool.to_string(),
@@ -349,7 +351,7 @@ fn warning(pool: &PoolStatus, cache: Option<String>) -> Option<String> {
     let failed = of(PoolDiskState::Failed).chain(of(PoolDiskState::Leaving));
     let failed = failed.filter_map(|disk| Some(format!("{}: {}", disk.path, disk.failed.as_ref()?)));
     let stale = of(PoolDiskState::Stale)
-        .map(|disk| format!("{} did not take a change of the map; the next start brings it up to date", disk.path));
+        .map(|disk| format!("{} did not take a change of the map; it is brought up to date once it does", disk.path));
     let lost_bytes: u64 = pool.logical_disks.iter().map(|disk| disk.lost_bytes).sum();
     let lost = (lost_bytes > 0).then(|| {
         format!(

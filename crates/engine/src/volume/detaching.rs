@@ -14,13 +14,15 @@ use super::driver::Driver;
 use super::requests::Waiting;
 use super::status::figures_of;
 use super::{BLOCK, Inner, SPARE_FRAMES, Volume, VolumeConfig, VolumeError};
-use crate::engine::{Engine, Settings};
+use crate::engine::{BACKEND, Engine, FLASH, Settings};
 use crate::export::{Error, Export, Request};
 use crate::memory::Memory;
 use crate::status::VolumeState;
 
-/// How often what is to be written back is tried before the flash stays, or what cannot be read of one that failed counts as lost, ...
-const ATTEMPTS: u32 = 25;
+/// How often what is to be written back is tried before the flash stays, ...
+const ATTEMPTS: u32 = 10;
+/// ... how often what cannot be read of one that failed is tried before it counts as lost, ...
+const ATTEMPTS_TO_READ: u32 = 25;
 /// ... and how long that rests in between.
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -145,7 +147,7 @@ impl Volume {
                 let result = self.check_flash_knows_none(cache).and_then(|()| self.mark_detached());
                 self.thaw(inner);
                 result?;
-                *marked = true;
+                (*marked, attempts_left) = (true, ATTEMPTS_TO_READ);
                 continue;
             }
             attempts_left -= 1;
@@ -154,8 +156,15 @@ impl Volume {
             }
             self.thaw(inner);
             if attempts_left == 0 {
-                self.check_flash_knows_none(&self.lock().engine)?;
-                return Err(VolumeError::NotDestaged { volume: self.config.name.clone(), dirty_blocks });
+                let inner = self.lock();
+                self.check_flash_knows_none(&inner.engine)?;
+                let volume = self.config.name.clone();
+                return Err(match inner.health[FLASH].last_failure() {
+                    Some(reason) if inner.health[BACKEND].last_failure().is_none() => {
+                        VolumeError::NotRead { volume, reason: reason.to_owned() }
+                    }
+                    _ => VolumeError::NotDestaged { volume, dirty_blocks },
+                });
             }
             std::thread::sleep(ATTEMPT_INTERVAL);
             self.mend();
@@ -172,11 +181,14 @@ impl Volume {
             Driver::Log(before) => before.cache().config().geometry,
             Driver::Wlfc(_) => geometry_without_flash(&self.config),
         };
-        let mut lost: BTreeSet<u64> = inner.engine.lost_blocks().into_iter().collect();
-        self.write_unwritten(inner.engine.take_unwritten(), &mut lost);
+        let lost = inner.engine.lost_blocks();
+        let lost = lost.into_iter().chain(self.write_unwritten(inner.engine.take_unwritten()));
         let mut engine = engine_without_flash(&self.config, geometry, self.size(), true);
-        let blocks = lost.into_iter().map(|block| block as u32);
+        let blocks: Vec<u32> = lost.map(|block| block as u32).collect();
         engine.cache_mut().take_over_lost(inner.engine.log(), blocks);
+        if engine.cache().leaves_lost() {
+            engine.leave_lost();
+        }
         if let Driver::Log(before) = &inner.engine {
             engine.succeed(before);
             engine.cache_mut().take_over_pins(before.cache());
@@ -194,10 +206,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes what is in memory alone to the backend, durably; of blocks that are `lost` else.
-    fn write_unwritten(&self, changes: Vec<Request>, lost: &mut BTreeSet<u64>) {
+    /// Writes what is in memory alone to the backend, durably; returns the blocks of which that failed.
+    fn write_unwritten(&self, changes: Vec<Request>) -> BTreeSet<u64> {
         if changes.is_empty() {
-            return;
+            return BTreeSet::new();
         }
         let (mut written, mut failed) = (BTreeSet::new(), BTreeSet::new());
         // Devices may want it aligned.
@@ -224,9 +236,10 @@ impl Volume {
                 }
             }
         }
-        if self.backend.sync().is_ok() {
-            lost.retain(|block| !written.contains(block) || failed.contains(block));
+        if self.backend.sync().is_err() {
+            failed.append(&mut written);
         }
+        failed
     }
 
     fn check_flash_knows_none(&self, cache: &Driver) -> Result<(), VolumeError> {

@@ -132,7 +132,10 @@ impl Driver {
     /// Does what is due.
     pub fn look(&mut self) {
         match self {
-            Driver::Log(engine) => engine.read_again(),
+            Driver::Log(engine) => {
+                engine.read_again();
+                engine.write_unwritten(super::Volume::now_us());
+            }
             Driver::Wlfc(engine) => {
                 engine.read_later();
                 if !engine.cache().is_frozen() {
@@ -186,6 +189,16 @@ impl Driver {
         }
     }
 
+    /// Whoever asks for flushes sees by themselves to what is lost, where there is no flash that says so.
+    pub fn leave_lost(&mut self, has_flash: bool) {
+        if let Driver::Log(engine) = self {
+            engine.cache_mut().leave_lost();
+            if !has_flash {
+                engine.leave_lost();
+            }
+        }
+    }
+
     pub fn stop_holding(&mut self) {
         match self {
             Driver::Log(engine) => engine.stop_holding(),
@@ -226,10 +239,17 @@ impl Driver {
 
     /// What there is to say of devices that failed in part.
     pub fn remarks(&self) -> Vec<String> {
-        let Driver::Wlfc(engine) = self else { return Vec::new() };
+        let waiting = match self {
+            Driver::Log(engine) => engine.unwritten_blocks(),
+            Driver::Wlfc(engine) => engine.unwritten_blocks(),
+        };
+        let waiting = (waiting > 0).then(|| {
+            format!("{waiting} blocks that were answered have found no place yet: they wait in memory, and are lost if the server ends before")
+        });
+        let Driver::Wlfc(engine) = self else { return waiting.into_iter().collect() };
         let (failing, lossy) = (engine.cache().failing().len(), engine.lossy());
         let (failing, failed) = (failing.saturating_sub(lossy), engine.failed_units());
-        let mut remarks = Vec::new();
+        let mut remarks = Vec::from_iter(waiting);
         if engine.waits() {
             remarks.push("flash: it cannot be read: all requests fail until it can".to_owned());
         }
@@ -263,7 +283,7 @@ impl Driver {
     /// The blocks whose only copy was lost, or cannot be read, in order.
     pub fn lost_blocks(&self) -> Vec<u64> {
         match self {
-            Driver::Log(engine) => engine.cache().lost_blocks().into_iter().map(u64::from).collect(),
+            Driver::Log(engine) => engine.lost_blocks().into_iter().map(u64::from).collect(),
             Driver::Wlfc(engine) => engine.lost_blocks(),
         }
     }

@@ -75,6 +75,8 @@ pub enum VolumeError {
     LostWithFlash { volume: String, lost: usize },
     #[error("volume '{volume}': the backend refuses to be written; {dirty_blocks} blocks are not written back")]
     NotDestaged { volume: String, dirty_blocks: u64 },
+    #[error("volume '{volume}': the flash cannot be read, and what is only there is not written back: {reason}")]
+    NotRead { volume: String, reason: String },
     #[error("volume '{volume}': it has layout wlfc, whose size is fixed while it has a cache; detach the cache first")]
     FixedSize { volume: String },
     #[error("volume '{volume}': it was closed")]
@@ -104,6 +106,7 @@ impl VolumeError {
             VolumeError::Lost { .. }
             | VolumeError::LostWithFlash { .. }
             | VolumeError::NotDestaged { .. }
+            | VolumeError::NotRead { .. }
             | VolumeError::FixedSize { .. }
             | VolumeError::Closed { .. } => false,
         }

@@ -20,6 +20,7 @@ mod config;
 mod detaching;
 mod devices;
 mod driver;
+mod ending;
 mod engines;
 mod error;
 mod extents;
@@ -36,8 +37,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 
-use flashwise_core::cache::LogCache;
-use flashwise_core::filter::{Caching, Client};
+use flashwise_core::cache::{Cache, LogCache};
+use flashwise_core::filter::Client;
 use flashwise_core::format::{BLOCK_BYTES, Layout};
 
 use crate::attach::stores::side_of;
@@ -47,7 +48,7 @@ use crate::disk::identity::{Identity, IdentityError, identity};
 use crate::disk::memory::MemoryDisk;
 use crate::disk::slow::{SlowTransfers, Slowness};
 use crate::disk::{Completed, Completion, Disk, Method, Transfers, transfers};
-use crate::export::{Done, Error, Export, Extent, Guest, Operation, Request};
+use crate::export::{Done, Error, Export, Extent, Guest, Request};
 use crate::flash::{Progress, superblock_pages};
 use crate::latency::Latencies;
 use crate::record::Recorder;
@@ -322,29 +323,16 @@ impl Volume {
         self.inner.lock().expect("no thread panics with the engine")
     }
 
-    /// Makes durable what was answered; returns when it is.
-    pub fn flush(&self) -> Result<(), Error> {
-        let (sender, receiver) = mpsc::channel();
-        let request = Request {
-            operation: Operation::Flush,
-            offset: 0,
-            length: 0,
-            force_unit_access: false,
-            data: Vec::new(),
-            caching: Caching::Usual,
-        };
-        self.submit(request, Box::new(move |result| drop(sender.send(result))));
-        receiver.recv().map_err(|_| Error::ShuttingDown)?.map(drop)
-    }
-
     /// Whoever asks for flushes sees by themselves to what is [lost](Self::lost_blocks) where there is no flash: it fails none from now on.
     pub(crate) fn leave_lost(&self) {
-        self.lock().engine.log_mut().into_iter().for_each(LogCache::leave_lost);
+        let has_flash = self.has_flash();
+        self.lock().engine.leave_lost(has_flash);
     }
 
-    /// The blocks whose newest content is nowhere any more, in order.
-    pub(crate) fn lost_blocks(&self) -> Vec<u64> {
-        self.lock().engine.lost_blocks()
+    /// The blocks whose newest content is in memory alone or nowhere any more, whatever was flushed.
+    pub(crate) fn not_durable_blocks(&self) -> Vec<u64> {
+        let lost = self.lock().engine.log().map(LogCache::lost_blocks);
+        lost.unwrap_or_default().into_iter().map(u64::from).collect()
     }
 
     /// What state it is in, and why, as [`status`](Self::status) has it.
@@ -387,7 +375,14 @@ impl Volume {
         inner.frozen = true;
         inner.engine.set_calm(true);
         while inner.engine.running() > 0 {
-            inner = self.ended.wait(inner).expect("no thread panics with the engine");
+            let (now, waited) = self.ended.wait_timeout(inner, TICK).expect("no thread panics with the engine");
+            inner = now;
+            if waited.timed_out() {
+                // Who does what is due once in a while may be who waits here.
+                inner.engine.look();
+                self.dispatch(inner);
+                inner = self.lock();
+            }
         }
         inner
     }
@@ -397,44 +392,6 @@ impl Volume {
         inner.engine.set_calm(false);
         self.admit_waiting(&mut inner);
         self.dispatch(inner);
-    }
-
-    /// Flushes, marks the cache as closed in order, and ends: requests that come now fail.
-    pub fn close(&self) -> Result<(), VolumeError> {
-        let volume = || self.config.name.clone();
-        let flushed = self.flush();
-        let mut inner = self.freeze();
-        if std::mem::replace(&mut inner.closed, true) {
-            return Ok(());
-        }
-        let waiting =
-            std::mem::take(&mut inner.waiting).into_iter().map(|Waiting { request, done, .. }| (request, done));
-        let refused: Vec<_> = waiting.chain(std::mem::take(&mut inner.held)).collect();
-        let detached = inner.state.is_without_flash() || self.config.flash.as_os_str().is_empty();
-        if flushed.is_ok() && !detached {
-            inner.engine.close(Volume::now_us());
-        }
-        self.dispatch(inner);
-        for (_, done) in refused {
-            done(Err(Error::ShuttingDown));
-        }
-        let inner = self.freeze();
-        let engine = &inner.engine;
-        let (flash_failed, end) = (engine.has_flash_failed(), engine.end());
-        let failed = flushed.is_err() || flash_failed;
-        let may_be_dirty = engine.blocks_to_write_back() > 0 || !engine.lost_blocks().is_empty();
-        drop(inner);
-        drop(self.stop.lock().expect("no thread panics with the timer").take());
-        let Some(end) = end.filter(|_| !detached && !failed) else {
-            let error = || io::Error::other("the last flush failed");
-            return match (failed || !detached, flash_failed) {
-                (false, _) => Ok(()),
-                (true, true) => Err(VolumeError::Flash { volume: volume(), error: error() }),
-                (true, false) => Err(VolumeError::Backend { volume: volume(), error: error() }),
-            };
-        };
-        self.with_attachment(|attachment| attachment.close(&*self.flash, &*self.side, end, may_be_dirty))
-            .map_err(|error| VolumeError::Flash { volume: volume(), error })
     }
 
     /// Whether it has a flash, which was not detached.

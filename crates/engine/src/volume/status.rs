@@ -160,7 +160,10 @@ pub(super) fn state(inner: &Inner) -> (VolumeState, Option<String>) {
         return (state, Some(reasons.join("; ")).filter(|reason| !reason.is_empty()));
     }
     match (inner.state, backend) {
-        (VolumeState::Ok | VolumeState::Detached, Some(reason)) => (VolumeState::BackendFailed, Some(reason)),
+        (VolumeState::Ok | VolumeState::Detached, Some(reason)) => {
+            let all: Vec<_> = std::iter::once(reason).chain(inner.detaching_failed.iter().cloned()).collect();
+            (VolumeState::BackendFailed, Some(all.join("; ")))
+        }
         (state, None) => {
             let remarks: Vec<_> = inner.detaching_failed.iter().cloned().chain(inner.engine.remarks()).collect();
             (state, (!remarks.is_empty()).then(|| remarks.join("; ")))

@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use flashwise_core::format::{FailedUnit, Superblock};
-use flashwise_core::wlfc::{Around, Wlfc};
+use flashwise_core::wlfc::Around;
 
 use super::start::{self, Held};
 use super::{Engine, Failures, OnFlash, Settings};
 use crate::attach::Attachment;
 use crate::disk::Disk;
 use crate::disk::zoned::ZonedFlash;
+use crate::engine::BACKEND;
 use crate::flash::FlashError;
 
 /// Backend buckets that may fail one by one; where more do, none is written before one of them could be.
@@ -18,7 +19,7 @@ const FAILING_APART_MAX: usize = 2;
 
 /// The engine that goes on where `before` has stopped and nothing of it is under way. `backend_fails`: the last write of the backend failed.
 ///
-/// What was answered and not done is made again. Buckets that failed are known to the superblock first. Where that cannot be written, or too few are left, the flash is [frozen](Wlfc::is_frozen).
+/// What was answered and not done is made again. Buckets that failed are known to the superblock first. Where that cannot be written, or too few are left, the flash is [frozen](flashwise_core::wlfc::Wlfc::is_frozen).
 ///
 /// # Errors
 /// The flash cannot be read, which may pass; or what is on it is no cache any more.
@@ -66,7 +67,7 @@ pub fn find_again(
     }
     let around = match frozen {
         true => Around { frozen, settled, ..Around::default() },
-        false => around(before.cache(), &held, backend_fails),
+        false => around(before, &held, backend_fails),
     };
     let made = held.start_around(before.cache().config().clone(), around);
     let (mut wlfc, started) = made.map_err(FlashError::Config)?;
@@ -91,10 +92,12 @@ pub fn find_again(
 }
 
 /// What the cache has to go around, on a flash that can be written.
-fn around(before: &Wlfc, held: &Held, backend_fails: bool) -> Around {
-    let mut failing: BTreeSet<u32> = before.failing().clone();
-    if failing.len() > FAILING_APART_MAX && backend_fails {
-        failing.extend(before.dirty_backends());
+fn around(before: &Engine, held: &Held, backend_fails: bool) -> Around {
+    let mut failing: BTreeSet<u32> = before.cache().failing().clone();
+    // Where it cannot be flushed, what is written to it counts for nothing either.
+    let all_fail = failing.len() > FAILING_APART_MAX || before.stopped() == Some(BACKEND);
+    if all_fail && backend_fails {
+        failing.extend(before.cache().dirty_backends());
     }
     failing.extend(held.unread_backends());
     Around { failing, unread: held.unread.clone(), ..Around::default() }

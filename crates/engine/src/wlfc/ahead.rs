@@ -137,6 +137,26 @@ impl Ahead {
         changes
     }
 
+    /// Has bytes from `offset` on, as they are without the changes that could not be made, be what they are with them.
+    pub fn put_over(&self, offset: u64, bytes: &mut [u8]) {
+        let end = offset + bytes.len() as u64;
+        for change in self.not_made.values() {
+            for block in self.lost_of(offset, bytes.len() as u64) {
+                let from = offset.max(change.offset).max(block * BLOCK);
+                let to = end.min(change.offset + change.length).min((block + 1) * BLOCK);
+                if from >= to {
+                    continue;
+                }
+                let part = &mut bytes[(from - offset) as usize..(to - offset) as usize];
+                // Zeroes have no data.
+                match change.data.get((from - change.offset) as usize..(to - change.offset) as usize) {
+                    Some(data) => part.copy_from_slice(data),
+                    None => part.fill(0),
+                }
+            }
+        }
+    }
+
     /// Those of some bytes that are lost.
     pub fn lost_of(&self, offset: u64, length: u64) -> impl Iterator<Item = u64> {
         self.lost.range(blocks_of(offset, length)).map(|(block, _)| *block)
@@ -194,6 +214,17 @@ impl<C: Cache<Step = Step>> Engine<C> {
         for (number, request) in self.ahead.take() {
             self.ahead.lose(number, request);
         }
+    }
+
+    /// How many blocks wait in memory for a place.
+    pub fn unwritten_blocks(&self) -> usize {
+        self.ahead.lost().count()
+    }
+
+    /// Blocks whose newest content is in memory alone or nowhere, in order.
+    pub fn not_durable_blocks(&self) -> Vec<u64> {
+        let all: BTreeSet<u64> = self.unreadable.iter().chain(self.ahead.lost()).copied().collect();
+        all.into_iter().collect()
     }
 
     /// Takes what was answered and could not be made, in order, to be made elsewhere: of blocks that are lost without it.

@@ -93,6 +93,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if patience == 0 || state == State::Read || !self.plan(plan).moves {
             return false;
         }
+        if self.stopped.is_some() {
+            self.finish(id, false);
+            return true;
+        }
         let running = self.step(id);
         running.retries = retries;
         if running.patience > 0 {

@@ -70,9 +70,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         !self.unreadable.is_empty()
     }
 
-    /// The blocks whose only copy could not be read, or was answered and could not be written, in order.
+    /// The blocks whose only copy could not be read, in order.
     pub fn lost_blocks(&self) -> Vec<u64> {
-        let all: BTreeSet<u64> = self.unreadable.iter().chain(self.ahead.lost()).copied().collect();
+        let all: BTreeSet<u64> = self.unreadable.iter().copied().collect();
         all.into_iter().collect()
     }
 }

@@ -157,12 +157,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let client = self.clients.get_mut(number);
         let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(offset / BLOCK);
         let (block, blocks) = blocks_of(&Step::Send { offset, length }, 1).expect("it has bytes");
-        if region.has_bad(block, blocks) || self.ahead.lost_of(offset, length.into()).next().is_some() {
+        if region.has_bad(block, blocks) {
             client.error = Some(Error::Io);
             return;
         }
         let to = (offset - client.request.offset) as usize;
-        client.reply[to..to + length as usize].copy_from_slice(region.bytes(offset, length as usize));
+        let reply = &mut client.reply[to..to + length as usize];
+        reply.copy_from_slice(region.bytes(offset, length as usize));
+        self.ahead.put_over(offset, reply);
     }
 
     /// Transfers blocks between a device and the memory of the plan.

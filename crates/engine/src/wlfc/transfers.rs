@@ -62,6 +62,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// What is to be done after calls: transfers, and answers to give.
     pub fn take_output(&mut self, output: &mut Output) {
+        if self.stopped.is_some() && !self.postponed.is_empty() {
+            // Nothing moves any more, and what did not is where it was.
+            std::mem::take(&mut self.postponed).into_iter().for_each(|id| self.finish(id, false));
+            self.run_ready();
+        }
         if self.running == 0 && self.is_given_up() {
             self.lose_answered();
         }

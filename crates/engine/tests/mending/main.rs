@@ -92,8 +92,8 @@ fn a_flash_with_too_few_buckets_is_read_and_flushed() {
     assert_eq!(world.ask(Operation::Write, 20, &block(1)), Ok(Vec::new()));
     assert!(world.engine.cache().is_frozen());
     assert!(world.engine.failed_units().len() > 6, "{:?}", world.engine.failed_units());
-    assert_eq!(world.engine.lost_blocks(), [20]);
-    assert_eq!(world.ask(Operation::Read, 20, &[]), Err(Error::Io));
+    assert_eq!((world.engine.lost_blocks(), world.engine.unwritten_blocks()), (vec![], 1));
+    assert_eq!(world.ask(Operation::Read, 20, &[]), Ok(block(1)), "it is in memory");
     assert_eq!(world.ask(Operation::Flush, 0, &[]), Err(Error::Io));
     assert_eq!(world.ask(Operation::Write, 21, &block(1)), Err(Error::Io), "nothing is taken any more");
     assert_eq!(world.ask(Operation::Read, 3, &[]), Ok(block(5)));
@@ -163,8 +163,8 @@ fn a_backend_that_cannot_be_written_fails_those_who_find_no_room() {
     newest.iter().for_each(|(&at, &fill)| assert_eq!(world.ask(Operation::Read, at, &[]), Ok(block(fill))));
 }
 
-/// Writes are answered before the backend is found to refuse what they need the room of. They are lost while it does, and nobody is told that
-/// they are durable; once it takes what it has to, they are as they were answered, but where a client was later.
+/// Writes are answered before the backend is found to refuse what they need the room of. They wait in memory while it does, and nobody is told
+/// that they are durable; once it takes what it has to, they find a place, but where a client was later.
 #[test]
 fn what_was_answered_and_found_no_room_is_made_once_there_is_some() {
     let mut world = World::before(300);
@@ -194,22 +194,11 @@ fn what_was_answered_and_found_no_room_is_made_once_there_is_some() {
             Err(_) => newest.remove(&at),
         };
     }
-    let lost = world.engine.lost_blocks();
-    assert!(lost.len() >= 3, "{lost:?}");
+    let waiting = world.engine.not_durable_blocks();
+    assert!(waiting.len() >= 3 && world.engine.lost_blocks().is_empty(), "{waiting:?}");
     world.ask(Operation::Flush, 0, &[]).expect_err("some of it is not durable");
-    lost.iter().for_each(|&at| assert_eq!(world.ask(Operation::Read, at as usize, &[]), Err(Error::Io)));
-    world.failing.clear();
-    // One of them is written anew before that.
-    let anew = lost[1] as usize;
-    while world.ask(Operation::Write, anew, &block(255)).is_err() {
-        world.engine.advance(1_000_000);
-        world.settle();
-    }
-    newest.insert(anew, 255);
-    (1..20).for_each(|second| world.tick(second * 1_000_000));
-    assert_eq!(world.engine.lost_blocks(), [0; 0]);
-    let check = |world: &mut World| {
-        for (&at, &fill) in &newest {
+    let check = |world: &mut World, newest: &HashMap<usize, u8>| {
+        for (&at, &fill) in newest {
             let mut expected = block(fill);
             if fill == 2 && at % 3 == 0 {
                 let before = u8::from(at % 7 == 0 && at < 30 * 7);
@@ -218,9 +207,51 @@ fn what_was_answered_and_found_no_room_is_made_once_there_is_some() {
             assert!(world.ask(Operation::Read, at, &[]) == Ok(expected), "{at}");
         }
     };
-    check(&mut world);
+    // What waits is read from memory.
+    check(&mut world, &newest);
+    world.failing.clear();
+    // One of them is written anew before that.
+    let anew = waiting[1] as usize;
+    while world.ask(Operation::Write, anew, &block(255)).is_err() {
+        world.engine.advance(1_000_000);
+        world.settle();
+    }
+    newest.insert(anew, 255);
+    (1..20).for_each(|second| world.tick(second * 1_000_000));
+    assert_eq!(world.engine.not_durable_blocks(), [0; 0]);
+    check(&mut world, &newest);
     world.ask(Operation::Flush, 0, &[]).unwrap();
-    check(&mut world.reopened(2));
+    check(&mut world.reopened(2), &newest);
+}
+
+/// The backend takes writes and cannot be flushed: who reads hears nothing of it, and all is there once it can.
+#[test]
+fn a_backend_that_cannot_be_flushed_keeps_nobody_from_reading() {
+    let mut world = World::before(300);
+    (0..60).for_each(|number| drop(world.ask(Operation::Write, number * 4, &block(1)).unwrap()));
+    world.ask(Operation::Flush, 0, &[]).unwrap();
+    world.failing = vec![(BACKEND, DiskOperation::Sync, ANYWHERE)];
+    let mut newest: HashMap<usize, u8> = (0..60).map(|number| (number * 4, 1)).collect();
+    for number in 0..200 {
+        let at = number * 7 % 240;
+        if world.ask(Operation::Write, at, &block(2)).is_ok() {
+            newest.insert(at, 2);
+        } else {
+            newest.remove(&at);
+        }
+        let read = number * 4 % 240;
+        if let Some(&fill) = newest.get(&read) {
+            assert_eq!(world.ask(Operation::Read, read, &[]), Ok(block(fill)), "{number}");
+        }
+        world.tick(number as u64 * 1_000_000);
+    }
+    world.failing.clear();
+    (200..240).for_each(|second| world.tick(second * 1_000_000));
+    // One flush hears of those that failed.
+    let _ = world.ask(Operation::Flush, 0, &[]);
+    world.ask(Operation::Flush, 0, &[]).unwrap();
+    let mut world = world.reopened(2);
+    newest.iter().for_each(|(&at, &fill)| assert_eq!(world.ask(Operation::Read, at, &[]), Ok(block(fill)), "{at}"));
 }
 
 /// A bucket that cannot be written any more is left, and not used again; what is on it moves.
@@ -332,7 +363,7 @@ fn nothing_acknowledged_is_lost_while_devices_fail_in_part() {
                 9 if world.failing.iter().all(|(disk, ..)| *disk == FLASH) => {
                     // What is lost is written anew, if the flash takes it.
                     world.tick(second);
-                    for block in world.engine.lost_blocks() {
+                    for block in world.engine.not_durable_blocks() {
                         lost += 1;
                         may_be[block as usize] = vec![fill];
                         ever[block as usize].push(fill);
@@ -346,9 +377,9 @@ fn nothing_acknowledged_is_lost_while_devices_fail_in_part() {
                         world.tick(second);
                         world.ask(Operation::Flush, 0, &[]).is_ok()
                     });
-                    assert!(flushed || !world.engine.lost_blocks().is_empty(), "seed {seed}, {number}");
+                    assert!(flushed || !world.engine.not_durable_blocks().is_empty(), "seed {seed}, {number}");
                     // What was lost since a flush is as it was at any time before.
-                    for block in world.engine.lost_blocks() {
+                    for block in world.engine.not_durable_blocks() {
                         may_be[block as usize].clone_from(&ever[block as usize]);
                     }
                     let failing = std::mem::take(&mut world.failing);
@@ -363,7 +394,7 @@ fn nothing_acknowledged_is_lost_while_devices_fail_in_part() {
                     let found = match world.ask(Operation::Read, at, &[]) {
                         Ok(found) => found,
                         Err(_) if world.engine.stopped().is_some() => continue,
-                        Err(_) if world.engine.lost_blocks().contains(&(at as u64)) => continue,
+                        Err(_) if world.engine.not_durable_blocks().contains(&(at as u64)) => continue,
                         Err(error) => panic!("seed {seed}, {number}: {error}"),
                     };
                     assert!(found.iter().all(|byte| *byte == found[0]), "seed {seed}, {number}: block {at} is mixed");
@@ -403,7 +434,7 @@ fn nothing_acknowledged_is_lost_while_devices_fail_in_part() {
             }
             world.settle();
         }
-        let lost_now = world.engine.lost_blocks();
+        let lost_now = world.engine.not_durable_blocks();
         assert!(
             lost_now.is_empty() || world.ask(Operation::Flush, 0, &[]).is_err(),
             "seed {seed}: no flush hides a loss"
@@ -416,7 +447,7 @@ fn nothing_acknowledged_is_lost_while_devices_fail_in_part() {
         world.settle();
         assert_eq!(world.engine.cache().blocks_to_write_back(), 0, "seed {seed}");
         let backend = world.disks[BACKEND].contents();
-        for block in world.engine.lost_blocks() {
+        for block in world.engine.not_durable_blocks() {
             may_be[block as usize].clone_from(&ever[block as usize]);
         }
         for (at, may_be) in may_be.iter().enumerate() {

@@ -190,7 +190,7 @@ impl World {
                 return;
             }
             let backend_fails =
-                self.failing.iter().any(|(disk, operation, _)| (*disk, *operation) == (BACKEND, DiskOperation::Write));
+                self.failing.iter().any(|(disk, operation, _)| *disk == BACKEND && *operation != DiskOperation::Read);
             let flash = Failed { disk: &self.disks[FLASH], failing: &self.failing };
             match find_again(&mut self.engine, &flash, &mut self.attachment, backend_fails) {
                 Ok(found) => {

@@ -18,7 +18,7 @@ fn open(config: &PoolConfig) -> Pool {
 }
 
 /// The disk of each chunk of a logical disk, by offset.
-fn disks_of(pool: &Pool, name: &str) -> BTreeMap<u64, u32> {
+pub fn disks_of(pool: &Pool, name: &str) -> BTreeMap<u64, u32> {
     let runs = pool.map_of(name).unwrap();
     let chunks = |run: &flashwise_engine::pool::status::MapRun| {
         let (at, step, disk) = (run.offset_bytes, run.step_bytes, run.disk);

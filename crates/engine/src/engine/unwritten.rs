@@ -1,0 +1,131 @@
+//! What was answered and could not be written, neither to the flash nor to the backend: the cache calls it lost. It is kept in memory, read from
+//! there, and written again until it finds a place.
+
+use std::collections::BTreeMap;
+
+use flashwise_core::cache::{self, Cache};
+use flashwise_core::filter::Caching;
+use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::layout::containers::Segment;
+use flashwise_core::step::Step;
+
+use super::Engine;
+use super::clients::OfBuckets;
+use crate::export::{Operation, Request};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Most blocks that are kept: 64 MiB.
+const UNWRITTEN_MAX: usize = 16 << 10;
+
+/// By block, what it is to hold.
+pub(super) type Unwritten = BTreeMap<u32, Vec<u8>>;
+
+impl Engine {
+    /// Writes it again as a client would, which may find a place by now. Not once the flash has failed.
+    pub fn write_unwritten(&mut self, now_us: u64) {
+        if self.flash_failed || self.unwritten.is_empty() {
+            return;
+        }
+        self.forget_written();
+        for (number, (block, data)) in self.unwritten.clone().into_iter().enumerate() {
+            // More than it has room for would never leave the log again.
+            if !self.cache.may_write_again(block, number == 0) {
+                continue;
+            }
+            let request = Request {
+                operation: Operation::Write,
+                offset: u64::from(block) * BLOCK,
+                length: BLOCK,
+                force_unit_access: false,
+                data,
+                // It does not wait in the write buffer, from where it might be lost anew.
+                caching: Caching::Through,
+            };
+            // Where that fails too, it stays as it was.
+            self.begin_request(request, Box::new(|_| ()), now_us, OfBuckets { again: true, ..OfBuckets::default() });
+        }
+    }
+}
+
+impl<C: Cache<Step = Step>> Engine<C> {
+    /// The blocks of a segment whose content came, and where it is in memory.
+    pub(super) fn blocks_that_came(&self, segment: &Segment) -> Vec<(u32, u32)> {
+        let records = segment.records.iter().filter(|record| record.kind.has_data());
+        let places = records.map(|record| (record.block, record.frame.number));
+        places.filter(|(_, place)| !self.frames[*place as usize].bad).collect()
+    }
+
+    /// A segment could not be written. What is lost with it is kept, in case it can be written elsewhere.
+    pub(super) fn append_failed(&mut self, step: &mut Step, blocks: Vec<(u32, u32)>) {
+        let lost_before = self.cache.lost_blocks();
+        self.tell_failed(step, false);
+        let is_new = |block: &u32| lost_before.binary_search(block).is_err();
+        blocks.into_iter().filter(|(block, _)| is_new(block)).for_each(|(block, place)| self.keep(block, place));
+    }
+
+    /// Keeps what was answered of a block and could not be written, if it is lost else.
+    pub(super) fn keep(&mut self, block: u32, place: u32) {
+        if self.unwritten.len() < UNWRITTEN_MAX && self.cache.lost_blocks().binary_search(&block).is_ok() {
+            self.unwritten.insert(block, self.memory.page(place).to_vec());
+        }
+    }
+
+    /// Takes it, of blocks that are lost without it, in order.
+    pub fn take_unwritten(&mut self) -> BTreeMap<u32, Vec<u8>> {
+        self.forget_written();
+        std::mem::take(&mut self.unwritten)
+    }
+
+    /// A client's change begins: what it has of whole blocks takes the place of what was to be written.
+    pub(super) fn take_over(&mut self, change: &Request) {
+        if self.unwritten.is_empty() || !change.changes() {
+            return;
+        }
+        self.forget_written();
+        let whole = change.offset.div_ceil(BLOCK)..(change.offset + change.length) / BLOCK;
+        self.unwritten.retain(|block, _| !whole.contains(&u64::from(*block)));
+    }
+
+    /// What was written anew since needs nothing of before.
+    fn forget_written(&mut self) {
+        if !self.unwritten.is_empty() {
+            let lost = self.cache.lost_blocks();
+            self.unwritten.retain(|block, _| lost.binary_search(block).is_ok());
+        }
+    }
+
+    /// The blocks whose only copy was lost, or cannot be read, in order.
+    pub fn lost_blocks(&self) -> Vec<u32> {
+        let mut lost = self.cache.lost_blocks();
+        lost.retain(|block| !self.unwritten.contains_key(block));
+        lost
+    }
+
+    /// How many blocks wait in memory for a place.
+    pub fn unwritten_blocks(&self) -> usize {
+        let lost = self.cache.lost_blocks();
+        self.unwritten.keys().filter(|block| lost.binary_search(block).is_ok()).count()
+    }
+
+    /// The pieces of a client's read that the cache is asked for, the others being taken from here: none where it is asked for all.
+    pub(super) fn pieces_elsewhere(&mut self, number: u32) -> Option<Vec<cache::Request>> {
+        if self.unwritten.is_empty() || self.clients.get(number).request.operation != Operation::Read {
+            return None;
+        }
+        self.forget_written();
+        let Engine { clients, unwritten, .. } = self;
+        let client = clients.get_mut(number);
+        let Request { offset, length, caching, .. } = client.request;
+        let mut pieces = Vec::new();
+        for block in offset / BLOCK..(offset + length).div_ceil(BLOCK) {
+            let (start, end) = (offset.max(block * BLOCK), (offset + length).min((block + 1) * BLOCK));
+            match unwritten.get(&(block as u32)) {
+                Some(data) => client.reply[(start - offset) as usize..(end - offset) as usize]
+                    .copy_from_slice(&data[(start % BLOCK) as usize..][..(end - start) as usize]),
+                None => pieces
+                    .extend(cache::Request::pieces(cache::Kind::Read, start, end - start, false).of_client(caching)),
+            }
+        }
+        Some(pieces)
+    }
+}

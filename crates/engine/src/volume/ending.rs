@@ -1,0 +1,98 @@
+//! What a volume's last moments are: everything is durable, and said to be.
+
+use std::io;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use flashwise_core::filter::Caching;
+
+use super::requests::Waiting;
+use super::{TICK, Volume, VolumeError};
+use crate::export::{Error, Export, Operation, Request};
+
+/// How long the end waits for a flash that cannot be read.
+const UNREAD_MAX: Duration = Duration::from_secs(10);
+
+impl Volume {
+    /// Makes durable what was answered; returns when it is.
+    pub fn flush(&self) -> Result<(), Error> {
+        self.begin_flush().recv().map_err(|_| Error::ShuttingDown)?.map(drop)
+    }
+
+    fn begin_flush(&self) -> mpsc::Receiver<Result<Vec<u8>, Error>> {
+        let (sender, receiver) = mpsc::channel();
+        let request = Request {
+            operation: Operation::Flush,
+            offset: 0,
+            length: 0,
+            force_unit_access: false,
+            data: Vec::new(),
+            caching: Caching::Usual,
+        };
+        self.submit(request, Box::new(move |result| drop(sender.send(result))));
+        receiver
+    }
+
+    /// The last flush; none where it waits for a flash that cannot be read, which may be for long: what a start finds then is what it would find after a
+    /// crash.
+    fn last_flush(&self) -> Option<Result<(), Error>> {
+        let receiver = self.begin_flush();
+        let started = Instant::now();
+        loop {
+            match receiver.recv_timeout(TICK) {
+                Ok(result) => return Some(result.map(drop)),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Some(Err(Error::ShuttingDown)),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    if started.elapsed() > UNREAD_MAX && self.lock().engine.has_postponed() {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Flushes, marks the cache as closed in order, and ends: requests that come now fail.
+    pub fn close(&self) -> Result<(), VolumeError> {
+        let volume = || self.config.name.clone();
+        let Some(flushed) = self.last_flush() else {
+            self.lock().closed = true;
+            drop(self.stop.lock().expect("no thread panics with the timer").take());
+            let error = io::Error::other(
+                "it cannot be read, and the end does not wait for it: the next start is as after a crash",
+            );
+            return Err(VolumeError::Flash { volume: volume(), error });
+        };
+        let mut inner = self.freeze();
+        if std::mem::replace(&mut inner.closed, true) {
+            return Ok(());
+        }
+        let waiting =
+            std::mem::take(&mut inner.waiting).into_iter().map(|Waiting { request, done, .. }| (request, done));
+        let refused: Vec<_> = waiting.chain(std::mem::take(&mut inner.held)).collect();
+        let detached = inner.state.is_without_flash() || self.config.flash.as_os_str().is_empty();
+        if flushed.is_ok() && !detached {
+            inner.engine.close(Volume::now_us());
+        }
+        self.dispatch(inner);
+        for (_, done) in refused {
+            done(Err(Error::ShuttingDown));
+        }
+        let inner = self.freeze();
+        let engine = &inner.engine;
+        let (flash_failed, end) = (engine.has_flash_failed(), engine.end());
+        let failed = flushed.is_err() || flash_failed;
+        let may_be_dirty = engine.blocks_to_write_back() > 0 || !engine.lost_blocks().is_empty();
+        drop(inner);
+        drop(self.stop.lock().expect("no thread panics with the timer").take());
+        let Some(end) = end.filter(|_| !detached && !failed) else {
+            let error = || io::Error::other("the last flush failed");
+            return match (failed || !detached, flash_failed) {
+                (false, _) => Ok(()),
+                (true, true) => Err(VolumeError::Flash { volume: volume(), error: error() }),
+                (true, false) => Err(VolumeError::Backend { volume: volume(), error: error() }),
+            };
+        };
+        self.with_attachment(|attachment| attachment.close(&*self.flash, &*self.side, end, may_be_dirty))
+            .map_err(|error| VolumeError::Flash { volume: volume(), error })
+    }
+}
