@@ -388,7 +388,7 @@ impl Metadata {
 
     /// Once in a while, tries those disks again that did not take a change; whether one of them takes the whole map now.
     fn revive(&mut self) -> bool {
-        if !self.tried.is_some_and(|tried| tried.elapsed() >= REVIVE_INTERVAL) {
+        if self.tried.is_none_or(|tried| tried.elapsed() < REVIVE_INTERVAL) {
             return false;
         }
         let mut revived = false;
