@@ -145,11 +145,9 @@ fn a_refusal_names_the_setting_what_was_found_and_what_was_expected() {
     ];
     assert_eq!(errors, expected);
     // None that would be refused is offered.
-    let error = refusal("policy", "minn");
-    assert!(
-        error.starts_with("policy: unknown policy 'minn'; expected one of: lru, ") && !error.contains("fif"),
-        "{error}"
-    );
+    let error = refusal("policy", "larcc");
+    assert!(error.starts_with("policy: unknown policy 'larcc' (did you mean 'larc'?)"), "{error}");
+    assert!(!error.contains(", fif,") && !error.contains(", min"), "{error}");
     let error = Setting::find_settable("dirty_hihg").unwrap_err().to_string();
     assert!(
         error.starts_with("dirty_hihg: unknown setting (did you mean 'dirty-high'?); expected one of: policy, "),
