@@ -114,6 +114,20 @@ impl Request {
         self.operation == Operation::Flush || self.force_unit_access && self.operation != Operation::Read
     }
 
+    /// Has bytes from `offset` on be what this change, of those that it is about, makes them.
+    pub(crate) fn put_over(&self, offset: u64, bytes: &mut [u8]) {
+        let (from, to) = (offset.max(self.offset), (offset + bytes.len() as u64).min(self.offset + self.length));
+        if from >= to {
+            return;
+        }
+        let part = &mut bytes[(from - offset) as usize..(to - offset) as usize];
+        // Zeroes have no data.
+        match self.data.get((from - self.offset) as usize..(to - self.offset) as usize) {
+            Some(data) => part.copy_from_slice(data),
+            None => part.fill(0),
+        }
+    }
+
     /// Whether it changes bytes that `other` is about.
     pub(crate) fn changes_part_of(&self, other: &Request) -> bool {
         self.changes() && self.offset < other.offset + other.length && other.offset < self.offset + self.length

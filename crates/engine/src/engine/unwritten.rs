@@ -27,11 +27,12 @@ impl Engine {
             return;
         }
         self.forget_written();
-        for (number, (block, data)) in self.unwritten.clone().into_iter().enumerate() {
+        for (number, block) in self.unwritten.keys().copied().collect::<Vec<_>>().into_iter().enumerate() {
             // More than it has room for would never leave the log again.
             if !self.cache.may_write_again(block, number == 0) {
                 continue;
             }
+            let Some(data) = self.unwritten.get(&block).cloned() else { continue };
             let request = Request {
                 operation: Operation::Write,
                 offset: u64::from(block) * BLOCK,

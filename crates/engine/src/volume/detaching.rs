@@ -214,19 +214,15 @@ impl Volume {
         let (mut written, mut failed) = (BTreeSet::new(), BTreeSet::new());
         // Devices may want it aligned.
         let mut memory = Memory::new(1);
-        for Request { offset, length, data, .. } in changes {
-            for block in offset / BLOCK..(offset + length).div_ceil(BLOCK) {
-                let (start, end) = (offset.max(block * BLOCK), (offset + length).min((block + 1) * BLOCK));
+        for request in changes {
+            let end = request.offset + request.length;
+            for block in request.offset / BLOCK..end.div_ceil(BLOCK) {
+                let is_whole = request.offset <= block * BLOCK && (block + 1) * BLOCK <= end;
                 let mut change = || {
-                    if end - start < BLOCK {
+                    if !is_whole {
                         self.backend.read_at(memory.page_mut(0), block * BLOCK)?;
                     }
-                    let part = &mut memory.page_mut(0)[(start % BLOCK) as usize..][..(end - start) as usize];
-                    // Zeroes have no data.
-                    match data.get((start - offset) as usize..(end - offset) as usize) {
-                        Some(bytes) => part.copy_from_slice(bytes),
-                        None => part.fill(0),
-                    }
+                    request.put_over(block * BLOCK, memory.page_mut(0));
                     self.backend.write_at(memory.page(0), block * BLOCK)
                 };
                 // What comes after a change that is missing does not make up for it.

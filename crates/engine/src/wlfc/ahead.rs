@@ -142,17 +142,8 @@ impl Ahead {
         let end = offset + bytes.len() as u64;
         for change in self.not_made.values() {
             for block in self.lost_of(offset, bytes.len() as u64) {
-                let from = offset.max(change.offset).max(block * BLOCK);
-                let to = end.min(change.offset + change.length).min((block + 1) * BLOCK);
-                if from >= to {
-                    continue;
-                }
-                let part = &mut bytes[(from - offset) as usize..(to - offset) as usize];
-                // Zeroes have no data.
-                match change.data.get((from - change.offset) as usize..(to - change.offset) as usize) {
-                    Some(data) => part.copy_from_slice(data),
-                    None => part.fill(0),
-                }
+                let (from, to) = (offset.max(block * BLOCK), end.min((block + 1) * BLOCK));
+                change.put_over(from, &mut bytes[(from - offset) as usize..(to - offset) as usize]);
             }
         }
     }
