@@ -415,6 +415,89 @@ fn what_a_dead_flash_takes_with_it_is_an_error_until_it_is_written_anew() {
     (0..1_500).for_each(|block| assert!(read(&volume, block) == Ok(content(block)), "{block}"));
 }
 
+/// A start does without a flash that is dead and still there, if nothing is only on it or that is given up.
+#[test]
+fn a_start_does_without_a_dead_flash_that_nothing_is_only_on() {
+    for layout in [Layout::Log, Layout::Wlfc] {
+        for error in ["error-rate=100%", "error-pwrite-rate=100%"] {
+            let (mut setting, flash, volume) = on_breakable_flash(layout, error);
+            write(&volume, 1).unwrap();
+            volume.close().unwrap();
+            drop(volume);
+            File::create(&flash.broken).unwrap();
+            std::fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+            let refusal =
+                Volume::open(setting.config.clone(), &|_, _| ()).err().expect("data is only there").to_string();
+            assert!(refusal.contains("data that was not written back may be on it"), "{layout:?}: {refusal}");
+            setting.config.discard_cache = true;
+            let (volume, opened) = Volume::open(setting.config.clone(), &|_, _| ()).unwrap();
+            assert!(opened.without_flash && opened.notes[0].contains("what was only there is given up"), "{opened:?}");
+            assert!(read(&volume, 1) == Ok(vec![0; BLOCK as usize]));
+            write(&volume, 2).unwrap();
+            volume.flush().unwrap();
+            let status = volume.status();
+            assert_eq!((status.state, status.dirty_blocks), (VolumeState::WithoutFlash, 0));
+            assert!(status.state_reason.unwrap().contains("flash: "), "{layout:?}");
+            assert!(!volume.has_flash());
+            assert_eq!(volume.detach().unwrap(), 0);
+            volume.close().unwrap();
+            drop(volume);
+            // Nothing is missed now, unless what was given up can be read.
+            setting.config.discard_cache = false;
+            if error == "error-rate=100%" {
+                let (volume, opened) = Volume::open(setting.config.clone(), &|_, _| ()).unwrap();
+                assert!(opened.notes[0].contains("nothing was only there"), "{opened:?}");
+                assert!(read(&volume, 2) == Ok(content(2)));
+                volume.close().unwrap();
+                std::fs::remove_file(&flash.broken).unwrap();
+            }
+            // It is not believed when it comes back.
+            let refusal = Volume::open(setting.config.clone(), &|_, _| ()).err().expect("it is another's").to_string();
+            assert!(refusal.contains("it holds cache "), "{layout:?}: {refusal}");
+            drop(std::fs::remove_file(&flash.broken));
+            setting.config.discard_cache = true;
+            let (volume, opened) = Volume::open(setting.config.clone(), &|_, _| ()).unwrap();
+            assert!(opened.formatted, "{layout:?}");
+            assert!(read(&volume, 1) == Ok(vec![0; BLOCK as usize]) && read(&volume, 2) == Ok(content(2)));
+        }
+    }
+}
+
+/// A cache that had nothing that the backend has not is dropped when its flash works again.
+#[test]
+fn a_flash_that_was_dead_for_a_start_begins_anew_when_it_works_again() {
+    for layout in [Layout::Log, Layout::Wlfc] {
+        let (mut setting, flash, volume) = on_breakable_flash(layout, "error-rate=100%");
+        File::create(&flash.broken).unwrap();
+        // It dies in use, with nothing that is only there.
+        write(&volume, 0).unwrap();
+        volume.flush().unwrap();
+        await_state(&volume, VolumeState::WithoutFlash);
+        volume.close().unwrap();
+        drop(volume);
+        let (volume, opened) =
+            Volume::open(setting.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));
+        assert!(opened.without_flash, "{layout:?}: {opened:?}");
+        write(&volume, 1).unwrap();
+        drop(volume);
+        std::fs::remove_file(&flash.broken).unwrap();
+        let (volume, opened) =
+            Volume::open(setting.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));
+        assert!(
+            opened.formatted && opened.notes.iter().any(|note| note.contains("was dropped")),
+            "{layout:?}: {opened:?}"
+        );
+        assert!(read(&volume, 1) == Ok(content(1)), "{layout:?}");
+        drop(volume);
+        // One that is not there is done without where that is said.
+        (setting.config.flash, setting.config.flash_size_bytes) = (setting.directory.path().join("none"), None);
+        let refusal = Volume::open(setting.config.clone(), &|_, _| ()).err().expect("it is not there").to_string();
+        assert!(refusal.contains("or start without it by --discard-cache v"), "{refusal}");
+        setting.config.discard_cache = true;
+        assert!(Volume::open(setting.config.clone(), &|_, _| ()).unwrap().1.without_flash);
+    }
+}
+
 /// Far longer than it takes until a device counts as failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 

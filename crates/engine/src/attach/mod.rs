@@ -153,18 +153,20 @@ enum Verdict {
     Resume(Option<String>),
 }
 
-/// Whether a backend may be used with a flash that holds no cache, which is asked before one is made.
-pub fn check_empty(side: &dyn BackendSide, discards: bool) -> Result<(), AttachError> {
+/// Whether a backend may be used without the flash that it knows, which is asked before it is; returns what it knows of a cache that has nothing
+/// that the backend has not.
+pub fn check_empty(side: &dyn BackendSide, discards: bool) -> Result<Option<Record>, AttachError> {
     let record = side.read().map_err(AttachError::Side)?;
     judge_empty(record.as_ref(), discards)?;
-    Ok(())
+    Ok(record.filter(|record| !record.may_be_dirty))
 }
 
-/// Makes it known on the backend's side that it is used without a cache from now on, so that none that comes back later is believed;
-/// refused where one may hold data that was not written back.
-pub fn use_without_cache(side: &dyn BackendSide, discards: bool) -> Result<(), AttachError> {
-    check_empty(side, discards)?;
-    let record = Record::new(Uuid::new_v4().into_bytes(), 1, false, side.inode());
+/// Makes it known on the backend's side that it is used without a cache from now on, so that none that comes back later is believed. `known` is what
+/// [`check_empty`] returned: where that is a cache, it is dropped when it comes back, and where none is, one that does is refused.
+pub fn use_without_cache(side: &dyn BackendSide, known: Option<Record>) -> Result<(), AttachError> {
+    // A start that did not get far has counted one more on the flash alone.
+    let (cache, attach) = known.map_or((Uuid::new_v4(), 1), |known| (known.cache, known.attach + 2));
+    let record = Record::new(cache.into_bytes(), attach, false, side.inode());
     side.write(&record).map_err(AttachError::Side)
 }
 

@@ -103,7 +103,11 @@ pub(super) fn open_flash(
     let error = |error| VolumeError::Flash { volume: config.name.clone(), error };
     if !config.flash.exists() {
         let Some(size) = config.flash_size_bytes else {
-            let missing = format!("{}: does not exist; give its size to have it made", config.flash.display());
+            let missing = format!(
+                "{}: does not exist; give its size to have it made, or start without it by --discard-cache {}",
+                config.flash.display(),
+                config.name
+            );
             return Err(error(io::Error::new(io::ErrorKind::NotFound, missing)));
         };
         let unit = config.flash_zones.map_or(config.cache.erase_unit_bytes(), |zoning| zoning.size);

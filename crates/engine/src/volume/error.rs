@@ -3,6 +3,8 @@
 use std::io;
 
 use flashwise_core::format::Geometry;
+use flashwise_core::recovery::RecoveryError;
+use flashwise_core::wlfc::scan::ScanError;
 use uuid::Uuid;
 
 use crate::attach::Refusal;
@@ -49,6 +51,11 @@ pub enum VolumeError {
          lost, by --discard-cache {volume}"
     )]
     FlashLeftOut { volume: String, expected: Uuid },
+    #[error(
+        "{error}; data that was not written back may be on it: have it read again, or start without what is only there, which is then \
+         lost, by --discard-cache {volume}"
+    )]
+    DeadFlash { volume: String, error: Box<VolumeError> },
     #[error("volume '{volume}': backend {error}")]
     Unidentified { volume: String, error: IdentityError },
     #[error(
@@ -91,6 +98,7 @@ impl VolumeError {
                 error.kind() == io::ErrorKind::PermissionDenied
             }
             VolumeError::Cache { error, .. } => error.is_permanent(),
+            VolumeError::DeadFlash { error, .. } => error.is_permanent(),
             VolumeError::BackendTooSmall { .. }
             | VolumeError::FlashTooSmall { .. }
             | VolumeError::Foreign { .. }
@@ -109,6 +117,34 @@ impl VolumeError {
             | VolumeError::NotRead { .. }
             | VolumeError::FixedSize { .. }
             | VolumeError::Closed { .. } => false,
+        }
+    }
+
+    /// Whether the flash cannot be read or written; `given_up`, also whether it is not there.
+    pub(super) fn is_of_dead_flash(&self, given_up: bool) -> bool {
+        let error = match self {
+            VolumeError::Flash { error, .. } => error,
+            VolumeError::Cache {
+                error:
+                    FlashError::Io(error)
+                    | FlashError::Recovery(RecoveryError::Read(error))
+                    | FlashError::Buckets(ScanError::Read(error)),
+                ..
+            } => error,
+            _ => return false,
+        };
+        match error.kind() {
+            io::ErrorKind::NotFound => given_up,
+            // It is there and in order, but not for this program, or not for what it was to be.
+            io::ErrorKind::PermissionDenied
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidData
+            | io::ErrorKind::ResourceBusy
+            | io::ErrorKind::StorageFull
+            | io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::Unsupported
+            | io::ErrorKind::WouldBlock => false,
+            _ => true,
         }
     }
 }

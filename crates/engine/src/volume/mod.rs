@@ -6,6 +6,7 @@
 //! | `devices.rs` | its devices, opened and paired |
 //! | `driver.rs` | the engine, whichever cache it drives |
 //! | `detaching.rs` | giving the flash up |
+//! | `opening.rs` | opening it, with or without its flash |
 //! | `mending.rs` | finding the cache again where something failed that it relies on |
 //! | `extents.rs` | what of it is data |
 //! | `guests.rs` | who has it open, and whose requests are cached |
@@ -26,6 +27,7 @@ mod error;
 mod extents;
 mod guests;
 mod mending;
+mod opening;
 mod pacer;
 mod reads;
 mod requests;
@@ -41,32 +43,27 @@ use flashwise_core::cache::{Cache, LogCache};
 use flashwise_core::filter::Client;
 use flashwise_core::format::{BLOCK_BYTES, Layout};
 
-use crate::attach::stores::side_of;
-use crate::attach::{Attached, Attachment, BackendSide, Held, attach, check_empty, use_without_cache};
+use crate::attach::{Attachment, BackendSide};
 use crate::disk::health::Health;
-use crate::disk::identity::{Identity, IdentityError, identity};
-use crate::disk::memory::MemoryDisk;
 use crate::disk::slow::{SlowTransfers, Slowness};
 use crate::disk::{Completed, Completion, Disk, Method, Transfers, transfers};
 use crate::export::{Done, Error, Export, Extent, Guest, Request};
-use crate::flash::{Progress, superblock_pages};
+use crate::flash::superblock_pages;
 use crate::latency::Latencies;
 use crate::record::Recorder;
 use crate::status::{VolumeState, VolumeStatus};
 use crate::what_if::{WhatIf, WhatIfStatus};
 use crate::wipe;
-use crate::wlfc::start::check_flash;
 
 pub use self::config::VolumeConfig;
 pub use self::error::VolumeError;
 pub use self::guests::{Guests, check_exports};
+pub use self::opening::{Opened, Storage};
 pub use self::reads::{Part, ReadFigures};
 
-use self::detaching::engine_without_flash;
-use self::devices::{check_backend, geometry_without_flash, open_backend, open_flash, refused, tail_note, wanted};
 use self::driver::Driver;
-use self::engines::{log_engine, wlfc_engine};
 use self::extents::overlay;
+use self::opening::{Pair, size_of};
 use self::pacer::Pacer;
 use self::requests::Waiting;
 
@@ -135,109 +132,11 @@ pub struct Volume {
     stop: Mutex<Option<mpsc::Sender<()>>>,
 }
 
-/// The devices of a volume, which belong together.
-struct Pair {
-    flash: Arc<dyn Disk>,
-    backend: Arc<dyn Disk>,
-    identity: [u8; 16],
-    side: Box<dyn BackendSide>,
-    attachment: Option<Attachment>,
-}
-
-/// What a volume stores its blocks on, and what is known of it.
-pub struct Storage {
-    /// The disk.
-    pub disk: Arc<dyn Disk>,
-    /// Which one it is.
-    pub identity: Identity,
-    /// Where it keeps what it knows of its cache.
-    pub side: Box<dyn BackendSide>,
-    /// Remarks about it.
-    pub notes: Vec<String>,
-}
-
-/// What is known of the work of opening a volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Opened {
-    /// Whether there is no flash.
-    pub without_flash: bool,
-    /// Whether the flash was formatted.
-    pub formatted: bool,
-    /// Blocks that the cache came back with.
-    pub cached_blocks: u64,
-    /// How many of those are newer than the backend's.
-    pub dirty_blocks: u64,
-    /// Blocks whose only copy is lost.
-    pub lost_blocks: u64,
-    /// Whether the last run ended without closing the volume.
-    pub crashed: bool,
-    /// How long reading the log took.
-    pub recovery: Duration,
-    /// Remarks about devices.
-    pub notes: Vec<String>,
-}
-
 impl Volume {
-    /// Opens a volume: locks its devices, formats the flash if it is blank, and recovers what it holds. `progress` is told how far that
-    /// is.
-    pub fn open(config: VolumeConfig, progress: Progress<'_>) -> Result<(Arc<Volume>, Opened), VolumeError> {
-        let backend = open_backend(&config)?;
-        let volume = || config.name.clone();
-        let identity = identity(&backend, config.backend_id.as_deref()).map_err(|error| match error {
-            IdentityError::Io(error) => VolumeError::Backend { volume: volume(), error },
-            error => VolumeError::Unidentified { volume: volume(), error },
-        })?;
-        let side = side_of(backend.clone(), identity.id, &config.state_directory)
-            .map_err(|error| VolumeError::Backend { volume: volume(), error })?;
-        check_backend(&config, &*side)?;
-        let notes = backend.notes().iter().cloned().chain(tail_note(&config, backend.size())).collect();
-        Volume::open_on(config, Storage { disk: backend, identity, side, notes }, progress)
-    }
-
-    /// As [`open`](Self::open), on a backend that was opened; one without a flash where the configuration names none.
-    pub fn open_on(
-        config: VolumeConfig,
-        storage: Storage,
-        progress: Progress<'_>,
-    ) -> Result<(Arc<Volume>, Opened), VolumeError> {
-        let Storage { disk: backend, identity, side, notes } = storage;
-        let without_flash = config.flash.as_os_str().is_empty();
-        let mut opened = Opened { notes, without_flash, ..Opened::default() };
-        let refuse = |error| refused(&config, &identity, error);
-        if without_flash {
-            let size_bytes = config.size_bytes.unwrap_or(backend.size() / BLOCK * BLOCK);
-            use_without_cache(&*side, config.discard_cache).map_err(refuse)?;
-            let geometry = geometry_without_flash(&config);
-            let engine = Driver::Log(Box::new(engine_without_flash(&config, geometry, size_bytes, false)));
-            let flash: Arc<dyn Disk> = Arc::new(MemoryDisk::new(0));
-            let pair = Pair { flash, backend, identity: identity.id, side, attachment: None };
-            let volume = Volume::start(config, engine, pair, size_bytes)?;
-            return Ok((volume, opened));
-        }
-        let flash = open_flash(&config, || check_empty(&*side, config.discard_cache).map_err(refuse))?;
-        opened.notes.extend(flash.notes().to_owned());
-        let size_bytes = config.size_bytes.unwrap_or(backend.size() / BLOCK * BLOCK);
-        let started = Instant::now();
-        let wanted = wanted(&config, &*flash, identity.id, size_bytes);
-        if wanted.layout == Layout::Wlfc {
-            let error = |error| VolumeError::Unfit { volume: config.name.clone(), error };
-            check_flash(&*flash, wanted.geometry).map_err(error)?;
-        }
-        let Attached { attachment, held, formatted, crashed, notes } =
-            attach(&*flash, &*side, &wanted, progress).map_err(refuse)?;
-        opened.notes.extend(notes.into_iter().map(|note| format!("volume {}: {note}", config.name)));
-        (opened.formatted, opened.crashed, opened.recovery) = (formatted, crashed, started.elapsed());
-        let engine = match held {
-            Held::Log(recovered) => log_engine(&config, &*flash, &attachment, *recovered, size_bytes, &mut opened)?,
-            Held::Wlfc(held) => wlfc_engine(&config, &*flash, &attachment, *held, size_bytes, &mut opened)?,
-        };
-        let pair = Pair { flash, backend, identity: identity.id, side, attachment: Some(attachment) };
-        let volume = Volume::start(config, engine, pair, size_bytes)?;
-        Ok((volume, opened))
-    }
-
-    fn start(config: VolumeConfig, engine: Driver, pair: Pair, size_bytes: u64) -> Result<Arc<Volume>, VolumeError> {
-        let of_log = engine.log().filter(|_| pair.attachment.is_some());
+    fn start(config: VolumeConfig, engine: Driver, pair: Pair) -> Result<Arc<Volume>, VolumeError> {
+        let Pair { flash, attachment, storage } = pair;
+        let size_bytes = size_of(&config, &storage);
+        let of_log = engine.log().filter(|_| attachment.is_some());
         let what_if = of_log.map(|cache| WhatIf::new(&cache.config().policy, cache.config().capacity_blocks() as u64));
         let inner = Inner {
             engine,
@@ -261,17 +160,17 @@ impl Volume {
             inner: Mutex::new(inner),
             ended: Condvar::new(),
             transfers: OnceLock::new(),
-            attachment: Mutex::new(pair.attachment),
+            attachment: Mutex::new(attachment),
             guests: Guests::new(config.cache.filter()),
-            side: pair.side,
+            side: storage.side,
             latencies: Latencies::default(),
             pacer: OnceLock::new(),
             what_if,
             opened: Instant::now(),
             stop: Mutex::new(Some(stop)),
-            flash: pair.flash,
-            backend: pair.backend,
-            identity: pair.identity,
+            flash,
+            backend: storage.disk,
+            identity: storage.identity.id,
             config,
         });
         let error = |error| VolumeError::Flash { volume: volume.config.name.clone(), error };

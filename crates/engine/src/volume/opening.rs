@@ -1,0 +1,167 @@
+//! Opening a volume: with the flash that it is to have, or without one.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flashwise_core::format::Layout;
+
+use super::detaching::engine_without_flash;
+use super::devices::{check_backend, geometry_without_flash, open_backend, open_flash, refused, tail_note, wanted};
+use super::driver::Driver;
+use super::engines::{log_engine, wlfc_engine};
+use super::{BLOCK, Volume, VolumeConfig, VolumeError};
+use crate::attach::stores::side_of;
+use crate::attach::{
+    AttachError, Attached, Attachment, BackendSide, Held, Record, attach, check_empty, use_without_cache,
+};
+use crate::disk::identity::{Identity, IdentityError, identity};
+use crate::disk::memory::MemoryDisk;
+use crate::disk::{Disk, Operation};
+use crate::engine::FLASH;
+use crate::flash::Progress;
+use crate::status::VolumeState;
+use crate::wlfc::start::check_flash;
+
+/// The devices of a volume, which belong together.
+pub(super) struct Pair {
+    /// A disk of no bytes for a volume without flash.
+    pub flash: Arc<dyn Disk>,
+    pub attachment: Option<Attachment>,
+    pub storage: Storage,
+}
+
+/// What a volume stores its blocks on, and what is known of it.
+pub struct Storage {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// Which one it is.
+    pub identity: Identity,
+    /// Where it keeps what it knows of its cache.
+    pub side: Box<dyn BackendSide>,
+    /// Remarks about it.
+    pub notes: Vec<String>,
+}
+
+/// What is known of the work of opening a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Whether there is no flash.
+    pub without_flash: bool,
+    /// Whether the flash was formatted.
+    pub formatted: bool,
+    /// Blocks that the cache came back with.
+    pub cached_blocks: u64,
+    /// How many of those are newer than the backend's.
+    pub dirty_blocks: u64,
+    /// Blocks whose only copy is lost.
+    pub lost_blocks: u64,
+    /// Whether the last run ended without closing the volume.
+    pub crashed: bool,
+    /// How long reading the log took.
+    pub recovery: Duration,
+    /// Remarks about devices.
+    pub notes: Vec<String>,
+}
+
+impl Volume {
+    /// Opens a volume: locks its devices, formats the flash if it is blank, and recovers what it holds. `progress` is told how far that
+    /// is.
+    pub fn open(config: VolumeConfig, progress: Progress<'_>) -> Result<(Arc<Volume>, Opened), VolumeError> {
+        let backend = open_backend(&config)?;
+        let volume = || config.name.clone();
+        let identity = identity(&backend, config.backend_id.as_deref()).map_err(|error| match error {
+            IdentityError::Io(error) => VolumeError::Backend { volume: volume(), error },
+            error => VolumeError::Unidentified { volume: volume(), error },
+        })?;
+        let side = side_of(backend.clone(), identity.id, &config.state_directory)
+            .map_err(|error| VolumeError::Backend { volume: volume(), error })?;
+        check_backend(&config, &*side)?;
+        let notes = backend.notes().iter().cloned().chain(tail_note(&config, backend.size())).collect();
+        Volume::open_on(config, Storage { disk: backend, identity, side, notes }, progress)
+    }
+
+    /// As [`open`](Self::open), on a backend that was opened; one without a flash where the configuration names none. Where it names one that
+    /// cannot be read or written, the volume opens in state `without-flash` if nothing can be missed that is on it, or an operator has given that up.
+    pub fn open_on(
+        config: VolumeConfig,
+        storage: Storage,
+        progress: Progress<'_>,
+    ) -> Result<(Arc<Volume>, Opened), VolumeError> {
+        // What a start that does not get far has said on both sides tells nothing of what was there before.
+        let known = check_empty(&*storage.side, config.discard_cache);
+        if config.flash.as_os_str().is_empty() {
+            let known = known.map_err(|error| refused(&config, &storage.identity, error))?;
+            return Volume::open_without_flash(config, storage, known, None);
+        }
+        let dead = match Volume::open_with_flash(&config, &storage, progress) {
+            Ok((engine, flash, attachment, mut opened)) => {
+                opened.notes.splice(..0, storage.notes.iter().cloned());
+                let pair = Pair { flash, attachment: Some(attachment), storage };
+                return Ok((Volume::start(config, engine, pair)?, opened));
+            }
+            Err(error) if error.is_of_dead_flash(config.discard_cache) => Box::new(error),
+            Err(error) => return Err(error),
+        };
+        match known {
+            Ok(known) => Volume::open_without_flash(config, storage, known, Some(dead)),
+            Err(AttachError::Refused(_)) => Err(VolumeError::DeadFlash { volume: config.name, error: dead }),
+            Err(error) => Err(refused(&config, &storage.identity, error)),
+        }
+    }
+
+    fn open_with_flash(
+        config: &VolumeConfig,
+        storage: &Storage,
+        progress: Progress<'_>,
+    ) -> Result<(Driver, Arc<dyn Disk>, Attachment, Opened), VolumeError> {
+        let refuse = |error| refused(config, &storage.identity, error);
+        let may_make = || check_empty(&*storage.side, config.discard_cache).map(drop).map_err(refuse);
+        let flash = open_flash(config, may_make)?;
+        let size_bytes = size_of(config, storage);
+        let started = Instant::now();
+        let wanted = wanted(config, &*flash, storage.identity.id, size_bytes);
+        if wanted.layout == Layout::Wlfc {
+            let error = |error| VolumeError::Unfit { volume: config.name.clone(), error };
+            check_flash(&*flash, wanted.geometry).map_err(error)?;
+        }
+        let Attached { attachment, held, formatted, crashed, notes } =
+            attach(&*flash, &*storage.side, &wanted, progress).map_err(refuse)?;
+        let mut opened = Opened { notes: flash.notes().to_owned(), ..Opened::default() };
+        opened.notes.extend(notes.into_iter().map(|note| format!("volume {}: {note}", config.name)));
+        (opened.formatted, opened.crashed, opened.recovery) = (formatted, crashed, started.elapsed());
+        let engine = match held {
+            Held::Log(recovered) => log_engine(config, &*flash, &attachment, *recovered, size_bytes, &mut opened)?,
+            Held::Wlfc(held) => wlfc_engine(config, &*flash, &attachment, *held, size_bytes, &mut opened)?,
+        };
+        Ok((engine, flash, attachment, opened))
+    }
+
+    /// `known`: see [`use_without_cache`]. `dead`: why the flash that it is to have is of no use.
+    fn open_without_flash(
+        config: VolumeConfig,
+        storage: Storage,
+        known: Option<Record>,
+        dead: Option<Box<VolumeError>>,
+    ) -> Result<(Arc<Volume>, Opened), VolumeError> {
+        let given_up = if config.discard_cache { "what was only there is given up" } else { "nothing was only there" };
+        use_without_cache(&*storage.side, known).map_err(|error| refused(&config, &storage.identity, error))?;
+        let mut opened = Opened { notes: storage.notes.clone(), without_flash: true, ..Opened::default() };
+        let (geometry, size_bytes) = (geometry_without_flash(&config), size_of(&config, &storage));
+        let engine = engine_without_flash(&config, geometry, size_bytes, dead.is_some());
+        let pair = Pair { flash: Arc::new(MemoryDisk::new(0)), attachment: None, storage };
+        let volume = Volume::start(config, Driver::Log(Box::new(engine)), pair)?;
+        if let Some(error) = dead {
+            let mut inner = volume.lock();
+            inner.state = VolumeState::WithoutFlash;
+            let reason = std::io::Error::other(error.to_string());
+            inner.health[FLASH].ended(Operation::Read, &Err(reason), Instant::now());
+            drop(inner);
+            opened.notes.push(format!("{error}; {given_up}, and the volume starts without it"));
+        }
+        Ok((volume, opened))
+    }
+}
+
+pub(super) fn size_of(config: &VolumeConfig, storage: &Storage) -> u64 {
+    config.size_bytes.unwrap_or(storage.disk.size() / BLOCK * BLOCK)
+}
