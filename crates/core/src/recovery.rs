@@ -326,8 +326,10 @@ pub fn recover<U: Units>(
     let head = end.find_head(&mut by_sequence)?;
     let head_sequence = head.as_ref().map_or(0, |head| head.first.sequence);
     end.look_behind(head_sequence)?;
-    if head_sequence < known.durable.sequence {
-        return Err(missing(geometry, &scans, known.durable.sequence));
+    // Superblocks may name the first page of a unit that was begun in memory alone: all before it was durable.
+    let durable = known.durable;
+    if head_sequence < durable.sequence - u64::from(durable.page == 0 && durable.sequence > 0) {
+        return Err(missing(geometry, &scans, durable.sequence));
     }
     let epoch = end.epoch + 1;
     let (leftovers, torn) = (end.leftovers, end.torn.is_some() || head.as_ref().is_some_and(|head| head.torn));

@@ -9,7 +9,10 @@ use std::sync::{Arc, mpsc};
 
 use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::Settings;
+use flashwise_core::format::Place;
+use flashwise_engine::disk::file::{FileDisk, Options};
 use flashwise_engine::export::{Export, Operation, Request};
+use flashwise_engine::flash::{read_superblock, write_superblock};
 use flashwise_engine::volume::{Opened, Volume, VolumeConfig};
 
 const MIB: u64 = 1 << 20;
@@ -153,6 +156,23 @@ fn a_volume_that_is_set_to_write_back_is_not_taken_for_one_that_wrote_through() 
     drop(volume);
     std::fs::remove_file(&setting.config.flash).unwrap();
     assert!(setting.refusal().contains("there is no cache on it"), "{}", setting.refusal());
+}
+
+/// What superblocks of before said: a unit that was begun in memory alone has nothing that could be missed.
+#[test]
+fn a_log_that_was_durable_up_to_the_first_page_of_a_unit_lacks_none() {
+    let setting = Setting::new(Mode::WriteBack);
+    setting.write_and_die(7);
+    let note = |durable: Place| {
+        let flash = FileDisk::open(&setting.config.flash, Options::default()).unwrap();
+        let mut superblock = read_superblock(&flash).unwrap();
+        superblock.durable = durable;
+        write_superblock(&flash, &mut superblock).unwrap();
+    };
+    note(Place { sequence: 2, page: 1 });
+    assert!(setting.refusal().contains("erase unit 2 was durable up to page 1"), "{}", setting.refusal());
+    note(Place { sequence: 2, page: 0 });
+    assert_eq!(setting.first_byte(), 7);
 }
 
 #[test]

@@ -54,6 +54,16 @@ pub trait Cache {
     /// The blocks whose only copy was lost, or cannot be read, in order.
     fn lost_blocks(&self) -> Vec<u32>;
 
+    /// Whether a block is one of the [`lost_blocks`](Self::lost_blocks).
+    fn is_lost(&self, block: u32) -> bool {
+        self.lost_blocks().binary_search(&block).is_ok()
+    }
+
+    /// Whether who asks for flushes sees by themselves to what is lost and no flash says so of: it fails none.
+    fn leaves_lost(&self) -> bool {
+        false
+    }
+
     /// What happened so far.
     fn figures(&self) -> Self::Figures;
 

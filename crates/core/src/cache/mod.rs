@@ -471,15 +471,10 @@ impl LogCache {
 
     /// Whether a flush can be true to its word: what was lost and not written anew, with no flash to say so on, nothing remembers but this.
     fn can_be_durable(&self) -> bool {
-        self.has_flash || self.leaves_lost || self.lost.is_empty() || self.lost_blocks().is_empty()
+        self.has_flash || self.leaves_lost() || self.lost.is_empty() || self.lost_blocks().is_empty()
     }
 
-    /// Whether it is so as [`leave_lost`](Self::leave_lost) has it.
-    pub fn leaves_lost(&self) -> bool {
-        self.leaves_lost
-    }
-
-    /// Whoever asks for flushes sees by themselves to what is lost where there is no flash to say so on: it fails none.
+    /// From now on, whoever asks for flushes [sees by themselves to what is lost](Cache::leaves_lost) where there is no flash to say so on.
     pub fn leave_lost(&mut self) {
         self.leaves_lost = true;
     }
@@ -541,6 +536,15 @@ impl Cache for LogCache {
         lost.retain(|&block| self.write_buffer.get(block).is_none());
         lost.sort_unstable();
         lost
+    }
+
+    fn is_lost(&self, block: u32) -> bool {
+        let is_unreadable = || self.unreadable.get(&block).is_some_and(|slot| self.is_unreadable(block, *slot));
+        (self.lost.contains_key(&block) || is_unreadable()) && self.write_buffer.get(block).is_none()
+    }
+
+    fn leaves_lost(&self) -> bool {
+        self.leaves_lost && !self.has_flash
     }
 
     fn figures(&self) -> Figures {

@@ -452,7 +452,9 @@ impl Log {
         if self.unflushed {
             self.unflushed = false;
             self.durable_end = self.page;
-            steps.push(Step::FlushFlash { sequence: self.head, page: self.page });
+            // Of a unit that nothing was written to, nothing can be missed.
+            let Place { sequence, page } = self.end();
+            steps.push(Step::FlushFlash { sequence, page });
         }
     }
 

@@ -66,8 +66,6 @@ pub struct Settings {
     pub write_streams: u8,
     /// Frames beyond the cache's own, so that quick steps need not wait for slow ones: about as many as blocks may be under way.
     pub spare_frames: u32,
-    /// Who asks for flushes sees by themselves to what the cache has [lost](Cache::lost_blocks) and no flash says so of: it fails none.
-    pub leaves_lost: bool,
     /// Answers flushes, and writes that must be durable, as soon as they come: shows that tests would find it. Never in service.
     pub answers_flushes_at_once: bool,
 }
@@ -519,11 +517,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// While it is calm, nothing more begins to be written back by itself.
     pub fn set_calm(&mut self, calm: bool) {
         self.calm = calm;
-    }
-
-    /// From now on as [`leaves_lost`](Settings::leaves_lost) has it.
-    pub fn leave_lost(&mut self) {
-        self.settings.leaves_lost = true;
     }
 
     /// Requests that fail from now on are answered.

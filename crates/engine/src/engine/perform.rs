@@ -451,7 +451,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 missing = std::mem::replace(&mut self.frames[frame.number as usize].bad, true);
                 self.faults.backend_write_errors += u64::from(!missing);
                 // Of what waits to be written again, clients have heard.
-                let is_known = self.settings.leaves_lost || self.unwritten.contains_key(&block);
+                let is_known = self.cache.leaves_lost() || self.unwritten.contains_key(&block);
                 self.errors.backend += u64::from(!is_known && (replaces || (acknowledged && !missing)));
                 if acknowledged && !missing {
                     self.tell_failed(step, missing);
@@ -464,7 +464,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             Step::ZeroBackend { replaces, .. } => {
                 self.faults.backend_write_errors += 1;
-                self.errors.backend += u64::from(!self.settings.leaves_lost && !replaces.is_empty());
+                self.errors.backend += u64::from(!self.cache.leaves_lost() && !replaces.is_empty());
             }
             Step::Append(_) | Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => {
                 self.faults.flash_write_errors += 1;

@@ -58,15 +58,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// A segment could not be written. What is lost with it is kept, in case it can be written elsewhere.
     pub(super) fn append_failed(&mut self, step: &mut Step, blocks: Vec<(u32, u32)>) {
-        let lost_before = self.cache.lost_blocks();
+        let mut new = blocks;
+        new.retain(|(block, _)| !self.cache.is_lost(*block));
         self.tell_failed(step, false);
-        let is_new = |block: &u32| lost_before.binary_search(block).is_err();
-        blocks.into_iter().filter(|(block, _)| is_new(block)).for_each(|(block, place)| self.keep(block, place));
+        new.into_iter().for_each(|(block, place)| self.keep(block, place));
     }
 
     /// Keeps what was answered of a block and could not be written, if it is lost else.
     pub(super) fn keep(&mut self, block: u32, place: u32) {
-        if self.unwritten.len() < UNWRITTEN_MAX && self.cache.lost_blocks().binary_search(&block).is_ok() {
+        if self.unwritten.len() < UNWRITTEN_MAX && self.cache.is_lost(block) {
             self.unwritten.insert(block, self.memory.page(place).to_vec());
         }
     }
@@ -89,10 +89,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// What was written anew since needs nothing of before.
     fn forget_written(&mut self) {
-        if !self.unwritten.is_empty() {
-            let lost = self.cache.lost_blocks();
-            self.unwritten.retain(|block, _| lost.binary_search(block).is_ok());
-        }
+        self.unwritten.retain(|block, _| self.cache.is_lost(*block));
     }
 
     /// The blocks whose only copy was lost, or cannot be read, in order.
@@ -104,8 +101,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// How many blocks wait in memory for a place.
     pub fn unwritten_blocks(&self) -> usize {
-        let lost = self.cache.lost_blocks();
-        self.unwritten.keys().filter(|block| lost.binary_search(block).is_ok()).count()
+        self.unwritten.keys().filter(|block| self.cache.is_lost(**block)).count()
     }
 
     /// The pieces of a client's read that the cache is asked for, the others being taken from here: none where it is asked for all.

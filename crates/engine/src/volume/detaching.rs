@@ -186,9 +186,6 @@ impl Volume {
         let mut engine = engine_without_flash(&self.config, geometry, self.size(), true);
         let blocks: Vec<u32> = lost.map(|block| block as u32).collect();
         engine.cache_mut().take_over_lost(inner.engine.log(), blocks);
-        if engine.cache().leaves_lost() {
-            engine.leave_lost();
-        }
         if let Driver::Log(before) = &inner.engine {
             engine.succeed(before);
             engine.cache_mut().take_over_pins(before.cache());

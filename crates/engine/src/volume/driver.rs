@@ -190,12 +190,9 @@ impl Driver {
     }
 
     /// Whoever asks for flushes sees by themselves to what is lost, where there is no flash that says so.
-    pub fn leave_lost(&mut self, has_flash: bool) {
+    pub fn leave_lost(&mut self) {
         if let Driver::Log(engine) = self {
             engine.cache_mut().leave_lost();
-            if !has_flash {
-                engine.leave_lost();
-            }
         }
     }
 

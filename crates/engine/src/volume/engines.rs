@@ -42,7 +42,6 @@ pub(super) fn log_engine(
         discard: config.discard || flash.zoned().is_some(),
         write_streams: flash.write_streams(),
         spare_frames: SPARE_FRAMES,
-        leaves_lost: false,
         answers_flushes_at_once: config.unsafe_ignore_flushes,
     };
     let engine = Engine::new(cache, settings, recovered.checksums, recovered.head_records);

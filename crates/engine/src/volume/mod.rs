@@ -224,8 +224,7 @@ impl Volume {
 
     /// Whoever asks for flushes sees by themselves to what is [lost](Self::lost_blocks) where there is no flash: it fails none from now on.
     pub(crate) fn leave_lost(&self) {
-        let has_flash = self.has_flash();
-        self.lock().engine.leave_lost(has_flash);
+        self.lock().engine.leave_lost();
     }
 
     /// The blocks whose newest content is in memory alone or nowhere any more, whatever was flushed.

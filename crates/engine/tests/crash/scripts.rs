@@ -201,6 +201,7 @@ impl World {
                 self.now_us += milliseconds * 1000;
                 self.engine.tick(self.now_us);
                 self.collect();
+                self.note_durable();
             }
             Destage => {
                 self.engine.destage_all(self.now_us);

@@ -298,6 +298,12 @@ impl World {
 
     /// Does one thing that can happen next. `at_transfer` is called before a transfer takes place.
     fn step(&mut self, at_transfer: &mut dyn FnMut(&World) -> Outcome<()>) -> Outcome<()> {
+        // As a server does once in a while.
+        if self.random.chance(30)
+            && let Some(end) = self.engine.pause()
+        {
+            self.attachment.note_durable(&self.disks[FLASH], End::Buckets(end)).map_err(|error| error.to_string())?;
+        }
         let may_submit = self.clients.outstanding() < self.setup.depth;
         if may_submit && (self.in_flight.is_empty() || self.random.chance(3)) {
             self.submit_random();

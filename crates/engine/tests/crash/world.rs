@@ -266,6 +266,7 @@ impl World {
                     self.engine.tick(self.now_us);
                     self.collect();
                 }
+                5 => self.note_durable(),
                 4 => self.change_settings(),
                 _ => self.submit_random(),
             }
@@ -313,8 +314,17 @@ impl World {
             self.engine.advance(self.now_us);
             self.collect();
             self.settle()?;
+            self.note_durable();
         }
         Ok(())
+    }
+
+    /// Has the superblock say up to where the log is durable, as a server does once in a while.
+    pub fn note_durable(&mut self) {
+        if let Some(place) = self.engine.pause() {
+            // A flash that fails is found out elsewhere.
+            let _ = self.attachment.note_durable(&self.disks[FLASH], End::Log(place));
+        }
     }
 
     /// Changes the mode as a server does.

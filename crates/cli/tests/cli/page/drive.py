@@ -325,13 +325,18 @@ def move_disks(hand, extra):
     until("c.img is a disk again", lambda: not gone(str(FOLDER.resolve() / "c.img"))())
 
 
-def keep_a_disk(hand, name):
-    """Starts to take out a disk of a slow pool, and has it stay."""
-    page = hand.page
+def two_blank_files(name):
     files = [FOLDER / f"{name}-{number}.img" for number in (1, 2)]
     for file in files:
         file.write_bytes(b"")
         os.truncate(file, 16 * MIB)
+    return files
+
+
+def keep_a_disk(hand, name):
+    """Starts to take out a disk of a slow pool, and has it stay."""
+    page = hand.page
+    files = two_blank_files(name)
     settings = {"backend-delay": "50ms", "ram": "0"}
     status, made = api("POST", "/v1/pools", {"name": name, "disks": [str(file) for file in files], "settings": settings})
     assert status == 201, made
@@ -357,10 +362,7 @@ def keep_a_disk(hand, name):
 def make_a_pool(hand, name):
     """Makes a pool of two files with a flash, which is refused while one of them holds something."""
     page = hand.page
-    files = [FOLDER / f"{name}-{number}.img" for number in (1, 2)]
-    for file in files:
-        file.write_bytes(b"")
-        os.truncate(file, 16 * MIB)
+    files = two_blank_files(name)
     files[0].write_bytes(os.urandom(MIB) * 16)
     hand.go("Disks")
     form = page.get_by_role("form", name="Make a pool")
