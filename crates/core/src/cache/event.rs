@@ -59,8 +59,17 @@ pub trait Cache {
         self.lost_blocks().binary_search(&block).is_ok()
     }
 
-    /// Whether who asks for flushes sees by themselves to what is lost and no flash says so of: it fails none.
-    fn leaves_lost(&self) -> bool {
+    /// Who performs the steps has the content of a lost block in memory and writes it again until it finds a place. The flash does not say that it is
+    /// lost, and until then no flush succeeds.
+    fn keep(&mut self, _block: u32) {}
+
+    /// Whether it is to be [kept](Self::keep) still: not once it was written anew.
+    fn is_kept(&self, _block: u32) -> bool {
+        false
+    }
+
+    /// Whether who asks for flushes sees by themselves to a block that is lost: it fails none.
+    fn leaves(&self, _block: u32) -> bool {
         false
     }
 

@@ -1,7 +1,7 @@
 //! What the cache makes of steps that are done or failed: nothing is served that may be wrong, and what was lost is remembered as lost.
 
-use super::LogCache;
 use super::event::Appending;
+use super::{LogCache, Lost};
 use crate::format::{Kind as RecordKind, Record};
 use crate::step::{Frame, LogRecord, Step};
 
@@ -106,7 +106,7 @@ impl LogCache {
             self.write_buffer.remove(block);
             self.frames.release(frame);
             if self.backend_lacks.remove(&block) {
-                self.lost.entry(block).or_insert(0);
+                self.lost.entry(block).or_insert(Lost::Unsaid);
             }
         }
         if let Some(slot) = self.log.find(block)
@@ -146,7 +146,7 @@ impl LogCache {
         let old = if record.is_copied() { record.old.map(|(old, _)| old) } else { old };
         let back = old.is_some_and(|old| self.log.bring_back(block, old, true, true));
         if !(record.is_copied() && back) {
-            self.lost.insert(block, 0);
+            self.lost.insert(block, Lost::Unsaid);
         }
         self.lacks_flushed |= old.is_some() && !back;
     }
@@ -170,7 +170,7 @@ impl LogCache {
             None | Some((_, false)) if !(current && self.backend_lacks.remove(&block)) => RecordKind::Forget,
             _ => {
                 if current {
-                    self.lost.insert(block, sequence);
+                    self.lost.insert(block, Lost::Said(sequence));
                 }
                 RecordKind::Lost
             }
@@ -206,7 +206,7 @@ impl LogCache {
         // A clean copy that was planned since is one of the same data, or less; a later write may still make it good.
         let is_newer = self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot));
         if !is_newer && self.write_buffer.get(block).is_none() {
-            self.lost.entry(block).or_insert(0);
+            self.lost.entry(block).or_insert(Lost::Unsaid);
         } else {
             self.backend_lacks.insert(block);
         }
@@ -217,7 +217,7 @@ impl LogCache {
         if !self.backend_lacks.is_empty() {
             self.backend_lacks.remove(&block);
         }
-        if !back && self.lost.get(&block) == Some(&0) {
+        if !back && matches!(self.lost.get(&block), Some(Lost::Unsaid | Lost::Kept)) {
             self.lost.remove(&block);
         }
     }
@@ -238,7 +238,7 @@ impl LogCache {
     /// Whether the flash says of blocks that they are lost, or may hold what nothing else has of one: without it they would be what the
     /// backend has, which is older than what was flushed.
     pub fn flash_knows_lost(&self) -> bool {
-        self.lacks_flushed || self.lost.values().any(|said| *said > 0)
+        self.lacks_flushed || self.lost.values().any(|lost| matches!(lost, Lost::Said(_)))
     }
 
     /// How many dirty blocks could not be read from flash the last time.
@@ -248,12 +248,6 @@ impl LogCache {
 
     pub(super) fn is_unreadable(&self, block: u32, slot: u32) -> bool {
         self.log.find(block) == Some(slot) && self.log.is_dirty(slot)
-    }
-
-    /// Goes on without the flash from a cache that had one, maybe: what was lost there is lost until it is written anew.
-    pub fn take_over_lost(&mut self, before: Option<&LogCache>, blocks: impl IntoIterator<Item = u32>) {
-        self.leaves_lost |= before.is_some_and(|before| before.leaves_lost);
-        self.lost.extend(blocks.into_iter().map(|block| (block, 0)));
     }
 
     /// Whether the flash device can no longer be written.
@@ -317,6 +311,29 @@ mod tests {
         assert_eq!(cache.lost_blocks(), [7]);
         perform(&mut cache, &back, false);
         assert_eq!(cache.lost_blocks(), [7], "the backend has what was there before");
+    }
+
+    /// More is lost than the log may hold of what is not written back: the rest goes to the backend, with clean copies that say so.
+    #[test]
+    fn what_a_small_flash_calls_lost_is_written_anew_whatever_its_size() {
+        let geometry = Geometry { units: 24, unit_pages: 64 };
+        let config = Config { write_buffer_blocks: 0, ..Config::new(geometry, "lru".parse().unwrap()) };
+        for kind in [Kind::Write, Kind::WriteZeroes { may_punch_holes: true }, Kind::Trim] {
+            let lost = (7..2007).map(|block| (block, 1 + u64::from(block % 20))).collect();
+            let mut cache = LogCache::new(config.clone(), Log::new(geometry), lost);
+            assert!(plan(&mut cache, Kind::Read, 4096).contains(&Step::Fail));
+            let steps = plan(&mut cache, kind, 2000 * 4096);
+            perform(&mut cache, &steps, false);
+            assert_eq!(cache.lost_blocks(), [0; 0], "{kind:?}");
+            assert!(cache.log().dirty_blocks() <= cache.config().dirty_max(), "{kind:?}");
+            assert!(!plan(&mut cache, Kind::Flush, 0).contains(&Step::Fail), "{kind:?}");
+            cache.check();
+            let clean = steps.iter().filter_map(|step| match step {
+                Step::Append(segment) => Some(segment.needs_backend_flush),
+                _ => None,
+            });
+            assert!(clean.filter(|needs| *needs).count() > 10, "{kind:?}");
+        }
     }
 
     #[test]

@@ -44,6 +44,7 @@ mod event;
 mod failure;
 mod figures;
 mod intents;
+mod lost;
 mod pace;
 mod read;
 pub mod request;
@@ -57,6 +58,7 @@ pub use config::{Config, CopyForward, Mode, Regions, admission};
 pub use event::{Appending, Cache, Event};
 pub use figures::{Figures, Reads};
 use intents::Intents;
+use lost::Lost;
 use pace::Pace;
 pub use request::{Kind, Request};
 use settings::{Devices, Live, SettingError, Settings};
@@ -132,8 +134,8 @@ pub struct LogCache {
     clean_from: u64,
     /// After writing back failed, when to try again.
     destage_after_us: u64,
-    /// Blocks whose only copy was lost, and the sequence of the unit that says so (0: only known in memory).
-    lost: HashMap<u32, u64>,
+    /// Blocks whose only copy was lost.
+    lost: HashMap<u32, Lost>,
     intents: Intents,
     /// Dirty blocks that could not be read from flash the last time, with their slots.
     unreadable: HashMap<u32, u32>,
@@ -220,7 +222,8 @@ fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
 }
 
 impl LogCache {
-    /// A cache over a log that is empty or was recovered; `lost` are the blocks that recovery found lost.
+    /// A cache over a log that is empty or was recovered; `lost` are the blocks that recovery found lost, each with the sequence of
+    /// the unit that says so.
     pub fn new(config: Config, mut log: Log, lost: HashMap<u32, u64>) -> LogCache {
         log.limit_segments(config.segment_blocks);
         let working = config.working_frames();
@@ -244,7 +247,7 @@ impl LogCache {
             pace: Pace::default(),
             clean_from,
             destage_after_us: 0,
-            lost,
+            lost: lost.into_iter().map(|(block, sequence)| (block, Lost::Said(sequence))).collect(),
             intents: Intents::new(config.regions),
             unreadable: HashMap::new(),
             backend_lacks: HashSet::new(),
@@ -468,16 +471,6 @@ impl LogCache {
             steps.push(Step::Fail);
         }
     }
-
-    /// Whether a flush can be true to its word: what was lost and not written anew, with no flash to say so on, nothing remembers but this.
-    fn can_be_durable(&self) -> bool {
-        self.has_flash || self.leaves_lost() || self.lost.is_empty() || self.lost_blocks().is_empty()
-    }
-
-    /// From now on, whoever asks for flushes [sees by themselves to what is lost](Cache::leaves_lost) where there is no flash to say so on.
-    pub fn leave_lost(&mut self) {
-        self.leaves_lost = true;
-    }
 }
 
 impl Cache for LogCache {
@@ -543,8 +536,18 @@ impl Cache for LogCache {
         (self.lost.contains_key(&block) || is_unreadable()) && self.write_buffer.get(block).is_none()
     }
 
-    fn leaves_lost(&self) -> bool {
-        self.leaves_lost && !self.has_flash
+    fn keep(&mut self, block: u32) {
+        if let Some(lost @ Lost::Unsaid) = self.lost.get_mut(&block) {
+            *lost = Lost::Kept;
+        }
+    }
+
+    fn is_kept(&self, block: u32) -> bool {
+        self.lost.get(&block) == Some(&Lost::Kept) && self.write_buffer.get(block).is_none()
+    }
+
+    fn leaves(&self, block: u32) -> bool {
+        self.leaves_lost && (!self.has_flash || self.lost.get(&block) == Some(&Lost::Kept))
     }
 
     fn figures(&self) -> Figures {
@@ -565,7 +568,7 @@ impl Cache for LogCache {
         self.write_buffer.check();
         assert!(self.transient.is_empty());
         assert!(self.flash_failed || self.log.free_units() >= 1, "a unit is free for copying forward");
-        for (block, _) in self.lost.iter().filter(|(_, said)| **said > 0) {
+        for (block, _) in self.lost.iter().filter(|(_, lost)| matches!(lost, Lost::Said(_))) {
             assert_eq!(self.log.find(*block), None, "block {block} is lost and has a copy");
         }
     }

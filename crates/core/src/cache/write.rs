@@ -1,5 +1,6 @@
 //! Writes, zeroes and flushes.
 
+use super::lost::Lost;
 use super::{LogCache, Mode, Part, Request, parts};
 use crate::access::Op;
 use crate::filter::Caching;
@@ -134,7 +135,7 @@ impl LogCache {
     /// Whether a lost block may be written again: where the flash has no room, what it does not say is lost may go to the backend, of which one
     /// at a time tries whether it takes anything.
     pub fn may_write_again(&self, block: u32, is_first: bool) -> bool {
-        let may_pass = self.lost.get(&block) == Some(&0) && (is_first || !self.backend_refuses);
+        let may_pass = !matches!(self.lost.get(&block), Some(Lost::Said(_))) && (is_first || !self.backend_refuses);
         may_pass || self.has_room_for_dirty()
     }
 
@@ -173,9 +174,11 @@ impl LogCache {
                 self.log.policy_mut().remove(block);
             }
             let may_dirty = may_stay && self.log.dirty_blocks() < self.config.dirty_max();
-            // What the flash says is lost has to be there again; of another, the backend may have it where the flash has no room.
-            let said = self.lost.get(&block);
-            let is_lost = self.has_flash && said.is_some_and(|said| *said > 0 || self.has_room_for_dirty());
+            // A lost block goes to where the flash says that it is lost, if there is room. Where there is none, the backend may have it, but of one
+            // that the flash says is lost, it has to have a clean copy there too.
+            let lost = self.lost.get(&block).copied().filter(|_| self.has_flash);
+            let is_lost = lost.is_some() && self.has_room_for_dirty();
+            let is_said = matches!(lost, Some(Lost::Said(_)));
             // What was answered and the backend does not take has one place left, whatever the policy says.
             let has_to = self.has_flash && acknowledged && self.backend_refuses && !self.is_pressed();
             if dirty_copy || is_lost || ((wanted || has_to) && may_dirty) {
@@ -185,6 +188,11 @@ impl LogCache {
                 self.log_add(block, frame, true, Cause::Client, steps);
                 self.figures.flash_write_requests += u64::from(last.is_none_or(|last: u32| last + 1 != block));
                 last = Some(block);
+                continue;
+            }
+            if is_said {
+                self.lost.remove(&block);
+                to_backend.push((Write { replaces: true, ..write }, true, 0));
                 continue;
             }
             if slot.is_some_and(|slot| !(wanted && self.log.can_replace_clean(slot))) {
@@ -241,7 +249,8 @@ impl LogCache {
         if !self.has_flash {
             return;
         }
-        let mut unsaid: Vec<u32> = self.lost.iter().filter(|(_, said)| **said == 0).map(|(block, _)| *block).collect();
+        let unsaid = self.lost.iter().filter(|(_, lost)| **lost == Lost::Unsaid);
+        let mut unsaid: Vec<u32> = unsaid.map(|(block, _)| *block).collect();
         unsaid.sort_unstable();
         for block in unsaid {
             self.reclaim(steps);
@@ -288,7 +297,7 @@ impl LogCache {
         self.figures.zeroed_blocks += blocks.len() as u64;
         let mut zeroes = None;
         let mut marked = Vec::new();
-        let mut replaces = Vec::new();
+        let (mut replaces, mut clean) = (Vec::new(), Vec::new());
         for &block in blocks {
             self.reclaim(steps);
             if self.drop_buffered(block) {
@@ -296,18 +305,26 @@ impl LogCache {
             }
             self.log.policy_mut().remove(block);
             let slot = self.log.find(block);
-            let mut lost = self.lost.remove(&block).is_some();
-            if lost && !self.has_flash {
+            let lost = self.lost.remove(&block);
+            // As a write of a lost block.
+            let is_lost = lost.is_some() && self.has_flash && self.has_room_for_dirty();
+            let is_said = self.has_flash && !is_lost && matches!(lost, Some(Lost::Said(_)));
+            if lost.is_some() && !is_lost {
                 replaces.push(block);
-                lost = false;
             }
-            if lost || slot.is_some_and(|slot| self.log.is_dirty(slot)) {
-                let frame = *zeroes.get_or_insert_with(|| {
+            let has_dirty_copy = slot.is_some_and(|slot| self.log.is_dirty(slot));
+            let needs_zeroes = is_lost || is_said || has_dirty_copy;
+            let zeroes = needs_zeroes.then(|| {
+                *zeroes.get_or_insert_with(|| {
                     let frame = self.frames.take();
                     self.transient.push(frame);
                     steps.push(Step::Zero { frame, at: 0, length: BLOCK_BYTES as u16 });
                     frame
-                });
+                })
+            });
+            if is_said {
+                clean.extend(zeroes.map(|frame| (block, frame)));
+            } else if let Some(frame) = zeroes {
                 // Behind a dirty copy that is not durable yet, an older clean one may be.
                 self.log_add(block, frame, true, Cause::Client, steps);
                 marked.push(block);
@@ -319,6 +336,11 @@ impl LogCache {
         self.become_unsure(&marked, steps);
         steps.push(Step::ZeroBackend { block: first, count: last - first + 1, may_punch_holes, replaces });
         self.backend_unflushed = true;
+        for (block, frame) in clean {
+            self.reclaim(steps);
+            self.log_add(block, frame, false, Cause::Admission, steps);
+            self.log.need_backend_flush();
+        }
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Client {
     started_us: u64,
     /// It is not answered before this time.
     pub until_us: u64,
+    /// It takes the place of what is kept in memory.
+    pub replaces_kept: bool,
     pub of_buckets: OfBuckets,
 }
 
@@ -51,7 +53,9 @@ impl Clients {
     pub fn insert(&mut self, request: Request, done: Done, started_us: u64) -> u32 {
         let reply = if request.operation == Operation::Read { vec![0; request.length as usize] } else { Vec::new() };
         let (pending, planned, error, until_us, of_buckets) = (0, false, None, 0, OfBuckets::default());
-        let client = Client { request, reply, done, pending, planned, error, started_us, until_us, of_buckets };
+        let replaces_kept = false;
+        let client =
+            Client { request, reply, done, pending, planned, error, started_us, until_us, replaces_kept, of_buckets };
         insert(&mut self.all, &mut self.free, client)
     }
 
@@ -152,12 +156,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Plans a request.
     pub(super) fn begin_request(&mut self, request: Request, done: Done, now_us: u64, of_buckets: OfBuckets) {
-        if !of_buckets.again {
-            self.take_over(&request);
-        }
+        let replaces_kept = !of_buckets.again && self.change_begins(&request);
         let Request { operation, offset, length, force_unit_access, caching, .. } = request;
         let number = self.clients.insert(request, done, now_us.saturating_sub(of_buckets.waited_us));
         self.clients.get_mut(number).of_buckets = of_buckets;
+        self.clients.get_mut(number).replaces_kept = replaces_kept;
         let plan = |engine: &mut Self, piece: cache::Request| {
             let mut steps = std::mem::take(&mut engine.planned);
             engine.cache.on(Event::Request { request: &piece, now_us }, &mut steps);
@@ -182,6 +185,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let until_us = client.until_us;
         if client.of_buckets.again {
             return;
+        }
+        if client.replaces_kept {
+            self.change_ends(&client.request, client.error.is_some());
         }
         if client.error.is_some() && self.settings.holds_failed && self.flash_failed {
             self.held.push(client.hand_back());

@@ -447,24 +447,28 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.faults.backend_read_errors += 1;
                 self.frames[frame.number as usize].bad = true;
             }
-            &mut Step::WriteBackend { block, frame, acknowledged, replaces, .. } => {
+            &mut Step::WriteBackend { block, frame, acknowledged, replaces, batch } => {
                 missing = std::mem::replace(&mut self.frames[frame.number as usize].bad, true);
                 self.faults.backend_write_errors += u64::from(!missing);
                 // Of what waits to be written again, clients have heard.
-                let is_known = self.cache.leaves_lost() || self.unwritten.contains_key(&block);
-                self.errors.backend += u64::from(!is_known && (replaces || (acknowledged && !missing)));
-                if acknowledged && !missing {
-                    self.tell_failed(step, missing);
-                    // Where a newer write is on its way to the backend, what becomes of that counts.
-                    if !self.backend.contains_key(&block) {
-                        self.keep(block, frame.number);
-                    }
-                    return;
+                let was_kept = self.cache.is_kept(block);
+                self.tell_failed(step, missing);
+                // Where a newer write is on its way to the backend, what becomes of that counts. What a client was told has failed is as good as
+                // what was answered before it, if that is lost; what is written back may be older.
+                if !missing && batch.is_none() && !self.backend.contains_key(&block) {
+                    self.keep(block, self.memory.page(frame.number).to_vec());
                 }
+                let is_known = was_kept || self.cache.leaves(block);
+                self.errors.backend += u64::from(!is_known && (replaces || (acknowledged && !missing)));
+                return;
             }
-            Step::ZeroBackend { replaces, .. } => {
+            Step::ZeroBackend { .. } => {
                 self.faults.backend_write_errors += 1;
-                self.errors.backend += u64::from(!self.cache.leaves_lost() && !replaces.is_empty());
+                self.tell_failed(step, missing);
+                let Step::ZeroBackend { replaces, .. } = step else { unreachable!("it is what it was") };
+                replaces.iter().for_each(|block| self.keep(*block, vec![0; BLOCK as usize]));
+                self.errors.backend += u64::from(replaces.iter().any(|block| !self.cache.leaves(*block)));
+                return;
             }
             Step::Append(_) | Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => {
                 self.faults.flash_write_errors += 1;

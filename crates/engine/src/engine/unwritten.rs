@@ -18,7 +18,15 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 const UNWRITTEN_MAX: usize = 16 << 10;
 
 /// By block, what it is to hold.
-pub(super) type Unwritten = BTreeMap<u32, Vec<u8>>;
+pub(super) type Unwritten = BTreeMap<u32, Kept>;
+
+/// What a block is to hold.
+#[derive(Debug)]
+pub(super) struct Kept {
+    data: Vec<u8>,
+    /// Clients' changes of all of it that are under way: it is not written meanwhile, and stays where they fail.
+    changes: u32,
+}
 
 impl Engine {
     /// Writes it again as a client would, which may find a place by now. Not once the flash has failed.
@@ -32,7 +40,8 @@ impl Engine {
             if !self.cache.may_write_again(block, number == 0) {
                 continue;
             }
-            let Some(data) = self.unwritten.get(&block).cloned() else { continue };
+            let Some(kept) = self.unwritten.get(&block).filter(|kept| kept.changes == 0) else { continue };
+            let data = kept.data.clone();
             let request = Request {
                 operation: Operation::Write,
                 offset: u64::from(block) * BLOCK,
@@ -61,47 +70,62 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let mut new = blocks;
         new.retain(|(block, _)| !self.cache.is_lost(*block));
         self.tell_failed(step, false);
-        new.into_iter().for_each(|(block, place)| self.keep(block, place));
+        new.into_iter().for_each(|(block, place)| self.keep(block, self.memory.page(place).to_vec()));
     }
 
-    /// Keeps what was answered of a block and could not be written, if it is lost else.
-    pub(super) fn keep(&mut self, block: u32, place: u32) {
-        if self.unwritten.len() < UNWRITTEN_MAX && self.cache.is_lost(block) {
-            self.unwritten.insert(block, self.memory.page(place).to_vec());
+    /// Keeps what a block is to hold and could not be written, if it is lost else.
+    pub(super) fn keep(&mut self, block: u32, data: Vec<u8>) {
+        let has_room = self.unwritten.len() < UNWRITTEN_MAX || self.unwritten.contains_key(&block);
+        if has_room && self.cache.is_lost(block) {
+            let changes = self.unwritten.get(&block).map_or(0, |kept| kept.changes);
+            self.unwritten.insert(block, Kept { data, changes });
+            self.cache.keep(block);
         }
     }
 
     /// Takes it, of blocks that are lost without it, in order.
     pub fn take_unwritten(&mut self) -> BTreeMap<u32, Vec<u8>> {
         self.forget_written();
-        std::mem::take(&mut self.unwritten)
+        std::mem::take(&mut self.unwritten).into_iter().map(|(block, kept)| (block, kept.data)).collect()
     }
 
-    /// A client's change begins: what it has of whole blocks takes the place of what was to be written.
-    pub(super) fn take_over(&mut self, change: &Request) {
+    /// A client's change begins, which takes the place of what is to be written of whole blocks, unless it fails. Returns whether it does of any.
+    pub(super) fn change_begins(&mut self, change: &Request) -> bool {
         if self.unwritten.is_empty() || !change.changes() {
-            return;
+            return false;
         }
         self.forget_written();
-        let whole = change.offset.div_ceil(BLOCK)..(change.offset + change.length) / BLOCK;
-        self.unwritten.retain(|block, _| !whole.contains(&u64::from(*block)));
+        self.kept_whole(change).map(|kept| kept.changes += 1).count() > 0
+    }
+
+    /// A change has ended of which [`change_begins`](Self::change_begins) said so: what was answered counts from now on.
+    pub(super) fn change_ends(&mut self, change: &Request, failed: bool) {
+        let after = |kept: &Kept| if failed { kept.changes.saturating_sub(1) } else { 0 };
+        self.kept_whole(change).for_each(|kept| kept.changes = after(kept));
+        self.forget_written();
+    }
+
+    /// What is kept of blocks that a change is about as a whole.
+    fn kept_whole(&mut self, change: &Request) -> impl Iterator<Item = &mut Kept> {
+        let (first, end) = (change.offset.div_ceil(BLOCK) as u32, ((change.offset + change.length) / BLOCK) as u32);
+        self.unwritten.range_mut(first..end.max(first)).map(|(_, kept)| kept)
     }
 
     /// What was written anew since needs nothing of before.
     fn forget_written(&mut self) {
-        self.unwritten.retain(|block, _| self.cache.is_lost(*block));
+        self.unwritten.retain(|block, kept| kept.changes > 0 || self.cache.is_kept(*block));
     }
 
     /// The blocks whose only copy was lost, or cannot be read, in order.
     pub fn lost_blocks(&self) -> Vec<u32> {
         let mut lost = self.cache.lost_blocks();
-        lost.retain(|block| !self.unwritten.contains_key(block));
+        lost.retain(|block| !self.cache.is_kept(*block));
         lost
     }
 
     /// How many blocks wait in memory for a place.
     pub fn unwritten_blocks(&self) -> usize {
-        self.unwritten.keys().filter(|block| self.cache.is_lost(**block)).count()
+        self.unwritten.keys().filter(|block| self.cache.is_kept(**block)).count()
     }
 
     /// The pieces of a client's read that the cache is asked for, the others being taken from here: none where it is asked for all.
@@ -117,7 +141,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         for block in offset / BLOCK..(offset + length).div_ceil(BLOCK) {
             let (start, end) = (offset.max(block * BLOCK), (offset + length).min((block + 1) * BLOCK));
             match unwritten.get(&(block as u32)) {
-                Some(data) => client.reply[(start - offset) as usize..(end - offset) as usize]
+                Some(Kept { data, .. }) => client.reply[(start - offset) as usize..(end - offset) as usize]
                     .copy_from_slice(&data[(start % BLOCK) as usize..][..(end - start) as usize]),
                 None => pieces
                     .extend(cache::Request::pieces(cache::Kind::Read, start, end - start, false).of_client(caching)),

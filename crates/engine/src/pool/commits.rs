@@ -245,14 +245,10 @@ impl Shared {
         })
     }
 
-    /// Chunks of which the cache has lost something, with no flash that says so.
+    /// Chunks of which the cache has lost something, or has it in memory alone, with no flash that says so.
     fn lost_chunks(&self) -> BTreeSet<u32> {
-        let volume = self.volume();
-        if volume.has_flash() {
-            return BTreeSet::new();
-        }
         let chunk = |block: u64| (block * BLOCK_BYTES as u64 / CHUNK_BYTES) as u32;
-        volume.not_durable_blocks().into_iter().map(chunk).collect()
+        self.volume().not_durable_blocks().into_iter().map(chunk).collect()
     }
 
     /// Refuses where something of some chunks is lost.

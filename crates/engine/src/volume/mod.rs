@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 
-use flashwise_core::cache::{Cache, LogCache};
+use flashwise_core::cache::LogCache;
 use flashwise_core::filter::Client;
 use flashwise_core::format::{BLOCK_BYTES, Layout};
 
@@ -222,14 +222,14 @@ impl Volume {
         self.inner.lock().expect("no thread panics with the engine")
     }
 
-    /// Whoever asks for flushes sees by themselves to what is [lost](Self::lost_blocks) where there is no flash: it fails none from now on.
+    /// Whoever asks for flushes sees by themselves to what is [not durable](Self::not_durable_blocks): it fails none from now on.
     pub(crate) fn leave_lost(&self) {
         self.lock().engine.leave_lost();
     }
 
-    /// The blocks whose newest content is in memory alone or nowhere any more, whatever was flushed.
+    /// The blocks whose newest content is in memory alone or nowhere any more, with no flash that says so, whatever was flushed.
     pub(crate) fn not_durable_blocks(&self) -> Vec<u64> {
-        let lost = self.lock().engine.log().map(LogCache::lost_blocks);
+        let lost = self.lock().engine.log().map(LogCache::not_durable_blocks);
         lost.unwrap_or_default().into_iter().map(u64::from).collect()
     }
 

@@ -84,12 +84,17 @@ impl Flaky {
 
 /// Asks for a block, or for a flush.
 fn ask(volume: &Volume, operation: Operation, at: u64, data: Vec<u8>) -> Result<Vec<u8>, Error> {
+    submit(volume, operation, at, data).recv().unwrap()
+}
+
+/// As [`ask`]; the answer comes some time.
+fn submit(volume: &Volume, operation: Operation, at: u64, data: Vec<u8>) -> mpsc::Receiver<Result<Vec<u8>, Error>> {
     let (sender, receiver) = mpsc::channel();
     let length = if operation == Operation::Flush { 0 } else { BLOCK_BYTES as u64 };
     let (offset, caching) = (at * BLOCK_BYTES as u64, Default::default());
     let request = Request { operation, offset, length, force_unit_access: false, data, caching };
     volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
-    receiver.recv().unwrap()
+    receiver
 }
 
 /// Clients of a volume hear nothing of a backend that cannot be written, while the cache has room; the status does.
@@ -165,4 +170,66 @@ fn a_log_answers_no_write_that_has_no_place_left() {
     volume.detach().unwrap_or_else(|error| panic!("{error}"));
     let content = backend.disk.contents();
     answered.iter().for_each(|&at| assert_eq!(content[at as usize * BLOCK_BYTES..][..BLOCK_BYTES], block(at as u8)));
+}
+
+/// What has no place and waits in memory is durable to nobody: every flush fails until it has one. A server that dies before leaves what was
+/// flushed, and a write that fails takes nothing with it.
+#[test]
+fn no_flush_is_answered_while_something_waits_in_memory() {
+    for heals in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        let backend = Flaky::new(false);
+        let config = VolumeConfig {
+            flash_size_bytes: Some(MIB),
+            cache: Settings::of(&[("erase-unit", "64KiB"), ("ram", "256KiB"), ("policy", "lru")]).unwrap(),
+            ..VolumeConfig::of("v", Path::new("flaky"), &directory.path().join("cache.img"))
+        };
+        let volume = backend.volume(config.clone());
+        let flush = |volume: &Volume| ask(volume, Operation::Flush, 0, Vec::new());
+        let write = |at, fill| ask(&volume, Operation::Write, at, block(fill));
+        (0..800).for_each(|at| drop(write(at, 1).unwrap()));
+        flush(&volume).unwrap();
+        backend.fails.store(true, Ordering::SeqCst);
+        let started = Instant::now();
+        let waits = || volume.status().state_reason.is_some_and(|reason| reason.contains("they wait in memory"));
+        // All at once, so that none of it waits until the backend is known to refuse.
+        let mut newest = vec![1; 800];
+        while !waits() {
+            assert!(started.elapsed() < Duration::from_secs(60), "{:?}", volume.status().state_reason);
+            let asked: Vec<_> = (0..800).map(|at| submit(&volume, Operation::Write, at, block(2))).collect();
+            for (newest, answer) in newest.iter_mut().zip(asked) {
+                *newest = if answer.recv().unwrap().is_ok() { 2 } else { *newest };
+            }
+            drop(flush(&volume));
+        }
+        for _ in 0..3 {
+            flush(&volume).expect_err("something waits in memory");
+        }
+        // Some of these fail: what was answered before is there.
+        for (at, newest) in (0..).zip(&mut newest) {
+            *newest = if write(at, 3).is_ok() { 3 } else { *newest };
+            let read = ask(&volume, Operation::Read, at, Vec::new()).unwrap_or_else(|error| panic!("{at}: {error}"));
+            assert!(read == block(*newest) || read == block(3), "{at}: {}", read[0]);
+        }
+        backend.fails.store(false, Ordering::SeqCst);
+        if heals {
+            while flush(&volume).is_err() {
+                assert!(started.elapsed() < Duration::from_secs(60), "{:?}", volume.status().state_reason);
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            assert!(!waits());
+        }
+        drop(volume);
+        let volume = backend.volume(config);
+        assert_eq!(volume.status().lost_blocks, [0; 0]);
+        for (at, newest) in newest.into_iter().enumerate() {
+            let read =
+                ask(&volume, Operation::Read, at as u64, Vec::new()).unwrap_or_else(|error| panic!("{at}: {error}"));
+            assert!(
+                read[0] == newest || read[0] == 3 || !heals && (1..newest).contains(&read[0]),
+                "{at}: {} of {newest}",
+                read[0]
+            );
+        }
+    }
 }
