@@ -103,8 +103,11 @@ pub trait Disk: Send + Sync {
     /// Makes `length` bytes from `offset` read as zeroes; gives their space back if `may_punch_holes`.
     fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()>;
 
-    /// Is told how a transfer at an offset ended that was not asked of it itself but of a [part](Self::part) of it, or was.
-    fn ended(&self, _operation: Operation, _offset: u64, _result: &io::Result<()>) {}
+    /// Is told how a transfer at an offset ended that was not asked of it itself but of a [part](Self::part) of it, or was. Returns whether it keeps
+    /// account by itself of which of its parts fail.
+    fn ended(&self, _operation: Operation, _offset: u64, _result: &io::Result<()>) -> bool {
+        false
+    }
 
     /// Lets go of the device, so that others may have it, unless it is part of something that stays. Nothing is asked of the disk any more.
     fn let_go(&self) -> io::Result<()> {
@@ -270,6 +273,22 @@ pub enum Method {
     Ring,
     /// By [`Pool`](pool::Pool).
     Pool,
+}
+
+/// Whether an error says that a disk that is there cannot be read or written, and not that it is missing, another's, or not what it was to be.
+pub(crate) fn is_dead(error: &io::Error) -> bool {
+    !matches!(
+        error.kind(),
+        io::ErrorKind::NotFound
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidData
+            | io::ErrorKind::ResourceBusy
+            | io::ErrorKind::StorageFull
+            | io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::Unsupported
+            | io::ErrorKind::WouldBlock
+    )
 }
 
 /// Makes what performs transfers on `disks`. Fails if threads cannot be started, or for [`Method::Ring`] if the kernel refuses

@@ -273,11 +273,11 @@ impl Disk for PoolDisk {
         synced.into_iter().collect()
     }
 
-    fn ended(&self, operation: Operation, offset: u64, result: &io::Result<()>) {
+    fn ended(&self, operation: Operation, offset: u64, result: &io::Result<()>) -> bool {
         let writes = matches!(operation, Operation::Write | Operation::Zero { .. });
         let is_known = result.is_ok() && !self.any_failing.load(Ordering::Relaxed);
         if operation == Operation::Sync || is_known && !writes {
-            return;
+            return true;
         }
         if let Some(range) = self.ranges().iter().find(|range| (range.start()..range.end()).contains(&offset)) {
             if writes && result.is_ok() {
@@ -287,6 +287,7 @@ impl Disk for PoolDisk {
                 self.note(range, operation, result);
             }
         }
+        true
     }
 
     fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {

@@ -12,117 +12,15 @@ use std::time::{Duration, Instant};
 use flashwise_core::format::BLOCK_BYTES;
 use uuid::Uuid;
 
+use super::error::PoolError;
 use super::journal::{self, Found, Position};
 use super::label::{Label, LabelError, NAME_BYTES_MAX, clear};
-use super::map::{Map, Misfit};
+use super::map::Map;
 use super::record::{Change, Member};
-use crate::disk::Disk;
-
-/// Largest logical disk: its chunks take 256 MiB of memory.
-const LOGICAL_BYTES_MAX: u64 = 64 << 40;
+use crate::disk::{Disk, is_dead};
 
 /// Time between two tries of a disk that did not take a change of the map.
 const REVIVE_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Why a pool is refused.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)]
-pub enum PoolError {
-    #[error("{path}: {error}")]
-    Disk { path: String, error: io::Error },
-    #[error(transparent)]
-    Open { source: io::Error },
-    #[error("{path}: {error}")]
-    Label { path: String, error: LabelError },
-    #[error("{path} is a disk of pool '{found}', expected '{expected}'")]
-    OtherPool { path: String, found: String, expected: String },
-    #[error(
-        "{first} is a disk of pool {first_pool}, {second} of another of the same name, {second_pool}; give those of one"
-    )]
-    TwoPools { first: String, first_pool: Uuid, second: String, second_pool: Uuid },
-    #[error(
-        "{first} and {second} are the same disk {disk} of the pool, or one is a copy of the other; give one of them"
-    )]
-    Duplicate { first: String, second: String, disk: Uuid },
-    #[error("{first} and {second} are one disk; give it once")]
-    Twice { first: String, second: String },
-    #[error("{path} has {found} bytes, its label says {expected}; it was cut short")]
-    CutShort { path: String, found: u64, expected: u64 },
-    #[error(
-        "pool '{pool}' misses {}; give {}, or start without by degraded = true: what was there then answers with an error{}",
-        .missing.join(" and "), if .missing.len() == 1 { "it" } else { "them" },
-        .others.iter().map(|(path, why)| format!("; {path} is another: {why}")).collect::<String>()
-    )]
-    Missing { pool: String, missing: Vec<String>, others: Vec<(String, &'static str)> },
-    #[error("{path} was a disk of pool '{pool}' and was taken out of it; leave it out")]
-    TakenOut { path: String, pool: String },
-    #[error(
-        "{path} contradicts the other disks of pool '{pool}': it is an older copy of a disk that they were started with later, or was started \
-         without them, and they without it; give the newest copy of it, or leave it out and start by degraded = true"
-    )]
-    Diverged { path: String, pool: String },
-    #[error(
-        "pool '{pool}': {error}; if the disk is gone, start without it by degraded = true: what was there then answers with an error"
-    )]
-    Gone { pool: String, error: io::Error },
-    #[error("pool '{pool}': no disk has a whole map; what its disks hold cannot be told")]
-    NoMap { pool: String },
-    #[error("pool '{pool}': its map is damaged: {misfit}")]
-    Damaged { pool: String, misfit: Misfit },
-    #[error("{path} has {found} bytes; a disk of a pool needs at least 1 MiB")]
-    TooSmall { path: String, found: u64 },
-    #[error(
-        "found '{name}' as a name, expected 1 to {NAME_BYTES_MAX} lower-case letters, digits, '-' and '.', not of dots alone"
-    )]
-    Name { name: String },
-    #[error("found a size of {found} bytes, expected a multiple of 4096 up to {LOGICAL_BYTES_MAX}")]
-    Size { found: u64 },
-    #[error("found {found} bytes of RAM to keep, expected a multiple of 4096")]
-    Pinned { found: u64 },
-    #[error("pool '{pool}': it has no disk {number}")]
-    NoDisk { pool: String, number: u32 },
-    #[error("the pool would have more than 16 TiB, which its cache cannot address")]
-    TooLarge,
-    #[error("pool '{pool}': the map does not fit its area on {path}; use fewer and larger pieces, or add larger disks")]
-    MapFull { pool: String, path: String },
-    #[error("pool '{pool}': no disk takes changes of the map any more: {last}")]
-    NotWritten { pool: String, last: String },
-    #[error("pool '{pool}': its cache has failed: {what}")]
-    CacheFailed { pool: String, what: String },
-    #[error("pool '{pool}': {wanted} bytes are needed, {free} are free")]
-    NoSpace { pool: String, wanted: u64, free: u64 },
-    #[error(
-        "{path}: {what}{}",
-        if *.can_be_wiped { "; to use it all the same and lose that, name it once more as the one to wipe (--wipe)" } else { "" }
-    )]
-    NotFree { path: String, what: String, can_be_wiped: bool },
-    #[error("pool '{pool}': {what}")]
-    Refused { pool: String, what: String },
-    /// What changes that were written down together came to.
-    #[error(transparent)]
-    Together(Arc<PoolError>),
-}
-
-impl PoolError {
-    /// What went wrong, of one change or of several together.
-    pub fn cause(&self) -> &PoolError {
-        if let PoolError::Together(error) = self { error.cause() } else { self }
-    }
-
-    /// Whether trying again cannot mend it.
-    pub fn is_permanent(&self) -> bool {
-        match self.cause() {
-            PoolError::Open { source } => {
-                matches!(
-                    source.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput
-                )
-            }
-            PoolError::Disk { .. } | PoolError::NotWritten { .. } | PoolError::CacheFailed { .. } => false,
-            _ => true,
-        }
-    }
-}
 
 /// A disk of a pool that is there.
 pub struct Present {
@@ -147,6 +45,8 @@ pub struct Metadata {
     pub present: Vec<Present>,
     start: Uuid,
     position: Position,
+    /// Whether the disks know of this start, or are about to.
+    is_written: bool,
     /// No disk took what was written last as a whole, ...
     torn: bool,
     /// ... and it was a snapshot, since which none was written.
@@ -167,7 +67,7 @@ pub fn check_name(name: &str) -> Result<(), PoolError> {
 
 /// A size that a logical disk can have.
 pub(super) fn check_size(size_bytes: u64) -> Result<(), PoolError> {
-    if size_bytes == 0 || size_bytes > LOGICAL_BYTES_MAX || !size_bytes.is_multiple_of(BLOCK_BYTES as u64) {
+    if size_bytes == 0 || size_bytes > super::LOGICAL_BYTES_MAX || !size_bytes.is_multiple_of(BLOCK_BYTES as u64) {
         return Err(PoolError::Size { found: size_bytes });
     }
     Ok(())
@@ -195,6 +95,7 @@ impl Metadata {
             present: Vec::new(),
             start: Uuid::new_v4(),
             position: Position { generation: 1, pages: 0 },
+            is_written: true,
             torn: false,
             torn_snapshot: false,
             tried: None,
@@ -233,7 +134,7 @@ impl Metadata {
         degraded: bool,
         notes: &mut Vec<String>,
     ) -> Result<Metadata, PoolError> {
-        let (mut candidates, mut others) = candidates(name, disks)?;
+        let (mut candidates, mut others) = candidates(name, disks, degraded, notes)?;
         let newest =
             candidates.iter().filter_map(|candidate| candidate.found.as_ref()).max_by_key(|found| found.position);
         let Some(newest) = newest else { return Err(PoolError::NoMap { pool: name.to_owned() }) };
@@ -292,15 +193,23 @@ impl Metadata {
             present: Vec::new(),
             start: Uuid::new_v4(),
             position: Position { generation: next, pages: 0 },
+            is_written: false,
             torn: false,
             torn_snapshot: false,
             tried: None,
         };
         metadata.begin(candidates);
-        metadata.write_snapshot()?;
-        metadata.write_labels()?;
-        metadata.forget_older()?;
         Ok(metadata)
+    }
+
+    /// Has the disks know of this start, durably. Nothing is written to them before, so that a start that is refused leaves them as they were.
+    pub fn write_start(&mut self) -> Result<(), PoolError> {
+        if std::mem::replace(&mut self.is_written, true) {
+            return Ok(());
+        }
+        self.write_snapshot()?;
+        self.write_labels()?;
+        self.forget_older()
     }
 
     /// Takes note of the disks that take part in this start.
@@ -322,6 +231,7 @@ impl Metadata {
 
     /// Ends in order: the map gets a new name, so that a copy of a disk that was made before is known for one.
     pub fn end(&mut self) -> Result<(), PoolError> {
+        self.write_start()?;
         let before = std::mem::replace(&mut self.start, Uuid::new_v4());
         self.name_starts(before);
         self.write_next_snapshot()?;
@@ -360,6 +270,10 @@ impl Metadata {
     /// Makes changes durable that are in memory already: on all disks, of which at least one has to take them.
     pub fn commit(&mut self, changes: &[Change]) -> Result<(), PoolError> {
         // A logical disk that was deleted meanwhile may be missing in a snapshot that comes before.
+        if !self.is_written {
+            // They are in what a start writes.
+            return self.write_start();
+        }
         let is_known = |change: &&Change| match change {
             Change::Mapped(id, _) | Change::Unmapped(id, ..) | Change::Lost(id, ..) => {
                 self.map.logicals.contains_key(id)
@@ -520,13 +434,29 @@ impl Metadata {
 /// A disk that is no part of the pool, and why.
 type Other = (Arc<dyn Disk>, PoolError);
 
-/// Reads labels and maps, and refuses what does not belong together. Those without a label are apart.
-fn candidates(name: &str, disks: Vec<Arc<dyn Disk>>) -> Result<(Vec<Candidate>, Vec<Other>), PoolError> {
+/// Reads labels and maps, and refuses what does not belong together. Those without a label are apart; where some may be missing, so are those that
+/// cannot be read.
+fn candidates(
+    name: &str,
+    disks: Vec<Arc<dyn Disk>>,
+    degraded: bool,
+    notes: &mut Vec<String>,
+) -> Result<(Vec<Candidate>, Vec<Other>), PoolError> {
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut others: Vec<Other> = Vec::new();
     for disk in disks {
         let path = disk.description();
-        let label = Label::read(&*disk).map_err(|error| at(&*disk, error))?;
+        let label = match Label::read(&*disk) {
+            Err(error) if is_dead(&error) && degraded => {
+                notes.push(format!("pool {name}: {path} cannot be read and is left out: {error}"));
+                continue;
+            }
+            Err(error) if is_dead(&error) => {
+                let error = io::Error::other(format!("{path}: {error}"));
+                return Err(PoolError::Gone { pool: name.to_owned(), error });
+            }
+            label => label.map_err(|error| at(&*disk, error))?,
+        };
         let label = match label.map_err(|error| PoolError::Label { path: path.clone(), error }) {
             Ok(label) => label,
             Err(error @ PoolError::Label { error: LabelError::Erased, .. }) => {

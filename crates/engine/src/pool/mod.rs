@@ -24,6 +24,7 @@ mod backend;
 mod commits;
 mod control;
 mod entries;
+mod error;
 mod evacuate;
 mod first_writes;
 mod gate;
@@ -54,16 +55,17 @@ use std::time::Duration;
 pub use uuid::Uuid;
 
 use crate::attach::{BackendSide, Record, Stamp};
-use crate::disk::Disk;
 use crate::disk::file::{FileDisk, Options, PageCache};
 use crate::disk::identity::Identity;
 use crate::disk::slow::{SlowDisk, Slowness};
+use crate::disk::{Disk, is_dead};
 use crate::flash::Progress;
 use crate::volume::{Opened, Storage, Volume, VolumeConfig, VolumeError};
 
 pub use self::control::NewLogical;
+pub use self::error::PoolError;
 pub use self::logical::LogicalDisk;
-pub use self::metadata::{Metadata, PoolError};
+pub use self::metadata::Metadata;
 
 use self::backend::{PoolDisk, Range};
 use self::commits::Job;
@@ -72,6 +74,8 @@ use self::record::Change;
 
 /// Size of a chunk: the paper's trunk of 64 KB.
 pub const CHUNK_BYTES: u64 = 64 << 10;
+/// Largest logical disk: its chunks take 256 MiB of memory.
+const LOGICAL_BYTES_MAX: u64 = 64 << 40;
 /// Chunks that a pool can have, all disks together: 16 TiB, as many blocks as the cache has numbers for.
 pub const CHUNKS_MAX: u32 = 1 << 28;
 /// What the cache takes a pool for: as large as it can be, so that disks can come and go. The last chunk is never used: the number of
@@ -242,7 +246,9 @@ fn open_those_there(config: &PoolConfig, notes: &mut Vec<String>) -> Result<Vec<
     for path in &config.disks {
         match open_disk(path, config.cache.direct_io) {
             Ok(disk) => disks.push(disk),
-            Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(PoolError::Open { source }),
+            Err(source) if source.kind() != io::ErrorKind::NotFound && !is_dead(&source) => {
+                return Err(PoolError::Open { source });
+            }
             Err(source) if !config.degraded => return Err(PoolError::Gone { pool: pool.clone(), error: source }),
             Err(source) => {
                 notes.push(format!("pool {pool}: {source}"));
@@ -339,6 +345,7 @@ impl Pool {
         config.cache.size_bytes = Some(POOL_BYTES);
         config.cache.backend = PathBuf::from(storage.disk.description());
         let (volume, opened) = Volume::open_on(config.cache.clone(), storage, progress)?;
+        shared.state().metadata.write_start()?;
         volume.leave_lost();
         assert!(shared.volume.set(volume).is_ok(), "a pool has one volume");
         let logicals: Vec<_> = {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::CHUNK_BYTES;
+use super::error::PoolError;
 use super::label::{Label, clear};
-use super::metadata::{Metadata, PoolError};
+use super::metadata::Metadata;
 use crate::disk::Disk;
 use crate::disk::file::{FileDisk, Options, PageCache};
 use crate::flash::read_superblock;

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::attach::Refusal;
 use crate::disk::identity::IdentityError;
+use crate::disk::is_dead;
 use crate::flash::FlashError;
 
 /// Why a volume cannot be opened or closed.
@@ -133,18 +134,6 @@ impl VolumeError {
             } => error,
             _ => return false,
         };
-        match error.kind() {
-            io::ErrorKind::NotFound => given_up,
-            // It is there and in order, but not for this program, or not for what it was to be.
-            io::ErrorKind::PermissionDenied
-            | io::ErrorKind::InvalidInput
-            | io::ErrorKind::InvalidData
-            | io::ErrorKind::ResourceBusy
-            | io::ErrorKind::StorageFull
-            | io::ErrorKind::UnexpectedEof
-            | io::ErrorKind::Unsupported
-            | io::ErrorKind::WouldBlock => false,
-            _ => true,
-        }
+        is_dead(error) || given_up && error.kind() == io::ErrorKind::NotFound
     }
 }

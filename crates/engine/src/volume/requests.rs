@@ -133,8 +133,8 @@ impl Volume {
     /// Keeps account of which device fails; the log has a line for each change, not one for each transfer.
     fn note_health(&self, inner: &mut Inner, completion: &Completion) {
         let (disk, operation, offset) = inner.engine.transfer_of(completion.tag);
-        if disk == BACKEND {
-            self.backend.ended(operation, offset, &completion.result);
+        if disk == BACKEND && self.backend.ended(operation, offset, &completion.result) {
+            return;
         }
         let now = Instant::now();
         let health = &mut inner.health[disk];

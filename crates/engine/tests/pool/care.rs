@@ -184,6 +184,34 @@ fn a_flash_that_is_left_out_is_missed() {
     pool.close().unwrap();
 }
 
+/// An operator's mistake, between two starts that are right: what is refused leaves the disks as they are.
+#[test]
+fn a_start_that_is_refused_changes_no_disk() {
+    let tank = Tank::new(true);
+    let pool = tank.open();
+    let disk = pool.create_logical(&new("a", MIB)).unwrap();
+    write(&disk, 0, MIB, 1).unwrap();
+    pool.close().unwrap();
+    drop((disk, pool));
+    // A disk is away.
+    let mut config = PoolConfig { degraded: true, ..tank.config.clone() };
+    let away = config.disks.pop().unwrap();
+    open(&config).close().unwrap();
+    let content = std::fs::read(&away).unwrap();
+    // The wrong disks are named, and once no flash.
+    config.disks = vec![away.clone()];
+    let error = Pool::open(config.clone(), &|_, _| ()).err().unwrap().to_string();
+    assert!(error.contains("the backend is an older copy"), "{error}");
+    config.cache.flash = std::path::PathBuf::new();
+    config.cache.flash_size_bytes = None;
+    let error = Pool::open(config, &|_, _| ()).err().unwrap().to_string();
+    assert!(error.contains("it is to have no flash"), "{error}");
+    assert!(std::fs::read(&away).unwrap() == content);
+    let pool = tank.open();
+    assert_eq!(read(&pool.logical("a").unwrap(), 0, MIB), vec![1; MIB as usize]);
+    pool.close().unwrap();
+}
+
 /// What was deleted or trimmed while a disk is missing has to be written nowhere: the flash can be given up, and the disk comes back.
 #[test]
 fn what_was_deleted_keeps_no_flash_while_a_disk_is_missing() {

@@ -6,7 +6,7 @@ use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::memory::MemoryDisk;
 use flashwise_engine::export::Operation;
 use flashwise_engine::pool::status::{PoolDiskState, PoolState};
-use flashwise_engine::pool::{CHUNK_BYTES, LogicalDisk, Metadata, NewLogical, Pool};
+use flashwise_engine::pool::{CHUNK_BYTES, LogicalDisk, Metadata, NewLogical, Pool, PoolConfig};
 
 use super::care::disks_of;
 use super::live::{Tank, ask, flush, new, read, write};
@@ -79,6 +79,28 @@ fn place_on(pool: &Pool, number: u32) -> (u64, u64) {
     let runs = pool.map_of("a").unwrap();
     let run = runs.iter().find(|run| run.disk == number).unwrap();
     (run.offset_bytes, run.disk_offset_bytes)
+}
+
+/// A dead disk that is still there is one that is missing.
+#[test]
+fn a_disk_that_cannot_be_read_at_a_start_is_missing() {
+    let (tank, disks, bad) = with_a_bad_disk(false);
+    bad.set(0..8 * MIB);
+    let open = |degraded| {
+        let config = PoolConfig { degraded, ..tank.config.clone() };
+        Pool::open_on(config, disks.clone(), &|_, _| ())
+    };
+    let error = open(false).err().unwrap().to_string();
+    assert!(error.contains("bad.img: bad sector; if the disk is gone, start without it by degraded = true"), "{error}");
+    let (pool, opened) = open(true).unwrap();
+    assert!(opened.notes.iter().any(|note| note.contains("bad.img cannot be read and is left out")), "{opened:?}");
+    assert_eq!(pool.status().disks[0].state, PoolDiskState::Missing);
+    pool.close().unwrap();
+    drop(pool);
+    bad.set(0..0);
+    let (pool, _) = open(false).unwrap();
+    assert_eq!(pool.status().disks[0].state, PoolDiskState::Ok);
+    pool.close().unwrap();
 }
 
 /// What can be read of a disk that has a bad sector moves, and the rest once it can be read. Until then the disk can be had to stay.

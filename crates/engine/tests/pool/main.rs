@@ -22,7 +22,9 @@ use uuid::Uuid;
 const MIB: usize = 1 << 20;
 
 fn open(disks: &[Arc<dyn Disk>], degraded: bool) -> Result<Metadata, PoolError> {
-    Metadata::open("tank", disks.to_vec(), degraded, &mut Vec::new())
+    let mut metadata = Metadata::open("tank", disks.to_vec(), degraded, &mut Vec::new())?;
+    metadata.write_start()?;
+    Ok(metadata)
 }
 
 /// What of a map matters to its users.

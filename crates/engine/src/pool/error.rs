@@ -1,0 +1,112 @@
+//! Why a pool is refused.
+
+use std::io;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::LOGICAL_BYTES_MAX;
+use super::label::{LabelError, NAME_BYTES_MAX};
+use super::map::Misfit;
+use crate::disk::is_dead;
+
+/// Why a pool is refused.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum PoolError {
+    #[error("{path}: {error}")]
+    Disk { path: String, error: io::Error },
+    #[error(transparent)]
+    Open { source: io::Error },
+    #[error("{path}: {error}")]
+    Label { path: String, error: LabelError },
+    #[error("{path} is a disk of pool '{found}', expected '{expected}'")]
+    OtherPool { path: String, found: String, expected: String },
+    #[error(
+        "{first} is a disk of pool {first_pool}, {second} of another of the same name, {second_pool}; give those of one"
+    )]
+    TwoPools { first: String, first_pool: Uuid, second: String, second_pool: Uuid },
+    #[error(
+        "{first} and {second} are the same disk {disk} of the pool, or one is a copy of the other; give one of them"
+    )]
+    Duplicate { first: String, second: String, disk: Uuid },
+    #[error("{first} and {second} are one disk; give it once")]
+    Twice { first: String, second: String },
+    #[error("{path} has {found} bytes, its label says {expected}; it was cut short")]
+    CutShort { path: String, found: u64, expected: u64 },
+    #[error(
+        "pool '{pool}' misses {}; give {}, or start without by degraded = true: what was there then answers with an error{}",
+        .missing.join(" and "), if .missing.len() == 1 { "it" } else { "them" },
+        .others.iter().map(|(path, why)| format!("; {path} is another: {why}")).collect::<String>()
+    )]
+    Missing { pool: String, missing: Vec<String>, others: Vec<(String, &'static str)> },
+    #[error("{path} was a disk of pool '{pool}' and was taken out of it; leave it out")]
+    TakenOut { path: String, pool: String },
+    #[error(
+        "{path} contradicts the other disks of pool '{pool}': it is an older copy of a disk that they were started with later, or was started \
+         without them, and they without it; give the newest copy of it, or leave it out and start by degraded = true"
+    )]
+    Diverged { path: String, pool: String },
+    #[error(
+        "pool '{pool}': {error}; if the disk is gone, start without it by degraded = true: what was there then answers with an error"
+    )]
+    Gone { pool: String, error: io::Error },
+    #[error("pool '{pool}': no disk has a whole map; what its disks hold cannot be told")]
+    NoMap { pool: String },
+    #[error("pool '{pool}': its map is damaged: {misfit}")]
+    Damaged { pool: String, misfit: Misfit },
+    #[error("{path} has {found} bytes; a disk of a pool needs at least 1 MiB")]
+    TooSmall { path: String, found: u64 },
+    #[error(
+        "found '{name}' as a name, expected 1 to {NAME_BYTES_MAX} lower-case letters, digits, '-' and '.', not of dots alone"
+    )]
+    Name { name: String },
+    #[error("found a size of {found} bytes, expected a multiple of 4096 up to {LOGICAL_BYTES_MAX}")]
+    Size { found: u64 },
+    #[error("found {found} bytes of RAM to keep, expected a multiple of 4096")]
+    Pinned { found: u64 },
+    #[error("pool '{pool}': it has no disk {number}")]
+    NoDisk { pool: String, number: u32 },
+    #[error("the pool would have more than 16 TiB, which its cache cannot address")]
+    TooLarge,
+    #[error("pool '{pool}': the map does not fit its area on {path}; use fewer and larger pieces, or add larger disks")]
+    MapFull { pool: String, path: String },
+    #[error("pool '{pool}': no disk takes changes of the map any more: {last}")]
+    NotWritten { pool: String, last: String },
+    #[error("pool '{pool}': its cache has failed: {what}")]
+    CacheFailed { pool: String, what: String },
+    #[error("pool '{pool}': {wanted} bytes are needed, {free} are free")]
+    NoSpace { pool: String, wanted: u64, free: u64 },
+    #[error(
+        "{path}: {what}{}",
+        if *.can_be_wiped { "; to use it all the same and lose that, name it once more as the one to wipe (--wipe)" } else { "" }
+    )]
+    NotFree { path: String, what: String, can_be_wiped: bool },
+    #[error("pool '{pool}': {what}")]
+    Refused { pool: String, what: String },
+    /// What changes that were written down together came to.
+    #[error(transparent)]
+    Together(Arc<PoolError>),
+}
+
+impl PoolError {
+    /// What went wrong, of one change or of several together.
+    pub fn cause(&self) -> &PoolError {
+        if let PoolError::Together(error) = self { error.cause() } else { self }
+    }
+
+    /// Whether trying again cannot mend it.
+    pub fn is_permanent(&self) -> bool {
+        match self.cause() {
+            PoolError::Open { source } => {
+                matches!(
+                    source.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput
+                )
+            }
+            PoolError::Gone { error, .. } => !is_dead(error),
+            PoolError::Disk { .. } | PoolError::NotWritten { .. } | PoolError::CacheFailed { .. } => false,
+            _ => true,
+        }
+    }
+}
