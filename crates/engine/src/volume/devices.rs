@@ -189,7 +189,14 @@ pub(super) fn wanted(config: &VolumeConfig, flash: &dyn Disk, backend: [u8; 16],
 pub(super) fn refused(config: &VolumeConfig, identity: &Identity, error: AttachError) -> VolumeError {
     let (volume, path) = (config.name.clone(), config.flash.display().to_string());
     match error {
-        AttachError::Flash(FlashError::NoSuperblock(PageError::Magic)) => VolumeError::Foreign { volume, path },
+        AttachError::Flash(FlashError::NoSuperblock(PageError::Magic)) => match look_at(config, "flash", &config.flash)
+        {
+            Ok(DiskInfo { role: Role::Data, .. }) => {
+                let what = "it belongs to a pool; give another".to_owned();
+                taken(config, "flash", &config.flash, what)
+            }
+            _ => VolumeError::Foreign { volume, path },
+        },
         AttachError::Flash(error) => VolumeError::Cache { volume, path, error },
         AttachError::Refused(Refusal::OtherBackend { found, expected }) => VolumeError::OtherBackend {
             volume,

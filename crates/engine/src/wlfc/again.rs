@@ -52,6 +52,9 @@ pub fn find_again(
         },
         Err(error) => return Err(error),
     };
+    for &bucket in &held.unread {
+        held.headers.take_over(bucket, &before.headers);
+    }
     let unread = held.unread.iter().map(|bucket| (bucket + 1, !held.scans[*bucket as usize].found.is_empty()));
     let failed_units = listed(&known.into_iter().chain(unread).collect());
     if !frozen && failed_units != attachment.superblock().failed_units {

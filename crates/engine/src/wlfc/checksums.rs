@@ -38,6 +38,14 @@ impl HeaderPages {
         *word = *word & !(1 << (slot % 64)) | u64::from(is_header) << (slot % 64);
     }
 
+    /// The header pages of a bucket are where `before` has them.
+    pub fn take_over(&mut self, bucket: u32, before: &HeaderPages) {
+        for page in 0..self.unit_pages {
+            let slot = self.slot(bucket, page);
+            self.set(bucket, page, before.bits[slot as usize / 64] >> (slot % 64) & 1 == 1);
+        }
+    }
+
     /// The last header page of a bucket before a page of data, if there is any.
     fn last_before(&self, bucket: u32, page: u32) -> Option<u32> {
         let (first, mut at) = (self.slot(bucket, 0), self.slot(bucket, page));

@@ -11,7 +11,7 @@ use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, RunEnd, State as Cac
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::wlfc::header::{HEADER_BLOCKS, Header, marked_bucket, reset_mark};
 use flashwise_core::wlfc::scan::{Buckets, Durable, Found, ScanError, Walk, confront, end_of, judge, walk};
-use flashwise_core::wlfc::{Around, Config, ConfigError, Log, Oob, Refresh, Scan, State, Step, Wlfc, recover_around};
+use flashwise_core::wlfc::{Around, Config, ConfigError, Oob, Refresh, Scan, State, Step, Wlfc, recover_around};
 use rustc_hash::FxHashSet;
 
 use super::OnFlash;
@@ -167,12 +167,8 @@ impl Held {
         (self.scans[bucket as usize], self.lasts[bucket as usize]) = (scan, last);
     }
 
-    /// A bucket whose pages cannot be read was to hold this.
+    /// A bucket whose pages cannot be read was to hold this. Whether what is on it is lost is seen by those who read it.
     fn add_unread(&mut self, bucket: u32, scan: Scan) {
-        for (page, oob) in scan.found.iter().filter(|(_, oob)| oob.log == Log::Data) {
-            let first = bucket * self.unit_pages + page;
-            self.absent.extend(first..first + oob.blocks);
-        }
         self.unread.insert(bucket);
         self.worn.insert(bucket);
         self.scans[bucket as usize] = scan;

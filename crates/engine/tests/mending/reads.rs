@@ -107,6 +107,39 @@ fn a_flash_that_cannot_be_read_for_a_while_loses_nothing() {
     check(&mut world.reopened(2));
 }
 
+/// A bucket that cannot be read for a while, when the cache has to be found again as another cannot be written: what is on it is there afterwards.
+#[test]
+fn a_bucket_that_cannot_be_read_while_another_fails_loses_nothing() {
+    let mut unread = 0;
+    for bucket in 0..10 {
+        let mut world = world();
+        for at in 0..BLOCKS {
+            world.ask(Operation::Write, at, &block(at as u8)).unwrap();
+        }
+        world.ask(Operation::Flush, 0, &[]).unwrap();
+        let others = (0..10).filter(|other| *other != bucket);
+        world.failing = vec![(FLASH, DiskOperation::Read, bytes_of(bucket))];
+        world.failing.extend(others.clone().take(2).map(|other| (FLASH, DiskOperation::Write, bytes_of(other))));
+        world.heals = true;
+        for at in (0..BLOCKS).rev() {
+            drop(world.ask(Operation::Write, at, &block(at as u8)));
+        }
+        unread += usize::from(world.engine.failed_units().contains(&(bucket as u32 + 1)));
+        world.failing.clear();
+        let check = |world: &mut World| {
+            (1..3).for_each(|second| world.tick(second));
+            for at in 0..BLOCKS {
+                assert!(world.ask(Operation::Read, at, &[]) == Ok(block(at as u8)), "bucket {bucket}, block {at}");
+            }
+            assert_eq!(world.engine.lost_blocks(), [0; 0], "bucket {bucket}");
+            world.ask(Operation::Flush, 0, &[]).unwrap();
+        };
+        check(&mut world);
+        check(&mut world.reopened(2));
+    }
+    assert!(unread > 2, "{unread} buckets were found to be unreadable");
+}
+
 /// A flash that is gone and had nothing that the backend has not: it can be done without.
 #[test]
 fn a_flash_that_is_gone_with_clean_copies_alone_is_done_without() {

@@ -27,6 +27,8 @@ pub struct World {
     pub engine: Engine,
     pub output: Output,
     pub failing: Vec<Failing>,
+    /// Whether all works again after a second.
+    pub heals: bool,
 }
 
 /// What fails: operations of a disk that touch these bytes.
@@ -125,7 +127,7 @@ impl World {
         };
         let engine = Engine::new(wlfc, settings, started);
         let attachment = Attachment::of(superblock, None);
-        Ok(World { disks, attachment, engine, output: Output::default(), failing: Vec::new() })
+        Ok(World { disks, attachment, engine, output: Output::default(), failing: Vec::new(), heals: false })
     }
 
     /// The cache again after the process has died.
@@ -217,6 +219,10 @@ impl World {
             let Some(transfer) = self.output.transfers.pop() else {
                 if self.engine.running() == 0 {
                     break;
+                }
+                // A second passes.
+                if self.heals {
+                    self.failing.clear();
                 }
                 self.engine.read_later();
                 continue;
