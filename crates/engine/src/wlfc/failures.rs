@@ -18,6 +18,18 @@ pub struct Failures {
     pub flushes: bool,
 }
 
+impl Engine {
+    /// Backend buckets that are not written back, as the flash has lost some of what they lack.
+    pub fn lossy(&self) -> usize {
+        let blocks = u64::from(self.bucket_blocks);
+        let is_lossy = |backend: &&u32| {
+            let all = u64::from(**backend) * blocks..(u64::from(**backend) + 1) * blocks;
+            self.lossy.contains(&all.start) || self.unreadable.iter().any(|block| all.contains(block))
+        };
+        self.cache.failing().iter().filter(is_lossy).count()
+    }
+}
+
 impl<C: Cache<Step = Step>> Engine<C> {
     /// What failed of the flash.
     pub fn failures(&self) -> &Failures {
@@ -43,11 +55,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Whether it waits for the flash to be read again.
     pub fn waits(&self) -> bool {
         self.waits
-    }
-
-    /// Backend buckets that were not written back, as the flash has lost some of what they lack.
-    pub fn lossy(&self) -> usize {
-        self.lossy.len()
     }
 
     /// Requests that fail from now on, as nothing is written to the flash any more, are answered.

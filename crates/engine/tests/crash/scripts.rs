@@ -201,7 +201,9 @@ impl World {
                 self.now_us += milliseconds * 1000;
                 self.engine.tick(self.now_us);
                 self.collect();
-                self.note_durable();
+                if milliseconds >= 300 {
+                    self.note_durable();
+                }
             }
             Destage => {
                 self.engine.destage_all(self.now_us);
