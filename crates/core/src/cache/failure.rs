@@ -1,7 +1,8 @@
 //! What the cache makes of steps that are done or failed: nothing is served that may be wrong, and what was lost is remembered as lost.
 
+use super::LogCache;
 use super::event::Appending;
-use super::{LogCache, Lost};
+use super::lost::Lost;
 use crate::format::{Kind as RecordKind, Record};
 use crate::step::{Frame, LogRecord, Step};
 

@@ -13,7 +13,29 @@ pub(super) enum Lost {
     Said(u64),
 }
 
+/// Where what a lost block is to hold goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Anew {
+    /// To flash, until it is written back.
+    Flash,
+    /// To the backend: nothing says that it is lost.
+    Backend,
+    /// To the backend, and clean to flash, which says that it is lost and has no room for more that is dirty.
+    Both,
+}
+
 impl LogCache {
+    /// Where what a block is to hold goes, if it is lost.
+    pub(super) fn anew(&self, block: u32) -> Option<Anew> {
+        let lost = self.lost.get(&block)?;
+        Some(match lost {
+            _ if !self.has_flash => Anew::Backend,
+            _ if self.has_room_for_dirty() => Anew::Flash,
+            Lost::Said(_) => Anew::Both,
+            Lost::Unsaid | Lost::Kept => Anew::Backend,
+        })
+    }
+
     /// Whether a flush can be true to its word.
     pub(super) fn can_be_durable(&self) -> bool {
         self.leaves_lost || self.lost.is_empty() || self.not_durable_blocks().is_empty()

@@ -1,6 +1,6 @@
 //! Writes, zeroes and flushes.
 
-use super::lost::Lost;
+use super::lost::{Anew, Lost};
 use super::{LogCache, Mode, Part, Request, parts};
 use crate::access::Op;
 use crate::filter::Caching;
@@ -174,14 +174,10 @@ impl LogCache {
                 self.log.policy_mut().remove(block);
             }
             let may_dirty = may_stay && self.log.dirty_blocks() < self.config.dirty_max();
-            // A lost block goes to where the flash says that it is lost, if there is room. Where there is none, the backend may have it, but of one
-            // that the flash says is lost, it has to have a clean copy there too.
-            let lost = self.lost.get(&block).copied().filter(|_| self.has_flash);
-            let is_lost = lost.is_some() && self.has_room_for_dirty();
-            let is_said = matches!(lost, Some(Lost::Said(_)));
+            let anew = self.anew(block);
             // What was answered and the backend does not take has one place left, whatever the policy says.
             let has_to = self.has_flash && acknowledged && self.backend_refuses && !self.is_pressed();
-            if dirty_copy || is_lost || ((wanted || has_to) && may_dirty) {
+            if dirty_copy || anew == Some(Anew::Flash) || ((wanted || has_to) && may_dirty) {
                 // A dirty copy is replaced on flash whatever the policy says: no crash may bring it back. Nor may one bring back what
                 // the backend has of a lost block.
                 self.lost.remove(&block);
@@ -190,7 +186,7 @@ impl LogCache {
                 last = Some(block);
                 continue;
             }
-            if is_said {
+            if anew == Some(Anew::Both) {
                 self.lost.remove(&block);
                 to_backend.push((Write { replaces: true, ..write }, true, 0));
                 continue;
@@ -305,15 +301,13 @@ impl LogCache {
             }
             self.log.policy_mut().remove(block);
             let slot = self.log.find(block);
-            let lost = self.lost.remove(&block);
-            // As a write of a lost block.
-            let is_lost = lost.is_some() && self.has_flash && self.has_room_for_dirty();
-            let is_said = self.has_flash && !is_lost && matches!(lost, Some(Lost::Said(_)));
-            if lost.is_some() && !is_lost {
+            let anew = self.anew(block);
+            self.lost.remove(&block);
+            if matches!(anew, Some(Anew::Backend | Anew::Both)) {
                 replaces.push(block);
             }
             let has_dirty_copy = slot.is_some_and(|slot| self.log.is_dirty(slot));
-            let needs_zeroes = is_lost || is_said || has_dirty_copy;
+            let needs_zeroes = matches!(anew, Some(Anew::Flash | Anew::Both)) || has_dirty_copy;
             let zeroes = needs_zeroes.then(|| {
                 *zeroes.get_or_insert_with(|| {
                     let frame = self.frames.take();
@@ -322,7 +316,7 @@ impl LogCache {
                     frame
                 })
             });
-            if is_said {
+            if anew == Some(Anew::Both) {
                 clean.extend(zeroes.map(|frame| (block, frame)));
             } else if let Some(frame) = zeroes {
                 // Behind a dirty copy that is not durable yet, an older clean one may be.

@@ -462,10 +462,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.errors.backend += u64::from(!is_known && (replaces || (acknowledged && !missing)));
                 return;
             }
-            Step::ZeroBackend { .. } => {
+            Step::ZeroBackend { replaces, .. } => {
+                let replaces = replaces.clone();
                 self.faults.backend_write_errors += 1;
                 self.tell_failed(step, missing);
-                let Step::ZeroBackend { replaces, .. } = step else { unreachable!("it is what it was") };
                 replaces.iter().for_each(|block| self.keep(*block, vec![0; BLOCK as usize]));
                 self.errors.backend += u64::from(replaces.iter().any(|block| !self.cache.leaves(*block)));
                 return;

@@ -202,7 +202,7 @@ impl Pool {
     pub fn status(&self) -> PoolStatus {
         // Never while the state is held.
         let cache = match self.volume().state() {
-            (state @ (VolumeState::FlashFailed | VolumeState::BackendFailed), reason) => {
+            (state @ VolumeState::FlashFailed, reason) => {
                 Some(format!("its cache is {}: {}", state.name(), reason.unwrap_or_default()))
             }
             _ => None,

@@ -7,6 +7,7 @@
 //! | `driver.rs` | the engine, whichever cache it drives |
 //! | `detaching.rs` | giving the flash up |
 //! | `opening.rs` | opening it, with or without its flash |
+//! | `ending.rs` | its last moments |
 //! | `mending.rs` | finding the cache again where something failed that it relies on |
 //! | `extents.rs` | what of it is data |
 //! | `guests.rs` | who has it open, and whose requests are cached |

@@ -82,6 +82,15 @@ impl Flaky {
     }
 }
 
+/// A volume with a log on a flash of 1 MiB.
+fn small_log(directory: &tempfile::TempDir) -> VolumeConfig {
+    VolumeConfig {
+        flash_size_bytes: Some(MIB),
+        cache: Settings::of(&[("erase-unit", "64KiB"), ("ram", "256KiB"), ("policy", "lru")]).unwrap(),
+        ..VolumeConfig::of("v", Path::new("flaky"), &directory.path().join("cache.img"))
+    }
+}
+
 /// Asks for a block, or for a flush.
 fn ask(volume: &Volume, operation: Operation, at: u64, data: Vec<u8>) -> Result<Vec<u8>, Error> {
     submit(volume, operation, at, data).recv().unwrap()
@@ -140,11 +149,7 @@ fn a_volume_goes_on_while_its_backend_cannot_be_written() {
 fn a_log_answers_no_write_that_has_no_place_left() {
     let directory = tempfile::tempdir().unwrap();
     let backend = Flaky::new(true);
-    let config = VolumeConfig {
-        flash_size_bytes: Some(MIB),
-        cache: Settings::of(&[("erase-unit", "64KiB"), ("ram", "256KiB"), ("policy", "lru")]).unwrap(),
-        ..VolumeConfig::of("v", Path::new("flaky"), &directory.path().join("cache.img"))
-    };
+    let config = small_log(&directory);
     let volume = backend.volume(config);
     let mut answered: Vec<u64> =
         (0..800).filter(|&at| ask(&volume, Operation::Write, at, block(at as u8)).is_ok()).collect();
@@ -179,11 +184,7 @@ fn no_flush_is_answered_while_something_waits_in_memory() {
     for heals in [true, false] {
         let directory = tempfile::tempdir().unwrap();
         let backend = Flaky::new(false);
-        let config = VolumeConfig {
-            flash_size_bytes: Some(MIB),
-            cache: Settings::of(&[("erase-unit", "64KiB"), ("ram", "256KiB"), ("policy", "lru")]).unwrap(),
-            ..VolumeConfig::of("v", Path::new("flaky"), &directory.path().join("cache.img"))
-        };
+        let config = small_log(&directory);
         let volume = backend.volume(config.clone());
         let flush = |volume: &Volume| ask(volume, Operation::Flush, 0, Vec::new());
         let write = |at, fill| ask(&volume, Operation::Write, at, block(fill));
