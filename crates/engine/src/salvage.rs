@@ -60,8 +60,10 @@ impl Reason {
 /// Blocks that the backend may not have as they were last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
+    /// The logical disk that they are of, of a pool.
+    pub disk: Option<String>,
     /// The blocks.
-    pub blocks: Range<u32>,
+    pub blocks: Range<u64>,
     /// Why.
     pub reason: Reason,
     /// Whether a copy of them was written back all the same.
@@ -92,7 +94,7 @@ pub struct Outcome {
 impl Outcome {
     /// How many blocks are listed for a reason.
     pub fn blocks(&self, reason: Reason) -> u64 {
-        self.listed.iter().filter(|it| it.reason == reason).map(|it| u64::from(it.blocks.end - it.blocks.start)).sum()
+        self.listed.iter().filter(|it| it.reason == reason).map(|it| it.blocks.end - it.blocks.start).sum()
     }
 
     /// Pages of headers and data of which nothing is known.
@@ -152,6 +154,7 @@ pub fn salvage(
         known = Salvaged { certain: dirty_copies(&recovered), lost, ..Salvaged::default() };
     }
     write_back(flash, backend, known, options, &mut outcome, progress)?;
+    outcome.listed = of_owners(side, outcome.listed);
     backend.sync()?;
     if !outcome.listed.is_empty() {
         list(&outcome.listed)?;
@@ -201,10 +204,8 @@ fn salvage_buckets(
     let (written, damaged) = destage_buckets(&mended, backend, &superblock, held, progress)?;
     let uncertain_blocks = uncertain.iter().map(|blocks| blocks.end - blocks.start).sum::<u64>();
     let uncertain_blocks_written = if options.with_uncertain { uncertain_blocks.min(written) } else { 0 };
-    let listed = |blocks: &Range<u64>, reason, written_back| {
-        let blocks = blocks.start as u32..blocks.end as u32;
-        Listed { blocks, reason, written_back }
-    };
+    let listed =
+        |blocks: &Range<u64>, reason, written_back| Listed { disk: None, blocks: blocks.clone(), reason, written_back };
     let of_one = |block: u32| u64::from(block)..u64::from(block) + 1;
     let mut all: Vec<Listed> =
         damaged.into_iter().map(|block| listed(&of_one(block), Reason::Damaged, false)).collect();
@@ -214,7 +215,7 @@ fn salvage_buckets(
     let mut outcome = Outcome {
         certain_blocks: written - uncertain_blocks_written,
         uncertain_blocks_written,
-        listed: all,
+        listed: of_owners(side, all),
         mended_pages: mended.pages(),
         ..Outcome::default()
     };
@@ -226,6 +227,13 @@ fn salvage_buckets(
         outcome.detached = true;
     }
     Ok(outcome)
+}
+
+/// What is listed as who uses it knows it: of a pool, by logical disk, without what none of them has.
+fn of_owners(side: &dyn BackendSide, listed: Vec<Listed>) -> Vec<Listed> {
+    let blocks: Vec<Range<u64>> = listed.iter().map(|listed| listed.blocks.clone()).collect();
+    let owned = side.owned(&blocks).into_iter();
+    owned.map(|owned| Listed { disk: owned.disk, blocks: owned.blocks, ..listed[owned.of].clone() }).collect()
 }
 
 /// The blocks below `end` that are in none of `ranges`, by range.
@@ -368,13 +376,18 @@ fn write_back(
     let mut ranges: Vec<Listed> = Vec::new();
     for (block, reason, written_back) in listed {
         match ranges.last_mut() {
-            Some(last) if (last.blocks.end, last.reason, last.written_back) == (block, reason, written_back) => {
+            Some(last) if (last.blocks.end, last.reason, last.written_back) == (block.into(), reason, written_back) => {
                 last.blocks.end += 1;
             }
-            _ => ranges.push(Listed { blocks: block..block + 1, reason, written_back }),
+            _ => ranges.push(Listed { disk: None, blocks: block.into()..u64::from(block) + 1, reason, written_back }),
         }
     }
-    let unknown = unknown.into_iter().map(|blocks| Listed { blocks, reason: Reason::Unknown, written_back: false });
+    let unknown = unknown.into_iter().map(|blocks| Listed {
+        disk: None,
+        blocks: blocks.start.into()..blocks.end.into(),
+        reason: Reason::Unknown,
+        written_back: false,
+    });
     ranges.extend(unknown);
     ranges.sort_unstable_by_key(|listed| listed.blocks.start);
     (outcome.listed, outcome.gaps) = (ranges, gaps);

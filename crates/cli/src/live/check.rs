@@ -13,6 +13,7 @@ use flashwise_engine::disk::file::Options;
 use flashwise_engine::disk::identity::IdentityError;
 use flashwise_engine::disk::zoned::open_flash;
 use flashwise_engine::flash::read_superblock;
+use flashwise_engine::pool::POOL_BYTES;
 use flashwise_trace::human;
 use flashwise_trace::progress::Progress;
 
@@ -115,10 +116,13 @@ impl Check {
             let bytes = |bytes: u64| human::bytes(bytes as f64);
             line(format!("cache {} of backend {}, {}", description.cache, description.backend, description.state));
             line(format!(
-                "{} of flash in erase units of {}, in front of a volume of {}",
+                "{} of flash in erase units of {}, in front of {}",
                 bytes(description.flash_bytes),
                 bytes(description.erase_unit_bytes),
-                bytes(description.volume_bytes)
+                match description.volume_bytes {
+                    POOL_BYTES => "a pool".to_owned(),
+                    size => format!("a volume of {}", bytes(size)),
+                }
             ));
             let counts = &report.counts;
             let blocks =

@@ -270,7 +270,7 @@ impl Add {
         client.send("POST", &path(&pool, &["disks"]), &json!({ "path": absolute(&self.disk)?, "wipe": wipe }))?;
         println!("{} is a disk of pool {}.", self.disk.display(), pool.name);
         if !pool.made {
-            println!("To start with it the next time, add it to the disks in the configuration.");
+            println!("To start with it the next time, the configuration has to have it among the disks.");
         }
         Ok(())
     }

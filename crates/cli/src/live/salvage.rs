@@ -110,11 +110,16 @@ fn exists(list: &Path) -> Misuse {
 
 fn write_list(path: &Path, listed: &[Listed]) -> io::Result<()> {
     let mut file = BufWriter::new(File::create_new(path)?);
-    writeln!(file, "first_block,last_block,offset_bytes,length_bytes,reason,written_back")?;
-    for Listed { blocks, reason, written_back } in listed {
-        let bytes = |blocks: u32| u64::from(blocks) * BLOCK_BYTES as u64;
+    let of_pool = listed.iter().any(|listed| listed.disk.is_some());
+    let first = if of_pool { "logical_disk," } else { "" };
+    writeln!(file, "{first}first_block,last_block,offset_bytes,length_bytes,reason,written_back")?;
+    for Listed { disk, blocks, reason, written_back } in listed {
+        let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
         let (offset, length) = (bytes(blocks.start), bytes(blocks.end - blocks.start));
         let written = if *written_back { "yes" } else { "no" };
+        if let Some(disk) = disk {
+            write!(file, "{disk},")?;
+        }
         writeln!(file, "{},{},{offset},{length},{},{written}", blocks.start, blocks.end - 1, reason.name())?;
     }
     file.into_inner().map_err(|error| error.into_error())?.sync_all()

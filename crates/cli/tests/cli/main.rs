@@ -51,6 +51,7 @@ mod parity;
 mod planted;
 #[cfg(feature = "client-tests")]
 mod pool;
+#[cfg(feature = "client-tests")]
 mod pool_mishaps;
 #[cfg(feature = "python-tests")]
 mod python;

@@ -41,6 +41,7 @@ impl Wlfc {
             Step::FlushBackend => self.backend_flush_failed(missing),
             // Not if it was not tried.
             Step::WriteBackend { block, .. } if !missing => drop(self.failing.insert(self.backend_of(block))),
+            Step::ReadBackend { .. } if !missing => self.unread = true,
             // The request fails and nothing else, or the cache is found again.
             Step::Append { .. }
             | Step::Reset { .. }

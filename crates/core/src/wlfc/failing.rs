@@ -108,9 +108,12 @@ impl Wlfc {
         self.queues.read_copies().find(may_leave)
     }
 
-    /// Whether a copy of a backend bucket may be made for a read: not the last buckets are taken for it.
+    /// Whether a copy of a backend bucket may be made for a read: not while the backend cannot be read, and not the last buckets are taken for it.
     #[inline]
     pub(super) fn may_copy(&self, backend: u32) -> bool {
+        if self.unread {
+            return false;
+        }
         self.is_roomy()
             || self.spare() >= Config::SPARE_MIN
                 && (self.copies_of(backend).read != NONE
@@ -229,6 +232,7 @@ impl Wlfc {
     pub(super) fn done(&mut self, step: &Step) {
         match *step {
             Step::FlushBackend => self.passed.at_risk = self.passed.unflushed,
+            Step::ReadBackend { .. } => self.unread = false,
             Step::Reset { bucket } => {
                 if let Some(held) = self.resetting.get_mut(&bucket) {
                     held.pop_front();

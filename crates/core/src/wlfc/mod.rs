@@ -123,6 +123,8 @@ pub struct Wlfc {
     /// Backend buckets that could not be written when that was tried last.
     failing: BTreeSet<u32>,
     trials: failing::Trials,
+    /// What was read of the backend last did not come: no copies are made of what may not come either.
+    unread: bool,
     /// More is in a queue than there may be, or fewer buckets are to spare, since something could not be written back.
     crowded: bool,
     /// What buckets hold whose resets are not done, the oldest first; where buckets have headers.
@@ -158,6 +160,7 @@ impl Wlfc {
             passed: failing::Passed::default(),
             failing: BTreeSet::new(),
             trials: failing::Trials::default(),
+            unread: false,
             crowded: false,
             resetting: HashMap::default(),
             frozen: false,

@@ -23,7 +23,7 @@ use flashwise_core::format::{FailedUnit, Geometry, Layout, PageError, Place, Run
 use uuid::Uuid;
 
 pub use self::held::Held;
-pub use self::side::{BackendSide, Closed, Record, Stamp, Writes};
+pub use self::side::{BackendSide, Closed, Owned, Record, Stamp, Writes};
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, format, is_blank, read_copies, read_superblock, write_superblock};
 use crate::wlfc::start;

@@ -1,6 +1,7 @@
 //! The backend's side of the pair: a short record of the cache that belongs to the backend, kept where the backend is.
 
 use std::io;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -125,6 +126,23 @@ pub trait BackendSide: Send + Sync {
 
     /// The inode of the backend, where the record is a part of a file.
     fn inode(&self) -> Option<u64>;
+
+    /// What of these blocks anybody has, and where: in front of a pool, that are blocks of logical disks.
+    fn owned(&self, ranges: &[Range<u64>]) -> Vec<Owned> {
+        let all = ranges.iter().enumerate();
+        all.map(|(of, blocks)| Owned { of, disk: None, blocks: blocks.clone() }).collect()
+    }
+}
+
+/// Blocks that a cache holds, as who uses them knows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owned {
+    /// Which of the ranges that were asked for they are of.
+    pub of: usize,
+    /// The logical disk that has them; none in front of a volume.
+    pub disk: Option<String>,
+    /// Its blocks.
+    pub blocks: Range<u64>,
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@
 //! | `control.rs`, `pins.rs`, `evacuate.rs`, `lost.rs` | what an operator does |
 //! | `plan.rs` | what that would do, before it is done |
 //! | `prepare.rs` | disks that are to be a part of a pool |
+//! | `owners.rs` | which logical disk has a block of the pool |
 //! | `status.rs` | what a pool says of itself |
 
 mod backend;
@@ -35,6 +36,7 @@ mod logical;
 mod lost;
 pub mod map;
 pub mod metadata;
+mod owners;
 mod pieces;
 mod pins;
 pub mod plan;
@@ -54,7 +56,7 @@ use std::time::Duration;
 
 pub use uuid::Uuid;
 
-use crate::attach::{BackendSide, Record, Stamp};
+use crate::attach::{BackendSide, Owned, Record, Stamp};
 use crate::disk::file::{FileDisk, Options, PageCache};
 use crate::disk::identity::Identity;
 use crate::disk::slow::{SlowDisk, Slowness};
@@ -80,7 +82,7 @@ const LOGICAL_BYTES_MAX: u64 = 64 << 40;
 pub const CHUNKS_MAX: u32 = 1 << 28;
 /// What the cache takes a pool for: as large as it can be, so that disks can come and go. The last chunk is never used: the number of
 /// all blocks has 32 bits as well.
-const POOL_BYTES: u64 = (CHUNKS_MAX as u64 - 1) * CHUNK_BYTES;
+pub const POOL_BYTES: u64 = (CHUNKS_MAX as u64 - 1) * CHUNK_BYTES;
 
 /// What a pool is made of.
 #[derive(Clone, Debug)]
@@ -228,6 +230,10 @@ impl BackendSide for PoolSide {
 
     fn inode(&self) -> Option<u64> {
         None
+    }
+
+    fn owned(&self, ranges: &[std::ops::Range<u64>]) -> Vec<Owned> {
+        owners::owned(&locked(&self.0).metadata.map, ranges)
     }
 }
 

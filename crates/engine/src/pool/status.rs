@@ -1,13 +1,17 @@
 //! What a pool says of itself: one set of figures behind the API, the commands and the metrics.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::quantity::ByteSize;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::owners::owned;
 use super::record::Member;
 use super::{CHUNK_BYTES, Pool};
+use crate::attach::Owned;
 use crate::export::Export;
 use crate::status::{VolumeState, states};
 
@@ -74,8 +78,11 @@ pub struct LogicalDiskStatus {
     pub allocated_bytes: u64,
     /// Bytes that are on disks that are missing, and answer with an error.
     pub missing_bytes: u64,
-    /// Bytes that were on disks that were given up: they answer with an error until they are written anew.
+    /// Bytes whose only copy was on a disk that was given up, or on flash: they answer with an error until they are written anew.
     pub lost_bytes: u64,
+    /// Of these, the blocks of 4,096 bytes whose only copy was on flash.
+    #[serde(default)]
+    pub lost_blocks: Vec<u64>,
     /// Whether each chunk has its place from the beginning.
     pub thick: bool,
     /// Whether neighbouring chunks go to different disks.
@@ -154,7 +161,7 @@ pub struct MapRun {
     pub step_bytes: u64,
     /// How much they are, in bytes.
     pub length_bytes: u64,
-    /// The number of the disk; 0 where they were on one that was given up.
+    /// The number of the disk; 0 where they are lost.
     pub disk: u32,
     /// Where it is; empty where they are lost.
     pub path: String,
@@ -207,10 +214,17 @@ impl Pool {
             }
             _ => None,
         };
+        let lost = self.lost_blocks();
         let lacks_disks = !self.shared.state().metadata.missing().is_empty();
         let disks = self.logical_disks();
-        let logical_disks: Vec<_> = disks.values().map(|disk| self.logical_status(disk, lacks_disks)).collect();
+        let mut logical_disks: Vec<_> = disks.values().map(|disk| self.logical_status(disk, lacks_disks)).collect();
         let state = self.shared.state();
+        for owned in owned(&state.metadata.map, &lost) {
+            if let Some(disk) = logical_disks.iter_mut().find(|disk| owned.disk.as_ref() == Some(&disk.name)) {
+                disk.lost_bytes += (owned.blocks.end - owned.blocks.start) * BLOCK_BYTES as u64;
+                disk.lost_blocks.extend(owned.blocks);
+            }
+        }
         let (metadata, missing) = (&state.metadata, state.metadata.missing());
         let counts = metadata.map.space.counts();
         let mut any_failed = false;
@@ -262,6 +276,18 @@ impl Pool {
         PoolStatus { warning: warning(&status, cache), ..status }
     }
 
+    /// Blocks of the pool whose only copy flash had, by range.
+    fn lost_blocks(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for block in self.volume().lost_blocks() {
+            match ranges.last_mut() {
+                Some(last) if last.end == block => last.end += 1,
+                _ => ranges.push(block..block + 1),
+            }
+        }
+        ranges
+    }
+
     fn logical_status(&self, disk: &super::LogicalDisk, lacks_disks: bool) -> LogicalDiskStatus {
         let shape = disk.logical.shape();
         let entries = disk.logical.entries();
@@ -282,6 +308,7 @@ impl Pool {
             allocated_bytes: counts.placed as u64 * CHUNK_BYTES,
             missing_bytes: missing as u64 * CHUNK_BYTES,
             lost_bytes: counts.lost as u64 * CHUNK_BYTES,
+            lost_blocks: Vec::new(),
             thick: shape.thick,
             striped: shape.striped,
             cached: shape.cached,
@@ -301,9 +328,11 @@ impl Pool {
         }
     }
 
-    /// Where the chunks of a logical disk are, in order.
+    /// Where the chunks of a logical disk are, in order; and, beside the chunks that they are in, which of its blocks flash has lost.
     pub fn map_of(&self, name: &str) -> Result<Vec<MapRun>, super::PoolError> {
         let disk = self.logical(name)?;
+        // Never while the state is held.
+        let lost_blocks = self.lost_blocks();
         let state = self.shared.state();
         let map = &state.metadata.map;
         let missing = state.metadata.missing();
@@ -312,6 +341,14 @@ impl Pool {
             offset_bytes: u64::from(first) * CHUNK_BYTES,
             step_bytes: CHUNK_BYTES,
             length_bytes: u64::from(count) * CHUNK_BYTES,
+            lost: true,
+            ..MapRun::default()
+        });
+        let is_its = |owned: &Owned| owned.disk.as_deref() == Some(name);
+        let blocks = owned(map, &lost_blocks).into_iter().filter(is_its).map(|owned| MapRun {
+            offset_bytes: owned.blocks.start * BLOCK_BYTES as u64,
+            step_bytes: BLOCK_BYTES as u64,
+            length_bytes: (owned.blocks.end - owned.blocks.start) * BLOCK_BYTES as u64,
             lost: true,
             ..MapRun::default()
         });
@@ -334,6 +371,7 @@ impl Pool {
                 })
             })
             .chain(lost)
+            .chain(blocks)
             .collect();
         runs.sort_by_key(|run| run.offset_bytes);
         Ok(runs)
@@ -354,14 +392,19 @@ fn warning(pool: &PoolStatus, cache: Option<String>) -> Option<String> {
         .map(|disk| format!("{} did not take a change of the map; it is brought up to date once it does", disk.path));
     let lost_bytes: u64 = pool.logical_disks.iter().map(|disk| disk.lost_bytes).sum();
     let lost = (lost_bytes > 0).then(|| {
+        let with = pool.logical_disks.iter().filter(|disk| disk.lost_bytes > 0).map(|disk| disk.name.as_str());
         format!(
-            "{} of logical disks are lost: they answer with an error until they are written anew",
-            ByteSize::new(lost_bytes)
+            "{} of logical disks are lost: they answer with an error until they are written anew ({})",
+            ByteSize::new(lost_bytes),
+            with.collect::<Vec<_>>().join(", ")
         )
     });
     let percent = (pool.used_bytes * 100).checked_div(pool.size_bytes).unwrap_or(0);
     let full = percent >= WARN_PERCENT;
-    let full = full.then(|| format!("{percent} % of the pool is in use; add a disk before it is full"));
+    let full = full.then(|| match pool.free_bytes {
+        0 => "the pool is full: what needs more room is refused; add a disk".to_owned(),
+        _ => format!("{percent} % of the pool is in use; add a disk before it is full"),
+    });
     let all: Vec<String> =
         missing.into_iter().chain(failed).chain(stale).chain(cache).chain(lost).chain(full).collect();
     (!all.is_empty()).then(|| all.join("; "))

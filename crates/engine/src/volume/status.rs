@@ -14,6 +14,11 @@ use crate::export::Export;
 use crate::status::{CacheStatus, FaultsStatus, Rating, VolumeState, VolumeStatus};
 
 impl Volume {
+    /// The blocks whose only copy was lost, or cannot be read, in order.
+    pub fn lost_blocks(&self) -> Vec<u64> {
+        self.lock().engine.lost_blocks()
+    }
+
     /// What there is to know of it.
     pub fn status(&self) -> VolumeStatus {
         let inner = self.lock();

@@ -19,7 +19,9 @@ const READ_AGAIN_MAX: usize = 8;
 impl<C: Cache<Step = Step>> Engine<C> {
     /// Whether the blocks that a part read of the backend came.
     pub(super) fn came(&mut self, id: StepId, part: &Part, came: bool) {
-        let (first, plan) = (part.offset / BLOCK, self.step(id).plan);
+        let running = self.step(id);
+        running.unread |= !came;
+        let (first, plan) = (part.offset / BLOCK, running.plan);
         let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(first);
         let missing = (!came).then_some(Missing::OfBackend);
         for block in first..first + part.length / BLOCK {
@@ -55,6 +57,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub(super) fn read_failed(&mut self, id: StepId, flash: bool) {
         let retries = self.settings.retries;
         let running = self.step(id);
+        running.unread |= !flash;
         let Work::Step(Step::ReadFlash { block, blocks, .. } | Step::ReadBackend { block, blocks }) = running.work
         else {
             unreachable!("it reads")

@@ -125,6 +125,8 @@ struct Running {
     next: Vec<Part>,
     /// Its blocks are read one by one.
     apart: bool,
+    /// Some of what it reads of the backend did not come.
+    unread: bool,
     /// Of what it reads of the flash, the checksums so far, ...
     expected: SmallVec<[Crc; 4]>,
     /// ... and the header page that is read for more of them, and whether it is read with the data.
@@ -483,6 +485,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             probes: false,
             next: Vec::new(),
             apart: false,
+            unread: false,
             expected: SmallVec::new(),
             header: None,
             sequence: 0,

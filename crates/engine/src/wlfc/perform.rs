@@ -495,7 +495,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 Step::WriteBackend { block, .. } => drop(self.lossy.remove(&block)),
                 _ => {}
             }
-            self.cache.on(Event::Done(step), &mut self.planned);
+            // Its steps go on without what did not come, and the cache makes no more of them.
+            let is_unread = running.unread && matches!(step, Step::ReadBackend { .. });
+            let event = if is_unread { Event::Failed { step, missing: false } } else { Event::Done(step) };
+            self.cache.on(event, &mut self.planned);
         } else {
             // The cache does not rely on these: a client hears of it, or it is tried again.
             let alone = matches!(step, Step::WriteBackend { gives_up: false, .. } | Step::ZeroBackend { .. });

@@ -52,6 +52,29 @@ fn a_backend_that_cannot_be_read_for_a_while_loses_nothing() {
     assert_eq!((backend[0], backend[BLOCK_BYTES]), (1, 101));
 }
 
+/// A backend that cannot be read is asked for what clients want, and no more: no copies are planned of what will not come, which would wear the flash
+/// and take the place of what is there.
+#[test]
+fn a_backend_that_cannot_be_read_fills_no_bucket() {
+    let mut world = world();
+    is_as_before(&mut world, [0]);
+    world.failing = vec![BACKEND_READS];
+    assert_eq!(world.ask(Operation::Read, 15, &[]), Err(Error::Io));
+    let (before, figures) = (world.transfers, world.engine.cache().figures());
+    let asked = (30..BLOCKS).map(|at| assert_eq!(world.ask(Operation::Read, at, &[]), Err(Error::Io))).count() as u64;
+    // Once, and once more as it failed.
+    assert_eq!(world.transfers, [before[FLASH], before[BACKEND] + 2 * asked]);
+    let now = world.engine.cache().figures();
+    assert_eq!((now.flash_written_blocks(), now.resets), (figures.flash_written_blocks(), figures.resets));
+    is_as_before(&mut world, 0..15);
+    // Copies are made again once it can be read.
+    world.failing.clear();
+    is_as_before(&mut world, 15..BLOCKS);
+    let before = world.transfers;
+    is_as_before(&mut world, 30..BLOCKS);
+    assert_eq!(world.transfers[BACKEND], before[BACKEND]);
+}
+
 /// What changes a part of a block whose rest cannot be read is an error, and changes nothing.
 #[test]
 fn a_part_of_a_block_that_cannot_be_read_is_not_changed() {

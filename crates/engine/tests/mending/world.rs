@@ -29,6 +29,8 @@ pub struct World {
     pub failing: Vec<Failing>,
     /// Whether all works again after a second.
     pub heals: bool,
+    /// Transfers of each disk so far, those that failed included.
+    pub transfers: [u64; 2],
 }
 
 /// What fails: operations of a disk that touch these bytes.
@@ -127,7 +129,8 @@ impl World {
         };
         let engine = Engine::new(wlfc, settings, started);
         let attachment = Attachment::of(superblock, None);
-        Ok(World { disks, attachment, engine, output: Output::default(), failing: Vec::new(), heals: false })
+        let (output, failing) = (Output::default(), Vec::new());
+        Ok(World { disks, attachment, engine, output, failing, heals: false, transfers: [0; 2] })
     }
 
     /// The cache again after the process has died.
@@ -229,6 +232,7 @@ impl World {
             };
             let others = std::mem::take(&mut self.output.transfers);
             for transfer in std::iter::once(transfer).chain(others) {
+                self.transfers[transfer.disk] += 1;
                 let fails = fails(&self.failing, &transfer);
                 let result = if fails { Err(Error::Io) } else { Ok(()) };
                 if !fails {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::memory::MemoryDisk;
-use flashwise_engine::export::Operation;
+use flashwise_engine::export::{Error, Operation};
 use flashwise_engine::pool::status::{PoolDiskState, PoolState};
 use flashwise_engine::pool::{CHUNK_BYTES, LogicalDisk, Metadata, NewLogical, Pool, PoolConfig};
 
@@ -241,6 +241,45 @@ fn what_is_lost_of_new_chunks_and_of_those_given_up_is_no_affair_of_others() {
     drop((other, pool));
     let pool = Pool::open_on(tank.config.clone(), disks, &|_, _| ()).unwrap().0;
     assert!(read(&pool.logical("b").unwrap(), at, 4096) == vec![5; 4096]);
+    pool.close().unwrap();
+}
+
+/// Who is told of a block that flash has lost hears which logical disk has it, and where.
+#[test]
+fn what_flash_has_lost_is_known_by_its_logical_disk() {
+    let disks: Vec<Arc<dyn Disk>> = vec![Arc::new(MemoryDisk::new(8 * MIB as usize))];
+    drop(Metadata::create("tank", disks.clone()).unwrap());
+    let tank = Tank::new(true);
+    let open = || Pool::open_on(tank.config.clone(), disks.clone(), &|_, _| ()).unwrap().0;
+    let pool = open();
+    let names = ["a", "b"];
+    let [_, disk] = names.map(|name| pool.create_logical(&new(name, MIB)).unwrap());
+    write(&disk, 0, MIB, 1).unwrap();
+    let at = 3 * CHUNK + 5 * 4096;
+    write(&disk, at, 4096, 0xa7).unwrap();
+    flush(&disk);
+    pool.close().unwrap();
+    drop((disk, pool));
+    let mut flash = std::fs::read(&tank.config.cache.flash).unwrap();
+    let page = flash.chunks(4096).position(|page| page.iter().all(|byte| *byte == 0xa7)).unwrap();
+    flash[page * 4096] ^= 1;
+    std::fs::write(&tank.config.cache.flash, flash).unwrap();
+
+    let pool = open();
+    let disk = pool.logical("b").unwrap();
+    assert_eq!(ask(&disk, Operation::Read, at, 4096, Vec::new()), Err(Error::Io));
+    let told =
+        || pool.status().logical_disks.into_iter().map(|disk| (disk.lost_bytes, disk.lost_blocks)).collect::<Vec<_>>();
+    assert_eq!(told(), [(0, vec![]), (4096, vec![at / 4096])]);
+    let warning = pool.status().warning.unwrap();
+    assert!(warning.contains("4KiB of logical disks are lost") && warning.ends_with("written anew (b)"), "{warning}");
+    let lost = |name| {
+        let runs = pool.map_of(name).unwrap().into_iter().filter(|run| run.lost);
+        runs.map(|run| (run.offset_bytes, run.length_bytes)).collect::<Vec<_>>()
+    };
+    assert_eq!(names.map(lost), [vec![], vec![(at, 4096)]]);
+    write(&disk, at, 4096, 2).unwrap();
+    assert_eq!((told(), names.map(lost)), (vec![(0, vec![]); 2], [vec![], vec![]]));
     pool.close().unwrap();
 }
 

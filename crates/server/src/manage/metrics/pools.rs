@@ -44,9 +44,11 @@ const LOGICAL: &[Metric<LogicalDiskStatus>] = &[
     bytes("logical_disk_size", "Size of the logical disk", |disk| disk.size_bytes),
     bytes("logical_disk_allocated", "What has a place on a disk of it", |disk| disk.allocated_bytes),
     bytes("logical_disk_missing", "What is on disks that are missing of it", |disk| disk.missing_bytes),
-    bytes("logical_disk_lost", "What was on disks that were given up, until it is written anew", |disk| {
-        disk.lost_bytes
-    }),
+    bytes(
+        "logical_disk_lost",
+        "What was only on disks that were given up, or on flash that lost it, until it is written anew",
+        |disk| disk.lost_bytes,
+    ),
     Metric {
         name: "logical_disk_clients",
         unit: None,
