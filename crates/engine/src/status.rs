@@ -157,6 +157,9 @@ pub struct VolumeStatus {
     pub buffered_blocks: u64,
     /// Blocks whose only copy was lost; reading them is an error.
     pub lost_blocks: Vec<u64>,
+    /// Blocks that were answered and have found no place yet: they wait in memory, and no flush succeeds before.
+    #[serde(default)]
+    pub unwritten_blocks: u64,
     /// Memory that the process takes, in bytes.
     pub memory_bytes: u64,
     /// Failures of devices.

@@ -133,6 +133,39 @@ fn a_flash_that_is_missing_or_misspelt_is_not_made_anew_while_the_backend_misses
     setting.open();
 }
 
+/// An operator has given up what a flash holds: it is not asked for again when that comes back.
+#[test]
+fn a_cache_that_was_given_up_is_dropped_when_it_comes_back() {
+    let mut setting = Setting::new(Mode::WriteBack);
+    setting.write_and_die(7);
+    let flash = std::mem::take(&mut setting.config.flash);
+    setting.config.discard_cache = true;
+    let (volume, opened) = setting.open();
+    assert!(opened.without_flash);
+    write(&volume, 8);
+    volume.close().unwrap();
+    drop(volume);
+    (setting.config.flash, setting.config.discard_cache) = (flash, false);
+    let (volume, opened) = setting.open();
+    assert!(opened.formatted && opened.notes.iter().any(|note| note.contains("the cache was dropped")), "{opened:?}");
+    assert_eq!(read(&volume), 8);
+}
+
+/// A backend that was cut short is to be as large as it was; its cache cannot be detached from it either.
+#[test]
+fn a_backend_that_was_cut_short_is_named() {
+    let setting = Setting::new(Mode::WriteBack);
+    setting.write_and_close(7);
+    let backend = std::fs::File::options().write(true).open(&setting.config.backend).unwrap();
+    let size = backend.metadata().unwrap().len();
+    backend.set_len(size / 2).unwrap();
+    let refusal = setting.refusal();
+    let expected = format!("has {} bytes, and its cache is of a volume of {size}: it was cut short", size / 2);
+    assert!(refusal.contains(&expected), "{refusal}");
+    backend.set_len(size).unwrap();
+    assert_eq!(setting.first_byte(), 7);
+}
+
 #[test]
 fn a_missing_flash_is_made_anew_where_everything_was_written_through() {
     for mode in [Mode::WriteThrough, Mode::WriteAround] {

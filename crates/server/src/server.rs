@@ -110,7 +110,8 @@ impl Server {
         finish_deletions(&mut config);
         let config = &config;
         let (mut volumes, mut pools) = (Vec::new(), Vec::new());
-        let started = open_volumes(config, &mut volumes, progress)
+        let started = check_pools(config)
+            .and_then(|()| open_volumes(config, &mut volumes, progress))
             .and_then(|()| open_pools(config, &mut pools, progress))
             .and_then(|unserved| serve(config, options, listening, &volumes, &pools, unserved));
         match started {
@@ -198,6 +199,17 @@ fn open_volumes(
     Ok(())
 }
 
+/// Refuses pools whose disks are not those of a pool before anything is written to the disks of another.
+fn check_pools(config: &ServerConfig) -> Result<(), ServerError> {
+    let named = config.pools.iter().filter(|pool| !config.is_made(&pool.cache.name));
+    if config.pools.len() + config.volumes.len() > 1 {
+        for pool in named {
+            Pool::storage(pool).map_err(OpenError::from)?;
+        }
+    }
+    Ok(())
+}
+
 /// Opens the pools, and says which of those that were made while a server ran could not be.
 fn open_pools(
     config: &ServerConfig,
@@ -210,7 +222,7 @@ fn open_pools(
         match Pool::open(pool.clone(), &|done, all| progress(name, done, all)) {
             Ok((pool, opened)) => pools.push((Arc::new(pool), opened)),
             // What was made on the way keeps nothing else from being served, where its operator has to do something.
-            Err(error) if config.is_made(name) && error.is_permanent() => {
+            Err(error) if config.is_made(name) => {
                 let file = made::path(&config.state_directory);
                 let file = file.display();
                 let lacks_disks = matches!(&error, OpenError::Pool(PoolError::Missing { .. } | PoolError::Gone { .. }));

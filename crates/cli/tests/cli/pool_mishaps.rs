@@ -187,3 +187,23 @@ fn a_change_that_is_refused_changes_nothing() {
     ask(path, &["pool", "remove", "d.img"]);
     server.end();
 }
+
+/// A start that is refused for what one pool lacks changes no disk of another, which may be started with others of its disks meanwhile.
+#[test]
+fn a_pool_that_is_refused_changes_nothing_of_another() {
+    let (folder, _) = folder(true);
+    let path = folder.path();
+    let disks = ["a.img", "b.img", "c.img", "d.img", "e.img"];
+    std::fs::copy(path.join("d.img"), path.join("e.img")).unwrap();
+    succeed(path, &["pool", "create", "tank", "a.img", "b.img", "c.img"]);
+    succeed(path, &["pool", "create", "pond", "d.img", "e.img"]);
+    serve(path).end();
+    let config = std::fs::read_to_string(path.join("tank.toml")).unwrap();
+    let of_both = format!("{config}\n[[pool]]\nname = \"pond\"\ndisks = [\"d.img\"]\n");
+    std::fs::write(path.join("both.toml"), of_both).unwrap();
+    let contents = || disks.map(|disk| std::fs::read(path.join(disk)).unwrap());
+    let before = contents();
+    let refused = fail(path, &["serve", "both.toml"], 2);
+    assert!(refused.contains("pool 'pond' misses disk"), "{refused}");
+    assert!(contents() == before, "disks were changed");
+}

@@ -4,7 +4,6 @@
 //! minutes).
 
 use super::config::RESERVE_UNITS;
-use super::lost::Lost;
 use super::{Batch, CopyForward, DESTAGING_BLOCKS_MAX, LogCache, Mode};
 use crate::format::Kind as RecordKind;
 use crate::step::{Cause, Frame, Step};
@@ -66,7 +65,7 @@ impl LogCache {
     fn reclaim_oldest(&mut self, short: bool, steps: &mut Vec<Step>) {
         let sequence = *self.log.sequences().start();
         let mut still_lost: Vec<u32> =
-            self.lost.iter().filter(|(_, lost)| **lost == Lost::Said(sequence)).map(|(block, _)| *block).collect();
+            self.lost.iter().filter(|(_, lost)| lost.said == Some(sequence)).map(|(block, _)| *block).collect();
         still_lost.sort_unstable();
         for block in still_lost {
             self.mark_lost(block, steps);
@@ -114,7 +113,7 @@ impl LogCache {
 
     pub(super) fn mark_lost(&mut self, block: u32, steps: &mut Vec<Step>) {
         self.log_mark(RecordKind::Lost, block, 0, steps);
-        self.lost.insert(block, Lost::Said(*self.log.sequences().end()));
+        self.lost.entry(block).or_default().said = Some(*self.log.sequences().end());
     }
 
     /// Plans to write back what is due, as far as few enough blocks are under way.

@@ -79,7 +79,9 @@ impl LogCache {
             let LogRecord { mut kind, block, mut slot, .. } = *record;
             let mut crc = 0;
             if kind.has_data() {
-                match checksums.next().expect("each record with data has a checksum") {
+                let found = checksums.next().expect("each record with data has a checksum");
+                match found {
+                    _ if self.is_not_found(record, found.is_some()) => kind = self.still_lost(record, segment.sequence),
                     None => kind = self.data_missing(record, segment.sequence),
                     Some(found) => {
                         crc = *found;
@@ -107,7 +109,7 @@ impl LogCache {
             self.write_buffer.remove(block);
             self.frames.release(frame);
             if self.backend_lacks.remove(&block) {
-                self.lost.entry(block).or_insert(Lost::Unsaid);
+                self.lost.entry(block).or_default();
             }
         }
         if let Some(slot) = self.log.find(block)
@@ -147,7 +149,7 @@ impl LogCache {
         let old = if record.is_copied() { record.old.map(|(old, _)| old) } else { old };
         let back = old.is_some_and(|old| self.log.bring_back(block, old, true, true));
         if !(record.is_copied() && back) {
-            self.lost.insert(block, Lost::Unsaid);
+            self.lost.entry(block).or_default();
         }
         self.lacks_flushed |= old.is_some() && !back;
     }
@@ -171,7 +173,7 @@ impl LogCache {
             None | Some((_, false)) if !(current && self.backend_lacks.remove(&block)) => RecordKind::Forget,
             _ => {
                 if current {
-                    self.lost.insert(block, Lost::Said(sequence));
+                    self.lost.entry(block).or_default().said = Some(sequence);
                 }
                 RecordKind::Lost
             }
@@ -207,7 +209,9 @@ impl LogCache {
         // A clean copy that was planned since is one of the same data, or less; a later write may still make it good.
         let is_newer = self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot));
         if !is_newer && self.write_buffer.get(block).is_none() {
-            self.lost.entry(block).or_insert(Lost::Unsaid);
+            let lost = self.lost.entry(block).or_default();
+            // The copy that was to take the place of what the flash says will say so itself.
+            lost.said = self.found.get(&block).map(|found| found.sequence).or(lost.said);
         } else {
             self.backend_lacks.insert(block);
         }
@@ -218,7 +222,8 @@ impl LogCache {
         if !self.backend_lacks.is_empty() {
             self.backend_lacks.remove(&block);
         }
-        if !back && matches!(self.lost.get(&block), Some(Lost::Unsaid | Lost::Kept)) {
+        let is_unsaid = |lost: &Lost| lost.said.is_none() || self.found.contains_key(&block);
+        if !back && self.lost.get(&block).is_some_and(is_unsaid) {
             self.lost.remove(&block);
         }
     }
@@ -239,7 +244,7 @@ impl LogCache {
     /// Whether the flash says of blocks that they are lost, or may hold what nothing else has of one: without it they would be what the
     /// backend has, which is older than what was flushed.
     pub fn flash_knows_lost(&self) -> bool {
-        self.lacks_flushed || self.lost.values().any(|lost| matches!(lost, Lost::Said(_)))
+        self.lacks_flushed || self.lost.values().any(|lost| lost.said.is_some())
     }
 
     /// How many dirty blocks could not be read from flash the last time.
@@ -259,7 +264,8 @@ impl LogCache {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::collections::{BTreeMap, HashMap, HashSet};
+    use std::ops::Range;
 
     use super::*;
     use crate::cache::{Cache, Config, Event, Kind, Request};
@@ -334,6 +340,108 @@ mod tests {
                 _ => None,
             });
             assert!(clean.filter(|needs| *needs).count() > 10, "{kind:?}");
+        }
+    }
+
+    /// What a flash says: of each unit, by its sequence, the records in order.
+    #[derive(Default)]
+    struct Flash {
+        units: BTreeMap<u64, Vec<(u32, RecordKind)>>,
+        /// Frames of which the content never came.
+        bad: HashSet<u32>,
+    }
+
+    impl Flash {
+        /// Performs steps as an engine would; what goes to these blocks of the backend fails.
+        fn perform(&mut self, cache: &mut LogCache, steps: &[Step], refused: &Range<u32>) {
+            for step in steps {
+                let mut ok = true;
+                match step {
+                    Step::Receive { frame, .. } | Step::Zero { frame, .. } => drop(self.bad.remove(&frame.number)),
+                    Step::WriteBackend { block, frame, .. } if refused.contains(block) => {
+                        ok = false;
+                        self.bad.insert(frame.number);
+                    }
+                    Step::ZeroBackend { block, .. } => ok = !refused.contains(block),
+                    Step::Append(segment) => {
+                        let with_data = segment.records.iter().filter(|record| record.kind.has_data());
+                        let came = |record: &LogRecord| (!self.bad.contains(&record.frame.number)).then_some(0);
+                        let (checksums, mut records): (Vec<_>, _) = (with_data.map(came).collect(), Vec::new());
+                        let (doubtful, records_of) = (false, &mut records);
+                        let appending = Appending { segment, checksums: &checksums, doubtful, records: records_of };
+                        cache.on(Event::Appending(appending), &mut Vec::new());
+                        let unit = self.units.entry(segment.sequence).or_default();
+                        unit.extend(records.iter().map(|record| (record.block, record.kind)));
+                    }
+                    Step::ResetUnit { unit } => {
+                        let geometry = cache.config().geometry;
+                        self.units.retain(|sequence, _| geometry.unit_of(*sequence) != *unit);
+                    }
+                    _ => {}
+                }
+                let event = if ok { Event::Done(step) } else { Event::Failed { step, missing: false } };
+                cache.on(event, &mut Vec::new());
+                if let (false, Step::WriteBackend { block, .. }) = (ok, step) {
+                    cache.keep(*block);
+                }
+            }
+        }
+
+        /// What it says last of a block.
+        fn last(&self, block: u32) -> Option<RecordKind> {
+            let mut records = self.units.values().rev().flat_map(|unit| unit.iter().rev());
+            let says = |kind: RecordKind| kind != RecordKind::Void && !kind.is_of_region();
+            let of_block = |(of, kind): &(u32, RecordKind)| (*of == block && says(*kind)).then_some(*kind);
+            records.find_map(of_block)
+        }
+    }
+
+    /// Blocks that the flash calls lost are written anew while it has no room and the backend refuses them: it calls them lost until that has worked,
+    /// whatever else is written and whichever units are reset. Else what the backend has would be taken for what was flushed.
+    #[test]
+    fn the_flash_calls_lost_what_nothing_else_has_taken_since() {
+        let geometry = Geometry { units: 24, unit_pages: 64 };
+        for zeroes in [false, true] {
+            let config = Config { write_buffer_blocks: 0, ..Config::new(geometry, "lru".parse().unwrap()) };
+            let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());
+            let mut flash = Flash::default();
+            let refused = 0..100;
+            let mut steps = Vec::new();
+            refused.clone().for_each(|block| cache.mark_lost(block, &mut steps));
+            cache.make_durable(&mut steps);
+            flash.perform(&mut cache, &steps, &refused);
+            let mut ask = |cache: &mut LogCache, kind, blocks: Range<u32>, refused: &Range<u32>| {
+                let length = blocks.len() as u64 * 4096;
+                let mut steps = Vec::new();
+                for request in Request::pieces(kind, u64::from(blocks.start) * 4096, length, false) {
+                    cache.on(Event::Request { request: &request, now_us: 1 }, &mut steps);
+                }
+                flash.perform(cache, &steps, refused);
+                cache.check();
+                for block in cache.lost_blocks().into_iter().filter(|block| *block < 100) {
+                    assert_eq!(flash.last(block), Some(RecordKind::Lost), "block {block}, zeroes {zeroes}");
+                }
+            };
+            // The flash has no room for more that is dirty.
+            let dirty = 1000..1000 + cache.config().dirty_max() as u32 + 100;
+            ask(&mut cache, Kind::Write, dirty, &(0..2000));
+            assert!(!cache.has_room_for_dirty());
+            let kind = if zeroes { Kind::WriteZeroes { may_punch_holes: true } } else { Kind::Write };
+            for round in 0..40u32 {
+                let first = 7 * round % 90;
+                ask(&mut cache, kind, first..first + 10, &(0..2000));
+                // Clean copies of others, so that units are reset.
+                let clean = 3000 + 50 * (round % 4)..3050 + 50 * (round % 4);
+                ask(&mut cache, Kind::Write, clean.clone(), &(0..2000));
+                ask(&mut cache, Kind::Trim, clean, &(0..2000));
+            }
+            let lost = cache.lost_blocks().into_iter().filter(|block| *block < 100).count();
+            assert!(cache.log().resets() > 10 && lost > 50, "{} resets, {lost} lost", cache.log().resets());
+            // It takes them.
+            ask(&mut cache, kind, refused, &(0..0));
+            assert!(cache.lost_blocks().into_iter().all(|block| block >= 100));
+            ask(&mut cache, Kind::Flush, 0..0, &(0..0));
+            (0..100).for_each(|block| assert_ne!(flash.last(block), Some(RecordKind::Lost), "block {block}"));
         }
     }
 

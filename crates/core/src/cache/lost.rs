@@ -1,16 +1,25 @@
 //! Blocks whose only copy was lost: who knows of it, and what that is to a flush.
 
 use super::{Cache, LogCache};
+use crate::format::Kind as RecordKind;
+use crate::step::{Cause, Frame, LogRecord, Step};
 
-/// Who knows of a block that its only copy was lost.
+/// A block whose only copy was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lost {
+    /// The unit of this sequence says so; where none does, nothing but this knows of it, before the next flush.
+    pub said: Option<u64>,
+    /// Whoever performs the steps has what it should hold: see [`Cache::keep`].
+    pub kept: bool,
+}
+
+/// A clean copy of a block that was lost: it takes the place of what the flash says, once the backend has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lost {
-    /// Nothing but this, before the next flush.
-    Unsaid,
-    /// Nothing but this, and whoever performs the steps has what it should hold: see [`Cache::keep`].
-    Kept,
-    /// The unit of this sequence says so.
-    Said(u64),
+pub(super) struct Found {
+    /// Where it is.
+    pub slot: u32,
+    /// The unit that it is in.
+    pub sequence: u64,
 }
 
 /// Where what a lost block is to hold goes.
@@ -25,15 +34,62 @@ pub(super) enum Anew {
 }
 
 impl LogCache {
-    /// Where what a block is to hold goes, if it is lost.
+    /// Where what a block is to hold goes, if it is lost, or was and the flash still says so.
     pub(super) fn anew(&self, block: u32) -> Option<Anew> {
-        let lost = self.lost.get(&block)?;
-        Some(match lost {
+        let is_found = self.found.contains_key(&block);
+        let is_said = is_found || self.lost.get(&block)?.said.is_some();
+        Some(match is_said {
             _ if !self.has_flash => Anew::Backend,
             _ if self.has_room_for_dirty() => Anew::Flash,
-            Lost::Said(_) => Anew::Both,
-            Lost::Unsaid | Lost::Kept => Anew::Backend,
+            true => Anew::Both,
+            false => Anew::Backend,
         })
+    }
+
+    /// A block is about to be written to flash, dirty, or is not said to be lost: what it is from now on counts.
+    pub(super) fn is_anew(&mut self, block: u32) {
+        self.lost.remove(&block);
+        self.found.remove(&block);
+    }
+
+    /// Plans the clean copy of a lost block that goes to the backend.
+    pub(super) fn add_found(&mut self, block: u32, frame: Frame, steps: &mut Vec<Step>) {
+        self.reclaim(steps);
+        // Not before: a unit that says so may have been reset.
+        self.lost.remove(&block);
+        // One before it may have been handed out for writing, and says something else if the backend does not take that.
+        if self.log.find(block).is_some_and(|slot| !self.log.can_replace_clean(slot)) {
+            self.log_mark(RecordKind::Lost, block, 0, steps);
+        }
+        self.log_add(block, frame, false, Cause::Admission, steps);
+        self.log.need_backend_flush();
+        if let Some(slot) = self.log.find(block) {
+            self.found.insert(block, Found { slot, sequence: *self.log.sequences().end() });
+        }
+    }
+
+    /// Whether a record that is about to be written is the clean copy of a block that was lost, and the backend has not taken the same. From now on
+    /// it is as it will be.
+    pub(super) fn is_not_found(&mut self, record: &LogRecord, came: bool) -> bool {
+        let LogRecord { kind, block, slot, .. } = *record;
+        if self.found.get(&block).is_none_or(|found| found.slot != slot) {
+            return false;
+        }
+        self.found.remove(&block);
+        kind == RecordKind::Clean && (!came || self.lost.contains_key(&block) || self.backend_lacks.contains(&block))
+    }
+
+    /// What is recorded in place of that copy, in the unit of `sequence`: the block is lost still.
+    pub(super) fn still_lost(&mut self, record: &LogRecord, sequence: u64) -> RecordKind {
+        let LogRecord { block, slot, .. } = *record;
+        if self.log.is_newest(block, slot, sequence) {
+            self.log.policy_mut().remove(block);
+        }
+        self.log.vacate(block, slot, sequence);
+        if !self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot)) {
+            self.lost.entry(block).or_default().said = Some(sequence);
+        }
+        RecordKind::Lost
     }
 
     /// Whether a flush can be true to its word.
@@ -60,6 +116,6 @@ impl LogCache {
     /// Goes on without the flash from a cache that had one, maybe: what was lost there is lost until it is written anew.
     pub fn take_over_lost(&mut self, before: Option<&LogCache>, blocks: impl IntoIterator<Item = u32>) {
         self.leaves_lost |= before.is_some_and(|before| before.leaves_lost);
-        self.lost.extend(blocks.into_iter().map(|block| (block, Lost::Unsaid)));
+        self.lost.extend(blocks.into_iter().map(|block| (block, Lost::default())));
     }
 }

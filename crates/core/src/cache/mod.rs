@@ -58,7 +58,7 @@ pub use config::{Config, CopyForward, Mode, Regions, admission};
 pub use event::{Appending, Cache, Event};
 pub use figures::{Figures, Reads};
 use intents::Intents;
-use lost::Lost;
+use lost::{Found, Lost};
 use pace::Pace;
 pub use request::{Kind, Request};
 use settings::{Devices, Live, SettingError, Settings};
@@ -136,6 +136,8 @@ pub struct LogCache {
     destage_after_us: u64,
     /// Blocks whose only copy was lost.
     lost: HashMap<u32, Lost>,
+    /// Blocks that were, and are being written to the backend, with the clean copies that are to take the place of what the flash says.
+    found: HashMap<u32, Found>,
     intents: Intents,
     /// Dirty blocks that could not be read from flash the last time, with their slots.
     unreadable: HashMap<u32, u32>,
@@ -247,7 +249,11 @@ impl LogCache {
             pace: Pace::default(),
             clean_from,
             destage_after_us: 0,
-            lost: lost.into_iter().map(|(block, sequence)| (block, Lost::Said(sequence))).collect(),
+            lost: lost
+                .into_iter()
+                .map(|(block, sequence)| (block, Lost { said: Some(sequence), kept: false }))
+                .collect(),
+            found: HashMap::new(),
             intents: Intents::new(config.regions),
             unreadable: HashMap::new(),
             backend_lacks: HashSet::new(),
@@ -537,17 +543,17 @@ impl Cache for LogCache {
     }
 
     fn keep(&mut self, block: u32) {
-        if let Some(lost @ Lost::Unsaid) = self.lost.get_mut(&block) {
-            *lost = Lost::Kept;
+        if let Some(lost) = self.lost.get_mut(&block) {
+            lost.kept = true;
         }
     }
 
     fn is_kept(&self, block: u32) -> bool {
-        self.lost.get(&block) == Some(&Lost::Kept) && self.write_buffer.get(block).is_none()
+        self.lost.get(&block).is_some_and(|lost| lost.kept) && self.write_buffer.get(block).is_none()
     }
 
     fn leaves(&self, block: u32) -> bool {
-        self.leaves_lost && (!self.has_flash || self.lost.get(&block) == Some(&Lost::Kept))
+        self.leaves_lost && (!self.has_flash || self.lost.get(&block).is_some_and(|lost| lost.kept))
     }
 
     fn figures(&self) -> Figures {
@@ -568,7 +574,8 @@ impl Cache for LogCache {
         self.write_buffer.check();
         assert!(self.transient.is_empty());
         assert!(self.flash_failed || self.log.free_units() >= 1, "a unit is free for copying forward");
-        for (block, _) in self.lost.iter().filter(|(_, lost)| matches!(lost, Lost::Said(_))) {
+        let is_said = |(block, lost): &(&u32, &Lost)| lost.said.is_some() && !self.found.contains_key(block);
+        for (block, _) in self.lost.iter().filter(is_said) {
             assert_eq!(self.log.find(*block), None, "block {block} is lost and has a copy");
         }
     }

@@ -1,5 +1,7 @@
 //! Writes, zeroes and flushes.
 
+use std::collections::HashSet;
+
 use super::lost::{Anew, Lost};
 use super::{LogCache, Mode, Part, Request, parts};
 use crate::access::Op;
@@ -132,11 +134,10 @@ impl LogCache {
         !(self.has_flash && (self.is_pressed() || is_full()))
     }
 
-    /// Whether a lost block may be written again: where the flash has no room, what it does not say is lost may go to the backend, of which one
-    /// at a time tries whether it takes anything.
-    pub fn may_write_again(&self, block: u32, is_first: bool) -> bool {
-        let may_pass = !matches!(self.lost.get(&block), Some(Lost::Said(_))) && (is_first || !self.backend_refuses);
-        may_pass || self.has_room_for_dirty()
+    /// Whether a lost block may be written again: where the flash has no room it goes to the backend, of which one at a time tries whether it takes
+    /// anything.
+    pub fn may_write_again(&self, is_first: bool) -> bool {
+        is_first || !self.backend_refuses || self.has_room_for_dirty()
     }
 
     /// Whether what a request writes may stay in RAM and on flash until it is written back.
@@ -156,6 +157,7 @@ impl LogCache {
     ) {
         // Each with whether it goes to flash as well, and how often it had been asked for again there.
         let mut to_backend: Vec<(Write, bool, u32)> = Vec::new();
+        let mut found = HashSet::new();
         let mut forgotten = Vec::new();
         let mut last = None;
         for &write in writes {
@@ -180,14 +182,14 @@ impl LogCache {
             if dirty_copy || anew == Some(Anew::Flash) || ((wanted || has_to) && may_dirty) {
                 // A dirty copy is replaced on flash whatever the policy says: no crash may bring it back. Nor may one bring back what
                 // the backend has of a lost block.
-                self.lost.remove(&block);
+                self.is_anew(block);
                 self.log_add(block, frame, true, Cause::Client, steps);
                 self.figures.flash_write_requests += u64::from(last.is_none_or(|last: u32| last + 1 != block));
                 last = Some(block);
                 continue;
             }
             if anew == Some(Anew::Both) {
-                self.lost.remove(&block);
+                found.insert(block);
                 to_backend.push((Write { replaces: true, ..write }, true, 0));
                 continue;
             }
@@ -200,11 +202,13 @@ impl LogCache {
         self.become_unsure(&forgotten, steps);
         to_backend.sort_unstable_by_key(|(write, ..)| write.block);
         for &(Write { block, frame, replaces, .. }, wanted, uses) in &to_backend {
-            if wanted {
+            let is_found = found.contains(&block);
+            if wanted && !is_found {
                 self.reclaim(steps);
             }
             // A copy that was to be replaced in memory may have been handed out for writing meanwhile.
             if let Some(slot) = self.log.find(block)
+                && !is_found
                 && !self.log.can_replace_clean(slot)
             {
                 self.log_mark(RecordKind::Forget, block, 0, steps);
@@ -213,7 +217,9 @@ impl LogCache {
             self.figures.backend_written_blocks += 1;
             steps.push(Step::WriteBackend { block, frame, acknowledged, replaces, batch: None });
             self.backend_unflushed = true;
-            if wanted {
+            if is_found {
+                self.add_found(block, frame, steps);
+            } else if wanted {
                 self.log_add(block, frame, false, Cause::Admission, steps);
                 if let Some(slot) = self.log.find(block) {
                     self.log.set_uses(slot, uses);
@@ -233,7 +239,7 @@ impl LogCache {
 
     pub(super) fn make_durable(&mut self, steps: &mut Vec<Step>) {
         self.say_lost(steps);
-        if self.log.open_matters() {
+        if self.log.open_matters() || !self.found.is_empty() {
             self.log_seal(steps);
         }
         self.log.flush(steps);
@@ -245,7 +251,7 @@ impl LogCache {
         if !self.has_flash {
             return;
         }
-        let unsaid = self.lost.iter().filter(|(_, lost)| **lost == Lost::Unsaid);
+        let unsaid = self.lost.iter().filter(|(_, lost)| **lost == Lost::default());
         let mut unsaid: Vec<u32> = unsaid.map(|(block, _)| *block).collect();
         unsaid.sort_unstable();
         for block in unsaid {
@@ -302,9 +308,11 @@ impl LogCache {
             self.log.policy_mut().remove(block);
             let slot = self.log.find(block);
             let anew = self.anew(block);
-            self.lost.remove(&block);
             if matches!(anew, Some(Anew::Backend | Anew::Both)) {
                 replaces.push(block);
+            }
+            if anew != Some(Anew::Both) {
+                self.is_anew(block);
             }
             let has_dirty_copy = slot.is_some_and(|slot| self.log.is_dirty(slot));
             let needs_zeroes = matches!(anew, Some(Anew::Flash | Anew::Both)) || has_dirty_copy;
@@ -331,9 +339,7 @@ impl LogCache {
         steps.push(Step::ZeroBackend { block: first, count: last - first + 1, may_punch_holes, replaces });
         self.backend_unflushed = true;
         for (block, frame) in clean {
-            self.reclaim(steps);
-            self.log_add(block, frame, false, Cause::Admission, steps);
-            self.log.need_backend_flush();
+            self.add_found(block, frame, steps);
         }
     }
 }

@@ -79,6 +79,9 @@ fn ended(closed: bool) -> &'static str {
     if closed { " and ended in order" } else { "" }
 }
 
+/// What [`AttachError::Geometry`] calls the size of the volume.
+pub(crate) const VOLUME_SIZE: &str = "volume size";
+
 /// Why a cache cannot be attached.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
@@ -154,11 +157,11 @@ enum Verdict {
 }
 
 /// Whether a backend may be used without the flash that it knows, which is asked before it is; returns what it knows of a cache that has nothing
-/// that the backend has not.
+/// that the backend has not, or is given up.
 pub fn check_empty(side: &dyn BackendSide, discards: bool) -> Result<Option<Record>, AttachError> {
     let record = side.read().map_err(AttachError::Side)?;
     judge_empty(record.as_ref(), discards)?;
-    Ok(record.filter(|record| !record.may_be_dirty))
+    Ok(record.filter(|record| !record.may_be_dirty || discards))
 }
 
 /// Makes it known on the backend's side that it is used without a cache from now on, so that none that comes back later is believed. `known` is what
@@ -382,7 +385,7 @@ fn check_geometry(found: &Superblock, wanted: &Wanted) -> Result<(), AttachError
     // A volume may have grown, except that the last bucket of one ends where the volume did.
     let shrank = found.volume_bytes > wanted.volume_bytes;
     if shrank || found.layout == Layout::Wlfc && found.volume_bytes != wanted.volume_bytes {
-        return refuse("volume size", found.volume_bytes, wanted.volume_bytes);
+        return refuse(VOLUME_SIZE, found.volume_bytes, wanted.volume_bytes);
     }
     Ok(())
 }

@@ -63,6 +63,8 @@ pub struct FileDisk {
 
 /// How long a disk may stay busy before that is an error: udev(7) locks a device for a moment whenever it changed, and the kernel
 /// lets go of a file a moment after the process that was killed, when its last transfers have ended.
+/// Where it is seen whether a device can be read at all, if its first page cannot.
+const PROBED_OFFSET: u64 = 64 << 10;
 const BUSY_MAX: Duration = Duration::from_secs(2);
 
 /// A piece of zeroes, to write where the file system cannot zero.
@@ -250,8 +252,13 @@ impl FileDisk {
     fn probe(&self) -> Result<(), Errno> {
         let mut memory = vec![0; 2 * ALIGNMENT];
         let start = memory.as_ptr().align_offset(ALIGNMENT);
-        rustix::io::pread(&self.file, &mut memory[start..][..ALIGNMENT], 0)?;
-        Ok(())
+        let mut read = |offset| rustix::io::pread(&self.file, &mut memory[start..][..ALIGNMENT], offset);
+        match read(0) {
+            // One page that cannot be read is no reason.
+            Err(error) if error != Errno::INVAL && self.size() > PROBED_OFFSET => read(PROBED_OFFSET).or(Err(error)),
+            result => result,
+        }
+        .map(drop)
     }
 
     fn length_on_disk(&self, doing: &str, offset: u64, length: u64) -> io::Result<u64> {

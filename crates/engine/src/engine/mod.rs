@@ -509,6 +509,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
+    /// The flash cannot be read for so long that it counts as failed: nothing on it changes any more, and what waits to be read from it fails.
+    pub fn give_flash_up(&mut self) {
+        (self.flash_failed, self.errors.flash) = (true, self.errors.flash + 1);
+        self.tell(Event::Failed { step: &Step::FlushFlash { sequence: 0, page: 0 }, missing: false });
+        self.read_again();
+    }
+
     /// Tries those reads again that failed and were put off.
     pub fn read_again(&mut self) {
         self.outgoing.append(&mut self.postponed);

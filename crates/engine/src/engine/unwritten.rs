@@ -37,7 +37,7 @@ impl Engine {
         self.forget_written();
         for (number, block) in self.unwritten.keys().copied().collect::<Vec<_>>().into_iter().enumerate() {
             // More than it has room for would never leave the log again.
-            if !self.cache.may_write_again(block, number == 0) {
+            if !self.cache.may_write_again(number == 0) {
                 continue;
             }
             let Some(kept) = self.unwritten.get(&block).filter(|kept| kept.changes == 0) else { continue };

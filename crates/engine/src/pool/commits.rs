@@ -4,14 +4,15 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
 use flashwise_core::filter::Caching;
-use flashwise_core::format::BLOCK_BYTES;
 
 use super::map::{Entry, Logical};
+use super::metadata::REVIVE_INTERVAL;
+use super::owners::chunk_of;
 use super::record::Change;
 use super::{CHUNK_BYTES, PoolError, Shared, State};
 use crate::export::{Done, Error, Export, Operation, Request};
@@ -32,7 +33,16 @@ const TRIM_BYTES: u64 = 1 << 30;
 pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(format!("pool {}", shared.name)).spawn(move || {
         let mut told: Option<String> = None;
-        while let Ok(first) = jobs.recv() {
+        loop {
+            let first = match jobs.recv_timeout(REVIVE_INTERVAL) {
+                Ok(first) => first,
+                Err(RecvTimeoutError::Timeout) => {
+                    // A disk that fails again is tried again.
+                    let _ = shared.state().metadata.bring_up_to_date();
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
             let batch: Vec<Job> = std::iter::once(first).chain(jobs.try_iter()).collect();
             let result = shared.round();
             // Once, until it changes or works again.
@@ -247,15 +257,22 @@ impl Shared {
 
     /// Chunks of which the cache has lost something, or has it in memory alone, with no flash that says so.
     fn lost_chunks(&self) -> BTreeSet<u32> {
-        let chunk = |block: u64| (block * BLOCK_BYTES as u64 / CHUNK_BYTES) as u32;
-        self.volume().not_durable_blocks().into_iter().map(chunk).collect()
+        self.volume().not_durable_blocks().into_iter().map(chunk_of).collect()
     }
 
-    /// Refuses where something of some chunks is lost.
-    pub(super) fn check_none_lost(&self, of: impl Fn(u32) -> bool) -> Result<(), PoolError> {
-        match self.lost_chunks().into_iter().any(of) {
+    /// Refuses where something is lost, or in memory alone, of a logical disk; without one, of any.
+    pub(super) fn check_none_lost(&self, of: Option<u32>) -> Result<(), PoolError> {
+        let chunks = self.lost_chunks();
+        let is_any = match of {
+            None => !chunks.is_empty(),
+            Some(disk) => self.state().owners_of(&chunks).values().any(|owner| owner.disk == disk),
+        };
+        match is_any {
             false => Ok(()),
-            true => Err(self.cache_failed("blocks are lost until they are written anew".to_owned())),
+            true => {
+                let what = "what was answered is not durable: blocks wait in memory for a place, or are lost until they are written anew";
+                Err(self.cache_failed(what.to_owned()))
+            }
         }
     }
 

@@ -128,20 +128,26 @@ impl Label {
         if is_sound { Ok(label) } else { Err(LabelError::Damaged) }
     }
 
-    /// Reads the label of a disk: of two good copies the newer.
+    /// Reads the label of a disk: of two good copies the newer. One that cannot be read is as good as damaged where the other is whole.
     pub fn read(disk: &dyn Disk) -> io::Result<Result<Label, LabelError>> {
         if disk.size() < 2 * CHUNK_BYTES {
             return Ok(Err(LabelError::Magic));
         }
         let mut copies = Vec::new();
-        let mut zeroes = true;
+        let (mut zeroes, mut unread) = (true, None);
         for copy in 0..2 {
             let mut memory = Memory::new(1);
-            disk.read_at(memory.bytes_mut(), copy * CHUNK_BYTES)?;
+            if let Err(error) = disk.read_at(memory.bytes_mut(), copy * CHUNK_BYTES) {
+                unread.get_or_insert(error);
+                continue;
+            }
             zeroes &= memory.page(0).iter().all(|byte| *byte == 0);
             copies.push(Label::decode(memory.page(0)));
         }
         let newest = copies.iter().flatten().max_by_key(|label| label.generation);
+        if let (None, Some(error)) = (newest, unread) {
+            return Err(error);
+        }
         let newer_version = copies.iter().find(|copy| matches!(copy, Err(LabelError::Version { .. })));
         Ok(match (newer_version, newest) {
             (Some(refused), _) => refused.clone(),

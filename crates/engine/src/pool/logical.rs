@@ -125,13 +125,10 @@ impl LogicalDisk {
 
     /// The answer of a flush: an error where the cache has lost something of this logical disk.
     pub(super) fn of_own(&self, done: Done) -> Done {
-        let (shared, logical) = (self.shared.clone(), self.logical.clone());
+        let (shared, id) = (self.shared.clone(), self.id);
         Box::new(move |result: Result<Vec<u8>, Error>| {
-            let result = result.and_then(|bytes| {
-                let is_own = |chunk: u32| logical.entries().iter().any(|entry| entry.chunk() == Some(chunk));
-                shared.check_none_lost(is_own).map(|()| bytes).map_err(|_| Error::Io)
-            });
-            done(result);
+            let check = |bytes| shared.check_none_lost(Some(id)).map(|()| bytes).map_err(|_| Error::Io);
+            done(result.and_then(check));
         })
     }
 

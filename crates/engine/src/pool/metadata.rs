@@ -20,7 +20,7 @@ use super::record::{Change, Member};
 use crate::disk::{Disk, is_dead};
 
 /// Time between two tries of a disk that did not take a change of the map.
-const REVIVE_INTERVAL: Duration = Duration::from_secs(5);
+pub(super) const REVIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A disk of a pool that is there.
 pub struct Present {
@@ -300,6 +300,12 @@ impl Metadata {
         }
     }
 
+    /// Has those disks take the map that did not take a change of it, if they take anything by now.
+    pub(super) fn bring_up_to_date(&mut self) -> Result<(), PoolError> {
+        let any_stale = self.present.iter().any(|present| present.stale);
+        if self.is_written && any_stale && !self.torn && self.revive() { self.write_next_snapshot() } else { Ok(()) }
+    }
+
     /// Once in a while, tries those disks again that did not take a change; whether one of them takes the whole map now.
     fn revive(&mut self) -> bool {
         if self.tried.is_none_or(|tried| tried.elapsed() < REVIVE_INTERVAL) {
@@ -422,12 +428,29 @@ impl Metadata {
         Err(PoolError::NotWritten { pool: self.name.clone(), last })
     }
 
+    /// On each disk; one that fails is as one that did not take a change of the map.
     fn write_labels(&mut self) -> Result<(), PoolError> {
+        let (mut failed, mut written) = (None, 0);
         for present in self.present.iter_mut().filter(|present| !present.stale) {
             (present.label.generation, present.label.start) = (self.position.generation, self.start);
-            present.label.write(&*present.disk).map_err(|error| at(&*present.disk, error))?;
+            match present.label.write(&*present.disk) {
+                Ok(()) => written += 1,
+                Err(error) => {
+                    let disk = present.disk.description();
+                    tracing::error!(pool = self.name, disk, %error, "the label was not written");
+                    present.stale = true;
+                    failed = Some(at(&*present.disk, error));
+                }
+            }
         }
-        Ok(())
+        match failed {
+            Some(error) if written == 0 => Err(error),
+            Some(_) => {
+                self.tried = Some(Instant::now());
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -444,6 +467,7 @@ fn candidates(
 ) -> Result<(Vec<Candidate>, Vec<Other>), PoolError> {
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut others: Vec<Other> = Vec::new();
+    let mut unread = None;
     for disk in disks {
         let path = disk.description();
         let label = match Label::read(&*disk) {
@@ -479,8 +503,16 @@ fn candidates(
         if let Some(other) = candidates.iter().find(|other| other.label.disk == label.disk) {
             return Err(PoolError::Duplicate { first: other.disk.description(), second: path, disk: label.disk });
         }
-        let found = journal::read(&*disk, &label).map_err(|error| at(&*disk, error))?;
+        // It takes over the others' map then: what else it has may be older than what cannot be read.
+        let found = journal::read(&*disk, &label).unwrap_or_else(|error| {
+            notes.push(format!("pool {name}: {path}: its map cannot be read: {error}"));
+            unread.get_or_insert(at(&*disk, error));
+            None
+        });
         candidates.push(Candidate { disk, label, found });
+    }
+    if let Some(error) = unread.filter(|_| candidates.iter().all(|candidate| candidate.found.is_none())) {
+        return Err(error);
     }
     match (candidates.is_empty(), others.is_empty()) {
         (true, true) => Err(PoolError::NoMap { pool: name.to_owned() }),

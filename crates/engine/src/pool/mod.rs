@@ -72,6 +72,7 @@ pub use self::metadata::Metadata;
 use self::backend::{PoolDisk, Range};
 use self::commits::Job;
 use self::gate::Gate;
+use self::owners::{Owner, Owners};
 use self::record::Change;
 
 /// Size of a chunk: the paper's trunk of 64 KB.
@@ -124,6 +125,8 @@ struct State {
     released: Vec<u32>,
     /// Whether changes that were pending are being written down.
     committing: bool,
+    /// Who has the chunks of which something is lost or waits.
+    owners: Owners,
     /// The disks that are there and are being emptied, by number, ...
     leaving: BTreeMap<u32, evacuate::Leaving>,
     /// ... and those that a thread works on.
@@ -162,6 +165,16 @@ pub struct Pool {
     shared: Arc<Shared>,
     commits: Mutex<Option<JoinHandle<()>>>,
     config: PoolConfig,
+}
+
+impl State {
+    /// The logical disks that have these chunks, of those that have one.
+    fn owners_of(&mut self, chunks: &BTreeSet<u32>) -> BTreeMap<u32, Owner> {
+        if chunks.is_empty() {
+            return BTreeMap::new();
+        }
+        self.owners.of(&self.metadata.map, chunks)
+    }
 }
 
 impl Shared {
@@ -278,6 +291,7 @@ fn storage_of(metadata: Metadata, notes: Vec<String>) -> (Arc<Mutex<State>>, Arc
         pending: Vec::new(),
         released: Vec::new(),
         committing: false,
+        owners: Owners::default(),
         leaving: BTreeMap::new(),
         evacuated: BTreeSet::new(),
     };
@@ -407,9 +421,10 @@ impl Pool {
         exports.values().map(|disk| (disk.name(), disk.clone())).collect()
     }
 
-    /// Makes everything durable that was answered: the cache and the map.
+    /// Makes everything durable that was answered, the cache and the map; an error where something is lost, or waits in memory for a place.
     pub fn flush(&self) -> Result<(), PoolError> {
-        self.shared.commit_now()
+        self.shared.commit_now()?;
+        self.shared.check_none_lost(None)
     }
 
     /// Makes everything durable and ends: requests that come now fail.
@@ -424,7 +439,7 @@ impl Pool {
         let closed = self.volume().close();
         committed?;
         closed?;
-        self.shared.check_none_lost(|_| true)?;
+        self.shared.check_none_lost(None)?;
         // What came before counts for more than this.
         if is_first {
             self.shared.state().metadata.end()?;

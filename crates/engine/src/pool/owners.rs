@@ -1,16 +1,22 @@
 //! Whose the blocks of a pool are.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use flashwise_core::format::BLOCK_BYTES;
+use rustc_hash::FxBuildHasher;
 
 use super::CHUNK_BYTES;
 use super::map::Map;
 use crate::attach::Owned;
 
 /// Blocks of a chunk.
-const CHUNK_BLOCKS: u64 = CHUNK_BYTES / BLOCK_BYTES as u64;
+pub(super) const CHUNK_BLOCKS: u64 = CHUNK_BYTES / BLOCK_BYTES as u64;
+
+/// The chunk that a block of the pool is of.
+pub(super) fn chunk_of(block: u64) -> u32 {
+    (block / CHUNK_BLOCKS) as u32
+}
 
 /// What logical disks have of these ranges of blocks of the pool, in the order of their blocks; of the rest, nobody has anything.
 pub(super) fn owned(map: &Map, ranges: &[Range<u64>]) -> Vec<Owned> {
@@ -59,6 +65,55 @@ pub(super) fn owned(map: &Map, ranges: &[Range<u64>]) -> Vec<Owned> {
     all
 }
 
+/// The owners of chunks that are asked for again and again. All chunks of all logical disks are looked through for those alone that were not known
+/// before, or have changed hands.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    known: HashMap<u32, Option<Owner>>,
+    /// How often chunks had been taken when it was found that these are nobody's.
+    taken: u64,
+}
+
+/// Whose a chunk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    /// The number of the logical disk.
+    pub disk: u32,
+    /// Which of its chunks it is.
+    pub at: u32,
+}
+
+impl Owners {
+    /// The owners of these chunks, of those that have one; the others are forgotten.
+    pub fn of(&mut self, map: &Map, chunks: &BTreeSet<u32>) -> BTreeMap<u32, Owner> {
+        let nobody = self.taken == map.space.taken();
+        self.known.retain(|chunk, owner| {
+            let is_so = |owner: &Owner| {
+                let entries = map.logicals.get(&owner.disk).map(|logical| logical.entries());
+                entries.and_then(|entries| entries.get(owner.at as usize)?.chunk()) == Some(*chunk)
+            };
+            chunks.contains(chunk) && owner.as_ref().map_or(nobody, is_so)
+        });
+        let mut unknown: HashSet<u32, FxBuildHasher> =
+            chunks.iter().copied().filter(|chunk| !self.known.contains_key(chunk)).collect();
+        for (disk, logical) in &map.logicals {
+            if unknown.is_empty() {
+                break;
+            }
+            for (at, entry) in (0u32..).zip(logical.entries().iter()) {
+                if let Some(chunk) = entry.chunk().filter(|chunk| unknown.remove(chunk)) {
+                    self.known.insert(chunk, Some(Owner { disk: *disk, at }));
+                }
+            }
+        }
+        if !unknown.is_empty() {
+            self.taken = map.space.taken();
+            self.known.extend(unknown.into_iter().map(|chunk| (chunk, None)));
+        }
+        self.known.iter().filter_map(|(chunk, owner)| Some((*chunk, (*owner)?))).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use flashwise_core::cache::Mode;
@@ -68,9 +123,8 @@ mod tests {
     use crate::pool::map::Entry;
     use crate::pool::record::{Change, Member, Shape};
 
-    /// Chunk 1 of `b` is chunk 2 of the pool, and so on: by hand.
-    #[test]
-    fn blocks_of_a_pool_are_those_of_its_logical_disks() {
+    /// Two logical disks of four chunks. Chunk 1 of `b` is chunk 2 of the pool, and so on.
+    fn map() -> Map {
         let mut map = Map::default();
         let member = Member {
             disk: Uuid::nil(),
@@ -97,8 +151,23 @@ mod tests {
             map.replay(&Change::Logical(id, shape)).unwrap();
         }
         for (id, at, chunk) in [(1, 0, 5), (1, 2, 6), (2, 1, 2), (2, 2, 3), (2, 3, 1)] {
-            map.logicals[&id].entries_mut().set(at, Entry::at(chunk, true));
+            place(&mut map, id, at, Some(chunk));
         }
+        map
+    }
+
+    fn place(map: &mut Map, id: u32, at: usize, chunk: Option<u32>) {
+        let entry = chunk.map_or(Entry::default(), |chunk| Entry::at(chunk, true));
+        assert!(chunk.is_none_or(|chunk| map.space.take(chunk)));
+        let before = map.logicals[&id].entries_mut().set(at, entry);
+        before.chunk().into_iter().for_each(|chunk| map.space.free(chunk));
+    }
+
+    /// By hand.
+    #[test]
+    #[allow(clippy::single_range_in_vec_init)]
+    fn blocks_of_a_pool_are_those_of_its_logical_disks() {
+        let map = map();
         let found = |ranges: &[Range<u64>]| {
             let of = |owned: Owned| (owned.of, owned.disk.unwrap(), owned.blocks);
             owned(&map, ranges).into_iter().map(of).collect::<Vec<_>>()
@@ -115,5 +184,29 @@ mod tests {
         // Two that overlap, and not in order.
         let three = [(2, a(), 32..48), (1, b(), 16..48), (0, b(), 24..25)];
         assert_eq!(found(&[40..41, 32..64, 6 * 16..7 * 16]), three);
+    }
+
+    /// However chunks change hands, their owners are those who have them then.
+    #[test]
+    fn owners_are_those_who_have_a_chunk_now() {
+        let mut map = map();
+        let mut owners = Owners::default();
+        let mut of = |map: &Map, chunks: &[u32]| {
+            let found = owners.of(map, &chunks.iter().copied().collect());
+            found.into_iter().map(|(chunk, owner)| (chunk, owner.disk, owner.at)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&map, &[3, 5, 7]), [(3, 2, 2), (5, 1, 0)]);
+        // One is given up, and one that was nobody's is somebody's.
+        place(&mut map, 1, 0, None);
+        assert_eq!(of(&map, &[3, 5, 7]), [(3, 2, 2)]);
+        place(&mut map, 1, 1, Some(7));
+        assert_eq!(of(&map, &[3, 5, 7]), [(3, 2, 2), (7, 1, 1)]);
+        // One that was known has another owner.
+        place(&mut map, 2, 2, None);
+        place(&mut map, 1, 0, Some(3));
+        assert_eq!(of(&map, &[3, 5, 7]), [(3, 1, 0), (7, 1, 1)]);
+        map.replay(&Change::LogicalDeleted(1)).unwrap();
+        assert_eq!(of(&map, &[3, 7]), []);
+        assert_eq!(of(&map, &[1]), [(1, 2, 3)]);
     }
 }

@@ -25,8 +25,14 @@ pub struct Plan {
     pub wipes: Vec<String>,
 }
 
+/// In the largest unit that it is a whole number of, unless that takes too many digits.
 fn size(bytes: u64) -> String {
-    ByteSize::new(bytes).to_string()
+    let whole = ByteSize::new(bytes).to_string();
+    let is_long = whole.bytes().filter(u8::is_ascii_digit).count() > 4;
+    match [("TiB", 40), ("GiB", 30), ("MiB", 20)].into_iter().find(|(_, bits)| bytes >> bits > 0) {
+        Some((unit, bits)) if is_long => format!("{:.1}{unit}", bytes as f64 / (1u64 << bits) as f64),
+        _ => whole,
+    }
 }
 
 fn counted(count: usize, what: &str) -> String {

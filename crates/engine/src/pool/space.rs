@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 pub struct Space {
     disks: BTreeMap<u32, Room>,
+    /// How often chunks were taken.
+    taken: u64,
 }
 
 /// The chunks of a disk that are for data.
@@ -114,6 +116,7 @@ impl Space {
 
     /// Takes this chunk; whether it was there and free.
     pub fn take(&mut self, chunk: u32) -> bool {
+        self.taken += 1;
         match self.room_of(chunk) {
             Some((room, at)) if !room.is_taken(at) => {
                 room.set(at, true);
@@ -121,6 +124,11 @@ impl Space {
             }
             _ => false,
         }
+    }
+
+    /// How often chunks were taken: where it is as it was, no other chunk has an owner since.
+    pub fn taken(&self) -> u64 {
+        self.taken
     }
 
     /// Gives a chunk back. One of a disk that has gone is gone.
@@ -139,6 +147,7 @@ impl Space {
     /// Takes a chunk for chunk `at` of a logical disk, whose neighbour before it is at `before`: the next of the same disk or, for a
     /// striped one, of the disk whose turn it is; of another where that has none.
     pub fn allocate(&mut self, at: u32, before: Option<u32>, striped: bool) -> Option<u32> {
+        self.taken += 1;
         let usable: Vec<u32> =
             self.disks.iter().filter(|(_, room)| room.can_be_used()).map(|(disk, _)| *disk).collect();
         let in_order: Vec<u32> = self.disks.iter().filter(|(_, room)| !room.leaving).map(|(disk, _)| *disk).collect();
@@ -154,6 +163,7 @@ impl Space {
     /// Takes a chunk on the disk that has the fewest of `neighbours`, and of these the one with the most free chunks: where a chunk of a
     /// striped logical disk goes that has to leave its own.
     pub fn allocate_apart(&mut self, neighbours: &[u32]) -> Option<u32> {
+        self.taken += 1;
         let near = |room: &Room| {
             let is_in = |chunk: &&u32| (room.first..room.first + room.chunks).contains(chunk);
             neighbours.iter().filter(is_in).count()

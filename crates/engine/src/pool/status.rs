@@ -1,6 +1,6 @@
 //! What a pool says of itself: one set of figures behind the API, the commands and the metrics.
 
-use std::ops::Range;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flashwise_core::format::BLOCK_BYTES;
@@ -8,7 +8,7 @@ use flashwise_core::quantity::ByteSize;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::owners::owned;
+use super::owners::{CHUNK_BLOCKS, chunk_of, owned};
 use super::record::Member;
 use super::{CHUNK_BYTES, Pool};
 use crate::attach::Owned;
@@ -83,6 +83,9 @@ pub struct LogicalDiskStatus {
     /// Of these, the blocks of 4,096 bytes whose only copy was on flash.
     #[serde(default)]
     pub lost_blocks: Vec<u64>,
+    /// Blocks of 4,096 bytes that were answered and have found no place yet: they wait in memory, and no flush succeeds before.
+    #[serde(default)]
+    pub unwritten_blocks: u64,
     /// Whether each chunk has its place from the beginning.
     pub thick: bool,
     /// Whether neighbouring chunks go to different disks.
@@ -214,17 +217,30 @@ impl Pool {
             }
             _ => None,
         };
-        let lost = self.lost_blocks();
+        let (lost, unwritten) = (self.volume().lost_blocks(), self.unwritten_blocks());
         let lacks_disks = !self.shared.state().metadata.missing().is_empty();
         let disks = self.logical_disks();
         let mut logical_disks: Vec<_> = disks.values().map(|disk| self.logical_status(disk, lacks_disks)).collect();
-        let state = self.shared.state();
-        for owned in owned(&state.metadata.map, &lost) {
-            if let Some(disk) = logical_disks.iter_mut().find(|disk| owned.disk.as_ref() == Some(&disk.name)) {
-                disk.lost_bytes += (owned.blocks.end - owned.blocks.start) * BLOCK_BYTES as u64;
-                disk.lost_blocks.extend(owned.blocks);
+        let mut state = self.shared.state();
+        let owners = state.owners_of(&lost.iter().chain(&unwritten).map(|block| chunk_of(*block)).collect());
+        let mut refusing = BTreeSet::new();
+        for (block, is_lost) in
+            lost.iter().map(|block| (block, true)).chain(unwritten.iter().map(|block| (block, false)))
+        {
+            let chunk = chunk_of(*block);
+            let Some(owner) = owners.get(&chunk) else { continue };
+            let name = state.metadata.map.logicals.get(&owner.disk).map(|logical| logical.shape().name);
+            let Some(disk) = logical_disks.iter_mut().find(|disk| Some(&disk.name) == name.as_ref()) else { continue };
+            if is_lost {
+                disk.lost_bytes += BLOCK_BYTES as u64;
+                disk.lost_blocks.push(u64::from(owner.at) * CHUNK_BLOCKS + block % CHUNK_BLOCKS);
+            } else {
+                disk.unwritten_blocks += 1;
+                refusing.extend(state.metadata.map.disk_of(chunk));
             }
         }
+        logical_disks.iter_mut().for_each(|disk| disk.lost_blocks.sort_unstable());
+        let state = &*state;
         let (metadata, missing) = (&state.metadata, state.metadata.missing());
         let counts = metadata.map.space.counts();
         let mut any_failed = false;
@@ -273,19 +289,17 @@ impl Pool {
             disks,
             logical_disks,
         };
-        PoolStatus { warning: warning(&status, cache), ..status }
+        let refusing = |disk: &&PoolDiskStatus| refusing.contains(&disk.number);
+        let refusing: Vec<String> = status.disks.iter().filter(refusing).map(|disk| disk.path.clone()).collect();
+        PoolStatus { warning: warning(&status, cache, &refusing), ..status }
     }
 
-    /// Blocks of the pool whose only copy flash had, by range.
-    fn lost_blocks(&self) -> Vec<Range<u64>> {
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        for block in self.volume().lost_blocks() {
-            match ranges.last_mut() {
-                Some(last) if last.end == block => last.end += 1,
-                _ => ranges.push(block..block + 1),
-            }
-        }
-        ranges
+    /// Blocks of the pool that were answered and have found no place yet.
+    fn unwritten_blocks(&self) -> Vec<u64> {
+        let lost = self.volume().lost_blocks();
+        let mut blocks = self.volume().not_durable_blocks();
+        blocks.retain(|block| lost.binary_search(block).is_err());
+        blocks
     }
 
     fn logical_status(&self, disk: &super::LogicalDisk, lacks_disks: bool) -> LogicalDiskStatus {
@@ -309,6 +323,7 @@ impl Pool {
             missing_bytes: missing as u64 * CHUNK_BYTES,
             lost_bytes: counts.lost as u64 * CHUNK_BYTES,
             lost_blocks: Vec::new(),
+            unwritten_blocks: 0,
             thick: shape.thick,
             striped: shape.striped,
             cached: shape.cached,
@@ -332,7 +347,7 @@ impl Pool {
     pub fn map_of(&self, name: &str) -> Result<Vec<MapRun>, super::PoolError> {
         let disk = self.logical(name)?;
         // Never while the state is held.
-        let lost_blocks = self.lost_blocks();
+        let lost_blocks: Vec<_> = self.volume().lost_blocks().into_iter().map(|block| block..block + 1).collect();
         let state = self.shared.state();
         let map = &state.metadata.map;
         let missing = state.metadata.missing();
@@ -379,7 +394,9 @@ impl Pool {
 }
 
 /// What an operator should do something about.
-fn warning(pool: &PoolStatus, cache: Option<String>) -> Option<String> {
+///
+/// `refusing`: the disks that what waits in memory is for.
+fn warning(pool: &PoolStatus, cache: Option<String>, refusing: &[String]) -> Option<String> {
     let of = |state: PoolDiskState| pool.disks.iter().filter(move |disk| disk.state == state);
     let missing = match of(PoolDiskState::Missing).count() {
         0 => None,
@@ -399,6 +416,12 @@ fn warning(pool: &PoolStatus, cache: Option<String>) -> Option<String> {
             with.collect::<Vec<_>>().join(", ")
         )
     });
+    let waiting = pool.logical_disks.iter().filter(|disk| disk.unwritten_blocks > 0);
+    let waiting = waiting.map(|disk| {
+        let (blocks, of) = (disk.unwritten_blocks, &disk.name);
+        let refusing = refusing.join(" or ");
+        format!("{blocks} blocks of {of} that were answered wait in memory, as {refusing} does not take them: its flushes fail")
+    });
     let percent = (pool.used_bytes * 100).checked_div(pool.size_bytes).unwrap_or(0);
     let full = percent >= WARN_PERCENT;
     let full = full.then(|| match pool.free_bytes {
@@ -406,6 +429,6 @@ fn warning(pool: &PoolStatus, cache: Option<String>) -> Option<String> {
         _ => format!("{percent} % of the pool is in use; add a disk before it is full"),
     });
     let all: Vec<String> =
-        missing.into_iter().chain(failed).chain(stale).chain(cache).chain(lost).chain(full).collect();
+        missing.into_iter().chain(failed).chain(stale).chain(cache).chain(waiting).chain(lost).chain(full).collect();
     (!all.is_empty()).then(|| all.join("; "))
 }

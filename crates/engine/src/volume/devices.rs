@@ -9,7 +9,7 @@ use flashwise_core::format::{Geometry, PageError};
 use uuid::Uuid;
 
 use super::{BLOCK, VolumeConfig, VolumeError};
-use crate::attach::{AttachError, BackendSide, Pairing, Refusal, Wanted};
+use crate::attach::{AttachError, BackendSide, Pairing, Refusal, VOLUME_SIZE, Wanted};
 use crate::disk::Disk;
 use crate::disk::file::{Allocation, FileDisk, Options, PageCache};
 use crate::disk::identity::Identity;
@@ -212,6 +212,12 @@ pub(super) fn refused(config: &VolumeConfig, identity: &Identity, error: AttachE
         AttachError::Refused(refusal) => VolumeError::Refused { volume, path, refusal },
         error @ AttachError::Layout { .. } => VolumeError::Layout { volume, path, error },
         AttachError::Side(error) => VolumeError::Backend { volume, error },
+        AttachError::Geometry { what: VOLUME_SIZE, found, expected }
+            if config.size_bytes.is_none() && expected < found =>
+        {
+            let backend = config.backend.display().to_string();
+            VolumeError::CutShort { volume, backend, found: expected, expected: found }
+        }
         AttachError::Geometry { what, found, expected } => {
             let (found, expected) = (format!("{found} bytes"), format!("{expected} bytes"));
             VolumeError::Geometry { volume, path, what, found, expected }

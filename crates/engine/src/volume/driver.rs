@@ -122,6 +122,13 @@ impl Driver {
         matches!(self, Driver::Log(engine) if engine.has_postponed())
     }
 
+    /// Has the flash count as failed, as it cannot be read.
+    pub fn give_flash_up(&mut self) {
+        if let Driver::Log(engine) = self {
+            engine.give_flash_up();
+        }
+    }
+
     /// Has as much patience again with them.
     pub fn be_patient(&mut self) {
         if let Driver::Log(engine) = self {
@@ -234,14 +241,20 @@ impl Driver {
         }
     }
 
-    /// What there is to say of devices that failed in part.
-    pub fn remarks(&self) -> Vec<String> {
-        let waiting = match self {
+    /// How many blocks were answered and wait in memory for a place.
+    pub fn unwritten_blocks(&self) -> usize {
+        match self {
             Driver::Log(engine) => engine.unwritten_blocks(),
             Driver::Wlfc(engine) => engine.unwritten_blocks(),
-        };
+        }
+    }
+
+    /// What there is to say of devices that failed in part.
+    pub fn remarks(&self) -> Vec<String> {
+        let waiting = self.unwritten_blocks();
+        let refuses = if self.has_flash_failed() { "flash" } else { "backend" };
         let waiting = (waiting > 0).then(|| {
-            format!("{waiting} blocks that were answered have found no place yet: they wait in memory, and are lost if the server ends before")
+            format!("{refuses}: {waiting} blocks that were answered have found no place yet: they wait in memory, and are lost if the server ends before")
         });
         let Driver::Wlfc(engine) = self else { return waiting.into_iter().collect() };
         let (failing, lossy) = (engine.cache().failing().len(), engine.lossy());

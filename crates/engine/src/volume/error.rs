@@ -53,8 +53,8 @@ pub enum VolumeError {
     )]
     FlashLeftOut { volume: String, expected: Uuid },
     #[error(
-        "{error}; data that was not written back may be on it: have it read again, or start without what is only there, which is then \
-         lost, by --discard-cache {volume}"
+        "{error}; data that was not written back may be on it: while it can be read, 'flashwise detach {volume} --config FILE' writes that back; \
+         else have it read again, or start without what is only there, which is then lost, by --discard-cache {volume}"
     )]
     DeadFlash { volume: String, error: Box<VolumeError> },
     #[error("volume '{volume}': backend {error}")]
@@ -64,6 +64,11 @@ pub enum VolumeError {
          keep the old {what}, or detach the cache first"
     )]
     Geometry { volume: String, path: String, what: &'static str, found: String, expected: String },
+    #[error(
+        "volume '{volume}': the backend '{backend}' has {found} bytes, and its cache is of a volume of {expected}: it was cut short; make it as \
+         large as it was"
+    )]
+    CutShort { volume: String, backend: String, found: u64, expected: u64 },
     #[error("volume '{volume}': flash {error}")]
     Unfit { volume: String, error: io::Error },
     #[error("volume '{volume}': flash '{path}': {error}")]
@@ -109,6 +114,7 @@ impl VolumeError {
             | VolumeError::FlashLeftOut { .. }
             | VolumeError::Unidentified { .. }
             | VolumeError::Geometry { .. }
+            | VolumeError::CutShort { .. }
             | VolumeError::Unfit { .. }
             | VolumeError::Layout { .. }
             | VolumeError::LogFull { .. } => true,

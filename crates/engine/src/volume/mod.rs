@@ -75,8 +75,8 @@ const SPARE_FRAMES: u32 = 2048;
 const READ_PATIENCE: u8 = 5;
 /// Time between two looks at what is due.
 const TICK: Duration = Duration::from_secs(1);
-/// How long a log waits for a flash that cannot be read at all.
-const UNREAD_MAX: Duration = Duration::from_secs(300);
+/// How long a log waits for a flash that cannot be read at all, before that counts as failed: shorter than clients wait for an answer.
+const UNREAD_MAX: Duration = Duration::from_secs(20);
 /// Blocks that are asked about under one lock when extents are told.
 const EXTENT_BLOCKS: u64 = 65_536;
 
@@ -91,6 +91,8 @@ struct Inner {
     failed_requests: u64,
     /// Whether it was decided what becomes of a flash that failed.
     flash_given_up: bool,
+    /// The flash cannot be read at all, and something waits for that.
+    flash_unread: bool,
     /// What was counted before the flash was given up.
     given_up: Option<Box<VolumeStatus>>,
     /// Time that requests which change something waited for before they were begun, as too much was under way.
@@ -147,6 +149,7 @@ impl Volume {
             state: VolumeState::Ok,
             failed_requests: 0,
             flash_given_up: false,
+            flash_unread: false,
             given_up: None,
             held_back_us: 0,
             detaching_failed: None,
@@ -435,8 +438,12 @@ fn tick(volume: &Weak<Volume>, looks: &mpsc::Receiver<()>) {
         let waits = volume.lock().engine.has_postponed() && superblock_pages(&*volume.flash).is_err();
         unread_since = waits.then(|| unread_since.unwrap_or_else(Instant::now));
         let mut inner = volume.lock();
-        if unread_since.is_some_and(|since| since.elapsed() < UNREAD_MAX) {
-            inner.engine.be_patient();
+        inner.flash_unread = unread_since.is_some();
+        match unread_since {
+            Some(since) if since.elapsed() < UNREAD_MAX => inner.engine.be_patient(),
+            // Nothing of it is given up: it may be there after a start.
+            Some(_) if !inner.engine.has_flash_failed() => inner.engine.give_flash_up(),
+            _ => {}
         }
         inner.engine.look();
         if !inner.frozen {

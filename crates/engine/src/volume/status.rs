@@ -49,6 +49,7 @@ impl Volume {
             queue_depth: (engine.requests() + inner.waiting.len()) as u64,
             dirty_bytes: engine.blocks_to_write_back() * BLOCK,
             lost_blocks: engine.lost_blocks(),
+            unwritten_blocks: engine.unwritten_blocks() as u64,
             memory_bytes: resident_bytes(),
             faults: FaultsStatus {
                 flash_read_errors: faults.flash_read_errors,
@@ -155,7 +156,7 @@ fn wlfc_status(cache: &Wlfc) -> VolumeStatus {
 /// What state it is in, and why if a device failed.
 pub(super) fn state(inner: &Inner) -> (VolumeState, Option<String>) {
     let backend = inner.health[BACKEND].failure(Instant::now()).map(|reason| format!("backend: {reason}"));
-    if inner.engine.has_flash_failed() || inner.state == VolumeState::WithoutFlash {
+    if inner.engine.has_flash_failed() || inner.flash_unread || inner.state == VolumeState::WithoutFlash {
         let flash = inner.health[FLASH].last_failure().map(|last| format!("flash: {last}"));
         let reasons: Vec<_> = flash.into_iter().chain(backend).chain(inner.engine.remarks()).collect();
         let state = match inner.state {

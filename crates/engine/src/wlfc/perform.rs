@@ -389,9 +389,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 return self.read_failed(id, read_flash);
             }
             if let Some(request) = request {
+                // What leaves the cache between two parts of a request is no affair of the client's.
+                let leaves = matches!(self.step(id).work, Work::Step(Step::WriteBackend { gives_up: true, .. }));
                 let client = self.clients.get_mut(request);
                 client.error.get_or_insert(error);
-                client.of_buckets.is_own |= part.disk == BACKEND;
+                client.of_buckets.is_own |= part.disk == BACKEND && !leaves;
             }
             if let Work::Step(step) = &self.step(id).work {
                 let step = *step;

@@ -112,7 +112,8 @@ fn random_faults(random: &mut Random) -> Vec<Fault> {
 fn random_faults_with_power_failures_lose_only_what_is_listed() {
     for seed in 1..=crate::setting("FLASHWISE_FAULT_SEEDS", 300) {
         let random = &mut Random(seed.wrapping_mul(77));
-        let setup = Setup { faults: random_faults(random), retries: random.below(2) as u8, ..Setup::random(random) };
+        let (faults, retries, gives_up) = (random_faults(random), random.below(2) as u8, random.chance(2));
+        let setup = Setup { faults, retries, gives_up, ..Setup::random(random) };
         let described = format!("seed {seed}, {setup:?}");
         let mut world = World::new(setup, seed);
         let mut run = || -> Outcome<()> {

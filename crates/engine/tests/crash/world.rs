@@ -384,6 +384,9 @@ impl World {
 
     /// Nothing is under way: reads that were put off are what is waited for.
     fn read_again(&mut self) -> Outcome<()> {
+        if self.setup.gives_up && self.engine.has_postponed() && self.random.chance(3) {
+            self.engine.give_flash_up();
+        }
         self.engine.read_again();
         self.collect();
         let outstanding = self.clients.outstanding();

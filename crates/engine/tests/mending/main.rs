@@ -163,6 +163,22 @@ fn a_backend_that_cannot_be_written_fails_those_who_find_no_room() {
     newest.iter().for_each(|(&at, &fill)| assert_eq!(world.ask(Operation::Read, at, &[]), Ok(block(fill))));
 }
 
+/// A write that spans two buckets of the backend, of which the first one's logs are full and cannot be written back: there is room for it all the same.
+#[test]
+fn what_leaves_between_the_parts_of_a_write_fails_nobody() {
+    for full in 1..12 {
+        let mut world = World::new();
+        (0..full).for_each(|number| drop(world.ask(Operation::Write, number % 15, &block(1)).unwrap()));
+        world.failing = vec![(BACKEND, DiskOperation::Write, ANYWHERE)];
+        world.ask(Operation::Write, 13, &vec![2; 4 * BLOCK_BYTES]).unwrap_or_else(|error| panic!("{full}: {error:?}"));
+        world.ask(Operation::Flush, 0, &[]).unwrap();
+        (13..17).for_each(|at| assert_eq!(world.ask(Operation::Read, at, &[]), Ok(block(2)), "{full}"));
+        world.failing.clear();
+        let mut world = world.reopened(2);
+        (13..17).for_each(|at| assert_eq!(world.ask(Operation::Read, at, &[]), Ok(block(2)), "{full}"));
+    }
+}
+
 /// Writes are answered before the backend is found to refuse what they need the room of. They wait in memory while it does, and nobody is told
 /// that they are durable; once it takes what it has to, they find a place, but where a client was later.
 #[test]

@@ -1,5 +1,6 @@
 //! Disks of a pool that fail while it is served: the others go on, and what is lost of one logical disk is no affair of another.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use flashwise_engine::disk::Disk;
@@ -14,15 +15,17 @@ use super::live::{Tank, ask, flush, new, read, write};
 const MIB: u64 = 1 << 20;
 const CHUNK: u64 = CHUNK_BYTES;
 
-/// A disk of which some bytes can be neither read nor written, while it is to be so.
+/// A disk of which some bytes cannot be read, nor written unless that is said, while it is to be so.
 struct Bad {
     disk: MemoryDisk,
     bad: Mutex<std::ops::Range<u64>>,
+    takes_writes: AtomicBool,
 }
 
 impl Bad {
     fn new(bytes: u64) -> Arc<Bad> {
-        Arc::new(Bad { disk: MemoryDisk::new(bytes as usize), bad: Mutex::new(0..0) })
+        let takes_writes = AtomicBool::new(false);
+        Arc::new(Bad { disk: MemoryDisk::new(bytes as usize), bad: Mutex::new(0..0), takes_writes })
     }
 
     fn set(&self, bad: std::ops::Range<u64>) {
@@ -50,7 +53,9 @@ impl Disk for Bad {
         self.disk.read_at(buffer, offset)
     }
     fn write_at(&self, buffer: &[u8], offset: u64) -> std::io::Result<()> {
-        self.check(offset, buffer.len() as u64)?;
+        if !self.takes_writes.load(Ordering::SeqCst) {
+            self.check(offset, buffer.len() as u64)?;
+        }
         self.disk.write_at(buffer, offset)
     }
     fn sync(&self) -> std::io::Result<()> {
@@ -100,6 +105,61 @@ fn a_disk_that_cannot_be_read_at_a_start_is_missing() {
     bad.set(0..0);
     let (pool, _) = open(false).unwrap();
     assert_eq!(pool.status().disks[0].state, PoolDiskState::Ok);
+    pool.close().unwrap();
+}
+
+/// Of a label there are two copies, and of the map one on each disk: a sector that cannot be read among them costs nothing.
+#[test]
+fn a_sector_of_a_label_or_of_the_map_that_cannot_be_read_keeps_no_disk_out() {
+    for takes_writes in [true, false] {
+        let (tank, disks, bad) = with_a_bad_disk(false);
+        bad.takes_writes.store(takes_writes, Ordering::SeqCst);
+        let open =
+            || Pool::open_on(tank.config.clone(), disks.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));
+        let pool = open().0;
+        let disk = pool.create_logical(&NewLogical { striped: true, ..new("a", 3 * MIB) }).unwrap();
+        write(&disk, 0, 3 * MIB, 1).unwrap();
+        pool.close().unwrap();
+        drop((disk, pool));
+        // Both copies of the label, and pages of both areas.
+        for (round, at) in [0, CHUNK, 2 * CHUNK, 2 * CHUNK + 4096, 4 * CHUNK].into_iter().enumerate() {
+            bad.set(at..at + 4096);
+            let (pool, opened) = open();
+            assert!(pool.status().disks.iter().all(|disk| disk.state != PoolDiskState::Missing), "{at}: {opened:?}");
+            let disk = pool.logical("a").unwrap();
+            assert!(read(&disk, 0, 3 * MIB) == vec![round as u8 + 1; 3 * MIB as usize], "{at}");
+            write(&disk, 0, 3 * MIB, round as u8 + 2).unwrap();
+            flush(&disk);
+            pool.create_logical(&new(&format!("b{round}"), 2 * CHUNK)).unwrap();
+            pool.close().unwrap();
+        }
+        bad.set(0..0);
+        let pool = open().0;
+        assert!(read(&pool.logical("a").unwrap(), 0, 3 * MIB) == vec![6; 3 * MIB as usize]);
+        assert_eq!(pool.logical_disks().len(), 6);
+        pool.close().unwrap();
+    }
+}
+
+/// A disk that did not take a change of the map has it soon after it takes writes again, whether or not anything else changes.
+#[test]
+fn a_stale_disk_is_brought_up_to_date_by_itself() {
+    let (tank, disks, bad) = with_a_bad_disk(false);
+    let pool = Pool::open_on(tank.config.clone(), disks.clone(), &|_, _| ()).unwrap().0;
+    bad.set(0..8 * MIB);
+    pool.create_logical(&new("a", MIB)).unwrap();
+    assert_eq!(pool.status().disks[0].state, PoolDiskState::Stale);
+    bad.set(0..0);
+    let started = std::time::Instant::now();
+    while pool.status().disks[0].state == PoolDiskState::Stale {
+        assert!(started.elapsed().as_secs() < 60);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    // As after a crash, with that disk alone.
+    drop(pool);
+    let config = PoolConfig { degraded: true, ..tank.config.clone() };
+    let pool = Pool::open_on(config, disks[..1].to_vec(), &|_, _| ()).unwrap().0;
+    assert!(pool.logical("a").is_ok());
     pool.close().unwrap();
 }
 
@@ -177,7 +237,15 @@ fn what_is_lost_of_one_logical_disk_is_no_affair_of_another() {
     let third = pool.create_logical(&new("c", MIB)).unwrap();
     write(&third, 0, MIB, 4).unwrap();
     flush(&third);
-    assert!(pool.flush().is_ok() && pool.status().state == PoolState::Ok);
+    assert_eq!(pool.status().state, PoolState::Ok);
+    // Who flushes all of it hears of all.
+    let error = pool.flush().unwrap_err().to_string();
+    assert!(error.contains("blocks wait in memory for a place"), "{error}");
+    let status = pool.status();
+    let waiting: Vec<_> = status.logical_disks.iter().map(|disk| (disk.unwritten_blocks, disk.lost_bytes)).collect();
+    assert_eq!(waiting, [(1, 0), (0, 0), (0, 0)]);
+    let expected = "1 blocks of a that were answered wait in memory, as bad.img does not take them: its flushes fail";
+    assert_eq!(status.warning.as_deref(), Some(expected));
     let started = std::time::Instant::now();
     while pool.status().state == PoolState::Ok {
         assert!(started.elapsed().as_secs() < 60);

@@ -132,6 +132,9 @@ const METRICS: &[Metric] = &[
     }),
     gauge!("write_buffer", Some(Unit::Bytes), "Blocks that wait in the write buffer", |v| in_bytes(v.buffered_blocks)),
     gauge!("lost_blocks", None, "Blocks whose only copy was lost", |v| Some(v.lost_blocks.len() as f64)),
+    gauge!("unwritten_blocks", None, "Blocks that were answered and wait in memory for a place", |v| {
+        Some(v.unwritten_blocks as f64)
+    }),
     gauge!("changed_settings", None, "Settings that were changed since the server was started", |v| {
         Some(v.changed_settings.len() as f64)
     }),

@@ -410,11 +410,11 @@ async fn ready(State(server): Server) -> Answer<&'static str> {
     let (status, pools) = blocking(server, look).await?;
     // What is on a missing disk of a pool is answered with an error.
     let lacks_disks = |name: &str| pools.iter().any(|pool| pool.name == name && pool.state == PoolState::Degraded);
-    // Without a flash that says what is lost, no flush succeeds.
+    // Without a flash that says what is lost, and while something waits in memory, no flush succeeds.
     let has_lost = |volume: &VolumeStatus| volume.flash.is_empty() && !volume.lost_blocks.is_empty();
     let serves = |volume: &&VolumeStatus| {
         let has_failed = matches!(volume.state, VolumeState::FlashFailed | VolumeState::BackendFailed);
-        !has_failed && !has_lost(volume) && !lacks_disks(&volume.name)
+        !has_failed && !has_lost(volume) && volume.unwritten_blocks == 0 && !lacks_disks(&volume.name)
     };
     let all = status.volumes.len() + status.unserved_pools.len();
     let serving = status.volumes.iter().filter(serves).count();

@@ -255,7 +255,8 @@ impl Plan {
             data: wish.data,
             caching,
         };
-        self.changed = changes;
+        // What could not be made durable was written.
+        self.changed = changes || wish.operation == Operation::Flush;
         if self.exclusive && self.claim.is_none() {
             self.claim = unit.export().claim(offset, length, waker);
             if self.claim.is_none() {

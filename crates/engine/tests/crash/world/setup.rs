@@ -96,6 +96,8 @@ pub struct Setup {
     pub faults: Vec<Fault>,
     /// Tries after the first.
     pub retries: u8,
+    /// Whether a flash that cannot be read counts as failed after a while.
+    pub gives_up: bool,
 }
 
 impl Setup {
@@ -130,6 +132,7 @@ impl Setup {
             planted: None,
             faults: Vec::new(),
             retries: 0,
+            gives_up: false,
         }
     }
 
