@@ -1,5 +1,6 @@
 //! A server: its volumes, the front end that serves them, the API that manages them and the recording of what is asked.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -199,12 +200,23 @@ fn open_volumes(
     Ok(())
 }
 
-/// Refuses pools whose disks are not those of a pool before anything is written to the disks of another.
+/// Refuses pools whose disks are not those of a pool, or whose logical disks have names of others, before anything is written to a disk.
 fn check_pools(config: &ServerConfig) -> Result<(), ServerError> {
-    let named = config.pools.iter().filter(|pool| !config.is_made(&pool.cache.name));
-    if config.pools.len() + config.volumes.len() > 1 {
-        for pool in named {
-            Pool::storage(pool).map_err(OpenError::from)?;
+    let names = config.volumes.iter().flat_map(|volume| std::iter::once(&volume.name).chain(&volume.aliases));
+    let mut names: BTreeSet<String> = names.cloned().collect();
+    if config.pools.len() + config.volumes.len() < 2 {
+        return Ok(());
+    }
+    for pool in &config.pools {
+        let of_pool = match Pool::names(pool) {
+            Ok(names) => names,
+            Err(_) if config.is_made(&pool.cache.name) => continue,
+            Err(error) => return Err(OpenError::from(error).into()),
+        };
+        for name in of_pool {
+            if !names.insert(name.clone()) {
+                return Err(ServerError::NameTaken { pool: pool.cache.name.clone(), name });
+            }
         }
     }
     Ok(())

@@ -206,4 +206,15 @@ fn a_pool_that_is_refused_changes_nothing_of_another() {
     let refused = fail(path, &["serve", "both.toml"], 2);
     assert!(refused.contains("pool 'pond' misses disk"), "{refused}");
     assert!(contents() == before, "disks were changed");
+    // Nor does a name that is taken.
+    let server = serve(path);
+    ask(path, &["disk", "create", "mail", "--size", "1MiB"]);
+    server.end();
+    let before = contents();
+    std::fs::File::create(path.join("other.img")).unwrap().set_len(1 << 20).unwrap();
+    let volume = format!("{config}\n[[volume]]\nname = \"mail\"\nbackend = \"other.img\"\n");
+    std::fs::write(path.join("both.toml"), volume).unwrap();
+    let refused = fail(path, &["serve", "both.toml"], 2);
+    assert!(refused.contains("its logical disk 'mail' has the name of another export"), "{refused}");
+    assert!(contents() == before, "disks were changed");
 }

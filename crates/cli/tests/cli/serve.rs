@@ -275,7 +275,11 @@ fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
     refused(with("--size", "16MiB"), 2, "volume 'disk', expected at most the size of its backend disk.img, 8MiB");
     // The backend lost its end.
     std::fs::File::options().write(true).open(path.join("disk.img")).unwrap().set_len(4 << 20).unwrap();
-    refused(with("--ram", "1MiB"), 2, &format!("{name}the flash 'cache.img' is a cache whose volume size is "));
+    refused(
+        with("--ram", "1MiB"),
+        2,
+        &format!("{name}the backend 'disk.img' has 4194304 bytes, and its cache is of a volume of 8388608"),
+    );
     std::fs::File::options().write(true).open(path.join("disk.img")).unwrap().set_len(8 << 20).unwrap();
 
     // What may go away by itself ends with 1.

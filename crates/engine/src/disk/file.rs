@@ -224,7 +224,7 @@ impl FileDisk {
                     set(false).map_err(|error| named(&self.path, "cannot use the page cache", error.into()))?;
                     "the file system cannot bypass the page cache".to_owned()
                 }
-                Err(error) => return Err(named(&self.path, "cannot be read past the page cache", error.into())),
+                Err(error) => return Err(named(&self.path, "cannot be read", error.into())),
             },
         };
         if self.options.page_cache == PageCache::Avoid {

@@ -34,13 +34,11 @@ pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<Join
     std::thread::Builder::new().name(format!("pool {}", shared.name)).spawn(move || {
         let mut told: Option<String> = None;
         loop {
+            // Not more often than they are to be tried, whatever else there is to do. One that fails again is tried again.
+            let _ = shared.state().metadata.bring_up_to_date();
             let first = match jobs.recv_timeout(REVIVE_INTERVAL) {
                 Ok(first) => first,
-                Err(RecvTimeoutError::Timeout) => {
-                    // A disk that fails again is tried again.
-                    let _ = shared.state().metadata.bring_up_to_date();
-                    continue;
-                }
+                Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             let batch: Vec<Job> = std::iter::once(first).chain(jobs.try_iter()).collect();
@@ -207,6 +205,7 @@ impl Shared {
         let mut state = self.state();
         let moved = held(&state, batch);
         settle(&state, batch, true);
+        state.metadata.map.space.note_owner();
         let written = state.metadata.commit(batch);
         if written.is_err() {
             settle(&state, batch, false);

@@ -113,7 +113,7 @@ impl Pool {
         let (id, logical) = {
             let mut state = self.shared.state();
             let map = &mut state.metadata.map;
-            let id = Map::next(&map.logicals);
+            let id = map.next_logical();
             map.replay(&Change::Logical(id, shape.clone())).map_err(|misfit| self.refuse(misfit.0))?;
             let logical = map.logicals[&id].clone();
             let mut changes = vec![Change::Logical(id, shape.clone())];

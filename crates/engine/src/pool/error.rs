@@ -55,6 +55,11 @@ pub enum PoolError {
     NoMap { pool: String },
     #[error("pool '{pool}': its map is damaged: {misfit}")]
     Damaged { pool: String, misfit: Misfit },
+    #[error(
+        "{path}: its map cannot be read, and that of other disks may be older: {error}; have it read again, or start by theirs with degraded = true: \
+         what was changed since is lost then"
+    )]
+    Unread { path: String, error: io::Error },
     #[error("{path} has {found} bytes; a disk of a pool needs at least 1 MiB")]
     TooSmall { path: String, found: u64 },
     #[error(
@@ -105,7 +110,10 @@ impl PoolError {
                 )
             }
             PoolError::Gone { error, .. } => !is_dead(error),
-            PoolError::Disk { .. } | PoolError::NotWritten { .. } | PoolError::CacheFailed { .. } => false,
+            PoolError::Disk { .. }
+            | PoolError::Unread { .. }
+            | PoolError::NotWritten { .. }
+            | PoolError::CacheFailed { .. } => false,
             _ => true,
         }
     }

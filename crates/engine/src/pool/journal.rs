@@ -83,22 +83,46 @@ fn header<'a>(page: &'a [u8], label: &Label, number: u32) -> Option<Header<'a>> 
     })
 }
 
-/// Reads one area; none where there is no whole snapshot.
-fn read_area(disk: &dyn Disk, label: &Label, area: u64) -> io::Result<Option<Found>> {
-    let mut found: Option<Found> = None;
+/// What was read of an area.
+#[derive(Default)]
+struct Area {
+    /// A whole snapshot, and the changes behind it.
+    found: Option<Found>,
+    /// The snapshot that its first page is of.
+    generation: Option<u64>,
+    /// Why it could not be read on, where it may go on.
+    unread: Option<io::Error>,
+}
+
+/// Reads one area, up to the page that does not belong to it any more.
+fn read_area(disk: &dyn Disk, label: &Label, area: u64) -> Area {
+    let mut read = Area::default();
     let mut of: Option<(Uuid, u64)> = None;
     let mut pending = Vec::new();
     let mut number = 0;
     let mut memory = Memory::new(READ_PAGES.min(label.area_pages()) as usize);
+    // After an error page by page: the bad one may be behind the end.
+    let mut at_once = READ_PAGES;
     'pages: while number < label.area_pages() {
-        let count = READ_PAGES.min(label.area_pages() - number);
+        let count = at_once.min(label.area_pages() - number);
         let bytes = &mut memory.bytes_mut()[..count as usize * ALIGNMENT];
-        disk.read_at(bytes, label.area_offset(area) + u64::from(number) * ALIGNMENT as u64)?;
+        match disk.read_at(bytes, label.area_offset(area) + u64::from(number) * ALIGNMENT as u64) {
+            Ok(()) => {}
+            Err(_) if count > 1 => {
+                at_once = 1;
+                continue;
+            }
+            Err(error) => {
+                read.unread = Some(error);
+                break;
+            }
+        }
         for page in bytes.chunks(ALIGNMENT) {
             let Some(header) = header(page, label, number) else { break 'pages };
             if *of.get_or_insert((header.start, header.generation)) != (header.start, header.generation) {
                 break 'pages;
             }
+            read.generation = Some(header.generation);
             pending.extend_from_slice(header.payload);
             number += 1;
             if !header.is_last {
@@ -112,8 +136,8 @@ fn read_area(disk: &dyn Disk, label: &Label, area: u64) -> io::Result<Option<Fou
             }
             pending.clear();
             let position = Position { generation: header.generation, pages: number };
-            match &mut found {
-                None => found = Some(Found { position, start: header.start, changes }),
+            match &mut read.found {
+                None => read.found = Some(Found { position, start: header.start, changes }),
                 Some(found) => {
                     found.position = position;
                     found.changes.append(&mut changes);
@@ -121,13 +145,29 @@ fn read_area(disk: &dyn Disk, label: &Label, area: u64) -> io::Result<Option<Fou
             }
         }
     }
-    Ok(found)
+    read
 }
 
 /// Reads the newer of a disk's two areas.
+///
+/// # Errors
+/// A page cannot be read of the newer one, or of one that may be the newer.
 pub fn read(disk: &dyn Disk, label: &Label) -> io::Result<Option<Found>> {
-    let areas = [read_area(disk, label, 0)?, read_area(disk, label, 1)?];
-    Ok(areas.into_iter().flatten().max_by_key(|found| found.position))
+    let areas = [0, 1].map(|area| read_area(disk, label, area));
+    let whole =
+        |area: &Area| area.found.as_ref().filter(|_| area.unread.is_none()).map(|found| found.position.generation);
+    let newest = areas.iter().filter_map(whole).max();
+    let mut all = Vec::new();
+    for area in areas {
+        // What is older counts no more, read or not.
+        let may_be_newer = area.generation.is_none_or(|generation| newest.is_none_or(|newest| newest < generation));
+        match area.unread {
+            Some(error) if may_be_newer => return Err(error),
+            Some(_) => {}
+            None => all.extend(area.found),
+        }
+    }
+    Ok(all.into_iter().max_by_key(|found| found.position))
 }
 
 /// Whether the changes fit behind `position`, and how many pages there are then.

@@ -78,6 +78,8 @@ pub struct Map {
     pub cache: Option<Vec<u8>>,
     /// Which chunks are free.
     pub space: Space,
+    /// The largest number that a logical disk had.
+    last_logical: u32,
 }
 
 /// Why a change does not fit a map: what was read is damaged, or a program is wrong.
@@ -105,9 +107,14 @@ impl Map {
         self.disks.iter().find(|(_, member)| is_on(member)).map(|(id, _)| *id)
     }
 
-    /// A number that no disk, or no logical disk, has.
-    pub fn next<T>(table: &BTreeMap<u32, T>) -> u32 {
-        table.last_key_value().map_or(1, |(last, _)| last + 1)
+    /// A number that no disk has.
+    pub fn next_disk(&self) -> u32 {
+        self.disks.last_key_value().map_or(1, |(last, _)| last + 1)
+    }
+
+    /// A number that no logical disk has, or had: what is still under way of one that was deleted is not taken for another's.
+    pub fn next_logical(&self) -> u32 {
+        self.last_logical + 1
     }
 
     /// Where the chunks of another disk could begin: the first gap that is large enough.
@@ -137,10 +144,13 @@ impl Map {
                 self.disks.remove(id).ok_or_else(|| Misfit(format!("there is no disk {id} to remove")))?;
                 self.space.remove_disk(*id);
             }
-            Change::Logical(id, shape) => match self.logicals.get(id) {
-                Some(logical) => logical.reshape(shape.clone())?,
-                None => drop(self.logicals.insert(*id, Arc::new(Logical::new(shape.clone())?))),
-            },
+            Change::Logical(id, shape) => {
+                match self.logicals.get(id) {
+                    Some(logical) => logical.reshape(shape.clone())?,
+                    None => drop(self.logicals.insert(*id, Arc::new(Logical::new(shape.clone())?))),
+                }
+                self.last_logical = self.last_logical.max(*id);
+            }
             Change::LogicalDeleted(id) => {
                 // A snapshot may have been without it already.
                 let Some(logical) = self.logicals.remove(id) else { return Ok(()) };

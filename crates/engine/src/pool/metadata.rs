@@ -118,7 +118,7 @@ impl Metadata {
         let mut label = label.ok_or_else(|| PoolError::TooSmall { path: path.clone(), found })?;
         let base = self.map.base_for(label.chunks).ok_or(PoolError::TooLarge)?;
         (label.generation, label.start) = (self.position.generation, self.start);
-        let (id, reserved) = (Map::next(&self.map.disks), label.first_chunk());
+        let (id, reserved) = (self.map.next_disk(), label.first_chunk());
         let starts = [self.start, Uuid::nil()];
         let member = Member { disk: label.disk, path, base, chunks: label.chunks, reserved, leaving: false, starts };
         self.map.replay(&Change::Disk(id, member)).expect("a new disk fits");
@@ -503,12 +503,18 @@ fn candidates(
         if let Some(other) = candidates.iter().find(|other| other.label.disk == label.disk) {
             return Err(PoolError::Duplicate { first: other.disk.description(), second: path, disk: label.disk });
         }
-        // It takes over the others' map then: what else it has may be older than what cannot be read.
-        let found = journal::read(&*disk, &label).unwrap_or_else(|error| {
-            notes.push(format!("pool {name}: {path}: its map cannot be read: {error}"));
-            unread.get_or_insert(at(&*disk, error));
-            None
-        });
+        let found = match journal::read(&*disk, &label) {
+            Ok(found) => found,
+            // It takes over the others' map then, which may be older.
+            Err(error) if degraded => {
+                notes.push(format!(
+                    "pool {name}: {path}: its map cannot be read, and that of the others counts: {error}"
+                ));
+                unread.get_or_insert(PoolError::Unread { path, error });
+                None
+            }
+            Err(error) => return Err(PoolError::Unread { path, error }),
+        };
         candidates.push(Candidate { disk, label, found });
     }
     if let Some(error) = unread.filter(|_| candidates.iter().all(|candidate| candidate.found.is_none())) {

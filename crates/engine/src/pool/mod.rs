@@ -328,6 +328,17 @@ impl Pool {
         Ok(storage_of(metadata, notes).2)
     }
 
+    /// The names of its logical disks, of disks that no server has open, to which nothing is written.
+    ///
+    /// # Errors
+    /// Its disks are refused.
+    pub fn names(config: &PoolConfig) -> Result<Vec<String>, PoolError> {
+        let mut notes = Vec::new();
+        let disks = open_those_there(config, &mut notes)?;
+        let metadata = Metadata::open(&config.cache.name, disks, config.degraded, &mut notes)?;
+        Ok(metadata.map.logicals.values().map(|logical| logical.shape().name).collect())
+    }
+
     /// As [`open`](Self::open), of disks that were opened.
     pub fn open_on(
         config: PoolConfig,

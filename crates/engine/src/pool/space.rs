@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 pub struct Space {
     disks: BTreeMap<u32, Room>,
-    /// How often chunks were taken.
+    /// How often chunks were taken, or got their owners.
     taken: u64,
 }
 
@@ -126,7 +126,12 @@ impl Space {
         }
     }
 
-    /// How often chunks were taken: where it is as it was, no other chunk has an owner since.
+    /// A chunk that was taken before has an owner now.
+    pub fn note_owner(&mut self) {
+        self.taken += 1;
+    }
+
+    /// How often chunks were taken, or got their owners: where it is as it was, no other chunk has an owner since.
     pub fn taken(&self) -> u64 {
         self.taken
     }

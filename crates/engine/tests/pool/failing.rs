@@ -108,23 +108,34 @@ fn a_disk_that_cannot_be_read_at_a_start_is_missing() {
     pool.close().unwrap();
 }
 
-/// Of a label there are two copies, and of the map one on each disk: a sector that cannot be read among them costs nothing.
+/// Of a label there are two copies, and of the map two areas: a sector that cannot be read among them costs nothing, unless it may have what is newest.
 #[test]
 fn a_sector_of_a_label_or_of_the_map_that_cannot_be_read_keeps_no_disk_out() {
     for takes_writes in [true, false] {
         let (tank, disks, bad) = with_a_bad_disk(false);
         bad.takes_writes.store(takes_writes, Ordering::SeqCst);
-        let open =
-            || Pool::open_on(tank.config.clone(), disks.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));
-        let pool = open().0;
+        let try_open = |degraded| {
+            let config = PoolConfig { degraded, ..tank.config.clone() };
+            Pool::open_on(config, disks.clone(), &|_, _| ())
+        };
+        let pool = try_open(false).unwrap().0;
         let disk = pool.create_logical(&NewLogical { striped: true, ..new("a", 3 * MIB) }).unwrap();
         write(&disk, 0, 3 * MIB, 1).unwrap();
         pool.close().unwrap();
         drop((disk, pool));
-        // Both copies of the label, and pages of both areas.
-        for (round, at) in [0, CHUNK, 2 * CHUNK, 2 * CHUNK + 4096, 4 * CHUNK].into_iter().enumerate() {
+        // Both copies of the label, the last pages of both areas, and their first.
+        let places = [0, CHUNK, 4 * CHUNK - 4096, 6 * CHUNK - 4096, 2 * CHUNK, 4 * CHUNK];
+        for (round, at) in places.into_iter().enumerate() {
             bad.set(at..at + 4096);
-            let (pool, opened) = open();
+            let may_be_newest = round >= 4;
+            if may_be_newest {
+                let error = try_open(false).err().unwrap().to_string();
+                assert!(
+                    error.contains("bad.img: its map cannot be read, and that of other disks may be older"),
+                    "{error}"
+                );
+            }
+            let (pool, opened) = try_open(may_be_newest).unwrap_or_else(|error| panic!("{at}: {error}"));
             assert!(pool.status().disks.iter().all(|disk| disk.state != PoolDiskState::Missing), "{at}: {opened:?}");
             let disk = pool.logical("a").unwrap();
             assert!(read(&disk, 0, 3 * MIB) == vec![round as u8 + 1; 3 * MIB as usize], "{at}");
@@ -134,9 +145,38 @@ fn a_sector_of_a_label_or_of_the_map_that_cannot_be_read_keeps_no_disk_out() {
             pool.close().unwrap();
         }
         bad.set(0..0);
-        let pool = open().0;
-        assert!(read(&pool.logical("a").unwrap(), 0, 3 * MIB) == vec![6; 3 * MIB as usize]);
-        assert_eq!(pool.logical_disks().len(), 6);
+        let pool = try_open(false).unwrap().0;
+        assert!(read(&pool.logical("a").unwrap(), 0, 3 * MIB) == vec![7; 3 * MIB as usize]);
+        assert_eq!(pool.logical_disks().len(), 7);
+        pool.close().unwrap();
+    }
+}
+
+/// Chunks of a logical disk are on their way to another disk when it is deleted, and another is made.
+#[test]
+fn what_is_under_way_of_a_deleted_disk_is_no_affair_of_the_next() {
+    for round in 0..12 {
+        let (tank, disks, _) = with_a_bad_disk(false);
+        let open = || Pool::open_on(tank.config.clone(), disks.clone(), &|_, _| ()).unwrap().0;
+        let pool = open();
+        let disk = pool.create_logical(&NewLogical { striped: true, ..new("x", 6 * MIB) }).unwrap();
+        write(&disk, 0, 6 * MIB, 1).unwrap();
+        flush(&disk);
+        pool.remove_disk(1).unwrap();
+        drop(disk);
+        std::thread::sleep(std::time::Duration::from_micros(200 * round));
+        pool.delete_logical("x").unwrap();
+        let small = pool.create_logical(&new("y", CHUNK)).unwrap();
+        write(&small, 0, CHUNK, 2).unwrap();
+        flush(&small);
+        let large = pool.create_logical(&NewLogical { striped: true, ..new("z", 6 * MIB) }).unwrap();
+        write(&large, 0, 6 * MIB, 3).unwrap();
+        flush(&large);
+        // As after a crash.
+        drop((small, large, pool));
+        let pool = open();
+        assert!(read(&pool.logical("y").unwrap(), 0, CHUNK) == vec![2; CHUNK as usize], "round {round}");
+        assert!(read(&pool.logical("z").unwrap(), 0, 6 * MIB) == vec![3; 6 * MIB as usize], "round {round}");
         pool.close().unwrap();
     }
 }
@@ -153,6 +193,8 @@ fn a_stale_disk_is_brought_up_to_date_by_itself() {
     let started = std::time::Instant::now();
     while pool.status().disks[0].state == PoolDiskState::Stale {
         assert!(started.elapsed().as_secs() < 60);
+        // Whatever else there is to do.
+        pool.flush().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     // As after a crash, with that disk alone.
