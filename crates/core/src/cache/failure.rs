@@ -81,7 +81,7 @@ impl LogCache {
             if kind.has_data() {
                 let found = checksums.next().expect("each record with data has a checksum");
                 match found {
-                    _ if self.is_not_found(record, found.is_some()) => kind = self.still_lost(record, segment.sequence),
+                    _ if self.is_not_found(record, segment.sequence, found.is_some()) => kind = RecordKind::Lost,
                     None => kind = self.data_missing(record, segment.sequence),
                     Some(found) => {
                         crc = *found;

@@ -36,7 +36,8 @@ pub(super) enum Anew {
 impl LogCache {
     /// Where what a block is to hold goes, if it is lost, or was and the flash still says so.
     pub(super) fn anew(&self, block: u32) -> Option<Anew> {
-        let is_found = self.found.contains_key(&block);
+        let is_dirty = || self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot));
+        let is_found = self.found.contains_key(&block) && !is_dirty();
         let is_said = is_found || self.lost.get(&block)?.said.is_some();
         Some(match is_said {
             _ if !self.has_flash => Anew::Backend,
@@ -44,12 +45,6 @@ impl LogCache {
             true => Anew::Both,
             false => Anew::Backend,
         })
-    }
-
-    /// A block is about to be written to flash, dirty, or is not said to be lost: what it is from now on counts.
-    pub(super) fn is_anew(&mut self, block: u32) {
-        self.lost.remove(&block);
-        self.found.remove(&block);
     }
 
     /// Plans the clean copy of a lost block that goes to the backend.
@@ -68,28 +63,28 @@ impl LogCache {
         }
     }
 
-    /// Whether a record that is about to be written is the clean copy of a block that was lost, and the backend has not taken the same. From now on
-    /// it is as it will be.
-    pub(super) fn is_not_found(&mut self, record: &LogRecord, came: bool) -> bool {
+    /// Whether a record that is about to be written is a clean copy of a block that was lost, and the backend has not taken the same: the block is
+    /// lost still, and that is what is recorded in the unit of `sequence`. From now on the copy is as it will be.
+    pub(super) fn is_not_found(&mut self, record: &LogRecord, sequence: u64, came: bool) -> bool {
         let LogRecord { kind, block, slot, .. } = *record;
-        if self.found.get(&block).is_none_or(|found| found.slot != slot) {
+        let Some(found) = self.found.get(&block).copied() else { return false };
+        // Another that follows may not be written before the unit is reset that says so.
+        let is_last = found.slot == slot;
+        if is_last {
+            self.found.remove(&block);
+        }
+        let refused = is_last && (self.lost.contains_key(&block) || self.backend_lacks.contains(&block));
+        if kind != RecordKind::Clean || came && !refused {
             return false;
         }
-        self.found.remove(&block);
-        kind == RecordKind::Clean && (!came || self.lost.contains_key(&block) || self.backend_lacks.contains(&block))
-    }
-
-    /// What is recorded in place of that copy, in the unit of `sequence`: the block is lost still.
-    pub(super) fn still_lost(&mut self, record: &LogRecord, sequence: u64) -> RecordKind {
-        let LogRecord { block, slot, .. } = *record;
         if self.log.is_newest(block, slot, sequence) {
             self.log.policy_mut().remove(block);
         }
         self.log.vacate(block, slot, sequence);
-        if !self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot)) {
+        if is_last && !self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot)) {
             self.lost.entry(block).or_default().said = Some(sequence);
         }
-        RecordKind::Lost
+        true
     }
 
     /// Whether a flush can be true to its word.

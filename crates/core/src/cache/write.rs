@@ -182,7 +182,7 @@ impl LogCache {
             if dirty_copy || anew == Some(Anew::Flash) || ((wanted || has_to) && may_dirty) {
                 // A dirty copy is replaced on flash whatever the policy says: no crash may bring it back. Nor may one bring back what
                 // the backend has of a lost block.
-                self.is_anew(block);
+                self.lost.remove(&block);
                 self.log_add(block, frame, true, Cause::Client, steps);
                 self.figures.flash_write_requests += u64::from(last.is_none_or(|last: u32| last + 1 != block));
                 last = Some(block);
@@ -312,7 +312,7 @@ impl LogCache {
                 replaces.push(block);
             }
             if anew != Some(Anew::Both) {
-                self.is_anew(block);
+                self.lost.remove(&block);
             }
             let has_dirty_copy = slot.is_some_and(|slot| self.log.is_dirty(slot));
             let needs_zeroes = matches!(anew, Some(Anew::Flash | Anew::Both)) || has_dirty_copy;
