@@ -85,6 +85,7 @@ impl World {
     /// The devices work again: what can be read is right, what was lost is listed, and heals by being written.
     pub fn verify_after_faults(&mut self) -> Outcome<()> {
         self.setup.faults.clear();
+        self.setup.gives_up = false;
         self.in_flight.iter_mut().for_each(|transfer| transfer.stalled = false);
         self.settle()?;
         self.now_us += 10_000_000;
