@@ -10,7 +10,7 @@ use flashwise_core::access::Access;
 use flashwise_core::directory::Directory;
 use flashwise_core::index::{Dense, Hashed};
 use flashwise_core::policy::{Outcome, POLICIES, Policy, Spec, Visitor};
-use models::{MODELS, Model};
+use models::{MODELS, Make, Model};
 use workloads::{ACCESSES, BLOCKS, WORKLOADS, random, workload};
 
 const CAPACITIES: [usize; 8] = [1, 2, 3, 7, 10, 33, 100, 400];
@@ -139,28 +139,38 @@ impl Visitor<u32> for Compare<'_> {
     }
 }
 
-fn compare_all(removals: impl Fn(&[Access<u32>], usize) -> Vec<Vec<u32>>, in_a_log: bool) {
-    for (text, make) in MODELS {
-        let spec = Spec::parse(text).expect("a model is of a policy");
-        for kind in WORKLOADS {
-            let accesses = workload(kind);
-            for capacity in CAPACITIES {
-                let removals = removals(&accesses, capacity);
-                let compare = || Compare {
-                    what: format!("{text}, {kind}, capacity {capacity}"),
-                    accesses: &accesses,
-                    removals: &removals,
-                    model: make(capacity),
-                    capacity,
-                    log: None,
-                };
-                let dense = spec.build(Dense::new(BLOCKS as usize), capacity, compare());
-                let hashed = spec.build(Hashed::new(), capacity, compare());
-                assert_eq!(dense, hashed);
-                if in_a_log && !spec.info().offline {
-                    let log = Some(Log::new(capacity as u32 + 5));
-                    spec.build(Hashed::new(), capacity, Compare { log, ..compare() });
-                }
+fn compare_all(removals: impl Fn(&[Access<u32>], usize) -> Vec<Vec<u32>> + Sync, in_a_log: bool) {
+    // Half of the models each.
+    std::thread::scope(|scope| {
+        for half in 0..2 {
+            let removals = &removals;
+            scope.spawn(move || {
+                MODELS.iter().skip(half).step_by(2).for_each(|model| compare(model, removals, in_a_log))
+            });
+        }
+    });
+}
+
+fn compare(&(text, make): &(&str, Make), removals: impl Fn(&[Access<u32>], usize) -> Vec<Vec<u32>>, in_a_log: bool) {
+    let spec = Spec::parse(text).expect("a model is of a policy");
+    for kind in WORKLOADS {
+        let accesses = workload(kind);
+        for capacity in CAPACITIES {
+            let removals = removals(&accesses, capacity);
+            let compare = || Compare {
+                what: format!("{text}, {kind}, capacity {capacity}"),
+                accesses: &accesses,
+                removals: &removals,
+                model: make(capacity),
+                capacity,
+                log: None,
+            };
+            let dense = spec.build(Dense::new(BLOCKS as usize), capacity, compare());
+            let hashed = spec.build(Hashed::new(), capacity, compare());
+            assert_eq!(dense, hashed);
+            if in_a_log && !spec.info().offline {
+                let log = Some(Log::new(capacity as u32 + 5));
+                spec.build(Hashed::new(), capacity, Compare { log, ..compare() });
             }
         }
     }
