@@ -178,7 +178,7 @@ fn messages_are_json_where_that_is_asked_for_those_about_the_command_line_too() 
 fn what_was_found_is_told_where_a_file_cannot_be_written() {
     let folder = folder();
     std::fs::create_dir(folder.path().join("full")).unwrap();
-    let script = "mount -t tmpfs -o size=64k tmpfs full && \"$0\" \"$@\"; code=$?; ls -A full; exit $code";
+    let script = "mount -t tmpfs -o size=16k tmpfs full && \"$0\" \"$@\"; code=$?; ls -A full; exit $code";
     let none: Vec<String> = Vec::new();
     let settings = ["--policy", "lru", "--admission", "none", "--write-mode", "write-back", "--over-provision", "10%"];
     for (arguments, told) in [
