@@ -70,6 +70,12 @@ pub struct Listed {
     pub written_back: bool,
 }
 
+impl Listed {
+    fn new(blocks: Range<u64>, reason: Reason, written_back: bool) -> Listed {
+        Listed { disk: None, blocks, reason, written_back }
+    }
+}
+
 /// What was done.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -204,8 +210,7 @@ fn salvage_buckets(
     let (written, damaged) = destage_buckets(&mended, backend, &superblock, held, progress)?;
     let uncertain_blocks = uncertain.iter().map(|blocks| blocks.end - blocks.start).sum::<u64>();
     let uncertain_blocks_written = if options.with_uncertain { uncertain_blocks.min(written) } else { 0 };
-    let listed =
-        |blocks: &Range<u64>, reason, written_back| Listed { disk: None, blocks: blocks.clone(), reason, written_back };
+    let listed = |blocks: &Range<u64>, reason, written_back| Listed::new(blocks.clone(), reason, written_back);
     let of_one = |block: u32| u64::from(block)..u64::from(block) + 1;
     let mut all: Vec<Listed> =
         damaged.into_iter().map(|block| listed(&of_one(block), Reason::Damaged, false)).collect();
@@ -379,15 +384,11 @@ fn write_back(
             Some(last) if (last.blocks.end, last.reason, last.written_back) == (block.into(), reason, written_back) => {
                 last.blocks.end += 1;
             }
-            _ => ranges.push(Listed { disk: None, blocks: block.into()..u64::from(block) + 1, reason, written_back }),
+            _ => ranges.push(Listed::new(block.into()..u64::from(block) + 1, reason, written_back)),
         }
     }
-    let unknown = unknown.into_iter().map(|blocks| Listed {
-        disk: None,
-        blocks: blocks.start.into()..blocks.end.into(),
-        reason: Reason::Unknown,
-        written_back: false,
-    });
+    let range = |blocks: Range<u32>| blocks.start.into()..blocks.end.into();
+    let unknown = unknown.into_iter().map(|blocks| Listed::new(range(blocks), Reason::Unknown, false));
     ranges.extend(unknown);
     ranges.sort_unstable_by_key(|listed| listed.blocks.start);
     (outcome.listed, outcome.gaps) = (ranges, gaps);

@@ -202,11 +202,11 @@ fn open_volumes(
 
 /// Refuses pools whose disks are not those of a pool, or whose logical disks have names of others, before anything is written to a disk.
 fn check_pools(config: &ServerConfig) -> Result<(), ServerError> {
-    let names = config.volumes.iter().flat_map(|volume| std::iter::once(&volume.name).chain(&volume.aliases));
-    let mut names: BTreeSet<String> = names.cloned().collect();
     if config.pools.len() + config.volumes.len() < 2 {
         return Ok(());
     }
+    let names = config.volumes.iter().flat_map(|volume| std::iter::once(&volume.name).chain(&volume.aliases));
+    let mut names: BTreeSet<String> = names.cloned().collect();
     for pool in &config.pools {
         let of_pool = match Pool::names(pool) {
             Ok(names) => names,

@@ -1,7 +1,7 @@
 //! What the cache makes of steps that are done or failed: nothing is served that may be wrong, and what was lost is remembered as lost.
 
 use super::LogCache;
-use super::event::Appending;
+use super::event::{Appending, Cache};
 use super::lost::Lost;
 use crate::format::{Kind as RecordKind, Record};
 use crate::step::{Frame, LogRecord, Step};
@@ -158,12 +158,8 @@ impl LogCache {
     ///
     /// No acknowledged write is in such data: a write into a frame whose old content did not come fails.
     fn data_missing(&mut self, record: &LogRecord, sequence: u64) -> RecordKind {
-        let LogRecord { kind, block, slot, old, .. } = *record;
-        let current = self.log.is_newest(block, slot, sequence);
-        self.log.vacate(block, slot, sequence);
-        if current {
-            self.log.policy_mut().remove(block);
-        }
+        let LogRecord { kind, block, old, .. } = *record;
+        let current = self.drop_copy(record, sequence);
         match old {
             _ if kind == RecordKind::Clean => RecordKind::Void,
             Some((old, dirty)) if current && !record.is_copied() && self.log.bring_back(block, old, dirty, false) => {
@@ -178,6 +174,17 @@ impl LogCache {
                 RecordKind::Lost
             }
         }
+    }
+
+    /// What `record` was to put into the unit of `sequence` is not there. Returns whether it was what is newest of the block.
+    pub(super) fn drop_copy(&mut self, record: &LogRecord, sequence: u64) -> bool {
+        let LogRecord { block, slot, .. } = *record;
+        let current = self.log.is_newest(block, slot, sequence);
+        self.log.vacate(block, slot, sequence);
+        if current {
+            self.log.policy_mut().remove(block);
+        }
+        current
     }
 
     /// The backend may not hold what a clean `record` says that it holds: from now on it is dirty.
@@ -207,8 +214,7 @@ impl LogCache {
     fn backend_write_failed(&mut self, block: u32) {
         self.forget_read(block);
         // A clean copy that was planned since is one of the same data, or less; a later write may still make it good.
-        let is_newer = self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot));
-        if !is_newer && self.write_buffer.get(block).is_none() {
+        if !self.is_newer_than_backend(block) {
             let lost = self.lost.entry(block).or_default();
             // The copy that was to take the place of what the flash says will say so itself.
             lost.said = self.found.get(&block).map(|found| found.sequence).or(lost.said);

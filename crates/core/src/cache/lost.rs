@@ -36,8 +36,7 @@ pub(super) enum Anew {
 impl LogCache {
     /// Where what a block is to hold goes, if it is lost, or was and the flash still says so.
     pub(super) fn anew(&self, block: u32) -> Option<Anew> {
-        let is_dirty = || self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot));
-        let is_found = self.found.contains_key(&block) && !is_dirty();
+        let is_found = self.found.contains_key(&block) && !self.has_dirty_copy(block);
         let is_said = is_found || self.lost.get(&block)?.said.is_some();
         Some(match is_said {
             _ if !self.has_flash => Anew::Backend,
@@ -45,6 +44,11 @@ impl LogCache {
             true => Anew::Both,
             false => Anew::Backend,
         })
+    }
+
+    /// Whether the log has a copy that is newer than the backend's.
+    pub(super) fn has_dirty_copy(&self, block: u32) -> bool {
+        self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot))
     }
 
     /// Plans the clean copy of a lost block that goes to the backend.
@@ -77,11 +81,8 @@ impl LogCache {
         if kind != RecordKind::Clean || came && !refused {
             return false;
         }
-        if self.log.is_newest(block, slot, sequence) {
-            self.log.policy_mut().remove(block);
-        }
-        self.log.vacate(block, slot, sequence);
-        if is_last && !self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot)) {
+        self.drop_copy(record, sequence);
+        if is_last && !self.has_dirty_copy(block) {
             self.lost.entry(block).or_default().said = Some(sequence);
         }
         true

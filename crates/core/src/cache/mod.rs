@@ -521,7 +521,7 @@ impl Cache for LogCache {
     }
 
     fn is_newer_than_backend(&self, block: u32) -> bool {
-        self.write_buffer.get(block).is_some() || self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot))
+        self.write_buffer.get(block).is_some() || self.has_dirty_copy(block)
     }
 
     fn blocks_to_write_back(&self) -> u64 {

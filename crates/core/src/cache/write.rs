@@ -1,7 +1,5 @@
 //! Writes, zeroes and flushes.
 
-use std::collections::HashSet;
-
 use super::lost::{Anew, Lost};
 use super::{LogCache, Mode, Part, Request, parts};
 use crate::access::Op;
@@ -19,6 +17,18 @@ pub(super) struct Write {
     pub replaces: bool,
     /// Length of the request that wrote it.
     pub request_blocks: u32,
+}
+
+/// What goes to flash beside what is written to the backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    /// A clean copy, which had been asked for again so often there.
+    Copy {
+        uses: u32,
+    },
+    /// That of a block that [was lost](LogCache::add_found).
+    Found,
 }
 
 impl LogCache {
@@ -155,9 +165,7 @@ impl LogCache {
         acknowledged: bool,
         steps: &mut Vec<Step>,
     ) {
-        // Each with whether it goes to flash as well, and how often it had been asked for again there.
-        let mut to_backend: Vec<(Write, bool, u32)> = Vec::new();
-        let mut found = HashSet::new();
+        let mut to_backend: Vec<(Write, Beside)> = Vec::new();
         let mut forgotten = Vec::new();
         let mut last = None;
         for &write in writes {
@@ -189,26 +197,25 @@ impl LogCache {
                 continue;
             }
             if anew == Some(Anew::Both) {
-                found.insert(block);
-                to_backend.push((Write { replaces: true, ..write }, true, 0));
+                to_backend.push((Write { replaces: true, ..write }, Beside::Found));
                 continue;
             }
             if slot.is_some_and(|slot| !(wanted && self.log.can_replace_clean(slot))) {
                 self.log_mark(RecordKind::Forget, block, 0, steps);
                 forgotten.push(block);
             }
-            to_backend.push((write, wanted, slot.map_or(0, |slot| self.log.uses(slot))));
+            let copy = || Beside::Copy { uses: slot.map_or(0, |slot| self.log.uses(slot)) };
+            to_backend.push((write, if wanted { copy() } else { Beside::Nothing }));
         }
         self.become_unsure(&forgotten, steps);
         to_backend.sort_unstable_by_key(|(write, ..)| write.block);
-        for &(Write { block, frame, replaces, .. }, wanted, uses) in &to_backend {
-            let is_found = found.contains(&block);
-            if wanted && !is_found {
+        for &(Write { block, frame, replaces, .. }, beside) in &to_backend {
+            if matches!(beside, Beside::Copy { .. }) {
                 self.reclaim(steps);
             }
             // A copy that was to be replaced in memory may have been handed out for writing meanwhile.
             if let Some(slot) = self.log.find(block)
-                && !is_found
+                && beside != Beside::Found
                 && !self.log.can_replace_clean(slot)
             {
                 self.log_mark(RecordKind::Forget, block, 0, steps);
@@ -217,14 +224,16 @@ impl LogCache {
             self.figures.backend_written_blocks += 1;
             steps.push(Step::WriteBackend { block, frame, acknowledged, replaces, batch: None });
             self.backend_unflushed = true;
-            if is_found {
-                self.add_found(block, frame, steps);
-            } else if wanted {
-                self.log_add(block, frame, false, Cause::Admission, steps);
-                if let Some(slot) = self.log.find(block) {
-                    self.log.set_uses(slot, uses);
+            match beside {
+                Beside::Nothing => {}
+                Beside::Found => self.add_found(block, frame, steps),
+                Beside::Copy { uses } => {
+                    self.log_add(block, frame, false, Cause::Admission, steps);
+                    if let Some(slot) = self.log.find(block) {
+                        self.log.set_uses(slot, uses);
+                    }
+                    self.log.need_backend_flush();
                 }
-                self.log.need_backend_flush();
             }
         }
     }

@@ -63,9 +63,10 @@ pub struct FileDisk {
 
 /// How long a disk may stay busy before that is an error: udev(7) locks a device for a moment whenever it changed, and the kernel
 /// lets go of a file a moment after the process that was killed, when its last transfers have ended.
+const BUSY_MAX: Duration = Duration::from_secs(2);
+
 /// Where it is seen whether a device can be read at all, if its first page cannot.
 const PROBED_OFFSET: u64 = 64 << 10;
-const BUSY_MAX: Duration = Duration::from_secs(2);
 
 /// A piece of zeroes, to write where the file system cannot zero.
 #[repr(align(4096))]

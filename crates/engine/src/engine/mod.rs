@@ -511,8 +511,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// The flash cannot be read for so long that it counts as failed: nothing on it changes any more, and what waits to be read from it fails.
     pub fn give_flash_up(&mut self) {
-        (self.flash_failed, self.errors.flash) = (true, self.errors.flash + 1);
+        self.flash_fails();
         self.tell(Event::Failed { step: &Step::FlushFlash { sequence: 0, page: 0 }, missing: false });
+    }
+
+    /// Nothing is written to the flash any more, and nothing waits until it can be read.
+    fn flash_fails(&mut self) {
+        self.errors.flash += 1;
+        self.flash_failed = true;
         self.read_again();
     }
 

@@ -472,9 +472,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             Step::Append(_) | Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => {
                 self.faults.flash_write_errors += 1;
-                self.errors.flash += 1;
-                self.flash_failed = true;
-                self.read_again();
+                self.flash_fails();
                 if let Step::Append(segment) = &*step {
                     let blocks = self.blocks_that_came(segment);
                     return self.append_failed(step, blocks);

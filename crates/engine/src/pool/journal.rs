@@ -122,7 +122,6 @@ fn read_area(disk: &dyn Disk, label: &Label, area: u64) -> Area {
             if *of.get_or_insert((header.start, header.generation)) != (header.start, header.generation) {
                 break 'pages;
             }
-            read.generation = Some(header.generation);
             pending.extend_from_slice(header.payload);
             number += 1;
             if !header.is_last {
@@ -145,6 +144,7 @@ fn read_area(disk: &dyn Disk, label: &Label, area: u64) -> Area {
             }
         }
     }
+    read.generation = of.map(|(_, generation)| generation);
     read
 }
 

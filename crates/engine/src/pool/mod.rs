@@ -281,6 +281,14 @@ fn open_those_there(config: &PoolConfig, notes: &mut Vec<String>) -> Result<Vec<
     }
 }
 
+/// What the disks of a pool say that no server has open, and what people should know. Nothing is written to them.
+fn look_at(config: &PoolConfig) -> Result<(Metadata, Vec<String>), PoolError> {
+    let mut notes = Vec::new();
+    let disks = open_those_there(config, &mut notes)?;
+    let metadata = Metadata::open(&config.cache.name, disks, config.degraded, &mut notes)?;
+    Ok((metadata, notes))
+}
+
 /// What changes of a pool, and its disks as one, as which its cache lies before them.
 fn storage_of(metadata: Metadata, notes: Vec<String>) -> (Arc<Mutex<State>>, Arc<PoolDisk>, Storage) {
     let name = metadata.name.clone();
@@ -322,9 +330,7 @@ impl Pool {
     /// # Errors
     /// As of [`open`](Self::open), of the pool's disks.
     pub fn storage(config: &PoolConfig) -> Result<Storage, PoolError> {
-        let mut notes = Vec::new();
-        let disks = open_those_there(config, &mut notes)?;
-        let metadata = Metadata::open(&config.cache.name, disks, config.degraded, &mut notes)?;
+        let (metadata, notes) = look_at(config)?;
         Ok(storage_of(metadata, notes).2)
     }
 
@@ -333,9 +339,7 @@ impl Pool {
     /// # Errors
     /// Its disks are refused.
     pub fn names(config: &PoolConfig) -> Result<Vec<String>, PoolError> {
-        let mut notes = Vec::new();
-        let disks = open_those_there(config, &mut notes)?;
-        let metadata = Metadata::open(&config.cache.name, disks, config.degraded, &mut notes)?;
+        let (metadata, _) = look_at(config)?;
         Ok(metadata.map.logicals.values().map(|logical| logical.shape().name).collect())
     }
 

@@ -1,6 +1,6 @@
 //! What a pool says of itself: one set of figures behind the API, the commands and the metrics.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flashwise_core::format::BLOCK_BYTES;
@@ -217,29 +217,30 @@ impl Pool {
             }
             _ => None,
         };
-        let (lost, unwritten) = (self.volume().lost_blocks(), self.unwritten_blocks());
+        let lost = self.volume().lost_blocks();
+        let mut waiting = self.volume().not_durable_blocks();
+        waiting.retain(|block| lost.binary_search(block).is_err());
         let lacks_disks = !self.shared.state().metadata.missing().is_empty();
         let disks = self.logical_disks();
         let mut logical_disks: Vec<_> = disks.values().map(|disk| self.logical_status(disk, lacks_disks)).collect();
+        let places: HashMap<u32, usize> = disks.values().enumerate().map(|(place, disk)| (disk.id, place)).collect();
         let mut state = self.shared.state();
-        let owners = state.owners_of(&lost.iter().chain(&unwritten).map(|block| chunk_of(*block)).collect());
-        let mut refusing = BTreeSet::new();
-        for (block, is_lost) in
-            lost.iter().map(|block| (block, true)).chain(unwritten.iter().map(|block| (block, false)))
-        {
-            let chunk = chunk_of(*block);
-            let Some(owner) = owners.get(&chunk) else { continue };
-            let name = state.metadata.map.logicals.get(&owner.disk).map(|logical| logical.shape().name);
-            let Some(disk) = logical_disks.iter_mut().find(|disk| Some(&disk.name) == name.as_ref()) else { continue };
-            if is_lost {
-                disk.lost_bytes += BLOCK_BYTES as u64;
-                disk.lost_blocks.push(u64::from(owner.at) * CHUNK_BLOCKS + block % CHUNK_BLOCKS);
-            } else {
-                disk.unwritten_blocks += 1;
-                refusing.extend(state.metadata.map.disk_of(chunk));
-            }
+        let owners = state.owners_of(&lost.iter().chain(&waiting).map(|block| chunk_of(*block)).collect());
+        let owner = |block: u64| {
+            let owner = owners.get(&chunk_of(block))?;
+            Some((*places.get(&owner.disk)?, u64::from(owner.at) * CHUNK_BLOCKS + block % CHUNK_BLOCKS))
+        };
+        for (place, block) in lost.into_iter().filter_map(owner) {
+            logical_disks[place].lost_bytes += BLOCK_BYTES as u64;
+            logical_disks[place].lost_blocks.push(block);
         }
         logical_disks.iter_mut().for_each(|disk| disk.lost_blocks.sort_unstable());
+        let mut refusing = BTreeSet::new();
+        for block in waiting {
+            let Some((place, _)) = owner(block) else { continue };
+            logical_disks[place].unwritten_blocks += 1;
+            refusing.extend(state.metadata.map.disk_of(chunk_of(block)));
+        }
         let state = &*state;
         let (metadata, missing) = (&state.metadata, state.metadata.missing());
         let counts = metadata.map.space.counts();
@@ -292,14 +293,6 @@ impl Pool {
         let refusing = |disk: &&PoolDiskStatus| refusing.contains(&disk.number);
         let refusing: Vec<String> = status.disks.iter().filter(refusing).map(|disk| disk.path.clone()).collect();
         PoolStatus { warning: warning(&status, cache, &refusing), ..status }
-    }
-
-    /// Blocks of the pool that were answered and have found no place yet.
-    fn unwritten_blocks(&self) -> Vec<u64> {
-        let lost = self.volume().lost_blocks();
-        let mut blocks = self.volume().not_durable_blocks();
-        blocks.retain(|block| lost.binary_search(block).is_err());
-        blocks
     }
 
     fn logical_status(&self, disk: &super::LogicalDisk, lacks_disks: bool) -> LogicalDiskStatus {

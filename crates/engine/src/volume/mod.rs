@@ -91,8 +91,8 @@ struct Inner {
     failed_requests: u64,
     /// Whether it was decided what becomes of a flash that failed.
     flash_given_up: bool,
-    /// The flash cannot be read at all, and something waits for that.
-    flash_unread: bool,
+    /// Since when the flash cannot be read at all while something waits for that.
+    unread_since: Option<Instant>,
     /// What was counted before the flash was given up.
     given_up: Option<Box<VolumeStatus>>,
     /// Time that requests which change something waited for before they were begun, as too much was under way.
@@ -149,7 +149,7 @@ impl Volume {
             state: VolumeState::Ok,
             failed_requests: 0,
             flash_given_up: false,
-            flash_unread: false,
+            unread_since: None,
             given_up: None,
             held_back_us: 0,
             detaching_failed: None,
@@ -420,7 +420,6 @@ impl Export for Volume {
 
 /// What is due once in a while, and whenever someone asks to look at the flash.
 fn tick(volume: &Weak<Volume>, looks: &mpsc::Receiver<()>) {
-    let mut unread_since: Option<Instant> = None;
     loop {
         let asked = match looks.recv_timeout(TICK) {
             Ok(()) => true,
@@ -436,10 +435,9 @@ fn tick(volume: &Weak<Volume>, looks: &mpsc::Receiver<()>) {
         volume.follow_backend();
         // A flash that cannot be read at all may be read later: what is to be moved does not count as lost for that.
         let waits = volume.lock().engine.has_postponed() && superblock_pages(&*volume.flash).is_err();
-        unread_since = waits.then(|| unread_since.unwrap_or_else(Instant::now));
         let mut inner = volume.lock();
-        inner.flash_unread = unread_since.is_some();
-        match unread_since {
+        inner.unread_since = waits.then(|| inner.unread_since.unwrap_or_else(Instant::now));
+        match inner.unread_since {
             Some(since) if since.elapsed() < UNREAD_MAX => inner.engine.be_patient(),
             // Nothing of it is given up: it may be there after a start.
             Some(_) if !inner.engine.has_flash_failed() => inner.engine.give_flash_up(),

@@ -156,7 +156,7 @@ fn wlfc_status(cache: &Wlfc) -> VolumeStatus {
 /// What state it is in, and why if a device failed.
 pub(super) fn state(inner: &Inner) -> (VolumeState, Option<String>) {
     let backend = inner.health[BACKEND].failure(Instant::now()).map(|reason| format!("backend: {reason}"));
-    if inner.engine.has_flash_failed() || inner.flash_unread || inner.state == VolumeState::WithoutFlash {
+    if inner.engine.has_flash_failed() || inner.unread_since.is_some() || inner.state == VolumeState::WithoutFlash {
         let flash = inner.health[FLASH].last_failure().map(|last| format!("flash: {last}"));
         let reasons: Vec<_> = flash.into_iter().chain(backend).chain(inner.engine.remarks()).collect();
         let state = match inner.state {
