@@ -7,11 +7,11 @@ use std::sync::LazyLock;
 
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::admission::{self, RULES, Setting};
-use flashwise_core::tiers::Array;
 use flashwise_core::index::{Dense, Hashed};
 use flashwise_core::options::{Kind, Parameter};
 use flashwise_core::policy::{Outcome, POLICIES, Policy, Spec, Visitor};
 use flashwise_core::quantity::{ByteSize, Duration};
+use flashwise_core::tiers::Array;
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 

@@ -18,6 +18,7 @@ pub mod pool;
 pub mod record;
 pub mod salvage;
 pub mod status;
+mod vital;
 pub mod volume;
 pub mod what_if;
 pub mod wipe;

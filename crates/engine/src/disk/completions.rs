@@ -1,7 +1,6 @@
 //! Where threads that end transfers meet the function that is told of it: one at a time, and all that has come up since.
 
 use std::cell::Cell;
-use std::io;
 use std::sync::{Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
@@ -66,20 +65,4 @@ pub(super) fn join(thread: JoinHandle<()>) {
     if !DELIVERING.get() {
         thread.join().expect("a panic in it aborts the process");
     }
-}
-
-/// Starts a thread whose panic aborts the process, as no one would ever hear of its transfers again.
-pub(super) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    struct AbortOnPanic;
-    impl Drop for AbortOnPanic {
-        fn drop(&mut self) {
-            if std::thread::panicking() {
-                std::process::abort();
-            }
-        }
-    }
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        let _guard = AbortOnPanic;
-        body();
-    })
 }

@@ -5,8 +5,9 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-use super::completions::{Completions, join, spawn};
+use super::completions::{Completions, join};
 use super::{Completed, Completion, Disk, Transfer, Transfers};
+use crate::vital::spawn;
 
 /// The most threads of a pool. They are started as transfers wait for them.
 const WORKERS_MAX: usize = 32;

@@ -20,9 +20,10 @@ use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 use slab::Slab;
 
-use super::completions::{Completions, join, spawn};
+use super::completions::{Completions, join};
 use super::pool::Pool;
 use super::{Completed, Completion, Disk, Operation, Transfer, Transfers};
+use crate::vital::spawn;
 
 /// The most transfers that the kernel is given at a time; one entry of the ring is kept for the wake-up.
 const IN_FLIGHT_MAX: usize = ENTRIES as usize - 1;

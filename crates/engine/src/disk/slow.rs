@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
-use super::completions::{Completions, join, spawn};
+use super::completions::{Completions, join};
 use super::{Completed, Completion, Disk, Operation, Transfer, Transfers};
 use crate::export::Extent;
+use crate::vital::spawn;
 
 /// How slow a disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

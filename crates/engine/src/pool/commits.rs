@@ -16,6 +16,7 @@ use super::owners::chunk_of;
 use super::record::Change;
 use super::{CHUNK_BYTES, PoolError, Shared, State};
 use crate::export::{Done, Error, Export, Operation, Request};
+use crate::vital;
 
 /// What is to be done once all changes are durable that are in memory now.
 pub(super) enum Job {
@@ -31,7 +32,8 @@ pub(super) enum Job {
 const TRIM_BYTES: u64 = 1 << 30;
 
 pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(format!("pool {}", shared.name)).spawn(move || {
+    let name = format!("pool {}", shared.name);
+    vital::spawn(&name, move || {
         let mut told: Option<String> = None;
         loop {
             // Not more often than they are to be tried, whatever else there is to do. One that fails again is tried again.

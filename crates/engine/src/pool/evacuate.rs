@@ -13,6 +13,7 @@ use super::map::Entry;
 use super::record::{Change, Member};
 use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared, State};
 use crate::export::{Error, Operation};
+use crate::vital;
 
 /// Chunks that are moved together: 4 MiB.
 const BATCH: usize = 64;
@@ -146,7 +147,7 @@ impl Pool {
         // What has gone when the pool is closed stops the work.
         let shared = Arc::downgrade(&self.shared);
         let name = format!("evacuate {}", self.name());
-        let spawned = std::thread::Builder::new().name(name).spawn(move || {
+        let spawned = vital::spawn(&name, move || {
             while let Some(shared) = shared.upgrade() {
                 let rest = match shared.evacuate_some(id) {
                     Ok(Next::More) => continue,

@@ -62,6 +62,7 @@ use crate::disk::identity::Identity;
 use crate::disk::slow::{SlowDisk, Slowness};
 use crate::disk::{Disk, is_dead};
 use crate::flash::Progress;
+use crate::vital;
 use crate::volume::{Opened, Storage, Volume, VolumeConfig, VolumeError};
 
 pub use self::control::NewLogical;
@@ -179,7 +180,7 @@ impl State {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        locked(&self.state)
+        vital::lock(&self.state)
     }
 
     fn volume(&self) -> &Arc<Volume> {
@@ -217,17 +218,13 @@ impl Shared {
 /// Where a pool keeps what it knows of its cache: in its map.
 struct PoolSide(Arc<Mutex<State>>);
 
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl BackendSide for PoolSide {
     fn read(&self) -> io::Result<Option<Record>> {
-        locked(&self.0).metadata.map.cache.as_deref().map(Record::decode).transpose()
+        vital::lock(&self.0).metadata.map.cache.as_deref().map(Record::decode).transpose()
     }
 
     fn write(&self, record: &Record) -> io::Result<()> {
-        let mut state = locked(&self.0);
+        let mut state = vital::lock(&self.0);
         let before = state.metadata.map.cache.replace(record.encode());
         let written = state.metadata.commit(&[Change::Cache(record.encode())]);
         if written.is_err() {
@@ -246,7 +243,7 @@ impl BackendSide for PoolSide {
     }
 
     fn owned(&self, ranges: &[std::ops::Range<u64>]) -> Vec<Owned> {
-        owners::owned(&locked(&self.0).metadata.map, ranges)
+        owners::owned(&vital::lock(&self.0).metadata.map, ranges)
     }
 }
 
@@ -305,7 +302,7 @@ fn storage_of(metadata: Metadata, notes: Vec<String>) -> (Arc<Mutex<State>>, Arc
     };
     let state = Arc::new(Mutex::new(state));
     let asked = state.clone();
-    disk.ask_whether_free(Box::new(move |chunk| locked(&asked).metadata.map.space.is_free(chunk)));
+    disk.ask_whether_free(Box::new(move |chunk| vital::lock(&asked).metadata.map.space.is_free(chunk)));
     let storage = Storage { disk: disk.clone(), identity, side: Box::new(PoolSide(state.clone())), notes };
     (state, disk, storage)
 }

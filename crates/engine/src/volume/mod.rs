@@ -53,6 +53,7 @@ use crate::flash::superblock_pages;
 use crate::latency::Latencies;
 use crate::record::Recorder;
 use crate::status::{VolumeState, VolumeStatus};
+use crate::vital;
 use crate::what_if::{WhatIf, WhatIfStatus};
 use crate::wipe;
 
@@ -183,10 +184,7 @@ impl Volume {
         let weak = Arc::downgrade(&volume);
         let pacer = Pacer::start(weak.clone(), &volume.config.name).map_err(error)?;
         assert!(volume.pacer.set(pacer).is_ok(), "a pacer is started once");
-        std::thread::Builder::new()
-            .name(format!("tick {}", volume.config.name))
-            .spawn(move || tick(&weak, &stopped))
-            .map_err(error)?;
+        vital::spawn(&format!("tick {}", volume.config.name), move || tick(&weak, &stopped)).map_err(error)?;
         Ok(volume)
     }
 
@@ -223,7 +221,7 @@ impl Volume {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("no thread panics with the engine")
+        vital::lock(&self.inner)
     }
 
     /// Whoever asks for flushes sees by themselves to what is [not durable](Self::not_durable_blocks): it fails none from now on.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Volume;
 use crate::engine::Paused;
+use crate::vital;
 
 /// Gives answers at their times, by a thread of its own. Those that wait when it is dropped are given at once.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ impl Pacer {
     /// A pacer for `volume`.
     pub(super) fn start(volume: Weak<Volume>, name: &str) -> io::Result<Pacer> {
         let (answers, paused) = mpsc::channel();
-        std::thread::Builder::new().name(format!("pace {name}")).spawn(move || pace(&volume, &paused))?;
+        vital::spawn(&format!("pace {name}"), move || pace(&volume, &paused))?;
         Ok(Pacer { answers })
     }
 

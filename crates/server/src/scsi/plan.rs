@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use flashwise_core::filter::Caching;
@@ -63,6 +64,8 @@ enum After {
     Answer,
     /// Nothing.
     Nothing,
+    /// Nothing, and the unit that was stopped goes on if there was an error.
+    Stopped,
     /// They are compared with these.
     Compare(Vec<u8>),
     /// They are compared with these, and if they are the same, the others are written.
@@ -131,6 +134,11 @@ impl Plan {
     /// One request after the other, answered with nothing.
     pub fn all(wishes: impl Into<VecDeque<Wish>>) -> Plan {
         Plan::new(wishes, After::Nothing)
+    }
+
+    /// Makes all durable that a unit has which was stopped; one that cannot is not stopped.
+    pub fn stop() -> Plan {
+        Plan::new([Wish::flush()], After::Stopped)
     }
 
     /// Requests, the last of which reads what is the answer.
@@ -227,7 +235,7 @@ impl Plan {
         submit: impl FnOnce(Request, &dyn Export),
     ) -> Progress {
         if let Some(result) = result {
-            let ended = self.ended(result);
+            let ended = self.ended(unit, result);
             if let Some(answer) = ended {
                 self.claim = None;
                 return Progress::Done(answer);
@@ -275,12 +283,15 @@ impl Plan {
     }
 
     /// The answer, if what was submitted last was the last of all, or failed.
-    fn ended(&mut self, result: Result<Vec<u8>, Error>) -> Option<Answer> {
+    fn ended(&mut self, unit: &Unit, result: Result<Vec<u8>, Error>) -> Option<Answer> {
         let found = match result {
             Ok(found) => found,
             Err(error) => {
                 if let Some(copying) = &self.copying {
                     copying.state.end(false);
+                }
+                if matches!(self.after, After::Stopped) {
+                    unit.stopped().store(false, Ordering::Relaxed);
                 }
                 return Some(sense_of(error, self.changed));
             }
@@ -293,7 +304,7 @@ impl Plan {
             return None;
         }
         match std::mem::replace(&mut self.after, After::Nothing) {
-            After::Nothing => Some(Answer::GOOD),
+            After::Nothing | After::Stopped => Some(Answer::GOOD),
             After::Answer => Some(Answer::data(found)),
             After::Compare(expected) => Some(compared(&expected, &found)),
             After::CompareAndWrite(expected, data, durable) => {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
 use flashwise_core::filter::Caching;
@@ -15,9 +16,17 @@ use crate::scsi::plan::Progress;
 struct Disk {
     bytes: Mutex<Vec<u8>>,
     asked: Mutex<Vec<(Operation, u64, u64, bool)>>,
+    fails_flushes: AtomicBool,
 }
 
 const BYTES: u64 = 1 << 20;
+
+impl Disk {
+    fn new() -> Arc<Disk> {
+        let bytes = Mutex::new(vec![0; BYTES as usize]);
+        Arc::new(Disk { bytes, asked: Mutex::default(), fails_flushes: AtomicBool::default() })
+    }
+}
 
 impl Export for Disk {
     fn size(&self) -> u64 {
@@ -27,6 +36,9 @@ impl Export for Disk {
     fn submit(&self, request: Request, done: Done) {
         let Request { operation, offset, length, force_unit_access, data, .. } = request;
         self.asked.lock().unwrap().push((operation, offset, length, force_unit_access));
+        if operation == Operation::Flush && self.fails_flushes.load(Ordering::Relaxed) {
+            return done(Err(Error::Io));
+        }
         let mut bytes = self.bytes.lock().unwrap();
         let range = &mut bytes[offset as usize..(offset + length) as usize];
         let result = match operation {
@@ -62,7 +74,7 @@ struct Rig {
 
 impl Rig {
     fn new() -> Rig {
-        let disk = Arc::new(Disk { bytes: Mutex::new(vec![0; BYTES as usize]), asked: Mutex::default() });
+        let disk = Disk::new();
         let unit = Arc::new(Unit::open("disk", Arc::new(Claimable::new(disk.clone())), None).unwrap());
         let nexus = unit.enter(InitiatorPort { transport_id: vec![1] }, false);
         assert_eq!(nexus.take_attention(), Some(code::POWER_ON_RESET_OR_BUS_DEVICE_RESET));
@@ -307,6 +319,17 @@ fn a_stopped_unit_and_one_that_is_not_there_say_so() {
 }
 
 #[test]
+fn a_unit_that_cannot_make_all_durable_does_not_stop() {
+    let rig = Rig::new();
+    rig.disk.fails_flushes.store(true, Ordering::Relaxed);
+    assert_eq!(sense(&rig.perform(&[0x1b, 0, 0, 0, 0, 0], &[])).0, key::MEDIUM_ERROR);
+    assert_eq!(rig.perform(&[0, 0, 0, 0, 0, 0], &[]), Answer::GOOD);
+    // One that is not to make anything durable does.
+    assert_eq!(rig.perform(&[0x1b, 0, 0, 0, 4, 0], &[]), Answer::GOOD);
+    assert_eq!(sense(&rig.perform(&[0, 0, 0, 0, 0, 0], &[])), (2, 0x0403));
+}
+
+#[test]
 fn blocks_are_copied_within_the_unit() {
     let rig = Rig::new();
     rig.perform(&[0x2a, 0, 0, 0, 0, 8, 0, 0, 2, 0], &[4; 1024]);
@@ -345,7 +368,7 @@ fn blocks_are_copied_within_the_unit() {
 fn what_is_reserved_of_a_deleted_export_is_not_kept_for_another_of_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("reservations-disk.json");
-    let disk = || Arc::new(Disk { bytes: Mutex::new(vec![0; BYTES as usize]), asked: Mutex::default() });
+    let disk = Disk::new;
     let exports = flashwise_engine::export::Exports::default();
     let open = || {
         assert!(exports.add("disk", disk()));

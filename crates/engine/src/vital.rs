@@ -1,0 +1,81 @@
+//! Threads and state that a server cannot go on without. After a panic in them nobody would answer what waits, or what is half changed would be
+//! written: the process aborts, which loses nothing that was flushed.
+
+use std::io;
+use std::sync::{Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+/// Starts a thread whose panic aborts the process.
+///
+/// # Errors
+/// There is no thread to be had.
+pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    struct AbortOnPanic;
+    impl Drop for AbortOnPanic {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                std::process::abort();
+            }
+        }
+    }
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let _guard = AbortOnPanic;
+        body();
+    })
+}
+
+/// Locks what a panic may have left half changed: then the process aborts.
+pub(crate) fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(|_| {
+        tracing::error!("a thread panicked while it changed what all others use: the process ends");
+        std::process::abort()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::Command;
+    use std::sync::Arc;
+
+    use super::*;
+
+    const ABORTED: i32 = 6;
+
+    /// Runs a part of a test in a process of its own, which it may end; returns the signal that ended it.
+    fn apart(test: &str, part: impl FnOnce()) -> Option<i32> {
+        if std::env::var_os("APART").is_some() {
+            part();
+            return None;
+        }
+        let this = std::env::current_exe().unwrap();
+        let name = format!("vital::tests::{test}");
+        let output = Command::new(this).args(["--exact", &name]).env("APART", "1").output().unwrap();
+        assert!(String::from_utf8_lossy(&output.stdout).contains("running 1 test"), "{output:?}");
+        Some(output.status.signal().unwrap_or_else(|| panic!("it goes on: {output:?}")))
+    }
+
+    #[test]
+    fn a_thread_that_panics_ends_the_process() {
+        let ended = apart("a_thread_that_panics_ends_the_process", || {
+            let panicked = spawn("vital", || panic!("as planned")).unwrap().join();
+            assert!(panicked.is_err());
+        });
+        assert!(ended.is_none_or(|signal| signal == ABORTED), "{ended:?}");
+    }
+
+    #[test]
+    fn state_that_a_panic_left_ends_the_process() {
+        let ended = apart("state_that_a_panic_left_ends_the_process", || {
+            let state = Arc::new(Mutex::new(0));
+            let other = Arc::clone(&state);
+            let panicked = std::thread::spawn(move || {
+                let _locked = lock(&other);
+                panic!("as planned");
+            });
+            assert!(panicked.join().is_err());
+            *lock(&state) += 1;
+        });
+        assert!(ended.is_none_or(|signal| signal == ABORTED), "{ended:?}");
+    }
+}
