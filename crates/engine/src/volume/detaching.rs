@@ -19,7 +19,7 @@ use crate::export::{Error, Export, Request};
 use crate::memory::Memory;
 use crate::status::VolumeState;
 
-/// How often what is to be written back is tried before the flash stays, ...
+/// How often what is to be written back is tried in vain before the flash stays, ...
 const ATTEMPTS: u32 = 10;
 /// ... how often what cannot be read of one that failed is tried before it counts as lost, ...
 const ATTEMPTS_TO_READ: u32 = 25;
@@ -119,7 +119,7 @@ impl Volume {
 
     /// Writes everything back until nothing is only on flash, and gives that up; `marked` is set where it counts no more before that.
     fn write_all_back(&self, state: VolumeState, marked: &mut bool) -> Result<(), VolumeError> {
-        let mut attempts_left = ATTEMPTS;
+        let (mut attempts_left, mut fewest) = (ATTEMPTS, u64::MAX);
         loop {
             let mut inner = self.lock();
             match *marked {
@@ -151,6 +151,10 @@ impl Volume {
                 continue;
             }
             attempts_left -= 1;
+            if !*marked && dirty_blocks < fewest {
+                // A backend that takes something again takes the rest.
+                (attempts_left, fewest) = (ATTEMPTS, dirty_blocks);
+            }
             if *marked && attempts_left == 0 && cache.is_rest_unreadable() {
                 return self.give_up_flash(inner, state);
             }

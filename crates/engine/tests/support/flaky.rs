@@ -91,6 +91,16 @@ fn small_log(directory: &tempfile::TempDir) -> VolumeConfig {
     }
 }
 
+/// A volume with 31 buckets of 256 KiB.
+fn small_buckets(directory: &tempfile::TempDir) -> VolumeConfig {
+    VolumeConfig {
+        flash_size_bytes: Some(8 * MIB),
+        layout: Layout::Wlfc,
+        cache: Settings::of(&[("erase-unit", "256KiB"), ("ram", "0")]).unwrap(),
+        ..VolumeConfig::of("v", Path::new("flaky"), &directory.path().join("cache.img"))
+    }
+}
+
 /// Asks for a block, or for a flush.
 fn ask(volume: &Volume, operation: Operation, at: u64, data: Vec<u8>) -> Result<Vec<u8>, Error> {
     submit(volume, operation, at, data).recv().unwrap()
@@ -111,13 +121,7 @@ fn submit(volume: &Volume, operation: Operation, at: u64, data: Vec<u8>) -> mpsc
 fn a_volume_goes_on_while_its_backend_cannot_be_written() {
     let directory = tempfile::tempdir().unwrap();
     let backend = Flaky::new(false);
-    let config = VolumeConfig {
-        flash_size_bytes: Some(8 * MIB),
-        layout: Layout::Wlfc,
-        cache: Settings::of(&[("erase-unit", "256KiB"), ("ram", "0")]).unwrap(),
-        ..VolumeConfig::of("v", Path::new("flaky"), &directory.path().join("cache.img"))
-    };
-    let volume = backend.volume(config);
+    let volume = backend.volume(small_buckets(&directory));
     backend.fails.store(true, Ordering::SeqCst);
     // A bucket has room for 32 logs of a block, so that each of these three is evicted several times.
     for number in 0..600_u64 {
@@ -142,6 +146,23 @@ fn a_volume_goes_on_while_its_backend_cannot_be_written() {
     for number in 420..600 {
         assert_eq!(content[number % 180 * BLOCK_BYTES..][..BLOCK_BYTES], block(number as u8), "block {}", number % 180);
     }
+}
+
+/// What could not be written to the backend is tried again a few buckets at a time. Detaching waits for all of them, as long as some are written.
+#[test]
+fn a_volume_is_detached_once_its_backend_can_be_written_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let backend = Flaky::new(false);
+    let volume = backend.volume(small_buckets(&directory));
+    let blocks = (0..14).map(|bucket| bucket * 256);
+    blocks.clone().for_each(|at| drop(ask(&volume, Operation::Write, at, block(at as u8)).unwrap()));
+    ask(&volume, Operation::Flush, 0, Vec::new()).unwrap();
+    backend.fails.store(true, Ordering::SeqCst);
+    volume.detach().expect_err("the backend cannot be written");
+    backend.fails.store(false, Ordering::SeqCst);
+    volume.detach().unwrap_or_else(|error| panic!("{error}"));
+    let content = backend.disk.contents();
+    blocks.for_each(|at| assert_eq!(content[at as usize * BLOCK_BYTES..][..BLOCK_BYTES], block(at as u8)));
 }
 
 /// A log whose flash is full of what the backend does not take: what was answered is there, and nothing more is once it is known to refuse.
