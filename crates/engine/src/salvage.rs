@@ -141,7 +141,7 @@ pub fn salvage(
     }
     check_size(backend, &superblock)?;
     if superblock.layout == Layout::Wlfc {
-        return salvage_buckets(pair, superblock, &mending, options, list, reading, progress);
+        return salvage_buckets(pair, (superblock, is_whole), &mending, options, list, reading, progress);
     }
     let mut outcome = Outcome::default();
     let recovered = recover_log(flash, &superblock, SCAN_THREADS, &|_, _| ());
@@ -176,7 +176,7 @@ pub fn salvage(
 /// is, logs alone are certain, in buckets that are whole: of a bucket of the backend there is one bucket of logs at a time, as an older one is reset before.
 fn salvage_buckets(
     Pair { flash, backend, side, .. }: Pair<'_>,
-    superblock: Superblock,
+    (superblock, is_whole): (Superblock, bool),
     mending: &Mending,
     options: &Options,
     list: &mut dyn FnMut(&[Listed]) -> io::Result<()>,
@@ -195,8 +195,11 @@ fn salvage_buckets(
         all_but(volume_blocks, [&all_but(volume_blocks, ranges), others].concat())
     };
     let damaged: BTreeSet<u32> = missing.iter().flatten().copied().collect();
-    let any_may_be = missing.contains(&None);
-    let is_certain = |oob: &Oob| !damaged.contains(&oob.backend) && (oob.state == BucketState::Write || !any_may_be);
+    // Where its superblocks are gone, the flash may be one of before, or lack what came last: but for one that ended as the backend knows it to have.
+    let is_whole = is_whole || held.has_end(&superblock);
+    let any_may_be = !is_whole || missing.contains(&None);
+    let is_certain =
+        |oob: &Oob| is_whole && !damaged.contains(&oob.backend) && (oob.state == BucketState::Write || !any_may_be);
     let certain = held.newer(is_certain);
     let uncertain = without(held.newer(|oob| !is_certain(oob)), &certain);
     let may_be_newer = match any_may_be {
@@ -256,7 +259,7 @@ fn all_but(end: u64, mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 }
 
 /// The superblock, mended if need be, or made up from the backend's record. The second tells whether the log is known to end where it
-/// seems to.
+/// seems to; of buckets made up, [those](salvage_buckets) tell it.
 fn find_superblock(pair: Pair<'_>, options: &Options, mending: &Mending) -> Result<(Superblock, bool), DetachError> {
     let Pair { flash, backend, side, pairing } = pair;
     match read_superblock(flash) {

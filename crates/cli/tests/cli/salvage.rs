@@ -244,6 +244,47 @@ fn buckets_are_found_where_both_copies_of_the_superblock_are_lost() {
     assert!(setting.is_whole() && out.contains("nothing is lost"), "{out}");
 }
 
+/// Without superblocks, nothing but the backend's record tells whether these are the newest buckets, and all of them.
+#[test]
+fn buckets_without_superblocks_are_certain_where_their_last_run_ends_as_the_backend_knows() {
+    for (killed, older) in [(true, true), (false, true), (true, false), (false, false)] {
+        let case = format!("killed {killed}, older {older}");
+        let setting = left_behind_by(WLFC, false);
+        let flash = |to: &str, from: &str| drop(std::fs::copy(setting.path(from), setting.path(to)).unwrap());
+        flash("older.img", "cache.img");
+        let server = setting.serve();
+        std::fs::write(setting.path("in.img"), &content(3)[..8 * BLOCK]).unwrap();
+        let copied = Command::new("nbdcopy").arg("--flush").arg(setting.path("in.img")).arg(setting.uri()).status();
+        assert!(copied.unwrap().success());
+        if killed {
+            server.kill();
+        } else {
+            server.end();
+        }
+        flash("newest.img", "cache.img");
+        let before = std::fs::read(setting.path("disk.img")).unwrap();
+        if older {
+            flash("cache.img", "older.img");
+        } else {
+            // What was programmed last is damaged: nothing that is on flash tells it.
+            let [old, new] = ["older.img", "cache.img"].map(|name| std::fs::read(setting.path(name)).unwrap());
+            let pages = old.chunks(BLOCK).zip(new.chunks(BLOCK)).zip(0..);
+            let changed = pages.filter(|((old, new), page)| *page >= 512 && old != new).map(|(_, page)| page);
+            changed.for_each(|page| setting.change(page, |bytes| bytes.fill(0x55)));
+        }
+        (0..2).for_each(|page| setting.change(page, |bytes| bytes.fill(0)));
+        let (out, error) = setting.fails(&SALVAGE, 1);
+        assert!(!out.contains("nothing is lost") && !error.contains("detached"), "{case}: {out}{error}");
+        assert!(std::fs::read(setting.path("disk.img")).unwrap() == before, "{case}: nothing is certain");
+        flash("cache.img", "newest.img");
+        std::fs::remove_file(setting.path("cache.img.lost.csv")).unwrap();
+        let out = succeed(setting.directory.path(), &SALVAGE);
+        assert!(out.contains("nothing is lost"), "{case}: {out}");
+        let written = std::fs::read(setting.path("disk.img")).unwrap();
+        assert!(written.starts_with(&[&content(3)[..8 * BLOCK], &content(2)[8 * BLOCK..]].concat()), "{case}");
+    }
+}
+
 #[test]
 fn a_copy_of_the_backend_is_refused_with_salvage_too() {
     let setting = left_behind(true);

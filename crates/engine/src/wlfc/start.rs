@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, RunEnd, State as CacheState, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, Place, RunEnd, State as CacheState, Superblock};
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::wlfc::header::{HEADER_BLOCKS, Header, marked_bucket, reset_mark};
 use flashwise_core::wlfc::scan::{Buckets, Durable, Found, ScanError, Walk, confront, end_of, judge, walk};
@@ -178,6 +178,13 @@ impl Held {
     pub fn unread_backends(&self) -> BTreeSet<u32> {
         let found = self.unread.iter().flat_map(|bucket| &self.scans[*bucket as usize].found);
         found.filter(|(_, oob)| oob.state != State::Read).map(|(_, oob)| oob.backend).collect()
+    }
+
+    /// Whether the run that the superblock says has ended is there up to its end.
+    pub fn has_end(&self, superblock: &Superblock) -> bool {
+        let Place { sequence, page } = superblock.durable;
+        let is_it = |end: &RunEnd| end.run == run(superblock.attach, page) && end.sequence >= sequence;
+        sequence > 0 && self.ends.iter().any(is_it)
     }
 
     /// The blocks of the volume that something is of.
