@@ -5,9 +5,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use flashwise_core::cache::settings::Settings;
 use flashwise_core::cache::{Cache, Mode};
+use flashwise_core::filter::Caching;
 use flashwise_engine::disk::file::{FileDisk, Options};
 use flashwise_engine::export::{Error, Export, Operation, Request};
 use flashwise_engine::volume::{Opened, Volume, VolumeConfig, VolumeError};
@@ -139,6 +141,68 @@ fn after_detaching_the_backend_alone_is_whole_and_the_volume_goes_on() {
     let (volume, opened) = setting.open();
     assert!(opened.formatted, "a cache that was detached starts anew");
     assert_eq!(read(&volume, 4096, 8192), pattern(4, 8192));
+}
+
+/// What goes past the flash, or through it, is on the backend when it is answered, also where the flash has something that the backend has not; so are
+/// zeroes. Once that is durable nothing of it is dirty.
+#[test]
+fn what_is_written_through_is_on_the_backend_whatever_the_flash_had_of_it() {
+    let setting = Setting::new();
+    let (volume, _) = setting.open();
+    let block = 4096_u64;
+    let of = |fill: u8| vec![fill; 16 * block as usize];
+    (0..4).for_each(|part| write(&volume, part * 16 * block, &of(1)));
+    volume.flush().unwrap();
+    assert_eq!(volume.status().dirty_blocks, 64);
+    let (offset, length) = (|part: u64| part * 16 * block, 16 * block);
+    for (part, caching) in [(0, Caching::Through), (1, Caching::Never)] {
+        for fill in [2, 3] {
+            let (sender, receiver) = mpsc::channel();
+            let (operation, force_unit_access) = (Operation::Write, false);
+            let request =
+                Request { operation, offset: offset(part), length, force_unit_access, data: of(fill), caching };
+            volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
+            receiver.recv().unwrap().unwrap();
+            assert_eq!(setting.backend(offset(part), length as usize), of(fill), "{caching:?}");
+        }
+    }
+    ask(&volume, Operation::Trim, offset(2), length, Vec::new(), false).unwrap();
+    let expected = |part: u64| of([3, 3, 0, 1][part as usize]);
+    (0..4).for_each(|part| assert_eq!(read(&volume, offset(part), length), expected(part), "part {part}"));
+    volume.flush().unwrap();
+    assert_eq!(volume.status().dirty_blocks, 16);
+    (0..4).for_each(|part| assert_eq!(read(&volume, offset(part), length), expected(part), "part {part}"));
+    // Dropped, not closed.
+    drop(volume);
+    (0..3).for_each(|part| assert_eq!(setting.backend(offset(part), length as usize), expected(part), "part {part}"));
+    let (volume, opened) = setting.open();
+    assert_eq!(opened.dirty_blocks, 16);
+    (0..4).for_each(|part| assert_eq!(read(&volume, offset(part), length), expected(part), "part {part}"));
+}
+
+/// Where nothing is to stay on the flash alone, not even the unit that is being filled has anything after a while.
+#[test]
+fn nothing_stays_dirty_where_nothing_may() {
+    let no_dirty: [&[(&str, &str)]; 2] =
+        [&[("write-mode", "write-through")], &[("dirty-low", "0"), ("dirty-high", "0")]];
+    for settings in no_dirty {
+        let mut setting = Setting::new();
+        setting.config.cache.read("dirty-age", "365d").unwrap();
+        let (volume, _) = setting.open();
+        write(&volume, 0, &pattern(1, 10 * 4096));
+        volume.close().unwrap();
+        drop(volume);
+        settings.iter().for_each(|(key, value)| setting.config.cache.read(key, value).unwrap());
+        let (volume, opened) = setting.open();
+        assert_eq!(opened.dirty_blocks, 10);
+        write(&volume, MIB, &pattern(2, 10 * 4096));
+        let started = Instant::now();
+        while volume.status().dirty_blocks > 0 {
+            assert!(started.elapsed() < Duration::from_secs(60), "{settings:?}: {:?}", volume.status().dirty_blocks);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(setting.backend(0, 10 * 4096), pattern(1, 10 * 4096));
+    }
 }
 
 #[test]

@@ -11,6 +11,9 @@ use crate::step::{Cause, Frame, Step};
 /// How long the cleaner rests after the backend refused to be written.
 const DESTAGE_RETRY_US: u64 = 1_000_000;
 
+/// How often the unit that is being filled is cleaned where no dirty blocks are to stay.
+const HEAD_CLEAN_US: u64 = 1_000_000;
+
 /// Free units below which dirty blocks are copied forward rather than waited for.
 const FREE_UNITS_MIN: u32 = 2;
 
@@ -148,13 +151,9 @@ impl LogCache {
     }
 
     fn clean_above_threshold(&mut self, steps: &mut Vec<Step>) {
-        let pages = self.config.data_pages() as f64;
-        let (high, low) = match self.config.mode {
-            Mode::WriteBack => (pages * self.config.dirty_high, pages * self.config.dirty_low),
-            Mode::WriteThrough | Mode::WriteAround => (0.0, 0.0),
-        };
-        if (self.dirty_to_clean() as f64) > high {
-            self.clean_down_to(low as u64, steps);
+        let (high, low) = self.dirty_bounds();
+        if self.dirty_to_clean() > high {
+            self.clean_down_to(low, steps);
         }
     }
 
@@ -178,10 +177,7 @@ impl LogCache {
             return;
         }
         let mut sequence = self.clean_from.max(*self.log.sequences().start());
-        while sequence < *self.log.sequences().end()
-            && self.may_destage()
-            && self.log.begun_us(sequence).saturating_add(self.config.dirty_age_us) <= self.now_us
-        {
+        while sequence < *self.log.sequences().end() && self.may_destage() && self.ages_us(sequence) <= self.now_us {
             if self.log.dirty_in(sequence) > 0 {
                 self.destage(sequence, BATCH_BLOCKS, steps);
             }
@@ -189,11 +185,8 @@ impl LogCache {
             self.clean_from = sequence;
         }
         let head = *self.log.sequences().end();
-        if head > 0
-            && sequence == head
-            && self.log.dirty_in(head) > 0
-            && self.log.begun_us(head).saturating_add(self.config.dirty_age_us) <= self.now_us
-        {
+        if head > 0 && sequence == head && self.log.dirty_in(head) > 0 && self.ages_us(head) <= self.now_us {
+            self.head_cleaned_us = self.now_us;
             self.destage(head, BATCH_BLOCKS, steps);
         }
     }
@@ -202,8 +195,26 @@ impl LogCache {
     pub(super) fn aged_us(&self) -> Option<u64> {
         let from = self.clean_from.max(*self.log.sequences().start());
         let dirty = (from..=*self.log.sequences().end()).find(|&sequence| self.log.dirty_in(sequence) > 0)?;
-        let aged_us = self.log.begun_us(dirty).saturating_add(self.config.dirty_age_us);
-        Some(aged_us.max(self.destage_after_us))
+        Some(self.ages_us(dirty).max(self.destage_after_us))
+    }
+
+    /// When dirty blocks of a unit are to be cleaned for their age: where none are to stay, those of the unit that is being filled too, every now
+    /// and then.
+    fn ages_us(&self, sequence: u64) -> u64 {
+        let begun_us = self.log.begun_us(sequence);
+        match self.dirty_bounds() {
+            (0, _) => begun_us.max(self.head_cleaned_us).saturating_add(HEAD_CLEAN_US.min(self.config.dirty_age_us)),
+            _ => begun_us.saturating_add(self.config.dirty_age_us),
+        }
+    }
+
+    /// Above how many dirty blocks the cleaner begins, and to how many it cleans.
+    fn dirty_bounds(&self) -> (u64, u64) {
+        let pages = self.config.data_pages() as f64;
+        match self.config.mode {
+            Mode::WriteBack => ((pages * self.config.dirty_high) as u64, (pages * self.config.dirty_low) as u64),
+            Mode::WriteThrough | Mode::WriteAround => (0, 0),
+        }
     }
 
     /// Plans that everything dirty is written back; after the flash failed, everything that is durable there.
@@ -282,6 +293,7 @@ impl LogCache {
                     frame,
                     acknowledged: false,
                     replaces: false,
+                    logged: false,
                     batch: Some(batch),
                 });
             }
@@ -309,7 +321,14 @@ impl LogCache {
                 if let Some(slot) = slot {
                     self.log.drop_slot(block, slot);
                 }
-                steps.push(Step::WriteBackend { block, frame, acknowledged: true, replaces, batch: None });
+                steps.push(Step::WriteBackend {
+                    block,
+                    frame,
+                    acknowledged: true,
+                    replaces,
+                    logged: false,
+                    batch: None,
+                });
                 self.backend_unflushed = true;
                 self.frames.release(frame);
             }

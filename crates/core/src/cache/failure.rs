@@ -25,6 +25,7 @@ impl LogCache {
             Step::Destaged { batch } => self.end_batch(batch, true),
             _ => {}
         }
+        self.through_ended(step, true);
     }
 
     /// A dirty block that cannot be read for now is listed until it can.
@@ -35,6 +36,7 @@ impl LogCache {
     }
 
     pub(super) fn failed(&mut self, step: &Step, missing: bool) {
+        self.through_ended(step, false);
         match step {
             &Step::Receive { block, frame, .. }
             | &Step::Copy { block, to: frame, .. }
@@ -45,7 +47,9 @@ impl LogCache {
                 self.frame_failed(block, frame);
             }
             &Step::Send { block, .. } => self.memory_unreadable(block),
-            &Step::WriteBackend { block, frame, acknowledged, replaces, batch } => {
+            // What the log has of it counts.
+            &Step::WriteBackend { logged: true, .. } => self.backend_refuses |= !missing,
+            &Step::WriteBackend { block, frame, acknowledged, replaces, batch, .. } => {
                 if let Some(batch) = batch {
                     self.batches.get_mut(&batch).expect("a batch ends after its writes").failed.push(block);
                 }
@@ -80,12 +84,15 @@ impl LogCache {
             let mut crc = 0;
             if kind.has_data() {
                 let found = checksums.next().expect("each record with data has a checksum");
+                let is_through = kind == RecordKind::Dirty && self.is_through(record, segment, doubtful);
                 match found {
                     _ if self.is_not_found(record, segment.sequence, found.is_some()) => kind = RecordKind::Lost,
                     None => kind = self.data_missing(record, segment.sequence),
                     Some(found) => {
                         crc = *found;
-                        if doubtful && kind == RecordKind::Clean {
+                        if is_through {
+                            kind = RecordKind::Clean;
+                        } else if doubtful && kind == RecordKind::Clean {
                             kind = RecordKind::Dirty;
                             self.distrust(record, segment.sequence);
                         }

@@ -49,6 +49,7 @@ mod pace;
 mod read;
 pub mod request;
 pub mod settings;
+mod through;
 mod write;
 
 use std::collections::{HashMap, HashSet};
@@ -62,6 +63,7 @@ use lost::{Found, Lost};
 use pace::Pace;
 pub use request::{Kind, Request};
 use settings::{Devices, Live, SettingError, Settings};
+use through::Through;
 
 use crate::admission::Admission;
 use crate::admission::adaptive::Decision;
@@ -132,12 +134,15 @@ pub struct LogCache {
     pace: Pace,
     /// No unit before this sequence has dirty blocks that are not being written back.
     clean_from: u64,
+    /// When the unit that is being filled was cleaned last, where nothing is to stay dirty.
+    head_cleaned_us: u64,
     /// After writing back failed, when to try again.
     destage_after_us: u64,
     /// Blocks whose only copy was lost.
     lost: HashMap<u32, Lost>,
     /// Blocks that were, and are being written to the backend, with the clean copies that are to take the place of what the flash says.
     found: HashMap<u32, Found>,
+    through: Through,
     intents: Intents,
     /// Dirty blocks that could not be read from flash the last time, with their slots.
     unreadable: HashMap<u32, u32>,
@@ -248,12 +253,14 @@ impl LogCache {
             destaging_blocks: 0,
             pace: Pace::default(),
             clean_from,
+            head_cleaned_us: 0,
             destage_after_us: 0,
             lost: lost
                 .into_iter()
                 .map(|(block, sequence)| (block, Lost { said: Some(sequence), kept: false }))
                 .collect(),
             found: HashMap::new(),
+            through: Through::default(),
             intents: Intents::new(config.regions),
             unreadable: HashMap::new(),
             backend_lacks: HashSet::new(),

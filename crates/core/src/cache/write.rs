@@ -29,6 +29,8 @@ enum Beside {
     },
     /// That of a block that [was lost](LogCache::add_found).
     Found,
+    /// A copy in place of a dirty one, [dirty](LogCache::add_through) until the backend has the same.
+    Dirty,
 }
 
 impl LogCache {
@@ -152,7 +154,7 @@ impl LogCache {
 
     /// Whether what a request writes may stay in RAM and on flash until it is written back.
     fn may_stay(&self, request: &Request) -> bool {
-        self.config.mode == Mode::WriteBack && request.caching != Caching::Through
+        self.config.mode == Mode::WriteBack && !matches!(request.caching, Caching::Through | Caching::Never)
     }
 
     /// Writes blocks to flash, to the backend, or to both, as mode and policy (if it is asked) say. `may_stay`: whether they may be on flash
@@ -187,11 +189,19 @@ impl LogCache {
             let anew = self.anew(block);
             // What was answered and the backend does not take has one place left, whatever the policy says.
             let has_to = self.has_flash && acknowledged && self.backend_refuses && !self.is_pressed();
+            if dirty_copy && !may_stay {
+                self.figures.flash_write_requests += u64::from(last.is_none_or(|last: u32| last + 1 != block));
+                last = Some(block);
+                forgotten.push(block);
+                to_backend.push((Write { replaces: false, ..write }, Beside::Dirty));
+                continue;
+            }
             if dirty_copy || anew == Some(Anew::Flash) || ((wanted || has_to) && may_dirty) {
                 // A dirty copy is replaced on flash whatever the policy says: no crash may bring it back. Nor may one bring back what
                 // the backend has of a lost block.
                 self.lost.remove(&block);
                 self.log_add(block, frame, true, Cause::Client, steps);
+                self.through.stays(block);
                 self.figures.flash_write_requests += u64::from(last.is_none_or(|last: u32| last + 1 != block));
                 last = Some(block);
                 continue;
@@ -215,18 +225,20 @@ impl LogCache {
             }
             // A copy that was to be replaced in memory may have been handed out for writing meanwhile.
             if let Some(slot) = self.log.find(block)
-                && beside != Beside::Found
+                && !matches!(beside, Beside::Found | Beside::Dirty)
                 && !self.log.can_replace_clean(slot)
             {
                 self.log_mark(RecordKind::Forget, block, 0, steps);
                 self.become_unsure(&[block], steps);
             }
             self.figures.backend_written_blocks += 1;
-            steps.push(Step::WriteBackend { block, frame, acknowledged, replaces, batch: None });
+            let logged = beside == Beside::Dirty;
+            steps.push(Step::WriteBackend { block, frame, acknowledged, replaces, logged, batch: None });
             self.backend_unflushed = true;
             match beside {
                 Beside::Nothing => {}
                 Beside::Found => self.add_found(block, frame, steps),
+                Beside::Dirty => self.add_through(block, frame, steps),
                 Beside::Copy { uses } => {
                     self.log_add(block, frame, false, Cause::Admission, steps);
                     if let Some(slot) = self.log.find(block) {
@@ -308,7 +320,7 @@ impl LogCache {
         self.figures.zeroed_blocks += blocks.len() as u64;
         let mut zeroes = None;
         let mut marked = Vec::new();
-        let (mut replaces, mut clean) = (Vec::new(), Vec::new());
+        let (mut replaces, mut clean, mut through) = (Vec::new(), Vec::new(), Vec::new());
         for &block in blocks {
             self.reclaim(steps);
             if self.drop_buffered(block) {
@@ -335,6 +347,9 @@ impl LogCache {
             });
             if anew == Some(Anew::Both) {
                 clean.extend(zeroes.map(|frame| (block, frame)));
+            } else if let (Some(frame), true) = (zeroes, has_dirty_copy) {
+                through.push((block, frame));
+                marked.push(block);
             } else if let Some(frame) = zeroes {
                 // Behind a dirty copy that is not durable yet, an older clean one may be.
                 self.log_add(block, frame, true, Cause::Client, steps);
@@ -345,8 +360,12 @@ impl LogCache {
             }
         }
         self.become_unsure(&marked, steps);
-        steps.push(Step::ZeroBackend { block: first, count: last - first + 1, may_punch_holes, replaces });
+        let logged = through.iter().map(|(block, _)| *block).collect();
+        steps.push(Step::ZeroBackend { block: first, count: last - first + 1, may_punch_holes, replaces, logged });
         self.backend_unflushed = true;
+        for (block, frame) in through {
+            self.add_through(block, frame, steps);
+        }
         for (block, frame) in clean {
             self.add_found(block, frame, steps);
         }

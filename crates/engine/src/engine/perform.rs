@@ -447,8 +447,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.faults.backend_read_errors += 1;
                 self.frames[frame.number as usize].bad = true;
             }
-            &mut Step::WriteBackend { block, frame, acknowledged, replaces, batch } => {
-                missing = std::mem::replace(&mut self.frames[frame.number as usize].bad, true);
+            &mut Step::WriteBackend { block, frame, acknowledged, replaces, logged, batch } => {
+                let bad = &mut self.frames[frame.number as usize].bad;
+                missing = std::mem::replace(bad, *bad || !logged);
                 self.faults.backend_write_errors += u64::from(!missing);
                 // Of what waits to be written again, clients have heard.
                 let was_kept = self.cache.is_kept(block);

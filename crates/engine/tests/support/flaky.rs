@@ -7,6 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use flashwise_core::cache::settings::Settings;
+use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Layout};
 use flashwise_engine::attach::memory::MemorySide;
 use flashwise_engine::disk::Disk;
@@ -196,6 +197,41 @@ fn a_log_answers_no_write_that_has_no_place_left() {
     volume.detach().unwrap_or_else(|error| panic!("{error}"));
     let content = backend.disk.contents();
     answered.iter().for_each(|&at| assert_eq!(content[at as usize * BLOCK_BYTES..][..BLOCK_BYTES], block(at as u8)));
+}
+
+/// Blocks that are dirty on flash are written through while the backend fails: the client hears of it, what it wrote before or then is there, and
+/// comes to the backend once that works.
+#[test]
+fn what_cannot_be_written_through_leaves_what_the_flash_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let backend = Flaky::new(false);
+    let config = small_log(&directory);
+    let volume = backend.volume(config.clone());
+    (0..40).for_each(|at| drop(ask(&volume, Operation::Write, at, block(1)).unwrap()));
+    ask(&volume, Operation::Flush, 0, Vec::new()).unwrap();
+    backend.fails.store(true, Ordering::SeqCst);
+    for at in 0..20 {
+        let (sender, receiver) = mpsc::channel();
+        let (operation, offset, length) = (Operation::Write, at * BLOCK_BYTES as u64, BLOCK_BYTES as u64);
+        let data = block(2);
+        let request = Request { operation, offset, length, force_unit_access: false, data, caching: Caching::Through };
+        volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
+        receiver.recv().unwrap().expect_err("the backend cannot be written");
+    }
+    let zeroes = Operation::WriteZeroes { may_punch_holes: false, only_if_fast: false };
+    (20..40).for_each(|at| drop(ask(&volume, zeroes, at, Vec::new()).expect_err("the backend cannot be written")));
+    let read = |volume: &Volume, at| ask(volume, Operation::Read, at, Vec::new()).unwrap()[0];
+    let found: Vec<u8> = (0..40).map(|at| read(&volume, at)).collect();
+    assert!((0..40).all(|at| [1, if at < 20 { 2 } else { 0 }].contains(&found[at])), "{found:?}");
+    assert_eq!(ask(&volume, Operation::Flush, 0, Vec::new()), Ok(Vec::new()));
+    assert_eq!(volume.status().lost_blocks, [0; 0]);
+    drop(volume);
+    backend.fails.store(false, Ordering::SeqCst);
+    let volume = backend.volume(config);
+    assert_eq!((0..40).map(|at| read(&volume, at)).collect::<Vec<_>>(), found);
+    volume.detach().unwrap_or_else(|error| panic!("{error}"));
+    let content = backend.disk.contents();
+    (0..40).for_each(|at| assert_eq!(content[at * BLOCK_BYTES], found[at], "block {at}"));
 }
 
 /// What has no place and waits in memory is durable to nobody: every flush fails until it has one. A server that dies before leaves what was

@@ -433,7 +433,7 @@ mod tests {
     }
 
     fn write(frame: Frame) -> Step {
-        Step::WriteBackend { block: 7, frame, acknowledged: false, replaces: false, batch: None }
+        Step::WriteBackend { block: 7, frame, acknowledged: false, replaces: false, logged: false, batch: None }
     }
 
     /// The first segment of unit 1, with one block, which becomes slot 17.
@@ -517,13 +517,26 @@ mod tests {
     #[test]
     fn a_flush_of_the_backend_waits_for_no_batch_but_its_own() {
         let own = vec![receive(frame(1), 4096), write(frame(1)), Step::Reply];
-        let back =
-            Step::WriteBackend { block: 9, frame: frame(2), acknowledged: true, replaces: false, batch: Some(3) };
+        let back = Step::WriteBackend {
+            block: 9,
+            frame: frame(2),
+            acknowledged: true,
+            replaces: false,
+            logged: false,
+            batch: Some(3),
+        };
         let flush = vec![back, Step::FlushBackend { batch: None }, Step::AwaitFlushes, Step::Reply];
         // The second write takes its turn until 2,000 us.
         assert_eq!(latencies("trace", &[(0, own), (100, flush)]), [1000.0, 900.0]);
         let of_batch = [
-            Step::WriteBackend { block: 9, frame: frame(2), acknowledged: true, replaces: false, batch: Some(3) },
+            Step::WriteBackend {
+                block: 9,
+                frame: frame(2),
+                acknowledged: true,
+                replaces: false,
+                logged: false,
+                batch: Some(3),
+            },
             Step::FlushBackend { batch: Some(3) },
             Step::Reply,
         ];
