@@ -85,7 +85,8 @@ pub(crate) fn error(error: PoolError) -> ManageError {
         PoolError::Open { .. }
         | PoolError::Disk { .. }
         | PoolError::NotWritten { .. }
-        | PoolError::CacheFailed { .. } => ManageError::Failed(what),
+        | PoolError::CacheFailed { .. }
+        | PoolError::NotDurable { .. } => ManageError::Failed(what),
         _ => ManageError::Conflict(what),
     }
 }

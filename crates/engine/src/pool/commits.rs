@@ -80,7 +80,8 @@ fn settle(state: &State, changes: &[Change], durable: bool) {
         let mut entries = logical.entries_mut();
         for k in 0..run.count {
             let at = (run.first + k * run.step) as usize;
-            let entry = entries[at];
+            // It may have been made smaller again.
+            let Some(&entry) = entries.get(at) else { continue };
             let (chunk, has) = (run.chunk + k, entry.chunk());
             if entry.written() == Some(chunk) {
                 entries.set(at, entry.pending(!durable));
@@ -101,7 +102,8 @@ fn held(state: &State, changes: &[Change]) -> Vec<(Arc<Logical>, usize, Entry)> 
         let Some(logical) = state.metadata.map.logicals.get(id) else { continue };
         let entries = logical.entries();
         let all = (0..run.count).map(|k| (run.first + k * run.step) as usize);
-        found.extend(all.filter(|at| entries[*at].is_held()).map(|at| (logical.clone(), at, entries[at])));
+        let there = all.filter_map(|at| Some((at, *entries.get(at)?)));
+        found.extend(there.filter(|(_, entry)| entry.is_held()).map(|(at, entry)| (logical.clone(), at, entry)));
     }
     found
 }

@@ -15,6 +15,7 @@ use super::record::{Change, Shape};
 use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared};
 use crate::disk::file::{FileDisk, Options};
 use crate::export::Export;
+use crate::status::VolumeState;
 
 /// A logical disk that is wanted.
 #[derive(Clone, Debug)]
@@ -42,6 +43,23 @@ impl Pool {
 
     pub(super) fn refuse(&self, what: String) -> PoolError {
         PoolError::Refused { pool: self.name().to_owned(), what }
+    }
+
+    /// Refuses a change that cannot become durable: what is to be so before it cannot either. Nothing is changed then.
+    fn ready(&self) -> Result<(), PoolError> {
+        self.check_ready()?;
+        self.shared.flush_cache()
+    }
+
+    /// As far as that is known without an attempt.
+    pub(super) fn check_ready(&self) -> Result<(), PoolError> {
+        match self.volume().state() {
+            (VolumeState::FlashFailed, why) => {
+                let why = why.unwrap_or_else(|| "the flash cannot be written".to_owned());
+                Err(self.shared.cache_failed(format!("it cannot be flushed: {why}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The logical disk of this name.
@@ -100,6 +118,7 @@ impl Pool {
         let _one = self.control();
         self.check_new(new)?;
         self.check_pin(None, new.pinned_ram_bytes)?;
+        self.ready()?;
         let shape = Shape {
             name: new.name.clone(),
             uuid: Uuid::new_v4(),
@@ -133,7 +152,7 @@ impl Pool {
             // What is still to be written down of it must not be.
             let mut state = self.shared.state();
             state.metadata.map.logicals.remove(&id);
-            let chunks: Vec<_> = logical.entries().iter().filter_map(|entry| entry.chunk()).collect();
+            let chunks: Vec<_> = logical.entries().there().filter_map(|(_, entry)| entry.chunk()).collect();
             self.shared.add_pending(&mut state, vec![Change::LogicalDeleted(id)], chunks);
             return Err(error);
         }
@@ -160,9 +179,7 @@ impl Pool {
             entries.set(at, Entry::at(chunk, false));
             before = Some(chunk);
         }
-        let mut runs = map.runs(&entries[first..]);
-        runs.iter_mut().for_each(|run| run.first += first as u32);
-        Ok(runs)
+        Ok(map.runs(entries.there().skip_while(|(at, _)| (*at as usize) < first)))
     }
 
     /// Makes a logical disk larger, durably, while it is used.
@@ -170,10 +187,11 @@ impl Pool {
         let _one = self.control();
         let disk = self.logical(name)?;
         self.check_growth(name, disk.size(), size_bytes)?;
+        self.ready()?;
+        let before = disk.logical.shape();
+        let first = chunks_of(before.size_bytes);
         {
             let mut state = self.shared.state();
-            let before = disk.logical.shape();
-            let first = chunks_of(before.size_bytes);
             let shape = Shape { size_bytes, ..before.clone() };
             let map = &mut state.metadata.map;
             map.replay(&Change::Logical(disk.id, shape.clone())).map_err(|misfit| self.refuse(misfit.0))?;
@@ -189,7 +207,10 @@ impl Pool {
             }
             self.shared.add_pending(&mut state, changes, Vec::new());
         }
-        self.shared.commit_now()?;
+        if let Err(error) = self.shared.commit_now() {
+            self.take_shape(&disk, before);
+            return Err(error);
+        }
         disk.set_size(size_bytes);
         Ok(())
     }
@@ -211,16 +232,23 @@ impl Pool {
     }
 
     pub(super) fn reshape_one(&self, disk: &LogicalDisk, change: impl FnOnce(Shape) -> Shape) -> Result<(), PoolError> {
-        let shape = change(disk.logical.shape());
-        {
-            let mut state = self.shared.state();
-            let change = Change::Logical(disk.id, shape.clone());
-            state.metadata.map.replay(&change).expect("it is there");
-            self.shared.add_pending(&mut state, vec![change], Vec::new());
+        self.ready()?;
+        let before = disk.logical.shape();
+        self.take_shape(disk, change(before.clone()));
+        let changed = self.shared.commit_now();
+        if changed.is_err() {
+            self.take_shape(disk, before);
         }
+        changed
+    }
+
+    fn take_shape(&self, disk: &LogicalDisk, shape: Shape) {
         disk.set_cached(shape.cached);
         disk.set_mode(shape.mode);
-        self.shared.commit_now()
+        let mut state = self.shared.state();
+        let change = Change::Logical(disk.id, shape);
+        state.metadata.map.replay(&change).expect("it is there");
+        self.shared.add_pending(&mut state, vec![change], Vec::new());
     }
 
     /// Deletes a logical disk that no client has open, durably, and gives its chunks back.
@@ -228,16 +256,22 @@ impl Pool {
         let _one = self.control();
         let disk = self.logical(name)?;
         self.check_deletion(&disk)?;
+        // It cannot be undone: that the map can be written is tried before, with nothing changed.
+        self.reshape_one(&disk, |shape| shape)?;
         {
             let mut state = self.shared.state();
             self.shared.exports.write().unwrap_or_else(PoisonError::into_inner).remove(&disk.id);
             state.metadata.map.logicals.remove(&disk.id);
-            let chunks = disk.logical.entries().iter().filter_map(|entry| entry.chunk()).collect();
+            let chunks = disk.logical.entries().there().filter_map(|(_, entry)| entry.chunk()).collect();
             self.shared.add_pending(&mut state, vec![Change::LogicalDeleted(disk.id)], chunks);
         }
         disk.close();
         self.shared.unpin(&disk);
-        self.shared.commit_now()
+        self.shared.commit_now().map_err(|error| PoolError::NotDurable {
+            pool: self.name().to_owned(),
+            what: format!("'{name}' is deleted"),
+            error: Arc::new(error),
+        })
     }
 
     /// Refuses to end a pool that something is in, or that is not whole.

@@ -90,11 +90,16 @@ pub struct NoMemory {
     bytes: u64,
 }
 
-/// The chunks of a logical disk, in order. What has no place takes no memory, but for addresses.
+/// Entries that are looked through together: those of a page of memory.
+const PAGE_ENTRIES: usize = 1024;
+
+/// The chunks of a logical disk, in order. What has no place takes no memory, but for addresses, and no time where others are looked through.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Entries {
     all: Vec<Entry>,
     counts: Counts,
+    /// Pages that may have more than entries without a place, by number, a bit each.
+    touched: Vec<u64>,
 }
 
 /// How many chunks of a logical disk are what.
@@ -107,9 +112,14 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn of(entries: &[Entry]) -> Counts {
-        let count = |is: fn(&Entry) -> bool| entries.iter().filter(|entry| is(entry)).count();
-        Counts { placed: count(|entry| entry.chunk().is_some()), lost: count(|entry| entry.is_lost()) }
+    fn add(self, entry: Entry) -> Counts {
+        let (placed, lost) = (usize::from(entry.chunk().is_some()), usize::from(entry.is_lost()));
+        Counts { placed: self.placed + placed, lost: self.lost + lost }
+    }
+
+    fn without(self, entry: Entry) -> Counts {
+        let of_it = Counts::default().add(entry);
+        Counts { placed: self.placed - of_it.placed, lost: self.lost - of_it.lost }
     }
 }
 
@@ -127,12 +137,29 @@ impl Entries {
         self.counts
     }
 
+    /// Those that have a place, or are lost, in order, with their numbers.
+    pub fn there(&self) -> impl Iterator<Item = (u32, Entry)> + '_ {
+        self.touched().flat_map(|page| {
+            let first = page * PAGE_ENTRIES;
+            let entries = &self.all[first..(first + PAGE_ENTRIES).min(self.all.len())];
+            (first as u32..).zip(entries.iter().copied()).filter(|(_, entry)| *entry != Entry::default())
+        })
+    }
+
+    fn touched(&self) -> impl Iterator<Item = usize> + '_ {
+        let bits = |(word, bits): (usize, &u64)| {
+            let bits = *bits;
+            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| 64 * word + bit)
+        };
+        self.touched.iter().enumerate().filter(|(_, bits)| **bits != 0).flat_map(bits)
+    }
+
     /// Makes a chunk another, and returns what it was.
     pub fn set(&mut self, at: usize, entry: Entry) -> Entry {
         let before = std::mem::replace(&mut self.all[at], entry);
-        let (now, then) = (Counts::of(&[entry]), Counts::of(&[before]));
-        self.counts.placed = self.counts.placed + now.placed - then.placed;
-        self.counts.lost = self.counts.lost + now.lost - then.lost;
+        self.counts = self.counts.add(entry).without(before);
+        let page = at / PAGE_ENTRIES;
+        self.touched[page / 64] |= 1 << (page % 64);
         before
     }
 
@@ -142,13 +169,18 @@ impl Entries {
     /// There is no memory for more; all is as it was then.
     pub fn resize(&mut self, chunks: usize) -> Result<(), NoMemory> {
         if chunks <= self.all.len() {
-            let gone = Counts::of(&self.all[chunks..]);
-            self.counts.placed -= gone.placed;
-            self.counts.lost -= gone.lost;
+            let gone = self.there().skip_while(|(at, _)| (*at as usize) < chunks).map(|(_, entry)| entry);
+            self.counts = gone.fold(self.counts, Counts::without);
             self.all.truncate(chunks);
+            self.touched.truncate(words(chunks));
+            let last = chunks.div_ceil(PAGE_ENTRIES);
+            if let Some(word) = self.touched.get_mut(last / 64) {
+                *word &= (1 << (last % 64)) - 1;
+            }
             return Ok(());
         }
-        self.all = zeroed_but(&self.all, chunks)?;
+        self.all = self.zeroed_but(chunks)?;
+        self.touched.resize(words(chunks), 0);
         Ok(())
     }
 
@@ -157,26 +189,26 @@ impl Entries {
     /// # Errors
     /// There is no memory for it.
     pub fn copy(&self) -> Result<Entries, NoMemory> {
-        Ok(Entries { all: zeroed_but(&self.all, self.all.len())?, counts: self.counts })
+        Ok(Entries { all: self.zeroed_but(self.all.len())?, counts: self.counts, touched: self.touched.clone() })
     }
 
-    /// Whether what is counted is what is there. Slow.
+    /// Whether what is counted is what is there.
     pub fn is_counted(&self) -> bool {
-        self.counts == Counts::of(&self.all)
+        self.counts == self.there().map(|(_, entry)| entry).fold(Counts::default(), Counts::add)
+    }
+
+    /// So many entries without a place, but for those that are there. Pages of memory that nothing is written to are not taken.
+    fn zeroed_but(&self, chunks: usize) -> Result<Vec<Entry>, NoMemory> {
+        let no_memory = |_| NoMemory { bytes: (chunks * size_of::<Entry>()) as u64 };
+        let mut all = Entry::new_vec_zeroed(chunks).map_err(no_memory)?;
+        self.there().for_each(|(at, entry)| all[at as usize] = entry);
+        Ok(all)
     }
 }
 
-/// So many entries without a place, but for the first, which are as they are in `of`. Pages of memory that nothing is written to are not taken.
-fn zeroed_but(of: &[Entry], chunks: usize) -> Result<Vec<Entry>, NoMemory> {
-    const PAGE_ENTRIES: usize = 1024;
-    let no_memory = |_| NoMemory { bytes: (chunks * size_of::<Entry>()) as u64 };
-    let mut all = Entry::new_vec_zeroed(chunks).map_err(no_memory)?;
-    for (page, old) in all.chunks_mut(PAGE_ENTRIES).zip(of.chunks(PAGE_ENTRIES)) {
-        if old.iter().any(|entry| *entry != Entry::default()) {
-            page[..old.len()].copy_from_slice(old);
-        }
-    }
-    Ok(all)
+/// Words with a bit for each page of so many entries.
+fn words(chunks: usize) -> usize {
+    chunks.div_ceil(PAGE_ENTRIES).div_ceil(64)
 }
 
 #[cfg(test)]
@@ -196,7 +228,7 @@ mod tests {
         entries.set(1 << 28, Entry::at(7, true));
         entries.resize(1 << 30).unwrap();
         let copy = entries.copy().unwrap();
-        assert!(copy == entries && copy[1 << 28] == Entry::at(7, true) && copy.is_counted());
+        assert!(copy.there().eq([(1 << 28, Entry::at(7, true))]) && copy.len() == 1 << 30 && copy.is_counted());
         let taken = resident().saturating_sub(before);
         assert!(taken < 64 << 20, "{taken} bytes of 8 GiB");
         let error = entries.resize(usize::MAX / 8).unwrap_err();
@@ -219,7 +251,18 @@ mod tests {
         entries.set(1, Entry::default());
         entries.set(2, Entry::LOST.replaced_by(3));
         assert_eq!((entries.counts(), entries.is_counted()), (Counts { placed: 2, lost: 0 }, true));
+        assert!(entries.there().eq([(0, Entry::at(9, true)), (2, Entry::LOST.replaced_by(3))]));
         entries.resize(1).unwrap();
         assert_eq!((entries.counts(), entries.len()), (Counts { placed: 1, lost: 0 }, 1));
+        // What was there does not come back.
+        for (chunks, at) in [(70_000, 66_000), (70_000, 65_536), (2000, 1024), (2000, 1999)] {
+            entries.resize(chunks).unwrap();
+            entries.set(at, Entry::LOST);
+            assert!(entries.there().map(|(at, _)| at).eq([0, at as u32]), "{at}");
+            entries.resize(at).unwrap();
+            assert!(entries.there().map(|(at, _)| at).eq([0]) && entries.is_counted(), "{at}");
+            entries.resize(chunks).unwrap();
+            assert!(entries.there().map(|(at, _)| at).eq([0]) && entries.is_counted(), "{at}");
+        }
     }
 }

@@ -80,6 +80,10 @@ pub enum PoolError {
     NotWritten { pool: String, last: String },
     #[error("pool '{pool}': its cache has failed: {what}")]
     CacheFailed { pool: String, what: String },
+    #[error(
+        "pool '{pool}': {what}, but that is not durable: unless the pool can be written before, it is as it was after a restart; {error}"
+    )]
+    NotDurable { pool: String, what: String, error: Arc<PoolError> },
     #[error("pool '{pool}': {wanted} bytes are needed, {free} are free")]
     NoSpace { pool: String, wanted: u64, free: u64 },
     #[error(
@@ -113,7 +117,8 @@ impl PoolError {
             PoolError::Disk { .. }
             | PoolError::Unread { .. }
             | PoolError::NotWritten { .. }
-            | PoolError::CacheFailed { .. } => false,
+            | PoolError::CacheFailed { .. }
+            | PoolError::NotDurable { .. } => false,
             _ => true,
         }
     }

@@ -268,17 +268,18 @@ impl Shared {
         let mut moving = Vec::new();
         for disk in self.exports.read().unwrap_or_else(std::sync::PoisonError::into_inner).values() {
             let mut entries = disk.logical.entries_mut();
-            for at in 0..entries.len() {
-                let old = entries[at];
-                if moving.len() == BATCH {
-                    break;
-                }
-                // A chunk that is not written down yet is moved later.
-                let moves = old.chunk().is_some_and(|chunk| chunks.contains(&chunk));
-                if moves && !old.is_held() && !old.is_pending() && !leaving.stuck.contains(&(disk.id, at)) {
-                    entries.set(at, old.held(true));
-                    moving.push(Moving { disk: disk.clone(), at, old });
-                }
+            // A chunk that is not written down yet is moved later.
+            let moves = |(at, old): &(usize, Entry)| {
+                old.chunk().is_some_and(|chunk| chunks.contains(&chunk))
+                    && !old.is_held()
+                    && !old.is_pending()
+                    && !leaving.stuck.contains(&(disk.id, *at))
+            };
+            let there = entries.there().map(|(at, old)| (at as usize, old));
+            let found: Vec<_> = there.filter(moves).take(BATCH - moving.len()).collect();
+            for (at, old) in found {
+                entries.set(at, old.held(true));
+                moving.push(Moving { disk: disk.clone(), at, old });
             }
         }
         Ok(Some(moving))

@@ -91,7 +91,7 @@ fn changes_without(id: u32, logical: &Logical, member: &Member) -> Vec<Change> {
     let chunks = member.base..member.base + member.chunks;
     let was_there = |entry: &Entry| entry.chunk().is_some_and(|chunk| chunks.contains(&chunk));
     let mut changes: Vec<Change> = Vec::new();
-    for (at, entry) in (0u32..).zip(logical.entries().iter()).filter(|(_, entry)| was_there(entry)) {
+    for (at, entry) in logical.entries().there().filter(|(_, entry)| was_there(entry)) {
         match (changes.last_mut(), entry.written().is_some()) {
             (Some(Change::Lost(_, first, count)), true) if *first + *count == at => *count += 1,
             (Some(Change::Unmapped(_, first, count)), false) if *first + *count == at => *count += 1,

@@ -56,9 +56,9 @@ pub fn chunks_of(size_bytes: u64) -> usize {
 }
 
 /// Chunks that are lost: the first of those that follow one another, and how many.
-pub fn lost_runs(entries: &[Entry]) -> Vec<(u32, u32)> {
+pub fn lost_runs(entries: impl Iterator<Item = (u32, Entry)>) -> Vec<(u32, u32)> {
     let mut runs: Vec<(u32, u32)> = Vec::new();
-    for (at, _) in (0u32..).zip(entries).filter(|(_, entry)| entry.is_lost()) {
+    for (at, _) in entries.filter(|(_, entry)| entry.is_lost()) {
         match runs.last_mut() {
             Some((first, count)) if *first + *count == at => *count += 1,
             _ => runs.push((at, 1)),
@@ -146,7 +146,14 @@ impl Map {
             }
             Change::Logical(id, shape) => {
                 match self.logicals.get(id) {
-                    Some(logical) => logical.reshape(shape.clone())?,
+                    Some(logical) => {
+                        // One that could not be made larger durably has again the size that it had.
+                        let chunks = chunks_of(shape.size_bytes);
+                        let gone =
+                            logical.entries().there().skip_while(|(at, _)| (*at as usize) < chunks).collect::<Vec<_>>();
+                        gone.iter().filter_map(|(_, entry)| entry.chunk()).for_each(|chunk| self.space.free(chunk));
+                        logical.reshape(shape.clone())?;
+                    }
                     None => drop(self.logicals.insert(*id, Arc::new(Logical::new(shape.clone())?))),
                 }
                 self.last_logical = self.last_logical.max(*id);
@@ -154,7 +161,7 @@ impl Map {
             Change::LogicalDeleted(id) => {
                 // A snapshot may have been without it already.
                 let Some(logical) = self.logicals.remove(id) else { return Ok(()) };
-                let chunks: Vec<_> = logical.entries().iter().filter_map(|entry| entry.chunk()).collect();
+                let chunks: Vec<_> = logical.entries().there().filter_map(|(_, entry)| entry.chunk()).collect();
                 chunks.into_iter().for_each(|chunk| self.space.free(chunk));
             }
             Change::Mapped(id, run) => self.replay_run(*id, run)?,
@@ -229,19 +236,20 @@ impl Map {
             let shape = logical.shape();
             let thick = shape.thick;
             changes.push(Change::Logical(*id, shape));
-            let durable = logical.entries().iter().map(|entry| entry.durable(thick)).collect::<Vec<_>>();
-            changes.extend(self.runs(&durable).into_iter().map(|run| Change::Mapped(*id, run)));
-            changes.extend(lost_runs(&durable).into_iter().map(|(first, count)| Change::Lost(*id, first, count)));
+            let entries = logical.entries();
+            let durable = || entries.there().map(|(at, entry)| (at, entry.durable(thick)));
+            changes.extend(self.runs(durable()).into_iter().map(|run| Change::Mapped(*id, run)));
+            changes.extend(lost_runs(durable()).into_iter().map(|(first, count)| Change::Lost(*id, first, count)));
         }
         changes.extend(self.cache.clone().map(Change::Cache));
         changes
     }
 
-    /// Entries as runs, in order of their first: of each disk those that follow one another there at an equal distance here.
-    pub fn runs(&self, entries: &[Entry]) -> Vec<Run> {
+    /// Entries, which come in order, as runs, in order of their first: of each disk those that follow one another there at an equal distance here.
+    pub fn runs(&self, entries: impl Iterator<Item = (u32, Entry)>) -> Vec<Run> {
         let mut open: BTreeMap<u32, Run> = BTreeMap::new();
         let mut runs = Vec::new();
-        for (at, entry) in (0u32..).zip(entries) {
+        for (at, entry) in entries {
             let Some(chunk) = entry.chunk() else { continue };
             let (disk, written) = (self.disk_of(chunk).unwrap_or(0), entry.written().is_some());
             let new = Run { first: at, step: 1, chunk, count: 1, written };
@@ -263,7 +271,7 @@ impl Map {
 
     /// Fails unless each chunk of a disk is free or belongs to one chunk of a logical disk.
     pub fn check(&self) -> Result<(), Misfit> {
-        let mut owners: BTreeMap<u32, (u32, usize)> = BTreeMap::new();
+        let mut owners: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
         for (id, logical) in &self.logicals {
             if logical.entries().len() != chunks_of(logical.shape().size_bytes) {
                 return misfit(format!("logical disk {id} has another size than its chunks"));
@@ -271,7 +279,7 @@ impl Map {
             if !logical.entries().is_counted() {
                 return misfit(format!("chunks of logical disk {id} are miscounted: {:?}", logical.entries().counts()));
             }
-            for (at, entry) in logical.entries().iter().enumerate() {
+            for (at, entry) in logical.entries().there() {
                 let Some(chunk) = entry.chunk() else { continue };
                 if self.disk_of(chunk).is_none() || self.space.is_free(chunk) {
                     return misfit(format!("chunk {chunk} of logical disk {id} is free, or nowhere"));

@@ -38,7 +38,7 @@ pub(super) fn owned(map: &Map, ranges: &[Range<u64>]) -> Vec<Owned> {
         let end = shape.size_bytes / BLOCK_BYTES as u64;
         // The last that was found of each range.
         let mut last: HashMap<usize, usize> = HashMap::new();
-        for (at, entry) in (0u64..).zip(logical.entries().iter()) {
+        for (at, entry) in logical.entries().there() {
             let Some(chunk) = entry.chunk() else { continue };
             let start = u64::from(chunk) * CHUNK_BLOCKS;
             let chunk = start..start + CHUNK_BLOCKS;
@@ -48,7 +48,7 @@ pub(super) fn owned(map: &Map, ranges: &[Range<u64>]) -> Vec<Owned> {
                 if both.is_empty() {
                     continue;
                 }
-                let here = at * CHUNK_BLOCKS + (both.start - chunk.start);
+                let here = u64::from(at) * CHUNK_BLOCKS + (both.start - chunk.start);
                 let blocks = here..end.min(here + (both.end - both.start));
                 match last.get(&of) {
                     Some(&last) if all[last].blocks.end == blocks.start => all[last].blocks.end = blocks.end,
@@ -100,7 +100,7 @@ impl Owners {
             if unknown.is_empty() {
                 break;
             }
-            for (at, entry) in (0u32..).zip(logical.entries().iter()) {
+            for (at, entry) in logical.entries().there() {
                 if let Some(chunk) = entry.chunk().filter(|chunk| unknown.remove(chunk)) {
                     self.known.insert(chunk, Some(Owner { disk: *disk, at }));
                 }

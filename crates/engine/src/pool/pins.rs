@@ -58,8 +58,13 @@ impl Pool {
     }
 
     pub(super) fn pin(&self, disk: &LogicalDisk, bytes: u64) -> Result<(), PoolError> {
+        let before = disk.logical.shape().pinned_ram_bytes;
         self.shared.pin(disk, bytes);
-        self.reshape_one(disk, |shape| Shape { pinned_ram_bytes: bytes, ..shape })
+        let changed = self.reshape_one(disk, |shape| Shape { pinned_ram_bytes: bytes, ..shape });
+        if changed.is_err() {
+            self.shared.pin(disk, before);
+        }
+        changed
     }
 }
 

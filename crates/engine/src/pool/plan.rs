@@ -90,6 +90,7 @@ impl Pool {
     /// What [`create_logical`](Self::create_logical) would do.
     pub fn plan_create(&self, new: &NewLogical) -> Result<Plan, PoolError> {
         self.check_new(new)?;
+        self.check_ready()?;
         self.check_pin(None, new.pinned_ram_bytes)?;
         let (takes, more) = self.takes(new.thick, chunks_of(new.size_bytes))?;
         let place = if new.striped { "on different disks" } else { "on one disk, then on the next" };
@@ -116,6 +117,7 @@ impl Pool {
         let disk = self.logical(name)?;
         let before = disk.size();
         self.check_growth(name, before, size_bytes)?;
+        self.check_ready()?;
         let (takes, more) = self.takes(disk.thick, chunks_of(size_bytes) - chunks_of(before))?;
         let clients = match disk.clients() {
             0 => "No client has it open.".to_owned(),
@@ -145,6 +147,7 @@ impl Pool {
         mode: Option<Mode>,
     ) -> Result<Plan, PoolError> {
         let disk = self.logical(name)?;
+        self.check_ready()?;
         let mut plan = size_bytes.map(|bytes| self.plan_grow(name, bytes)).transpose()?.unwrap_or_default();
         let shape = disk.logical.shape();
         plan.does.extend(cached.map(|cached| match (cached == shape.cached, cached) {
@@ -164,7 +167,8 @@ impl Pool {
     pub fn plan_delete(&self, name: &str) -> Result<Plan, PoolError> {
         let disk = self.logical(name)?;
         self.check_deletion(&disk)?;
-        let chunks = disk.logical.entries().iter().filter(|entry| entry.chunk().is_some()).count();
+        self.check_ready()?;
+        let chunks = disk.logical.entries().counts().placed;
         let does = vec![
             format!("What {name} holds, {}, is lost.", size(chunks as u64 * CHUNK_BYTES)),
             "Its space goes back to the pool.".to_owned(),
@@ -238,14 +242,24 @@ impl Pool {
         let chunks = member.base..member.base + member.chunks;
         for (name, disk) in self.logical_disks() {
             let was_there = |chunk: u32| chunks.contains(&chunk);
-            let lost =
-                disk.logical.entries().iter().filter_map(|entry| entry.written()).filter(|at| was_there(*at)).count();
+            let lost = disk
+                .logical
+                .entries()
+                .there()
+                .filter_map(|(_, entry)| entry.written())
+                .filter(|at| was_there(*at))
+                .count();
             if lost > 0 {
                 let bytes = size(lost as u64 * CHUNK_BYTES);
                 does.push(format!("{bytes} of {name} are lost and answer with an error until they are written anew."));
             }
-            let taken =
-                disk.logical.entries().iter().filter_map(|entry| entry.chunk()).filter(|at| was_there(*at)).count();
+            let taken = disk
+                .logical
+                .entries()
+                .there()
+                .filter_map(|(_, entry)| entry.chunk())
+                .filter(|at| was_there(*at))
+                .count();
             if disk.thick && taken > lost {
                 let bytes = size((taken - lost) as u64 * CHUNK_BYTES);
                 does.push(format!(

@@ -302,7 +302,7 @@ impl Pool {
         // Only a pool that lacks a disk is asked about each of its chunks.
         let is_missing = |chunk: u32| self.shared.is_missing(u64::from(chunk) * CHUNK_BYTES);
         let missing = match lacks_disks {
-            true => entries.iter().filter(|entry| entry.chunk().is_some_and(is_missing)).count(),
+            true => entries.there().filter(|(_, entry)| entry.chunk().is_some_and(is_missing)).count(),
             false => 0,
         };
         drop(entries);
@@ -345,7 +345,7 @@ impl Pool {
         let map = &state.metadata.map;
         let missing = state.metadata.missing();
         let entries = disk.logical.entries();
-        let lost = super::map::lost_runs(&entries).into_iter().map(|(first, count)| MapRun {
+        let lost = super::map::lost_runs(entries.there()).into_iter().map(|(first, count)| MapRun {
             offset_bytes: u64::from(first) * CHUNK_BYTES,
             step_bytes: CHUNK_BYTES,
             length_bytes: u64::from(count) * CHUNK_BYTES,
@@ -361,7 +361,7 @@ impl Pool {
             ..MapRun::default()
         });
         let mut runs: Vec<MapRun> = map
-            .runs(&entries)
+            .runs(entries.there())
             .into_iter()
             .filter_map(|run| {
                 let id = map.disk_of(run.chunk)?;

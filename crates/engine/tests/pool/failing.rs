@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use flashwise_core::cache::Mode;
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::memory::MemoryDisk;
 use flashwise_engine::export::{Error, Operation};
@@ -20,12 +21,14 @@ struct Bad {
     disk: MemoryDisk,
     bad: Mutex<std::ops::Range<u64>>,
     takes_writes: AtomicBool,
+    /// Whether it cannot be flushed.
+    loses_flushes: AtomicBool,
 }
 
 impl Bad {
     fn new(bytes: u64) -> Arc<Bad> {
-        let takes_writes = AtomicBool::new(false);
-        Arc::new(Bad { disk: MemoryDisk::new(bytes as usize), bad: Mutex::new(0..0), takes_writes })
+        let (takes_writes, loses_flushes) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Bad { disk: MemoryDisk::new(bytes as usize), bad: Mutex::new(0..0), takes_writes, loses_flushes })
     }
 
     fn set(&self, bad: std::ops::Range<u64>) {
@@ -59,7 +62,10 @@ impl Disk for Bad {
         self.disk.write_at(buffer, offset)
     }
     fn sync(&self) -> std::io::Result<()> {
-        Ok(())
+        match self.loses_flushes.load(Ordering::SeqCst) {
+            true => Err(std::io::Error::other("no flush")),
+            false => Ok(()),
+        }
     }
     fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> std::io::Result<()> {
         self.check(offset, length)?;
@@ -84,6 +90,71 @@ fn place_on(pool: &Pool, number: u32) -> (u64, u64) {
     let runs = pool.map_of("a").unwrap();
     let run = runs.iter().find(|run| run.disk == number).unwrap();
     (run.offset_bytes, run.disk_offset_bytes)
+}
+
+/// What an operator changes and cannot be made durable is as it was before, at once and after a restart, and can be asked for again.
+#[test]
+fn a_change_that_cannot_be_made_durable_is_undone() {
+    for flash in [false, true] {
+        let bad = Bad::new(8 * MIB);
+        let disks = vec![bad.clone() as Arc<dyn Disk>];
+        drop(Metadata::create("tank", disks.clone()).unwrap());
+        let tank = Tank::new(flash);
+        let open = || Pool::open_on(tank.config.clone(), disks.clone(), &|_, _| ()).unwrap().0;
+        let pool = open();
+        let thick = |name, bytes| NewLogical { thick: true, ..new(name, bytes) };
+        let disk = pool.create_logical(&thick("a", 3 * MIB)).unwrap();
+        write(&disk, 0, 3 * MIB, 1).unwrap();
+        flush(&disk);
+        let look = |pool: &Pool| {
+            let status = pool.status();
+            let disks = status.logical_disks.iter().map(|disk| {
+                (
+                    disk.name.clone(),
+                    disk.size_bytes,
+                    disk.allocated_bytes,
+                    disk.mode.clone(),
+                    disk.cached,
+                    disk.pinned_ram_bytes,
+                )
+            });
+            (disks.collect::<Vec<_>>(), status.used_bytes, status.free_bytes)
+        };
+        let before = look(&pool);
+        let all_fail = || {
+            pool.grow_logical("a", 4 * MIB).unwrap_err();
+            pool.set_mode("a", Mode::WriteThrough).unwrap_err();
+            pool.set_cached("a", false).unwrap_err();
+            pool.set_pinned("a", 4096).unwrap_err();
+            pool.create_logical(&thick("b", MIB)).err().unwrap();
+            pool.delete_logical("a").unwrap_err();
+            // The chunks of what was not made are given back once that can be written down.
+            assert_eq!(look(&pool).0, before.0);
+        };
+        // Without and with something of a client to be made durable, and where the map alone cannot be written.
+        bad.loses_flushes.store(true, Ordering::SeqCst);
+        all_fail();
+        write(&disk, 0, CHUNK, 1).unwrap();
+        all_fail();
+        bad.loses_flushes.store(false, Ordering::SeqCst);
+        bad.set(2 * CHUNK..6 * CHUNK);
+        all_fail();
+        bad.set(0..0);
+        flush(&disk);
+        assert_eq!(look(&pool), before);
+        pool.grow_logical("a", 3 * MIB + CHUNK).unwrap();
+        write(&disk, 3 * MIB, CHUNK, 2).unwrap();
+        flush(&disk);
+        let grown = look(&pool);
+        assert_eq!((grown.1, grown.2), (before.1 + CHUNK, before.2 - CHUNK));
+        drop((disk, pool));
+        let pool = open();
+        assert_eq!(look(&pool), grown);
+        assert!(read(&pool.logical("a").unwrap(), 0, MIB).iter().all(|byte| *byte == 1));
+        pool.delete_logical("a").unwrap();
+        drop(pool);
+        assert!(look(&open()).0.is_empty());
+    }
 }
 
 /// A dead disk that is still there is one that is missing.
