@@ -212,11 +212,9 @@ fn the_policy_is_asked_nothing_for_a_client_that_is_kept_out_and_what_is_cached_
         run.request(Kind::Write, 200, 2, 5);
         let asked = run.cache.counters().accesses();
         let steps = run.request_of(Caching::Never, Kind::Write, 200, 3, 6);
-        let (past, kept): (&[u32], &[u32]) = match mode {
-            Mode::WriteBack => (&[202], &[200, 201]),
-            _ => (&[200, 201, 202], &[]),
-        };
-        assert_eq!((to_backend(&steps), run.on_flash(200..300)), (past.to_vec(), kept.to_vec()));
+        // No crash may bring back what was dirty.
+        let kept: &[u32] = if mode == Mode::WriteBack { &[200, 201] } else { &[] };
+        assert_eq!((to_backend(&steps), run.on_flash(200..300)), (vec![200, 201, 202], kept.to_vec()));
         let hits = run.cache.figures().flash_read_hits;
         run.request_of(Caching::Never, Kind::Read, 200, 3, 7);
         assert_eq!(run.cache.figures().flash_read_hits - hits, kept.len() as u64);

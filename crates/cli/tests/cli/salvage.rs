@@ -250,7 +250,7 @@ fn buckets_without_superblocks_are_certain_where_their_last_run_ends_as_the_back
     for (killed, older) in [(true, true), (false, true), (true, false), (false, false)] {
         let case = format!("killed {killed}, older {older}");
         let setting = left_behind_by(WLFC, false);
-        let flash = |to: &str, from: &str| drop(std::fs::copy(setting.path(from), setting.path(to)).unwrap());
+        let flash = |to: &str, from: &str| std::fs::copy(setting.path(from), setting.path(to)).unwrap();
         flash("older.img", "cache.img");
         let server = setting.serve();
         std::fs::write(setting.path("in.img"), &content(3)[..8 * BLOCK]).unwrap();

@@ -14,6 +14,9 @@ impl LogCache {
                 self.unreadable.remove(&block);
             }
             Step::WriteBackend { block, batch, .. } => {
+                if batch.is_none() {
+                    self.no_more_on_its_way(block);
+                }
                 self.backend_refuses = false;
                 self.backend_written(block, batch.is_some());
                 if batch.is_some() {
@@ -53,10 +56,17 @@ impl LogCache {
                 if let Some(batch) = batch {
                     self.batches.get_mut(&batch).expect("a batch ends after its writes").failed.push(block);
                 }
+                if batch.is_none() {
+                    self.no_more_on_its_way(block);
+                }
                 self.backend_refuses |= !missing;
                 self.frame_failed(block, frame);
                 if replaces || (acknowledged && !missing) {
                     self.backend_write_failed(block);
+                    // What was kept was older than this.
+                    if let (Some(lost), false) = (self.lost.get_mut(&block), missing) {
+                        lost.kept = false;
+                    }
                 }
             }
             Step::ZeroBackend { replaces, .. } => {

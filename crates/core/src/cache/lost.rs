@@ -11,6 +11,8 @@ pub(super) struct Lost {
     pub said: Option<u64>,
     /// Whoever performs the steps has what it should hold: see [`Cache::keep`].
     pub kept: bool,
+    /// Writes to the backend of what it is to hold that have not ended: who reads it waits for them.
+    pub on_its_way: u32,
 }
 
 /// A clean copy of a block that was lost: it takes the place of what the flash says, once the backend has the same.
@@ -34,6 +36,18 @@ pub(super) enum Anew {
 }
 
 impl LogCache {
+    /// Whether what a block holds is lost, with nothing on its way that it will hold.
+    pub(super) fn is_gone(&self, block: u32) -> bool {
+        self.lost.get(&block).is_some_and(|lost| lost.on_its_way == 0)
+    }
+
+    /// A write to the backend has ended.
+    pub(super) fn no_more_on_its_way(&mut self, block: u32) {
+        if let Some(lost) = self.lost.get_mut(&block) {
+            lost.on_its_way = lost.on_its_way.saturating_sub(1);
+        }
+    }
+
     /// Where what a block is to hold goes, if it is lost, or was and the flash still says so.
     pub(super) fn anew(&self, block: u32) -> Option<Anew> {
         let is_found = self.found.contains_key(&block) && !self.has_dirty_copy(block);

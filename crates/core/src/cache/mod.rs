@@ -257,7 +257,7 @@ impl LogCache {
             destage_after_us: 0,
             lost: lost
                 .into_iter()
-                .map(|(block, sequence)| (block, Lost { said: Some(sequence), kept: false }))
+                .map(|(block, sequence)| (block, Lost { said: Some(sequence), ..Lost::default() }))
                 .collect(),
             found: HashMap::new(),
             through: Through::default(),

@@ -49,7 +49,7 @@ impl LogCache {
             self.transient.push(frame);
             return Some(frame);
         }
-        if self.lost.contains_key(&block) {
+        if self.is_gone(block) {
             return None;
         }
         self.reclaim(steps);

@@ -1,6 +1,6 @@
 //! Writes, zeroes and flushes.
 
-use super::lost::{Anew, Lost};
+use super::lost::Anew;
 use super::{LogCache, Mode, Part, Request, parts};
 use crate::access::Op;
 use crate::filter::Caching;
@@ -100,7 +100,7 @@ impl LogCache {
             self.frames.hold(frame);
             self.transient.push(frame);
             frame
-        } else if self.lost.contains_key(&block) {
+        } else if self.is_gone(block) {
             steps.push(Step::Fail);
             return None;
         } else {
@@ -234,6 +234,9 @@ impl LogCache {
             self.figures.backend_written_blocks += 1;
             let logged = beside == Beside::Dirty;
             steps.push(Step::WriteBackend { block, frame, acknowledged, replaces, logged, batch: None });
+            if let Some(lost) = self.lost.get_mut(&block) {
+                lost.on_its_way += 1;
+            }
             self.backend_unflushed = true;
             match beside {
                 Beside::Nothing => {}
@@ -272,7 +275,7 @@ impl LogCache {
         if !self.has_flash {
             return;
         }
-        let unsaid = self.lost.iter().filter(|(_, lost)| **lost == Lost::default());
+        let unsaid = self.lost.iter().filter(|(_, lost)| lost.said.is_none() && !lost.kept);
         let mut unsaid: Vec<u32> = unsaid.map(|(block, _)| *block).collect();
         unsaid.sort_unstable();
         for block in unsaid {

@@ -95,20 +95,25 @@ impl<C: Cache<Step = Step>> Engine<C> {
             return false;
         }
         self.forget_written();
-        self.kept_whole(change).map(|kept| kept.changes += 1).count() > 0
+        self.kept_whole(change).map(|(_, kept)| kept.changes += 1).count() > 0
     }
 
     /// A change has ended of which [`change_begins`](Self::change_begins) said so: what was answered counts from now on.
     pub(super) fn change_ends(&mut self, change: &Request, failed: bool) {
-        let after = |kept: &Kept| if failed { kept.changes.saturating_sub(1) } else { 0 };
-        self.kept_whole(change).for_each(|kept| kept.changes = after(kept));
+        if failed {
+            self.kept_whole(change).for_each(|(_, kept)| kept.changes = kept.changes.saturating_sub(1));
+        } else {
+            // It is in memory elsewhere, or on its way.
+            let newer: Vec<u32> = self.kept_whole(change).map(|(block, _)| block).collect();
+            newer.iter().for_each(|block| drop(self.unwritten.remove(block)));
+        }
         self.forget_written();
     }
 
     /// What is kept of blocks that a change is about as a whole.
-    fn kept_whole(&mut self, change: &Request) -> impl Iterator<Item = &mut Kept> {
+    fn kept_whole(&mut self, change: &Request) -> impl Iterator<Item = (u32, &mut Kept)> {
         let (first, end) = (change.offset.div_ceil(BLOCK) as u32, ((change.offset + change.length) / BLOCK) as u32);
-        self.unwritten.range_mut(first..end.max(first)).map(|(_, kept)| kept)
+        self.unwritten.range_mut(first..end.max(first)).map(|(block, kept)| (*block, kept))
     }
 
     /// What was written anew since needs nothing of before.
