@@ -9,7 +9,7 @@ use flashwise_core::format::BLOCK_BYTES;
 use flashwise_engine::detach::{Detached, detach};
 use flashwise_engine::disk::file::Options;
 use flashwise_engine::disk::zoned::open_flash;
-use flashwise_engine::pool::Pool;
+use flashwise_engine::pool::{Pool, PoolConfig};
 use flashwise_engine::volume::VolumeConfig;
 use flashwise_server::config::ServerConfig;
 use flashwise_server::manage::{DetachProgress, DetachState};
@@ -53,7 +53,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 impl Detach {
     pub fn run(&self) -> anyhow::Result<()> {
         match (&self.config, &self.backend, &self.flash) {
-            (Some(path), _, _) => self.configured(&ServerConfig::read(path)?),
+            (Some(path), _, _) => self.configured(&ServerConfig::read_alone(path)?),
             (None, Some(backend), Some(flash)) => {
                 let volume = self.pair.volume(backend, flash)?;
                 offline(&volume, OpenBackend::of(&volume, Options::default())?, &self.salvage)
@@ -98,16 +98,22 @@ impl Detach {
             }
             is_wanted && has_flash
         };
+        let mut detached: Vec<(&str, anyhow::Result<()>)> = Vec::new();
         for volume in config.volumes.iter().filter(|volume| wanted(volume)) {
-            offline(volume, OpenBackend::of(volume, Options::default())?, &self.salvage)?;
+            let opened = OpenBackend::of(volume, Options::default());
+            detached.push((&volume.name, opened.and_then(|opened| offline(volume, opened, &self.salvage))));
         }
         for pool in config.pools.iter().filter(|pool| wanted(&pool.cache)) {
-            let name = &pool.cache.name;
-            let storage = Pool::storage(pool).with_context(|| format!("pool {name}"))?;
-            let cache = VolumeConfig { backend: format!("pool {name}").into(), ..pool.cache.clone() };
-            offline(&cache, OpenBackend::of_pool(storage), &self.salvage)?;
+            detached.push((&pool.cache.name, self.detach_pool(pool)));
         }
-        Ok(())
+        all_of(detached)
+    }
+
+    fn detach_pool(&self, pool: &PoolConfig) -> anyhow::Result<()> {
+        let name = &pool.cache.name;
+        let storage = Pool::storage(pool).with_context(|| format!("pool {name}"))?;
+        let cache = VolumeConfig { backend: format!("pool {name}").into(), ..pool.cache.clone() };
+        offline(&cache, OpenBackend::of_pool(storage), &self.salvage)
     }
 
     fn running(&self, client: &Client) -> anyhow::Result<()> {
@@ -135,6 +141,21 @@ impl Detach {
         println!("Volume {name} is detached: {}", what_is_whole(client, &name));
         Ok(())
     }
+}
+
+/// Whether all were detached: one that was not keeps no other from it. Of several, each that was not is told of on standard error.
+fn all_of(detached: Vec<(&str, anyhow::Result<()>)>) -> anyhow::Result<()> {
+    let all = detached.len();
+    let failed: Vec<(&str, anyhow::Error)> =
+        detached.into_iter().filter_map(|(name, result)| Some((name, result.err()?))).collect();
+    if all == 1 || failed.is_empty() {
+        return failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error));
+    }
+    for (name, error) in &failed {
+        crate::log::tell(tracing::Level::ERROR, &format!("{name}: {error:#}"));
+    }
+    let names: Vec<&str> = failed.iter().map(|(name, _)| *name).collect();
+    bail!("{} of {all} were not detached: {}", names.len(), names.join(", "))
 }
 
 /// What is whole without the flash, in words. What a pool has lost with a disk is not made good by its cache.

@@ -8,7 +8,7 @@ use clap::Args;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::tiers::YEAR_DAYS;
-use flashwise_engine::status::{LatencyStatus, RecordingStatus, ServerStatus, UnservedPool, VolumeStatus};
+use flashwise_engine::status::{LatencyStatus, RecordingStatus, ServerStatus, UnservedPool, VolumeState, VolumeStatus};
 use flashwise_sim::results::caveat;
 use flashwise_trace::human;
 
@@ -108,7 +108,7 @@ fn volume_page(volume: &VolumeStatus) -> String {
         let _ = writeln!(page, "{}", fit::sentences(&format!("  {what:<14}{text}"), 16, width));
     };
     if let Some(reason) = &volume.state_reason {
-        line("failed", reason.clone());
+        line(if volume.state == VolumeState::Ok { "note" } else { "failed" }, reason.clone());
     }
     line("backend", volume.backend.clone());
     if has_flash {

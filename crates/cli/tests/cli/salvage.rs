@@ -299,6 +299,47 @@ fn a_copy_of_the_backend_is_refused_with_salvage_too() {
     setting.serve().end();
 }
 
+/// A volume whose flash, or backend, is not there keeps no other from being detached, by its name or with all.
+#[test]
+fn what_cannot_be_detached_keeps_no_other_from_it() {
+    for (away, told) in [("cache.img", "/cache.img: "), ("disk.img", "/disk.img: ")] {
+        let more = |name: &str| {
+            format!(
+                "[[volume]]\nname = \"{name}\"\nbackend = \"{name}.img\"\nflash = \"{name}.cache\"\nflash-size = \"32MiB\"\n"
+            )
+        };
+        let setting = Setting::new(8 * MIB, &format!("flash-size = \"32MiB\"\n{}{}", more("b"), more("c")));
+        for name in ["b", "c"] {
+            File::create(setting.path(&format!("{name}.img"))).unwrap().set_len(8 * MIB).unwrap();
+        }
+        std::fs::write(setting.path("in.img"), content(1)).unwrap();
+        let server = setting.serve();
+        for name in ["v", "b", "c"] {
+            let uri = setting.uri().replace("///v", &format!("///{name}"));
+            let copied = Command::new("nbdcopy").arg("--flush").arg(setting.path("in.img")).arg(uri).status();
+            assert!(copied.unwrap().success());
+        }
+        server.kill();
+        std::fs::rename(setting.path(away), setting.path("away")).unwrap();
+        let is_whole =
+            |name: &str| std::fs::read(setting.path(&format!("{name}.img"))).unwrap().starts_with(&content(1));
+        setting.flashwise(&["detach", "b", "--config", "flashwise.toml"]);
+        assert!(is_whole("b") && !is_whole("c"), "{away}");
+        let (out, error) = setting.fails(&["detach", "--config", "flashwise.toml"], 1);
+        assert!(
+            is_whole("c") && out.contains("c.cache is detached") && out.contains("b.cache was detached before"),
+            "{out}"
+        );
+        assert!(
+            error.contains("flashwise: v: /") && error.contains(told) && error.contains("1 of 3 were not detached: v"),
+            "{error}"
+        );
+        std::fs::rename(setting.path("away"), setting.path(away)).unwrap();
+        setting.flashwise(&["detach", "--config", "flashwise.toml"]);
+        assert!(is_whole("disk"), "{away}");
+    }
+}
+
 #[test]
 fn a_cache_is_wiped_after_its_operator_was_told_what_it_holds() {
     let setting = left_behind(false);

@@ -111,7 +111,7 @@ impl Volume {
         {
             let mut inner = self.lock();
             inner.state = VolumeState::Ok;
-            inner.detaching_failed = Some(format!("the flash was not detached: {error}"));
+            inner.detaching_failed = Some(format!("the flash was not detached: when that was asked for last, {error}"));
             mode.into_iter().for_each(|mode| inner.engine.admit_again(mode));
         }
         result

@@ -199,10 +199,13 @@ fn check_backend(volume: &VolumeConfig) -> Result<(), KeyProblem> {
     let backend = volume.backend.display();
     let Some((bytes, _)) = examine("backend", &volume.backend)? else {
         refuse_missing_device("backend", &volume.backend)?;
-        let problem = format!(
-            "found {backend}, which does not exist; expected a regular file or a block device; `truncate --size SIZE FILE` \
-             makes an empty one"
-        );
+        // An empty one would pass for what a cache on the flash belongs to, or would be refused beside it.
+        let hint = match volume.flash.exists() {
+            true => "its flash may hold a cache of it",
+            false => "`truncate --size SIZE FILE` makes an empty one",
+        };
+        let problem =
+            format!("found {backend}, which does not exist; expected a regular file or a block device; {hint}");
         return Err(("backend", problem));
     };
     match volume.size_bytes {

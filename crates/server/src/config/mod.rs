@@ -328,6 +328,18 @@ impl Origin<'_> {
 impl ServerConfig {
     /// Reads and checks a configuration file, and takes up the pools that were made while a server ran with its state directory.
     pub fn read(path: &Path) -> Result<ServerConfig, ConfigError> {
+        ServerConfig::read_with(path, ServerConfig::checked)
+    }
+
+    /// As [`read`](Self::read), without looking at the files that it names: who uses some of them is not kept from it by others.
+    pub fn read_alone(path: &Path) -> Result<ServerConfig, ConfigError> {
+        ServerConfig::read_with(path, ServerConfig::consistent)
+    }
+
+    fn read_with(
+        path: &Path,
+        check: impl FnOnce(&Origin<'_>) -> Result<ServerConfig, ConfigError>,
+    ) -> Result<ServerConfig, ConfigError> {
         let text =
             std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         let mut tables = Tables::parse(path, &text)?;
@@ -337,7 +349,7 @@ impl ServerConfig {
         let file = made::path(&folder);
         let kept = made::read(&folder).map_err(ConfigError::Kept)?;
         kept.iter().for_each(|pool| tables.add_made(pool, Some(file.clone())));
-        let config = ServerConfig::checked(&Origin { path: Some(path), tables: &tables })?;
+        let config = check(&Origin { path: Some(path), tables: &tables })?;
         Ok(ServerConfig { made_pools: kept, ..config })
     }
 

@@ -284,12 +284,20 @@ fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result
     for volume in status.volumes.iter().filter(|volume| volume.state_reason.is_some()) {
         // What it failed with changes with every request: too much for a label.
         let reason = volume.state_reason.as_deref().unwrap_or_default();
-        let device = reason.split_once(':').map_or(reason, |(device, _)| device);
-        failed
-            .encode_family(&Labels(&[("volume", volume.name.as_str())]))?
-            .encode_info(&Labels(&[("device", device)]))?;
+        for device in failed_devices(reason) {
+            failed
+                .encode_family(&Labels(&[("volume", volume.name.as_str())]))?
+                .encode_info(&Labels(&[("device", device)]))?;
+        }
     }
     Ok(())
+}
+
+/// The devices that a reason is about: not every reason is a failure.
+fn failed_devices(reason: &str) -> impl Iterator<Item = &'static str> {
+    let is_about =
+        |device: &&str| reason.split("; ").any(|why| why.split_once(": ").is_some_and(|(of, _)| of == *device));
+    ["flash", "backend"].into_iter().filter(is_about)
 }
 
 fn encode_metric(encoder: &mut DescriptorEncoder, metric: &Metric, volumes: &[VolumeStatus]) -> fmt::Result {
@@ -383,4 +391,21 @@ pub fn names() -> Vec<String> {
         name
     };
     described.map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::failed_devices;
+
+    #[test]
+    fn a_reason_that_is_no_failure_of_a_device_names_none() {
+        for (reason, expected) in [
+            ("flash: it is gone; backend: input/output error (2 times)", &["flash", "backend"][..]),
+            ("backend: no space left", &["backend"]),
+            ("the flash was not detached: when that was asked for last, volume 'v': the backend refuses", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(failed_devices(reason).collect::<Vec<_>>(), expected, "{reason}");
+        }
+    }
 }
