@@ -29,6 +29,10 @@ pub enum DetachError {
     Cache { path: String, error: FlashError },
     #[error(transparent)]
     Io(#[from] io::Error),
+    #[error(
+        "{error}; not all is written back: {written} of {all} blocks are, and {path} still has them all: detach it again once the backend can be written"
+    )]
+    Unwritten { path: String, written: u64, all: u64, error: io::Error },
     #[error("flash {path} and backend {backend}: {error}")]
     Pair { path: String, backend: String, error: AttachError },
     #[error("backend {path}: it has {found} bytes, the volume {expected}; it was cut short or is another")]
@@ -88,6 +92,27 @@ pub enum Detached {
 /// Writes back what only the cache on `flash` has, and marks it as detached, on both sides. `reading` is told how far the cache was
 /// read, `progress` how many blocks were written back, and of how many.
 pub fn detach(
+    flash: &dyn Disk,
+    backend: &dyn Disk,
+    side: &dyn BackendSide,
+    pairing: &Pairing,
+    reading: Progress<'_>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Detached, DetachError> {
+    let mut come = None;
+    let detached = detach_counted(flash, backend, side, pairing, reading, &mut |written, all| {
+        come = Some((written, all));
+        progress(written, all);
+    });
+    detached.map_err(|error| match (error, come) {
+        (DetachError::Io(error), Some((written, all))) if written < all => {
+            DetachError::Unwritten { path: flash.description(), written, all, error }
+        }
+        (error, _) => error,
+    })
+}
+
+fn detach_counted(
     flash: &dyn Disk,
     backend: &dyn Disk,
     side: &dyn BackendSide,
@@ -163,6 +188,7 @@ pub(crate) fn destage_buckets(
     let settings = Settings { cache, start, retries: 2, zoned, skips_bad: true, ..Settings::default() };
     let mut engine = Engine::new(wlfc, settings, started);
     let all = engine.cache().blocks_to_write_back();
+    progress(0, all);
     engine.destage_all(0);
     let mut output = Output::default();
     while engine.running() > 0 {
@@ -212,6 +238,7 @@ pub(crate) fn destage(
     let mut memory = Memory::new(RUN_BLOCKS);
     let mut run: Vec<u32> = Vec::new();
     let (mut destaged, mut damaged) = (0, Vec::new());
+    progress(0, copies.len() as u64);
     for &BlockCopy { block, slot, crc } in copies {
         let continues = run.last().is_some_and(|last| last + 1 == block) && run.len() < RUN_BLOCKS;
         if !continues {

@@ -79,7 +79,7 @@ fn a_table_csv_and_a_warm_up_are_told_too() {
 #[test]
 fn what_means_nothing_is_refused_with_its_reason() {
     let folder = folder();
-    let cases: [(&[&str], &str); 20] = [
+    let cases: [(&[&str], &str); 21] = [
         (&["--layout", "wlfc", "--policy", "lru"], "--layout wlfc and --policy: it decides itself what it keeps"),
         (
             &["--layout", "wlfc", "--admission", "size"],
@@ -129,6 +129,10 @@ fn what_means_nothing_is_refused_with_its_reason() {
         (
             &["--layout", "b-like", "--bucket", "17KiB"],
             "bucket: found 17KiB, expected a multiple of 16KiB, the pages of device 'wlfc'",
+        ),
+        (
+            &["--layout", "wlfc", "--device", "femu", "--bucket", "4KiB"],
+            "bucket: found 4KiB, expected at least 8KiB: one page of the flash is its header",
         ),
         (&["--layout", "b-like", "--bucket", "4KiB"], "bucket: found 4KiB, expected at least a page of the flash"),
         (

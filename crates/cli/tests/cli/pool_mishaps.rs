@@ -43,6 +43,14 @@ fn the_cache_of_a_pool_is_detached_offline_whole_or_damaged() {
                 "{code} {told} {err}"
             );
         } else {
+            // What is for a disk that is missing stays on flash.
+            let config = std::fs::read_to_string(path.join("tank.toml")).unwrap();
+            std::fs::write(path.join("degraded.toml"), config + "degraded = true\n").unwrap();
+            std::fs::rename(path.join("b.img"), path.join("b.away")).unwrap();
+            let refused = fail(path, &["detach", "--config", "degraded.toml"], 1);
+            let told = ["not all is written back: ", " of 512 blocks are, and cache.img still has them all"];
+            assert!(told.iter().all(|part| refused.contains(part)), "{refused}");
+            std::fs::rename(path.join("b.away"), path.join("b.img")).unwrap();
             let told = succeed(path, &detach);
             assert!(told.contains("cache.img is detached: ") && told.contains("pool tank alone is whole"), "{told}");
         }

@@ -146,6 +146,10 @@ impl BucketSettings {
         }
         let clock = Clock::new(&self.device, bucket)?;
         let blocks = (bucket / BLOCK_BYTES as u64) as u32;
+        if page_blocks == 1 && blocks < 2 {
+            let (found, least) = (ByteSize::new(bucket), ByteSize::new(2 * page));
+            return Err(BucketError::NoRoomBesideHeader { found, least });
+        }
         // Pages of a block have no bytes out of band that a bucket could be found by: as on the flash of a server, headers take their place.
         let config = match page_blocks {
             1 => {
@@ -186,6 +190,8 @@ pub enum BucketError {
         "bucket: found {found}, expected a multiple of {part}, the {parts} of device '{device}'; choose another length or device"
     )]
     Division { found: ByteSize, device: String, parts: &'static str, part: ByteSize },
+    #[error("bucket: found {found}, expected at least {least}: one page of the flash is its header")]
+    NoRoomBesideHeader { found: ByteSize, least: ByteSize },
     #[error("write-queue: found {found}, expected a share above 0% and below 100%")]
     WriteQueue { found: Share },
 }
