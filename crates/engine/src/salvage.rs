@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, PageError, Place, State, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, PageError, Place, RunEnd, State, Superblock};
 use flashwise_core::mending::Mending;
 use flashwise_core::recovery::Known;
 use flashwise_core::salvage::{BlockCopy, Gap, Salvaged, UnitRemains, salvage as put_together};
@@ -196,7 +196,9 @@ fn salvage_buckets(
     };
     let damaged: BTreeSet<u32> = missing.iter().flatten().copied().collect();
     // Where its superblocks are gone, the flash may be one of before, or lack what came last: but for one that ended as the backend knows it to have.
-    let is_whole = is_whole || held.has_end(&superblock);
+    let Place { sequence, page } = superblock.durable;
+    let is_end = |end: &RunEnd| end.run == start::run(superblock.attach, page) && end.sequence >= sequence;
+    let is_whole = is_whole || sequence > 0 && held.ends.iter().any(is_end);
     let any_may_be = !is_whole || missing.contains(&None);
     let is_certain =
         |oob: &Oob| is_whole && !damaged.contains(&oob.backend) && (oob.state == BucketState::Write || !any_may_be);

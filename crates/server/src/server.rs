@@ -288,9 +288,11 @@ fn serve(
 ) -> Result<Started, ServerError> {
     let recorder = match &config.record {
         Some(path) => {
-            let names: Vec<String> = config.volumes.iter().map(|volume| volume.name.clone()).collect();
+            let of_pools = pools.iter().map(|(pool, _)| pool.volume());
+            let recorded: Vec<&Arc<Volume>> = volumes.iter().map(|(volume, _)| volume).chain(of_pools).collect();
+            let names: Vec<String> = recorded.iter().map(|volume| volume.config().name.clone()).collect();
             let recorder = Arc::new(Recorder::start(path, config.record_limits, &names)?);
-            volumes.iter().zip(0..).for_each(|((volume, _), number)| volume.record(recorder.clone(), number));
+            recorded.iter().zip(0..).for_each(|(volume, number)| volume.record(recorder.clone(), number));
             Some(recorder)
         }
         None => None,

@@ -68,6 +68,26 @@ fn the_cache_of_a_pool_is_detached_offline_whole_or_damaged() {
     assert_eq!(told, "tank has no flash: there is nothing to detach.\n");
 }
 
+/// What a pool's cache is asked is recorded as that of a volume is.
+#[test]
+fn what_is_asked_of_a_pool_is_recorded() {
+    let (folder, _) = folder(true);
+    let path = folder.path();
+    succeed(path, &["pool", "create", "tank", "a.img", "b.img", "c.img"]);
+    let config = std::fs::read_to_string(path.join("tank.toml")).unwrap();
+    std::fs::write(path.join("tank.toml"), format!("record = 'requests.csv'\n{config}")).unwrap();
+    let server = serve(path);
+    ask(path, &["disk", "create", "mail", "--size", "4MiB", "--striped"]);
+    std::fs::write(path.join("in"), data(512, 3)).unwrap();
+    tool(path, "nbdcopy", &["--flush", "in", "nbd+unix:///mail?socket=nbd.sock"]);
+    server.end();
+    let recorded = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let recorded = recorded.filter(|name| name.starts_with("requests")).collect::<Vec<_>>();
+    let told = succeed(path, &["trace", "info", &recorded[0], "--json"]);
+    let info: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(info[0]["write_bytes"], 2 << 20, "{recorded:?}: {told}");
+}
+
 /// A disk that is missing has data: it is not added as a new one, which would be the end of that.
 #[test]
 fn a_missing_disk_of_the_pool_is_not_wiped_to_be_added() {

@@ -216,6 +216,7 @@ impl LogCache {
     fn backend_flush_failed(&mut self) {
         self.backend_unflushed = true;
         self.log.need_backend_flush();
+        self.through.doubt_all();
     }
 
     /// What a block should hold in memory never came. If it waits there for the flash, it cannot be read before it is written anew.

@@ -549,6 +549,10 @@ impl Cache for LogCache {
         (self.lost.contains_key(&block) || is_unreadable()) && self.write_buffer.get(block).is_none()
     }
 
+    fn waits_to_be_clean(&self) -> bool {
+        !self.through.is_empty()
+    }
+
     fn keep(&mut self, block: u32) {
         if let Some(lost) = self.lost.get_mut(&block) {
             lost.kept = true;

@@ -36,6 +36,16 @@ impl Through {
         }
     }
 
+    /// A flush of the backend failed: what it was to make durable may be gone, and no later one tells.
+    pub fn doubt_all(&mut self) {
+        self.0.values_mut().for_each(|on_its_way| on_its_way.refused = true);
+    }
+
+    /// Whether there are any.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// A step that writes a block to the backend has ended.
     fn ended(&mut self, block: u32, ok: bool) {
         if let Some(on_its_way) = self.0.get_mut(&block) {
@@ -56,6 +66,7 @@ impl LogCache {
         self.log_add(block, frame, true, Cause::Client, steps);
         self.log.need_backend_flush();
         let slot = self.log.find(block).unwrap_or(NONE);
+        // What was refused before stands for no later one, unless that is on its way with it.
         let before = self.through.0.get(&block).filter(|before| before.unfinished > 0);
         let (unfinished, refused) = before.map_or((1, false), |before| (before.unfinished + 1, before.refused));
         self.through.0.insert(block, OnItsWay { slot, unfinished, refused });

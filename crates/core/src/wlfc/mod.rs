@@ -33,6 +33,7 @@ macro_rules! planted {
 mod bucket;
 mod check;
 mod config;
+pub mod durable;
 mod events;
 mod evict;
 mod failing;

@@ -5,10 +5,12 @@
 //! left behind. What was programmed may be there in part unless a later header of the same run says that it was durable: then its data is
 //! compared with its checksums, and what is not whole does not count. It stays so: nothing is appended to a bucket behind it.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 
 use super::bucket::{Log, Oob, State};
 use super::config::Config;
+use super::durable::Durable;
 use super::header::{Crc, Header, Missing, is_reset_mark};
 use super::pieces::runs_without;
 use super::recovery::Scan;
@@ -72,13 +74,13 @@ pub struct Walk {
     /// The run and the sequence of a copy of which only the first header is there, ...
     torn_first: Option<(u64, u64)>,
     /// ... or the first header cannot be read and was not torn: no power failure leaves it.
-    damaged_first: bool,
+    pub(super) damaged_first: bool,
     /// What the first sector of a first header says that counts for nothing: its run and its sequence.
     begun: Option<(u64, u64)>,
     /// Of which backend bucket a first header is that counts for nothing, where a part of it says so.
     first_backend: Option<u32>,
     /// Where the chain ends although a later header says that what was there was durable.
-    damaged: Option<u32>,
+    pub(super) damaged: Option<u32>,
     /// A header that would go on is left in part where the chain ends: its run, its sequence and its page.
     trace: Option<(u64, u64, u32)>,
 }
@@ -89,35 +91,25 @@ impl Walk {
         self.programs.first().map(|program| program.header.oob.backend).or(self.first_backend)
     }
 
+    /// Says what its headers say was durable.
+    pub fn tell(&self, durable: &mut Durable) {
+        self.programs.iter().for_each(|Program { header, .. }| durable.add(header.run, header.durable));
+    }
+
+    /// Of a bucket that has something else than it had last.
+    pub(super) fn of_nobody_knows_what() -> Walk {
+        Walk { torn: true, damaged_first: true, ..Walk::default() }
+    }
+
     /// What is left where damage is made no account of: what was programmed before it.
     pub fn without_damage(self) -> Walk {
         Walk { torn: true, torn_first: None, damaged_first: false, damaged: None, trace: None, ..self }
     }
 }
 
-/// What was durable of each run: what has a smaller sequence.
-#[derive(Clone, Debug, Default)]
-pub struct Durable(HashMap<u64, u64>);
-
-impl Durable {
-    /// Of a run, what has a smaller sequence was durable.
-    pub fn add(&mut self, run: u64, sequence: u64) {
-        let known = self.0.entry(run).or_default();
-        *known = (*known).max(sequence);
-    }
-
-    /// Takes over what the headers of a bucket say.
-    pub fn add_walk(&mut self, walk: &Walk) {
-        walk.programs.iter().for_each(|Program { header, .. }| self.add(header.run, header.durable));
-    }
-
-    fn has(&self, run: u64, sequence: u64) -> bool {
-        self.0.get(&run).is_some_and(|durable| sequence < *durable)
-    }
-}
-
 /// What was durable was programmed where its witness says, another header or the superblock, unless the bucket was reset since: where it is
-/// missing, the end of the chain is damaged. There are no walks along buckets that cannot be read.
+/// missing, the end of the chain is damaged, or all of the bucket where it has something older. What two buckets have is in one of them by mistake.
+/// There are no walks along buckets that cannot be read.
 pub fn confront(walks: &mut [Option<Walk>], durable: &Durable, ends: &[RunEnd]) {
     let headers = walks.iter().flatten().flat_map(|walk| &walk.programs).map(|program| &program.header);
     let was_durable = headers.filter(|header| durable.has(header.run, header.sequence.wrapping_sub(1)));
@@ -125,19 +117,44 @@ pub fn confront(walks: &mut [Option<Walk>], durable: &Durable, ends: &[RunEnd]) 
     let missing = said
         .chain(ends.iter().map(|end| (end.run, end.last)))
         .filter_map(|(run, witness)| missing(walks, run, witness?));
-    for (bucket, end) in missing.collect::<Vec<_>>() {
-        if let Some(walk) = &mut walks[bucket as usize] {
-            walk.damaged.get_or_insert(end);
+    let mut missing: Vec<(u32, Option<u32>)> = missing.collect();
+    missing.extend(twice(walks).map(|bucket| (bucket, None)));
+    for (bucket, end) in missing {
+        match (&mut walks[bucket as usize], end) {
+            (Some(walk), Some(end)) => drop(walk.damaged.get_or_insert(end)),
+            // Of what backend bucket it was is not known.
+            (Some(walk), None) => *walk = Walk::of_nobody_knows_what(),
+            (None, _) => {}
         }
     }
 }
 
-/// The bucket of what `run` programmed where its witness says, and where its chain ends, if that is before it.
-fn missing(walks: &[Option<Walk>], run: u64, Witness { bucket, epoch, page }: Witness) -> Option<(u32, u32)> {
+/// Buckets that begin with the same header as another.
+fn twice(walks: &[Option<Walk>]) -> impl Iterator<Item = u32> + use<> {
+    let mut first: HashMap<(u64, u64), (u32, Header)> = HashMap::new();
+    let mut found = BTreeSet::new();
+    for (bucket, walk) in (0..).zip(walks) {
+        let Some(Program { header, .. }) = walk.as_ref().and_then(|walk| walk.programs.first()) else { continue };
+        match first.entry((header.run, header.sequence)) {
+            Entry::Occupied(other) if other.get().1 == *header => found.extend([bucket, other.get().0]),
+            Entry::Occupied(_) => {}
+            Entry::Vacant(entry) => drop(entry.insert((bucket, *header))),
+        }
+    }
+    found.into_iter()
+}
+
+/// The bucket of what `run` programmed where its witness says, and where its chain ends, if that is before it; none for the end where it is what was
+/// there before.
+fn missing(walks: &[Option<Walk>], run: u64, Witness { bucket, epoch, page }: Witness) -> Option<(u32, Option<u32>)> {
     let walk = walks.get(bucket as usize)?.as_ref()?;
     let (first, last) = (&walk.programs.first()?.header, &walk.programs.last()?.header);
-    // A later run may give the epoch's number again.
-    ((first.oob.epoch, last.end() <= page) == (epoch, true) && first.run <= run).then(|| (bucket, last.end()))
+    let is_older = first.run < run || first.run == run && first.oob.epoch < epoch;
+    match first.oob.epoch == epoch {
+        // A later run may give the epoch's number again.
+        true => (last.end() <= page && first.run <= run).then(|| (bucket, Some(last.end()))),
+        false => is_older.then_some((bucket, None)),
+    }
 }
 
 /// Up to where what `run` programmed is durable once what was found of it has been made so: before the first of it of which anything tells that it did not
@@ -469,7 +486,7 @@ mod tests {
     fn judged(config: &Config, bucket: &Bucket) -> Result<Scan, ScanError<std::convert::Infallible>> {
         let walk = walk(config, 1, 0, bucket)?;
         let mut durable = Durable::default();
-        durable.add_walk(&walk);
+        walk.tell(&mut durable);
         judge(config, 0, &walk, &durable, bucket).map(|found| found.scan)
     }
 
@@ -487,7 +504,7 @@ mod tests {
             first.encode(&[], &mut lost.0[0]);
             let mut walks = [&lost, &witness].map(|bucket| walk(&config, 1, 0, bucket).ok());
             let mut durable = Durable::default();
-            walks.iter().flatten().for_each(|walk| durable.add_walk(walk));
+            walks.iter().flatten().for_each(|walk| walk.tell(&mut durable));
             ends.iter().for_each(|end| durable.add(end.run, end.sequence));
             confront(&mut walks, &durable, ends);
             judge(&config, 0, walks[0].as_ref().unwrap(), &durable, &lost).map(|found| found.scan.end)

@@ -184,6 +184,8 @@ pub struct Engine<C = LogCache> {
     errors: Errors,
     /// Of how many of these one has heard.
     errors_reported: Errors,
+    /// Flushes of the backend that failed.
+    failed_flushes: u64,
     /// Reads that are tried again later.
     postponed: Vec<Part>,
     /// Requests that failed with the flash.
@@ -280,6 +282,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             unwritten: Unwritten::new(),
             errors: Errors::default(),
             errors_reported: Errors::default(),
+            failed_flushes: 0,
             postponed: Vec::new(),
             held: Vec::new(),
             unit_records: head_records,
@@ -527,6 +530,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.outgoing.append(&mut self.postponed);
     }
 
+    /// Flushes of the backend that have failed: what they were to make durable may be gone.
+    pub fn failed_flushes(&self) -> u64 {
+        self.failed_flushes
+    }
+
     /// While it is calm, nothing more begins to be written back by itself.
     pub fn set_calm(&mut self, calm: bool) {
         self.calm = calm;
@@ -541,5 +549,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub fn succeed(&mut self, before: &Engine<C>) {
         self.errors.backend = before.errors.backend - before.errors_reported.backend;
         self.faults = before.faults;
+        self.failed_flushes = before.failed_flushes;
     }
 }

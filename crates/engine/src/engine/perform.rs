@@ -482,6 +482,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::FlushBackend { .. } => {
                 self.faults.backend_write_errors += 1;
                 self.errors.backend += 1;
+                self.failed_flushes += 1;
                 let flushes = self.batch_flushes.values().copied().chain(self.last_backend_flush);
                 for flush in flushes.collect::<Vec<_>>() {
                     self.step(flush).doomed = true;

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use flashwise_core::filter::Caching;
 
@@ -20,8 +21,8 @@ use crate::vital;
 
 /// What is to be done once all changes are durable that are in memory now.
 pub(super) enum Job {
-    /// A flush is answered.
-    Flush(Done),
+    /// A flush of a logical disk is answered.
+    Flush(u32, Done),
     /// Something that needed free chunks is tried again; it is told whether there may be more of them.
     Again(Box<dyn FnOnce(bool) + Send>),
     /// An operator's change is done.
@@ -34,8 +35,12 @@ const TRIM_BYTES: u64 = 1 << 30;
 pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<JoinHandle<()>> {
     let name = format!("pool {}", shared.name);
     vital::spawn(&name, move || {
-        let mut told: Option<String> = None;
+        let (mut told, mut cleaned): (Option<String>, _) = (None, Instant::now());
         loop {
+            if cleaned.elapsed() >= REVIVE_INTERVAL {
+                shared.clean();
+                cleaned = Instant::now();
+            }
             // Not more often than they are to be tried, whatever else there is to do. One that fails again is tried again.
             let _ = shared.state().metadata.bring_up_to_date();
             let first = match jobs.recv_timeout(REVIVE_INTERVAL) {
@@ -45,6 +50,7 @@ pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<Join
             };
             let batch: Vec<Job> = std::iter::once(first).chain(jobs.try_iter()).collect();
             let result = shared.round();
+            let held_back = result.as_ref().ok().cloned().unwrap_or_default();
             // Once, until it changes or works again.
             let failure = result.as_ref().err().map(ToString::to_string);
             if let Some(error) = failure.as_ref().filter(|_| failure != told) {
@@ -55,8 +61,10 @@ pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<Join
             let failed = result.err().map(Arc::new);
             for job in batch {
                 match (job, &failed) {
-                    (Job::Flush(done), None) => done(Ok(Vec::new())),
-                    (Job::Flush(done), Some(error)) => done(Err(Error::from_pool(error))),
+                    // What was lost when it was held back may be there by now: it is not written down all the same.
+                    (Job::Flush(disk, done), None) if held_back.contains(&disk) => done(Err(Error::Io)),
+                    (Job::Flush(_, done), None) => done(Ok(Vec::new())),
+                    (Job::Flush(_, done), Some(error)) => done(Err(Error::from_pool(error))),
                     (Job::Again(again), failed) => again(failed.is_none()),
                     (Job::Changed(done), None) => done(Ok(())),
                     (Job::Changed(done), Some(error)) => done(Err(PoolError::Together(error.clone()))),
@@ -115,7 +123,7 @@ impl Shared {
         let Some(jobs) = &*jobs else {
             let pool = self.name.clone();
             return match job {
-                Job::Flush(done) => done(Err(Error::ShuttingDown)),
+                Job::Flush(_, done) => done(Err(Error::ShuttingDown)),
                 Job::Again(again) => again(false),
                 Job::Changed(done) => done(Err(PoolError::Refused { pool, what: "it is closed".to_owned() })),
             };
@@ -134,15 +142,16 @@ impl Shared {
     }
 
     /// A flush of a client.
-    pub(super) fn flush(&self, request: Request, done: Done) {
+    pub(super) fn flush(&self, disk: u32, request: Request, done: Done) {
         if self.uncommitted.load(Ordering::SeqCst) == 0 {
             self.volume().submit(request, done);
         } else {
-            self.queue(Job::Flush(done));
+            self.queue(Job::Flush(disk, done));
         }
     }
 
-    fn round(&self) -> Result<(), PoolError> {
+    /// Makes durable what is in memory; returns the logical disks of which something is held back.
+    fn round(&self) -> Result<BTreeSet<u32>, PoolError> {
         let (batch, released) = {
             let mut state = self.state();
             state.committing = true;
@@ -174,9 +183,10 @@ impl Shared {
         };
         let kept = freed.as_ref().map_or(&released[..], Vec::as_slice);
         let done = written + released.len() - kept.len();
+        let of = held_back.iter().filter_map(Change::logical).collect();
         put_back(held_back, kept);
         self.uncommitted.fetch_sub(done as u64, Ordering::SeqCst);
-        freed.map(drop)
+        freed.map(|_| of)
     }
 
     /// Holds back what is to be written down of logical disks that have lost something of that, in order: it is written down once nothing is lost of
@@ -229,6 +239,7 @@ impl Shared {
         self.gate.drain();
         let mut chunks = released.to_vec();
         chunks.sort_unstable();
+        let mut unclean: BTreeSet<u32> = BTreeSet::new();
         let mut at = 0;
         while at < chunks.len() {
             let first = chunks[at];
@@ -237,17 +248,45 @@ impl Shared {
             let count = chunks[at..].iter().enumerate().take_while(follows).count();
             at += count;
             let (offset, length) = (u64::from(first) * CHUNK_BYTES, count as u64 * CHUNK_BYTES);
-            // What lies on a disk that is missing can only be forgotten when that is back.
             if let Err(error) = self.ask(Operation::Trim, offset, length, Vec::new()) {
                 tracing::debug!(pool = self.name, %error, offset, length, "chunks that were given up cannot be trimmed");
+                let one =
+                    |chunk: &u32| self.ask(Operation::Trim, u64::from(*chunk) * CHUNK_BYTES, CHUNK_BYTES, Vec::new());
+                let alone = (first..first + count as u32).filter(|chunk| count == 1 || one(chunk).is_err());
+                unclean.extend(alone.filter(|chunk| self.is_to_be_clean(*chunk)));
             }
         }
         self.flush_cache()?;
         let lost = self.lost_chunks();
         let (kept, free): (Vec<u32>, Vec<u32>) = chunks.into_iter().partition(|chunk| lost.contains(chunk));
         let mut state = self.state();
-        free.into_iter().for_each(|chunk| state.metadata.map.space.free(chunk));
+        unclean.retain(|chunk| !lost.contains(chunk));
+        free.into_iter()
+            .filter(|chunk| !unclean.contains(chunk))
+            .for_each(|chunk| state.metadata.map.space.free(chunk));
+        state.unclean.extend(unclean);
         Ok(kept)
+    }
+
+    /// Whether a chunk is not given to anyone before it is zeroed. What lies on a disk that is missing can only be forgotten when that is back, and
+    /// one that leaves gives none any more.
+    fn is_to_be_clean(&self, chunk: u32) -> bool {
+        let state = self.state();
+        let member = state.metadata.map.disk_of(chunk).and_then(|id| state.metadata.map.disks.get(&id));
+        member.is_some_and(|member| !member.leaving) && !self.is_missing(u64::from(chunk) * CHUNK_BYTES)
+    }
+
+    /// Tries again to zero chunks that could not be: what was in them must not be read by who has them next, whatever becomes of what they write.
+    fn clean(&self) {
+        let mut unclean = std::mem::take(&mut self.state().unclean);
+        unclean.retain(|chunk| self.state().metadata.map.disk_of(*chunk).is_some());
+        if unclean.is_empty() {
+            return;
+        }
+        match self.forget(&unclean) {
+            Ok(kept) => self.state().unclean.extend(kept),
+            Err(_) => self.state().unclean.extend(unclean),
+        }
     }
 
     /// Makes durable what the cache has, but for what is lost.

@@ -114,9 +114,9 @@ impl LogicalDisk {
         if !std::mem::take(&mut request.force_unit_access) {
             return done;
         }
-        let (shared, done) = (self.shared.clone(), self.of_own(done));
+        let (shared, id, done) = (self.shared.clone(), self.id, self.of_own(done));
         Box::new(move |result| match result {
-            Ok(bytes) => shared.queue(Job::Flush(Box::new(move |flushed| done(flushed.map(|_| bytes))))),
+            Ok(bytes) => shared.queue(Job::Flush(id, Box::new(move |flushed| done(flushed.map(|_| bytes))))),
             Err(error) => done(Err(error)),
         })
     }

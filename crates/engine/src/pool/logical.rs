@@ -11,6 +11,7 @@ use super::commits::Job;
 use super::join::Join;
 use super::map::Logical;
 use super::pieces::{Piece, covers, cut, part};
+use super::told::Told;
 use super::{CHUNK_BYTES, Shared};
 use crate::export::{Done, Error, Export, Extent, Guest, Operation, Request};
 use crate::volume::Part;
@@ -30,6 +31,7 @@ pub struct LogicalDisk {
     waiting: Mutex<Vec<(Request, Done)>>,
     waiting_count: AtomicUsize,
     guests: Mutex<Vec<Weak<Guest>>>,
+    told: Told,
     pub(super) figures: Figures,
 }
 
@@ -49,7 +51,9 @@ pub(super) struct Figures {
 impl LogicalDisk {
     pub(super) fn new(shared: Arc<Shared>, id: u32, logical: Arc<Logical>) -> LogicalDisk {
         let shape = logical.shape();
+        let told = Told::new(shared.volume().failed_flushes());
         LogicalDisk {
+            told,
             shared,
             id,
             logical,
@@ -120,15 +124,18 @@ impl LogicalDisk {
 
     /// Makes durable what was answered. What the cache has lost of others fails no flush of this one.
     fn flush(&self, request: Request, done: Done) {
-        self.shared.flush(request, self.of_own(done));
+        self.shared.flush(self.id, request, self.of_own(done));
     }
 
     /// The answer of a flush: an error where the cache has lost something of this logical disk.
     pub(super) fn of_own(&self, done: Done) -> Done {
-        let (shared, id) = (self.shared.clone(), self.id);
+        let (shared, id, asked) = (self.shared.clone(), self.id, self.told.ask());
         Box::new(move |result: Result<Vec<u8>, Error>| {
             let check = |bytes| shared.check_none_lost(Some(id)).map(|()| bytes).map_err(|_| Error::Io);
-            done(result.and_then(check));
+            let result = result.and_then(check);
+            let failed = shared.volume().failed_flushes();
+            let succeeds = shared.export(id).is_none_or(|disk| disk.told.answer(asked, result.is_ok(), failed));
+            done(if succeeds { result } else { result.and(Err(Error::Io)) });
         })
     }
 
@@ -238,10 +245,10 @@ impl LogicalDisk {
             return done;
         }
         request.force_unit_access = false;
-        let (shared, done) = (self.shared.clone(), self.of_own(done));
+        let (shared, id, done) = (self.shared.clone(), self.id, self.of_own(done));
         Box::new(move |result| match result {
             Ok(bytes) => {
-                shared.queue(Job::Flush(Box::new(move |flushed| done(flushed.map(|_| bytes)))));
+                shared.queue(Job::Flush(id, Box::new(move |flushed| done(flushed.map(|_| bytes)))));
             }
             Err(error) => done(Err(error)),
         })
@@ -380,6 +387,9 @@ impl LogicalDisk {
                 return false;
             }
             _ => {}
+        }
+        if request.changes() {
+            self.told.change();
         }
         if request.length == 0 {
             done(Ok(Vec::new()));

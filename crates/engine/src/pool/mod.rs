@@ -44,6 +44,7 @@ pub mod prepare;
 pub mod record;
 pub mod space;
 pub mod status;
+mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -124,6 +125,8 @@ struct State {
     pending: Vec<Change>,
     /// Chunks that were given up: free once that is written down and the cache has forgotten them.
     released: Vec<u32>,
+    /// Chunks that were given up and could not be zeroed: not free before they are.
+    unclean: Vec<u32>,
     /// Whether changes that were pending are being written down.
     committing: bool,
     /// Who has the chunks of which something is lost or waits.
@@ -295,6 +298,7 @@ fn storage_of(metadata: Metadata, notes: Vec<String>) -> (Arc<Mutex<State>>, Arc
         metadata,
         pending: Vec::new(),
         released: Vec::new(),
+        unclean: Vec::new(),
         committing: false,
         owners: Owners::default(),
         leaving: BTreeMap::new(),
@@ -435,13 +439,23 @@ impl Pool {
 
     /// Makes everything durable that was answered, the cache and the map; an error where something is lost, or waits in memory for a place.
     pub fn flush(&self) -> Result<(), PoolError> {
-        self.shared.commit_now()?;
+        self.commit_all()?;
         self.shared.check_none_lost(None)
+    }
+
+    /// Makes durable what is in memory now, with what was held back at first and is lost no more.
+    fn commit_all(&self) -> Result<(), PoolError> {
+        self.shared.commit_now()?;
+        let is_all = self.shared.state().pending.is_empty();
+        match is_all {
+            true => Ok(()),
+            false => self.shared.commit_now(),
+        }
     }
 
     /// Makes everything durable and ends: requests that come now fail.
     pub fn close(&self) -> Result<(), OpenError> {
-        let committed = self.shared.commit_now();
+        let committed = self.commit_all();
         drop(self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
         let thread = self.commits.lock().unwrap_or_else(PoisonError::into_inner).take();
         let is_first = thread.is_some();

@@ -79,6 +79,16 @@ pub enum Change {
     Lost(u32, u32, u32),
 }
 
+impl Change {
+    /// The logical disk of whose chunks it is.
+    pub fn logical(&self) -> Option<u32> {
+        match self {
+            Change::Mapped(id, _) | Change::Unmapped(id, ..) | Change::Lost(id, ..) => Some(*id),
+            _ => None,
+        }
+    }
+}
+
 /// Writes a change down.
 pub fn encode(change: &Change, out: &mut Vec<u8>) {
     let number = |out: &mut Vec<u8>, number: u32| out.extend(number.to_le_bytes());

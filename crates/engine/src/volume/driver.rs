@@ -233,6 +233,14 @@ impl Driver {
         }
     }
 
+    /// Of buckets, what a flush that fails was to make durable is known, or told of by the next.
+    pub fn failed_flushes(&self) -> u64 {
+        match self {
+            Driver::Log(engine) => engine.failed_flushes(),
+            Driver::Wlfc(_) => 0,
+        }
+    }
+
     pub fn blocks_to_write_back(&self) -> u64 {
         match self {
             Driver::Log(engine) => engine.cache().blocks_to_write_back(),

@@ -229,6 +229,11 @@ impl Volume {
         self.lock().engine.leave_lost();
     }
 
+    /// Flushes of the backend that have failed.
+    pub(crate) fn failed_flushes(&self) -> u64 {
+        self.lock().engine.failed_flushes()
+    }
+
     /// The blocks whose newest content is in memory alone or nowhere any more, with no flash that says so, whatever was flushed.
     pub(crate) fn not_durable_blocks(&self) -> Vec<u64> {
         let lost = self.lock().engine.log().map(LogCache::not_durable_blocks);

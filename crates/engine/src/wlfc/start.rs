@@ -7,10 +7,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, Place, RunEnd, State as CacheState, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, RunEnd, State as CacheState, Superblock};
 use flashwise_core::quantity::ByteSize;
+use flashwise_core::wlfc::durable::Durable;
 use flashwise_core::wlfc::header::{HEADER_BLOCKS, Header, marked_bucket, reset_mark};
-use flashwise_core::wlfc::scan::{Buckets, Durable, Found, ScanError, Walk, confront, end_of, judge, walk};
+use flashwise_core::wlfc::scan::{Buckets, Found, ScanError, Walk, confront, end_of, judge, walk};
 use flashwise_core::wlfc::{Around, Config, ConfigError, Oob, Refresh, Scan, State, Step, Wlfc, recover_around};
 use rustc_hash::FxHashSet;
 
@@ -178,13 +179,6 @@ impl Held {
     pub fn unread_backends(&self) -> BTreeSet<u32> {
         let found = self.unread.iter().flat_map(|bucket| &self.scans[*bucket as usize].found);
         found.filter(|(_, oob)| oob.state != State::Read).map(|(_, oob)| oob.backend).collect()
-    }
-
-    /// Whether the run that the superblock says has ended is there up to its end.
-    pub fn has_end(&self, superblock: &Superblock) -> bool {
-        let Place { sequence, page } = superblock.durable;
-        let is_it = |end: &RunEnd| end.run == run(superblock.attach, page) && end.sequence >= sequence;
-        sequence > 0 && self.ends.iter().any(is_it)
     }
 
     /// The blocks of the volume that something is of.
@@ -500,7 +494,7 @@ fn scan_with(
         }
     }
     let mut durable = Durable::default();
-    walks.iter().flatten().for_each(|walk| durable.add_walk(walk));
+    walks.iter().flatten().for_each(|walk| walk.tell(&mut durable));
     // Of an orderly end, or of a pause.
     durable.add(run(superblock.attach, superblock.durable.page), superblock.durable.sequence);
     superblock.ends.iter().for_each(|end| durable.add(end.run, end.sequence));

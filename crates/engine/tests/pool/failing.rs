@@ -23,12 +23,15 @@ struct Bad {
     takes_writes: AtomicBool,
     /// Whether it cannot be flushed.
     loses_flushes: AtomicBool,
+    /// Whether it can be neither zeroed nor trimmed.
+    keeps: AtomicBool,
 }
 
 impl Bad {
     fn new(bytes: u64) -> Arc<Bad> {
-        let (takes_writes, loses_flushes) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Bad { disk: MemoryDisk::new(bytes as usize), bad: Mutex::new(0..0), takes_writes, loses_flushes })
+        let [takes_writes, loses_flushes, keeps] = [false; 3].map(AtomicBool::new);
+        let (disk, bad) = (MemoryDisk::new(bytes as usize), Mutex::new(0..0));
+        Arc::new(Bad { disk, bad, takes_writes, loses_flushes, keeps })
     }
 
     fn set(&self, bad: std::ops::Range<u64>) {
@@ -69,6 +72,9 @@ impl Disk for Bad {
     }
     fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> std::io::Result<()> {
         self.check(offset, length)?;
+        if self.keeps.load(Ordering::SeqCst) {
+            return Err(std::io::Error::other("it keeps what it has"));
+        }
         self.disk.zero(offset, length, may_punch_holes)
     }
     fn discard(&self, _: u64, _: u64) -> std::io::Result<()> {
@@ -90,6 +96,56 @@ fn place_on(pool: &Pool, number: u32) -> (u64, u64) {
     let runs = pool.map_of("a").unwrap();
     let run = runs.iter().find(|run| run.disk == number).unwrap();
     (run.offset_bytes, run.disk_offset_bytes)
+}
+
+/// What a flush that failed was to make durable may be gone, whoever asked for it: each logical disk that had written hears of it, once, and the others do not.
+#[test]
+fn each_logical_disk_that_wrote_hears_of_a_flush_that_failed() {
+    let bad = Bad::new(8 * MIB);
+    let disks = vec![bad.clone() as Arc<dyn Disk>];
+    drop(Metadata::create("tank", disks.clone()).unwrap());
+    let tank = Tank::new(false);
+    let pool = Pool::open_on(tank.config.clone(), disks, &|_, _| ()).unwrap().0;
+    let logicals = ["a", "b", "c"].map(|name| pool.create_logical(&new(name, MIB)).unwrap());
+    let flushed = |disk: &LogicalDisk| ask(disk, Operation::Flush, 0, 0, Vec::new()).is_ok();
+    for disk in &logicals {
+        write(disk, 0, MIB, 1).unwrap();
+        assert!(flushed(disk));
+    }
+    for written in [2, 3] {
+        logicals[..2].iter().for_each(|disk| write(disk, 0, CHUNK, written).unwrap());
+        bad.loses_flushes.store(true, Ordering::SeqCst);
+        assert!(!flushed(&logicals[0]));
+        bad.loses_flushes.store(false, Ordering::SeqCst);
+        assert!(!flushed(&logicals[1]), "it was not told yet");
+        assert!(flushed(&logicals[2]), "it had written nothing");
+        assert!(logicals.iter().all(|disk| flushed(disk)), "all were told");
+    }
+}
+
+/// A chunk that was given up and cannot be zeroed is not given to another before it is: what that one writes to it may be lost with a flush.
+#[test]
+fn a_chunk_that_cannot_be_zeroed_is_nobodys() {
+    let bad = Bad::new(8 * MIB);
+    let disks = vec![bad.clone() as Arc<dyn Disk>];
+    drop(Metadata::create("tank", disks.clone()).unwrap());
+    let tank = Tank::new(false);
+    let pool = Pool::open_on(tank.config.clone(), disks, &|_, _| ()).unwrap().0;
+    let disk = pool.create_logical(&new("a", MIB)).unwrap();
+    write(&disk, 0, MIB, 1).unwrap();
+    flush(&disk);
+    drop(disk);
+    let free = || pool.status().free_bytes;
+    let before = free();
+    bad.keeps.store(true, Ordering::SeqCst);
+    pool.delete_logical("a").unwrap();
+    assert_eq!(free(), before);
+    bad.keeps.store(false, Ordering::SeqCst);
+    let started = std::time::Instant::now();
+    while free() != before + MIB {
+        assert!(started.elapsed() < std::time::Duration::from_secs(60), "they are zeroed and free after a while");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
 }
 
 /// What an operator changes and cannot be made durable is as it was before, at once and after a restart, and can be asked for again.
@@ -140,6 +196,8 @@ fn a_change_that_cannot_be_made_durable_is_undone() {
         bad.set(2 * CHUNK..6 * CHUNK);
         all_fail();
         bad.set(0..0);
+        // It hears of the flushes that failed, unless what it wrote is on flash.
+        assert_eq!(ask(&disk, Operation::Flush, 0, 0, Vec::new()).is_ok(), flash);
         flush(&disk);
         assert_eq!(look(&pool), before);
         pool.grow_logical("a", 3 * MIB + CHUNK).unwrap();

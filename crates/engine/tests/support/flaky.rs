@@ -24,6 +24,7 @@ fn block(fill: u8) -> Vec<u8> {
 struct Flaky {
     disk: MemoryDisk,
     fails: AtomicBool,
+    fails_flushes: AtomicBool,
 }
 
 impl Flaky {
@@ -51,7 +52,7 @@ impl Disk for Flaky {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.disk.sync()
+        if self.fails_flushes.load(Ordering::SeqCst) { Err(io::Error::other("no flush")) } else { self.disk.sync() }
     }
 
     fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {
@@ -68,7 +69,8 @@ const MIB: u64 = 1 << 20;
 
 impl Flaky {
     fn new(fails: bool) -> Arc<Flaky> {
-        Arc::new(Flaky { disk: MemoryDisk::new(16 * MIB as usize), fails: AtomicBool::new(fails) })
+        let (disk, fails_flushes) = (MemoryDisk::new(16 * MIB as usize), AtomicBool::new(false));
+        Arc::new(Flaky { disk, fails: AtomicBool::new(fails), fails_flushes })
     }
 
     /// A volume behind which it is.
@@ -234,6 +236,44 @@ fn what_cannot_be_written_through_leaves_what_the_flash_has() {
     volume.detach().unwrap_or_else(|error| panic!("{error}"));
     let content = backend.disk.contents();
     (0..40).for_each(|at| assert_eq!(content[at * BLOCK_BYTES], found[at], "block {at}"));
+}
+
+/// A flush of the backend fails and what it was to make durable is gone, while a request of many blocks is written through over dirty ones, in more
+/// than one segment: what the flash says of them is not clean, whatever a later flush says.
+#[test]
+fn what_a_failed_flush_was_to_make_durable_is_not_called_clean() {
+    let directory = tempfile::tempdir().unwrap();
+    let backend = Flaky::new(false);
+    let config = VolumeConfig {
+        flash_size_bytes: Some(4 * MIB),
+        cache: Settings::of(&[("erase-unit", "256KiB"), ("ram", "0"), ("policy", "lru"), ("sequential-bypass", "0")])
+            .unwrap(),
+        ..VolumeConfig::of("v", Path::new("flaky"), &directory.path().join("cache.img"))
+    };
+    let volume = backend.volume(config);
+    let whole = |fill: u8, caching| {
+        let (sender, receiver) = mpsc::channel();
+        let data = block(fill).repeat(140);
+        let (operation, length) = (Operation::Write, data.len() as u64);
+        let request = Request { operation, offset: 0, length, force_unit_access: false, data, caching };
+        volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
+        receiver.recv().unwrap()
+    };
+    whole(1, Caching::Usual).unwrap();
+    ask(&volume, Operation::Flush, 0, Vec::new()).unwrap();
+    let before = backend.disk.contents();
+    backend.fails_flushes.store(true, Ordering::SeqCst);
+    whole(2, Caching::Through).unwrap();
+    let flushed = ask(&volume, Operation::Flush, 0, Vec::new());
+    backend.fails_flushes.store(false, Ordering::SeqCst);
+    flushed.expect_err("the backend cannot be flushed");
+    // What was not durable is gone.
+    backend.disk.write_at(&before, 0).unwrap();
+    while ask(&volume, Operation::Flush, 0, Vec::new()).is_err() {}
+    volume.detach().unwrap_or_else(|error| panic!("{error}"));
+    let content = backend.disk.contents();
+    let old: Vec<usize> = (0..140).filter(|at| ![1, 2].contains(&content[at * BLOCK_BYTES])).collect();
+    assert!(old.is_empty(), "blocks {old:?} are neither");
 }
 
 /// What has no place and waits in memory is durable to nobody: every flush fails until it has one. A server that dies before leaves what was

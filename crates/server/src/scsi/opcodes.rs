@@ -340,6 +340,9 @@ pub enum Fit {
     Part,
 }
 
+/// MODE SELECT, RESERVE, START STOP UNIT and PERSISTENT RESERVE OUT: who may read only keeps nobody from writing.
+const KEEP_OTHERS_OUT: [u8; 5] = [0x15, 0x16, 0x1b, 0x55, 0x5f];
+
 /// Looks at a command. An error is its answer.
 pub fn begin(unit: &Unit, nexus: &Nexus, cdb: &Cdb) -> Result<Begun, Answer> {
     let opcode = find(cdb)?;
@@ -378,7 +381,8 @@ pub fn begin(unit: &Unit, nexus: &Nexus, cdb: &Cdb) -> Result<Begun, Answer> {
     {
         return Err(Sense::INVALID_FIELD.into());
     }
-    if opcode.changes && (unit.read_only() || nexus.read_only()) {
+    let protects = opcode.changes && (unit.read_only() || nexus.read_only());
+    if protects || nexus.read_only() && KEEP_OTHERS_OUT.contains(&opcode.code) {
         return Err(Sense::new(key::DATA_PROTECT, code::WRITE_PROTECTED).into());
     }
     if matches!(opcode.out, Out::Parameters(_)) && out_bytes > PARAMETERS_BYTES_MAX {

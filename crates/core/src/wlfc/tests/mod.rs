@@ -5,6 +5,7 @@ pub mod random;
 mod crash;
 mod device;
 mod hand;
+mod witnesses;
 
 use super::Wlfc;
 

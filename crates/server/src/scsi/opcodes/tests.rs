@@ -318,6 +318,31 @@ fn a_stopped_unit_and_one_that_is_not_there_say_so() {
     assert_eq!(sense(&absent(&[0; 16])), (5, 0x2500));
 }
 
+/// An initiator that may read only keeps nobody from writing: it neither reserves nor stops the unit, nor sets it to be read alone.
+#[test]
+fn who_may_read_only_keeps_nobody_out() {
+    let rig = Rig::new();
+    let reader = rig.unit.enter(InitiatorPort { transport_id: vec![2] }, true);
+    reader.take_attention();
+    let ask = |nexus: &Nexus, command: &[u8]| {
+        let mut cdb = [0; 16];
+        cdb[..command.len()].copy_from_slice(command);
+        begin(&rig.unit, nexus, &cdb).err().map(|answer| sense(&answer))
+    };
+    let refused = Some((key::DATA_PROTECT, code::WRITE_PROTECTED));
+    for command in [
+        &[0x1b, 0, 0, 0, 0, 0][..],
+        &[0x16, 0, 0, 0, 0, 0],
+        &[0x15, 0x10, 0, 0, 24, 0],
+        &[0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0],
+    ] {
+        assert_eq!(ask(&reader, command), refused, "{command:x?}");
+        assert_eq!(ask(&rig.nexus, command), None, "{command:x?}");
+    }
+    assert_eq!(ask(&reader, &[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0]), None);
+    assert_eq!(ask(&reader, &[0x17, 0, 0, 0, 0, 0]), None);
+}
+
 #[test]
 fn a_unit_that_cannot_make_all_durable_does_not_stop() {
     let rig = Rig::new();
