@@ -56,9 +56,8 @@ pub enum Step {
     /// was only in memory was given up for this one, and is lost with it. `logged`: the log has the same, which counts whether or not this
     /// fails. `batch`: with which it is written back; it gives way to others.
     WriteBackend { block: u32, frame: Frame, acknowledged: bool, replaces: bool, logged: bool, batch: Option<u32> },
-    /// Makes blocks of the backend read as zeroes; of those that it `replaces`, an acknowledged write was only in memory; those `logged` are
-    /// zeroes in the log.
-    ZeroBackend { block: u32, count: u32, may_punch_holes: bool, replaces: Vec<u32>, logged: Vec<u32> },
+    /// Makes blocks of the backend read as zeroes; of those that it `replaces`, an acknowledged write was only in memory.
+    ZeroBackend { block: u32, count: u32, may_punch_holes: bool, replaces: Vec<u32> },
     /// Writes a segment to the end of the log.
     Append(Box<Segment>),
     /// Writes a footer of the unit that is being filled, once all that it repeats is durable.

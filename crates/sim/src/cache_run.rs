@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use flashwise_core::cache::{Appending, Cache, Config, Event, Figures, Kind, LogCache, Request};
+use flashwise_core::cache::{Cache, Config, Event, Figures, Kind, LogCache, Request};
 use flashwise_core::counters::Counters;
 use flashwise_core::layout::containers::Log;
 use flashwise_core::step::Step;
@@ -103,14 +103,6 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
         self.observer.planned(of, now_us, &self.planned);
         let mut steps = std::mem::take(&mut self.planned);
         for step in &steps {
-            if let Step::Append(segment) = step
-                && self.cache.waits_to_be_clean()
-            {
-                let came = vec![Some(0); segment.records.iter().filter(|record| record.kind.has_data()).count()];
-                let (doubtful, mut records) = (false, Vec::new());
-                let appending = Appending { segment, checksums: &came, doubtful, records: &mut records };
-                self.cache.on(Event::Appending(appending), &mut self.planned);
-            }
             match step {
                 Step::Destaged { batch } => self.batches.push_back(*batch),
                 step => self.cache.on(Event::Done(step), &mut self.planned),
@@ -218,22 +210,6 @@ mod tests {
         assert_eq!((run.cache().log().dirty_blocks(), run.counts().figures.destaged_blocks), (1, 0));
         run.request(&request(80_000_000, Kind::Read, 1000));
         assert_eq!((run.cache().log().dirty_blocks(), run.counts().figures.destaged_blocks), (0, 1));
-        run.cache().check();
-    }
-
-    /// Dirty blocks that are zeroed, or written past the flash, are clean on flash once the backend has the same, as in the server.
-    #[test]
-    fn what_goes_to_flash_and_to_the_backend_is_clean() {
-        let mut run = CacheRun::new(Config { write_buffer_blocks: 0, ..config() });
-        let flush = CacheRequest { offset_bytes: 0, length_bytes: 0, ..request(0, Kind::Flush, 0) };
-        (0..30).for_each(|block| run.request(&request(0, Kind::Write, block)));
-        run.request(&flush);
-        (0..10).for_each(|block| run.request(&request(0, Kind::Trim, block)));
-        (10..20)
-            .for_each(|block| run.request(&CacheRequest { caching: Caching::Never, ..request(0, Kind::Write, block) }));
-        assert!(run.cache().log().dirty_blocks() > 10, "what waits in memory is not clean yet");
-        run.request(&flush);
-        assert_eq!(run.cache().log().dirty_blocks(), 10);
         run.cache().check();
     }
 

@@ -63,12 +63,6 @@ pub trait Cache {
     /// lost, and until then no flush succeeds.
     fn keep(&mut self, _block: u32) {}
 
-    /// Whether a dirty copy may be clean once its segment is [written](Event::Appending), as the backend has it: who performs nothing need not tell of
-    /// segments else.
-    fn waits_to_be_clean(&self) -> bool {
-        false
-    }
-
     /// Whether it is to be [kept](Self::keep) still: not once it was written anew.
     fn is_kept(&self, _block: u32) -> bool {
         false

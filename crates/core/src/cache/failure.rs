@@ -28,7 +28,6 @@ impl LogCache {
             Step::Destaged { batch } => self.end_batch(batch, true),
             _ => {}
         }
-        self.through_ended(step, true);
     }
 
     /// A dirty block that cannot be read for now is listed until it can.
@@ -39,7 +38,6 @@ impl LogCache {
     }
 
     pub(super) fn failed(&mut self, step: &Step, missing: bool) {
-        self.through_ended(step, false);
         match step {
             &Step::Receive { block, frame, .. }
             | &Step::Copy { block, to: frame, .. }
@@ -94,15 +92,12 @@ impl LogCache {
             let mut crc = 0;
             if kind.has_data() {
                 let found = checksums.next().expect("each record with data has a checksum");
-                let is_through = kind == RecordKind::Dirty && self.is_through(record, segment, doubtful);
                 match found {
                     _ if self.is_not_found(record, segment.sequence, found.is_some()) => kind = RecordKind::Lost,
                     None => kind = self.data_missing(record, segment.sequence),
                     Some(found) => {
                         crc = *found;
-                        if is_through {
-                            kind = RecordKind::Clean;
-                        } else if doubtful && kind == RecordKind::Clean {
+                        if doubtful && kind == RecordKind::Clean {
                             kind = RecordKind::Dirty;
                             self.distrust(record, segment.sequence);
                         }
@@ -216,7 +211,6 @@ impl LogCache {
     fn backend_flush_failed(&mut self) {
         self.backend_unflushed = true;
         self.log.need_backend_flush();
-        self.through.doubt_all();
     }
 
     /// What a block should hold in memory never came. If it waits there for the flash, it cannot be read before it is written anew.

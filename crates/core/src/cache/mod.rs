@@ -49,7 +49,6 @@ mod pace;
 mod read;
 pub mod request;
 pub mod settings;
-mod through;
 mod write;
 
 use std::collections::{HashMap, HashSet};
@@ -63,7 +62,6 @@ use lost::{Found, Lost};
 use pace::Pace;
 pub use request::{Kind, Request};
 use settings::{Devices, Live, SettingError, Settings};
-use through::Through;
 
 use crate::admission::Admission;
 use crate::admission::adaptive::Decision;
@@ -142,7 +140,6 @@ pub struct LogCache {
     lost: HashMap<u32, Lost>,
     /// Blocks that were, and are being written to the backend, with the clean copies that are to take the place of what the flash says.
     found: HashMap<u32, Found>,
-    through: Through,
     intents: Intents,
     /// Dirty blocks that could not be read from flash the last time, with their slots.
     unreadable: HashMap<u32, u32>,
@@ -260,7 +257,6 @@ impl LogCache {
                 .map(|(block, sequence)| (block, Lost { said: Some(sequence), ..Lost::default() }))
                 .collect(),
             found: HashMap::new(),
-            through: Through::default(),
             intents: Intents::new(config.regions),
             unreadable: HashMap::new(),
             backend_lacks: HashSet::new(),
@@ -547,10 +543,6 @@ impl Cache for LogCache {
     fn is_lost(&self, block: u32) -> bool {
         let is_unreadable = || self.unreadable.get(&block).is_some_and(|slot| self.is_unreadable(block, *slot));
         (self.lost.contains_key(&block) || is_unreadable()) && self.write_buffer.get(block).is_none()
-    }
-
-    fn waits_to_be_clean(&self) -> bool {
-        !self.through.is_empty()
     }
 
     fn keep(&mut self, block: u32) {

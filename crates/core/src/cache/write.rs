@@ -29,7 +29,7 @@ enum Beside {
     },
     /// That of a block that [was lost](LogCache::add_found).
     Found,
-    /// A copy in place of a dirty one, [dirty](LogCache::add_through) until the backend has the same.
+    /// A copy in place of a dirty one, so that no crash brings that back: dirty until it is written back, though the backend has the same.
     Dirty,
 }
 
@@ -201,7 +201,6 @@ impl LogCache {
                 // the backend has of a lost block.
                 self.lost.remove(&block);
                 self.log_add(block, frame, true, Cause::Client, steps);
-                self.through.stays(block);
                 self.figures.flash_write_requests += u64::from(last.is_none_or(|last: u32| last + 1 != block));
                 last = Some(block);
                 continue;
@@ -241,7 +240,10 @@ impl LogCache {
             match beside {
                 Beside::Nothing => {}
                 Beside::Found => self.add_found(block, frame, steps),
-                Beside::Dirty => self.add_through(block, frame, steps),
+                Beside::Dirty => {
+                    self.reclaim(steps);
+                    self.log_add(block, frame, true, Cause::Client, steps);
+                }
                 Beside::Copy { uses } => {
                     self.log_add(block, frame, false, Cause::Admission, steps);
                     if let Some(slot) = self.log.find(block) {
@@ -323,7 +325,7 @@ impl LogCache {
         self.figures.zeroed_blocks += blocks.len() as u64;
         let mut zeroes = None;
         let mut marked = Vec::new();
-        let (mut replaces, mut clean, mut through) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut replaces, mut clean) = (Vec::new(), Vec::new());
         for &block in blocks {
             self.reclaim(steps);
             if self.drop_buffered(block) {
@@ -350,9 +352,6 @@ impl LogCache {
             });
             if anew == Some(Anew::Both) {
                 clean.extend(zeroes.map(|frame| (block, frame)));
-            } else if let (Some(frame), true) = (zeroes, has_dirty_copy) {
-                through.push((block, frame));
-                marked.push(block);
             } else if let Some(frame) = zeroes {
                 // Behind a dirty copy that is not durable yet, an older clean one may be.
                 self.log_add(block, frame, true, Cause::Client, steps);
@@ -363,12 +362,8 @@ impl LogCache {
             }
         }
         self.become_unsure(&marked, steps);
-        let logged = through.iter().map(|(block, _)| *block).collect();
-        steps.push(Step::ZeroBackend { block: first, count: last - first + 1, may_punch_holes, replaces, logged });
+        steps.push(Step::ZeroBackend { block: first, count: last - first + 1, may_punch_holes, replaces });
         self.backend_unflushed = true;
-        for (block, frame) in through {
-            self.add_through(block, frame, steps);
-        }
         for (block, frame) in clean {
             self.add_found(block, frame, steps);
         }
