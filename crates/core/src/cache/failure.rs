@@ -13,12 +13,13 @@ impl LogCache {
             Step::ReadFlash { block, dirty: true, .. } if !self.unreadable.is_empty() => {
                 self.unreadable.remove(&block);
             }
-            Step::WriteBackend { block, batch, .. } => {
+            Step::WriteBackend { block, batch, logged, .. } => {
                 if batch.is_none() {
                     self.no_more_on_its_way(block);
                 }
                 self.backend_refuses = false;
-                self.backend_written(block, batch.is_some());
+                // Where the log was to have it too and does not, what it has is older: the block is lost still.
+                self.backend_written(block, batch.is_some() || logged);
                 if batch.is_some() {
                     self.block_written_back();
                 }
