@@ -141,7 +141,9 @@ fn nothing_that_was_allocated_for_clients_or_settings_stays() {
     let in_use: Vec<usize> =
         (0..ROUNDS_BEFORE + ROUNDS).map(|_| round(&address, server.api().unwrap(), &mut state)).collect();
     println!("in use after each round: {in_use:?}");
-    let (before, after) = (in_use[ROUNDS_BEFORE - 1], in_use[ROUNDS_BEFORE + ROUNDS - 1]);
+    // What a flush of the history takes for a moment does not stay.
+    let (before, last) = (in_use[ROUNDS_BEFORE - 1], &in_use[ROUNDS_BEFORE + ROUNDS - 2..]);
+    let after = *last.iter().min().unwrap();
     assert!(after <= before + GROWTH_BYTES_MAX, "bytes in use after each round: {in_use:?}");
     server.stop(Duration::from_secs(10)).unwrap();
 }
