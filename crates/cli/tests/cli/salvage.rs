@@ -25,9 +25,7 @@ fn left_behind_by(settings: &str, killed: bool) -> Setting {
     let setting = Setting::new(64 * MIB, &format!("flash-size = \"32MiB\"\n{settings}"));
     let server = setting.serve();
     for seed in [1, 2] {
-        std::fs::write(setting.path("in.img"), content(seed)).unwrap();
-        let copied = Command::new("nbdcopy").arg("--flush").arg(setting.path("in.img")).arg(setting.uri()).status();
-        assert!(copied.unwrap().success());
+        setting.write("v", &content(seed));
     }
     if killed {
         server.kill();
@@ -38,6 +36,14 @@ fn left_behind_by(settings: &str, killed: bool) -> Setting {
 }
 
 impl Setting {
+    /// Writes to the beginning of a served volume, and flushes.
+    fn write(&self, volume: &str, bytes: &[u8]) {
+        std::fs::write(self.path("in.img"), bytes).unwrap();
+        let uri = self.uri().replace("///v", &format!("///{volume}"));
+        let copied = Command::new("nbdcopy").arg("--flush").arg(self.path("in.img")).arg(uri).status();
+        assert!(copied.unwrap().success());
+    }
+
     fn change(&self, page: u64, change: impl FnOnce(&mut [u8; BLOCK])) {
         let flash = File::options().read(true).write(true).open(self.path("cache.img")).unwrap();
         let mut bytes = [0; BLOCK];
@@ -84,9 +90,7 @@ fn the_last_units_of_the_log_are_missed_after_a_kill() {
         "flash-size = \"32MiB\"\nerase-unit = \"256KiB\"\nram = \"1MiB\"\nsequential-bypass = 0",
     );
     let server = setting.serve();
-    std::fs::write(setting.path("in.img"), content(1)).unwrap();
-    let copied = Command::new("nbdcopy").arg("--flush").arg(setting.path("in.img")).arg(setting.uri()).status();
-    assert!(copied.unwrap().success());
+    setting.write("v", &content(1));
     // 2 MiB take eight units and more, and the server says so within seconds.
     let (begun, mut said) = (std::time::Instant::now(), 0);
     while said < 9 {
@@ -253,9 +257,7 @@ fn buckets_without_superblocks_are_certain_where_their_last_run_ends_as_the_back
         let flash = |to: &str, from: &str| std::fs::copy(setting.path(from), setting.path(to)).unwrap();
         flash("older.img", "cache.img");
         let server = setting.serve();
-        std::fs::write(setting.path("in.img"), &content(3)[..8 * BLOCK]).unwrap();
-        let copied = Command::new("nbdcopy").arg("--flush").arg(setting.path("in.img")).arg(setting.uri()).status();
-        assert!(copied.unwrap().success());
+        setting.write("v", &content(3)[..8 * BLOCK]);
         if killed {
             server.kill();
         } else {
@@ -312,13 +314,8 @@ fn what_cannot_be_detached_keeps_no_other_from_it() {
         for name in ["b", "c"] {
             File::create(setting.path(&format!("{name}.img"))).unwrap().set_len(8 * MIB).unwrap();
         }
-        std::fs::write(setting.path("in.img"), content(1)).unwrap();
         let server = setting.serve();
-        for name in ["v", "b", "c"] {
-            let uri = setting.uri().replace("///v", &format!("///{name}"));
-            let copied = Command::new("nbdcopy").arg("--flush").arg(setting.path("in.img")).arg(uri).status();
-            assert!(copied.unwrap().success());
-        }
+        ["v", "b", "c"].into_iter().for_each(|name| setting.write(name, &content(1)));
         server.kill();
         std::fs::rename(setting.path(away), setting.path("away")).unwrap();
         let is_whole =

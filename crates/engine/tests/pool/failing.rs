@@ -84,8 +84,13 @@ impl Disk for Bad {
 
 /// A pool of one disk that is [`Bad`] and two that are not, of 8 MiB each.
 fn with_a_bad_disk(flash: bool) -> (Tank, Vec<Arc<dyn Disk>>, Arc<Bad>) {
+    with_a_bad_disk_beside(2, flash)
+}
+
+/// The same, of so many that are not.
+fn with_a_bad_disk_beside(others: usize, flash: bool) -> (Tank, Vec<Arc<dyn Disk>>, Arc<Bad>) {
     let bad = Bad::new(8 * MIB);
-    let others = (0..2).map(|_| Arc::new(MemoryDisk::new(8 * MIB as usize)) as Arc<dyn Disk>);
+    let others = (0..others).map(|_| Arc::new(MemoryDisk::new(8 * MIB as usize)) as Arc<dyn Disk>);
     let disks: Vec<Arc<dyn Disk>> = std::iter::once(bad.clone() as Arc<dyn Disk>).chain(others).collect();
     drop(Metadata::create("tank", disks.clone()).unwrap());
     (Tank::new(flash), disks, bad)
@@ -101,10 +106,7 @@ fn place_on(pool: &Pool, number: u32) -> (u64, u64) {
 /// What a flush that failed was to make durable may be gone, whoever asked for it: each logical disk that had written hears of it, once, and the others do not.
 #[test]
 fn each_logical_disk_that_wrote_hears_of_a_flush_that_failed() {
-    let bad = Bad::new(8 * MIB);
-    let disks = vec![bad.clone() as Arc<dyn Disk>];
-    drop(Metadata::create("tank", disks.clone()).unwrap());
-    let tank = Tank::new(false);
+    let (tank, disks, bad) = with_a_bad_disk_beside(0, false);
     let pool = Pool::open_on(tank.config.clone(), disks, &|_, _| ()).unwrap().0;
     let logicals = ["a", "b", "c"].map(|name| pool.create_logical(&new(name, MIB)).unwrap());
     let flushed = |disk: &LogicalDisk| ask(disk, Operation::Flush, 0, 0, Vec::new()).is_ok();
@@ -126,10 +128,7 @@ fn each_logical_disk_that_wrote_hears_of_a_flush_that_failed() {
 /// A chunk that was given up and cannot be zeroed is not given to another before it is: what that one writes to it may be lost with a flush.
 #[test]
 fn a_chunk_that_cannot_be_zeroed_is_nobodys() {
-    let bad = Bad::new(8 * MIB);
-    let disks = vec![bad.clone() as Arc<dyn Disk>];
-    drop(Metadata::create("tank", disks.clone()).unwrap());
-    let tank = Tank::new(false);
+    let (tank, disks, bad) = with_a_bad_disk_beside(0, false);
     let pool = Pool::open_on(tank.config.clone(), disks, &|_, _| ()).unwrap().0;
     let disk = pool.create_logical(&new("a", MIB)).unwrap();
     write(&disk, 0, MIB, 1).unwrap();
@@ -152,10 +151,7 @@ fn a_chunk_that_cannot_be_zeroed_is_nobodys() {
 #[test]
 fn a_change_that_cannot_be_made_durable_is_undone() {
     for flash in [false, true] {
-        let bad = Bad::new(8 * MIB);
-        let disks = vec![bad.clone() as Arc<dyn Disk>];
-        drop(Metadata::create("tank", disks.clone()).unwrap());
-        let tank = Tank::new(flash);
+        let (tank, disks, bad) = with_a_bad_disk_beside(0, flash);
         let open = || Pool::open_on(tank.config.clone(), disks.clone(), &|_, _| ()).unwrap().0;
         let pool = open();
         let thick = |name, bytes| NewLogical { thick: true, ..new(name, bytes) };
