@@ -7,7 +7,7 @@ mod pools;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRef, FromRequestParts, Path, Query, Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, ETAG, VARY, WWW_AUTHENTICATE};
@@ -216,13 +216,8 @@ async fn volume_status(State(server): Server, name: Name) -> Answer<Json<VolumeS
         (status = 412, description = "Its settings were changed meanwhile", body = ErrorBody),
     )
 )]
-async fn change(
-    Asked { server, live, changing, dry, wanted }: Asked,
-    name: Name,
-    request: Request,
-) -> Answer<Response> {
+async fn change(Asked { server, live, changing, dry, wanted }: Asked, name: Name, body: Bytes) -> Answer<Response> {
     let name = named(name)?;
-    let body = body(request.into_body()).await?;
     let changes = changes::parse(&body).map_err(bad)?;
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
@@ -272,20 +267,22 @@ async fn what_if(State(server): Server, name: Name) -> Answer<Json<WhatIfStatus>
     blocking(server, move |server| server.what_if(&name)).await.map(Json)
 }
 
-async fn body(body: Body) -> Answer<Bytes> {
+/// The same request with its body in memory. Who is still sending would not come to read an answer, so that this comes before all answers but
+/// those to who may send nothing.
+async fn received(request: Request) -> Answer<Request> {
+    let (parts, body) = request.into_parts();
     let read = tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, BODY_BYTES_MAX)).await;
     let late = |_| Failure::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time".to_owned());
     let large = |_| {
         let error = format!("the body broke off or is too large, expected at most {BODY_BYTES_MAX} bytes");
         Failure::new(StatusCode::PAYLOAD_TOO_LARGE, error)
     };
-    read.map_err(late)?.map_err(large)
+    Ok(Request::from_parts(parts, read.map_err(late)?.map_err(large)?.into()))
 }
 
 /// The body of a request as what it should be.
-async fn json<T: DeserializeOwned>(request: Request) -> Answer<T> {
-    let body = body(request.into_body()).await?;
-    serde_json::from_slice(&body).map_err(|error| bad(format!("the body is not what was expected: {error}")))
+fn json<T: DeserializeOwned>(body: &Bytes) -> Answer<T> {
+    serde_json::from_slice(body).map_err(|error| bad(format!("the body is not what was expected: {error}")))
 }
 
 /// Makes what was written to all volumes durable.
@@ -452,11 +449,12 @@ async fn wrong_method(request: Request) -> Failure {
 async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = match guard.check(&method, request.uri(), request.headers()) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => match received(request).await {
+            Ok(request) => next.run(request).await,
+            Err(failure) => failure.into_response(),
+        },
         Err(refusal) => {
-            // Who is still sending would not come to read the answer. Nothing of it is kept.
-            let unread = axum::body::to_bytes(request.into_body(), BODY_BYTES_MAX);
-            let _ = tokio::time::timeout(BODY_TIMEOUT, unread).await;
+            let _ = received(request).await;
             Failure::new(refusal.status, refusal.error).into_response()
         }
     };

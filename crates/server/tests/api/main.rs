@@ -245,6 +245,35 @@ fn connections_beyond_the_limit_wait_their_turn() {
     assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("ok\n"), "{answer}");
 }
 
+/// What is sent with a request is read before it is answered, whatever the answer: who is still sending would find the connection closed,
+/// and never come to the answer.
+#[test]
+fn what_is_sent_with_a_request_is_read_before_any_answer() {
+    let (api, _) = local();
+    let Address::Tcp(host, port) = api.address() else { panic!("TCP") };
+    let mut stream = TcpStream::connect((host.as_str(), *port)).unwrap();
+    let body = "x".repeat(60_000);
+    for (request, status) in [
+        ("POST /nothing", 404),
+        ("DELETE /metrics", 405),
+        ("PATCH /v1/volumes/one", 400),
+        ("POST /v1/volumes/none/flush", 404),
+        ("POST /v1/flush", 204),
+    ] {
+        let head = format!("{request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
+        let early = stream.read(&mut [0; 1]).unwrap_err();
+        assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock, "{request}: answered before its body came");
+        stream.set_read_timeout(None).unwrap();
+        stream.write_all(body.as_bytes()).unwrap();
+        let mut answer = [0; 4096];
+        let length = stream.read(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer[..length]);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {answer}");
+    }
+}
+
 #[test]
 fn stopping_lets_what_is_being_answered_end() {
     let (api, fake) = local();

@@ -18,7 +18,6 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use flashwise_engine::export::{Exports, Guest};
-use rustc_hash::FxHashMap;
 
 use super::discovery::{self, Asked};
 use super::login::{Agreed, Purpose};
@@ -37,7 +36,7 @@ use crate::scsi::status::Answer;
 use crate::scsi::unit::Unit;
 use management::Pending;
 use segment::Segment;
-use task::Task;
+use task::Tasks;
 
 /// Unsent answers that are sent before all received messages are looked at.
 const SENT_EARLY_BYTES: usize = 256 << 10;
@@ -139,7 +138,7 @@ pub struct Session<'a> {
     expected: Expected,
     /// What was made of the command whose header is next, while it waits for memory.
     ahead: Option<Result<Begun, Answer>>,
-    tasks: FxHashMap<u32, Task>,
+    tasks: Tasks,
     /// Commands that wait for memory.
     waiting: VecDeque<u32>,
     /// Commands that wait until others are done with their bytes.
@@ -196,7 +195,7 @@ impl<'a> Session<'a> {
             transfers: 0,
             expected: Expected::Header,
             ahead: None,
-            tasks: FxHashMap::default(),
+            tasks: Tasks::default(),
             waiting: VecDeque::new(),
             blocked: Vec::new(),
             pending: Vec::new(),
@@ -237,7 +236,7 @@ impl<'a> Session<'a> {
     }
 
     fn wait(&mut self, starved: bool) {
-        let asked = matches!(self.expected, Expected::Segment(..)) || self.tasks.values().any(Task::awaits_data);
+        let asked = matches!(self.expected, Expected::Segment(..)) || self.tasks.await_data();
         let awaited = Awaited { bytes: starved, answers: self.requests_in_flight + self.blocked.len(), asked };
         match &mut self.expected {
             Expected::Segment(_, segment) => {
@@ -292,7 +291,7 @@ impl<'a> Session<'a> {
             self.link.input.consume(length);
             return self.data_out(&header);
         }
-        if self.link.output.length() >= UNSENT_BYTES_MAX && !self.gathers() {
+        if self.link.output.length() >= UNSENT_BYTES_MAX && !self.tasks.await_data() {
             return Some(Pause::Full);
         }
         if header.opcode() == request::SCSI_COMMAND && self.used.is_some() {

@@ -1,6 +1,7 @@
 //! The routes of clients, and of who may open what over iSCSI.
 
-use axum::extract::{Request, State};
+use axum::body::Bytes;
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
@@ -106,8 +107,8 @@ async fn change(
         (status = 412, description = "An assignment was changed meanwhile", body = ErrorBody),
     )
 )]
-pub(super) async fn assign(asked: Asked, name: Name, request: Request) -> Answer<Response> {
-    let NewAssignment { assigned } = json(request).await?;
+pub(super) async fn assign(asked: Asked, name: Name, body: Bytes) -> Answer<Response> {
+    let NewAssignment { assigned } = json(&body)?;
     change(asked, (named(name)?, Some(assigned))).await
 }
 

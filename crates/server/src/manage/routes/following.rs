@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use utoipa::ToSchema;
 
-use super::{Answer, ErrorBody, Failure, Name, Server, asked, bad, blocking, body, named};
+use super::{Answer, ErrorBody, Failure, Name, Server, asked, bad, blocking, named};
 use crate::manage::guard::Guard;
 use crate::manage::history::{Event, Past, Query};
 use crate::manage::live::Live;
@@ -89,10 +89,7 @@ pub async fn session(State(page): State<Page>, headers: HeaderMap) -> Json<Sessi
     )
 )]
 pub async fn sign_in(State(page): State<Page>, request: Request) -> Answer<Response> {
-    // Nobody who is not signed in yet may send much, or slowly.
-    let (parts, given) = request.into_parts();
-    let whole = Request::from_parts(parts, body(given).await?.into());
-    let given = Json::<SignIn>::from_request(whole, &()).await;
+    let given = Json::<SignIn>::from_request(request, &()).await;
     let Json(SignIn { token }) = given.map_err(|error| bad(error.body_text()))?;
     let Some(right) = page.guard.right_of_token(token.as_bytes()) else {
         tokio::time::sleep(WRONG_TOKEN_PAUSE).await;

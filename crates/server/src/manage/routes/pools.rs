@@ -1,7 +1,8 @@
 //! The routes of pools, their disks and their logical disks.
 
+use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{Path, Query, State};
 use axum::http::header::ETAG;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -74,11 +75,8 @@ pub(super) async fn all_pools(State(server): Server) -> Answer<Json<Vec<PoolStat
         (status = 500, description = "It failed, and the disks are blank", body = ErrorBody),
     )
 )]
-pub(super) async fn make_pool(
-    Asked { server, live, changing, dry, wanted }: Asked,
-    request: Request,
-) -> Answer<Response> {
-    let new: NewPool = json(request).await?;
+pub(super) async fn make_pool(Asked { server, live, changing, dry, wanted }: Asked, body: Bytes) -> Answer<Response> {
+    let new: NewPool = json(&body)?;
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
         let pools = pools(server)?;
@@ -251,11 +249,8 @@ fn is_confirmed(dry: bool, confirm: Option<&String>, name: &String) -> bool {
         (status = 412, description = "Another disk is there now", body = ErrorBody),
     )
 )]
-pub(super) async fn wipe_disk(
-    Asked { server, live, changing, dry, wanted }: Asked,
-    request: Request,
-) -> Answer<Response> {
-    let DiskWiped { path, confirm } = json(request).await?;
+pub(super) async fn wipe_disk(Asked { server, live, changing, dry, wanted }: Asked, body: Bytes) -> Answer<Response> {
+    let DiskWiped { path, confirm } = json(&body)?;
     if !is_confirmed(dry, confirm.as_ref(), &path) {
         return Err(bad(format!("what {path} holds is lost then; to wipe it, give its path as confirm")));
     }
@@ -291,8 +286,8 @@ pub(super) async fn wipe_disk(
         (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
-pub(super) async fn add_disk(asked: Asked, name: Names<String>, request: Request) -> Answer<Response> {
-    let change = (named(name)?, PoolChange::AddDisk(json(request).await?));
+pub(super) async fn add_disk(asked: Asked, name: Names<String>, body: Bytes) -> Answer<Response> {
+    let change = (named(name)?, PoolChange::AddDisk(json(&body)?));
     answer(change_pool(asked, change).await?, StatusCode::CREATED, whole)
 }
 
@@ -363,9 +358,9 @@ pub(super) async fn keep_disk(asked: Asked, of: Names<(String, u32)>) -> Answer<
         (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
-pub(super) async fn give_up_disk(asked: Asked, of: Names<(String, u32)>, request: Request) -> Answer<Response> {
+pub(super) async fn give_up_disk(asked: Asked, of: Names<(String, u32)>, body: Bytes) -> Answer<Response> {
     let (name, number) = named(of)?;
-    let change = (name, PoolChange::GiveUpDisk(number, json(request).await?));
+    let change = (name, PoolChange::GiveUpDisk(number, json(&body)?));
     answer(change_pool(asked, change).await?, StatusCode::OK, whole)
 }
 
@@ -384,8 +379,8 @@ pub(super) async fn give_up_disk(asked: Asked, of: Names<(String, u32)>, request
         (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
-pub(super) async fn create_logical_disk(asked: Asked, name: Names<String>, request: Request) -> Answer<Response> {
-    let new: NewLogicalDisk = json(request).await?;
+pub(super) async fn create_logical_disk(asked: Asked, name: Names<String>, body: Bytes) -> Answer<Response> {
+    let new: NewLogicalDisk = json(&body)?;
     let made = new.name.clone();
     let change = (named(name)?, PoolChange::Create(new));
     answer(change_pool(asked, change).await?, StatusCode::CREATED, one(&made))
@@ -410,13 +405,9 @@ pub(super) async fn create_logical_disk(asked: Asked, name: Names<String>, reque
         (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
-pub(super) async fn change_logical_disk(
-    asked: Asked,
-    of: Names<(String, String)>,
-    request: Request,
-) -> Answer<Response> {
+pub(super) async fn change_logical_disk(asked: Asked, of: Names<(String, String)>, body: Bytes) -> Answer<Response> {
     let (pool, name) = named(of)?;
-    let change: LogicalDiskChange = json(request).await?;
+    let change: LogicalDiskChange = json(&body)?;
     let LogicalDiskChange { size_bytes, cached, mode, pinned_ram_bytes } = &change;
     if size_bytes.is_none() && cached.is_none() && mode.is_none() && pinned_ram_bytes.is_none() {
         return Err(bad("nothing to change, expected size_bytes, cached, mode or pinned_ram_bytes".to_owned()));

@@ -32,11 +32,6 @@ fn begin(used: &Use, header: &Header) -> Result<Begun, Answer> {
 }
 
 impl Session<'_> {
-    /// Whether data is to come that commands wait for.
-    pub(super) fn gathers(&self) -> bool {
-        self.tasks.values().any(Task::awaits_data)
-    }
-
     fn is_full(&self, bytes: usize) -> bool {
         self.bytes_in_flight > 0 && self.bytes_in_flight + self.link.output.length() + bytes > self.bytes_in_flight_max
     }
@@ -53,7 +48,7 @@ impl Session<'_> {
         let number = header.word(24);
         let is_allowed = self.last_command_number.wrapping_sub(number) as i32 >= 0;
         let is_next = header.is_immediate() || (number == self.command_number && is_allowed);
-        if self.tasks.contains_key(&tag) && is_next {
+        if self.tasks.contains(tag) && is_next {
             return Some(self.break_off());
         }
         if !is_next {
@@ -75,7 +70,7 @@ impl Session<'_> {
         let mut begun = self.ahead.take().unwrap_or_else(|| begin(used, header));
         let brings_data = header.data_bytes() > 0 || !header.has(FINAL);
         let reserved_bytes = OVERHEAD_BYTES + begun.as_ref().map_or(0, |begun| begun.memory_bytes as usize);
-        let gathers = self.gathers();
+        let gathers = self.tasks.await_data();
         let has_memory = (self.waiting.is_empty() || gathers && brings_data) && self.take(reserved_bytes);
         if !has_memory && !gathers {
             self.ahead = Some(begun);
@@ -89,12 +84,12 @@ impl Session<'_> {
         debug_assert_eq!(turn, Turn::Now, "it is the next");
         self.tally.requests += 1;
         self.accept(header, begun, aborts);
-        let task = self.tasks.get_mut(&tag)?;
+        let task = self.tasks.get_mut(tag)?;
         if has_memory {
             task.reserved_bytes = reserved_bytes;
             self.bytes_in_flight += reserved_bytes;
         } else if !brings_data {
-            task.state = State::Waiting;
+            self.tasks.set_state(tag, State::Waiting);
             self.waiting.push_back(tag);
             return None;
         }
@@ -145,7 +140,7 @@ impl Session<'_> {
         let tag = header.tag();
         let length = header.data_bytes();
         let first_burst_bytes_max = self.parameters.first_burst_bytes_max as usize;
-        let Some(task) = self.tasks.get_mut(&tag).filter(|task| task.awaits_data()) else {
+        let Some(task) = self.tasks.get_mut(tag).filter(|task| task.awaits_data()) else {
             // It was aborted, or has failed.
             self.expect(Owner::Nobody, Vec::new(), header, 0);
             return None;
@@ -170,17 +165,19 @@ impl Session<'_> {
         task.received = end;
         task.data_number = task.data_number.wrapping_add(1);
         if is_last {
-            task.state = State::Gathered;
             task.data_number = 0;
         }
         let data = std::mem::take(&mut task.data);
+        if is_last {
+            self.tasks.set_state(tag, State::Gathered);
+        }
         self.expect(Owner::Task(tag), data, header, kept);
         None
     }
 
     /// A data segment of a command is whole.
     pub(super) fn task_segment(&mut self, tag: u32, data: Vec<u8>) -> Option<Pause> {
-        let task = self.tasks.get_mut(&tag)?;
+        let task = self.tasks.get_mut(tag)?;
         task.data = data;
         if task.aborted {
             self.forget(tag);
@@ -194,13 +191,13 @@ impl Session<'_> {
 
     /// All data that was to come has come: more is asked for, or the command is performed.
     fn gathered(&mut self, tag: u32) {
-        let Some(task) = self.tasks.get_mut(&tag) else { return };
+        let Some(task) = self.tasks.get_mut(tag) else { return };
         if task.received < task.wanted {
             let length = (task.wanted - task.received).min(self.parameters.burst_bytes_max as usize);
             self.transfers = if self.transfers == NO_TAG - 1 { 0 } else { self.transfers + 1 };
             let (transfer, from, lun, number) = (self.transfers, task.received, task.lun, task.asked);
-            task.state = State::Solicited(ReadyToTransfer { tag: transfer, end: from + length });
             task.asked += 1;
+            self.tasks.set_state(tag, State::Solicited(ReadyToTransfer { tag: transfer, end: from + length }));
             return self.put_ready(tag, lun, transfer, number, from, length);
         }
         self.perform(tag);
@@ -208,7 +205,7 @@ impl Session<'_> {
 
     fn perform(&mut self, tag: u32) {
         let Some(used) = &self.used else { return };
-        let Some(task) = self.tasks.get_mut(&tag) else { return };
+        let Some(task) = self.tasks.get_mut(tag) else { return };
         let work = match &task.begun {
             Err(answer) => Work::Answer(answer.clone()),
             Ok(_) if self.control.is_stopping() => Work::Answer(Answer::status(Status::Busy)),
@@ -220,7 +217,7 @@ impl Session<'_> {
         match work {
             Work::Answer(answer) => self.respond(tag, answer),
             Work::Plan(plan) => {
-                task.state = State::Running(Box::new(plan));
+                self.tasks.set_state(tag, State::Running(Box::new(plan)));
                 self.advance(tag, None);
             }
         }
@@ -229,7 +226,7 @@ impl Session<'_> {
     /// Goes on with a command, with what its request was answered with.
     fn advance(&mut self, tag: u32, completed: Option<Completed>) {
         let Some(used) = &self.used else { return };
-        let Some(task) = self.tasks.get_mut(&tag) else { return };
+        let Some(task) = self.tasks.get_mut(tag) else { return };
         let State::Running(plan) = &mut task.state else { return };
         let alone = self.requests_in_flight == 0 && self.link.input.available().is_empty();
         let (completions, solitude) = (self.control.completions(), &mut self.solitude);
@@ -272,7 +269,7 @@ impl Session<'_> {
             for answer in completed.drain(..) {
                 self.requests_in_flight -= 1;
                 let tag = answer.asked.cookie as u32;
-                let Some(task) = self.tasks.get_mut(&tag) else { continue };
+                let Some(task) = self.tasks.get_mut(tag) else { continue };
                 task.submitted = false;
                 if let Ok(data) = &answer.result
                     && answer.asked.reads
@@ -308,24 +305,24 @@ impl Session<'_> {
             self.advance(tag, None);
         }
         while let Some(tag) = self.waiting.front().copied() {
-            let needed = self.tasks.get(&tag).and_then(|task| task.begun.as_ref().ok());
+            let needed = self.tasks.get(tag).and_then(|task| task.begun.as_ref().ok());
             let bytes = OVERHEAD_BYTES + needed.map_or(0, |begun| begun.memory_bytes as usize);
             if !self.take(bytes) {
                 return;
             }
             self.waiting.pop_front();
             self.bytes_in_flight += bytes;
-            if let Some(task) = self.tasks.get_mut(&tag) {
+            if let Some(task) = self.tasks.get_mut(tag) {
                 task.reserved_bytes = bytes;
-                task.state = State::Gathered;
             }
+            self.tasks.set_state(tag, State::Gathered);
             self.gathered(tag);
         }
     }
 
     /// Takes a command off the table, with its memory.
     pub(super) fn forget(&mut self, tag: u32) -> Option<Task> {
-        let task = self.tasks.remove(&tag)?;
+        let task = self.tasks.remove(tag)?;
         self.bytes_in_flight -= task.reserved_bytes;
         Some(task)
     }

@@ -34,15 +34,14 @@ pub struct Pending {
 impl Session<'_> {
     /// Aborts the commands that `which` chooses: those that have no request under way are gone at once.
     pub(super) fn abort_tasks(&mut self, which: impl Fn(u32, &Task) -> bool) {
-        let chosen: Vec<u32> =
-            self.tasks.iter().filter(|(tag, task)| which(**tag, task)).map(|(tag, _)| *tag).collect();
+        let chosen: Vec<u32> = self.tasks.iter().filter(|(tag, task)| which(*tag, task)).map(|(tag, _)| tag).collect();
         // A segment on its way belongs to its command until it is whole.
         let receiving = match &self.expected {
             super::Expected::Segment(super::Owner::Task(tag), _) => Some(*tag),
             _ => None,
         };
         for tag in chosen {
-            let Some(task) = self.tasks.get_mut(&tag) else { continue };
+            let Some(task) = self.tasks.get_mut(tag) else { continue };
             task.aborted = true;
             self.blocked.retain(|other| *other != tag);
             self.waiting.retain(|other| *other != tag);
@@ -60,7 +59,7 @@ impl Session<'_> {
         let outcome = match header.flags() & 0x7f {
             function::ABORT_TASK => {
                 let tag = header.word(20);
-                if self.tasks.get(&tag).is_some_and(|task| !task.aborted) {
+                if self.tasks.get(tag).is_some_and(|task| !task.aborted) {
                     self.abort_tasks(|other, _| other == tag);
                     outcome::COMPLETE
                 } else {
@@ -95,7 +94,7 @@ impl Session<'_> {
 
     /// Answers task management once no aborted command has a request under way.
     pub(super) fn finish_management(&mut self) {
-        if self.pending.is_empty() || self.tasks.values().any(|task| task.aborted) {
+        if self.pending.is_empty() || self.tasks.iter().any(|(_, task)| task.aborted) {
             return;
         }
         for Pending { tag, outcome } in std::mem::take(&mut self.pending) {

@@ -1,4 +1,6 @@
-//! A command of a session, and the data that comes with it.
+//! The commands of a session, and the data that comes with them.
+
+use rustc_hash::FxHashMap;
 
 use crate::scsi::opcodes::Begun;
 use crate::scsi::plan::Plan;
@@ -51,7 +53,7 @@ pub struct Task {
     pub data_number: u32,
     /// How often the initiator was asked for data.
     pub asked: u32,
-    /// How far it has come.
+    /// How far it has come. Once it is among the others, [`Tasks::set_state`] alone changes it.
     pub state: State,
     /// Memory that is set aside for it.
     pub reserved_bytes: usize,
@@ -77,5 +79,72 @@ impl Task {
     /// Whether data from the initiator is to come.
     pub fn awaits_data(&self) -> bool {
         matches!(self.state, State::Unsolicited | State::Solicited(_))
+    }
+}
+
+/// The commands of a session, by their tags.
+#[derive(Default)]
+pub struct Tasks {
+    tasks: FxHashMap<u32, Task>,
+    /// Those that data is to come for: each command asks whether there are any.
+    awaiting_data: usize,
+}
+
+impl Tasks {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Task)> {
+        self.tasks.iter().map(|(tag, task)| (*tag, task))
+    }
+
+    /// Whether there is one with this tag.
+    pub fn contains(&self, tag: u32) -> bool {
+        self.tasks.contains_key(&tag)
+    }
+
+    /// The one with this tag.
+    pub fn get(&self, tag: u32) -> Option<&Task> {
+        self.tasks.get(&tag)
+    }
+
+    /// The one with this tag.
+    pub fn get_mut(&mut self, tag: u32) -> Option<&mut Task> {
+        self.tasks.get_mut(&tag)
+    }
+
+    /// Whether data from the initiator is to come for any.
+    pub fn await_data(&self) -> bool {
+        self.awaiting_data > 0
+    }
+
+    /// One more, of a tag that none has.
+    pub fn insert(&mut self, tag: u32, task: Task) {
+        self.awaiting_data += usize::from(task.awaits_data());
+        let before = self.tasks.insert(tag, task);
+        debug_assert!(before.is_none(), "a tag names one command");
+    }
+
+    /// How far one has come now.
+    pub fn set_state(&mut self, tag: u32, state: State) {
+        let Some(task) = self.tasks.get_mut(&tag) else { return };
+        self.awaiting_data -= usize::from(task.awaits_data());
+        task.state = state;
+        self.awaiting_data += usize::from(task.awaits_data());
+    }
+
+    /// One less.
+    pub fn remove(&mut self, tag: u32) -> Option<Task> {
+        let task = self.tasks.remove(&tag)?;
+        self.awaiting_data -= usize::from(task.awaits_data());
+        Some(task)
     }
 }
