@@ -53,7 +53,8 @@ pub enum Step {
     /// Reads a block of the backend.
     ReadBackend { block: u32, frame: Frame },
     /// Writes a block of the backend. `acknowledged`: no client will hear of it if this fails. `replaces`: an acknowledged write that
-    /// was only in memory was given up for this one, and is lost with it. `logged`: the log has the same, which counts whether or not this
+    /// was only in memory was given up for this one, and is lost with it; what fails may hand that on to the newer write of its block, or the zeroes,
+    /// that wait for it. `logged`: the log has the same, which counts whether or not this
     /// fails. `batch`: with which it is written back; it gives way to others.
     WriteBackend { block: u32, frame: Frame, acknowledged: bool, replaces: bool, logged: bool, batch: Option<u32> },
     /// Makes blocks of the backend read as zeroes; of those that it `replaces`, an acknowledged write was only in memory.

@@ -15,6 +15,13 @@ pub(super) struct Lost {
     pub on_its_way: u32,
 }
 
+impl Lost {
+    /// Whether only memory knows that it is lost, and nothing what it should hold.
+    pub fn is_unsaid(&self) -> bool {
+        self.said.is_none() && !self.kept
+    }
+}
+
 /// A clean copy of a block that was lost: it takes the place of what the flash says, once the backend has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
@@ -104,18 +111,25 @@ impl LogCache {
 
     /// Whether a flush can be true to its word.
     pub(super) fn can_be_durable(&self) -> bool {
-        self.leaves_lost || self.lost.is_empty() || self.not_durable_blocks().is_empty()
+        self.leaves_lost || self.lost.is_empty() || self.without_a_place(|lost| lost.kept).is_empty()
     }
 
     /// Blocks of which nothing but memory knows what they should hold, or that they are lost: no flush may be answered for them before they are
     /// written anew. In order.
     pub fn not_durable_blocks(&self) -> Vec<u32> {
+        // A flush has the flash say that those are lost which are when it begins.
+        self.without_a_place(|lost| lost.kept || lost.is_unsaid())
+    }
+
+    /// Lost blocks that nothing has, or that are such; without a flash, all of them. In order.
+    fn without_a_place(&self, is_such: impl Fn(&Lost) -> bool) -> Vec<u32> {
         if !self.has_flash {
             return self.lost_blocks();
         }
-        let mut kept: Vec<u32> = self.lost.keys().copied().filter(|&block| self.is_kept(block)).collect();
-        kept.sort_unstable();
-        kept
+        let such = self.lost.iter().filter(|(block, lost)| is_such(lost) && self.write_buffer.get(**block).is_none());
+        let mut blocks: Vec<u32> = such.map(|(block, _)| *block).collect();
+        blocks.sort_unstable();
+        blocks
     }
 
     /// From now on, whoever asks for flushes sees by themselves to [what is not durable](Self::not_durable_blocks): it fails none.

@@ -277,7 +277,7 @@ impl LogCache {
         if !self.has_flash {
             return;
         }
-        let unsaid = self.lost.iter().filter(|(_, lost)| lost.said.is_none() && !lost.kept);
+        let unsaid = self.lost.iter().filter(|(_, lost)| lost.is_unsaid() && lost.on_its_way == 0);
         let mut unsaid: Vec<u32> = unsaid.map(|(block, _)| *block).collect();
         unsaid.sort_unstable();
         for block in unsaid {

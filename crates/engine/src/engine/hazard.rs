@@ -20,6 +20,11 @@ impl Hazard {
         self.writer.is_some()
     }
 
+    /// The last unfinished step that writes it.
+    pub fn writer(&self) -> Option<StepId> {
+        self.writer
+    }
+
     /// Whether no unfinished step uses the thing.
     #[inline]
     pub fn is_idle(&self) -> bool {

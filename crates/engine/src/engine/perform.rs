@@ -7,7 +7,7 @@ use flashwise_core::layout::containers::{Footer, Segment};
 use flashwise_core::step::{Frame, Step};
 use smallvec::{SmallVec, smallvec};
 
-use super::hazard::StepId;
+use super::hazard::{Hazard, StepId};
 use super::streams::Stream;
 use super::{BACKEND, Bond, Engine, FLASH, Group, Part, TRANSFER_BLOCKS};
 use crate::disk::{Buffer, Operation, Transfer};
@@ -447,15 +447,18 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.faults.backend_read_errors += 1;
                 self.frames[frame.number as usize].bad = true;
             }
-            &mut Step::WriteBackend { block, frame, acknowledged, replaces, logged, batch } => {
+            &mut Step::WriteBackend { block, frame, ref mut acknowledged, ref mut replaces, logged, batch } => {
                 let bad = &mut self.frames[frame.number as usize].bad;
                 missing = std::mem::replace(bad, *bad || !logged);
                 self.faults.backend_write_errors += u64::from(!missing);
+                if (*replaces || *acknowledged) && batch.is_none() && !logged && self.hand_on(block) {
+                    (*acknowledged, *replaces) = (false, false);
+                }
+                let (acknowledged, replaces) = (*acknowledged, *replaces);
                 // Of what waits to be written again, clients have heard.
                 let was_kept = self.cache.is_kept(block);
                 self.tell_failed(step, missing);
-                // Where a newer write is on its way to the backend, what becomes of that counts. What a client was told has failed is as good as
-                // what was answered before it, if that is lost; what is written back may be older.
+                // What a client was told has failed is as good as what was answered before it, if that is lost; what is written back may be older.
                 if !missing && batch.is_none() && !self.backend.contains_key(&block) {
                     self.keep(block, self.memory.page(frame.number).to_vec());
                 }
@@ -464,6 +467,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 return;
             }
             Step::ZeroBackend { replaces, .. } => {
+                replaces.retain(|block| !self.hand_on(*block));
                 let replaces = replaces.clone();
                 self.faults.backend_write_errors += 1;
                 self.tell_failed(step, missing);
@@ -494,6 +498,19 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::Destaged { .. } | Step::Pause { .. } | Step::Reply => {}
         }
         self.tell_failed(step, missing);
+    }
+
+    /// What a block was to hold did not come to the backend, and what is newer may be on its way there: what becomes of that counts, and it
+    /// takes the place of this. Whether it does.
+    fn hand_on(&mut self, block: u32) -> bool {
+        let Some(newer) = self.backend.get(&block).and_then(Hazard::writer) else { return false };
+        match &mut self.step(newer).step {
+            Step::WriteBackend { replaces, logged: false, batch: None, .. } => *replaces = true,
+            Step::ZeroBackend { replaces, .. } if replaces.contains(&block) => {}
+            Step::ZeroBackend { replaces, .. } => replaces.push(block),
+            _ => return false,
+        }
+        true
     }
 
     /// Tells the cache that a step failed, whose frames are then numbered as the cache knows them.

@@ -36,13 +36,20 @@ impl World {
     }
 
     fn with_streams(spare_frames: u32, write_streams: u8) -> World {
-        let blocks = 8_000;
-        let config = Config {
+        World::of(World::config("lru"), spare_frames, write_streams)
+    }
+
+    fn config(policy: &str) -> Config {
+        Config {
             dirty_age_us: u64::MAX,
             commit_age_us: u64::MAX,
             sequential_blocks: 0,
-            ..Config::new(GEOMETRY, Spec::parse("lru").unwrap())
-        };
+            ..Config::new(GEOMETRY, Spec::parse(policy).unwrap())
+        }
+    }
+
+    fn of(config: Config, spare_frames: u32, write_streams: u8) -> World {
+        let blocks = 8_000;
         let settings = Settings {
             cache: 1,
             epoch: 1,
@@ -106,6 +113,18 @@ impl World {
     /// Takes the answer to a read, if it came.
     fn answer(&self, block: u64) -> Option<Vec<u8>> {
         self.answers.lock().unwrap().remove(&block)
+    }
+
+    /// Ends the first change of the backend, which fails or not.
+    fn end_change(&mut self, fails: bool) {
+        let is_change = |transfer: &Transfer| transfer.operation != DiskOperation::Sync;
+        let first = self.slow.iter().position(is_change).expect("there is one");
+        let transfer = self.slow.remove(first);
+        match fails {
+            true => self.engine.completed(transfer.tag, Err(Error::Io)),
+            false => self.end(&transfer),
+        }
+        self.run();
     }
 
     fn end_backend(&mut self) {
@@ -231,6 +250,51 @@ fn a_batch_is_not_clean_after_a_flush_of_another_failed() {
         world.run();
     }
     assert_eq!(world.engine.cache().log().dirty_blocks(), dirty_blocks, "every block of the batch is dirty still");
+}
+
+/// A block that the policy does not take waits in memory, is on its way to the backend, and zeroes, or a write, of the same come behind it. What
+/// becomes of the newer counts: whether the older fails, the newer, or both, the block has one of them, the newer unless that failed alone.
+#[test]
+fn what_becomes_of_a_newer_change_that_follows_to_the_backend_counts() {
+    let written = contents(70, 1);
+    for (zeroes, older_fails, newer_fails) in [true, false]
+        .into_iter()
+        .flat_map(|zeroes| [(zeroes, true, false), (zeroes, true, true), (zeroes, false, true)])
+    {
+        let what = format!("zeroes {zeroes}, the older fails {older_fails}, the newer {newer_fails}");
+        let mut world = World::of(Config { write_buffer_blocks: 64, ..World::config("larc:fill=ghost") }, 1024, 0);
+        // What an earlier run wrote to the backend is flushed once.
+        world.ask(Operation::Flush, 9_000, 0, Vec::new());
+        world.end_backend();
+        world.ask(Operation::Write, 7, 1, written.clone());
+        assert!(world.answer(7).is_some(), "it waits in memory");
+        world.ask(Operation::Flush, 9_001, 0, Vec::new());
+        let newer = if zeroes { vec![0; BLOCK_BYTES] } else { contents(71, 1) };
+        match zeroes {
+            true => world.ask(Operation::Trim, 7, 1, Vec::new()),
+            false => {
+                world.engine.cache_mut().set_mode(Mode::WriteAround);
+                world.ask(Operation::Write, 7, 1, newer.clone());
+            }
+        }
+        world.end_change(older_fails);
+        world.end_change(newer_fails);
+        world.end_backend();
+        // Others may make durable what is known.
+        world.ask(Operation::Flush, 9_003, 0, Vec::new());
+        world.end_backend();
+        world.engine.write_unwritten(1);
+        world.end_backend();
+        assert_eq!(world.engine.lost_blocks(), [0; 0], "{what}");
+        world.read(7, 1);
+        world.end_backend();
+        let read = world.answer(7).unwrap_or_else(|| panic!("{what}: it cannot be read"));
+        assert!(read == newer || newer_fails && !older_fails && read == written, "{what}");
+        world.ask(Operation::Flush, 9_004, 0, Vec::new());
+        world.end_backend();
+        assert!(world.answer(9_004).is_some(), "{what}");
+        world.engine.cache().check();
+    }
 }
 
 /// The pages of each write of the flash, and its stream: a segment of two blocks of a client, and one of three blocks that were read and
