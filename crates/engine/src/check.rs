@@ -371,8 +371,9 @@ fn check_log(geometry: Geometry, units: &BTreeMap<u64, UnitWalk>, report: &mut R
         let is_head = sequence == head;
         check_unit(walk, is_head, next_previous_end, &mut damage);
         next_previous_end = Some(walk.header.previous_end);
-        let records = walk.footer.as_ref().map_or(&walk.records, |(_, records)| records);
-        for record in records {
+        let all =
+            walk.footer.as_ref().filter(|(end, _)| *end >= walk.end).map_or(&walk.records, |(_, records)| records);
+        for record in all {
             let count = match record.kind {
                 Kind::Void => &mut counts.void_records,
                 Kind::Clean => &mut counts.clean_records,
@@ -399,6 +400,8 @@ fn check_unit(walk: &UnitWalk, is_head: bool, end: Option<u32>, damage: &mut Vec
     }
     if let Some((footer_end, records)) = &walk.footer
         && (*footer_end, records) != (walk.end, &walk.records)
+        // The footer of a unit that is being filled says how far it was when it was last at rest.
+        && !(is_head && *footer_end < walk.end && walk.records.starts_with(records))
     {
         damage.push(format!(
             "Erase unit {unit}, part {} of the log: its segments can be read up to page {} with {} records, its footer says \

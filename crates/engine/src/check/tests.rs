@@ -35,6 +35,11 @@ fn identity() -> Identity {
 
 /// A cache that has taken `writes` of one block each, flushed, in a run that was killed.
 fn world(writes: u64) -> World {
+    world_that_rested(writes, None)
+}
+
+/// The same; after the write of this number it was at rest for a while.
+fn world_that_rested(writes: u64, after: Option<u64>) -> World {
     let flash = MemoryDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES);
     let backend = MemoryDisk::new(VOLUME_BLOCKS as usize * BLOCK_BYTES);
     let volume_bytes = VOLUME_BLOCKS * BLOCK_BYTES as u64;
@@ -67,6 +72,11 @@ fn world(writes: u64) -> World {
         if number % 3 == 0 {
             submit(&mut engine, &flash, &backend, Operation::Flush, 0, Vec::new());
         }
+        if after == Some(number) {
+            submit(&mut engine, &flash, &backend, Operation::Flush, 0, Vec::new());
+            (0..2).for_each(|_| engine.tick(0));
+            perform(&mut engine, &flash, &backend);
+        }
     }
     submit(&mut engine, &flash, &backend, Operation::Flush, 0, Vec::new());
     World { flash, backend, side, superblock, newest }
@@ -80,6 +90,10 @@ fn submit(engine: &mut Engine, flash: &dyn Disk, backend: &dyn Disk, operation: 
         done,
         0,
     );
+    perform(engine, flash, backend);
+}
+
+fn perform(engine: &mut Engine, flash: &dyn Disk, backend: &dyn Disk) {
     let mut output = Output::default();
     loop {
         engine.take_output(&mut output);
@@ -127,6 +141,17 @@ impl World {
         let found = log.blocks().into_iter().map(|block| (block, log.find(block).unwrap()));
         let mut found = found.filter(|&(_, slot)| slot / GEOMETRY.unit_pages != head && log.is_dirty(slot) == dirty);
         found.next().unwrap()
+    }
+}
+
+/// What the unit that is being filled said of itself when it was at rest is no damage once it goes on.
+#[test]
+fn a_cache_that_was_at_rest_and_went_on_is_sound() {
+    for (rests, more) in (0..12).flat_map(|rests| (1..4).map(move |more| (rests, more))) {
+        let report = world_that_rested(rests + 1 + more, Some(rests)).check(true);
+        assert_eq!(damage_of(&report), [] as [&str; 0], "{more} more after {rests}");
+        // Nothing was written back or moved yet.
+        assert_eq!(report.counts.dirty_records, rests + 1 + more, "{more} more after {rests}");
     }
 }
 
