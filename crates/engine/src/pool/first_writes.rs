@@ -1,9 +1,12 @@
 //! Writes to chunks of a logical disk that have no place yet, and chunks that lose theirs.
 //!
 //! What the write leaves of a new chunk is made zeroes, and until both are answered requests for the chunk wait; then its place is
-//! written down with the next flush.
+//! written down with the next flush. All of it is where the cache may keep what is written to itself: the disk may have what was another's,
+//! and without the cache that is what would be read.
 
 use std::sync::atomic::Ordering;
+
+use flashwise_core::filter::Caching;
 
 use super::CHUNK_BYTES;
 use super::commits::Job;
@@ -11,7 +14,7 @@ use super::entries::Entries;
 use super::join::Join;
 use super::logical::LogicalDisk;
 use super::map::Entry;
-use super::pieces::{covers, cut, part, uncovered};
+use super::pieces::{covers, cut, part, uncovered, whole};
 use super::record::{Change, Run};
 use super::space::Space;
 use crate::export::{Done, Error, Export, Operation, Request};
@@ -90,7 +93,9 @@ impl LogicalDisk {
                 done(result);
             })
         };
-        let zeroes = uncovered(&request, &places, first);
+        let may_stay_in_cache = request.caching == Caching::Usual && self.shared.volume().writes_back_to_flash();
+        // Behind them comes what is written, as requests that overlap are performed in the order in which they are submitted.
+        let zeroes = if may_stay_in_cache { whole(&places) } else { uncovered(&request, &places, first) };
         let join = Join::new(zeroes.len() + pieces.len(), Vec::new(), finish);
         for (offset, length) in zeroes {
             let zero = Request {

@@ -378,6 +378,7 @@ impl Pool {
             control: Mutex::new(()),
             on_disks: OnceLock::new(),
         });
+        config.cache.of_pool = true;
         config.cache.size_bytes = Some(POOL_BYTES);
         config.cache.backend = PathBuf::from(storage.disk.description());
         let (volume, opened) = Volume::open_on(config.cache.clone(), storage, progress)?;

@@ -52,6 +52,19 @@ pub(super) fn part(request: &Request, place: u64, piece: &Piece) -> Request {
     }
 }
 
+/// New chunks whole: offsets in the pool, and lengths.
+pub(super) fn whole(new: &[(usize, u32)]) -> Vec<(u64, u64)> {
+    let mut zeroes: Vec<(u64, u64)> = Vec::new();
+    for &(_, chunk) in new {
+        let place = u64::from(chunk) * CHUNK_BYTES;
+        match zeroes.last_mut() {
+            Some((start, length)) if *start + *length == place => *length += CHUNK_BYTES,
+            _ => zeroes.push((place, CHUNK_BYTES)),
+        }
+    }
+    zeroes
+}
+
 /// What a write leaves of the new chunks at its ends, whole blocks that it touches included: offsets in the pool, and lengths.
 pub(super) fn uncovered(request: &Request, new: &[(usize, u32)], first: usize) -> Vec<(u64, u64)> {
     const BLOCK: u64 = ALIGNMENT as u64;

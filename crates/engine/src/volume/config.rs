@@ -1,5 +1,6 @@
 //! What a volume is made of, and the cache that comes of it.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use flashwise_core::cache::Config;
@@ -17,6 +18,8 @@ use crate::wlfc::start::Options;
 pub struct VolumeConfig {
     /// Its name: the NBD export.
     pub name: String,
+    /// Whether it is the cache of a pool, which has that name.
+    pub of_pool: bool,
     /// Further names of the NBD export.
     pub aliases: Vec<String>,
     /// The slow storage: a regular file or a block device.
@@ -62,6 +65,7 @@ impl VolumeConfig {
     pub fn of(name: &str, backend: &Path, flash: &Path) -> VolumeConfig {
         VolumeConfig {
             name: name.to_owned(),
+            of_pool: false,
             aliases: Vec::new(),
             backend: backend.to_owned(),
             size_bytes: None,
@@ -84,9 +88,35 @@ impl VolumeConfig {
         }
     }
 
+    /// What its operator calls it.
+    pub fn whose(&self) -> Whose {
+        Whose { of_pool: self.of_pool, name: self.name.clone() }
+    }
+
     /// All names that clients can open it by, its own first.
     pub fn export_names(&self) -> Vec<String> {
         std::iter::once(&self.name).chain(&self.aliases).cloned().collect()
+    }
+}
+
+/// A volume as its operator calls it: by name, and as the pool that it is the cache of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whose {
+    of_pool: bool,
+    /// Its name.
+    pub name: String,
+}
+
+impl Whose {
+    /// What it is.
+    pub fn kind(&self) -> &'static str {
+        if self.of_pool { "pool" } else { "volume" }
+    }
+}
+
+impl fmt::Display for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} '{}'", self.kind(), self.name)
     }
 }
 

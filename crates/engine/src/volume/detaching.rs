@@ -137,7 +137,7 @@ impl Volume {
             let cache = &inner.engine;
             let dirty_blocks = cache.blocks_to_write_back();
             if inner.closed {
-                return Err(VolumeError::Closed { volume: self.config.name.clone() });
+                return Err(VolumeError::Closed { volume: self.config.whose() });
             }
             if dirty_blocks == 0 {
                 return self.give_up_flash(inner, state);
@@ -162,7 +162,7 @@ impl Volume {
             if attempts_left == 0 {
                 let inner = self.lock();
                 self.check_flash_knows_none(&inner.engine)?;
-                let volume = self.config.name.clone();
+                let volume = self.config.whose();
                 return Err(match inner.health[FLASH].last_failure() {
                     Some(reason) if inner.health[BACKEND].last_failure().is_none() => {
                         VolumeError::NotRead { volume, reason: reason.to_owned() }
@@ -243,7 +243,7 @@ impl Volume {
         if !cache.flash_knows_lost() {
             return Ok(());
         }
-        let (volume, lost) = (self.config.name.clone(), cache.lost_blocks().len());
+        let (volume, lost) = (self.config.whose(), cache.lost_blocks().len());
         Err(match cache.has_flash_failed() {
             true => VolumeError::LostWithFlash { volume, lost },
             false => VolumeError::Lost { volume, lost },
@@ -253,7 +253,7 @@ impl Volume {
     /// From now on, what the flash holds counts no more.
     fn mark_detached(&self) -> Result<(), VolumeError> {
         let detached = self.with_attachment(|attachment| attachment.detach(&*self.flash, &*self.side));
-        detached.map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })
+        detached.map_err(|error| VolumeError::Flash { volume: self.config.whose(), error })
     }
 }
 

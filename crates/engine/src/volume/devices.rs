@@ -24,7 +24,7 @@ fn page_cache(config: &VolumeConfig) -> PageCache {
 
 pub(super) fn open_backend(config: &VolumeConfig) -> Result<Arc<FileDisk>, VolumeError> {
     let options = Options { read_only: false, page_cache: page_cache(config) };
-    let volume = || config.name.clone();
+    let volume = || config.whose();
     let disk =
         FileDisk::open(&config.backend, options).map_err(|error| VolumeError::Backend { volume: volume(), error })?;
     let expected = config.size_bytes.unwrap_or(BLOCK);
@@ -39,7 +39,7 @@ pub(super) fn open_backend(config: &VolumeConfig) -> Result<Arc<FileDisk>, Volum
 /// of those.
 pub(super) fn check_backend(config: &VolumeConfig, side: &dyn BackendSide) -> Result<(), VolumeError> {
     let info = look_at(config, "backend", &config.backend)?;
-    let known = side.read().map_err(|error| VolumeError::Backend { volume: config.name.clone(), error })?;
+    let known = side.read().map_err(|error| VolumeError::Backend { volume: config.whose(), error })?;
     if known.is_some() || config.backend_id.is_some() {
         return Ok(());
     }
@@ -69,7 +69,7 @@ fn check_blank(config: &VolumeConfig) -> Result<(), VolumeError> {
 /// What a disk is, if the machine does not use it.
 fn look_at(config: &VolumeConfig, role: &'static str, path: &Path) -> Result<DiskInfo, VolumeError> {
     let info = examine(&Places::default(), path);
-    let info = info.map_err(|error| VolumeError::Unfit { volume: config.name.clone(), error })?;
+    let info = info.map_err(|error| VolumeError::Unfit { volume: config.whose(), error })?;
     match info.role {
         Role::System => {
             let what = info.refused.clone().unwrap_or_else(|| "the machine uses it".to_owned());
@@ -80,7 +80,7 @@ fn look_at(config: &VolumeConfig, role: &'static str, path: &Path) -> Result<Dis
 }
 
 fn taken(config: &VolumeConfig, role: &'static str, path: &Path, what: String) -> VolumeError {
-    VolumeError::Taken { volume: config.name.clone(), role, path: path.display().to_string(), what }
+    VolumeError::Taken { volume: config.whose(), role, path: path.display().to_string(), what }
 }
 
 /// A remark about what of a backend of `found` bytes is not part of the volume because it makes no whole block.
@@ -100,7 +100,7 @@ pub(super) fn open_flash(
     may_make: impl FnOnce() -> Result<(), VolumeError>,
 ) -> Result<Arc<dyn Disk>, VolumeError> {
     let options = Options { read_only: false, page_cache: page_cache(config) };
-    let error = |error| VolumeError::Flash { volume: config.name.clone(), error };
+    let error = |error| VolumeError::Flash { volume: config.whose(), error };
     if !config.flash.exists() {
         let Some(size) = config.flash_size_bytes else {
             let missing = format!(
@@ -123,7 +123,7 @@ pub(super) fn open_flash(
     }
     let disk = open_any_flash(&config.flash, options).map_err(error)?;
     let unfit = |message: String| {
-        let (volume, error) = (config.name.clone(), io::Error::new(io::ErrorKind::InvalidInput, message));
+        let (volume, error) = (config.whose(), io::Error::new(io::ErrorKind::InvalidInput, message));
         VolumeError::Unfit { volume, error }
     };
     let unit = disk.zoned().map_or(config.cache.erase_unit_bytes(), |zoned| zoned.device().capacity());
@@ -151,7 +151,7 @@ fn check_flash_size(config: &VolumeConfig, found: u64, unit: u64) -> Result<(), 
     if found >= expected {
         return Ok(());
     }
-    let (volume, path) = (config.name.clone(), config.flash.display().to_string());
+    let (volume, path) = (config.whose(), config.flash.display().to_string());
     Err(VolumeError::FlashTooSmall { volume, path, found, expected, unit })
 }
 
@@ -187,7 +187,7 @@ pub(super) fn wanted(config: &VolumeConfig, flash: &dyn Disk, backend: [u8; 16],
 
 /// Why a cache was not attached, with the names that users know.
 pub(super) fn refused(config: &VolumeConfig, identity: &Identity, error: AttachError) -> VolumeError {
-    let (volume, path) = (config.name.clone(), config.flash.display().to_string());
+    let (volume, path) = (config.whose(), config.flash.display().to_string());
     match error {
         AttachError::Flash(FlashError::NoSuperblock(PageError::Magic)) => match look_at(config, "flash", &config.flash)
         {

@@ -53,7 +53,7 @@ impl Volume {
 
     /// Flushes, marks the cache as closed in order, and ends: requests that come now fail.
     pub fn close(&self) -> Result<(), VolumeError> {
-        let volume = || self.config.name.clone();
+        let volume = || self.config.whose();
         let Some(flushed) = self.last_flush() else {
             self.lock().closed = true;
             drop(self.stop.lock().expect("no thread panics with the timer").take());

@@ -23,7 +23,7 @@ pub(super) fn log_engine(
     size_bytes: u64,
     opened: &mut Opened,
 ) -> Result<Driver, VolumeError> {
-    let volume = || config.name.clone();
+    let volume = || config.whose();
     if recovered.log.free_units() == 0 {
         return Err(VolumeError::LogFull { volume: volume(), path: config.flash.display().to_string() });
     }
@@ -59,7 +59,7 @@ pub(super) fn wlfc_engine(
 ) -> Result<Driver, VolumeError> {
     let superblock = attachment.superblock();
     let refuse = |error| VolumeError::Cache {
-        volume: config.name.clone(),
+        volume: config.whose(),
         path: config.flash.display().to_string(),
         error: FlashError::Config(error),
     };

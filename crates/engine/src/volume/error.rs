@@ -11,89 +11,91 @@ use crate::attach::Refusal;
 use crate::disk::identity::IdentityError;
 use crate::disk::is_dead;
 use crate::flash::FlashError;
+use crate::volume::config::Whose;
 
 /// Why a volume cannot be opened or closed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum VolumeError {
-    #[error("volume '{volume}': backend: {error}")]
-    Backend { volume: String, error: io::Error },
-    #[error("volume '{volume}': flash: {error}")]
-    Flash { volume: String, error: io::Error },
-    #[error("volume '{volume}': flash '{path}': {error}")]
-    Cache { volume: String, path: String, error: FlashError },
-    #[error("volume '{volume}': the backend '{path}' has {found} bytes, the volume needs {expected}")]
-    BackendTooSmall { volume: String, path: String, found: u64, expected: u64 },
+    #[error("{volume}: backend: {error}")]
+    Backend { volume: Whose, error: io::Error },
+    #[error("{volume}: flash: {error}")]
+    Flash { volume: Whose, error: io::Error },
+    #[error("{volume}: flash '{path}': {error}")]
+    Cache { volume: Whose, path: String, error: FlashError },
+    #[error("{volume}: the backend '{path}' has {found} bytes, the volume needs {expected}")]
+    BackendTooSmall { volume: Whose, path: String, found: u64, expected: u64 },
     #[error(
-        "volume '{volume}': the flash '{path}' has {found} bytes; at least {expected} are needed: {} erase units of {unit}",
+        "{volume}: the flash '{path}' has {found} bytes; at least {expected} are needed: {} erase units of {unit}",
         Geometry::UNITS_MIN
     )]
-    FlashTooSmall { volume: String, path: String, found: u64, expected: u64, unit: u64 },
+    FlashTooSmall { volume: Whose, path: String, found: u64, expected: u64, unit: u64 },
     #[error(
-        "volume '{volume}': the flash '{path}' holds something that is not a cache; if it is one whose first pages are damaged, \
+        "{volume}: the flash '{path}' holds something that is not a cache; if it is one whose first pages are damaged, \
          'flashwise detach --salvage' gets back what can be got back; to use it as a new one, wipe its first 8192 bytes (for example with 'dd if=/dev/zero of={path} bs=4096 count=2 conv=notrunc')"
     )]
-    Foreign { volume: String, path: String },
-    #[error("volume '{volume}': the {role} '{path}': {what}")]
-    Taken { volume: String, role: &'static str, path: String, what: String },
+    Foreign { volume: Whose, path: String },
+    #[error("{volume}: the {role} '{path}': {what}")]
+    Taken { volume: Whose, role: &'static str, path: String, what: String },
     #[error(
-        "volume '{volume}': the flash '{path}' is a cache of another backend (it belongs to {found}, '{backend}' is {expected}: {what}); \
+        "{volume}: the flash '{path}' is a cache of another backend (it belongs to {found}, '{backend}' is {expected}: {what}); \
          give its own backend, or wipe the flash if what it holds is not needed"
     )]
-    OtherBackend { volume: String, path: String, backend: String, found: Uuid, expected: Uuid, what: String },
+    OtherBackend { volume: Whose, path: String, backend: String, found: Uuid, expected: Uuid, what: String },
     #[error(
-        "volume '{volume}': flash '{path}': {refusal}, or start without what is only there, which is then lost, by \
-         --discard-cache {volume}"
+        "{volume}: flash '{path}': {refusal}, or start without what is only there, which is then lost, by \
+         --discard-cache {}",
+        .volume.name
     )]
-    Refused { volume: String, path: String, refusal: Refusal },
+    Refused { volume: Whose, path: String, refusal: Refusal },
     #[error(
-        "volume '{volume}': it is to have no flash, and its backend belongs to cache {expected}, which may hold data that was not written \
+        "{volume}: it is to have no flash, and its backend belongs to cache {expected}, which may hold data that was not written \
          back; give the flash with that cache, and detach it before it is left out; or start without what is only there, which is then \
-         lost, by --discard-cache {volume}"
+         lost, by --discard-cache {}",
+        .volume.name
     )]
-    FlashLeftOut { volume: String, expected: Uuid },
+    FlashLeftOut { volume: Whose, expected: Uuid },
     #[error(
-        "{error}; data that was not written back may be on it: while it can be read, 'flashwise detach {volume} --config FILE' writes that back; \
-         else have it read again, or start without what is only there, which is then lost, by --discard-cache {volume}"
+        "{error}; data that was not written back may be on it: while it can be read, 'flashwise detach {name} --config FILE' writes that back; \
+         else have it read again, or start without what is only there, which is then lost, by --discard-cache {name}",
+        name = .volume.name
     )]
-    DeadFlash { volume: String, error: Box<VolumeError> },
-    #[error("volume '{volume}': backend {error}")]
-    Unidentified { volume: String, error: IdentityError },
+    DeadFlash { volume: Whose, error: Box<VolumeError> },
+    #[error("{volume}: backend {error}")]
+    Unidentified { volume: Whose, error: IdentityError },
     #[error(
-        "volume '{volume}': the flash '{path}' is a cache whose {what} is {found}, the {what} is now to be {expected}; \
+        "{volume}: the flash '{path}' is a cache whose {what} is {found}, the {what} is now to be {expected}; \
          keep the old {what}, or detach the cache first"
     )]
-    Geometry { volume: String, path: String, what: &'static str, found: String, expected: String },
+    Geometry { volume: Whose, path: String, what: &'static str, found: String, expected: String },
     #[error(
-        "volume '{volume}': the backend '{backend}' has {found} bytes, and its cache is of a volume of {expected}: it was cut short; make it as \
+        "{volume}: the backend '{backend}' has {found} bytes, and its cache is of a volume of {expected}: it was cut short; make it as \
          large as it was"
     )]
-    CutShort { volume: String, backend: String, found: u64, expected: u64 },
-    #[error("volume '{volume}': flash {error}")]
-    Unfit { volume: String, error: io::Error },
-    #[error("volume '{volume}': flash '{path}': {error}")]
-    Layout { volume: String, path: String, error: crate::attach::AttachError },
+    CutShort { volume: Whose, backend: String, found: u64, expected: u64 },
+    #[error("{volume}: flash {error}")]
+    Unfit { volume: Whose, error: io::Error },
+    #[error("{volume}: flash '{path}': {error}")]
+    Layout { volume: Whose, path: String, error: crate::attach::AttachError },
     #[error(
-        "volume '{volume}': the log on flash '{path}' has no free erase unit; detach the cache ('flashwise detach') and start again"
+        "{volume}: the log on flash '{path}' has no free erase unit; detach the cache ('flashwise detach') and start again"
     )]
-    LogFull { volume: String, path: String },
+    LogFull { volume: Whose, path: String },
+    #[error("{volume}: {lost} blocks lost their only copy; overwrite them before detaching, or they hold old data")]
+    Lost { volume: Whose, lost: usize },
     #[error(
-        "volume '{volume}': {lost} blocks lost their only copy; overwrite them before detaching, or they hold old data"
-    )]
-    Lost { volume: String, lost: usize },
-    #[error(
-        "volume '{volume}': {lost} blocks were lost with the flash, which may have them as they were flushed last; stop the server and run \
+        "{volume}: {lost} blocks were lost with the flash, which may have them as they were flushed last; stop the server and run \
          'flashwise detach' with backend and flash"
     )]
-    LostWithFlash { volume: String, lost: usize },
-    #[error("volume '{volume}': the backend refuses to be written; {dirty_blocks} blocks are not written back")]
-    NotDestaged { volume: String, dirty_blocks: u64 },
-    #[error("volume '{volume}': the flash cannot be read, and what is only there is not written back: {reason}")]
-    NotRead { volume: String, reason: String },
-    #[error("volume '{volume}': it has layout wlfc, whose size is fixed while it has a cache; detach the cache first")]
-    FixedSize { volume: String },
-    #[error("volume '{volume}': it was closed")]
-    Closed { volume: String },
+    LostWithFlash { volume: Whose, lost: usize },
+    #[error("{volume}: the backend refuses to be written; {dirty_blocks} blocks are not written back")]
+    NotDestaged { volume: Whose, dirty_blocks: u64 },
+    #[error("{volume}: the flash cannot be read, and what is only there is not written back: {reason}")]
+    NotRead { volume: Whose, reason: String },
+    #[error("{volume}: it has layout wlfc, whose size is fixed while it has a cache; detach the cache first")]
+    FixedSize { volume: Whose },
+    #[error("{volume}: it was closed")]
+    Closed { volume: Whose },
 }
 
 impl VolumeError {

@@ -40,7 +40,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 
-use flashwise_core::cache::LogCache;
+use flashwise_core::cache::{LogCache, Mode};
 use flashwise_core::filter::Client;
 use flashwise_core::format::{BLOCK_BYTES, Layout};
 
@@ -178,7 +178,7 @@ impl Volume {
             identity: storage.identity.id,
             config,
         });
-        let error = |error| VolumeError::Flash { volume: volume.config.name.clone(), error };
+        let error = |error| VolumeError::Flash { volume: volume.config.whose(), error };
         let started = volume.make_transfers().map_err(error)?;
         assert!(volume.transfers.set(started).is_ok(), "transfers are made once");
         let weak = Arc::downgrade(&volume);
@@ -304,6 +304,13 @@ impl Volume {
         !self.config.flash.as_os_str().is_empty() && !self.lock().state.is_without_flash()
     }
 
+    /// Whether the flash may have what was written and the backend has not.
+    pub(crate) fn writes_back_to_flash(&self) -> bool {
+        let inner = self.lock();
+        let writes_back = inner.engine.log().is_none_or(|cache| cache.config().mode == Mode::WriteBack);
+        writes_back && !self.config.flash.as_os_str().is_empty() && !inner.state.is_without_flash()
+    }
+
     /// Has a closed volume's flash blank, durably: nothing is on it that the backend lacks.
     pub(crate) fn blank_flash(&self) -> io::Result<()> {
         if !self.has_flash() {
@@ -323,7 +330,7 @@ impl Volume {
             return Ok(());
         }
         let allowed = self.with_attachment(|attachment| attachment.allow_dirty(&*self.flash, &*self.side));
-        allowed.map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })
+        allowed.map_err(|error| VolumeError::Flash { volume: self.config.whose(), error })
     }
 
     /// Lets the volume's own thread see what became of the flash.
@@ -356,23 +363,21 @@ impl Volume {
 
     /// Follows the backend's size, after it has grown; returns the new size. Clients see it when they open the export anew.
     pub fn resize(&self, size_bytes: u64) -> Result<u64, VolumeError> {
-        let found = self
-            .backend
-            .refresh_size()
-            .map_err(|error| VolumeError::Backend { volume: self.config.name.clone(), error })?;
+        let found =
+            self.backend.refresh_size().map_err(|error| VolumeError::Backend { volume: self.config.whose(), error })?;
         if size_bytes > found || size_bytes < self.size() {
-            let (volume, path) = (self.config.name.clone(), self.config.backend.display().to_string());
+            let (volume, path) = (self.config.whose(), self.config.backend.display().to_string());
             return Err(VolumeError::BackendTooSmall { volume, path, found, expected: size_bytes });
         }
         if self.config.layout == Layout::Wlfc {
-            return Err(VolumeError::FixedSize { volume: self.config.name.clone() });
+            return Err(VolumeError::FixedSize { volume: self.config.whose() });
         }
         let size_bytes = size_bytes / BLOCK * BLOCK;
         // The flash of a volume without one is of no concern any more.
         let attached = !self.lock().state.is_without_flash();
         let set = |attachment: &mut Attachment| attachment.set_volume_bytes(&*self.flash, size_bytes);
         let written = if attached { self.with_attachment(set) } else { Ok(()) };
-        written.map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })?;
+        written.map_err(|error| VolumeError::Flash { volume: self.config.whose(), error })?;
         self.size_bytes.store(size_bytes, Ordering::Release);
         Ok(size_bytes)
     }

@@ -68,7 +68,7 @@ impl Volume {
     /// is.
     pub fn open(config: VolumeConfig, progress: Progress<'_>) -> Result<(Arc<Volume>, Opened), VolumeError> {
         let backend = open_backend(&config)?;
-        let volume = || config.name.clone();
+        let volume = || config.whose();
         let identity = identity(&backend, config.backend_id.as_deref()).map_err(|error| match error {
             IdentityError::Io(error) => VolumeError::Backend { volume: volume(), error },
             error => VolumeError::Unidentified { volume: volume(), error },
@@ -104,7 +104,7 @@ impl Volume {
         };
         match known {
             Ok(known) => Volume::open_without_flash(config, storage, known, Some(dead)),
-            Err(AttachError::Refused(_)) => Err(VolumeError::DeadFlash { volume: config.name, error: dead }),
+            Err(AttachError::Refused(_)) => Err(VolumeError::DeadFlash { volume: config.whose(), error: dead }),
             Err(error) => Err(refused(&config, &storage.identity, error)),
         }
     }
@@ -121,13 +121,13 @@ impl Volume {
         let started = Instant::now();
         let wanted = wanted(config, &*flash, storage.identity.id, size_bytes);
         if wanted.layout == Layout::Wlfc {
-            let error = |error| VolumeError::Unfit { volume: config.name.clone(), error };
+            let error = |error| VolumeError::Unfit { volume: config.whose(), error };
             check_flash(&*flash, wanted.geometry).map_err(error)?;
         }
         let Attached { attachment, held, formatted, crashed, notes } =
             attach(&*flash, &*storage.side, &wanted, progress).map_err(refuse)?;
         let mut opened = Opened { notes: flash.notes().to_owned(), ..Opened::default() };
-        opened.notes.extend(notes.into_iter().map(|note| format!("volume {}: {note}", config.name)));
+        opened.notes.extend(notes.into_iter().map(|note| format!("{} {}: {note}", config.whose().kind(), config.name)));
         (opened.formatted, opened.crashed, opened.recovery) = (formatted, crashed, started.elapsed());
         let engine = match held {
             Held::Log(recovered) => log_engine(config, &*flash, &attachment, *recovered, size_bytes, &mut opened)?,

@@ -190,7 +190,8 @@ fn a_flash_that_is_left_out_is_missed() {
     config.cache.flash = std::path::PathBuf::new();
     config.cache.flash_size_bytes = None;
     let error = Pool::open(config, &|_, _| ()).err().unwrap().to_string();
-    assert!(error.contains("it is to have no flash, and its backend belongs to cache "), "{error}");
+    let expected = "pool 'tank': it is to have no flash, and its backend belongs to cache ";
+    assert!(error.starts_with(expected), "{error}");
     has_what_was_written(&tank);
 }
 

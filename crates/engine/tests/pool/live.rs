@@ -222,6 +222,43 @@ fn a_new_logical_disk_reads_zeroes_where_a_deleted_one_was() {
     }
 }
 
+/// Without the flash that had what was written, a logical disk has zeroes, and not what was on the disks before the pool was or what was
+/// another's.
+#[test]
+fn what_was_on_the_disks_before_is_never_read() {
+    const BEFORE: u8 = 0xee;
+    let tank = Tank::new(true);
+    for path in &tank.config.disks {
+        std::fs::write(path, vec![BEFORE; 8 * MIB as usize]).unwrap();
+    }
+    drop(prepare::create("tank", &tank.config.disks, &tank.config.disks).unwrap());
+    let pool = tank.open();
+    let disks = [false, true].map(|thick| {
+        let name = if thick { "thick" } else { "thin" };
+        pool.create_logical(&NewLogical { thick, ..new(name, 4 * MIB) }).unwrap()
+    });
+    for disk in &disks {
+        // Whole chunks, blocks, and parts of blocks.
+        for (number, length) in [4 * CHUNK, CHUNK, 4096, 8192, 100].into_iter().enumerate() {
+            write(disk, number as u64 * 8 * CHUNK, length, 1).unwrap();
+            write(disk, number as u64 * 8 * CHUNK + 6 * CHUNK - 4096, 8192, 1).unwrap();
+        }
+        ask(disk, Operation::Flush, 0, 0, Vec::new()).unwrap();
+    }
+    drop(disks);
+    pool.close().unwrap();
+    drop(pool);
+    std::fs::remove_file(&tank.config.cache.flash).unwrap();
+    let mut config = tank.config.clone();
+    config.cache.discard_cache = true;
+    let pool = Pool::open(config, &|_, _| ()).unwrap().0;
+    for name in ["thin", "thick"] {
+        let bytes = read(&pool.logical(name).unwrap(), 0, 4 * MIB);
+        assert_eq!(bytes.iter().position(|byte| *byte == BEFORE), None, "{name}");
+    }
+    pool.close().unwrap();
+}
+
 #[test]
 fn a_full_pool_says_so_and_goes_on_once_there_is_space() {
     let tank = Tank::new(false);
