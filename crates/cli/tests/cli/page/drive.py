@@ -6,6 +6,7 @@ with FLASHWISE_PAGE, the page's own files come from there and not from the serve
 
 import json
 import os
+import re
 import shutil
 import socket
 import struct
@@ -208,6 +209,25 @@ def sign_in(hand, token):
     hand.type(page.get_by_label("Token"), token)
     hand.press(page.get_by_role("button", name="Sign in"))
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+
+
+def see_load(hand):
+    """Looks at the overview while a client writes."""
+    page = hand.page
+    hand.go("Overview")
+    client = Nbd("mail")
+    figure = lambda name: page.locator("dl.figures > div").filter(has=page.get_by_text(name, exact=True)).locator("dd")
+
+    def is_shown():
+        client.write(0, bytes(65536))
+        return re.match(r"[1-9][\d,.]*/s", figure("Requests").inner_text())
+
+    until("requests are counted", is_shown)
+    expect(figure("Throughput")).to_have_text(re.compile(r"^[1-9].*iB/s"))
+    row = page.get_by_role("table", name="Volumes").get_by_role("row").filter(has_text="tank")
+    # Requests, bytes, and of writes the median and the 99th percentile.
+    expect(row).to_have_text(re.compile(r"[1-9][\d,.]*/s[1-9].*iB/s.*[mu]s, [\d,.]+ [mu]s"))
+    client.close()
 
 
 def make_logical_disks(hand, name):
@@ -564,6 +584,7 @@ def main():
             sign_in(hand, "sesame")
             state = hand.page.get_by_text("a disk is missing" if name == "two" else "2 disks are missing")
             expect(state).to_be_visible()
+            see_load(hand)
             make_logical_disks(hand, f"disk-{name}")
             move_disks(hand, f"extra-{name}.img")
             keep_a_disk(hand, f"slow-{name}")

@@ -12,6 +12,8 @@ import { Events } from "./events.mjs";
 
 const EVENTS_MAX = 1000;
 const POOLS_PERIOD_MS = 5000;
+/** Rates are of this time. */
+const RATES_MS = 5000;
 
 function useView() {
   const [view, setView] = useState(location.hash);
@@ -43,7 +45,7 @@ function SignIn({ done }) {
   </main>`;
 }
 
-function Shown({ view, status, events, pools }) {
+function Shown({ view, status, recent, events, pools }) {
   const [name, which] = view;
   if (name === "volume") {
     const volume = status.volumes.find(volume => volume.name === which);
@@ -53,12 +55,14 @@ function Shown({ view, status, events, pools }) {
   if (name === "disks") return html`<${Disks} pools=${pools} status=${status} />`;
   if (name === "clients") return html`<${Clients} status=${status} />`;
   if (name === "events") return html`<${Events} events=${events} />`;
-  return html`<${Overview} status=${status} pools=${pools} />`;
+  return html`<${Overview} status=${status} recent=${recent} pools=${pools} />`;
 }
 
 function App() {
   const [session, setSession] = useState(null);
   const [status, setStatus] = useState(null);
+  /** What came last: each status and when. */
+  const [recent, setRecent] = useState([]);
   const [events, setEvents] = useState([]);
   const [lost, setLost] = useState(false);
   const [pools, setPools] = useState([]);
@@ -77,6 +81,8 @@ function App() {
     const stop = follow({
       status: status => {
         setStatus(status);
+        const at = performance.now();
+        setRecent(recent => [...recent.filter(other => at - other.at < RATES_MS + 500), { at, status }]);
         setLost(false);
       },
       happened: event => setEvents(events => (events.some(other => other.number === event.number) ? events : [...events.slice(1 - EVENTS_MAX), event])),
@@ -117,7 +123,7 @@ function App() {
     </header>
     <main id="main">
       ${lost && html`<${Message} bad=${true} text="The server does not answer. What is shown is old." />`}
-      <${Shown} key=${key} view=${view} status=${status} events=${events} pools=${pools} />
+      <${Shown} key=${key} view=${view} status=${status} recent=${recent} events=${events} pools=${pools} />
     </main>`;
 }
 

@@ -35,6 +35,12 @@ export function micros(us) {
   return us < 1e6 ? `${short(us / 1000)} ms` : `${short(us / 1e6)} s`;
 }
 
+/** @returns {string} how long requests of a kind take: median and 99th percentile */
+export function latency(volume, operation) {
+  const of = volume.latencies.find(latency => latency.operation === operation);
+  return of && of.count > 0 ? `${micros(of.p50_us)}, ${micros(of.p99_us)}` : "none";
+}
+
 /** @param {number} seconds */
 export function duration(seconds) {
   for (const [unit, length] of /** @type {[string, number][]} */ ([["days", 86400], ["h", 3600], ["min", 60]])) {

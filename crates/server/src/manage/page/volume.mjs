@@ -119,11 +119,7 @@ function Actions({ volume }) {
 }
 
 export function Volume({ volume }) {
-  const latency = operation => volume.latencies.find(latency => latency.operation === operation);
-  const shown = operation => {
-    const of = latency(operation);
-    return of && of.count > 0 ? [`${numbers.micros(of.p50_us)}, ${numbers.micros(of.p99_us)}`, "median, 99th percentile"] : ["none", ""];
-  };
+  const shown = operation => [numbers.latency(volume, operation), "median, 99th percentile"];
   return html`<h2 id="view-title" tabindex="-1">Volume ${volume.name} <${State} state=${volume.state} /></h2>
     ${volume.state_reason && html`<${Message} bad=${true} text=${volume.state_reason} />`}
     <${Figures} of=${[
