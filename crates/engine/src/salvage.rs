@@ -19,7 +19,7 @@ use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, read_superblock, recover_log, superblock_pages};
 use crate::memory::Memory;
 use crate::wlfc::mended::Mended;
-use crate::wlfc::start;
+use crate::wlfc::{made_up, start};
 
 /// What an operator allows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -295,7 +295,7 @@ fn find_superblock(pair: Pair<'_>, options: &Options, mending: &Mending) -> Resu
     if !holds_any(flash, &superblock)? {
         let unit = u64::from(geometry.unit_pages) * BLOCK_BYTES as u64;
         let units = format!("in {} erase units of {unit} bytes", geometry.units);
-        return match start::made_up(flash, &superblock)? {
+        return match made_up::made_up(flash, &superblock)? {
             Some((superblock, true)) => Ok((superblock, false)),
             Some(_) => Err(lost(format!("pages of its cache are not where they would be {units}"))),
             None => {

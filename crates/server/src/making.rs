@@ -313,7 +313,7 @@ impl Making {
 
     /// Takes note that a pool goes on without its flash, if it was made here.
     pub fn note_detached(&self, pool: &str) -> Result<(), ManageError> {
-        self.note(pool, |made| made.settings.retain(|key, _| !key.starts_with("flash")))
+        self.note(pool, MadePool::leave_flash_out)
     }
 
     /// What cannot be written now is written with what comes next, at the latest when the server ends.

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::format::{BLOCK_BYTES, State};
 use flashwise_engine::detach::{Detached, detach};
 use flashwise_engine::disk::file::Options;
 use flashwise_engine::disk::zoned::open_flash;
+use flashwise_engine::flash::read_superblock;
 use flashwise_engine::pool::{Pool, PoolConfig};
 use flashwise_engine::volume::VolumeConfig;
-use flashwise_server::config::ServerConfig;
+use flashwise_server::config::{ServerConfig, made};
 use flashwise_server::manage::{DetachProgress, DetachState};
 use flashwise_trace::human;
 use serde_json::Value;
@@ -104,16 +105,21 @@ impl Detach {
             detached.push((&volume.name, opened.and_then(|opened| offline(volume, opened, &self.salvage))));
         }
         for pool in config.pools.iter().filter(|pool| wanted(&pool.cache)) {
-            detached.push((&pool.cache.name, self.detach_pool(pool)));
+            detached.push((&pool.cache.name, self.detach_pool(config, pool)));
         }
         all_of(detached)
     }
 
-    fn detach_pool(&self, pool: &PoolConfig) -> anyhow::Result<()> {
+    fn detach_pool(&self, config: &ServerConfig, pool: &PoolConfig) -> anyhow::Result<()> {
         let name = &pool.cache.name;
         let storage = Pool::storage(pool).with_context(|| format!("pool {name}"))?;
         let cache = VolumeConfig { backend: format!("pool {name}").into(), ..pool.cache.clone() };
-        offline(&cache, OpenBackend::of_pool(storage), &self.salvage)
+        let detached = offline(&cache, OpenBackend::of_pool(storage), &self.salvage);
+        // Whatever was lost with it: a flash that counts no more is no part of a pool that no configuration names.
+        if config.is_made(name) && counts_no_more(&cache) {
+            made::leave_flash_out(&config.state_directory, name)?;
+        }
+        detached
     }
 
     fn running(&self, client: &Client) -> anyhow::Result<()> {
@@ -182,6 +188,12 @@ fn only_volume(client: &Client) -> anyhow::Result<String> {
         [name] => Ok(name.to_owned()),
         _ => Err(Misuse(format!("which volume? The server has: {}", names.join(", "))).into()),
     }
+}
+
+/// Whether the flash says that it was detached.
+fn counts_no_more(cache: &VolumeConfig) -> bool {
+    let flash = open_flash(&cache.flash, Options { read_only: true, ..Options::default() });
+    flash.is_ok_and(|flash| read_superblock(&*flash).is_ok_and(|superblock| superblock.state == State::Detached))
 }
 
 fn offline(volume: &VolumeConfig, opened: OpenBackend, salvage: &SalvageFlags) -> anyhow::Result<()> {

@@ -120,7 +120,7 @@ fn logical_disks_are_made_served_over_both_protocols_and_whole_after_a_kill() {
 }
 
 /// A configuration that names neither volume nor pool, and what a pool made by the running server is made with.
-fn bare(folder: &Path) -> Vec<&'static str> {
+pub fn bare(folder: &Path) -> Vec<&'static str> {
     let config =
         "listen = ['nbd+unix:///?socket=nbd.sock']\nstate-directory = 'state'\n[api]\nlisten = 'unix:api.sock'\n";
     std::fs::write(folder.join("tank.toml"), config).unwrap();

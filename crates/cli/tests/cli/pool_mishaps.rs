@@ -4,7 +4,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use crate::common::{fail, run, succeed};
-use crate::pool::{API, ask, data, folder, get, http, serve, tool};
+use crate::pool::{API, ask, bare, data, folder, get, http, serve, tool};
 use crate::serving::Server;
 use serde_json::json;
 
@@ -245,4 +245,74 @@ fn a_pool_that_is_refused_changes_nothing_of_another() {
     let refused = fail(path, &["serve", "both.toml"], 2);
     assert!(refused.contains("its logical disk 'mail' has the name of another export"), "{refused}");
     assert!(contents() == before, "disks were changed");
+}
+
+/// A pool that a running server made and that lacks its flash at the next start is not served, and the others are.
+#[test]
+fn what_a_made_pool_lacks_keeps_no_other_from_being_served() {
+    let (folder, _) = folder(true);
+    let path = folder.path();
+    bare(path);
+    let (flashes, pools) = (path.join("flashes"), path.join("state/pools.json"));
+    std::fs::create_dir(&flashes).unwrap();
+    let server = serve(path);
+    let flash = format!("flash={}", flashes.join("one.img").display());
+    let settings = ["--set", &flash, "--set", "flash-size=16MiB", "--set", "erase-unit=1MiB", "--set", "ram=4MiB"];
+    ask(path, &[&["pool", "create", "one", "a.img", "--serve"][..], &settings].concat());
+    ask(path, &["pool", "create", "two", "b.img", "--serve", "--set", "ram=4MiB"]);
+    server.end();
+    // As a device has it, whose size nobody says.
+    let kept = std::fs::read_to_string(&pools).unwrap();
+    let mut sizeless: serde_json::Value = serde_json::from_str(&kept).unwrap();
+    sizeless[0]["settings"].as_object_mut().unwrap().remove("flash-size").unwrap();
+    let mishaps: [(&str, &dyn Fn()); 3] = [
+        ("its folder is gone", &|| std::fs::rename(&flashes, path.join("away")).unwrap()),
+        ("it is gone", &|| {
+            std::fs::rename(flashes.join("one.img"), path.join("away")).unwrap();
+            std::fs::write(&pools, sizeless.to_string()).unwrap();
+        }),
+        ("it is empty", &|| {
+            std::fs::copy(flashes.join("one.img"), path.join("away")).unwrap();
+            std::fs::File::create(flashes.join("one.img")).unwrap();
+        }),
+    ];
+    for (number, (what, befalls)) in mishaps.into_iter().enumerate() {
+        befalls();
+        let server = serve(path);
+        let told = ask(path, &["pool", "status"]);
+        assert!(told.contains("pool one is NOT SERVED: ") && told.contains("pool two, ok"), "{what}: {told}");
+        server.end();
+        let back = if number == 0 { flashes.clone() } else { flashes.join("one.img") };
+        std::fs::rename(path.join("away"), back).unwrap();
+        std::fs::write(&pools, &kept).unwrap();
+        let server = serve(path);
+        let told = ask(path, &["pool", "status"]);
+        assert!(told.contains("pool one, ok") && told.contains("pool two, ok"), "{what}: {told}");
+        server.end();
+    }
+}
+
+/// Detached while no server runs, a pool that a running server made does without its flash from then on, as one that it detaches itself.
+#[test]
+fn a_made_pool_that_is_detached_offline_goes_on_without_its_flash() {
+    let (folder, _) = folder(true);
+    let path = folder.path();
+    let settings = bare(path);
+    let server = serve(path);
+    ask(path, &[&["pool", "create", "new", "a.img", "b.img", "--serve"][..], &settings].concat());
+    ask(path, &["disk", "create", "mail", "--size", "4MiB"]);
+    let bytes = data(512, 5);
+    std::fs::write(path.join("in"), &bytes).unwrap();
+    tool(path, "nbdcopy", &["--flush", "in", "nbd+unix:///mail?socket=nbd.sock"]);
+    server.kill();
+    let told = succeed(path, &["detach", "--config", "tank.toml"]);
+    assert!(told.contains("cache.img is detached: ") && told.contains("pool new alone is whole"), "{told}");
+    let kept = std::fs::read_to_string(path.join("state/pools.json")).unwrap();
+    assert!(kept.contains("\"ram\"") && !kept.contains("flash"), "{kept}");
+    std::fs::remove_file(path.join("cache.img")).unwrap();
+    let server = serve(path);
+    tool(path, "nbdcopy", &["nbd+unix:///mail?socket=nbd.sock", "out"]);
+    assert!(std::fs::read(path.join("out")).unwrap()[..bytes.len()] == bytes);
+    assert!(!path.join("cache.img").exists());
+    server.end();
 }

@@ -44,6 +44,10 @@ pub enum ScanError<E> {
     Read(E),
     #[error("a header page is damaged: page {page} of bucket {bucket}, which was durable")]
     Damaged { bucket: u32, page: u32 },
+    #[error(
+        "bucket {bucket} was written up to page {written} when the cache was closed in order, and nothing of that is there"
+    )]
+    Missing { bucket: u32, written: u32 },
 }
 
 /// What was programmed together.
@@ -253,6 +257,9 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
             // Of a mark or a header a power failure leaves the first sector whole.
             None => marks_resets || !is_zero(&first[..512]),
         };
+        if buckets.in_order() && found.begun.is_none() && !found.damaged_first {
+            look_for_its_first(cache, &mut found, &mut pages)?;
+        }
         return Ok(found);
     }
     let decoded = |page: &Page| Header::decode(page).map(|(header, _)| header.oob);
@@ -302,6 +309,27 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
     }
     look_behind(cache, at, written, &mut found, &mut pages)?;
     Ok(found)
+}
+
+/// Looks for what is behind a first page that says nothing, of a bucket that is written in order: where that was durable, so was the first page.
+fn look_for_its_first<B: Buckets>(
+    cache: u64,
+    found: &mut Walk,
+    pages: &mut Pages<'_, B>,
+) -> Result<(), ScanError<B::Error>> {
+    for page in 1..pages.end {
+        let header = Header::decode(pages.page(page, READ_PAGES)?).map(|(header, _)| header);
+        let Some(header) = header.filter(|header| (header.cache, header.page + header.part) == (cache, page)) else {
+            continue;
+        };
+        found.first_backend = Some(header.oob.backend);
+        if header.oob.state != State::Read {
+            found.damaged_first = header.durable_end > 0;
+            found.torn_first = Some((header.run, header.sequence));
+        }
+        break;
+    }
+    Ok(())
 }
 
 /// Looks at what is behind the end of the chain.
@@ -433,165 +461,4 @@ fn is_whole<B: Buckets>(bucket: u32, header: &Header, buckets: &B) -> Result<boo
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wlfc::bucket::Oob;
-    use crate::wlfc::header::reset_mark;
-
-    /// The pages of one bucket that is not written front to back, and whether resets are marked.
-    struct Bucket(Vec<[u8; BLOCK_BYTES]>, bool);
-
-    impl Buckets for Bucket {
-        type Error = std::convert::Infallible;
-
-        fn read(&self, _: u32, page: u32, bytes: &mut [u8]) -> Result<(), Self::Error> {
-            let pages = &self.0[page as usize..page as usize + bytes.len() / BLOCK_BYTES];
-            bytes.copy_from_slice(pages.as_flattened());
-            Ok(())
-        }
-
-        fn in_order(&self) -> bool {
-            false
-        }
-
-        fn marks_resets(&self) -> bool {
-            self.1
-        }
-
-        fn written_pages(&self, _: u32) -> Result<u32, Self::Error> {
-            Ok(self.0.len() as u32)
-        }
-    }
-
-    /// A bucket of 8 pages, and a header of one page that says that one block is zeroes.
-    fn bucket() -> (Config, Bucket, Header) {
-        let config = Config { header_blocks: 896, volume_blocks: 64, ..Config::new(8, 7, 1, 0.5).unwrap() };
-        let oob = Oob { state: State::Write, backend: 0, epoch: 5, log: Log::Zeroes, at: 0, blocks: 1 };
-        let header = Header {
-            cache: 1,
-            oob,
-            run: 3,
-            sequence: 0,
-            durable: 0,
-            page: 0,
-            durable_end: 0,
-            previous: 0,
-            part: 0,
-            before: None,
-        };
-        let pages = vec![[0; BLOCK_BYTES]; config.bucket_pages() as usize];
-        (config, Bucket(pages, true), header)
-    }
-
-    fn judged(config: &Config, bucket: &Bucket) -> Result<Scan, ScanError<std::convert::Infallible>> {
-        let walk = walk(config, 1, 0, bucket)?;
-        let mut durable = Durable::default();
-        walk.tell(&mut durable);
-        judge(config, 0, &walk, &durable, bucket).map(|found| found.scan)
-    }
-
-    /// The last header of bucket 0 is zeroes, and what was programmed next, to bucket 1, says that it was there.
-    #[test]
-    fn a_lost_last_header_is_missed_where_it_was_durable() {
-        let (config, mut lost, first) = bucket();
-        first.encode(&[], &mut lost.0[0]);
-        let witness = Witness { bucket: 0, epoch: 5, page: 1 };
-        let before = Some(witness);
-        let next = Header { oob: Oob { epoch: 6, ..first.oob }, sequence: 2, durable: 2, before, ..first };
-        let mut missing = |next: Header, first: Header, ends: &[RunEnd]| {
-            let (_, mut witness, _) = bucket();
-            next.encode(&[], &mut witness.0[0]);
-            first.encode(&[], &mut lost.0[0]);
-            let mut walks = [&lost, &witness].map(|bucket| walk(&config, 1, 0, bucket).ok());
-            let mut durable = Durable::default();
-            walks.iter().flatten().for_each(|walk| walk.tell(&mut durable));
-            ends.iter().for_each(|end| durable.add(end.run, end.sequence));
-            confront(&mut walks, &durable, ends);
-            judge(&config, 0, walks[0].as_ref().unwrap(), &durable, &lost).map(|found| found.scan.end)
-        };
-        let damaged = Err(ScanError::Damaged { bucket: 0, page: 1 });
-        assert_eq!(missing(next, first, &[]), damaged);
-        let untold = Header { durable: 1, ..next };
-        assert_eq!(missing(untold, first, &[]), Ok(1), "it was not durable");
-        assert_eq!(missing(next, Header { run: 4, ..first }, &[]), Ok(1), "a later run gave the epoch again");
-        assert_eq!(missing(next, Header { oob: Oob { epoch: 7, ..first.oob }, ..first }, &[]), Ok(1), "it was reset");
-        let there = Some(Witness { page: 0, ..witness });
-        assert_eq!(missing(Header { before: there, ..next }, first, &[]), Ok(1), "it is there");
-        // The superblock knows it, of this run or another.
-        let alone = Header { before: None, ..next };
-        let end = RunEnd { run: 3, sequence: 2, last: before };
-        assert_eq!(
-            missing(untold, first, &[RunEnd { last: None, ..end }]),
-            damaged,
-            "the next header says where it was"
-        );
-        assert_eq!(missing(alone, first, &[RunEnd { last: None, ..end }]), Ok(1), "nothing does");
-        assert_eq!(missing(alone, first, &[RunEnd { run: 9, ..end }, end]), damaged);
-        assert_eq!(missing(alone, first, &[RunEnd { last: there, ..end }]), Ok(1), "it is there");
-        assert_eq!(missing(alone, Header { run: 4, ..first }, &[end]), Ok(1), "a later run gave the epoch again");
-    }
-
-    #[test]
-    fn a_first_page_of_zeroes_is_damage_where_resets_are_marked() {
-        let (config, mut bucket, header) = bucket();
-        let damaged = Err(ScanError::Damaged { bucket: 0, page: 0 });
-        assert_eq!(judged(&config, &bucket), damaged);
-        bucket.1 = false;
-        assert_eq!(judged(&config, &bucket).map(|scan| scan.torn), Ok(false), "it may be a reset of before");
-        let mark = reset_mark(1, 0);
-        for marks_resets in [false, true] {
-            bucket.1 = marks_resets;
-            bucket.0[0] = mark;
-            assert_eq!(judged(&config, &bucket), Ok(Scan::default()));
-            // Torn: the mark over a header, and a header over the mark.
-            header.encode(&[], &mut bucket.0[0]);
-            let whole = bucket.0[0];
-            bucket.0[0][..512].copy_from_slice(&mark[..512]);
-            assert_eq!(judged(&config, &bucket), Ok(Scan { torn: true, ..Scan::default() }));
-            bucket.0[0] = mark;
-            bucket.0[0][..512].copy_from_slice(&whole[..512]);
-            let scan = judged(&config, &bucket).unwrap();
-            assert_eq!((scan.torn, scan.found.len()), (true, 0));
-        }
-        for other in [reset_mark(2, 0), reset_mark(1, 1)] {
-            bucket.0[0] = other;
-            assert_eq!(judged(&config, &bucket), damaged, "it is of another cache or bucket");
-        }
-        // Its first sector is lost, and its end says of which backend bucket it was.
-        Header { oob: Oob { backend: 6, ..header.oob }, ..header }.encode(&[], &mut bucket.0[0]);
-        bucket.0[0][..512].fill(0);
-        let walk = walk(&config, 1, 0, &bucket).unwrap();
-        assert_eq!((walk.backend(), judged(&config, &bucket)), (Some(6), damaged));
-    }
-
-    #[test]
-    fn headers_of_an_earlier_use_of_an_epoch_do_not_make_the_later_one_damaged() {
-        let (config, mut bucket, header) = bucket();
-        header.encode(&[], &mut bucket.0[0]);
-        let mut left_over = Header { run: 2, page: 4, durable_end: 4, ..header };
-        left_over.encode(&[], &mut bucket.0[4]);
-        let scan = judged(&config, &bucket).unwrap();
-        assert_eq!((scan.end, scan.torn), (1, false));
-        left_over.run = 3;
-        left_over.encode(&[], &mut bucket.0[4]);
-        assert_eq!(judged(&config, &bucket), Err(ScanError::Damaged { bucket: 0, page: 1 }), "it was durable");
-    }
-
-    /// The first sector of the next header came, others are still what they were before.
-    #[test]
-    fn nothing_is_written_over_a_header_that_came_in_part() {
-        let (config, mut bucket, header) = bucket();
-        header.encode(&[], &mut bucket.0[0]);
-        let (_, previous) = Header::decode(&bucket.0[0]).unwrap();
-        let next = Header { page: 1, sequence: 1, previous, ..header };
-        next.encode(&[], &mut bucket.0[1]);
-        let scan = judged(&config, &bucket).unwrap();
-        assert_eq!((scan.end, scan.torn, scan.found.len()), (2, false, 2));
-        bucket.0[1][2048..2560].fill(0xA5);
-        let scan = judged(&config, &bucket).unwrap();
-        assert_eq!((scan.end, scan.torn, scan.found.len()), (1, true, 1));
-        bucket.0[1][..512].fill(0);
-        let scan = judged(&config, &bucket).unwrap();
-        assert_eq!((scan.end, scan.torn, scan.found.len()), (1, false, 1), "nothing of it can come back");
-    }
-}
+mod tests;

@@ -65,7 +65,8 @@ pub(super) fn check_buckets(
     if let Some(zoned) = flash.zoned()
         && superblock.state == State::Clean
     {
-        report.damages(check_write_pointers(zoned, superblock.geometry.unit_pages, &held));
+        let elsewhere = check_write_pointers(zoned, superblock.geometry.unit_pages, &held);
+        elsewhere.into_iter().for_each(|text| report.note(text));
     }
     if data {
         check_data(flash, superblock, &held, report, progress)?;
@@ -79,8 +80,8 @@ pub(super) fn check_buckets(
     Ok(())
 }
 
-/// After an orderly end, the device's write pointers are where the headers say: of a bucket of logs behind the last one, or at the end of a
-/// zone that was finished; of a copy at the end; of a bucket of which nothing counts at the start.
+/// After an orderly end, the device's write pointers are where the headers say, but where a crash before tore what was being written: of a bucket of
+/// logs behind the last one, or at the end of a zone that was finished; of a copy at the end.
 fn check_write_pointers(zoned: &ZonedFlash, unit_pages: u32, held: &Held) -> Vec<String> {
     let wrong = |(bucket, scan): (u32, &Scan)| {
         let expected = match scan.found.first() {

@@ -23,8 +23,8 @@ use crate::vital;
 pub(super) enum Job {
     /// A flush of a logical disk is answered.
     Flush(u32, Done),
-    /// Something that needed free chunks is tried again; it is told whether there may be more of them.
-    Again(Box<dyn FnOnce(bool) + Send>),
+    /// Something that needed free chunks looks for those that were given back since.
+    Again(Box<dyn FnOnce() + Send>),
     /// An operator's change is done.
     Changed(Box<dyn FnOnce(Result<(), PoolError>) + Send>),
 }
@@ -65,7 +65,7 @@ pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<Join
                     (Job::Flush(disk, done), None) if held_back.contains(&disk) => done(Err(Error::Io)),
                     (Job::Flush(_, done), None) => done(Ok(Vec::new())),
                     (Job::Flush(_, done), Some(error)) => done(Err(Error::from_pool(error))),
-                    (Job::Again(again), failed) => again(failed.is_none()),
+                    (Job::Again(again), _) => again(),
                     (Job::Changed(done), None) => done(Ok(())),
                     (Job::Changed(done), Some(error)) => done(Err(PoolError::Together(error.clone()))),
                 }
@@ -124,7 +124,7 @@ impl Shared {
             let pool = self.name.clone();
             return match job {
                 Job::Flush(_, done) => done(Err(Error::ShuttingDown)),
-                Job::Again(again) => again(false),
+                Job::Again(again) => again(),
                 Job::Changed(done) => done(Err(PoolError::Refused { pool, what: "it is closed".to_owned() })),
             };
         };
@@ -261,9 +261,10 @@ impl Shared {
         let (kept, free): (Vec<u32>, Vec<u32>) = chunks.into_iter().partition(|chunk| lost.contains(chunk));
         let mut state = self.state();
         unclean.retain(|chunk| !lost.contains(chunk));
-        free.into_iter()
-            .filter(|chunk| !unclean.contains(chunk))
-            .for_each(|chunk| state.metadata.map.space.free(chunk));
+        for chunk in free.into_iter().filter(|chunk| !unclean.contains(chunk)) {
+            state.metadata.map.space.free(chunk);
+            state.given_back += 1;
+        }
         state.unclean.extend(unclean);
         Ok(kept)
     }

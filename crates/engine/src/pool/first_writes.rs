@@ -58,7 +58,8 @@ impl LogicalDisk {
                     cut(&request, &entries[chunks.clone()], &mut pieces);
                 }
                 // Chunks may be on their way to be free.
-                Some(new.map_err(|error| (error, self.shared.uncommitted.load(Ordering::SeqCst) > 0)))
+                let may_be_freed = self.shared.uncommitted.load(Ordering::SeqCst) > 0;
+                Some(new.map_err(|error| (error, may_be_freed.then_some(state.given_back))))
             }
         };
         let new = match given {
@@ -68,10 +69,11 @@ impl LogicalDisk {
                 }
                 return;
             }
-            Some(Err((error, may_be_freed))) => {
-                return match (error, may_be_freed, self.shared.export(self.id)) {
-                    (Error::NoSpace, true, Some(disk)) => self.shared.queue(Job::Again(Box::new(move |may_be_free| {
-                        if may_be_free {
+            Some(Err((error, given_back))) => {
+                return match (error, given_back, self.shared.export(self.id)) {
+                    (Error::NoSpace, Some(before), Some(disk)) => self.shared.queue(Job::Again(Box::new(move || {
+                        // Where none was, it would look for ever while something else is not durable yet.
+                        if disk.shared.state().given_back > before {
                             disk.start(request, done, false);
                         } else {
                             disk.refuse(done, Error::NoSpace);

@@ -127,6 +127,8 @@ struct State {
     released: Vec<u32>,
     /// Chunks that were given up and could not be zeroed: not free before they are.
     unclean: Vec<u32>,
+    /// How many chunks became free again since the start.
+    given_back: u64,
     /// Whether changes that were pending are being written down.
     committing: bool,
     /// Who has the chunks of which something is lost or waits.
@@ -299,6 +301,7 @@ fn storage_of(metadata: Metadata, notes: Vec<String>) -> (Arc<Mutex<State>>, Arc
         pending: Vec::new(),
         released: Vec::new(),
         unclean: Vec::new(),
+        given_back: 0,
         committing: false,
         owners: Owners::default(),
         leaving: BTreeMap::new(),

@@ -28,6 +28,7 @@ pub mod checksums;
 mod clients;
 mod failed_reads;
 mod failures;
+pub(crate) mod made_up;
 mod memory;
 pub(crate) mod mended;
 mod order;

@@ -7,10 +7,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, RunEnd, State as CacheState, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, RunEnd, State as CacheState, Superblock};
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::wlfc::durable::Durable;
-use flashwise_core::wlfc::header::{HEADER_BLOCKS, Header, marked_bucket, reset_mark};
+use flashwise_core::wlfc::header::{HEADER_BLOCKS, reset_mark};
 use flashwise_core::wlfc::scan::{Buckets, Found, ScanError, Walk, confront, end_of, judge, walk};
 use flashwise_core::wlfc::{Around, Config, ConfigError, Oob, Refresh, Scan, State, Step, Wlfc, recover_around};
 use rustc_hash::FxHashSet;
@@ -435,7 +435,7 @@ pub fn scan_remains(
 ) -> Result<(Held, Vec<Option<u32>>), FlashError> {
     let mut missing = Vec::new();
     let held = scan_with(flash, superblock, threads, progress, None, &mut |walk, error| match error {
-        ScanError::Damaged { .. } => {
+        ScanError::Damaged { .. } | ScanError::Missing { .. } => {
             missing.push(walk.backend());
             Ok(walk.clone().without_damage())
         }
@@ -499,9 +499,20 @@ fn scan_with(
     durable.add(run(superblock.attach, superblock.durable.page), superblock.durable.sequence);
     superblock.ends.iter().for_each(|end| durable.add(end.run, end.sequence));
     confront(&mut walks, &durable, &superblock.ends);
+    // At an orderly end no bucket is written of which nothing counts: a start erases what a crash has left of such.
+    let zones = flash.zoned().filter(|_| superblock.state == CacheState::Clean);
+    let judged = |bucket: u32, walk: &Walk| {
+        let found = judge(&config, bucket, walk, &durable, &buckets)?;
+        let zones = zones.filter(|_| found.scan.found.is_empty() && !worn.contains(&bucket) && !dead.contains(&bucket));
+        match zones.map_or(0, |zones| zones.written_pages(bucket + 1)) {
+            0 => Ok(found),
+            written => Err(ScanError::Missing { bucket, written }),
+        }
+    };
+    let founds: Vec<_> =
+        (0..).zip(&walks).map(|(bucket, walk)| walk.as_ref().map(|walk| judged(bucket, walk))).collect();
     let mut held = Held { crashed: superblock.state == CacheState::InUse, worn, dead, ..Held::empty(superblock) };
-    for (bucket, walk) in (0..).zip(&walks) {
-        let found = walk.as_ref().map(|walk| judge(&config, bucket, walk, &durable, &buckets));
+    for ((bucket, walk), found) in (0..).zip(&walks).zip(founds) {
         match (found, walk, remembered) {
             (Some(Ok(found)), ..) => held.add(bucket, found),
             (_, _, Some(remembered)) => {
@@ -537,34 +548,6 @@ fn check_readable(flash: &dyn Disk) -> Result<(), FlashError> {
 /// The number of a run: which start it is of, and how many times its cache was found again since.
 pub fn run(start: u64, found_again: u32) -> u64 {
     start << 32 | u64::from(found_again)
-}
-
-/// The superblock of a cache of buckets as far as `superblock` knows it and the flash has pages of it, and whether all of these are where it would have
-/// them, up to the end of the device; none if it has none.
-pub(crate) fn made_up(flash: &dyn Disk, superblock: &Superblock) -> io::Result<Option<(Superblock, bool)>> {
-    let (cache, Geometry { units, unit_pages }) = (cache_tag(superblock), superblock.geometry);
-    let (mut is_there, mut marks_resets, mut in_place) = (false, false, true);
-    let mut pages = Memory::new(unit_pages as usize);
-    let unit_bytes = u64::from(unit_pages) * BLOCK_BYTES as u64;
-    for unit in 1..(flash.size() / unit_bytes) as u32 {
-        let count = flash.zoned().map_or(unit_pages, |zoned| zoned.written_pages(unit).min(unit_pages));
-        let bytes = &mut pages.bytes_mut()[..count as usize * BLOCK_BYTES];
-        if flash.read_at(bytes, u64::from(unit) * unit_bytes).is_err() {
-            continue;
-        }
-        for number in 0..count {
-            let page = pages.page(number);
-            if let Some((header, _)) = Header::decode(page).filter(|(header, _)| header.cache == cache) {
-                is_there = true;
-                in_place &= header.page + header.part == number && unit < units;
-            } else if let Some(bucket) = marked_bucket(page, cache) {
-                marks_resets = true;
-                in_place &= (bucket + 1, 0) == (unit, number) && unit < units;
-            }
-        }
-    }
-    let made_up = Superblock { layout: Layout::Wlfc, marks_resets, ..superblock.clone() };
-    Ok((is_there || marks_resets).then_some((made_up, in_place)))
 }
 
 /// Makes a bucket empty: not durably.

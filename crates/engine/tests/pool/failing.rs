@@ -125,6 +125,30 @@ fn each_logical_disk_that_wrote_hears_of_a_flush_that_failed() {
     }
 }
 
+/// While blocks of a disk that fails wait in memory, a write that finds no free chunk is told so, and is not tried again and again.
+#[test]
+fn a_full_pool_says_so_while_what_was_answered_waits_for_a_place() {
+    let (tank, disks, bad) = with_a_bad_disk_beside(1, false);
+    let mut config = tank.config.clone();
+    config.cache.cache.read("sequential-bypass", "0").unwrap();
+    let pool = Pool::open_on(config, disks, &|_, _| ()).unwrap().0;
+    let striped = |name| pool.create_logical(&NewLogical { striped: true, ..new(name, 64 * MIB) }).unwrap();
+    let [full, waits, other] = ["a", "b", "c"].map(striped);
+    // A dozen free chunks on each disk.
+    let room = pool.status().free_bytes - 24 * CHUNK;
+    write(&full, 0, room, 1).unwrap();
+    flush(&full);
+    // Its labels and the map can be written still.
+    bad.set(2 * MIB..8 * MIB);
+    [6, 2, 4, 0].into_iter().for_each(|at| write(&waits, at * CHUNK, CHUNK, 2).unwrap());
+    ask(&waits, Operation::Flush, 0, 0, Vec::new()).expect_err("a part of it has no place");
+    assert!(pool.status().logical_disks[1].unwritten_blocks > 0, "{:?}", pool.status());
+    // What cannot be written is an error of another kind.
+    let mut refused = (0..64).filter_map(|at| write(&other, at * CHUNK, CHUNK, 3).err());
+    assert!(refused.any(|error| error == Error::NoSpace));
+    bad.set(0..0);
+}
+
 /// A chunk that was given up and cannot be zeroed is not given to another before it is: what that one writes to it may be lost with a flush.
 #[test]
 fn a_chunk_that_cannot_be_zeroed_is_nobodys() {

@@ -40,11 +40,19 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
     for (number, pool) in config.pools.iter_mut().enumerate() {
         let section = Section::Pool(number);
         let whose = format!("pool '{}'", pool.cache.name);
-        for path in &pool.disks {
+        // One that was made before may lack what it is made of by now, which keeps nobody else from being served: opening it says what.
+        let was_made = origin.tables.made.get(&number).is_some_and(Option::is_some);
+        let is_found = |path: &Path| !was_made || FileId::of(path).is_ok();
+        for path in pool.disks.iter().filter(|path| is_found(path)) {
             take(&mut used, origin, section, "disks", path, &whose)?;
         }
-        take(&mut used, origin, section, "flash", &pool.cache.flash, &whose)?;
-        let is_device = check_flash(&pool.cache).map_err(|(key, problem)| origin.refuse(section, key, problem))?;
+        if is_found(&pool.cache.flash) {
+            take(&mut used, origin, section, "flash", &pool.cache.flash, &whose)?;
+        }
+        let is_device = match check_flash(&pool.cache) {
+            Err(_) if was_made => false,
+            checked => checked.map_err(|(key, problem)| origin.refuse(section, key, problem))?,
+        };
         if !origin.tables.entries(section).iter().any(|entry| entry.key == "discard") {
             pool.cache.discard = is_device;
         }

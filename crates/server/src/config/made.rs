@@ -75,6 +75,26 @@ pub fn write(state_directory: &Path, pools: &[MadePool]) -> io::Result<()> {
     kept::write(&path(state_directory), &pools)
 }
 
+impl MadePool {
+    /// Has it go on without its flash.
+    pub fn leave_flash_out(&mut self) {
+        self.settings.retain(|key, _| !key.starts_with("flash"));
+    }
+}
+
+/// Keeps that a pool goes on without its flash; nothing where it was not made by a running server.
+///
+/// # Errors
+/// The file cannot be read or written.
+pub fn leave_flash_out(state_directory: &Path, pool: &str) -> io::Result<()> {
+    let mut pools = read(state_directory)?;
+    match pools.iter_mut().find(|made| made.name == pool) {
+        Some(made) => made.leave_flash_out(),
+        None => return Ok(()),
+    }
+    write(state_directory, &pools)
+}
+
 impl Tables {
     /// Takes up a pool that was made, unless it is being deleted, or the document has one of its name.
     pub(super) fn add_made(&mut self, pool: &MadePool, path: Option<PathBuf>) {

@@ -1,0 +1,38 @@
+//! A cache of buckets whose superblocks are lost: what its pages say of it.
+
+use std::io;
+
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, Superblock};
+use flashwise_core::wlfc::header::{Header, marked_bucket};
+
+use crate::disk::Disk;
+use crate::flash::cache_tag;
+use crate::memory::Memory;
+
+/// The superblock of a cache of buckets as far as `superblock` knows it and the flash has pages of it, and whether all of these are where it would have
+/// them, up to the end of the device; none if it has none.
+pub(crate) fn made_up(flash: &dyn Disk, superblock: &Superblock) -> io::Result<Option<(Superblock, bool)>> {
+    let (cache, Geometry { units, unit_pages }) = (cache_tag(superblock), superblock.geometry);
+    let (mut is_there, mut marks_resets, mut in_place) = (false, false, true);
+    let mut pages = Memory::new(unit_pages as usize);
+    let unit_bytes = u64::from(unit_pages) * BLOCK_BYTES as u64;
+    for unit in 1..(flash.size() / unit_bytes) as u32 {
+        let count = flash.zoned().map_or(unit_pages, |zoned| zoned.written_pages(unit).min(unit_pages));
+        let bytes = &mut pages.bytes_mut()[..count as usize * BLOCK_BYTES];
+        if flash.read_at(bytes, u64::from(unit) * unit_bytes).is_err() {
+            continue;
+        }
+        for number in 0..count {
+            let page = pages.page(number);
+            if let Some((header, _)) = Header::decode(page).filter(|(header, _)| header.cache == cache) {
+                is_there = true;
+                in_place &= header.page + header.part == number && unit < units;
+            } else if let Some(bucket) = marked_bucket(page, cache) {
+                marks_resets = true;
+                in_place &= (bucket + 1, 0) == (unit, number) && unit < units;
+            }
+        }
+    }
+    let made_up = Superblock { layout: Layout::Wlfc, marks_resets, ..superblock.clone() };
+    Ok((is_there || marks_resets).then_some((made_up, in_place)))
+}
