@@ -120,7 +120,9 @@ impl Report {
 
     /// Adds what a start would have against the flash and its backend as a pair.
     pub fn add_refusal(&mut self, refusal: &Refusal) {
-        self.damage(format!("A start with this backend would be refused: {refusal}."));
+        let text = format!("A start with this backend would be refused: {refusal}.");
+        // Each is whole, and belongs to another.
+        if matches!(refusal, Refusal::OtherCache { .. }) { self.mismatch(text) } else { self.damage(text) }
     }
 
     /// Whether a part is damaged, and not only no part of this pair.

@@ -155,6 +155,19 @@ fn a_cache_that_was_at_rest_and_went_on_is_sound() {
     }
 }
 
+/// A backend that belongs to another cache is no damage of this one; an older copy of either is.
+#[test]
+fn who_belongs_to_others_is_not_damaged() {
+    let uuid = |byte| uuid::Uuid::from_bytes([byte; 16]);
+    let other = Refusal::OtherCache { found: uuid(1), expected: uuid(2), on_found: true, on_expected: true };
+    let older = Refusal::BackendOlder { cache: uuid(1), found: 1, expected: 2 };
+    for (refusal, is_damaged) in [(other, false), (older, true)] {
+        let mut report = Report::default();
+        report.add_refusal(&refusal);
+        assert_eq!((report.is_sound(), report.is_damaged()), (false, is_damaged), "{refusal}");
+    }
+}
+
 fn damage_of(report: &Report) -> Vec<&str> {
     let damage = report.findings.iter().filter(|finding| finding.severity == Severity::Damage);
     damage.map(|finding| finding.text.as_str()).collect()

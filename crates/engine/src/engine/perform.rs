@@ -456,10 +456,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 }
                 let (acknowledged, replaces) = (*acknowledged, *replaces);
                 // Of what waits to be written again, clients have heard.
-                let was_kept = self.cache.is_kept(block);
+                let was_kept = self.unwritten.contains_key(&block) && self.cache.is_kept(block);
                 self.tell_failed(step, missing);
                 // What a client was told has failed is as good as what was answered before it, if that is lost; what is written back may be older.
-                if !missing && batch.is_none() && !self.backend.contains_key(&block) {
+                if !missing && batch.is_none() && self.last_writer(block).is_none() {
                     self.keep(block, self.memory.page(frame.number).to_vec());
                 }
                 let is_known = was_kept || self.cache.leaves(block);
@@ -500,10 +500,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.tell_failed(step, missing);
     }
 
+    /// The step that changes a block of the backend last, of those that have not ended.
+    fn last_writer(&self, block: u32) -> Option<StepId> {
+        self.backend.get(&block).and_then(Hazard::writer)
+    }
+
     /// What a block was to hold did not come to the backend, and what is newer may be on its way there: what becomes of that counts, and it
     /// takes the place of this. Whether it does.
     fn hand_on(&mut self, block: u32) -> bool {
-        let Some(newer) = self.backend.get(&block).and_then(Hazard::writer) else { return false };
+        let Some(newer) = self.last_writer(block) else { return false };
         match &mut self.step(newer).step {
             Step::WriteBackend { replaces, logged: false, batch: None, .. } => *replaces = true,
             Step::ZeroBackend { replaces, .. } if replaces.contains(&block) => {}

@@ -297,6 +297,29 @@ fn what_becomes_of_a_newer_change_that_follows_to_the_backend_counts() {
     }
 }
 
+/// A read waits behind a write that fails on the backend: what the write was to make of the block is kept all the same.
+#[test]
+fn what_is_read_while_it_fails_on_its_way_to_the_backend_is_not_lost() {
+    let mut world = World::of(Config { write_buffer_blocks: 64, ..World::config("larc:fill=ghost") }, 1024, 0);
+    world.ask(Operation::Write, 7, 1, contents(70, 1));
+    world.ask(Operation::Flush, 9_000, 0, Vec::new());
+    world.read(7, 1);
+    world.end_change(true);
+    world.end_backend();
+    world.answer(7);
+    for _ in 0..2 {
+        world.read(7, 1);
+        world.end_backend();
+        assert!(world.answer(7) == Some(contents(70, 1)));
+        world.engine.write_unwritten(1);
+        world.end_backend();
+    }
+    assert_eq!(world.engine.lost_blocks(), [0; 0]);
+    world.ask(Operation::Flush, 9_001, 0, Vec::new());
+    world.end_backend();
+    assert!(world.answer(9_001).is_some());
+}
+
 /// The pages of each write of the flash, and its stream: a segment of two blocks of a client, and one of three blocks that were read and
 /// admitted and one of a client.
 #[test]
