@@ -164,11 +164,9 @@ impl Session<'_> {
         let kept = task.wanted.saturating_sub(task.received).min(length);
         task.received = end;
         task.data_number = task.data_number.wrapping_add(1);
-        if is_last {
-            task.data_number = 0;
-        }
         let data = std::mem::take(&mut task.data);
         if is_last {
+            task.data_number = 0;
             self.tasks.set_state(tag, State::Gathered);
         }
         self.expect(Owner::Task(tag), data, header, kept);
