@@ -49,6 +49,13 @@ struct Moving {
     old: Entry,
 }
 
+/// Chunks that were copied to new places: these, what is to be written down of that, and whether it was.
+struct Begun {
+    places: Vec<u32>,
+    changes: Vec<Change>,
+    committed: Result<(), PoolError>,
+}
+
 impl Pool {
     /// Starts to empty a disk, after which it is taken out; the work goes on after this returns, and after a restart.
     pub fn remove_disk(&self, id: u32) -> Result<(), PoolError> {
@@ -308,7 +315,13 @@ impl Shared {
     /// Returns those that did not move although nothing failed, by where they are in the list.
     fn move_what_was_read(&self, read: &[(&Moving, Option<Vec<u8>>)]) -> Result<Vec<usize>, PoolError> {
         let moving: Vec<&Moving> = read.iter().map(|(moving, _)| *moving).collect();
-        let places = self.places_for(&moving)?;
+        let begun = self.begin_to_move(&moving, read)?;
+        self.end_move(&moving, begun)
+    }
+
+    /// Copies chunks to new places, and has that written down.
+    fn begin_to_move(&self, moving: &[&Moving], read: &[(&Moving, Option<Vec<u8>>)]) -> Result<Begun, PoolError> {
+        let places = self.places_for(moving)?;
         let written = read.iter().zip(&places).try_for_each(|((moving, bytes), place)| match bytes {
             Some(bytes) => self.write(moving, *place, bytes.clone()),
             None => Ok(()),
@@ -331,6 +344,12 @@ impl Shared {
         }
         // Behind all earlier changes of these chunks; who writes them down gives the entries their new places.
         let committed = self.commit_now();
+        Ok(Begun { places, changes, committed })
+    }
+
+    /// Gives up the places that chunks are not at, old or new.
+    fn end_move(&self, moving: &[&Moving], begun: Begun) -> Result<Vec<usize>, PoolError> {
+        let Begun { places, changes, committed } = begun;
         let mut state = self.state();
         while committed.is_err() && state.committing {
             drop(state);
@@ -342,14 +361,13 @@ impl Shared {
         self.uncommitted.fetch_sub((before - state.pending.len()) as u64, Ordering::SeqCst);
         let (mut given_up, mut stay) = (Vec::new(), Vec::new());
         for (number, (Moving { disk, at, old }, place)) in moving.iter().copied().zip(places).enumerate() {
-            let is_there = state.metadata.map.logicals.contains_key(&disk.id);
-            let has_moved = disk.logical.entries()[*at].chunk() == Some(place);
-            if is_there && has_moved {
+            // Where its logical disk was deleted meanwhile, the place that it had then is given up already, and it has that still.
+            if disk.logical.entries().get(*at).and_then(|now| now.chunk()) == Some(place) {
                 given_up.extend(old.chunk());
                 continue;
             }
             given_up.push(place);
-            if is_there {
+            if state.metadata.map.logicals.contains_key(&disk.id) {
                 stay.push(number);
             }
         }
@@ -410,5 +428,65 @@ impl Shared {
 impl Moving {
     fn named(&self) -> String {
         format!("chunk {} of logical disk {}", self.at, self.disk.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use flashwise_core::cache::Mode;
+
+    use super::*;
+    use crate::pool::{NewLogical, PoolConfig, prepare};
+    use crate::volume::VolumeConfig;
+
+    /// A logical disk that is deleted while its chunks move gives up each place once, and all that it had.
+    #[test]
+    fn what_is_deleted_while_it_moves_gives_up_its_old_places_and_its_new_ones_once() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let disks: Vec<_> = ["a.img", "b.img"].map(|name| folder.path().join(name)).into();
+        for path in &disks {
+            std::fs::File::create(path).unwrap().set_len(8 << 20).unwrap();
+        }
+        drop(prepare::create("tank", &disks, &[]).unwrap());
+        let mut cache = VolumeConfig::of("tank", Path::new(""), Path::new(""));
+        cache.state_directory = folder.path().to_owned();
+        let pool = Pool::open(PoolConfig { disks, degraded: false, cache }, &|_, _| ()).unwrap().0;
+        let shared = &pool.shared;
+        let used = || shared.state().metadata.map.space.usage().1;
+        for written_down_before in [false, true] {
+            let before = used();
+            let new = NewLogical {
+                name: "vm".to_owned(),
+                size_bytes: 1 << 20,
+                thick: true,
+                striped: false,
+                cached: true,
+                mode: Mode::WriteBack,
+                pinned_ram_bytes: 0,
+            };
+            pool.create_logical(&new).unwrap();
+            let chunk = pool.logical("vm").unwrap().logical.entries()[0].chunk().unwrap();
+            let members = shared.state().metadata.map.disks.clone();
+            let (id, _) = members.iter().find(|(_, at)| (at.base..at.base + at.chunks).contains(&chunk)).unwrap();
+            // No thread empties it: what one does is done here.
+            shared.state().leaving.insert(*id, Leaving::default());
+            let moving = shared.hold_some(*id).unwrap().unwrap();
+            assert!(!moving.is_empty());
+            let moving: Vec<&Moving> = moving.iter().collect();
+            let read: Vec<_> = moving.iter().map(|one| (*one, None)).collect();
+            if !written_down_before {
+                pool.delete_logical("vm").unwrap();
+            }
+            let begun = shared.begin_to_move(&moving, &read).unwrap();
+            if written_down_before {
+                pool.delete_logical("vm").unwrap();
+            }
+            assert_eq!(shared.end_move(&moving, begun).unwrap(), [0; 0]);
+            shared.commit_now().unwrap();
+            assert_eq!(used(), before, "written down before: {written_down_before}");
+            shared.state().leaving.remove(id);
+        }
     }
 }
