@@ -95,7 +95,7 @@ pub struct Request {
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,
-    /// Whether what it changes must be durable before it is answered.
+    /// Whether what it changes must be durable before it is answered: not of a flush.
     pub force_unit_access: bool,
     /// The bytes to write, `length` of them; empty for other operations.
     pub data: Vec<u8>,
@@ -107,6 +107,11 @@ impl Request {
     /// Whether it changes what is stored.
     pub(crate) fn changes(&self) -> bool {
         matches!(self.operation, Operation::Write | Operation::Trim | Operation::WriteZeroes { .. })
+    }
+
+    /// Whether it is a flush as a client asked for it, and was not begun before: one that was has to be durable itself.
+    pub(crate) fn is_flush(&self) -> bool {
+        self.operation == Operation::Flush && !self.force_unit_access
     }
 
     /// Whether it is answered once something is durable.

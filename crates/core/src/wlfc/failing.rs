@@ -9,6 +9,8 @@
 //! and shrink with each bucket that fails. Where dirty buckets cannot leave, the queues may have more than their bounds: what can leave then leaves
 //! behind each request until they have not. A log that finds room in its write bucket needs nothing, and a read needs no copy.
 
+use std::collections::VecDeque;
+
 use super::bucket::{Bucket, Log, Oob, State};
 use super::config::Config;
 use super::pieces::{Piece, pieces};
@@ -26,20 +28,67 @@ pub(super) struct Trials {
     next: u32,
 }
 
-/// What clients wrote past the cache, and were answered.
-#[derive(Clone, Copy, Debug, Default)]
+/// What clients wrote past the cache, and were answered: how many such changes, and which of them are durable.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Passed {
-    /// No flush was planned since.
-    pub unflushed: bool,
-    /// No flush is known to be done since.
-    at_risk: bool,
-    /// A flush failed that no client has heard of: the next one does.
-    pub lost: bool,
+    changes: u64,
+    /// Those that a flush was planned for.
+    planned: u64,
+    /// Those that each flush is for that has not ended, in order.
+    flushes: VecDeque<u64>,
+    /// Those of which a flush is done, or has failed.
+    ended: u64,
+    /// A flush failed, of which no flush of a client's has told: the next one does.
+    lost: bool,
 }
 
 impl Passed {
+    /// One more is planned.
     pub fn note(&mut self) {
-        (self.unflushed, self.at_risk) = (true, true);
+        self.changes += 1;
+    }
+
+    /// Whether there are some that no flush was planned for.
+    pub fn is_unflushed(&self) -> bool {
+        self.changes > self.planned
+    }
+
+    /// A flush of the backend is planned.
+    pub fn plan_flush(&mut self) {
+        self.planned = self.changes;
+        self.flushes.push_back(self.changes);
+    }
+
+    fn flushed(&mut self) {
+        self.ended = self.flushes.pop_front().map_or(self.ended, |changes| self.ended.max(changes));
+    }
+
+    /// What a flush that failed was to make durable may be gone, and what was written behind it too.
+    fn flush_failed(&mut self, told: bool) {
+        let changes = self.flushes.pop_front().unwrap_or(0);
+        if told {
+            self.ended = self.ended.max(changes);
+        }
+        if self.changes > self.ended {
+            // What is on its way there now another flush is for.
+            (self.lost, self.planned) = (true, self.changes - 1);
+        }
+        self.ended = self.changes;
+    }
+
+    /// Whether a flush has to tell that one before it failed. One that came `before` that may have come before what was lost was answered: the next tells
+    /// of it too.
+    pub fn tells(&mut self, before: bool) -> bool {
+        let lost = self.lost;
+        self.lost &= before;
+        lost
+    }
+
+    /// Goes on from those of before, of which all flushes have ended.
+    fn succeed(&mut self, before: &Passed) {
+        let planned = self.flushes.len();
+        *self = Passed { flushes: VecDeque::new(), ..before.clone() };
+        (0..planned).for_each(|_| self.plan_flush());
     }
 }
 
@@ -223,15 +272,21 @@ impl Wlfc {
         }
     }
 
-    /// A flush of the backend failed; whether a client was `told`.
+    /// A flush of the backend failed; whether a client was `told` that asked for a flush.
     pub(super) fn backend_flush_failed(&mut self, told: bool) {
-        self.passed.lost |= std::mem::take(&mut self.passed.at_risk) && !told;
+        self.passed.flush_failed(told);
+    }
+
+    /// The flush of the backend that a start begins with: what a process that died has written there may be in its volatile cache.
+    pub fn first_flush(&mut self) -> Step {
+        self.passed.plan_flush();
+        Step::FlushBackend
     }
 
     #[inline]
     pub(super) fn done(&mut self, step: &Step) {
         match *step {
-            Step::FlushBackend => self.passed.at_risk = self.passed.unflushed,
+            Step::FlushBackend => self.passed.flushed(),
             Step::ReadBackend { .. } => self.unread = false,
             Step::Reset { bucket } => {
                 if let Some(held) = self.resetting.get_mut(&bucket) {
@@ -266,8 +321,8 @@ impl Wlfc {
             }
             Kind::Prefetch => {}
             // Nothing was written to it since it was found.
-            Kind::Flush if self.settled && !std::mem::take(&mut self.passed.lost) => {
-                if self.passed.unflushed {
+            Kind::Flush if self.settled && !self.passed.tells(request.durable) => {
+                if self.passed.is_unflushed() {
                     self.settle_backend(steps);
                 }
             }
@@ -286,7 +341,8 @@ impl Wlfc {
     pub fn succeed(&mut self, before: &Wlfc) {
         self.figures = self.figures + before.figures;
         self.backend_dirty = true;
-        (self.trials, self.passed) = (before.trials, before.passed);
+        self.trials = before.trials;
+        self.passed.succeed(&before.passed);
     }
 
     /// What is known of a cache bucket whose pages cannot be read any more, and that was programmed with this epoch up to this page: what it was planned

@@ -201,8 +201,8 @@ impl Wlfc {
         self.figures.flushes += u64::from(request.kind == Kind::Flush);
         let changes = !matches!(request.kind, Kind::Read | Kind::Prefetch);
         let flushes = request.kind == Kind::Flush || changes && request.durable && request.last;
-        let lost = flushes && std::mem::take(&mut self.passed.lost);
-        if lost {
+        // Of a change an error would speak of that alone.
+        if request.kind == Kind::Flush && self.passed.tells(request.durable) {
             steps.extend([Step::Fail, Step::Reply]);
             return;
         }
@@ -226,7 +226,7 @@ impl Wlfc {
         }
         if flushes && steps.last() != Some(&Step::Fail) {
             // What was written back is on flash until it is durable.
-            if self.passed.unflushed {
+            if self.passed.is_unflushed() {
                 self.settle_backend(steps);
             }
             self.settle_flash(steps);
@@ -484,7 +484,7 @@ impl Wlfc {
 
     fn settle_backend(&mut self, steps: &mut Vec<Step>) {
         if std::mem::take(&mut self.backend_dirty) {
-            self.passed.unflushed = false;
+            self.passed.plan_flush();
             steps.push(Step::FlushBackend);
         }
     }

@@ -39,6 +39,10 @@ pub(crate) struct OfBuckets {
     pub is_own: bool,
     /// A step other than a flush did not take place.
     pub incomplete: bool,
+    /// Something of it was written to the backend past the cache.
+    pub passed: bool,
+    /// No change was under way when it came.
+    pub alone: bool,
 }
 
 /// The requests that are under way, by number, in the engine of any cache.
@@ -62,6 +66,11 @@ impl Clients {
     /// Requests that are under way.
     pub fn len(&self) -> usize {
         self.all.len() - self.free.len()
+    }
+
+    /// Whether one of them changes what is stored.
+    pub fn any_changes(&self) -> bool {
+        self.all.iter().flatten().any(|client| client.request.changes())
     }
 
     pub fn get(&self, number: u32) -> &Client {

@@ -422,6 +422,17 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
+    /// The errors that a step does not tell of. A flush tells of all that none has told of yet; a change that is to be durable of those that come while
+    /// it is under way, and a flush still has to tell of them.
+    fn errors_before(&self, request: Option<u32>) -> Errors {
+        if self.is_flush(request) { self.errors_reported } else { self.errors }
+    }
+
+    /// Whether it is a flush that is asked for.
+    fn is_flush(&self, request: Option<u32>) -> bool {
+        request.is_some_and(|request| self.clients.get(request).request.is_flush())
+    }
+
     fn enqueue(&mut self, step: Step, request: Option<u32>) {
         let running = Running {
             step,
@@ -436,7 +447,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             error: None,
             retries: self.settings.retries,
             patience: self.settings.patience,
-            errors_before: self.errors_reported,
+            errors_before: self.errors_before(request),
         };
         let id = insert(&mut self.steps, &mut self.free_steps, running);
         self.running += 1;

@@ -201,7 +201,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 // Of several that waited for it, each hears of an error: what it had been answered before may be lost.
                 let errors_before = self.step(id).errors_before;
                 let failed = doomed || self.errors != errors_before;
-                if failed {
+                if failed && self.is_flush(request) {
                     self.errors_reported = self.errors;
                 }
                 return Some(!failed);

@@ -121,7 +121,7 @@ impl LogicalDisk {
         if !std::mem::take(&mut request.force_unit_access) {
             return done;
         }
-        let (shared, id, done) = (self.shared.clone(), self.id, self.of_own(done));
+        let (shared, id, done) = (self.shared.clone(), self.id, self.of_one(done));
         Box::new(move |result| match result {
             Ok(bytes) => shared.queue(Job::Flush(id, Box::new(move |flushed| done(flushed.map(|_| bytes))))),
             Err(error) => done(Err(error)),

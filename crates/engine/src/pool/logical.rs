@@ -11,7 +11,7 @@ use super::commits::Job;
 use super::join::Join;
 use super::map::Logical;
 use super::pieces::{Piece, covers, cut, part};
-use super::told::Told;
+use super::told::{Asked, Told};
 use super::{CHUNK_BYTES, Shared};
 use crate::export::{Done, Error, Export, Extent, Guest, Operation, Request};
 use crate::volume::Part;
@@ -128,13 +128,23 @@ impl LogicalDisk {
     }
 
     /// The answer of a flush: an error where the cache has lost something of this logical disk.
-    pub(super) fn of_own(&self, done: Done) -> Done {
-        let (shared, id, asked) = (self.shared.clone(), self.id, self.told.ask());
+    fn of_own(&self, done: Done) -> Done {
+        self.of_own_by(self.told.ask(), Told::answer, done)
+    }
+
+    /// The answer of a change that is made durable.
+    pub(super) fn of_one(&self, done: Done) -> Done {
+        let asked = self.told.ask_for_one(self.shared.volume().failed_flushes());
+        self.of_own_by(asked, Told::answer_one, done)
+    }
+
+    fn of_own_by(&self, asked: Asked, answer: fn(&Told, Asked, bool, u64) -> bool, done: Done) -> Done {
+        let (shared, id) = (self.shared.clone(), self.id);
         Box::new(move |result: Result<Vec<u8>, Error>| {
             let check = |bytes| shared.check_none_lost(Some(id)).map(|()| bytes).map_err(|_| Error::Io);
             let result = result.and_then(check);
             let failed = shared.volume().failed_flushes();
-            let succeeds = shared.export(id).is_none_or(|disk| disk.told.answer(asked, result.is_ok(), failed));
+            let succeeds = shared.export(id).is_none_or(|disk| answer(&disk.told, asked, result.is_ok(), failed));
             done(if succeeds { result } else { result.and(Err(Error::Io)) });
         })
     }
@@ -245,7 +255,7 @@ impl LogicalDisk {
             return done;
         }
         request.force_unit_access = false;
-        let (shared, id, done) = (self.shared.clone(), self.id, self.of_own(done));
+        let (shared, id, done) = (self.shared.clone(), self.id, self.of_one(done));
         Box::new(move |result| match result {
             Ok(bytes) => {
                 shared.queue(Job::Flush(id, Box::new(move |flushed| done(flushed.map(|_| bytes)))));

@@ -36,6 +36,16 @@ impl Told {
         Asked { changes: now(&self.changes), durable: now(&self.durable), failed: now(&self.failed) }
     }
 
+    /// A change that is to be durable is asked for, when so many flushes had `failed`: those are no affair of it.
+    pub fn ask_for_one(&self, failed: u64) -> Asked {
+        Asked { failed, ..self.ask() }
+    }
+
+    /// Such a change was made durable or not, when so many flushes had `failed`: a flush tells of them still. Returns whether it is to be called a success.
+    pub fn answer_one(&self, asked: Asked, succeeded: bool, failed: u64) -> bool {
+        succeeded && asked.failed == failed
+    }
+
     /// A flush has succeeded or not, when so many had `failed`. Returns whether it is to be called a success.
     pub fn answer(&self, asked: Asked, succeeded: bool, failed: u64) -> bool {
         self.failed.fetch_max(failed, Ordering::SeqCst);
@@ -62,10 +72,15 @@ mod tests {
         told.change();
         assert!(!flush(6));
         assert!(flush(6) && flush(7));
+        // A change that is to be durable tells of what fails meanwhile, and of nothing before; a flush tells of it all the same.
+        told.change();
+        let one = told.ask_for_one(7);
+        assert!(!told.answer_one(one, true, 8) && told.answer_one(told.ask_for_one(8), true, 8));
+        assert!(!flush(8) && flush(8));
         // Each of those that wait hears of it.
         told.change();
         let asked = [told.ask(), told.ask()];
-        assert!(asked.into_iter().all(|asked| !told.answer(asked, true, 8)));
+        assert!(asked.into_iter().all(|asked| !told.answer(asked, true, 9)));
         // Who was told by the flush itself is not told again.
         assert!(!told.answer(told.ask(), false, 9) && flush(9));
     }

@@ -84,7 +84,7 @@ pub fn find_again(
     }
     let holds_frozen = wlfc.is_frozen() && (!was_frozen || before.holds_frozen);
     let settings = Settings { found_again: before.settings.found_again + 1, ..before.settings };
-    let mut engine = Engine::new(wlfc, settings, started.go_on());
+    let mut engine = Engine::new(wlfc, settings, started);
     engine.faults = before.faults;
     engine.holds_frozen = holds_frozen && settings.holds_failed;
     // A flush that works later says nothing of what one that failed was to make durable.

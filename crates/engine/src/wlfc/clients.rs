@@ -38,8 +38,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub(super) fn begin_request(&mut self, request: Request, done: Done, of_buckets: OfBuckets, now_us: u64) {
         let durable = request.makes_durable();
         let Request { operation, offset, length, force_unit_access, caching, .. } = request;
+        let alone = request.is_flush() && !self.clients.any_changes();
         let number = self.clients.insert(request, done, now_us.saturating_sub(of_buckets.waited_us));
-        self.clients.get_mut(number).of_buckets = of_buckets;
+        self.clients.get_mut(number).of_buckets = OfBuckets { alone, ..of_buckets };
         let whole =
             cache::Request { caching, ..cache::Request::whole(kind(operation), offset, length, force_unit_access) };
         let mut steps = std::mem::take(&mut self.planned);
@@ -56,8 +57,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if client.error.is_none() && client.request.makes_durable() && self.ahead.has_lost() {
             (client.error, client.of_buckets.is_own) = (Some(Error::Io), true);
         }
-        let OfBuckets { number, again, is_own, incomplete, .. } = client.of_buckets;
-        if client.error.is_some() && self.stopped.is_some() && self.settings.holds_failed && !is_own {
+        let OfBuckets { number, again, is_own, incomplete, passed, .. } = client.of_buckets;
+        // What a flush of the backend was to make durable that failed is gone, and what came after it may have taken its place.
+        let is_gone = passed && !incomplete && !again && self.backend_flush_failed;
+        if client.error.is_some() && self.stopped.is_some() && self.settings.holds_failed && !is_own && !is_gone {
             let (mut request, done) = client.hand_back();
             if again {
                 if request.changes() {
@@ -65,11 +68,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 }
                 return;
             }
-            if !incomplete && request.operation != Operation::Read {
+            if !incomplete && request.changes() {
                 // What was written is not written again: a later write may have taken its place.
                 (request.operation, request.offset, request.length) = (Operation::Flush, 0, 0);
                 request.data.clear();
             }
+            // It came before what failed.
+            request.force_unit_access |= request.operation == Operation::Flush;
             self.held.push((number, request, done));
             return;
         }

@@ -219,6 +219,8 @@ pub struct Engine<C = Wlfc> {
     noted: u64,
     /// The device whose failure has stopped everything: the flash, as 0, or the backend, as 1.
     stopped: Option<usize>,
+    /// A flush of the backend has failed.
+    backend_flush_failed: bool,
     failures: Failures,
     /// Cache buckets that failed before, and are not reset.
     worn: BTreeSet<u32>,
@@ -286,6 +288,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             seen: 0,
             noted: 0,
             stopped: None,
+            backend_flush_failed: false,
             failures: Failures::default(),
             worn: started.worn,
             requests: 0,
@@ -309,9 +312,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             cache,
             settings,
         };
-        // What a process that died has written to the backend may be in its volatile cache, of which this one's flushes would not know.
-        let mut steps = if started.goes_on { Vec::new() } else { vec![Step::FlushBackend] };
-        steps.extend(started.steps);
+        let mut steps = started.steps;
         engine.enqueue_plan(&mut steps, None, false);
         engine.run_ready();
         engine

@@ -24,6 +24,11 @@ pub(super) enum Begun {
     UnderWay,
 }
 
+/// Whether it changes the backend for a client, or for another trial: not for something to leave the cache.
+fn goes_past(step: &Step) -> bool {
+    matches!(step, Step::WriteBackend { gives_up: false, .. } | Step::ZeroBackend { .. })
+}
+
 impl<C: Cache<Step = Step>> Engine<C> {
     /// Begins what waits for nothing any more.
     pub(super) fn run_ready(&mut self) {
@@ -119,7 +124,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.reset(id, bucket);
                 return Begun::UnderWay;
             }
-            Step::Fail => return Begun::Done(false),
+            Step::Fail => {
+                // What a flush tells of it tells of once, whatever else fails.
+                if let (false, Some(request)) = (self.holds_frozen, self.step(id).request()) {
+                    let client = self.clients.get_mut(request);
+                    client.of_buckets.is_own |= client.request.is_flush();
+                }
+                return Begun::Done(false);
+            }
             Step::Reply => unreachable!("the answer is not a step of its own"),
         }
         Begun::Done(true)
@@ -148,7 +160,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let (block, blocks) = blocks_of(&Step::Receive { offset, length }, 1).expect("it has bytes");
         let has_bad = self.plan(plan).regions.of(block).has_bad(block, blocks);
         if let (true, Some(number)) = (has_bad, self.step(id).request()) {
-            self.clients.get_mut(number).error = Some(Error::Io);
+            let client = self.clients.get_mut(number);
+            client.error = Some(Error::Io);
+            // Not all of it is done, whatever else has failed: nothing but an error may be the answer.
+            client.of_buckets.is_own |= !client.of_buckets.again;
         }
     }
 
@@ -471,6 +486,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if let Some(request) = running.request() {
             let client = self.clients.get_mut(request);
             client.pending -= 1;
+            client.of_buckets.passed |= matches!(&running.work, Work::Step(step) if goes_past(step));
             if dooms {
                 client.error.get_or_insert(Error::Io);
                 client.of_buckets.incomplete |= match &running.work {
@@ -503,11 +519,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.cache.on(event, &mut self.planned);
         } else {
             // The cache does not rely on these: a client hears of it, or it is tried again.
-            let alone = matches!(step, Step::WriteBackend { gives_up: false, .. } | Step::ZeroBackend { .. });
-            if let Some(device) = changed(step).or(flushed(step)).filter(|_| !alone) {
+            if let Some(device) = changed(step).or(flushed(step)).filter(|_| !goes_past(step)) {
                 self.stopped.get_or_insert(device);
             }
-            let told = running.request().is_some() && !running.doomed;
+            self.backend_flush_failed |= *step == Step::FlushBackend;
+            // A flush tells of what was answered before it came; an error of a change speaks of that alone.
+            let told = running.request().is_some_and(|request| self.clients.get(request).of_buckets.alone);
+            let told = told && !running.doomed;
             let missing = if *step == Step::FlushBackend { told } else { running.doomed };
             self.cache.on(Event::Failed { step, missing }, &mut self.planned);
         }

@@ -291,10 +291,13 @@ impl Held {
 
     /// The cache, and what its engine has to know.
     pub fn start(self, config: Config) -> Result<(Wlfc, Started), ConfigError> {
-        self.start_around(config, Around::default())
+        let (mut wlfc, mut started) = self.start_around(config, Around::default())?;
+        started.steps.insert(0, wlfc.first_flush());
+        Ok((wlfc, started))
     }
 
-    /// As [`start`](Self::start), on devices that failed in part.
+    /// As [`start`](Self::start), on devices that failed in part, by a process that goes on: its next flush of the backend covers what it has written
+    /// there.
     pub fn start_around(self, config: Config, around: Around) -> Result<(Wlfc, Started), ConfigError> {
         // What failed before anything was on it is as good as dead.
         let empty = self.worn.iter().filter(|bucket| self.scans[**bucket as usize].found.is_empty());
@@ -315,7 +318,7 @@ impl Held {
         let on_flash = self.scans.iter().zip(&self.lasts).map(on_flash).collect();
         let Held { headers, unit_pages, mut worn, dead, .. } = self;
         worn.extend(dead);
-        Ok((wlfc, Started { unit_pages, headers, on_flash, worn, unreadable, steps, goes_on: false }))
+        Ok((wlfc, Started { unit_pages, headers, on_flash, worn, unreadable, steps }))
     }
 }
 
@@ -327,16 +330,7 @@ pub struct Started {
     pub(super) on_flash: Vec<OnFlash>,
     pub(super) worn: BTreeSet<u32>,
     pub(super) unreadable: FxHashSet<u64>,
-    /// The process goes on: its next flush of the backend covers what was written.
-    pub(super) goes_on: bool,
     pub(super) steps: Vec<Step>,
-}
-
-impl Started {
-    /// The process went on: what it wrote to the backend is covered by its next flush.
-    pub fn go_on(self) -> Started {
-        Started { goes_on: true, ..self }
-    }
 }
 
 /// The buckets of a flash.
@@ -499,11 +493,12 @@ fn scan_with(
     durable.add(run(superblock.attach, superblock.durable.page), superblock.durable.sequence);
     superblock.ends.iter().for_each(|end| durable.add(end.run, end.sequence));
     confront(&mut walks, &durable, &superblock.ends);
-    // At an orderly end no bucket is written of which nothing counts: a start erases what a crash has left of such.
+    // At an orderly end each bucket that is written begins with a header: a start erases what a crash has left of others. What it describes may be
+    // data that never came.
     let zones = flash.zoned().filter(|_| superblock.state == CacheState::Clean);
     let judged = |bucket: u32, walk: &Walk| {
         let found = judge(&config, bucket, walk, &durable, &buckets)?;
-        let zones = zones.filter(|_| found.scan.found.is_empty() && !worn.contains(&bucket) && !dead.contains(&bucket));
+        let zones = zones.filter(|_| found.scan.end == 0 && !worn.contains(&bucket) && !dead.contains(&bucket));
         match zones.map_or(0, |zones| zones.written_pages(bucket + 1)) {
             0 => Ok(found),
             written => Err(ScanError::Missing { bucket, written }),

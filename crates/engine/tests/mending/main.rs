@@ -3,6 +3,8 @@
 
 #[path = "../support/flaky.rs"]
 mod flaky;
+
+mod bytes;
 mod headers;
 mod reads;
 mod world;

@@ -11,6 +11,7 @@ use flashwise_engine::flash::{FlashError, cache_tag, format, read_superblock};
 use flashwise_engine::wlfc::again::find_again;
 use flashwise_engine::wlfc::start::{self, Options};
 use flashwise_engine::wlfc::{Engine, Settings};
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -31,6 +32,10 @@ pub struct World {
     pub heals: bool,
     /// Transfers of each disk so far, those that failed included.
     pub transfers: [u64; 2],
+    /// Whether a flush of the backend that fails loses half of what it was to make durable.
+    pub loses: bool,
+    /// What blocks of the backend were when it was flushed last, of those that changed since.
+    unflushed: BTreeMap<u64, Vec<u8>>,
 }
 
 /// What fails: operations of a disk that touch these bytes.
@@ -130,7 +135,17 @@ impl World {
         let engine = Engine::new(wlfc, settings, started);
         let attachment = Attachment::of(superblock, None);
         let (output, failing) = (Output::default(), Vec::new());
-        Ok(World { disks, attachment, engine, output, failing, heals: false, transfers: [0; 2] })
+        Ok(World {
+            disks,
+            attachment,
+            engine,
+            output,
+            failing,
+            heals: false,
+            transfers: [0; 2],
+            loses: false,
+            unflushed: BTreeMap::new(),
+        })
     }
 
     /// The cache again after the process has died.
@@ -169,11 +184,23 @@ impl World {
         length: u64,
         data: &[u8],
     ) -> Arc<Mutex<Option<Answer>>> {
+        self.begin_with(operation, offset, length, data, false)
+    }
+
+    /// As [`begin_bytes`](Self::begin_bytes), of a change that is to be durable or not.
+    pub fn begin_with(
+        &mut self,
+        operation: Operation,
+        offset: u64,
+        length: u64,
+        data: &[u8],
+        force_unit_access: bool,
+    ) -> Arc<Mutex<Option<Answer>>> {
         let answer = Arc::new(Mutex::new(None));
         let shared = answer.clone();
         let done = Box::new(move |result| *shared.lock().unwrap() = Some(result));
         let (data, caching) = (data.to_vec(), Default::default());
-        let request = Request { operation, offset, length, force_unit_access: false, data, caching };
+        let request = Request { operation, offset, length, force_unit_access, data, caching };
         self.engine.submit(request, done, 0);
         self.engine.take_output(&mut self.output);
         self.output.answers.drain(..).for_each(|(done, result)| done(result));
@@ -235,6 +262,7 @@ impl World {
                 self.transfers[transfer.disk] += 1;
                 let fails = fails(&self.failing, &transfer);
                 let result = if fails { Err(Error::Io) } else { Ok(()) };
+                self.note_change(&transfer, fails);
                 if !fails {
                     transfer.perform(&self.disks[transfer.disk]).unwrap();
                 }
@@ -242,6 +270,33 @@ impl World {
             }
         }
         assert_eq!(self.engine.running(), 0);
+    }
+
+    /// Keeps what the backend may lose, or has it lose that.
+    fn note_change(&mut self, transfer: &Transfer, fails: bool) {
+        let backend = &self.disks[BACKEND];
+        match transfer.operation {
+            _ if transfer.disk != BACKEND => {}
+            DiskOperation::Sync => {
+                let unflushed = std::mem::take(&mut self.unflushed);
+                // Every second one of them.
+                for (block, before) in unflushed.into_iter().filter(|_| fails && self.loses).step_by(2) {
+                    backend.write_at(&before, block * BLOCK_BYTES as u64).unwrap();
+                }
+            }
+            DiskOperation::Write | DiskOperation::Zero { .. } if !fails => {
+                for block in
+                    transfer.offset / BLOCK_BYTES as u64..(transfer.offset + transfer.length) / BLOCK_BYTES as u64
+                {
+                    self.unflushed.entry(block).or_insert_with(|| {
+                        let mut before = vec![0; BLOCK_BYTES];
+                        backend.read_at(&mut before, block * BLOCK_BYTES as u64).unwrap();
+                        before
+                    });
+                }
+            }
+            _ => {}
+        }
     }
 
     pub fn tick(&mut self, now_us: u64) {

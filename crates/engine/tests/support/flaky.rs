@@ -13,6 +13,7 @@ use flashwise_engine::attach::memory::MemorySide;
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::identity::Identity;
 use flashwise_engine::disk::memory::MemoryDisk;
+use flashwise_engine::disk::zoned::zoning::Zoning;
 use flashwise_engine::export::{Error, Export, Operation, Request};
 use flashwise_engine::volume::{Storage, Volume, VolumeConfig};
 
@@ -25,6 +26,7 @@ struct Flaky {
     disk: MemoryDisk,
     fails: AtomicBool,
     fails_flushes: AtomicBool,
+    fails_reads: AtomicBool,
 }
 
 impl Flaky {
@@ -43,6 +45,9 @@ impl Disk for Flaky {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        if self.fails_reads.load(Ordering::SeqCst) {
+            return Err(io::Error::other("no read"));
+        }
         self.disk.read_at(buffer, offset)
     }
 
@@ -69,8 +74,9 @@ const MIB: u64 = 1 << 20;
 
 impl Flaky {
     fn new(fails: bool) -> Arc<Flaky> {
-        let (disk, fails_flushes) = (MemoryDisk::new(16 * MIB as usize), AtomicBool::new(false));
-        Arc::new(Flaky { disk, fails: AtomicBool::new(fails), fails_flushes })
+        let disk = MemoryDisk::new(16 * MIB as usize);
+        let (fails_flushes, fails_reads) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Flaky { disk, fails: AtomicBool::new(fails), fails_flushes, fails_reads })
     }
 
     /// A volume behind which it is.
@@ -332,4 +338,57 @@ fn no_flush_is_answered_while_something_waits_in_memory() {
             );
         }
     }
+}
+
+/// Asks for some bytes, as a change that is to be durable or not.
+fn change(volume: &Volume, offset: u64, data: Vec<u8>, force_unit_access: bool) -> Result<Vec<u8>, Error> {
+    let (sender, receiver) = mpsc::channel();
+    let (operation, length) = (Operation::Write, data.len() as u64);
+    let request = Request { operation, offset, length, force_unit_access, data, caching: Caching::Through };
+    volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
+    receiver.recv().unwrap()
+}
+
+/// What was written past the flash and answered may be gone once a flush of the backend failed: the next flush tells of it, whatever was told to a
+/// write that had to be durable at once.
+#[test]
+fn a_write_that_is_to_be_durable_does_not_hear_for_a_flush() {
+    for buckets in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let backend = Flaky::new(false);
+        let config = if buckets { small_buckets(&directory) } else { small_log(&directory) };
+        let volume = backend.volume(config);
+        // More than a bucket goes past the buckets.
+        let long = |fill| vec![fill; MIB as usize / 2];
+        change(&volume, 0, long(1), false).unwrap();
+        backend.fails_flushes.store(true, Ordering::SeqCst);
+        change(&volume, 4 * MIB, long(2), true).expect_err("the backend cannot be flushed");
+        backend.fails_flushes.store(false, Ordering::SeqCst);
+        let flush = || ask(&volume, Operation::Flush, 0, Vec::new());
+        flush().expect_err("what was answered may be gone");
+        assert_eq!(flush(), Ok(Vec::new()), "buckets: {buckets}");
+        change(&volume, 4 * MIB, long(3), true).unwrap();
+    }
+}
+
+/// Blocks are changed in part while the rest of them cannot be read: what was to be written never came, and a bucket of a zone has a header alone.
+#[test]
+fn a_zone_of_which_nothing_counts_after_an_orderly_end_is_no_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let backend = Flaky::new(false);
+    let zoning = Zoning { size: 256 << 10, capacity: 256 << 10, max_active: 0, max_open: 0 };
+    let config = VolumeConfig { flash_zones: Some(zoning), ..small_buckets(&directory) };
+    let volume = backend.volume(config.clone());
+    ask(&volume, Operation::Write, 0, block(1)).unwrap();
+    backend.fails_reads.store(true, Ordering::SeqCst);
+    for bucket in 1..4 {
+        change(&volume, bucket * MIB + 512, vec![2; 512], false).expect_err("the rest of the block cannot be read");
+    }
+    volume.close().unwrap_or_else(|error| panic!("{error}"));
+    drop(volume);
+    backend.fails_reads.store(false, Ordering::SeqCst);
+    let volume = backend.volume(config);
+    assert_eq!(ask(&volume, Operation::Read, 0, Vec::new()), Ok(block(1)));
+    assert_eq!(ask(&volume, Operation::Read, 256, Vec::new()), Ok(block(0)));
+    volume.detach().unwrap_or_else(|error| panic!("{error}"));
 }

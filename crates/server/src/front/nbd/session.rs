@@ -289,7 +289,8 @@ impl<'a> Transmission<'a> {
         let reserved_bytes = reserved_bytes(command, Verdict::Perform(operation));
         let asked =
             Asked { cookie: command.cookie, offset: command.offset, length: command.length, reads, reserved_bytes };
-        let force_unit_access = command.flags & super::protocol::command_flag::NBD_CMD_FLAG_FUA != 0;
+        let force_unit_access =
+            command.flags & super::protocol::command_flag::NBD_CMD_FLAG_FUA != 0 && operation != Operation::Flush;
         let (offset, length) = (command.offset, u64::from(command.length));
         self.tally.bytes_written += data.len() as u64;
         self.solitude.comes(self.requests_in_flight == 0 && self.link.input.available().is_empty());
