@@ -63,8 +63,8 @@ impl Passed {
         self.ended = self.flushes.pop_front().map_or(self.ended, |changes| self.ended.max(changes));
     }
 
-    /// What a flush that failed was to make durable may be gone, and what was written behind it too.
-    fn flush_failed(&mut self, told: bool) {
+    /// What a flush that failed was to make durable may be gone, and what was written behind it too; whether a client was `told` that asked for a flush.
+    pub fn flush_failed(&mut self, told: bool) {
         let changes = self.flushes.pop_front().unwrap_or(0);
         if told {
             self.ended = self.ended.max(changes);
@@ -270,11 +270,6 @@ impl Wlfc {
             self.settle_flash(steps);
             self.push(Step::WriteBackend { block: self.first_block(backend), blocks, gives_up: false }, steps);
         }
-    }
-
-    /// A flush of the backend failed; whether a client was `told` that asked for a flush.
-    pub(super) fn backend_flush_failed(&mut self, told: bool) {
-        self.passed.flush_failed(told);
     }
 
     /// The flush of the backend that a start begins with: what a process that died has written there may be in its volatile cache.

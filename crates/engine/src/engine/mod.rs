@@ -424,8 +424,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// The errors that a step does not tell of. A flush tells of all that none has told of yet; a change that is to be durable of those that come while
     /// it is under way, and a flush still has to tell of them.
-    fn errors_before(&self, request: Option<u32>) -> Errors {
-        if self.is_flush(request) { self.errors_reported } else { self.errors }
+    fn errors_before(&self, step: &Step, request: Option<u32>) -> Errors {
+        let is_flush = matches!(step, Step::AwaitFlushes) && self.is_flush(request);
+        if is_flush { self.errors_reported } else { self.errors }
     }
 
     /// Whether it is a flush that is asked for.
@@ -434,6 +435,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     fn enqueue(&mut self, step: Step, request: Option<u32>) {
+        let errors_before = self.errors_before(&step, request);
         let running = Running {
             step,
             request,
@@ -447,7 +449,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             error: None,
             retries: self.settings.retries,
             patience: self.settings.patience,
-            errors_before: self.errors_before(request),
+            errors_before,
         };
         let id = insert(&mut self.steps, &mut self.free_steps, running);
         self.running += 1;

@@ -117,7 +117,7 @@ impl LogicalDisk {
     }
 
     /// As `durable`, of a write whose places are not written down for certain.
-    fn durable_after(&self, request: &mut Request, done: Done) -> Done {
+    pub(super) fn durable_after(&self, request: &mut Request, done: Done) -> Done {
         if !std::mem::take(&mut request.force_unit_access) {
             return done;
         }

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use flashwise_core::cache::Mode;
 use flashwise_core::filter::{Caching, Client};
 
-use super::commits::Job;
 use super::join::Join;
 use super::map::Logical;
 use super::pieces::{Piece, covers, cut, part};
@@ -254,14 +253,7 @@ impl LogicalDisk {
         if !request.force_unit_access || self.shared.uncommitted.load(Ordering::SeqCst) == 0 {
             return done;
         }
-        request.force_unit_access = false;
-        let (shared, id, done) = (self.shared.clone(), self.id, self.of_one(done));
-        Box::new(move |result| match result {
-            Ok(bytes) => {
-                shared.queue(Job::Flush(id, Box::new(move |flushed| done(flushed.map(|_| bytes)))));
-            }
-            Err(error) => done(Err(error)),
-        })
+        self.durable_after(request, done)
     }
 
     fn submit_pieces(&self, mut request: Request, pieces: &[Piece], done: Done, may_wait: bool) -> bool {

@@ -131,9 +131,6 @@ fn run_in(world: &mut World, loses: bool, random: &mut Random) -> Result<[u32; 3
             }
             _ => {}
         }
-        if std::env::var("WATCH").is_ok() {
-            println!(" .. failing {:?} cache {:?}", world.failing, world.engine.cache().failing());
-        }
         // Some requests at a time, which have no sectors in common.
         let mut asked = Vec::new();
         let mut taken: Vec<std::ops::Range<u64>> = Vec::new();
@@ -167,32 +164,12 @@ fn run_in(world: &mut World, loses: bool, random: &mut Random) -> Result<[u32; 3
             let answer = world.begin_with(operation, first * SECTOR, length * SECTOR, &data, durable);
             asked.push((operation, sectors, number, durable, None, answer));
         }
-        if std::env::var("WATCH").is_ok() {
-            for (o, s, n, d, _, _) in &asked {
-                println!("   ask #{n} {o:?} {s:?} {d}");
-            }
-        }
         world.settle();
         // What a flush says counts before what follows it.
         asked.sort_by_key(|(operation, ..)| *operation != Operation::Flush);
         for (operation, sectors, number, durable, then, answer) in asked {
             let answer = answer.lock().unwrap().take().ok_or("a request is not answered")?;
             counts[0] += u32::from(answer.is_err());
-            let watch: u64 = std::env::var("WATCH").map_or(99999, |t| t.parse().unwrap());
-            if sectors.contains(&watch) || operation == Operation::Flush {
-                let got = match (&answer, operation) {
-                    (Ok(b), Operation::Read) => {
-                        u32::from_le_bytes(b[((watch - sectors.start) * 512) as usize..][..4].try_into().unwrap())
-                    }
-                    _ => 0,
-                };
-                println!(
-                    "  #{number} {operation:?} {sectors:?} durable {durable} -> {:?} {got}; failing {:?} {:?}",
-                    answer.as_ref().err(),
-                    world.failing,
-                    world.engine.cache().failing()
-                );
-            }
             match operation {
                 Operation::Flush => {
                     counts[1] += u32::from(answer.is_err());
@@ -204,11 +181,10 @@ fn run_in(world: &mut World, loses: bool, random: &mut Random) -> Result<[u32; 3
                     }
                 }
                 Operation::Trim => {
-                    let is_there = model.live.clone();
                     model.changed(sectors.clone(), 0, false, false);
                     let range = sectors.start as usize..sectors.end as usize;
-                    for (durable, there) in model.durable[range.clone()].iter_mut().zip(&is_there[range]) {
-                        durable.extend(there);
+                    for (durable, live) in model.durable[range.clone()].iter_mut().zip(&model.live[range]) {
+                        durable.extend(live);
                     }
                 }
                 Operation::WriteZeroes { .. } => model.changed(sectors, 0, answer.is_ok(), durable),
