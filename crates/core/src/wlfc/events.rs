@@ -38,7 +38,10 @@ impl Wlfc {
                 self.free_frames.extend(self.ram.remove(block as u32));
             }
             // A client was told.
-            Step::FlushBackend => self.passed.flush_failed(missing),
+            Step::FlushBackend => {
+                self.backend_dirty = true;
+                self.passed.flush_failed(missing);
+            }
             // Not if it was not tried.
             Step::WriteBackend { block, .. } if !missing => drop(self.failing.insert(self.backend_of(block))),
             Step::ReadBackend { .. } if !missing => self.unread = true,

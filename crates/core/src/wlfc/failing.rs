@@ -36,8 +36,10 @@ pub(super) struct Passed {
     planned: u64,
     /// Those that each flush is for that has not ended, in order.
     flushes: VecDeque<u64>,
-    /// Those of which a flush is done, or has failed.
-    ended: u64,
+    /// Those that a flush was done for, ...
+    flushed: u64,
+    /// ... and those of which a flush that failed has told, or the next one does.
+    told: u64,
     /// A flush failed, of which no flush of a client's has told: the next one does.
     lost: bool,
 }
@@ -60,20 +62,19 @@ impl Passed {
     }
 
     fn flushed(&mut self) {
-        self.ended = self.flushes.pop_front().map_or(self.ended, |changes| self.ended.max(changes));
+        self.flushed = self.flushes.pop_front().map_or(self.flushed, |changes| self.flushed.max(changes));
     }
 
     /// What a flush that failed was to make durable may be gone, and what was written behind it too; whether a client was `told` that asked for a flush.
+    /// Where a device has kept it, one that succeeds later makes it durable: none is answered before.
     pub fn flush_failed(&mut self, told: bool) {
         let changes = self.flushes.pop_front().unwrap_or(0);
         if told {
-            self.ended = self.ended.max(changes);
+            self.told = self.told.max(changes);
         }
-        if self.changes > self.ended {
-            // What is on its way there now another flush is for.
-            (self.lost, self.planned) = (true, self.changes - 1);
-        }
-        self.ended = self.changes;
+        self.lost |= self.changes > self.flushed.max(self.told);
+        self.told = self.changes;
+        self.planned = self.planned.min(self.flushed);
     }
 
     /// Whether a flush has to tell that one before it failed. One that came `before` that may have come before what was lost was answered: the next tells

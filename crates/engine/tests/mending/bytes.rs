@@ -22,12 +22,14 @@ struct Model {
     durable: Vec<BTreeSet<u32>>,
     /// Something was read that a flush that failed has lost: a flush has to fail before one succeeds.
     owed: bool,
+    /// A flush that fails loses something.
+    loses: bool,
 }
 
 impl Model {
-    fn new() -> Model {
+    fn new(loses: bool) -> Model {
         let zeroes = vec![BTreeSet::from([0]); SECTORS as usize];
-        Model { live: zeroes.clone(), durable: zeroes, owed: false }
+        Model { live: zeroes.clone(), durable: zeroes, owed: false, loses }
     }
 
     /// A write of all of some sectors has ended. What is trimmed may be as it was.
@@ -51,13 +53,24 @@ impl Model {
                 return Err("a flush succeeds, and what was answered before is gone".to_owned());
             }
             self.durable = then;
-        } else {
+        } else if self.loses {
             self.owed = false;
             for (live, durable) in self.live.iter_mut().zip(&self.durable) {
                 live.extend(durable);
             }
         }
         Ok(())
+    }
+
+    /// The process died. What was not flushed is gone in part where the power failed, and may be where nobody was told of a flush that failed.
+    fn died(&mut self, is_cut: bool) {
+        self.owed = false;
+        for (live, durable) in self.live.iter_mut().zip(&self.durable) {
+            if is_cut {
+                live.clear();
+            }
+            live.extend(durable);
+        }
     }
 
     fn read(&mut self, first: u64, bytes: &[u8]) -> Result<(), String> {
@@ -69,7 +82,7 @@ impl Model {
             if self.live[at].contains(&found) {
                 continue;
             }
-            if !self.durable[at].contains(&found) {
+            if !self.loses || !self.durable[at].contains(&found) {
                 let (live, durable) = (&self.live[at], &self.durable[at]);
                 return Err(format!("sector {at} is of write {found}, expected one of {live:?}, or {durable:?}"));
             }
@@ -103,19 +116,19 @@ fn fail_something(world: &mut World, random: &mut Random) {
     }
 }
 
-fn run(seed: u64) -> Result<[u32; 3], String> {
+fn run(seed: u64, dies: bool) -> Result<[u32; 3], String> {
     let random = &mut Random(seed);
     let mut world = World::before(124);
     // Of a small seed the first numbers are small.
     let loses = (0..9).fold(0, |_, _| random.below(2)) == 0;
-    run_in(&mut world, loses, random).map_err(|error| format!("seed {seed}, which loses: {loses}: {error}"))
+    run_in(&mut world, loses, dies, random).map_err(|error| format!("seed {seed}, which loses: {loses}: {error}"))
 }
 
-fn run_in(world: &mut World, loses: bool, random: &mut Random) -> Result<[u32; 3], String> {
+fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Result<[u32; 3], String> {
     world.loses = loses;
     let most_failed = if random.below(3) == 0 { 1 + random.below(4) } else { 0 };
-    let mut model = Model::new();
-    let (mut second, mut number, mut failed_buckets) = (0, 0, 0);
+    let mut model = Model::new(loses);
+    let (mut second, mut number, mut failed_buckets, mut starts) = (0, 0, 0, 1);
     let mut counts = [0; 3];
     for _ in 0..300 {
         match random.below(16) {
@@ -130,6 +143,24 @@ fn run_in(world: &mut World, loses: bool, random: &mut Random) -> Result<[u32; 3
                 world.failing.push((FLASH, DiskOperation::Write, bytes_of(random.below(10))));
             }
             _ => {}
+        }
+        if dies {
+            if random.below(40) == 0 {
+                world.failing.push((FLASH, DiskOperation::Sync, ANYWHERE));
+            }
+            if random.below(30) == 0 {
+                starts += 1;
+                if random.below(3) == 0 {
+                    world.engine.close(0);
+                    world.settle();
+                    let then = model.live.clone();
+                    let flushed = world.ask(Operation::Flush, 0, &[]).is_ok();
+                    model.flushed(then, flushed)?;
+                }
+                let is_cut = random.below(3) > 0;
+                model.died(is_cut);
+                world.die(starts, is_cut.then_some(&mut *random)).map_err(|error| error.to_string())?;
+            }
         }
         // Some requests at a time, which have no sectors in common.
         let mut asked = Vec::new();
@@ -194,6 +225,10 @@ fn run_in(world: &mut World, loses: bool, random: &mut Random) -> Result<[u32; 3
         world.engine.cache().check();
     }
     world.failing.retain(|(disk, ..)| *disk == FLASH);
+    if world.engine.cache().is_frozen() {
+        model.died(false);
+        world.die(starts + 1, None).map_err(|error| error.to_string())?;
+    }
     for _ in 0..40 {
         second += 1;
         world.tick(second);
@@ -226,13 +261,12 @@ fn run_in(world: &mut World, loses: bool, random: &mut Random) -> Result<[u32; 3
 }
 
 /// `FLASHWISE_SEEDS` asks for more worlds, and `FLASHWISE_SEED` for others.
-#[test]
-fn what_was_flushed_is_read_whatever_fails_for_a_while() {
+fn run_all(dies: bool) {
     let setting = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let first = setting("FLASHWISE_SEED", 1);
     let (mut counts, mut wrong) = ([0; 3], Vec::new());
     for seed in first..first + setting("FLASHWISE_SEEDS", 60) {
-        match run(seed) {
+        match run(seed, dies) {
             Ok(found) => counts = std::array::from_fn(|at| counts[at] + found[at]),
             Err(error) => wrong.push(error),
         }
@@ -240,4 +274,14 @@ fn what_was_flushed_is_read_whatever_fails_for_a_while() {
     println!("{} requests failed, {} flushes of them; {} blocks are lost in the end", counts[0], counts[1], counts[2]);
     assert!(wrong.is_empty(), "{} worlds:\n{}", wrong.len(), wrong[..wrong.len().min(60)].join("\n"));
     assert!(counts[1] > 0);
+}
+
+#[test]
+fn what_was_flushed_is_read_whatever_fails_for_a_while() {
+    run_all(false);
+}
+
+#[test]
+fn what_was_flushed_is_read_after_power_cuts_where_devices_fail() {
+    run_all(true);
 }

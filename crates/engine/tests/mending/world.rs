@@ -7,14 +7,17 @@ use flashwise_engine::disk::memory::MemoryDisk;
 use flashwise_engine::disk::{Disk, Operation as DiskOperation, Transfer};
 use flashwise_engine::engine::{BACKEND, FLASH, Output};
 use flashwise_engine::export::{Error, Operation, Request};
-use flashwise_engine::flash::{FlashError, cache_tag, format, read_superblock};
+use flashwise_engine::flash::{FlashError, cache_tag, format, read_superblock, write_superblock};
 use flashwise_engine::wlfc::again::find_again;
 use flashwise_engine::wlfc::start::{self, Options};
 use flashwise_engine::wlfc::{Engine, Settings};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+
+use super::Random;
 
 /// Ten buckets of a header and 15 blocks, before 60 blocks.
 pub const GEOMETRY: Geometry = Geometry { units: 11, unit_pages: 16 };
@@ -34,8 +37,8 @@ pub struct World {
     pub transfers: [u64; 2],
     /// Whether a flush of the backend that fails loses half of what it was to make durable.
     pub loses: bool,
-    /// What blocks of the backend were when it was flushed last, of those that changed since.
-    unflushed: BTreeMap<u64, Vec<u8>>,
+    /// What blocks of each disk were when it was flushed last, of those that changed since.
+    unflushed: [BTreeMap<u64, Vec<u8>>; 2],
 }
 
 /// What fails: operations of a disk that touch these bytes.
@@ -54,6 +57,7 @@ pub fn fails(failing: &[Failing], transfer: &Transfer) -> bool {
 pub struct Failed<'a> {
     disk: &'a MemoryDisk,
     failing: &'a [Failing],
+    is_flushed: &'a AtomicBool,
 }
 
 impl Failed<'_> {
@@ -85,6 +89,7 @@ impl Disk for Failed<'_> {
 
     fn sync(&self) -> io::Result<()> {
         self.check(DiskOperation::Sync, 0, 0)?;
+        self.is_flushed.store(true, Ordering::Relaxed);
         self.disk.sync()
     }
 
@@ -120,8 +125,11 @@ impl World {
     }
 
     pub fn open(disks: [MemoryDisk; 2], run: u64) -> Result<World, FlashError> {
-        let superblock = read_superblock(&disks[FLASH])?;
-        let held = start::scan(&disks[FLASH], &superblock, 2, &|_, _| ())?;
+        let mut superblock = read_superblock(&disks[FLASH])?;
+        let mut held = start::scan(&disks[FLASH], &superblock, 2, &|_, _| ())?;
+        held.settle(&disks[FLASH]).unwrap();
+        held.ends.iter().for_each(|end| superblock.note_end(*end));
+        write_superblock(&disks[FLASH], &mut superblock).unwrap();
         let config = start::config(GEOMETRY, &Options::default(), superblock.volume_bytes).unwrap();
         let (wlfc, started) = held.start(config).unwrap();
         let settings = Settings {
@@ -144,13 +152,36 @@ impl World {
             heals: false,
             transfers: [0; 2],
             loses: false,
-            unflushed: BTreeMap::new(),
+            unflushed: Default::default(),
         })
     }
 
     /// The cache again after the process has died.
     pub fn reopened(self, run: u64) -> World {
         World::open(self.disks, run).unwrap()
+    }
+
+    /// The process dies, and a new one finds the cache; the flash does not fail any more. In a power `cut` both disks lose some of what was not flushed.
+    pub fn die(&mut self, run: u64, cut: Option<&mut Random>) -> Result<(), FlashError> {
+        if let Some(random) = cut {
+            for (disk, unflushed) in self.disks.iter().zip(&mut self.unflushed) {
+                for (block, before) in std::mem::take(unflushed) {
+                    if random.below(2) == 0 {
+                        disk.write_at(&before, block * BLOCK_BYTES as u64).unwrap();
+                    }
+                }
+            }
+        }
+        self.unflushed[FLASH].clear();
+        let empty = || MemoryDisk::new(0);
+        let mut next = World::open(std::mem::replace(&mut self.disks, [empty(), empty()]), run)?;
+        next.failing = std::mem::take(&mut self.failing);
+        next.failing.retain(|(disk, ..)| *disk == BACKEND);
+        next.unflushed = std::mem::take(&mut self.unflushed);
+        (next.loses, next.heals, next.transfers) = (self.loses, self.heals, self.transfers);
+        *self = next;
+        self.settle();
+        Ok(())
     }
 
     /// Performs a request and all that follows from it.
@@ -223,8 +254,13 @@ impl World {
             }
             let backend_fails =
                 self.failing.iter().any(|(disk, operation, _)| *disk == BACKEND && *operation != DiskOperation::Read);
-            let flash = Failed { disk: &self.disks[FLASH], failing: &self.failing };
-            match find_again(&mut self.engine, &flash, &mut self.attachment, backend_fails) {
+            let is_flushed = AtomicBool::new(false);
+            let flash = Failed { disk: &self.disks[FLASH], failing: &self.failing, is_flushed: &is_flushed };
+            let found = find_again(&mut self.engine, &flash, &mut self.attachment, backend_fails);
+            if is_flushed.into_inner() {
+                self.unflushed[FLASH].clear();
+            }
+            match found {
                 Ok(found) => {
                     self.engine = found;
                     // A flash that is not written any more stays.
@@ -272,25 +308,26 @@ impl World {
         assert_eq!(self.engine.running(), 0);
     }
 
-    /// Keeps what the backend may lose, or has it lose that.
+    /// Keeps what a disk may lose, or has the backend lose that.
     fn note_change(&mut self, transfer: &Transfer, fails: bool) {
-        let backend = &self.disks[BACKEND];
+        let disk = &self.disks[transfer.disk];
+        let unflushed = &mut self.unflushed[transfer.disk];
         match transfer.operation {
-            _ if transfer.disk != BACKEND => {}
-            DiskOperation::Sync => {
-                let unflushed = std::mem::take(&mut self.unflushed);
-                // Every second one of them.
-                for (block, before) in unflushed.into_iter().filter(|_| fails && self.loses).step_by(2) {
-                    backend.write_at(&before, block * BLOCK_BYTES as u64).unwrap();
+            DiskOperation::Sync if !fails => unflushed.clear(),
+            DiskOperation::Sync if transfer.disk == BACKEND => {
+                // Every second one of them, or none is kept in mind.
+                let lost = if self.loses { std::mem::take(unflushed) } else { BTreeMap::new() };
+                for (block, before) in lost.into_iter().step_by(2) {
+                    disk.write_at(&before, block * BLOCK_BYTES as u64).unwrap();
                 }
             }
             DiskOperation::Write | DiskOperation::Zero { .. } if !fails => {
                 for block in
                     transfer.offset / BLOCK_BYTES as u64..(transfer.offset + transfer.length) / BLOCK_BYTES as u64
                 {
-                    self.unflushed.entry(block).or_insert_with(|| {
+                    unflushed.entry(block).or_insert_with(|| {
                         let mut before = vec![0; BLOCK_BYTES];
-                        backend.read_at(&mut before, block * BLOCK_BYTES as u64).unwrap();
+                        disk.read_at(&mut before, block * BLOCK_BYTES as u64).unwrap();
                         before
                     });
                 }
