@@ -349,7 +349,11 @@ impl Wlfc {
             // Nothing on it counts.
             return Some(super::Scan::default());
         }
-        let of = self.resetting.get(&bucket).into_iter().flatten().chain([now]).find(|of| of.epoch == epoch)?;
+        let held = || self.resetting.get(&bucket).into_iter().flatten().chain([now]);
+        let Some(of) = held().find(|of| of.backend != super::recovery::NOBODY && of.epoch == epoch) else {
+            // It may be what counted for nobody and was to be reset.
+            return held().any(|of| of.backend == super::recovery::NOBODY).then(super::Scan::default);
+        };
         let oob = |log, at, blocks| Oob { state: of.state, backend: of.backend, epoch: of.epoch, log, at, blocks };
         let found = if of.is_write() {
             let programmed = of.entries.iter().filter(|entry| entry.page < end);

@@ -5,7 +5,7 @@ use flashwise_core::recovery::Recovered;
 
 use super::config::cache_config;
 use super::driver::Driver;
-use super::{Opened, READ_PATIENCE, SPARE_FRAMES, VolumeConfig, VolumeError};
+use super::{Opened, READ_PATIENCE, READ_PAUSE, SPARE_FRAMES, VolumeConfig, VolumeError};
 use crate::attach::Attachment;
 use crate::disk::Disk;
 use crate::disk::zoned::ZonedFlash;
@@ -73,6 +73,7 @@ pub(super) fn wlfc_engine(
         found_again: 0,
         retries: 2,
         patience: READ_PATIENCE,
+        read_pause: READ_PAUSE,
         zoned: flash.zoned().is_some(),
         skips_bad: false,
         holds_failed: true,

@@ -74,6 +74,8 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 const SPARE_FRAMES: u32 = 2048;
 /// A dirty block that is about to be moved and cannot be read is read again this many times, at every [`TICK`].
 const READ_PATIENCE: u8 = 5;
+/// After how long a bucket is read again that cannot be read where its cache is found again.
+const READ_PAUSE: Duration = Duration::from_millis(100);
 /// Time between two looks at what is due.
 const TICK: Duration = Duration::from_secs(1);
 /// How long a log waits for a flash that cannot be read at all, before that counts as failed: shorter than clients wait for an answer.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use flashwise_core::format::{FailedUnit, Superblock};
 use flashwise_core::wlfc::Around;
 
-use super::start::{self, Held};
+use super::start::{self, Held, InUse};
 use super::{Engine, Failures, OnFlash, Settings};
 use crate::attach::Attachment;
 use crate::disk::Disk;
@@ -40,7 +40,8 @@ pub fn find_again(
     // What this process knows to be durable is not torn, whatever became of it since.
     attachment.note_ends(&[before.end()]);
     let superblock = Superblock { failed_units: listed(&known), ..attachment.superblock().clone() };
-    let mut held = match start::scan_again(flash, &superblock, &remembered) {
+    let in_use = InUse { remembered: &remembered, read_pause: before.settings.read_pause };
+    let mut held = match start::scan_again(flash, &superblock, &in_use) {
         Ok(held) => held,
         // Where nothing is on it alone, it can be done without.
         Err(error @ FlashError::Io(_)) => match Held::remembered(&superblock, &remembered) {

@@ -38,6 +38,7 @@ pub mod start;
 mod transfers;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::format::{RunEnd, Witness};
@@ -74,6 +75,8 @@ pub struct Settings {
     pub retries: u8,
     /// How many times after that what is to be moved is read again, [after a while](Engine::read_later), before it counts as lost.
     pub patience: u8,
+    /// After how long a bucket is read again that cannot be read where the cache is found again.
+    pub read_pause: Duration,
     /// Whether buckets are zones.
     pub zoned: bool,
     /// Blocks that cannot be read are left out of what is written back, rather than that everything stops: only where nothing counts as

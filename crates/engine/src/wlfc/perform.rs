@@ -55,11 +55,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::Receive { offset, length } => self.receive(id, plan, offset, length),
             Step::Send { offset, length } => self.send(id, plan, offset, length),
             Step::Zero { offset, length } => {
-                let region = self.plan(plan).regions.of(offset / BLOCK);
-                region.bytes(offset, length as usize).fill(0);
-                let (first, end) = (offset.div_ceil(BLOCK), (offset + u64::from(length)) / BLOCK);
-                (first..end).for_each(|block| region.set_missing(block, None));
-                self.fail_without_rest(id, plan, offset, length);
+                self.plan(plan).regions.of(offset / BLOCK).bytes(offset, length as usize).fill(0);
+                self.changed_in_memory(id, plan, offset, length);
             }
             Step::ReadRam { block, frame } => {
                 let bad = self.bad_frames.contains(&frame);
@@ -148,15 +145,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let from = (offset - client.request.offset) as usize;
         let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(offset / BLOCK);
         region.bytes(offset, length as usize).copy_from_slice(&client.request.data[from..from + length as usize]);
+        self.changed_in_memory(id, plan, offset, length);
+    }
+
+    /// Bytes in memory are what they are to be. Of a block that is changed in part and whose rest never came, or is nowhere, the request fails.
+    fn changed_in_memory(&mut self, id: StepId, plan: u32, offset: u64, length: u32) {
+        let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(offset / BLOCK);
         self.ahead.lost_of(offset, length.into()).for_each(|block| region.set_missing(block, Some(Missing::Lost)));
         for block in offset.div_ceil(BLOCK)..(offset + u64::from(length)) / BLOCK {
             region.set_missing(block, None);
         }
-        self.fail_without_rest(id, plan, offset, length);
-    }
-
-    /// Of a block that is changed in part and whose rest never came, the request fails.
-    fn fail_without_rest(&mut self, id: StepId, plan: u32, offset: u64, length: u32) {
         let (block, blocks) = blocks_of(&Step::Receive { offset, length }, 1).expect("it has bytes");
         let has_bad = self.plan(plan).regions.of(block).has_bad(block, blocks);
         if let (true, Some(number)) = (has_bad, self.step(id).request()) {

@@ -24,9 +24,8 @@ use crate::memory::Memory;
 
 /// Threads that read buckets, with a piece of a bucket each in memory.
 const THREADS_MAX: u32 = 8;
-/// How many times a bucket is read again that cannot be read, where the cache goes around it, and after how long.
+/// How many times a bucket is read again that cannot be read, where the cache goes around it.
 const READ_TRIALS: u32 = 3;
-const READ_PAUSE: Duration = Duration::from_millis(100);
 /// Where more than one in so many cannot be read, it is the flash that cannot be.
 const UNREAD_SHARE_MAX: usize = 4;
 /// Buckets for which another of them is worth its while.
@@ -408,16 +407,20 @@ pub fn scan(
     scan_with(flash, superblock, threads, progress, None, &mut |_, error| Err(error))
 }
 
-/// As [`scan`], of a cache in use: `remembered` is what a bucket was to hold that cannot be read any more, as far as that is known.
+/// What is known of a cache in use, to find it again.
+pub struct InUse<'a> {
+    /// What a bucket was to hold that cannot be read any more, as far as that is known.
+    pub remembered: &'a dyn Fn(u32) -> Option<Scan>,
+    /// After how long such a bucket is read again.
+    pub read_pause: Duration,
+}
+
+/// As [`scan`], of a cache in use.
 ///
 /// # Errors
 /// The flash cannot be read, but for a few buckets, or something else is there than the cache has put there.
-pub fn scan_again(
-    flash: &dyn Disk,
-    superblock: &Superblock,
-    remembered: &dyn Fn(u32) -> Option<Scan>,
-) -> Result<Held, FlashError> {
-    scan_with(flash, superblock, THREADS_MAX, &|_, _| (), Some(remembered), &mut |_, error| Err(error))
+pub fn scan_again(flash: &dyn Disk, superblock: &Superblock, in_use: &InUse) -> Result<Held, FlashError> {
+    scan_with(flash, superblock, THREADS_MAX, &|_, _| (), Some(in_use), &mut |_, error| Err(error))
 }
 
 /// As [`scan`], where damage is made no account of: with the backend buckets of which something is missing, none for one that is not known.
@@ -446,7 +449,7 @@ fn scan_with(
     superblock: &Superblock,
     threads: u32,
     progress: Progress<'_>,
-    remembered: Option<&dyn Fn(u32) -> Option<Scan>>,
+    in_use: Option<&InUse>,
     mend: Mend<'_>,
 ) -> Result<Held, FlashError> {
     let geometry = superblock.geometry;
@@ -459,7 +462,7 @@ fn scan_with(
         let of = superblock.failed_units.iter().filter(move |failed| failed.counts == counts);
         of.map(|failed| failed.unit - 1).collect::<BTreeSet<u32>>()
     };
-    let (worn, dead, goes_around) = (failed(true), failed(false), remembered.is_some());
+    let (worn, dead, goes_around) = (failed(true), failed(false), in_use.is_some());
     let walk_bucket = |bucket: u32| match walk(&config, cache, bucket, &buckets) {
         _ if dead.contains(&bucket) => Ok(Some(Walk::default())),
         Err(_) if goes_around => Ok(None),
@@ -480,8 +483,8 @@ fn scan_with(
         if unread.len() > walks.len() / UNREAD_SHARE_MAX {
             return Err(unreadable(flash, &format!("{} of its {count} buckets cannot be read", unread.len())));
         }
-        if attempt < READ_TRIALS {
-            std::thread::sleep(READ_PAUSE);
+        if let Some(in_use) = in_use.filter(|_| attempt < READ_TRIALS) {
+            std::thread::sleep(in_use.read_pause);
             for bucket in unread {
                 walks[bucket] = walk_bucket(bucket as u32)?;
             }
@@ -508,9 +511,9 @@ fn scan_with(
         (0..).zip(&walks).map(|(bucket, walk)| walk.as_ref().map(|walk| judged(bucket, walk))).collect();
     let mut held = Held { crashed: superblock.state == CacheState::InUse, worn, dead, ..Held::empty(superblock) };
     for ((bucket, walk), found) in (0..).zip(&walks).zip(founds) {
-        match (found, walk, remembered) {
+        match (found, walk, in_use) {
             (Some(Ok(found)), ..) => held.add(bucket, found),
-            (_, _, Some(remembered)) => {
+            (_, _, Some(InUse { remembered, .. })) => {
                 let scan =
                     remembered(bucket).ok_or_else(|| unreadable(flash, &format!("bucket {bucket} cannot be read")))?;
                 held.add_unread(bucket, scan);

@@ -1,15 +1,18 @@
 //! Requests of any bytes while both devices fail for a while: what was flushed is read, whatever failed before or since.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use flashwise_core::cache::Cache;
 use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::wlfc::Refresh;
 use flashwise_engine::disk::Operation as DiskOperation;
 use flashwise_engine::engine::{BACKEND, FLASH};
 use flashwise_engine::export::Operation;
+use flashwise_engine::wlfc::start::Options;
 
 use super::Random;
-use super::world::{ANYWHERE, World, bytes_of};
+use super::world::{ANYWHERE, Answer, World, bytes_of};
 
 const SECTOR: u64 = 512;
 /// Eight buckets of the backend, and a part of one.
@@ -118,7 +121,12 @@ fn fail_something(world: &mut World, random: &mut Random) {
 
 fn run(seed: u64, dies: bool) -> Result<[u32; 3], String> {
     let random = &mut Random(seed);
-    let mut world = World::before(124);
+    let options = Options {
+        ram_bytes: if seed.is_multiple_of(2) { 0 } else { 20 * BLOCK_BYTES as u64 },
+        refresh: if seed.is_multiple_of(3) { Refresh::Evict } else { Refresh::Read },
+        ..Options::default()
+    };
+    let mut world = World::with(124, options);
     // Of a small seed the first numbers are small.
     let loses = (0..9).fold(0, |_, _| random.below(2)) == 0;
     run_in(&mut world, loses, dies, random).map_err(|error| format!("seed {seed}, which loses: {loses}: {error}"))
@@ -145,8 +153,17 @@ fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Re
             _ => {}
         }
         if dies {
-            if random.below(40) == 0 {
-                world.failing.push((FLASH, DiskOperation::Sync, ANYWHERE));
+            if random.below(30) == 0 {
+                let operation = match random.below(5) {
+                    0 => DiskOperation::Sync,
+                    1 | 2 => DiskOperation::Write,
+                    _ => DiskOperation::Read,
+                };
+                let place = if random.below(2) == 0 { ANYWHERE } else { bytes_of(random.below(10)) };
+                world.failing.push((FLASH, operation, place));
+            }
+            if random.below(6) == 0 {
+                world.failing.retain(|(disk, ..)| *disk == BACKEND);
             }
             if random.below(30) == 0 {
                 starts += 1;
@@ -198,13 +215,19 @@ fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Re
         world.settle();
         // What a flush says counts before what follows it.
         asked.sort_by_key(|(operation, ..)| *operation != Operation::Flush);
+        let is_err = |answer: &Arc<Mutex<Option<Answer>>>| matches!(*answer.lock().unwrap(), Some(Err(_)));
+        // One of two that came together may tell of what the other was for too.
+        let a_flush_fails =
+            asked.iter().any(|(operation, .., answer)| *operation == Operation::Flush && is_err(answer));
         for (operation, sectors, number, durable, then, answer) in asked {
             let answer = answer.lock().unwrap().take().ok_or("a request is not answered")?;
             counts[0] += u32::from(answer.is_err());
             match operation {
                 Operation::Flush => {
                     counts[1] += u32::from(answer.is_err());
-                    model.flushed(then.expect("it is a flush's"), answer.is_ok())?;
+                    if answer.is_err() || !(a_flush_fails && loses) {
+                        model.flushed(then.expect("it is a flush's"), answer.is_ok())?;
+                    }
                 }
                 Operation::Read => {
                     if let Ok(bytes) = answer {
@@ -224,7 +247,8 @@ fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Re
         }
         world.engine.cache().check();
     }
-    world.failing.retain(|(disk, ..)| *disk == FLASH);
+    // In the end all works again but for the buckets that are worn.
+    world.failing.retain(|(disk, ..)| *disk == FLASH && !dies);
     if world.engine.cache().is_frozen() {
         model.died(false);
         world.die(starts + 1, None).map_err(|error| error.to_string())?;

@@ -29,6 +29,7 @@ pub struct World {
     pub disks: [MemoryDisk; 2],
     pub attachment: Attachment,
     pub engine: Engine,
+    options: Options,
     pub output: Output,
     pub failing: Vec<Failing>,
     /// Whether all works again after a second.
@@ -115,22 +116,31 @@ impl World {
 
     /// Before a backend of so many blocks.
     pub fn before(blocks: usize) -> World {
+        World::with(blocks, Options::default())
+    }
+
+    /// As [`before`](Self::before), a cache of its own kind.
+    pub fn with(blocks: usize, options: Options) -> World {
         let flash = MemoryDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES);
         let backend = MemoryDisk::new(blocks * BLOCK_BYTES);
         let mut superblock = Superblock::new([7; 16], [9; 16], GEOMETRY, (blocks * BLOCK_BYTES) as u64);
         (superblock.layout, superblock.marks_resets) = (Layout::Wlfc, true);
         format(&flash, &mut superblock).unwrap();
         start::format(&flash, &superblock).unwrap();
-        World::open([flash, backend], 1).unwrap()
+        World::open_with([flash, backend], 1, options).unwrap()
     }
 
     pub fn open(disks: [MemoryDisk; 2], run: u64) -> Result<World, FlashError> {
+        World::open_with(disks, run, Options::default())
+    }
+
+    fn open_with(disks: [MemoryDisk; 2], run: u64, options: Options) -> Result<World, FlashError> {
         let mut superblock = read_superblock(&disks[FLASH])?;
         let mut held = start::scan(&disks[FLASH], &superblock, 2, &|_, _| ())?;
         held.settle(&disks[FLASH]).unwrap();
         held.ends.iter().for_each(|end| superblock.note_end(*end));
         write_superblock(&disks[FLASH], &mut superblock).unwrap();
-        let config = start::config(GEOMETRY, &Options::default(), superblock.volume_bytes).unwrap();
+        let config = start::config(GEOMETRY, &options, superblock.volume_bytes).unwrap();
         let (wlfc, started) = held.start(config).unwrap();
         let settings = Settings {
             cache: cache_tag(&superblock),
@@ -147,6 +157,7 @@ impl World {
             disks,
             attachment,
             engine,
+            options,
             output,
             failing,
             heals: false,
@@ -174,7 +185,7 @@ impl World {
         }
         self.unflushed[FLASH].clear();
         let empty = || MemoryDisk::new(0);
-        let mut next = World::open(std::mem::replace(&mut self.disks, [empty(), empty()]), run)?;
+        let mut next = World::open_with(std::mem::replace(&mut self.disks, [empty(), empty()]), run, self.options)?;
         next.failing = std::mem::take(&mut self.failing);
         next.failing.retain(|(disk, ..)| *disk == BACKEND);
         next.unflushed = std::mem::take(&mut self.unflushed);
