@@ -162,8 +162,11 @@ fn missing(walks: &[Option<Walk>], run: u64, Witness { bucket, epoch, page }: Wi
 }
 
 /// Up to where what `run` programmed is durable once what was found of it has been made so: before the first of it of which anything tells that it did not
-/// come whole. `counted` is where what counts of each bucket ends.
+/// come whole. `counted` is where what counts of each bucket ends. None where a bucket cannot be read: it may be what would tell.
 pub fn end_of(run: u64, walks: &[Option<Walk>], counted: &[u32]) -> Option<RunEnd> {
+    if walks.iter().any(Option::is_none) {
+        return None;
+    }
     let (mut whole, mut torn) = (Vec::new(), Vec::new());
     for ((bucket, walk), end) in (0..).zip(walks).zip(counted) {
         let Some(walk) = walk else { continue };

@@ -464,8 +464,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             self.ended(&running, step, ok);
         }
-        // A frame that is not kept is known to be bad.
-        let dooms = !ok && !matches!(running.work, Work::Step(Step::KeepInRam { .. }));
+        // A frame that is not kept is known to be bad; what came before it may have failed all the same.
+        let dooms = !ok && (running.doomed || !matches!(running.work, Work::Step(Step::KeepInRam { .. })));
         for &dependent in &running.dependents {
             let next = self.step(dependent);
             // What others do that relies on it is not begun: the cache is found again.
