@@ -215,6 +215,7 @@ impl World {
         wlfc.check();
         let settings = Settings {
             patience: 0,
+            read_pause: std::time::Duration::ZERO,
             cache: cache_tag(attachment.superblock()),
             start: if setup.bug == Some(Bug::SameRun) { 1 } else { attachment.superblock().attach },
             found_again: 0,
