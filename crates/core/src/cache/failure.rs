@@ -48,7 +48,13 @@ impl LogCache {
                 self.postponed(step);
                 self.frame_failed(block, frame);
             }
-            &Step::Send { block, .. } => self.memory_unreadable(block),
+            &Step::Send { block, frame, .. } => {
+                if self.read_buffer.peek(block) == Some(frame) {
+                    // It would be found there after the log has something else of the block again.
+                    self.forget_read(block);
+                }
+                self.memory_unreadable(block);
+            }
             // What the log has of it counts.
             &Step::WriteBackend { logged: true, .. } => self.backend_refuses |= !missing,
             &Step::WriteBackend { block, frame, acknowledged, replaces, batch, .. } => {
