@@ -94,6 +94,11 @@ impl Passed {
 }
 
 impl Wlfc {
+    /// Whether the next flush has to tell of one of the backend that failed.
+    pub fn owes_a_failed_flush(&self) -> bool {
+        self.passed.lost
+    }
+
     /// Backend buckets that could not be written when that was tried last.
     pub fn failing(&self) -> &std::collections::BTreeSet<u32> {
         &self.failing

@@ -189,6 +189,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.answer_if_complete(number);
     }
 
+    /// Whether requests that fail are handed back rather than answered.
+    pub(super) fn hands_back(&self) -> bool {
+        self.settings.holds_failed && self.flash_failed
+    }
+
     pub(super) fn answer_if_complete(&mut self, number: u32) {
         let Some(client) = self.clients.take_complete(number) else { return };
         let until_us = client.until_us;
@@ -198,7 +203,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if client.replaces_kept {
             self.change_ends(&client.request, client.error.is_some());
         }
-        if client.error.is_some() && self.settings.holds_failed && self.flash_failed {
+        if client.error.is_some() && self.hands_back() {
             self.held.push(client.hand_back());
             return;
         }

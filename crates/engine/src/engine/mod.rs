@@ -558,6 +558,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.settings.holds_failed = false;
     }
 
+    /// The next flush has to tell of one that failed.
+    pub fn owe_a_failed_flush(&mut self) {
+        self.errors.backend += 1;
+    }
+
     /// Takes over from an engine that has ended all steps: failures of the backend that no client has heard of.
     pub fn succeed(&mut self, before: &Engine<C>) {
         self.errors.backend = before.errors.backend - before.errors_reported.backend;

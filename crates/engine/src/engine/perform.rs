@@ -201,7 +201,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 // Of several that waited for it, each hears of an error: what it had been answered before may be lost.
                 let errors_before = self.step(id).errors_before;
                 let failed = doomed || self.errors != errors_before;
-                if failed && self.is_flush(request) {
+                // One that is handed back tells nobody.
+                if failed && self.is_flush(request) && !self.hands_back() {
                     self.errors_reported = self.errors;
                 }
                 return Some(!failed);

@@ -252,6 +252,38 @@ fn a_batch_is_not_clean_after_a_flush_of_another_failed() {
     assert_eq!(world.engine.cache().log().dirty_blocks(), dirty_blocks, "every block of the batch is dirty still");
 }
 
+/// A flush of the backend fails, of which a write that is to be durable hears alone; the flush that has to tell of it is handed back, as the flash fails
+/// meanwhile: who goes on without the flash has to tell.
+#[test]
+fn a_flush_that_is_handed_back_has_told_of_nothing() {
+    let mut world = World::new(1024);
+    world.engine.settings.holds_failed = true;
+    world.engine.cache_mut().set_mode(Mode::WriteAround);
+    world.ask(Operation::Write, 100, 1, contents(1, 1));
+    world.end_backend();
+    assert!(world.answer(100).is_some(), "it is answered");
+    let (offset, length, data) = (200 * BLOCK, BLOCK, contents(2, 1));
+    let operation = Operation::Write;
+    let request = Request { operation, offset, length, force_unit_access: true, data, caching: Default::default() };
+    let heard = Arc::new(Mutex::new(None));
+    let hears = heard.clone();
+    world.engine.submit(request, Box::new(move |result| *hears.lock().unwrap() = Some(result)), 0);
+    world.run();
+    world.end_change(false);
+    let flush = world.slow.pop().expect("the backend is flushed");
+    assert_eq!(flush.operation, DiskOperation::Sync);
+    world.engine.completed(flush.tag, Err(Error::Io));
+    world.run();
+    assert_eq!(*heard.lock().unwrap(), Some(Err(Error::Io)));
+    world.engine.give_flash_up();
+    world.ask(Operation::Flush, 9_000, 0, Vec::new());
+    world.end_backend();
+    assert!(world.answer(9_000).is_none(), "it is not answered");
+    let mut next = World::new(1024).engine;
+    next.succeed(&world.engine);
+    assert_eq!(next.errors.backend - next.errors_reported.backend, 1);
+}
+
 /// A block that the policy does not take waits in memory, is on its way to the backend, and zeroes, or a write, of the same come behind it. What
 /// becomes of the newer counts: whether the older fails, the newer, or both, the block has one of them, the newer unless that failed alone.
 #[test]

@@ -190,9 +190,13 @@ impl Volume {
         let mut engine = engine_without_flash(&self.config, geometry, self.size(), true);
         let blocks: Vec<u32> = lost.map(|block| block as u32).collect();
         engine.cache_mut().take_over_lost(inner.engine.log(), blocks);
-        if let Driver::Log(before) = &inner.engine {
-            engine.succeed(before);
-            engine.cache_mut().take_over_pins(before.cache());
+        match &inner.engine {
+            Driver::Log(before) => {
+                engine.succeed(before);
+                engine.cache_mut().take_over_pins(before.cache());
+            }
+            Driver::Wlfc(before) if before.cache().owes_a_failed_flush() => engine.owe_a_failed_flush(),
+            Driver::Wlfc(_) => {}
         }
         inner.given_up = Some(Box::new(figures_of(&inner.engine)));
         inner.engine = Driver::Log(Box::new(engine));

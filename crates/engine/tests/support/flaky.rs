@@ -371,6 +371,26 @@ fn a_write_that_is_to_be_durable_does_not_hear_for_a_flush() {
     }
 }
 
+/// The same where the flash is detached before the next flush comes.
+#[test]
+fn a_flush_behind_a_detached_flash_tells_of_one_that_failed_before() {
+    for buckets in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let backend = Flaky::new(false);
+        let config = if buckets { small_buckets(&directory) } else { small_log(&directory) };
+        let volume = backend.volume(config);
+        let long = |fill| vec![fill; MIB as usize / 2];
+        change(&volume, 0, long(1), false).unwrap();
+        backend.fails_flushes.store(true, Ordering::SeqCst);
+        change(&volume, 4 * MIB, long(2), true).expect_err("the backend cannot be flushed");
+        backend.fails_flushes.store(false, Ordering::SeqCst);
+        volume.detach().unwrap_or_else(|error| panic!("{error}"));
+        let flush = || ask(&volume, Operation::Flush, 0, Vec::new());
+        flush().expect_err("what was answered may be gone");
+        assert_eq!(flush(), Ok(Vec::new()), "buckets: {buckets}");
+    }
+}
+
 /// Blocks are changed in part while the rest of them cannot be read: what was to be written never came, and a bucket of a zone has a header alone.
 #[test]
 fn a_zone_of_which_nothing_counts_after_an_orderly_end_is_no_damage() {
