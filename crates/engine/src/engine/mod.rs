@@ -88,6 +88,8 @@ struct Running {
     /// A read of the flash that became one of the backend.
     falls_back: bool,
     transfers: u16,
+    /// A flush of the backend failed while it was under way there, and may have taken it.
+    may_be_gone: bool,
     /// The first failure of its transfers.
     error: Option<Error>,
     retries: u8,
@@ -446,6 +448,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             stranded: false,
             falls_back: false,
             transfers: 0,
+            may_be_gone: false,
             error: None,
             retries: self.settings.retries,
             patience: self.settings.patience,

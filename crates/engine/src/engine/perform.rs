@@ -405,6 +405,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.running -= 1;
         if ok {
             self.succeeded(&mut running.step);
+            // Whoever was told of that flush was told before this is answered.
+            self.errors.backend += u64::from(running.may_be_gone);
+            self.failed_flushes += u64::from(running.may_be_gone);
         } else {
             self.failed(&mut running.step, running.request.is_some());
         }
@@ -491,6 +494,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 let flushes = self.batch_flushes.values().copied().chain(self.last_backend_flush);
                 for flush in flushes.collect::<Vec<_>>() {
                     self.step(flush).doomed = true;
+                }
+                for write in self.backend_writes.iter().copied().collect::<Vec<_>>() {
+                    let running = self.step(write);
+                    running.may_be_gone |= running.transfers > 0;
                 }
             }
             // The cache knows already.

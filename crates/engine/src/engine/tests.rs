@@ -252,6 +252,30 @@ fn a_batch_is_not_clean_after_a_flush_of_another_failed() {
     assert_eq!(world.engine.cache().log().dirty_blocks(), dirty_blocks, "every block of the batch is dirty still");
 }
 
+/// A write was under way when a flush of the backend failed, and is answered after that was told: it may be gone too.
+#[test]
+fn a_write_beside_a_flush_that_fails_is_told_of_when_it_was_answered() {
+    let mut world = World::new(1024);
+    world.engine.cache_mut().set_mode(Mode::WriteAround);
+    world.ask(Operation::Write, 100, 1, contents(1, 1));
+    world.end_backend();
+    world.ask(Operation::Flush, 9_000, 0, Vec::new());
+    let flush = world.slow.pop().expect("the backend is flushed");
+    assert_eq!(flush.operation, DiskOperation::Sync);
+    world.ask(Operation::Write, 200, 1, contents(2, 1));
+    world.engine.completed(flush.tag, Err(Error::Io));
+    world.run();
+    assert!(world.answer(9_000).is_none() && world.answer(200).is_none(), "the flush failed");
+    world.end_backend();
+    assert!(world.answer(200).is_some());
+    world.ask(Operation::Flush, 9_001, 0, Vec::new());
+    world.end_backend();
+    assert!(world.answer(9_001).is_none(), "nobody was told of the write");
+    world.ask(Operation::Flush, 9_002, 0, Vec::new());
+    world.end_backend();
+    assert!(world.answer(9_002).is_some());
+}
+
 /// A flush of the backend fails, of which a write that is to be durable hears alone; the flush that has to tell of it is handed back, as the flash fails
 /// meanwhile: who goes on without the flash has to tell.
 #[test]

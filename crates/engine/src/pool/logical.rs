@@ -30,7 +30,7 @@ pub struct LogicalDisk {
     waiting: Mutex<Vec<(Request, Done)>>,
     waiting_count: AtomicUsize,
     guests: Mutex<Vec<Weak<Guest>>>,
-    told: Told,
+    told: Arc<Told>,
     pub(super) figures: Figures,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Figures {
 impl LogicalDisk {
     pub(super) fn new(shared: Arc<Shared>, id: u32, logical: Arc<Logical>) -> LogicalDisk {
         let shape = logical.shape();
-        let told = Told::new(shared.volume().failed_flushes());
+        let told = Arc::new(Told::new(shared.volume().failed_flushes()));
         LogicalDisk {
             told,
             shared,
@@ -129,6 +129,16 @@ impl LogicalDisk {
     /// The answer of a flush: an error where the cache has lost something of this logical disk.
     fn of_own(&self, done: Done) -> Done {
         self.of_own_by(self.told.ask(), Told::answer, done)
+    }
+
+    /// The answer of a change, which is durable by flushes that come after it.
+    fn told_of(&self, done: Done) -> Done {
+        let told = self.told.clone();
+        told.begin();
+        Box::new(move |result| {
+            told.end();
+            done(result);
+        })
     }
 
     /// The answer of a change that is made durable.
@@ -390,9 +400,7 @@ impl LogicalDisk {
             }
             _ => {}
         }
-        if request.changes() {
-            self.told.change();
-        }
+        let done = if request.changes() { self.told_of(done) } else { done };
         if request.length == 0 {
             done(Ok(Vec::new()));
             return false;
