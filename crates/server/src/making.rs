@@ -91,16 +91,6 @@ pub(crate) fn error(error: PoolError) -> ManageError {
     }
 }
 
-/// Refuses a path that another directory would change.
-pub fn absolute(key: &str, path: &str) -> Result<(), ManageError> {
-    match Path::new(path).is_absolute() {
-        true => Ok(()),
-        false => {
-            Err(ManageError::Invalid(format!("{key}: found '{path}', expected an absolute path such as /dev/sdb")))
-        }
-    }
-}
-
 /// What a request asks for.
 fn asked(new: &NewPool) -> Result<MadePool, ManageError> {
     let NewPool { name, disks, wipe, settings } = new;
@@ -109,7 +99,10 @@ fn asked(new: &NewPool) -> Result<MadePool, ManageError> {
         return invalid("disks: found none, expected at least one".to_owned());
     }
     let flash = settings.get("flash").map(|path| ("flash", path));
-    disks.iter().map(|path| ("disks", path)).chain(flash).try_for_each(|(key, path)| absolute(key, path))?;
+    let named = disks.iter().map(|path| ("disks", path)).chain(flash);
+    if let Some((key, path)) = named.into_iter().find(|(_, path)| !Path::new(path).is_absolute()) {
+        return invalid(format!("{key}: found '{path}', expected an absolute path such as /dev/sdb"));
+    }
     if let Some(other) = wipe.iter().find(|path| !disks.contains(path)) {
         return invalid(format!("found '{other}' as a disk to wipe, which is none of the pool's disks"));
     }

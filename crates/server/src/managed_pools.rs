@@ -13,7 +13,7 @@ use flashwise_engine::pool::{NewLogical, Pool, PoolError, prepare};
 
 use crate::front::Assignments;
 use crate::front::iscsi::names;
-use crate::making::{Making, absolute, error};
+use crate::making::{Making, error};
 use crate::manage::plan::Plan;
 use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, NewLogicalDisk, NewPool, PoolChange, Pools};
 use crate::served::Served;
@@ -28,10 +28,9 @@ pub struct ServedPools {
     changing: Mutex<()>,
 }
 
-/// Where a disk that is to be added is: found from any directory, that of the client and the server's own.
+/// Where a disk that is to be added is, as it is kept: it has to be found from any directory.
 fn place(disk: &DiskAdded) -> Result<PathBuf, ManageError> {
-    absolute("path", &disk.path)?;
-    Ok(PathBuf::from(&disk.path))
+    std::path::absolute(&disk.path).map_err(|error| ManageError::Invalid(format!("path: '{}': {error}", disk.path)))
 }
 
 /// Whether a disk that is to be added is to be wiped.
@@ -307,7 +306,6 @@ impl Pools for ServedPools {
     }
 
     fn wipeable(&self, path: &str) -> Result<DiskInfo, ManageError> {
-        absolute("path", path)?;
         let info = prepare::check(Path::new(path), true).map_err(error)?;
         // What is no disk is not taken for one.
         prepare::check_size(&info).map_err(error)?;

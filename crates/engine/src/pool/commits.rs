@@ -240,6 +240,7 @@ impl Shared {
         let mut chunks = released.to_vec();
         chunks.sort_unstable();
         let mut unclean: BTreeSet<u32> = BTreeSet::new();
+        let failed = self.volume().failed_flushes();
         let mut at = 0;
         while at < chunks.len() {
             let first = chunks[at];
@@ -257,6 +258,10 @@ impl Shared {
             }
         }
         self.flush_cache()?;
+        if self.volume().failed_flushes() != failed {
+            // It may have taken the zeroes, whoever was told of it.
+            return Ok(chunks);
+        }
         let lost = self.lost_chunks();
         let (kept, free): (Vec<u32>, Vec<u32>) = chunks.into_iter().partition(|chunk| lost.contains(chunk));
         let mut state = self.state();
@@ -296,6 +301,17 @@ impl Shared {
             let why = self.volume().state().1.unwrap_or_else(|| error.to_string());
             self.cache_failed(format!("it cannot be flushed: {why}"))
         })
+    }
+
+    /// What the pool itself writes is durable when this returns. A flush that failed meanwhile may have taken it, whoever was told of that.
+    pub(super) fn durably(&self, write: impl FnOnce() -> Result<(), PoolError>) -> Result<(), PoolError> {
+        let failed = self.volume().failed_flushes();
+        write()?;
+        self.flush_cache()?;
+        match self.volume().failed_flushes() == failed {
+            true => Ok(()),
+            false => Err(self.cache_failed("a flush of its disks has failed".to_owned())),
+        }
     }
 
     /// Chunks of which the cache has lost something, or has it in memory alone, with no flash that says so.

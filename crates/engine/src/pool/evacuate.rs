@@ -322,9 +322,11 @@ impl Shared {
     /// Copies chunks to new places, and has that written down.
     fn begin_to_move(&self, moving: &[&Moving], read: &[(&Moving, Option<Vec<u8>>)]) -> Result<Begun, PoolError> {
         let places = self.places_for(moving)?;
-        let written = read.iter().zip(&places).try_for_each(|((moving, bytes), place)| match bytes {
-            Some(bytes) => self.write(moving, *place, bytes.clone()),
-            None => Ok(()),
+        let written = self.durably(|| {
+            read.iter().zip(&places).try_for_each(|((moving, bytes), place)| match bytes {
+                Some(bytes) => self.write(moving, *place, bytes.clone()),
+                None => Ok(()),
+            })
         });
         if let Err(error) = written {
             // What was copied there is forgotten before another takes the place.
