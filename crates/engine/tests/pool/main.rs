@@ -5,6 +5,7 @@
 mod care;
 mod failing;
 mod live;
+mod moving;
 mod recorded;
 
 use std::collections::BTreeMap;

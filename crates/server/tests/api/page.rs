@@ -69,8 +69,16 @@ fn another_token_signs_everybody_out() {
     let ask =
         || request(&api, &format!("GET /v1/status HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n")).status;
     assert_eq!(ask(), 200);
+    let mut follower = TcpStream::connect(api.address().to_string()).unwrap();
+    let head = format!("GET /v1/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nCookie: {cookie}\r\n\r\n");
+    follower.write_all(head.as_bytes()).unwrap();
+    follower.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    let mut lines = BufReader::new(follower).lines();
+    assert!(lines.any(|line| line.unwrap() == "event: status"));
     api.set_tokens(Tokens { change: Some("abracadabra".to_owned()), ..Tokens::default() }).unwrap();
     assert_eq!(ask(), 401);
+    // Who follows the server is not told any more.
+    assert!(lines.filter(|line| line.as_ref().unwrap() == "event: status").count() <= 1);
 }
 
 /// Events of a stream until this many of `status` were seen: their names and data.

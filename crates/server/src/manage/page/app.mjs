@@ -22,7 +22,13 @@ function useView() {
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
-  return view.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  return view.replace(/^#\/?/, "").split("/").map(part => {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      return part;
+    }
+  });
 }
 
 function SignIn({ done }) {

@@ -4,6 +4,9 @@ import { advice, useWhatIf } from "./what_if.mjs";
 import { linkToPool } from "./pool.mjs";
 import * as numbers from "./numbers.mjs";
 
+/** How long a volume has to be served before what it writes a day is known well enough to warn of. */
+const RATE_KNOWN_SECONDS = 3600;
+
 /** What is wrong anywhere, in sentences. */
 function worries(status, pools) {
   const found = pools.filter(pool => pool.warning).map(pool => `Pool ${pool.name}: ${pool.warning}.`);
@@ -13,7 +16,7 @@ function worries(status, pools) {
     if (volume.state === "ok" && volume.unwritten_blocks > 0) found.push(`${volume.name}: ${numbers.count(volume.unwritten_blocks)} blocks that were answered wait in memory for a place: flushes fail, and they are lost if the server ends before.`);
     if (volume.lost_blocks.length > 0) found.push(`${volume.name} has lost ${numbers.count(volume.lost_blocks.length)} blocks: reading them is an error.`);
     const rated = volume.drive_writes_per_day_rated;
-    if (rated != null && volume.drive_writes_per_day > rated) found.push(`${volume.name} writes its flash ${volume.drive_writes_per_day.toFixed(2)} times a day; it is rated for ${rated}.`);
+    if (rated != null && volume.uptime_seconds >= RATE_KNOWN_SECONDS && volume.drive_writes_per_day > rated) found.push(`${volume.name} writes its flash ${volume.drive_writes_per_day.toFixed(2)} times a day; it is rated for ${rated}.`);
   }
   if (status.recording && status.recording.state !== "recording") found.push(`The recording is ${status.recording.state}.`);
   return found;

@@ -44,19 +44,31 @@ export function Meter({ label, share, text }) {
 export function useChange(after) {
   const [asked, setAsked] = useState(null);
   const [message, setMessage] = useState(null);
+  const latest = useRef(0);
+  // What somebody else has changed is looked at again.
+  const lookAgain = async error => {
+    if (error.status === 412) await after();
+  };
   const start = async change => {
+    const turn = (latest.current += 1);
     setMessage(null);
     try {
       const { json: plan, tag } = await askTagged(change.method, `${change.path}?dry-run=true`, change.body, change.match);
-      // What wipes disks is done to those that the plan is about.
-      setAsked({ change: { ...change, match: tag ?? change.match }, plan });
+      // What wipes disks is done to those that the plan is about. No answer that comes late takes the place of another.
+      if (turn === latest.current) setAsked({ change: { ...change, match: tag ?? change.match }, plan });
     } catch (error) {
+      await lookAgain(error);
       setMessage({ text: error.message, bad: true });
     }
   };
   const act = async () => {
     const { method, path, body, match, sure, done, then } = asked.change;
-    await ask(method, path + (sure?.query ?? ""), sure?.body ?? body, match);
+    try {
+      await ask(method, path + (sure?.query ?? ""), sure?.body ?? body, match);
+    } catch (error) {
+      await lookAgain(error);
+      throw error;
+    }
     setMessage({ text: done });
     await (then ?? after)();
   };
@@ -71,9 +83,11 @@ export function State({ state }) {
   return html`<span class=${good ? "state good" : "state bad"}>${good ? "✓" : "!"} ${state}</span>`;
 }
 
-/** A message that screen readers say. */
+/** A message that screen readers say, and that is brought to where it is seen. */
 export function Message({ text, bad }) {
-  return html`<p class=${bad ? "message bad" : "message"} role=${bad ? "alert" : "status"}>${text}</p>`;
+  const shown = useRef(null);
+  useEffect(() => shown.current.scrollIntoView({ block: "nearest" }), [text]);
+  return html`<p ref=${shown} class=${bad ? "message bad" : "message"} role=${bad ? "alert" : "status"}>${text}</p>`;
 }
 
 /**
@@ -100,7 +114,7 @@ export function Confirm({ title, plan, what = "volume", name, act, close }) {
     }
   };
   const ready = !plan.destroys || typed === name;
-  return html`<dialog ref=${dialog} aria-labelledby="confirm-title" onClose=${close}>
+  return html`<dialog ref=${dialog} aria-labelledby="confirm-title" onClose=${close} onCancel=${event => busy && event.preventDefault()}>
     <form onSubmit=${submit}>
       <h2 id="confirm-title">${title}</h2>
       <ul>${plan.does.map(text => html`<li>${text}</li>`)}</ul>
@@ -109,7 +123,7 @@ export function Confirm({ title, plan, what = "volume", name, act, close }) {
         <input name="typed" autocomplete="off" value=${typed} onInput=${event => setTyped(event.target.value)} /></label></p>`}
       ${failed && html`<${Message} text=${failed} bad=${true} />`}
       <p class="buttons">
-        <button type="button" onClick=${() => dialog.current.close()}>Cancel</button>
+        <button type="button" disabled=${busy} onClick=${() => dialog.current.close()}>Cancel</button>
         <button type="submit" class="act" disabled=${!ready || busy}>${title}</button>
       </p>
     </form>

@@ -61,9 +61,23 @@ export const pathOf = name => `/v1/volumes/${encodeURIComponent(name)}`;
  * @returns {() => void} stops it
  */
 export function follow(to) {
-  const source = new EventSource("/v1/events");
-  source.addEventListener("status", event => to.status(JSON.parse(event.data)));
-  source.addEventListener("happened", event => to.happened(JSON.parse(event.data)));
-  source.addEventListener("error", () => to.lost());
-  return () => source.close();
+  let source = null;
+  const open = () => {
+    source = new EventSource("/v1/events");
+    source.addEventListener("status", event => to.status(JSON.parse(event.data)));
+    source.addEventListener("happened", event => to.happened(JSON.parse(event.data)));
+    source.addEventListener("error", () => to.lost());
+  };
+  // A browser has few connections to a server, for all of its tabs: one that nobody sees leaves its own to the others.
+  const seen = () => {
+    source?.close();
+    source = null;
+    if (!document.hidden) open();
+  };
+  seen();
+  document.addEventListener("visibilitychange", seen);
+  return () => {
+    document.removeEventListener("visibilitychange", seen);
+    source?.close();
+  };
 }

@@ -45,6 +45,7 @@ function Settings({ volume }) {
     try {
       setPlan(await ask("PATCH", `${pathOf(volume)}?dry-run=true`, changes, tag));
     } catch (error) {
+      if (error.status === 412) await load();
       setMessage({ text: error.message, bad: true });
     }
   };

@@ -141,7 +141,7 @@ pub async fn history(
     get,
     path = "/v1/events",
     responses(
-        (status = 200, description = "A stream of events, until the client or the server ends it", content_type = "text/event-stream", body = Event),
+        (status = 200, description = "A stream of events, until the client or the server ends it, or the token that it bears counts no more", content_type = "text/event-stream", body = Event),
         (status = 503, description = "Too many follow the server", body = ErrorBody),
     )
 )]
@@ -154,6 +154,8 @@ pub async fn events(
         Failure::new(StatusCode::SERVICE_UNAVAILABLE, error)
     })?;
     let follower = Follower {
+        guard: page.guard,
+        headers: headers.clone(),
         status: page.live.watch(),
         stopping: page.stopping,
         told: page.live.number_told(told_before(&headers)),
@@ -166,6 +168,9 @@ pub async fn events(
 
 /// Somebody who follows the server.
 struct Follower {
+    /// Who it is, and may look as long as it may.
+    guard: Arc<Guard>,
+    headers: HeaderMap,
     live: Arc<Live>,
     status: watch::Receiver<Arc<ServerStatus>>,
     stopping: watch::Receiver<bool>,
@@ -177,7 +182,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// What it is told next, and who is told the rest; none when the server stops.
+    /// What it is told next, and who is told the rest; none when the server stops, or it may look no more.
     async fn next(mut self) -> Option<(Result<sse::Event, Infallible>, Follower)> {
         if let Some(event) = self.waiting.pop() {
             self.told = event.number;
@@ -187,6 +192,8 @@ impl Follower {
             changed = self.status.changed() => changed.ok()?,
             _ = self.stopping.wait_for(|stopping| *stopping) => return None,
         }
+        // The token may be another by now, and a session ended.
+        self.guard.right_of(&self.headers)?;
         self.waiting = self.live.events_after(self.told);
         self.waiting.reverse();
         let status = Arc::clone(&self.status.borrow_and_update());
