@@ -1,6 +1,6 @@
 //! A volume of buckets goes on where something failed that its cache relies on.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::driver::Driver;
 use super::requests::Waiting;
@@ -12,6 +12,8 @@ use crate::wlfc::again::find_again;
 
 /// Times that the cache is found again within a [`TICK`] before those who wait hear of it.
 const MENDED_MAX: u32 = 16;
+/// For how long it is found again, again and again, before they hear of it where each time takes longer.
+const MENDING_MAX: Duration = Duration::from_secs(20);
 
 impl Volume {
     /// Where the engine has stopped, makes another of what is on flash, and lets the requests that were not answered begin anew. Where that
@@ -51,7 +53,12 @@ impl Volume {
         inner.mended = Some((since, before + 1));
         let mut held = std::mem::take(&mut inner.held);
         let waits = inner.engine.waits();
-        let failed = if before < MENDED_MAX && !waits { Vec::new() } else { std::mem::take(&mut held) };
+        let first =
+            inner.mending.filter(|(_, last)| last.elapsed() < 2 * TICK).map_or(Instant::now(), |(first, _)| first);
+        let is_long = first.elapsed() > MENDING_MAX;
+        inner.mending = (!is_long).then(|| (first, Instant::now()));
+        let goes_on = before < MENDED_MAX && !waits && !is_long;
+        let failed = if goes_on { Vec::new() } else { std::mem::take(&mut held) };
         inner.failed_requests += failed.len() as u64;
         let held = held.into_iter().rev().map(|(request, done)| Waiting::new(request, done));
         held.for_each(|held| inner.waiting.push_front(held));

@@ -104,6 +104,8 @@ struct Inner {
     detaching_failed: Option<String>,
     /// When and how many times the cache was found again, within a [`TICK`].
     mended: Option<(Instant, u32)>,
+    /// When that began which had it found again, and when it was so last.
+    mending: Option<(Instant, Instant)>,
     /// Requests that failed with the flash, until that is decided.
     held: Vec<(Request, Done)>,
     /// Of the flash and of the backend.
@@ -157,6 +159,7 @@ impl Volume {
             held_back_us: 0,
             detaching_failed: None,
             mended: None,
+            mending: None,
             held: Vec::new(),
             health: Default::default(),
             recorder: None,

@@ -107,7 +107,7 @@ fn described(config: &Config) -> String {
 #[test]
 fn a_random_run_with_one_request_at_a_time_has_the_same_figures_in_the_simulator() {
     for (seed, config) in (1..).zip(configs()) {
-        let requests = workload::random(seed, 1500);
+        let requests = workload::random(seed, 1000);
         let mut live = Live::new(&config, seed, 1);
         live.run(&requests);
         assert_eq!(live.counts(), simulated(&config, &requests), "{}", described(&config));
