@@ -616,7 +616,7 @@ def main():
         # A width of 640 at twice the pixels is what 1,280 px are at a zoom of 200 %.
         for width, scheme, scale in ((1280, "light", 1), (1280, "dark", 1), (360, "light", 1), (360, "dark", 1), (640, "light", 2)):
             page = browser.page(width, 800, scheme, scale)
-            page.context.add_cookies([{"name": "flashwise", "value": cookie(), "url": BASE}])
+            page.context.add_cookies([{**cookie(), "url": BASE}])
             for name, path in VIEWS.items():
                 page.goto(f"{BASE}/{path}")
                 expect(page.get_by_role("heading", level=2).first).to_be_visible()
@@ -638,7 +638,8 @@ def cookie():
     body = json.dumps({"token": "sesame"}).encode()
     request = urllib.request.Request(f"{BASE}/v1/session", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request) as answer:
-        return answer.headers["Set-Cookie"].split(";")[0].split("=")[1]
+        name, value = answer.headers["Set-Cookie"].split(";")[0].split("=")
+        return {"name": name, "value": value}
 
 
 main()
