@@ -156,7 +156,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             region.set_missing(block, None);
         }
         let (block, blocks) = blocks_of(&Step::Receive { offset, length }, 1).expect("it has bytes");
-        let has_bad = self.plan(plan).regions.of(block).has_bad(block, blocks);
+        let has_bad = region.has_bad(block, blocks);
         if let (true, Some(number)) = (has_bad, self.step(id).request()) {
             let client = self.clients.get_mut(number);
             client.error = Some(Error::Io);

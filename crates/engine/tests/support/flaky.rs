@@ -349,45 +349,47 @@ fn change(volume: &Volume, offset: u64, data: Vec<u8>, force_unit_access: bool) 
     receiver.recv().unwrap()
 }
 
-/// What was written past the flash and answered may be gone once a flush of the backend failed: the next flush tells of it, whatever was told to a
-/// write that had to be durable at once.
+/// A volume of which a write past the flash was answered, and then a flush of the backend failed that only a write has heard of which had to be durable at
+/// once.
+fn with_a_flush_that_failed(buckets: bool, directory: &tempfile::TempDir) -> Arc<Volume> {
+    let backend = Flaky::new(false);
+    let volume = backend.volume(if buckets { small_buckets(directory) } else { small_log(directory) });
+    change(&volume, 0, long(1), false).unwrap();
+    backend.fails_flushes.store(true, Ordering::SeqCst);
+    change(&volume, 4 * MIB, long(2), true).expect_err("the backend cannot be flushed");
+    backend.fails_flushes.store(false, Ordering::SeqCst);
+    volume
+}
+
+/// More than a bucket, which goes past the buckets.
+fn long(fill: u8) -> Vec<u8> {
+    vec![fill; MIB as usize / 2]
+}
+
+/// What was answered may be gone: the next flush tells of it, and no other.
+fn check_that_one_flush_tells(volume: &Volume, buckets: bool) {
+    let flush = || ask(volume, Operation::Flush, 0, Vec::new());
+    flush().expect_err("what was answered may be gone");
+    assert_eq!(flush(), Ok(Vec::new()), "buckets: {buckets}");
+}
+
 #[test]
 fn a_write_that_is_to_be_durable_does_not_hear_for_a_flush() {
     for buckets in [false, true] {
         let directory = tempfile::tempdir().unwrap();
-        let backend = Flaky::new(false);
-        let config = if buckets { small_buckets(&directory) } else { small_log(&directory) };
-        let volume = backend.volume(config);
-        // More than a bucket goes past the buckets.
-        let long = |fill| vec![fill; MIB as usize / 2];
-        change(&volume, 0, long(1), false).unwrap();
-        backend.fails_flushes.store(true, Ordering::SeqCst);
-        change(&volume, 4 * MIB, long(2), true).expect_err("the backend cannot be flushed");
-        backend.fails_flushes.store(false, Ordering::SeqCst);
-        let flush = || ask(&volume, Operation::Flush, 0, Vec::new());
-        flush().expect_err("what was answered may be gone");
-        assert_eq!(flush(), Ok(Vec::new()), "buckets: {buckets}");
+        let volume = with_a_flush_that_failed(buckets, &directory);
+        check_that_one_flush_tells(&volume, buckets);
         change(&volume, 4 * MIB, long(3), true).unwrap();
     }
 }
 
-/// The same where the flash is detached before the next flush comes.
 #[test]
 fn a_flush_behind_a_detached_flash_tells_of_one_that_failed_before() {
     for buckets in [false, true] {
         let directory = tempfile::tempdir().unwrap();
-        let backend = Flaky::new(false);
-        let config = if buckets { small_buckets(&directory) } else { small_log(&directory) };
-        let volume = backend.volume(config);
-        let long = |fill| vec![fill; MIB as usize / 2];
-        change(&volume, 0, long(1), false).unwrap();
-        backend.fails_flushes.store(true, Ordering::SeqCst);
-        change(&volume, 4 * MIB, long(2), true).expect_err("the backend cannot be flushed");
-        backend.fails_flushes.store(false, Ordering::SeqCst);
+        let volume = with_a_flush_that_failed(buckets, &directory);
         volume.detach().unwrap_or_else(|error| panic!("{error}"));
-        let flush = || ask(&volume, Operation::Flush, 0, Vec::new());
-        flush().expect_err("what was answered may be gone");
-        assert_eq!(flush(), Ok(Vec::new()), "buckets: {buckets}");
+        check_that_one_flush_tells(&volume, buckets);
     }
 }
 

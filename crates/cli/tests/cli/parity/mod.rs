@@ -104,10 +104,13 @@ fn described(config: &Config) -> String {
     format!("{policy}, {rule}, {mode:?}, {read_buffer_blocks} blocks of read buffer")
 }
 
+/// Requests of a random run, one at a time.
+const REQUESTS: usize = 1000;
+
 #[test]
 fn a_random_run_with_one_request_at_a_time_has_the_same_figures_in_the_simulator() {
     for (seed, config) in (1..).zip(configs()) {
-        let requests = workload::random(seed, 1000);
+        let requests = workload::random(seed, REQUESTS);
         let mut live = Live::new(&config, seed, 1);
         live.run(&requests);
         assert_eq!(live.counts(), simulated(&config, &requests), "{}", described(&config));
@@ -135,7 +138,7 @@ fn a_random_run_with_many_requests_at_a_time_differs_by_when_blocks_were_written
 fn rules_refuse_and_decide_in_random_runs() {
     for (seed, config) in (1..).zip(configs()).filter(|(_, config)| config.admission.is_some()) {
         let mut run = CacheRun::new(config.clone());
-        workload::random(seed, 1500).iter().for_each(|request| run.request(request));
+        workload::random(seed, REQUESTS).iter().for_each(|request| run.request(request));
         let rule = described(&config);
         assert!(run.counts().counters.bypasses() > 0 || rule.contains("auto"), "{rule}: nothing is refused");
         let decisions = run.cache().decision().map_or(0, |decision| decision.number);

@@ -155,10 +155,10 @@ pub async fn events(
     })?;
     let follower = Follower {
         guard: page.guard,
-        headers: headers.clone(),
         status: page.live.watch(),
         stopping: page.stopping,
         told: page.live.number_told(told_before(&headers)),
+        headers,
         live: page.live,
         waiting: Vec::new(),
         _permit: permit,
