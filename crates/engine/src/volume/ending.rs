@@ -1,6 +1,7 @@
 //! What a volume's last moments are: everything is durable, and said to be.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -8,19 +9,21 @@ use flashwise_core::filter::Caching;
 
 use super::requests::Waiting;
 use super::{TICK, Volume, VolumeError};
-use crate::export::{Error, Export, Operation, Request};
+use crate::export::{Done, Error, Operation, Request};
 
 /// How long the end waits for a flash that cannot be read.
 const UNREAD_MAX: Duration = Duration::from_secs(10);
 
 impl Volume {
-    /// Makes durable what was answered; returns when it is.
+    /// Makes durable what was answered; returns when it is. Clients hear of what this hears of, by their next flush.
     pub fn flush(&self) -> Result<(), Error> {
         self.begin_flush().recv().map_err(|_| Error::ShuttingDown)?.map(drop)
     }
 
     fn begin_flush(&self) -> mpsc::Receiver<Result<Vec<u8>, Error>> {
         let (sender, receiver) = mpsc::channel();
+        // The disks of a pool count for themselves what has failed.
+        let untold = (!self.config.of_pool).then(|| self.untold.clone());
         let request = Request {
             operation: Operation::Flush,
             offset: 0,
@@ -29,7 +32,13 @@ impl Volume {
             data: Vec::new(),
             caching: Caching::Usual,
         };
-        self.submit(request, Box::new(move |result| drop(sender.send(result))));
+        let done: Done = Box::new(move |result| {
+            if let (Some(untold), Err(Error::Io)) = (untold, &result) {
+                untold.store(true, Ordering::SeqCst);
+            }
+            drop(sender.send(result));
+        });
+        self.start_request(Waiting::new(request, done), false);
         receiver
     }
 

@@ -36,7 +36,7 @@ mod status;
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 
@@ -136,6 +136,8 @@ pub struct Volume {
     pacer: OnceLock<Pacer>,
     /// What another policy or size would do; none for a volume without flash, or whose flash has no log.
     what_if: Option<WhatIf>,
+    /// A flush failed that an operator asked for: the next of a client's tells.
+    untold: Arc<AtomicBool>,
     opened: Instant,
     stop: Mutex<Option<mpsc::Sender<()>>>,
 }
@@ -176,6 +178,7 @@ impl Volume {
             latencies: Latencies::default(),
             pacer: OnceLock::new(),
             what_if,
+            untold: Arc::default(),
             opened: Instant::now(),
             stop: Mutex::new(Some(stop)),
             flash,
@@ -410,11 +413,11 @@ impl Export for Volume {
     }
 
     fn submit(&self, request: Request, done: Done) {
-        self.start_request(Waiting::new(request, done), false);
+        self.start_request(self.of_client(request, done), false);
     }
 
     fn submit_and_wait(&self, request: Request, done: Done) -> bool {
-        self.start_request(Waiting::new(request, done), true)
+        self.start_request(self.of_client(request, done), true)
     }
 
     fn extents(&self, offset: u64, length: u64, extents_max: usize) -> Result<Vec<Extent>, Error> {

@@ -38,6 +38,19 @@ impl Waiting {
 }
 
 impl Volume {
+    /// A request of a client, whose flush also tells of one of an operator's that failed before.
+    pub(super) fn of_client(&self, request: Request, done: Done) -> Waiting {
+        if request.operation != Operation::Flush {
+            return Waiting::new(request, done);
+        }
+        let untold = self.untold.clone();
+        let tell: Done = Box::new(move |result| {
+            let failed_before = untold.swap(false, Ordering::SeqCst);
+            done(if failed_before { result.and(Err(Error::Io)) } else { result });
+        });
+        Waiting::new(request, tell)
+    }
+
     /// Starts a request of a part of the volume; `may_wait` and what is returned as for
     /// [`submit_and_wait`](crate::export::Export::submit_and_wait).
     pub fn submit_for(&self, part: &Arc<Part>, request: Request, done: Done, may_wait: bool) -> bool {

@@ -393,6 +393,17 @@ fn a_flush_behind_a_detached_flash_tells_of_one_that_failed_before() {
     }
 }
 
+#[test]
+fn a_client_hears_of_what_an_operators_flush_was_told_before() {
+    for buckets in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let volume = with_a_flush_that_failed(buckets, &directory);
+        volume.flush().expect_err("what was answered may be gone");
+        assert_eq!(volume.flush(), Ok(()), "the operator was told");
+        check_that_one_flush_tells(&volume, buckets);
+    }
+}
+
 /// Blocks are changed in part while the rest of them cannot be read: what was to be written never came, and a bucket of a zone has a header alone.
 #[test]
 fn a_zone_of_which_nothing_counts_after_an_orderly_end_is_no_damage() {
