@@ -143,6 +143,29 @@ fn after_detaching_the_backend_alone_is_whole_and_the_volume_goes_on() {
     assert_eq!(read(&volume, 4096, 8192), pattern(4, 8192));
 }
 
+/// A volume that wrote back, and is to write through, promises that what it answers is on the backend: the dirty copies that it has do not come back.
+#[test]
+fn what_is_written_through_after_a_change_of_mode_outlives_the_process_without_a_flush() {
+    for mode in ["write-through", "write-around"] {
+        let setting = Setting::new();
+        let (volume, _) = setting.open();
+        write(&volume, 0, &pattern(1, 64 << 10));
+        volume.flush().unwrap();
+        volume.change(&Settings::of(&[("write-mode", mode)]).unwrap()).unwrap();
+        write(&volume, 0, &pattern(2, 16 << 10));
+        write(&volume, 20_000, &pattern(3, 1000));
+        let zeroes = Operation::WriteZeroes { may_punch_holes: true, only_if_fast: false };
+        ask(&volume, zeroes, 32 << 10, 16 << 10, Vec::new(), false).unwrap();
+        let expected = read(&volume, 0, 64 << 10);
+        // Dropped, not closed.
+        drop(volume);
+        let (volume, _) = setting.open();
+        assert!(read(&volume, 0, 64 << 10) == expected, "{mode}");
+        volume.detach().unwrap();
+        assert!(setting.backend(0, 64 << 10) == expected, "{mode}");
+    }
+}
+
 /// What goes past the flash, or through it, is on the backend when it is answered, also where the flash has something that the backend has not; so are
 /// zeroes. No crash brings back what the flash had.
 #[test]

@@ -48,10 +48,10 @@ impl LogCache {
                 written.push(write);
             }
         }
-        self.write_down(&written, !bypasses, may_stay, false, steps);
+        let replaces_dirty = self.write_down(&written, !bypasses, may_stay, false, steps);
         self.transient.extend(written.iter().map(|write| write.frame));
         self.pause(self.log.dirty_blocks().saturating_sub(dirty_before), steps);
-        if request.durable && request.last {
+        if replaces_dirty || request.durable && request.last {
             self.make_durable(steps);
             steps.push(Step::AwaitFlushes);
         }
@@ -158,7 +158,8 @@ impl LogCache {
     }
 
     /// Writes blocks to flash, to the backend, or to both, as mode and policy (if it is asked) say. `may_stay`: whether they may be on flash
-    /// alone; `acknowledged`: the client has had its answer.
+    /// alone; `acknowledged`: the client has had its answer. Returns whether dirty copies are replaced of blocks that may not stay: a crash would bring
+    /// those back over what is on the backend, until what replaces them is durable.
     pub(super) fn write_down(
         &mut self,
         writes: &[Write],
@@ -166,7 +167,7 @@ impl LogCache {
         may_stay: bool,
         acknowledged: bool,
         steps: &mut Vec<Step>,
-    ) {
+    ) -> bool {
         let mut to_backend: Vec<(Write, Beside)> = Vec::new();
         let mut forgotten = Vec::new();
         let mut last = None;
@@ -218,6 +219,7 @@ impl LogCache {
         }
         self.become_unsure(&forgotten, steps);
         to_backend.sort_unstable_by_key(|(write, ..)| write.block);
+        let replaces_dirty = to_backend.iter().any(|(_, beside)| *beside == Beside::Dirty);
         for &(Write { block, frame, replaces, .. }, beside) in &to_backend {
             if matches!(beside, Beside::Copy { .. }) {
                 self.reclaim(steps);
@@ -253,6 +255,7 @@ impl LogCache {
                 }
             }
         }
+        replaces_dirty
     }
 
     /// Plans that all that was written reaches flash or the backend and stays there.
@@ -303,7 +306,7 @@ impl LogCache {
                 edges.push(part);
             }
         }
-        self.zero_whole(&whole, may_punch_holes, steps);
+        let zeroes_dirty = self.zero_whole(&whole, may_punch_holes, steps);
         let mut written = Vec::new();
         for part in edges {
             if let Some(write) = self.take_old(part, steps) {
@@ -312,16 +315,19 @@ impl LogCache {
             }
         }
         let (ask, may_stay) = (request.caching != Caching::Never, self.may_stay(request));
-        self.write_down(&written, ask, may_stay, false, steps);
+        let replaces_dirty =
+            self.write_down(&written, ask, may_stay, false, steps) || zeroes_dirty && !trim && !may_stay;
         self.transient.extend(written.iter().map(|write| write.frame));
-        if request.durable && request.last {
+        if replaces_dirty || request.durable && request.last {
             self.make_durable(steps);
             steps.push(Step::AwaitFlushes);
         }
     }
 
-    fn zero_whole(&mut self, blocks: &[u32], may_punch_holes: bool, steps: &mut Vec<Step>) {
-        let (Some(&first), Some(&last)) = (blocks.first(), blocks.last()) else { return };
+    /// Plans that blocks are zeroes; whether dirty copies of some are replaced.
+    fn zero_whole(&mut self, blocks: &[u32], may_punch_holes: bool, steps: &mut Vec<Step>) -> bool {
+        let (Some(&first), Some(&last)) = (blocks.first(), blocks.last()) else { return false };
+        let mut replaces_dirty = false;
         self.figures.zeroed_blocks += blocks.len() as u64;
         let mut zeroes = None;
         let mut marked = Vec::new();
@@ -341,6 +347,7 @@ impl LogCache {
                 self.lost.remove(&block);
             }
             let has_dirty_copy = slot.is_some_and(|slot| self.log.is_dirty(slot));
+            replaces_dirty |= has_dirty_copy;
             let needs_zeroes = matches!(anew, Some(Anew::Flash | Anew::Both)) || has_dirty_copy;
             let zeroes = needs_zeroes.then(|| {
                 *zeroes.get_or_insert_with(|| {
@@ -367,6 +374,7 @@ impl LogCache {
         for (block, frame) in clean {
             self.add_found(block, frame, steps);
         }
+        replaces_dirty
     }
 }
 
