@@ -257,6 +257,11 @@ pub trait Export: Send + Sync {
         (1, 4096, 32 << 20)
     }
 
+    /// Aligned trims of so many bytes, a power of two, give space back.
+    fn trim_granularity(&self) -> u32 {
+        4096
+    }
+
     /// Takes note of a client that opens it, for as long as that keeps what is returned. By default all clients are alike.
     fn enter(&self, client: Client) -> Arc<Guest> {
         Arc::new(Guest::new(client, Caching::Usual))

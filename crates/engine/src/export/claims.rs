@@ -129,6 +129,10 @@ impl Export for Claimable {
         self.export.block_sizes()
     }
 
+    fn trim_granularity(&self) -> u32 {
+        self.export.trim_granularity()
+    }
+
     fn enter(&self, client: Client) -> Arc<Guest> {
         self.export.enter(client)
     }

@@ -184,23 +184,25 @@ impl LogicalDisk {
         self.release_waiting();
     }
 
-    /// Takes their places from chunks that a request covers whole and gives up; they read as zeroes from now on. Of zeroes, only what was
-    /// lost.
+    /// Takes their places from chunks that a request covers whole and [frees](Self::frees), or that are lost; they read as zeroes from now on.
     pub(super) fn give_up(&self, request: &Request) {
-        let whole =
-            request.offset.div_ceil(CHUNK_BYTES) as usize..((request.offset + request.length) / CHUNK_BYTES) as usize;
-        if whole.is_empty() {
+        let (first, end) = (request.offset.div_ceil(CHUNK_BYTES), request.offset + request.length);
+        if first >= end.div_ceil(CHUNK_BYTES) {
             return;
         }
         let mut state = self.shared.state();
         if !state.metadata.map.logicals.contains_key(&self.id) {
             return;
         }
+        // Of the last chunk a part may be all that there is.
+        let is_last = end == self.logical.shape().size_bytes;
+        let end = if is_last { end.div_ceil(CHUNK_BYTES) } else { end / CHUNK_BYTES };
+        let whole = first as usize..end as usize;
         let mut entries = self.logical.entries_mut();
         let (mut changes, mut released) = (Vec::new(), Vec::new());
         for at in whole {
             let entry = entries[at];
-            let written = entry.written().filter(|_| !entry.is_held() && request.operation == Operation::Trim);
+            let written = entry.written().filter(|_| !entry.is_held() && self.frees(request));
             let Some(chunk) = written else {
                 if entry.is_lost() {
                     entries.set(at, Entry::default());

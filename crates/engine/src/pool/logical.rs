@@ -251,11 +251,20 @@ impl LogicalDisk {
             self.write_new(request, done);
             return false;
         }
-        if request.operation == Operation::Trim || lost {
+        if self.frees(&request) || lost {
             self.give_up(&request);
         }
         let done = self.durable(&mut request, done);
         self.submit_pieces(request, &pieces, done, may_wait)
+    }
+
+    /// Whether a request gives up chunks that it covers: what is not there reads as zeroes.
+    pub(super) fn frees(&self, request: &Request) -> bool {
+        match request.operation {
+            Operation::Trim => true,
+            Operation::WriteZeroes { may_punch_holes, .. } => may_punch_holes && !self.thick,
+            _ => false,
+        }
     }
 
     /// A request that is to be durable needs the map to be durable as well, where that is not so yet.
@@ -323,6 +332,10 @@ impl Export for LogicalDisk {
 
     fn identity(&self) -> Option<[u8; 16]> {
         Some(self.logical.shape().uuid.into_bytes())
+    }
+
+    fn trim_granularity(&self) -> u32 {
+        CHUNK_BYTES as u32
     }
 
     fn enter(&self, client: Client) -> Arc<Guest> {

@@ -284,6 +284,35 @@ fn a_full_pool_says_so_and_goes_on_once_there_is_space() {
     pool.close().unwrap();
 }
 
+/// What clients say is zeroes needs no space, and a part of a chunk is all of one at the end.
+#[test]
+fn chunks_that_are_zeroed_or_trimmed_whole_are_given_back() {
+    let tank = Tank::new(true);
+    let pool = tank.open();
+    let free = pool.status().free_bytes;
+    let disk = pool.create_logical(&new("a", 4 * CHUNK + 4096)).unwrap();
+    assert_eq!(u64::from(disk.trim_granularity()), CHUNK);
+    let zeroes = |may_punch_holes| Operation::WriteZeroes { may_punch_holes, only_if_fast: false };
+    for (operation, end, left) in [
+        (zeroes(true), 4 * CHUNK + 4096, 0),
+        (zeroes(true), 3 * CHUNK + 4096, 2),
+        (zeroes(false), 4 * CHUNK, 5),
+        (Operation::Trim, 4 * CHUNK + 4096, 0),
+        (Operation::Trim, 4 * CHUNK + 512, 1),
+    ] {
+        write(&disk, 0, 4 * CHUNK + 4096, 7).unwrap();
+        ask(&disk, operation, 0, end, Vec::new()).unwrap();
+        ask(&disk, Operation::Flush, 0, 0, Vec::new()).unwrap();
+        assert_eq!(free - pool.status().free_bytes, left * CHUNK, "{operation:?} to {end}");
+        let (zeroed, rest) = (end / CHUNK * CHUNK, 4 * CHUNK + 4096);
+        assert_eq!(read(&disk, 0, zeroed), vec![0; zeroed as usize]);
+        if end == 3 * CHUNK + 4096 {
+            assert_eq!(read(&disk, end, rest - end), vec![7; (rest - end) as usize]);
+        }
+    }
+    pool.close().unwrap();
+}
+
 #[test]
 fn a_logical_disk_grows_while_it_is_used_and_is_not_deleted_while_it_is() {
     let tank = Tank::new(false);

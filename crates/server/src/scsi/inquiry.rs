@@ -114,7 +114,7 @@ pub fn is_designated(unit: &Unit, code_set: u8, kind: u8, designator: &[u8]) -> 
     false
 }
 
-fn block_limits(_: &Unit) -> Vec<u8> {
+fn block_limits(unit: &Unit) -> Vec<u8> {
     let mut page = vec![0; 60];
     let physical = (PHYSICAL_BLOCK_BYTES / BLOCK_BYTES) as u32;
     // Numbers of bytes are counted from the start of the page, which has a header of 4.
@@ -123,7 +123,7 @@ fn block_limits(_: &Unit) -> Vec<u8> {
     put(12, (1 << 20) / BLOCK_BYTES as u32);
     put(20, UNMAP_BLOCKS_MAX);
     put(24, UNMAP_DESCRIPTORS_MAX);
-    put(28, physical);
+    put(28, unit.export().trim_granularity() / BLOCK_BYTES as u32);
     // What is aligned begins at block 0, and that is valid.
     put(32, 0x8000_0000);
     page[5 - 4] = COMPARE_BLOCKS_MAX as u8;
