@@ -37,7 +37,7 @@ pub fn run_all(runs: &[Run]) -> Result<Vec<BucketFigures>, BucketError> {
     let run = |run: &Run| {
         let each =
             |consume: &mut dyn FnMut(&_)| run.workload.for_each(consume).map_err(|error: TraceError| error.into());
-        let (counts, _) = run_buckets::<BucketError>(&run.settings, run.system, run.flash_bytes, 0, each)?;
+        let (counts, ..) = run_buckets::<BucketError>(&run.settings, run.system, run.flash_bytes, 0, each)?;
         Ok(BucketFigures::new(&counts, run.flash_bytes))
     };
     runs.par_iter().with_max_len(1).map(run).collect()

@@ -21,6 +21,9 @@ pub struct BucketOptions {
     /// Write buckets that wlfc allocates between two halvings of all priorities [default: as many as the write queue has]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     halving: Option<u32>,
+    /// Writes of more than this go past wlfc and b-like, to the backend [default: --bucket]
+    #[arg(long, value_name = "SIZE")]
+    large_write: Option<ByteSize>,
     /// When wlfc brings read copies up to date: at each read, or when logs are evicted, which costs less [default: read]
     #[arg(long, value_name = "WHEN")]
     refresh: Option<Refresh>,
@@ -36,6 +39,7 @@ impl BucketOptions {
             bucket: self.bucket,
             write_queue: self.write_queue,
             halving: self.halving,
+            large_write: self.large_write,
             refresh: self.refresh,
             journal_logs: self.journal_logs,
             ..std::mem::take(job)

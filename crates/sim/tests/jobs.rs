@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
 /// Words with values that are allowed, of all stages; the first value of each is the default of some layout.
-const WORDS: [(&str, &[&str]); 38] = [
+const WORDS: [(&str, &[&str]); 39] = [
     ("policy", &["lru", "larc:fill=ghost", "fif", "m+", "c:buffers=2", "h_t:share=50%", "ripq+:sections=2"]),
     ("warmup", &["0", "10%", "33.3%", "17"]),
     ("epoch", &["1000", "1"]),
@@ -36,6 +36,7 @@ const WORDS: [(&str, &[&str]); 38] = [
     ("bucket", &["4MiB", "256KiB"]),
     ("write-queue", &["50%", "20%"]),
     ("halving", &["7"]),
+    ("large-write", &["64KiB"]),
     ("refresh", &["read", "evict"]),
     ("journal-logs", &["1", "100"]),
     ("write-mode", &["write-back", "write-around"]),

@@ -78,6 +78,12 @@ pub struct VolumeFlags {
     /// Share of wlfc's buckets that is for writing
     #[arg(long, value_name = "SHARE")]
     write_queue: Option<String>,
+    /// Write buckets that wlfc allocates between two halvings of all priorities [default: as many as the write queue has]
+    #[arg(long, value_name = "N")]
+    halving: Option<String>,
+    /// Writes of more than this go past wlfc, to the backend [default: what a bucket holds]
+    #[arg(long, value_name = "SIZE")]
+    large_write: Option<String>,
     /// When wlfc brings read copies up to date: read, at each read, or evict, when logs are evicted
     #[arg(long, value_name = "WHEN")]
     refresh: Option<String>,
@@ -174,6 +180,8 @@ impl VolumeFlags {
             ("flash-zones", &self.flash_zones),
             ("layout", &self.layout),
             ("write-queue", &self.write_queue),
+            ("halving", &self.halving),
+            ("large-write", &self.large_write),
             ("refresh", &self.refresh),
             ("cache-device", &self.cache_device),
             ("storage-device", &self.storage_device),

@@ -68,7 +68,13 @@ fn status(setting: &Setting) -> Value {
 /// What a server records gives the same figures when it is simulated: on flash whose pages are blocks, as here, `simulate` has headers too.
 #[test]
 fn a_recorded_run_has_the_figures_of_its_simulation() {
-    let setting = Setting::with("record = \"run.csv.zst\"", BLOCKS * BLOCK, KEYS);
+    assert_recorded_as_simulated("", &[]);
+    let (keys, options) = ("halving = 3\nlarge-write = \"32KiB\"\n", ["--halving", "3", "--large-write", "32KiB"]);
+    assert_recorded_as_simulated(keys, &options);
+}
+
+fn assert_recorded_as_simulated(keys: &str, given: &[&str]) {
+    let setting = Setting::with("record = \"run.csv.zst\"", BLOCKS * BLOCK, &format!("{KEYS}\n{keys}"));
     let config = std::fs::read_to_string(setting.path("flashwise.toml")).unwrap();
     let recording = setting.path("run.csv.zst").display().to_string();
     std::fs::write(setting.path("flashwise.toml"), config.replace("run.csv.zst", &recording)).unwrap();
@@ -80,7 +86,7 @@ fn a_recorded_run_has_the_figures_of_its_simulation() {
     server.end();
     let recorded = setting.path("run.000001.csv.zst").display().to_string();
     let options = ["--layout", "wlfc", "--device", "femu", "--bucket", "256KiB", "--size", "16MiB", "--json"];
-    let rows = setting.flashwise(&[&["simulate", &recorded][..], &options].concat());
+    let rows = setting.flashwise(&[&["simulate", &recorded][..], &options, given].concat());
     let rows: Value = serde_json::from_str(&rows).unwrap();
     let (live, simulated) =
         (|figure: &str| live[figure].as_u64().unwrap(), |figure: &str| rows[0][figure].as_u64().unwrap());
@@ -96,6 +102,8 @@ fn a_recorded_run_has_the_figures_of_its_simulation() {
     assert_eq!(live("flash_read_hits"), simulated("flash_read_hits"));
     let copies = live("flash_admission_blocks") + live("flash_copy_forward_blocks");
     assert!(live("erasures") > 10 && copies > 1000, "it did too little");
+    assert_eq!(live("bypasses") > 1000, !given.is_empty(), "{} blocks went past the cache", live("bypasses"));
+    assert_eq!(live("capacity_blocks"), simulated("capacity_blocks"));
 }
 
 #[test]
@@ -212,7 +220,7 @@ fn what_is_of_the_log_is_refused_by_name() {
     );
     let both = "write-queue: layout log has no such setting, nor refresh; layout wlfc does";
     assert_refused("flash-size = \"32MiB\"\nwrite-queue = \"60%\"\nrefresh = \"evict\"", both);
-    for key in ["write-queue = \"60%\"", "refresh = \"evict\""] {
+    for key in ["write-queue = \"60%\"", "refresh = \"evict\"", "halving = 3", "large-write = \"1MiB\""] {
         assert_refused(
             &format!("flash-size = \"16MiB\"\nerase-unit = \"256KiB\"\n{key}"),
             "layout log has no such setting",

@@ -91,6 +91,8 @@ pub struct Bucket {
     pub entries: Vec<Entry>,
     /// Which blocks any of them is of, a bit each.
     pub covered: Vec<u64>,
+    /// Whether any of them is of what went past the cache.
+    pub has_passed: bool,
     /// How many logs of the write bucket of the same backend bucket a copy has in it.
     pub fresh: u32,
 }
@@ -99,13 +101,15 @@ impl Bucket {
     /// A bucket that nothing was written to, nor ever was.
     pub fn new() -> Bucket {
         let (entries, covered) = (Vec::new(), Vec::new());
-        Bucket { state: State::Read, backend: 0, epoch: 0, next_page: 0, entries, covered, fresh: 0 }
+        let (state, has_passed) = (State::Read, false);
+        Bucket { state, backend: 0, epoch: 0, next_page: 0, entries, covered, has_passed, fresh: 0 }
     }
 
     /// Adds a log.
     #[inline]
     pub(super) fn push(&mut self, entry: Entry) {
         self.entries.push(entry);
+        self.has_passed |= entry.log == Log::Passed;
         let last = (entry.at + entry.blocks).saturating_sub(1) as usize / 64;
         if last >= self.covered.len() {
             self.covered.resize(last + 1, 0);
@@ -119,6 +123,13 @@ impl Bucket {
     #[inline]
     pub(super) fn touches(&self, at: u32, blocks: u32) -> bool {
         words(at, blocks).any(|(word, bits)| self.covered.get(word).is_some_and(|covered| covered & bits != 0))
+    }
+
+    /// How many of these blocks any log is of.
+    #[inline]
+    pub(super) fn covers(&self, at: u32, blocks: u32) -> u32 {
+        let of = |(word, bits): (usize, u64)| self.covered.get(word).map_or(0, |covered| (covered & bits).count_ones());
+        words(at, blocks).map(of).sum()
     }
 
     /// Whether it holds logs.

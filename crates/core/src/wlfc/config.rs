@@ -191,6 +191,11 @@ impl Config {
         Ok(())
     }
 
+    /// How many blocks the cache has room for: those of all buckets that are not to spare.
+    pub fn capacity_blocks(&self) -> u64 {
+        u64::from(self.write_queue + self.read_queue) * u64::from(self.bucket_blocks)
+    }
+
     /// Flash pages of a bucket of the cache: those of a copy.
     pub fn bucket_pages(&self) -> u32 {
         self.headers(self.bucket_blocks) + self.bucket_blocks / self.page_blocks

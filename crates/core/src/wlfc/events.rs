@@ -79,6 +79,7 @@ impl Wlfc {
         debug_assert_eq!(entries.len(), 1, "it is one log");
         let entries = std::mem::take(&mut of.entries);
         of.covered.clear();
+        of.has_passed = false;
         entries.into_iter().for_each(|entry| of.push(entry));
         // A copy that has it counts it.
         let read = self.copies_of(oob.backend).read;

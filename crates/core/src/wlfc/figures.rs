@@ -40,14 +40,16 @@ figures! {
     flushes,
     /// Blocks that clients read.
     read_blocks,
-    /// Blocks that clients wrote, zeroes included.
+    /// Blocks that clients wrote.
     written_blocks,
     /// Blocks read from RAM.
     ram_hits,
     /// Blocks read whose newest content was on flash.
     read_hits,
-    /// Blocks written whose backend bucket had a write bucket.
+    /// Blocks written, not past the cache, whose newest content was on flash.
     write_hits,
+    /// Blocks read that were not on flash, and were copied to it with their bucket.
+    read_admissions,
     /// Blocks written past the cache.
     passed_blocks,
     /// Blocks in logs.
@@ -68,7 +70,7 @@ figures! {
     resets,
     /// Times that the backend was read.
     backend_reads,
-    /// Times that the backend was written.
+    /// Times that the backend was written, or made zeroes.
     backend_writes,
     /// Blocks read from the backend.
     backend_read_blocks,
@@ -110,10 +112,11 @@ impl Figures {
                 self.backend_reads += 1;
                 self.backend_read_blocks += u64::from(blocks);
             }
-            Step::WriteBackend { blocks, .. } | Step::ZeroBackend { blocks, .. } => {
+            Step::WriteBackend { blocks, .. } => {
                 self.backend_writes += 1;
                 self.backend_written_blocks += u64::from(blocks);
             }
+            Step::ZeroBackend { .. } => self.backend_writes += 1,
             _ => {}
         }
     }

@@ -118,6 +118,10 @@ impl Wlfc {
         if !self.logs_touch(copies, at, blocks) {
             return if copies.read == NONE { 0 } else { blocks };
         }
+        let write = &self.buckets[copies.write as usize];
+        if !write.has_passed {
+            return if copies.read == NONE { write.covers(at, blocks) } else { blocks };
+        }
         let mut cover = std::mem::take(&mut self.cover);
         cover.clear(blocks);
         let (mut found, mut passed) = (0, 0);

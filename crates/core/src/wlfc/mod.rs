@@ -280,6 +280,7 @@ impl Wlfc {
         if !whole {
             return Then::Nothing;
         }
+        self.figures.read_admissions += u64::from(if for_client { blocks - found } else { 0 });
         let dirty = copies.read != NONE && self.buckets[copies.read as usize].state == State::Dirty;
         Then::Copy { backend, dirty: dirty || self.has_data(copies.write) }
     }
@@ -292,9 +293,8 @@ impl Wlfc {
         if !self.has_room(piece, Log::Data, steps) {
             return fail(steps);
         }
-        if self.copies_of(backend).write != NONE {
-            self.figures.write_hits += u64::from(blocks);
-        }
+        let copies = self.copies_of(backend);
+        self.figures.write_hits += u64::from(self.cached(&copies, at, blocks));
         self.load_ends(piece, steps);
         steps.push(Step::Receive { offset, length });
         let then = self.log(backend, Log::Data, at, blocks, steps);
@@ -437,7 +437,7 @@ impl Wlfc {
         entries.clear();
         covered.clear();
         self.buckets[bucket as usize] =
-            Bucket { state, backend, epoch: self.epoch, next_page: 0, entries, covered, fresh: 0 };
+            Bucket { state, backend, epoch: self.epoch, entries, covered, ..Bucket::default() };
         let copies = self.copies.entry(backend).or_insert(Copies::NONE);
         copies.count += 1;
         if state == State::Write {

@@ -1,6 +1,7 @@
 //! The engine of a volume, made of what a start found.
 
 use flashwise_core::cache::LogCache;
+use flashwise_core::quantity::Share;
 use flashwise_core::recovery::Recovered;
 
 use super::config::cache_config;
@@ -65,6 +66,19 @@ pub(super) fn wlfc_engine(
     };
     let options = Options { written_max: flash.zoned().and_then(ZonedFlash::written_max), ..config.buckets };
     let cache = start::config(superblock.geometry, &options, size_bytes).map_err(refuse)?;
+    let unlimited = Options { written_max: None, ..options };
+    let asked = start::config(superblock.geometry, &unlimited, size_bytes).map_err(refuse)?.write_queue;
+    if let Some(zones) = options.written_max.filter(|_| cache.write_queue < asked) {
+        let (whose, found) = (config.whose(), cache.write_queue);
+        let share = (1e3 * f64::from(found) / f64::from(found + cache.read_queue)).round() / 1e3;
+        let share = Share::new(share).unwrap_or_default();
+        opened.notes.push(format!(
+            "{} {}: its write queue has {found} buckets, {share} of them, where write-queue asks for {asked}: {zones} zones of its flash can be written \
+             at a time",
+            whose.kind(),
+            config.name
+        ));
+    }
     (opened.cached_blocks, opened.dirty_blocks) = held.blocks();
     let (wlfc, started) = held.start(cache).map_err(refuse)?;
     let settings = wlfc::Settings {

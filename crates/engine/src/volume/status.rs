@@ -121,7 +121,7 @@ fn log_status(cache: &LogCache, has_flash: bool) -> VolumeStatus {
 fn wlfc_status(cache: &Wlfc) -> VolumeStatus {
     let (figures, config) = (cache.figures(), cache.config());
     let reads = Reads::from(&figures);
-    let room = u64::from(config.write_queue + config.read_queue) * u64::from(config.bucket_blocks);
+    let room = config.capacity_blocks();
     VolumeStatus {
         write_mode: Mode::WriteBack.name().to_owned(),
         reads: reads.blocks,

@@ -36,6 +36,10 @@ const BUCKETS_PER_THREAD: u32 = 16;
 pub struct Options {
     /// The share of the buckets that is for writing.
     pub write_share: f64,
+    /// Write buckets that are allocated between two halvings of all priorities; as many as there may be if not given.
+    pub halving: Option<u32>,
+    /// A write of more bytes goes past the cache; a bucket if not given.
+    pub large_write_bytes: Option<u64>,
     /// When read copies are brought up to date.
     pub refresh: Refresh,
     /// Bytes of the read cache in RAM.
@@ -79,7 +83,14 @@ pub fn check_units(bytes: u64, zones_at_a_time: Option<u32>) -> Result<(), Strin
 
 impl Default for Options {
     fn default() -> Options {
-        Options { write_share: Config::WRITE_SHARE, refresh: Refresh::default(), ram_bytes: 0, written_max: None }
+        Options {
+            write_share: Config::WRITE_SHARE,
+            halving: None,
+            large_write_bytes: None,
+            refresh: Refresh::default(),
+            ram_bytes: 0,
+            written_max: None,
+        }
     }
 }
 
@@ -92,7 +103,8 @@ pub fn config(geometry: Geometry, options: &Options, volume_bytes: u64) -> Resul
     let config = Config {
         read_queue: config.read_queue + config.write_queue - write_queue,
         write_queue,
-        halving: write_queue,
+        halving: options.halving.unwrap_or(write_queue),
+        large_write_bytes: options.large_write_bytes.unwrap_or(config.large_write_bytes),
         erase_batch: if options.written_max.is_some() { 1 } else { config.erase_batch },
         erases_at_once: options.written_max.is_some(),
         refresh: options.refresh,

@@ -223,8 +223,12 @@ fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) ->
     if volume.layout == Layout::Log {
         // What it is without them is said in older examples, and means nothing.
         let (said, unsaid) = (volume.buckets, Options::default());
-        let of_wlfc =
-            [("write-queue", said.write_share != unsaid.write_share), ("refresh", said.refresh != unsaid.refresh)];
+        let of_wlfc = [
+            ("write-queue", said.write_share != unsaid.write_share),
+            ("halving", said.halving.is_some()),
+            ("large-write", said.large_write_bytes.is_some()),
+            ("refresh", said.refresh != unsaid.refresh),
+        ];
         let given: Vec<&str> = of_wlfc.iter().filter(|(_, is_given)| *is_given).map(|(key, _)| *key).collect();
         return refuse_others(&given, "layout log", "layout wlfc does");
     }
@@ -260,7 +264,11 @@ fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) ->
     };
     let given = origin.tables.entries(section).iter().map(|entry| entry.key.as_str());
     let given: Vec<&str> = given.filter(is_of_log).collect();
-    refuse_others(&given, "layout wlfc", "it has erase-unit, ram, write-mode, write-queue and refresh")
+    refuse_others(
+        &given,
+        "layout wlfc",
+        "it has erase-unit, ram, write-mode, write-queue, halving, large-write and refresh",
+    )
 }
 
 /// Whether a file of this many zones can hold a cache, of which two have superblocks.

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use flashwise_core::cache::settings::{SETTINGS, Setting, Settings};
 use flashwise_core::format::{BLOCK_BYTES, Layout};
 use flashwise_core::options::OptionError;
-use flashwise_core::quantity::{Duration, Share};
+use flashwise_core::quantity::{ByteSize, Duration, Share};
 use flashwise_core::wlfc::Refresh;
 
 use tracing::level_filters::LevelFilter;
@@ -219,9 +219,14 @@ pub static VOLUME_KEYS: LazyLock<Vec<Key<VolumeConfig>>> = LazyLock::new(|| {
     device_keys().into_iter().chain(SETTINGS.iter().map(of_setting)).chain(other_keys()).collect()
 });
 
+/// So many write buckets, between two halvings, as the write queue has.
+const AS_MANY_AS: &str = "write-queue";
+/// As many bytes as a bucket holds.
+const A_BUCKET: &str = "bucket";
+
 /// What a pool has in the place of these keys of a volume.
-const NOT_OF_POOLS: [&str; 8] =
-    ["name", "aliases", "backend", "backend-id", "size", "layout", "write-queue", "refresh"];
+const NOT_OF_POOLS: [&str; 10] =
+    ["name", "aliases", "backend", "backend-id", "size", "layout", "write-queue", "halving", "large-write", "refresh"];
 
 /// Keys of each `[[pool]]`: its disks, and of its one cache what a volume has.
 pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
@@ -259,7 +264,7 @@ pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
     own.into_iter().chain(of_cache).collect()
 });
 
-fn device_keys() -> [Key<VolumeConfig>; 13] {
+fn device_keys() -> [Key<VolumeConfig>; 15] {
     [
         key("name", None, |volume, value| {
             volume.name = export_name(&value.text()?)?;
@@ -307,6 +312,27 @@ fn device_keys() -> [Key<VolumeConfig>; 13] {
             |volume| shown_share(volume.buckets.write_share),
             |volume, value| {
                 volume.buckets.write_share = value.part()?;
+                Ok(())
+            },
+        ),
+        made(
+            "halving",
+            |volume| volume.buckets.halving.map_or(AS_MANY_AS.to_owned(), |halving| halving.to_string()),
+            |volume, value| {
+                let is_word = value.text().is_ok_and(|text| text == AS_MANY_AS);
+                volume.buckets.halving = if is_word { None } else { Some(value.count(1, u32::MAX.into())? as u32) };
+                Ok(())
+            },
+        ),
+        made(
+            "large-write",
+            |volume| {
+                volume.buckets.large_write_bytes.map_or(A_BUCKET.to_owned(), |bytes| ByteSize::new(bytes).to_string())
+            },
+            |volume, value| {
+                let is_word = value.text().is_ok_and(|text| text == A_BUCKET);
+                volume.buckets.large_write_bytes =
+                    if is_word { None } else { Some(value.size(BLOCK, VOLUME_BYTES_MAX)?) };
                 Ok(())
             },
         ),
@@ -380,6 +406,10 @@ fn other_keys() -> [Key<VolumeConfig>; 6] {
 fn export_name(name: &str) -> Result<String, Problem> {
     if name.len() > 255 || name.chars().any(|letter| letter.is_control() || letter == '/') {
         return Err(format!("found '{name}', expected a name of at most 255 bytes without '/' and control characters"));
+    }
+    // Browsers and others resolve these in the path of a URL.
+    if name == "." || name == ".." {
+        return Err(format!("found '{name}', expected another name: in the API it would stand for another path"));
     }
     Ok(name.to_owned())
 }

@@ -198,6 +198,7 @@ fn a_refusal_names_file_line_key_found_and_expected() {
         refusal("listen = 'nbd://localhost'\ntls = 'required'"),
         refusal("listen = 'nbd://localhost'\n[volume]\nname = 'a'"),
         refusal("listen = 'nbd://localhost'\n[[volume]]\nname = 'a/b'"),
+        refusal("listen = 'nbd://localhost'\n[[volume]]\nname = '..'"),
         refusal("listen = 'nbd://localhost'\n[[pool]]\nname = 'a'"),
         refusal("listen = 'nbd://localhost'\n[[pool]]\nname = 'A'\ndisks = 'disk.img'"),
         refusal("listen = 'nbd://localhost'\n[[pool]]\nname = 'a'\ndisks = 'disk.img'\nflash-size = '64MiB'"),

@@ -141,7 +141,7 @@ const MEANINGLESS: [Row; 21] = [
 ];
 
 /// The options that a cache of buckets has, as far as the table does not refuse them.
-const OF_BUCKETS: [&str; 12] = [
+const OF_BUCKETS: [&str; 13] = [
     "--size",
     "--ram",
     "--warmup",
@@ -151,6 +151,7 @@ const OF_BUCKETS: [&str; 12] = [
     "--bucket",
     "--write-queue",
     "--halving",
+    "--large-write",
     "--refresh",
     "--journal-logs",
     "--over-provision",

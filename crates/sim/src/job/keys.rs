@@ -78,6 +78,7 @@ static FIELDS: &[Field] = fields! {
     "bucket", bucket, parsed, ToString::to_string;
     "write-queue", write_queue, parsed, show_share;
     "halving", halving, |text| whole(text, 1, u32::MAX.into()), ToString::to_string;
+    "large-write", large_write, parsed, ToString::to_string;
     "refresh", refresh, parsed, |refresh| refresh.name().to_owned();
     "journal-logs", journal_logs, |text| whole(text, 1, 65_536), ToString::to_string;
 };

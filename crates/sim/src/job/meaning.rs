@@ -56,7 +56,7 @@ const OF_COMPARISON: [&str; 2] = ["write-buffers", "wfue-alpha"];
 /// Words of several layouts, which name none.
 const OF_LAYOUTS: [&str; 2] = ["erase-unit", "over-provision"];
 /// Words of caches that evict whole buckets.
-const OF_BUCKETS: [&str; 5] = ["bucket", "write-queue", "halving", "refresh", "journal-logs"];
+const OF_BUCKETS: [&str; 6] = ["bucket", "write-queue", "halving", "large-write", "refresh", "journal-logs"];
 /// Words of a sample, besides how large it is.
 const OF_SAMPLE: [&str; 2] = ["sample-by", "sample-seed"];
 /// Words that name devices around the cache, besides its rule.
@@ -311,6 +311,7 @@ impl Job {
                 ram: self.ram,
                 write_queue: self.write_queue.map_or(default.write_queue, Share::of_one),
                 halving: self.halving,
+                large_write_bytes: self.large_write.map(ByteSize::bytes),
                 refresh: self.refresh.unwrap_or(default.refresh),
                 over_provision: self.over_provision.map_or(default.over_provision, Share::of_one),
                 journal_logs: self.journal_logs.unwrap_or(default.journal_logs),

@@ -89,6 +89,7 @@ pub struct Job {
     pub bucket: Option<ByteSize>,
     pub write_queue: Option<Share>,
     pub halving: Option<u32>,
+    pub large_write: Option<ByteSize>,
     pub refresh: Option<Refresh>,
     pub journal_logs: Option<u32>,
     /// The settings of the whole cache, but for those that have a field.

@@ -219,16 +219,17 @@ impl ResultRow {
 }
 
 impl ResultRow {
-    /// The row of a cache of buckets that ran over `trace`. What it admits and replaces are buckets, of which no blocks are told.
+    /// The row of a cache of buckets that ran over `trace`. What it replaces are buckets, of which no blocks are told.
     pub fn of_buckets(trace: &Trace, result: &BucketResult) -> ResultRow {
-        let BucketResult { case, counts, warmup_accesses, ram_bytes } = result;
+        let BucketResult { case, counts, warmup_accesses, capacity_blocks, ram_bytes } = result;
+        let (read_admissions, write_admissions) = (counts.read_admissions, counts.write_admissions());
         let read_hits = counts.ram_hits + counts.flash_hits;
         let (accesses, hits) = (counts.reads + counts.writes, read_hits + counts.write_hits);
         ResultRow {
             trace: trace.name().to_owned(),
             policy: case.system.name().to_owned(),
             size: case.size.clone(),
-            capacity_blocks: case.flash_bytes / trace.block_size_bytes(),
+            capacity_blocks: *capacity_blocks,
             block_size_bytes: trace.block_size_bytes(),
             unique_blocks: trace.unique_blocks() as u64,
             warmup_accesses: *warmup_accesses,
@@ -240,6 +241,9 @@ impl ResultRow {
             hits,
             hit_ratio: ratio(hits, accesses),
             read_hit_ratio: ratio(read_hits, counts.reads),
+            admissions: read_admissions + write_admissions,
+            read_admissions,
+            write_admissions,
             bypasses: counts.bypasses,
             flash_writes_blocks: counts.flash_written_blocks(),
             flash_bytes_written: counts.flash_written_blocks() * BLOCK_BYTES as u64,

@@ -177,17 +177,16 @@ impl BLike {
         self.counts.requests += 1;
         let mut missed = Vec::new();
         match kind {
-            Kind::Read | Kind::Prefetch => missed = self.read(blocks),
+            Kind::Read | Kind::Prefetch => missed = self.read(blocks, kind == Kind::Read),
             Kind::Write => {
                 self.counts.writes += blocks.end - blocks.start;
                 self.read_ends(offset, length);
                 if length > self.config.large_write_bytes { self.pass(blocks) } else { self.write(blocks) }
             }
-            Kind::Trim => self.pass(offset.div_ceil(block)..(offset + length) / block),
+            Kind::Trim => self.zero(offset.div_ceil(block)..(offset + length) / block),
             Kind::WriteZeroes { .. } => {
-                self.counts.writes += blocks.end - blocks.start;
                 self.read_ends(offset, length);
-                self.pass(blocks);
+                self.zero(blocks);
             }
             Kind::Flush => {}
         }
@@ -205,13 +204,14 @@ impl BLike {
     }
 
     /// Reads what is cached, and of the backend what is not; returns that.
-    fn read(&mut self, blocks: std::ops::Range<u64>) -> Vec<std::ops::Range<u64>> {
-        self.counts.reads += blocks.end - blocks.start;
+    fn read(&mut self, blocks: std::ops::Range<u64>, for_client: bool) -> Vec<std::ops::Range<u64>> {
+        let counted = u64::from(for_client);
+        self.counts.reads += counted * (blocks.end - blocks.start);
         let (mut missed, mut page_before): (Vec<std::ops::Range<u64>>, _) = (Vec::new(), u32::MAX);
         for block in blocks {
             match self.index.get(&block) {
                 Some(&slot) => {
-                    self.counts.flash_hits += 1;
+                    self.counts.flash_hits += counted;
                     let page = slot / self.config.page_blocks;
                     self.touch(page / self.config.bucket_pages);
                     if page != page_before {
@@ -225,7 +225,10 @@ impl BLike {
                 },
             }
         }
-        missed.iter().for_each(|run| self.backend((run.end - run.start) as u32, false));
+        for run in &missed {
+            self.counts.read_admissions += counted * (run.end - run.start);
+            self.backend((run.end - run.start) as u32, false);
+        }
         missed
     }
 
@@ -249,12 +252,25 @@ impl BLike {
         }
     }
 
-    /// Past the cache, which forgets the blocks.
+    /// Past the cache.
     fn pass(&mut self, blocks: std::ops::Range<u64>) {
-        if blocks.is_empty() {
-            return;
+        self.forget_all(blocks.clone());
+        self.counts.bypasses += blocks.end - blocks.start;
+        self.backend((blocks.end - blocks.start) as u32, true);
+    }
+
+    /// Blocks become zeroes, which the backend is told without data.
+    fn zero(&mut self, blocks: std::ops::Range<u64>) {
+        if !blocks.is_empty() {
+            self.forget_all(blocks);
+            self.counts.backend_writes += 1;
+            self.schedule.add(Work::Backend { blocks: 1, write: true });
         }
-        let cached: Vec<u64> = self.index.range(blocks.clone()).map(|(block, _)| *block).collect();
+    }
+
+    /// The cache forgets what it has of the blocks.
+    fn forget_all(&mut self, blocks: std::ops::Range<u64>) {
+        let cached: Vec<u64> = self.index.range(blocks).map(|(block, _)| *block).collect();
         for block in &cached {
             self.forget(*block);
         }
@@ -262,8 +278,6 @@ impl BLike {
             self.unsaid += 1;
             self.say();
         }
-        self.counts.bypasses += blocks.end - blocks.start;
-        self.backend((blocks.end - blocks.start) as u32, true);
     }
 
     /// Appends a log, which a bucket's end splits.
@@ -471,6 +485,11 @@ impl BLike {
         };
         (*accesses, *moved) = (*accesses + 1, *moved + u64::from(blocks));
         self.schedule.add(Work::Backend { blocks, write });
+    }
+
+    /// How many blocks it has room for.
+    pub fn capacity_blocks(&self) -> u64 {
+        self.owners.len() as u64
     }
 
     /// What happened so far.

@@ -100,6 +100,7 @@ impl Managed {
             ram_hits: figures.ram_hits,
             flash_hits: figures.read_hits,
             write_hits: figures.write_hits,
+            read_admissions: figures.read_admissions,
             bypasses: figures.passed_blocks,
             log_blocks: figures.log_blocks,
             padding_blocks: figures.padding_blocks,

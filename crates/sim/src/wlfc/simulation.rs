@@ -60,6 +60,8 @@ pub struct BucketSettings {
     pub write_queue: f64,
     /// Write buckets that are allocated between two halvings of all priorities; as many as there may be if not given.
     pub halving: Option<u32>,
+    /// A write of more bytes goes past the cache; a bucket if not given.
+    pub large_write_bytes: Option<u64>,
     /// When read copies are brought up to date.
     pub refresh: Refresh,
     /// Spare pages of B_like's SSD, as a share of those that it shows.
@@ -78,6 +80,7 @@ impl BucketSettings {
             ram: None,
             write_queue: Config::WRITE_SHARE,
             halving: None,
+            large_write_bytes: None,
             refresh: Refresh::Read,
             over_provision: 0.07,
             journal_logs: 1,
@@ -137,10 +140,12 @@ impl BucketSettings {
             let clock = Clock::new(&self.device, erase_block)?;
             let [flash, erase_block, bucket] =
                 [buckets * bucket, erase_block, bucket].map(|bytes| (bytes / page) as u32);
+            let config = BLikeConfig::new(flash, erase_block, bucket, page_blocks);
             let config = BLikeConfig {
                 over_provision: self.over_provision,
                 journal_logs: self.journal_logs,
-                ..BLikeConfig::new(flash, erase_block, bucket, page_blocks)
+                large_write_bytes: self.large_write_bytes.unwrap_or(config.large_write_bytes),
+                ..config
             };
             return Ok(Cache::BLike(Box::new(BLike::new(config, clock, &self.backend)?)));
         }
@@ -161,7 +166,9 @@ impl BucketSettings {
         let ram_blocks = (self.ram_bytes(system, flash_bytes) / BLOCK_BYTES as u64).try_into().unwrap_or(u32::MAX);
         let halving = self.halving.unwrap_or(config.halving);
         // The addresses of a trace's requests are below 16 TiB.
-        let config = Config { halving, refresh: self.refresh, ram_blocks, volume_blocks: 1 << 32, ..config };
+        let large_write_bytes = self.large_write_bytes.unwrap_or(config.large_write_bytes);
+        let (refresh, volume_blocks) = (self.refresh, 1 << 32);
+        let config = Config { halving, large_write_bytes, refresh, ram_blocks, volume_blocks, ..config };
         Ok(Cache::Managed(Box::new(Managed::new(config, clock, &self.backend)?)))
     }
 }
@@ -216,6 +223,14 @@ impl Cache {
         match self {
             Cache::Managed(managed) => managed.counts(),
             Cache::BLike(b_like) => b_like.counts(),
+        }
+    }
+
+    /// How many blocks it has room for.
+    fn capacity_blocks(&self) -> u64 {
+        match self {
+            Cache::Managed(managed) => managed.wlfc().config().capacity_blocks(),
+            Cache::BLike(b_like) => b_like.capacity_blocks(),
         }
     }
 }
@@ -291,9 +306,11 @@ counts! {
     ram_hits,
     /// Blocks read whose newest content was on flash.
     flash_hits,
-    /// Blocks written that were cached; of WLFC, whose backend bucket had a write bucket.
+    /// Blocks written, not past the cache, whose newest content was on flash.
     write_hits,
-    /// Blocks that went past the cache.
+    /// Blocks read that were not on flash, and were put on it.
+    read_admissions,
+    /// Blocks written past the cache.
     bypasses,
     /// Blocks that clients wrote to flash.
     log_blocks,
@@ -309,7 +326,7 @@ counts! {
     erasures,
     /// Times that the backend was read.
     backend_reads,
-    /// Times that the backend was written.
+    /// Times that the backend was written, or made zeroes.
     backend_writes,
     /// Blocks read from the backend.
     backend_read_blocks,
@@ -323,6 +340,11 @@ impl BucketCounts {
     /// Blocks written to flash, for whatever reason.
     pub fn flash_written_blocks(&self) -> u64 {
         self.log_blocks + self.padding_blocks + self.admission_blocks + self.copy_forward_blocks + self.metadata_blocks
+    }
+
+    /// Blocks written that were not on flash, and were put on it.
+    pub fn write_admissions(&self) -> u64 {
+        self.writes - self.bypasses - self.write_hits
     }
 }
 
@@ -348,11 +370,14 @@ pub struct BucketResult {
     pub counts: BucketCounts,
     /// Block accesses not counted.
     pub warmup_accesses: u64,
+    /// How many blocks the cache has room for.
+    pub capacity_blocks: u64,
     /// RAM for blocks that are read.
     pub ram_bytes: u64,
 }
 
-/// Runs a cache over requests, of which the first `warmup` block accesses are not counted.
+/// Runs a cache over requests, of which the first `warmup` block accesses are not counted: what was counted, how many accesses were not, and how many
+/// blocks the cache has room for.
 ///
 /// # Errors
 /// Settings that make no cache.
@@ -362,7 +387,7 @@ pub fn run_buckets<E: From<BucketError>>(
     flash_bytes: u64,
     warmup: u64,
     requests: impl FnOnce(&mut dyn FnMut(&CacheRequest)) -> Result<(), E>,
-) -> Result<(BucketCounts, u64), E> {
+) -> Result<(BucketCounts, u64, u64), E> {
     let mut cache = settings.build(system, flash_bytes)?;
     let (mut before, mut accesses) = (BucketCounts::default(), 0);
     let mut warm = warmup == 0;
@@ -376,7 +401,7 @@ pub fn run_buckets<E: From<BucketError>>(
             }
         }
     })?;
-    Ok((cache.counts() - before, accesses))
+    Ok((cache.counts() - before, accesses, cache.capacity_blocks()))
 }
 
 /// Runs all cases, on all cores; the results come in the order of the cases. A warm-up ends with the request in which it reaches its length;
@@ -404,10 +429,10 @@ pub fn simulate_buckets(
             pace.end();
             Ok(())
         };
-        let (counts, warmup_accesses) =
+        let (counts, warmup_accesses, capacity_blocks) =
             run_buckets(settings, case.system, case.flash_bytes, warmup, each).map_err(|error| (case.trace, error))?;
         let ram_bytes = settings.ram_bytes(case.system, case.flash_bytes);
-        Ok(BucketResult { case, counts, warmup_accesses, ram_bytes })
+        Ok(BucketResult { case, counts, warmup_accesses, capacity_blocks, ram_bytes })
     };
     cases.into_par_iter().with_max_len(1).map(run).collect()
 }

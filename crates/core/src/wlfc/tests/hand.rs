@@ -61,7 +61,7 @@ fn a_read_merges_the_copy_and_the_logs() {
 }
 
 /// Four logs of a page fill a bucket. The fifth is answered from a new one, and then the old is evicted: there is no copy, so that the
-/// backend is read, and written with the four blocks. It is reset when that is durable.
+/// backend is read, and written with the four blocks. It is reset when that is durable. None of the five blocks was there before.
 #[test]
 fn a_full_bucket_goes_to_the_backend() {
     let mut wlfc = Wlfc::new(config()).unwrap();
@@ -85,7 +85,7 @@ fn a_full_bucket_goes_to_the_backend() {
     assert_eq!(steps[1..], expected);
     let figures = wlfc.figures();
     assert_eq!((figures.log_blocks, figures.padding_blocks, figures.flash_written_blocks()), (5, 5, 10));
-    assert_eq!((figures.backend_accesses(), figures.resets, figures.write_hits), (2, 1, 4));
+    assert_eq!((figures.backend_accesses(), figures.resets, figures.write_hits), (2, 1, 0));
 }
 
 /// What a bucket of these pages looks like.
