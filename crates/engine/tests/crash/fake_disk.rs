@@ -87,11 +87,11 @@ impl FakeDisk {
         FakeDisk::of(inner)
     }
 
-    /// A new disk whose units are zones.
-    pub fn zoned(geometry: Geometry) -> FakeDisk {
+    /// A new disk whose units are zones, of which so many may be open or closed.
+    pub fn zoned(geometry: Geometry, max_active: u32) -> FakeDisk {
         let pages = geometry.unit_pages as usize;
         let disk = FakeDisk::new((geometry.units as usize + 1) * pages, 512);
-        let zones = Some(FakeZones::new(geometry.units, pages));
+        let zones = Some(FakeZones::new(geometry.units, pages, max_active));
         FakeDisk::of(Inner { zones, ..disk.inner.lock().unwrap().clone() })
     }
 

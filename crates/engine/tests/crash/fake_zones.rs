@@ -12,7 +12,7 @@ use crate::fake_disk::{Inner, Loss};
 use crate::random::Random;
 
 /// Zones that may be open or closed: the fewest that a cache can do with, and one for what a planted bug leaves behind.
-const MAX_ACTIVE: u32 = 4;
+pub const ACTIVE_MIN: u32 = 4;
 
 #[derive(Clone, Debug)]
 enum Change {
@@ -33,6 +33,8 @@ struct FakeZone {
 pub struct FakeZones {
     zones: Vec<FakeZone>,
     pages: usize,
+    /// Zones that may be open or closed.
+    max_active: u32,
     /// Operations that a zoned device refuses.
     pub refusals: u64,
 }
@@ -40,9 +42,9 @@ pub struct FakeZones {
 const EMPTY: Zone = Zone { condition: Condition::Empty, written: 0 };
 
 impl FakeZones {
-    pub fn new(units: u32, pages: usize) -> FakeZones {
+    pub fn new(units: u32, pages: usize, max_active: u32) -> FakeZones {
         let zone = FakeZone { visible: EMPTY, stable: EMPTY, volatile: Vec::new() };
-        FakeZones { zones: vec![zone; units as usize + 1], pages, refusals: 0 }
+        FakeZones { zones: vec![zone; units as usize + 1], pages, max_active, refusals: 0 }
     }
 
     pub fn first_page(&self, zone: u32) -> usize {
@@ -189,7 +191,7 @@ impl ZonedDevice for FakeZonedDevice {
     }
 
     fn limits(&self) -> Limits {
-        Limits { max_active: Some(MAX_ACTIVE), max_open: None }
+        Limits { max_active: Some(self.inner.lock().unwrap().zones.as_ref().unwrap().max_active), max_open: None }
     }
 
     fn report(&self, first: u32, count: u32) -> io::Result<Vec<Zone>> {
@@ -225,7 +227,7 @@ impl ZonedDevice for FakeZonedDevice {
             let is_allowed = condition != Condition::Full
                 && offset == written
                 && offset + bytes.len() as u64 <= zones.capacity()
-                && (condition != Condition::Empty || active < MAX_ACTIVE);
+                && (condition != Condition::Empty || active < zones.max_active);
             if !is_allowed {
                 zones.refusals += 1;
                 return (

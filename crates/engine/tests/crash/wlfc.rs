@@ -20,6 +20,7 @@ use flashwise_engine::wlfc::{Engine, Settings};
 use crate::clients::{Clients, Outcome, fail, random_range};
 use crate::fake_disk::FakeDisk;
 use crate::fake_side::{FakeRecord, FakeSide};
+use crate::fake_zones::ACTIVE_MIN;
 use crate::model::{Content, Model, SECTORS, decode};
 use crate::random::Random;
 use crate::setting;
@@ -68,9 +69,8 @@ impl Setup {
         let volume_blocks = 30 + random.below(60);
         let options = Options { refresh: random.pick(&[Refresh::Read, Refresh::Evict]), ..Options::default() };
         let config = start::config(geometry, &options, volume_blocks * BLOCK_BYTES as u64).unwrap();
-        // The fake device has few zones active.
-        let zoned = random.chance(3);
-        let write_queue = if zoned { 1 } else { 1 + random.below(buckets / 2 - 1) as u32 };
+        let zoned = random.chance(2);
+        let write_queue = 1 + random.below(buckets / 2 - 1) as u32;
         let config = Config {
             write_queue,
             read_queue: 1 + random.below(buckets / 2 - 1) as u32,
@@ -179,7 +179,7 @@ struct World {
 impl World {
     fn new(setup: Setup, seed: u64) -> World {
         let flash = match setup.zoned {
-            true => FakeDisk::zoned(setup.geometry),
+            true => FakeDisk::zoned(setup.geometry, ACTIVE_MIN - 1 + setup.config.write_queue),
             false => FakeDisk::new(setup.geometry.pages() as usize, setup.sector),
         };
         let disks = [flash, FakeDisk::new(setup.volume_blocks(), BLOCK_BYTES)];

@@ -20,6 +20,7 @@ use flashwise_engine::flash::cache_tag;
 use crate::clients::{Clients, fail, random_range};
 use crate::fake_disk::FakeDisk;
 use crate::fake_side::{FakeRecord, FakeSide};
+use crate::fake_zones::ACTIVE_MIN;
 use crate::model::{Model, SECTOR_BYTES};
 use crate::planted::{
     Planted, Stays, distort, drop_dirty_filter, forget_filter, region_filter, stays_filter, uncounted_filter,
@@ -112,7 +113,7 @@ pub fn no_crash(_: &World) -> Outcome<()> {
 impl World {
     pub fn new(setup: Setup, seed: u64) -> World {
         let flash = match setup.zoned {
-            true => FakeDisk::zoned(setup.geometry),
+            true => FakeDisk::zoned(setup.geometry, ACTIVE_MIN),
             false => FakeDisk::new(setup.geometry.pages() as usize, SECTOR_BYTES),
         };
         // What goes past the cache is as whole as the backend makes it: it writes blocks whole.
