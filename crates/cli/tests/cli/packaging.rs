@@ -67,10 +67,12 @@ fn tarball_and_deb_hold_what_they_should_and_are_the_same_each_time() {
         "usr/share/zsh/vendor-completions/_flashwise",
         "usr/share/fish/vendor_completions.d/flashwise.fish",
         "usr/share/doc/flashwise/copyright",
-        "etc/flashwise",
+        "etc/flashwise/flashwise.toml",
     ] {
         assert!(root.join(file).exists(), "{file}");
     }
+    let control = tool("dpkg-deb", &["--info", text(&folder.join(&deb)), "conffiles"]);
+    assert_eq!(control, "/etc/flashwise/flashwise.toml\n", "what was changed in it outlives an upgrade");
     // Documents lead to what is there, in both.
     tool("tar", &["-xzf", text(&folder.join(&tarball)), "-C", text(&root)]);
     for documents in [root.join(inside), root.join("usr/share/doc/flashwise")] {
@@ -127,6 +129,23 @@ fn binstall_looks_for_the_tarball_that_is_made() {
     assert_eq!(value("bin-dir"), "flashwise-1.2.3-x86_64-unknown-linux-musl/flashwise");
     let package = std::fs::read_to_string(project().join("packaging/package")).unwrap();
     assert!(package.contains("name=flashwise-$version-$architecture-unknown-linux-musl\n"));
+}
+
+/// The configuration that packages install is one that the service starts with, before anything is said in it.
+#[test]
+fn what_is_installed_starts_and_serves_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = std::fs::read_to_string(project().join("packaging/flashwise.toml")).unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, "sesame\n").unwrap();
+    let own = config
+        .replace("/run/flashwise/nbd.sock", text(&folder.path().join("nbd.sock")))
+        .replace("/etc/flashwise/token", text(&token))
+        .replace("127.0.0.1:9470\"\n", "127.0.0.1:0\"\n");
+    assert_eq!(own.matches(text(folder.path())).count(), 2, "{own}");
+    std::fs::write(folder.path().join("flashwise.toml"), own).unwrap();
+    let told = succeed(folder.path(), &["serve", "--check-config", "flashwise.toml"]);
+    assert!(told.contains("127.0.0.1:0") && told.contains("nbd.sock"), "{told}");
 }
 
 #[test]
