@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::{PoisonError, RwLock};
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use subtle::ConstantTimeEq;
 
 use super::page;
@@ -55,10 +55,10 @@ impl Guard {
             let error = format!("Host header: found {found}, expected localhost or a loopback address");
             return Err(Refusal { status: StatusCode::FORBIDDEN, error });
         }
-        if !method.is_safe()
-            && let Some(origin) = headers.get(ORIGIN)
-            && !origin.to_str().ok().zip(host).is_some_and(|(origin, host)| is_same(origin, host))
-        {
+        let is_elsewhere =
+            |origin: &HeaderValue| !origin.to_str().ok().zip(host).is_some_and(|(origin, host)| is_same(origin, host));
+        let of_other_site = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+        if !method.is_safe() && (of_other_site || headers.get(ORIGIN).is_some_and(is_elsewhere)) {
             let error = "requests from other web pages are refused".to_owned();
             return Err(Refusal { status: StatusCode::FORBIDDEN, error });
         }
@@ -255,5 +255,8 @@ mod tests {
         assert_eq!(from(Method::PATCH, "http://evil.example"), 403);
         assert_eq!(from(Method::POST, "null"), 403);
         assert_eq!(from(Method::GET, "http://evil.example"), 200);
+        let without_origin = [("host", "localhost:9470"), ("sec-fetch-site", "cross-site")];
+        assert_eq!(check(&guard, Method::POST, "/v1/flush", &without_origin), 403);
+        assert_eq!(check(&guard, Method::GET, "/v1/flush", &without_origin), 200);
     }
 }

@@ -52,5 +52,5 @@ export function duration(seconds) {
 /** @param {number} seconds since 1970 */
 export const time = seconds => new Date(seconds * 1000).toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" });
 
-/** @param {?number} years how long a flash lasts; null where nobody said what it is rated for */
-export const years = years => (years == null ? "not rated" : years > 1000 ? "more than 1,000 years" : `${years.toFixed(1)} years`);
+/** @param {{lifetime_years_rated: ?number, drive_writes_per_day_rated: ?number}} volume how long its flash lasts, where somebody said what that is rated for and something was written */
+export const years = ({ lifetime_years_rated: years, drive_writes_per_day_rated: rated }) => (years == null ? (rated == null ? "not rated" : "nothing written yet") : years > 1000 ? "more than 1,000 years" : `${years.toFixed(1)} years`);

@@ -90,7 +90,7 @@ export function Overview({ status, recent, pools }) {
         numbers.latency(volume, "write"),
         numbers.bytes(volume.dirty_bytes),
         volume.flash ? `${numbers.bytes(volume.flash_bytes_per_day)}${volume.drive_writes_per_day_rated == null ? "" : ` of ${numbers.bytes(budget(volume))}`}` : "none",
-        volume.flash ? numbers.years(volume.lifetime_years_rated) : "none",
+        volume.flash ? numbers.years(volume) : "none",
       ])} />
     ${status.volumes.length > 0 && html`<p>Reads and writes take: median and 99th percentile, since the start.</p>`}
     ${status.volumes.some(volume => volume.flash_bytes > 0) && html`<h3>What another policy or size would do</h3>

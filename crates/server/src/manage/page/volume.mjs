@@ -131,7 +131,7 @@ export function Volume({ volume }) {
       ["Dirty", numbers.bytes(volume.dirty_bytes), "only on flash or in RAM"],
       ...(volume.flash ? [
         ["Written to flash", numbers.bytes(volume.flash_bytes_written), `${volume.drive_writes_per_day.toFixed(2)} drive writes a day`],
-        ["Flash lifetime", numbers.years(volume.lifetime_years_rated), "at the rate so far"],
+        ["Flash lifetime", numbers.years(volume), "at the rate so far"],
       ] : []),
       ["Reads take", ...shown("read")],
       ["Writes take", ...shown("write")],
