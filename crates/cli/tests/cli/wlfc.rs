@@ -68,12 +68,13 @@ fn status(setting: &Setting) -> Value {
 /// What a server records gives the same figures when it is simulated: on flash whose pages are blocks, as here, `simulate` has headers too.
 #[test]
 fn a_recorded_run_has_the_figures_of_its_simulation() {
-    assert_recorded_as_simulated("", &[]);
-    let (keys, options) = ("halving = 3\nlarge-write = \"32KiB\"\n", ["--halving", "3", "--large-write", "32KiB"]);
-    assert_recorded_as_simulated(keys, &options);
+    let passed = bypasses_recorded_as_simulated("", &[]);
+    let (keys, options) = ("halving = 3\nlarge-write = \"16KiB\"\n", ["--halving", "3", "--large-write", "16KiB"]);
+    assert!(bypasses_recorded_as_simulated(keys, &options) > passed && passed > 0);
 }
 
-fn assert_recorded_as_simulated(keys: &str, given: &[&str]) {
+/// How many blocks went past the cache in both.
+fn bypasses_recorded_as_simulated(keys: &str, given: &[&str]) -> u64 {
     let setting = Setting::with("record = \"run.csv.zst\"", BLOCKS * BLOCK, &format!("{KEYS}\n{keys}"));
     let config = std::fs::read_to_string(setting.path("flashwise.toml")).unwrap();
     let recording = setting.path("run.csv.zst").display().to_string();
@@ -102,8 +103,8 @@ fn assert_recorded_as_simulated(keys: &str, given: &[&str]) {
     assert_eq!(live("flash_read_hits"), simulated("flash_read_hits"));
     let copies = live("flash_admission_blocks") + live("flash_copy_forward_blocks");
     assert!(live("erasures") > 10 && copies > 1000, "it did too little");
-    assert_eq!(live("bypasses") > 1000, !given.is_empty(), "{} blocks went past the cache", live("bypasses"));
     assert_eq!(live("capacity_blocks"), simulated("capacity_blocks"));
+    live("bypasses")
 }
 
 #[test]
