@@ -20,6 +20,7 @@ use axum::{Json, Router};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
 pub use self::following::Page;
@@ -318,7 +319,7 @@ async fn flush(State(server): Server, name: Name) -> Answer<StatusCode> {
 #[utoipa::path(
     post,
     path = "/v1/volumes/{name}/detach",
-    params(("name" = String, Path, description = "The volume"), DryRun),
+    params(("name" = String, Path, description = "The volume"), DryRun, IfMatch),
     responses(
         (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
         (status = 202, description = "It began", body = DetachProgress),
@@ -351,6 +352,7 @@ async fn detach(Asked { server, live, changing, dry, wanted }: Asked, name: Name
     responses(
         (status = 200, description = "What was asked for", body = DetachProgress),
         (status = 404, description = "There is no such volume", body = ErrorBody),
+        (status = 500, description = "It failed", body = ErrorBody),
     )
 )]
 async fn detach_progress(State(server): Server, name: Name) -> Answer<Json<DetachProgress>> {
@@ -532,7 +534,7 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
     ),
     // What parameters alone refer to is not collected by itself.
     components(schemas(super::history::Range)),
-    modifiers(&BearerToken),
+    modifiers(&BearerToken, &Refusals),
     security((), ("token" = []))
 )]
 struct Description;
@@ -544,6 +546,31 @@ impl utoipa::Modify for BearerToken {
         let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
         let components = openapi.components.get_or_insert_with(Default::default);
         components.add_security_scheme("token", SecurityScheme::Http(scheme));
+    }
+}
+
+/// What the guard answers before an operation is asked for, and what a body may not be.
+struct Refusals;
+
+impl utoipa::Modify for Refusals {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let body = || ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
+        for (path, item) in &mut openapi.paths.paths {
+            let of = [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete];
+            for operation in of.into_iter().flatten() {
+                let is_guarded = !["/healthz", "/readyz", "/v1/session"].contains(&path.as_str());
+                let refusals = [
+                    ("401", is_guarded, "A token is needed"),
+                    ("403", true, "It comes from another page or by another name, or the token is for looking alone"),
+                    ("413", operation.request_body.is_some(), "The body is too long"),
+                ];
+                for (status, _, description) in refusals.into_iter().filter(|(_, may_be, _)| *may_be) {
+                    let refusal =
+                        ResponseBuilder::new().description(description).content("application/json", body()).build();
+                    operation.responses.responses.entry(status.to_owned()).or_insert(RefOr::T(refusal));
+                }
+            }
+        }
     }
 }
 
