@@ -51,10 +51,20 @@ impl LogCache {
         let replaces_dirty = self.write_down(&written, !bypasses, may_stay, false, steps);
         self.transient.extend(written.iter().map(|write| write.frame));
         self.pause(self.log.dirty_blocks().saturating_sub(dirty_before), steps);
-        if replaces_dirty || request.durable && request.last {
+        self.end_change(request, replaces_dirty, steps);
+    }
+
+    /// Plans what a change is not answered before: all of it is durable, where that is asked for; what `replaces_dirty` copies is on the flash.
+    fn end_change(&mut self, request: &Request, replaces_dirty: bool, steps: &mut Vec<Step>) {
+        if request.durable && request.last {
             self.make_durable(steps);
-            steps.push(Step::AwaitFlushes);
+        } else if replaces_dirty {
+            self.log_seal(steps);
+            self.log.flush(steps);
+        } else {
+            return;
         }
+        steps.push(Step::AwaitFlushes);
     }
 
     /// Puts a part of the request into the write buffer, which gives up a chunk if it is full.
@@ -159,7 +169,7 @@ impl LogCache {
 
     /// Writes blocks to flash, to the backend, or to both, as mode and policy (if it is asked) say. `may_stay`: whether they may be on flash
     /// alone; `acknowledged`: the client has had its answer. Returns whether dirty copies are replaced of blocks that may not stay: a crash would bring
-    /// those back over what is on the backend, until what replaces them is durable.
+    /// those back over what is on the backend, until what replaces them is on the flash.
     pub(super) fn write_down(
         &mut self,
         writes: &[Write],
@@ -318,10 +328,7 @@ impl LogCache {
         let replaces_dirty =
             self.write_down(&written, ask, may_stay, false, steps) || zeroes_dirty && !trim && !may_stay;
         self.transient.extend(written.iter().map(|write| write.frame));
-        if replaces_dirty || request.durable && request.last {
-            self.make_durable(steps);
-            steps.push(Step::AwaitFlushes);
-        }
+        self.end_change(request, replaces_dirty, steps);
     }
 
     /// Plans that blocks are zeroes; whether dirty copies of some are replaced.
