@@ -81,6 +81,11 @@ impl Clients {
         self.all[number as usize].as_mut().expect("a request is there until it is answered")
     }
 
+    /// What clients asked for and is not answered.
+    pub fn requests(&self) -> impl Iterator<Item = &Request> {
+        self.all.iter().flatten().map(|client| &client.request)
+    }
+
     /// Takes out the request, if all that it waits for is done.
     pub fn take_complete(&mut self, number: u32) -> Option<Client> {
         let client = self.all[number as usize].take_if(|client| client.pending == 0 && client.planned)?;

@@ -228,6 +228,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if self.stopped.is_some() || self.cache.next_tick_us(u64::MAX).is_some() {
             return;
         }
+        // What a client changes of it just now is newer, and what is made now would be written over that.
+        let is_of_lost = |request: &Request| self.ahead.lost_of(request.offset, request.length).next().is_some();
+        if self.clients.requests().any(|request| request.changes() && is_of_lost(request)) {
+            return;
+        }
         for change in self.ahead.take_not_made() {
             self.requests += 1;
             let of_buckets = OfBuckets { number: self.requests, again: true, ..OfBuckets::default() };
