@@ -131,9 +131,9 @@ fn binstall_looks_for_the_tarball_that_is_made() {
     assert!(package.contains("name=flashwise-$version-$architecture-unknown-linux-musl\n"));
 }
 
-/// The configuration that packages install is one that the service starts with, before anything is said in it.
+/// Before anything is said in it; `packaging/test` starts the service with it.
 #[test]
-fn what_is_installed_starts_and_serves_the_page() {
+fn the_configuration_that_is_installed_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let config = std::fs::read_to_string(project().join("packaging/flashwise.toml")).unwrap();
     let token = folder.path().join("token");

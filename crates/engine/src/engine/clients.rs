@@ -70,7 +70,7 @@ impl Clients {
 
     /// Whether one of them changes what is stored.
     pub fn any_changes(&self) -> bool {
-        self.all.iter().flatten().any(|client| client.request.changes())
+        self.requests().any(Request::changes)
     }
 
     pub fn get(&self, number: u32) -> &Client {

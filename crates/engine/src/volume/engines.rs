@@ -66,18 +66,20 @@ pub(super) fn wlfc_engine(
     };
     let options = Options { written_max: flash.zoned().and_then(ZonedFlash::written_max), ..config.buckets };
     let cache = start::config(superblock.geometry, &options, size_bytes).map_err(refuse)?;
-    let unlimited = Options { written_max: None, ..options };
-    let asked = start::config(superblock.geometry, &unlimited, size_bytes).map_err(refuse)?.write_queue;
-    if let Some(zones) = options.written_max.filter(|_| cache.write_queue < asked) {
-        let (whose, found) = (config.whose(), cache.write_queue);
-        let share = (1e3 * f64::from(found) / f64::from(found + cache.read_queue)).round() / 1e3;
-        let share = Share::new(share).unwrap_or_default();
-        opened.notes.push(format!(
-            "{} {}: its write queue has {found} buckets, {share} of them, where write-queue asks for {asked}: {zones} zones of its flash can be written \
-             at a time",
-            whose.kind(),
-            config.name
-        ));
+    if let Some(zones) = options.written_max {
+        let unlimited = Options { written_max: None, ..options };
+        let asked = start::config(superblock.geometry, &unlimited, size_bytes).map_err(refuse)?.write_queue;
+        if cache.write_queue < asked {
+            let found = cache.write_queue;
+            let share = (1e3 * f64::from(found) / f64::from(found + cache.read_queue)).round() / 1e3;
+            let share = Share::new(share).unwrap_or_default();
+            opened.notes.push(format!(
+                "{} {}: its write queue has {found} buckets, {share} of them, where write-queue asks for {asked}: {zones} zones of its flash can be \
+                 written at a time",
+                config.whose().kind(),
+                config.name
+            ));
+        }
     }
     (opened.cached_blocks, opened.dirty_blocks) = held.blocks();
     let (wlfc, started) = held.start(cache).map_err(refuse)?;

@@ -319,8 +319,8 @@ fn device_keys() -> [Key<VolumeConfig>; 15] {
             "halving",
             |volume| volume.buckets.halving.map_or(AS_MANY_AS.to_owned(), |halving| halving.to_string()),
             |volume, value| {
-                let is_word = value.text().is_ok_and(|text| text == AS_MANY_AS);
-                volume.buckets.halving = if is_word { None } else { Some(value.count(1, u32::MAX.into())? as u32) };
+                let halving = value.unless(AS_MANY_AS, |value| value.count(1, u32::MAX.into()))?;
+                volume.buckets.halving = halving.map(|halving| halving as u32);
                 Ok(())
             },
         ),
@@ -330,9 +330,8 @@ fn device_keys() -> [Key<VolumeConfig>; 15] {
                 volume.buckets.large_write_bytes.map_or(A_BUCKET.to_owned(), |bytes| ByteSize::new(bytes).to_string())
             },
             |volume, value| {
-                let is_word = value.text().is_ok_and(|text| text == A_BUCKET);
                 volume.buckets.large_write_bytes =
-                    if is_word { None } else { Some(value.size(BLOCK, VOLUME_BYTES_MAX)?) };
+                    value.unless(A_BUCKET, |value| value.size(BLOCK, VOLUME_BYTES_MAX))?;
                 Ok(())
             },
         ),

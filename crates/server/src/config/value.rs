@@ -64,6 +64,11 @@ impl Value {
         }
     }
 
+    /// What is read, or nothing where it is this word.
+    pub fn unless<T>(&self, word: &str, read: impl FnOnce(&Value) -> Result<T, Problem>) -> Result<Option<T>, Problem> {
+        if self.as_text() == Some(word) { Ok(None) } else { read(self).map(Some) }
+    }
+
     /// The path of a file.
     pub fn path(&self) -> Result<PathBuf, Problem> {
         match self.as_text() {

@@ -42,7 +42,7 @@ pub struct Guard {
 const SESSION: &str = "/v1/session";
 
 /// What anybody may ask for, who may reach the server at all: there is nothing in it, or it is how one signs in.
-fn is_open(method: &Method, path: &str) -> bool {
+pub(super) fn is_open(method: &Method, path: &str) -> bool {
     ["/healthz", "/readyz"].contains(&path) || page::is_of_page(path) || (path == SESSION && method != Method::DELETE)
 }
 

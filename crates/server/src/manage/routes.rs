@@ -12,7 +12,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRef, FromRequestParts, Path, Query, Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, ETAG, VARY, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -26,7 +26,7 @@ use utoipa::{IntoParams, OpenApi, ToSchema};
 pub use self::following::Page;
 use super::changes::{self, Changes};
 use super::exposition::Exposition;
-use super::guard::Guard;
+use super::guard::{self, Guard};
 use super::live::Live;
 use super::plan::{self, DryRun, Plan};
 use super::{DetachProgress, ManageError, Managed, SettingStatus, page, tag};
@@ -556,11 +556,18 @@ impl utoipa::Modify for Refusals {
     fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
         let body = || ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
         for (path, item) in &mut openapi.paths.paths {
-            let of = [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete];
-            for operation in of.into_iter().flatten() {
-                let is_guarded = !["/healthz", "/readyz", "/v1/session"].contains(&path.as_str());
+            let of = [
+                (Method::GET, &mut item.get),
+                (Method::PUT, &mut item.put),
+                (Method::POST, &mut item.post),
+                (Method::PATCH, &mut item.patch),
+                (Method::DELETE, &mut item.delete),
+            ];
+            for (method, operation) in
+                of.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
+            {
                 let refusals = [
-                    ("401", is_guarded, "A token is needed"),
+                    ("401", !guard::is_open(&method, path), "A token is needed"),
                     ("403", true, "It comes from another page or by another name, or the token is for looking alone"),
                     ("413", operation.request_body.is_some(), "The body is too long"),
                 ];
