@@ -78,10 +78,10 @@ pub struct VolumeFlags {
     /// Share of wlfc's buckets that is for writing
     #[arg(long, value_name = "SHARE")]
     write_queue: Option<String>,
-    /// Write buckets that wlfc allocates between two halvings of all priorities [default: as many as the write queue has]
+    /// Write buckets that wlfc allocates between two halvings of all priorities; write-queue: as many as that has [default: write-queue]
     #[arg(long, value_name = "N")]
     halving: Option<String>,
-    /// Writes of more than this go past wlfc, to the backend [default: what a bucket holds]
+    /// Writes of more than this go past wlfc, to the backend; bucket: what one holds [default: bucket]
     #[arg(long, value_name = "SIZE")]
     large_write: Option<String>,
     /// When wlfc brings read copies up to date: read, at each read, or evict, when logs are evicted
