@@ -87,7 +87,7 @@ impl Operation {
 }
 
 /// A request to an export. Its range was checked against the export's size by the front end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Request {
     /// What to do.
     pub operation: Operation,

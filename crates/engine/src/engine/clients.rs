@@ -23,6 +23,8 @@ pub(crate) struct Client {
     pub until_us: u64,
     /// It takes the place of what is kept in memory.
     pub replaces_kept: bool,
+    /// Changes that were answered before it came and are made since: what it reads may lack them.
+    pub made_since: Vec<Request>,
     pub of_buckets: OfBuckets,
 }
 
@@ -57,9 +59,20 @@ impl Clients {
     pub fn insert(&mut self, request: Request, done: Done, started_us: u64) -> u32 {
         let reply = if request.operation == Operation::Read { vec![0; request.length as usize] } else { Vec::new() };
         let (pending, planned, error, until_us, of_buckets) = (0, false, None, 0, OfBuckets::default());
-        let replaces_kept = false;
-        let client =
-            Client { request, reply, done, pending, planned, error, started_us, until_us, replaces_kept, of_buckets };
+        let (replaces_kept, made_since) = (false, Vec::new());
+        let client = Client {
+            request,
+            reply,
+            done,
+            pending,
+            planned,
+            error,
+            started_us,
+            until_us,
+            replaces_kept,
+            made_since,
+            of_buckets,
+        };
         insert(&mut self.all, &mut self.free, client)
     }
 
@@ -84,6 +97,12 @@ impl Clients {
     /// What clients asked for and is not answered.
     pub fn requests(&self) -> impl Iterator<Item = &Request> {
         self.all.iter().flatten().map(|client| &client.request)
+    }
+
+    /// A change is made that was answered before any of those came that read what it is about.
+    pub fn make(&mut self, change: &Request) {
+        let of_change = |client: &&mut Client| change.changes_part_of(&client.request);
+        self.all.iter_mut().flatten().filter(of_change).for_each(|client| client.made_since.push(change.clone()));
     }
 
     /// Takes out the request, if all that it waits for is done.

@@ -234,6 +234,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             return;
         }
         for change in self.ahead.take_not_made() {
+            self.clients.make(&change);
             self.requests += 1;
             let of_buckets = OfBuckets { number: self.requests, again: true, ..OfBuckets::default() };
             self.begin_request(change, Box::new(|_| ()), of_buckets, 0);

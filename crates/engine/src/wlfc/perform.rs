@@ -177,6 +177,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let to = (offset - client.request.offset) as usize;
         let reply = &mut client.reply[to..to + length as usize];
         reply.copy_from_slice(region.bytes(offset, length as usize));
+        client.made_since.iter().for_each(|change| change.put_over(offset, reply));
         self.ahead.put_over(offset, reply);
     }
 

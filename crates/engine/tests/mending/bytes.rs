@@ -211,6 +211,13 @@ fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Re
             let durable = operation != Operation::Read && random.below(5) == 0;
             let answer = world.begin_with(operation, first * SECTOR, length * SECTOR, &data, durable);
             asked.push((operation, sectors, number, durable, None, answer));
+            if random.below(4) == 0 {
+                second += 1;
+                world.perform_some(random.below(12), random, second);
+            }
+            if random.below(8) == 0 {
+                world.failing.retain(|(disk, ..)| *disk == FLASH);
+            }
         }
         world.settle();
         // What a flush says counts before what follows it.
@@ -241,8 +248,12 @@ fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Re
                         durable.extend(live);
                     }
                 }
-                Operation::WriteZeroes { .. } => model.changed(sectors, 0, answer.is_ok(), durable),
-                _ => model.changed(sectors, number, answer.is_ok(), durable),
+                operation => {
+                    // What was answered before a flush that fails may be gone with it.
+                    let is_certain = answer.is_ok() && (durable || !(a_flush_fails && loses));
+                    let number = if operation == Operation::Write { number } else { 0 };
+                    model.changed(sectors, number, is_certain, durable);
+                }
             }
         }
         world.engine.cache().check();

@@ -306,17 +306,38 @@ impl World {
             };
             let others = std::mem::take(&mut self.output.transfers);
             for transfer in std::iter::once(transfer).chain(others) {
-                self.transfers[transfer.disk] += 1;
-                let fails = fails(&self.failing, &transfer);
-                let result = if fails { Err(Error::Io) } else { Ok(()) };
-                self.note_change(&transfer, fails);
-                if !fails {
-                    transfer.perform(&self.disks[transfer.disk]).unwrap();
-                }
-                self.engine.completed(transfer.tag, result);
+                self.transfer(transfer);
             }
         }
         assert_eq!(self.engine.running(), 0);
+    }
+
+    fn transfer(&mut self, transfer: Transfer) {
+        self.transfers[transfer.disk] += 1;
+        let fails = fails(&self.failing, &transfer);
+        let result = if fails { Err(Error::Io) } else { Ok(()) };
+        self.note_change(&transfer, fails);
+        if !fails {
+            transfer.perform(&self.disks[transfer.disk]).unwrap();
+        }
+        self.engine.completed(transfer.tag, result);
+    }
+
+    /// Performs at most so many transfers, in any order: the disks take their time for the others. Then a second is over.
+    pub fn perform_some(&mut self, most: u64, random: &mut Random, now_us: u64) {
+        for _ in 0..most {
+            self.engine.take_output(&mut self.output);
+            let waiting = self.output.transfers.len() as u64;
+            if waiting == 0 {
+                break;
+            }
+            let transfer = self.output.transfers.swap_remove(random.below(waiting) as usize);
+            self.transfer(transfer);
+        }
+        self.engine.make_what_was_lost();
+        self.engine.advance(now_us);
+        self.engine.take_output(&mut self.output);
+        self.output.answers.drain(..).for_each(|(done, result)| done(result));
     }
 
     /// Keeps what a disk may lose, or has the backend lose that.
