@@ -36,7 +36,8 @@ fuzz_target!(|bytes: &[u8]| {
     parameters.settle();
     assert!(parameters.first_burst_bytes_max <= parameters.burst_bytes_max && parameters.segment_bytes_max >= 512);
     let exports = ["disk".to_owned()];
-    let asked = Asked { exports: &exports, portal: "127.0.0.1:3260", own: None };
+    let portals = ["127.0.0.1:3260".to_owned(), "[::1]:3260".to_owned()];
+    let asked = Asked { exports: &exports, portals: &portals, own: None };
     let _ = answer(&pairs, &asked, &mut parameters, &mut reply);
     assert!(text::parse(&reply).is_ok());
 });

@@ -141,6 +141,31 @@ fn targets_are_found_and_described() {
     assert!(capacity.contains("LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT:3"), "{capacity}");
 }
 
+/// Over the loopback, which has two addresses of IPv4 here, and where there is IPv6 a third.
+#[test]
+fn all_portals_of_a_target_are_found_and_lead_to_it() {
+    let exports = Exports::default();
+    assert!(exports.add("disk", Arc::new(Memory::new(SIZE))));
+    let has_ipv6 = std::net::TcpListener::bind("[::1]:0").is_ok();
+    let hosts = ["127.0.0.1", "127.0.0.2", "::1"].into_iter().filter(|host| has_ipv6 || !host.contains("::"));
+    let endpoints: Vec<_> = hosts.map(|host| iscsi::PROTOCOL.at(Address::Tcp { host: host.into(), port: 0 })).collect();
+    let server = Server::start(&endpoints, exports, Options::default()).unwrap();
+    let portals: Vec<String> = server.endpoints().iter().map(|endpoint| endpoint.address.to_string()).collect();
+    for (at, portal) in portals.iter().enumerate() {
+        let mut others = portals.clone();
+        others.remove(at);
+        let told: Vec<String> = std::iter::once(portal.clone()).chain(others).collect();
+        let listed = run("iscsi-ls", &["-s", &format!("iscsi://{portal}")]);
+        let told: Vec<String> =
+            told.iter().map(|portal| format!("Target:iqn.2026-11.org.flashwise:disk Portal:{portal},1")).collect();
+        // The tool puts what it is told last before the rest.
+        let found: Vec<&str> = listed.lines().rev().filter(|line| line.starts_with("Target:")).collect();
+        assert_eq!(found, told, "{listed}");
+        // It has logged in at each of them.
+        assert_eq!(listed.matches("Lun:0    Type:DIRECT_ACCESS").count(), portals.len(), "{listed}");
+    }
+}
+
 #[test]
 fn secrets_are_proved_by_both_sides() {
     let credentials =

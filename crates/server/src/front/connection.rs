@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use flashwise_core::filter::Client;
 use rustix::net::{Shutdown, shutdown};
 
+use super::address::Address;
 use super::budget::Budget;
 use super::completions::Completions;
 use super::counters::Counters;
@@ -24,6 +25,8 @@ pub struct Connection<'a> {
     pub exports: &'a Exports,
     /// What the server allowed when the client came.
     pub options: &'a Options,
+    /// Where the server speaks the same protocol.
+    pub addresses: &'a [Address],
     /// The memory that all connections share.
     pub budget: &'a Arc<Budget>,
     /// What the server has done so far.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use flashwise_core::filter::Client;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use super::address::Address;
 use super::budget::Budget;
 use super::connection::{Connection, Control};
 use super::counters::Counters;
@@ -45,6 +46,7 @@ struct Registry {
 }
 
 struct Shared {
+    endpoints: Vec<Endpoint>,
     exports: Exports,
     options: RwLock<Options>,
     counters: Arc<Counters>,
@@ -58,6 +60,12 @@ struct Shared {
 impl Shared {
     fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().expect("no thread panics with the table of connections")
+    }
+
+    /// Where a protocol is spoken.
+    fn addresses(&self, protocol: &str) -> Vec<Address> {
+        let spoken = self.endpoints.iter().filter(|endpoint| endpoint.protocol.name == protocol);
+        spoken.map(|endpoint| endpoint.address.clone()).collect()
     }
 
     /// What it allows now.
@@ -116,7 +124,6 @@ impl Listening {
 /// A running server. It stops when it is dropped.
 pub struct Server {
     shared: Arc<Shared>,
-    endpoints: Vec<Endpoint>,
     acceptors: Vec<JoinHandle<()>>,
 }
 
@@ -132,6 +139,7 @@ impl Server {
         let longest = endpoints.iter().map(|endpoint| endpoint.protocol.request_bytes_max).max().unwrap_or(0);
         let budget = Arc::new(Budget::new(options.memory_max.max(2 * longest), options.connections_max));
         let shared = Arc::new(Shared {
+            endpoints,
             exports,
             options: RwLock::new(options),
             budget,
@@ -141,7 +149,7 @@ impl Server {
             stopping: AtomicBool::new(false),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?,
         });
-        let mut server = Self { shared, endpoints, acceptors: Vec::new() };
+        let mut server = Self { shared, acceptors: Vec::new() };
         let mut services: Vec<(&'static str, Arc<dyn Service>)> = Vec::new();
         for (protocol, listener) in listeners {
             let shared = Arc::clone(&server.shared);
@@ -161,13 +169,13 @@ impl Server {
 
     /// Where it listens, with the ports that the system chose.
     pub fn endpoints(&self) -> &[Endpoint] {
-        &self.endpoints
+        &self.shared.endpoints
     }
 
     /// How clients reach an export, one URI for each endpoint.
     pub fn uris(&self, export: &str) -> Vec<String> {
         let encrypted = matches!(self.shared.options().tls, Tls::Required(_));
-        self.endpoints.iter().map(|endpoint| endpoint.uri(encrypted, export)).collect()
+        self.shared.endpoints.iter().map(|endpoint| endpoint.uri(encrypted, export)).collect()
     }
 
     /// Takes other certificates, for connections that begin from now on. Whether there is TLS stays as it is.
@@ -255,7 +263,7 @@ fn join(finished: Vec<JoinHandle<()>>) {
 }
 
 /// Takes clients in until the server stops.
-fn accept(name: &str, service: &Arc<dyn Service>, listener: &Listener, shared: &Arc<Shared>) {
+fn accept(name: &'static str, service: &Arc<dyn Service>, listener: &Listener, shared: &Arc<Shared>) {
     let mut exhausted = false;
     while !shared.stopping.load(Ordering::SeqCst) {
         let mut polled = [
@@ -283,7 +291,7 @@ fn is_exhausted(error: &io::Error) -> bool {
 
 /// Gives a client its thread, unless there are too many.
 fn admit(
-    name: &str,
+    name: &'static str,
     service: &Arc<dyn Service>,
     socket: OwnedFd,
     client: Client,
@@ -309,6 +317,7 @@ fn admit(
                 client,
                 exports: &shared.exports,
                 options: &options,
+                addresses: &shared.addresses(name),
                 budget: &shared.budget,
                 counters: &shared.counters,
             });

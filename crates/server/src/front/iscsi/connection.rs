@@ -1,6 +1,7 @@
 //! One client of iSCSI, from login to its end.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use flashwise_engine::export::{Export, Exports};
 
 use super::login::{Agreed, Login, Purpose, Step, status};
 use super::names;
+use super::portals;
 use super::session::{Session, Use};
 use super::target::{Seat, Target};
 use crate::front::address::Address;
@@ -26,7 +28,7 @@ const LOGIN_TIME_MAX: Duration = Duration::from_secs(15);
 
 /// Serves one client until it goes.
 pub fn serve(target: &Target, connection: Connection<'_>) {
-    let Connection { control, client, exports, options, budget, counters } = connection;
+    let Connection { control, client, exports, options, addresses, budget, counters } = connection;
     let deadline = Instant::now().checked_add(options.handshake_time_max.min(LOGIN_TIME_MAX));
     let mut exchange = Exchange::new(control, Login::MESSAGE_BYTES_MAX, deadline);
     let begun = login(target, &mut exchange, control, exports, &client, deadline);
@@ -35,9 +37,9 @@ pub fn serve(target: &Target, connection: Connection<'_>) {
         Ok(Some((agreed, used, _seat))) => {
             input.resize(INPUT_BYTES_MIN);
             let account = Account::new(budget, control.completions());
-            let portal = portal(control);
+            let portals = portals::told(came_to(control), &listening(addresses));
             let link = Link::new(control, transport, input, account, counters, options.stall_time_max);
-            Session::new(control, link, &agreed, used, exports, &portal, options, counters).run();
+            Session::new(control, link, &agreed, used, exports, &portals, options, counters).run();
         }
         Ok(None) => transport.close(),
         Err(_) => {
@@ -117,9 +119,16 @@ fn open(target: &Target, agreed: &Agreed, exports: &Exports, client: &Client) ->
 }
 
 /// Where the client has connected.
-fn portal(control: &Control) -> String {
-    let address = rustix::net::getsockname(control.socket()).ok();
-    let address = address.and_then(|address| std::net::SocketAddr::try_from(address).ok());
-    let address = address.map(|address| Address::Tcp { host: address.ip().to_string(), port: address.port() });
-    address.map_or_else(String::new, |address| address.to_string())
+fn came_to(control: &Control) -> Option<SocketAddr> {
+    let address = rustix::net::getsockname(control.socket()).ok()?;
+    SocketAddr::try_from(address).ok()
+}
+
+/// Those addresses that are of TCP. Of a server that listens, they have no names.
+fn listening(addresses: &[Address]) -> Vec<SocketAddr> {
+    let of_tcp = |address: &Address| match address {
+        Address::Tcp { host, port } => Some(SocketAddr::new(host.parse().ok()?, *port)),
+        Address::Unix(_) => None,
+    };
+    addresses.iter().filter_map(of_tcp).collect()
 }

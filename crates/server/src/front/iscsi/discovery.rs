@@ -7,12 +7,12 @@ use super::text::{Malformed, put};
 /// The only group of portals.
 pub const PORTAL_GROUP: &str = "1";
 
-/// Whom the initiator asks about, and where it has come to.
+/// Whom the initiator asks about, and where it can reach them.
 pub struct Asked<'a> {
     /// Names of the exports.
     pub exports: &'a [String],
-    /// Where the initiator has connected.
-    pub portal: &'a str,
+    /// Where it can connect, as `HOST:PORT`.
+    pub portals: &'a [String],
     /// The export of its session, unless that is for discovery.
     pub own: Option<&'a str>,
 }
@@ -46,7 +46,9 @@ fn send_targets(whose: &str, asked: &Asked<'_>, reply: &mut Vec<u8>) {
     };
     for export in asked.exports.iter().filter(|export| names::check_export(export).is_ok() && is_asked(export)) {
         put(reply, "TargetName", &names::target(export));
-        put(reply, "TargetAddress", &format!("{},{PORTAL_GROUP}", asked.portal));
+        for portal in asked.portals {
+            put(reply, "TargetAddress", &format!("{portal},{PORTAL_GROUP}"));
+        }
     }
 }
 
@@ -56,15 +58,17 @@ mod tests {
 
     fn targets(whose: &str, own: Option<&str>) -> String {
         let exports = ["a".to_owned(), "b".to_owned(), "Not One".to_owned()];
-        let asked = Asked { exports: &exports, portal: "127.0.0.1:3260", own };
+        let portals = ["127.0.0.1:3260".to_owned(), "[::1]:3261".to_owned()];
+        let asked = Asked { exports: &exports, portals: &portals, own };
         let mut reply = Vec::new();
         answer(&[("SendTargets", whose)], &asked, &mut Parameters::default(), &mut reply).unwrap();
         String::from_utf8(reply).unwrap()
     }
 
     #[test]
-    fn targets_are_told_with_their_portal() {
-        let one = |name: &str| format!("TargetName=iqn.2026-11.org.flashwise:{name}\0TargetAddress=127.0.0.1:3260,1\0");
+    fn targets_are_told_with_all_their_portals() {
+        let portals = "TargetAddress=127.0.0.1:3260,1\0TargetAddress=[::1]:3261,1\0";
+        let one = |name: &str| format!("TargetName=iqn.2026-11.org.flashwise:{name}\0{portals}");
         assert_eq!(targets("All", None), one("a") + &one("b"));
         assert_eq!(targets("iqn.2026-11.org.flashwise:b", None), one("b"));
         assert_eq!(targets("", Some("a")), one("a"));

@@ -13,6 +13,7 @@
 //! | `assignments.rs` | which initiators an export is for | who they are |
 //! | `login.rs` | the login phase, bytes in, bytes out | sockets |
 //! | `discovery.rs` | which targets there are | sessions |
+//! | `portals.rs` | where they can be reached | which targets there are |
 //! | `target.rs` | logical units and sessions of a server | what is said in them |
 //! | `session.rs` | the full feature phase of a connection | other connections |
 //! | `session/segment.rs` | data segments as they come | what they are for |
@@ -31,6 +32,7 @@ pub mod login;
 pub mod names;
 pub mod negotiation;
 pub mod pdu;
+mod portals;
 mod session;
 mod target;
 pub mod text;

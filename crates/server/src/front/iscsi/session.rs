@@ -119,7 +119,7 @@ pub struct Session<'a> {
     link: Link<'a>,
     counters: &'a Counters,
     exports: &'a Exports,
-    portal: &'a str,
+    portals: &'a [String],
     access: &'a Iscsi,
     initiator: String,
     own: Option<String>,
@@ -165,7 +165,7 @@ impl<'a> Session<'a> {
         agreed: &Agreed,
         used: Option<Use>,
         exports: &'a Exports,
-        portal: &'a str,
+        portals: &'a [String],
         options: &'a Options,
         counters: &'a Counters,
     ) -> Self {
@@ -179,7 +179,7 @@ impl<'a> Session<'a> {
             link,
             counters,
             exports,
-            portal,
+            portals,
             access: &options.iscsi,
             initiator: agreed.initiator.clone(),
             own,
@@ -380,7 +380,7 @@ impl<'a> Session<'a> {
         let text = std::mem::take(&mut self.text);
         let mut names = self.exports.names();
         names.retain(|name| self.may_open(name));
-        let asked = Asked { exports: &names, portal: self.portal, own: self.own.as_deref() };
+        let asked = Asked { exports: &names, portals: self.portals, own: self.own.as_deref() };
         let answered =
             text::parse(&text).and_then(|pairs| discovery::answer(&pairs, &asked, &mut self.parameters, &mut reply));
         if answered.is_err() {

@@ -23,7 +23,7 @@ const HANDSHAKE_INPUT_BYTES: usize = OPTION_BYTES_MAX + 64;
 
 /// Serves one client until it goes.
 pub fn serve(connection: Connection<'_>) {
-    let Connection { control, client, exports, options, budget, counters } = connection;
+    let Connection { control, client, exports, options, budget, counters, .. } = connection;
     let deadline = Instant::now().checked_add(options.handshake_time_max);
     let mut exchange = Exchange::new(control, HANDSHAKE_INPUT_BYTES, deadline);
     let haggled = haggle(&mut exchange, exports, options);

@@ -1,0 +1,82 @@
+//! Which portals an initiator is told: the addresses at which it can reach the targets. Source: RFC 7143, section 4.4.1 and appendix C.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::front::address::Address;
+
+/// The portals of a server that listens at `listening`, for an initiator that has come to `own`: that one first, each once.
+///
+/// Who came from another machine cannot reach a loopback address, and an address of one link says nothing without that link. A portal at all
+/// addresses is told by the one that the initiator has come to, where that is of the same family.
+pub fn told(own: Option<SocketAddr>, listening: &[SocketAddr]) -> Vec<String> {
+    let is_near = own.is_some_and(|own| is_loopback(own.ip()));
+    let reached = |portal: &SocketAddr| {
+        let (address, port) = (portal.ip(), portal.port());
+        if address.is_unspecified() {
+            let same = own.filter(|own| own.is_ipv4() == portal.is_ipv4())?;
+            return Some(SocketAddr::new(same.ip(), port));
+        }
+        (!is_of_one_link(address) && (is_near || !is_loopback(address))).then_some(*portal)
+    };
+    let mut portals: Vec<String> = Vec::new();
+    for portal in own.into_iter().chain(listening.iter().filter_map(reached)) {
+        let told = SocketAddr::new(portal.ip().to_canonical(), portal.port());
+        let told = Address::Tcp { host: told.ip().to_string(), port: told.port() }.to_string();
+        if !portals.contains(&told) {
+            portals.push(told);
+        }
+    }
+    portals
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+fn is_of_one_link(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The portals that are told who came to `own`.
+    fn to(own: &str, listening: &str) -> String {
+        let listening: Vec<SocketAddr> = listening.split_whitespace().map(|text| text.parse().unwrap()).collect();
+        told(own.parse().ok(), &listening).join(" ")
+    }
+
+    #[test]
+    fn all_portals_are_told_once_and_first_the_one_that_was_come_to() {
+        let both = "10.0.0.1:3260 10.0.1.1:3260";
+        assert_eq!(to("10.0.0.1:3260", both), both);
+        assert_eq!(to("10.0.1.1:3260", both), "10.0.1.1:3260 10.0.0.1:3260");
+        assert_eq!(to("10.0.0.1:3260", "10.0.0.1:3260 10.0.0.1:3261"), "10.0.0.1:3260 10.0.0.1:3261");
+        assert_eq!(to("[2001:db8::1]:3260", "10.0.0.1:3260 [2001:db8::1]:3260"), "[2001:db8::1]:3260 10.0.0.1:3260");
+        assert_eq!(to("", both), both, "where it came to is not known");
+    }
+
+    #[test]
+    fn loopback_is_told_to_those_who_came_over_it() {
+        let portals = "127.0.0.1:3260 [::1]:3260 10.0.0.1:3260 [fe80::1]:3260 169.254.0.1:3260";
+        assert_eq!(to("10.0.0.1:3260", portals), "10.0.0.1:3260");
+        assert_eq!(to("[::1]:3260", portals), "[::1]:3260 127.0.0.1:3260 10.0.0.1:3260");
+        assert_eq!(to("[::ffff:127.0.0.1]:3261", portals), "127.0.0.1:3261 127.0.0.1:3260 [::1]:3260 10.0.0.1:3260");
+        assert_eq!(to("[fe80::1]:3260", portals), "[fe80::1]:3260 10.0.0.1:3260");
+    }
+
+    #[test]
+    fn all_addresses_are_told_as_the_one_that_was_come_to() {
+        assert_eq!(to("10.0.0.1:3260", "0.0.0.0:3260"), "10.0.0.1:3260");
+        assert_eq!(to("10.0.0.1:3260", "0.0.0.0:3260 0.0.0.0:3261"), "10.0.0.1:3260 10.0.0.1:3261");
+        assert_eq!(to("10.0.0.1:3260", "10.0.0.1:3260 [::]:3261"), "10.0.0.1:3260", "it may take IPv6 alone");
+        assert_eq!(to("[2001:db8::1]:3260", "[::]:3260 0.0.0.0:3261"), "[2001:db8::1]:3260");
+        // IPv4 at an IPv6 address: all of these take it.
+        assert_eq!(to("[::ffff:10.0.0.1]:3260", "[::]:3260 [::]:3261"), "10.0.0.1:3260 10.0.0.1:3261");
+        assert_eq!(to("", "0.0.0.0:3260"), "");
+    }
+}
