@@ -7,10 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use flashwise_core::cache::Cache;
 use flashwise_core::wlfc::Step;
-use rustc_hash::FxHashMap;
 
 use super::Engine;
 use super::memory::BLOCK;
@@ -26,12 +26,10 @@ pub(super) struct Ahead {
     kept: BTreeMap<u64, Request>,
     /// Bytes that they take.
     bytes: u64,
-    /// Of each change, the steps that are not done and that its client does not wait for.
-    unfinished: FxHashMap<u64, u32>,
-    /// Blocks whose newest content was answered and is nowhere, with the number of the change that it was of.
-    lost: BTreeMap<u64, u64>,
-    /// The changes that they are of, by number.
-    not_made: BTreeMap<u64, Request>,
+    /// Of each change, the steps that are not done and that its client does not wait for, and whether it is being made again.
+    unfinished: BTreeMap<u64, u32>,
+    /// Blocks whose newest content was answered and is nowhere, each with the changes that it is of, by number.
+    lost: BTreeMap<u64, BTreeMap<u64, Arc<Request>>>,
 }
 
 /// Whether a step may be done after the client was answered whose change it makes durable or keeps.
@@ -41,12 +39,12 @@ pub(super) fn is_done_after(step: &Step) -> bool {
 }
 
 impl Ahead {
-    /// A step of a change is planned that its client does not wait for.
+    /// A step of a change is planned that its client does not wait for, or the change is made again.
     pub fn begin(&mut self, number: u64) {
         *self.unfinished.entry(number).or_default() += 1;
     }
 
-    /// Such a step is done.
+    /// Such a step is done, or the change is made.
     pub fn end(&mut self, number: u64) {
         let left = self.unfinished.get_mut(&number).expect("its steps were counted");
         *left -= 1;
@@ -59,16 +57,17 @@ impl Ahead {
     /// A change was answered: whole blocks that it is about are lost no more, if they were before it.
     pub fn answered(&mut self, number: u64, request: Request) {
         if !self.lost.is_empty() {
-            let whole = request.offset.div_ceil(BLOCK)..(request.offset + request.length) / BLOCK;
-            self.lost.retain(|block, of| *of > number || !whole.contains(block));
-            let lost = &self.lost;
-            self.not_made.retain(|_, change| lost.range(blocks(change)).next().is_some());
+            let whole = whole_blocks(&request);
+            let is_newer =
+                |changes: &BTreeMap<u64, Arc<Request>>| changes.keys().next_back().is_some_and(|of| *of > number);
+            self.lost.retain(|block, changes| !whole.contains(block) || is_newer(changes));
         }
         self.remember(number, request);
     }
 
-    fn remember(&mut self, number: u64, request: Request) {
-        if self.unfinished.contains_key(&number) || !self.kept.is_empty() {
+    /// What is done stays known while a change before it may have to be made again, and it would be made behind it.
+    pub fn remember(&mut self, number: u64, request: Request) {
+        if !self.unfinished.is_empty() || !self.kept.is_empty() {
             self.bytes += bytes(&request);
             self.kept.insert(number, request);
         }
@@ -82,8 +81,9 @@ impl Ahead {
 
     /// Lets go of what is done, and with it all before it.
     fn let_go(&mut self) {
+        let unfinished = self.unfinished.first_key_value().map_or(u64::MAX, |(number, _)| *number);
         while let Some(first) = self.kept.first_entry()
-            && !self.unfinished.contains_key(first.key())
+            && *first.key() < unfinished
         {
             self.bytes -= bytes(first.get());
             first.remove();
@@ -105,46 +105,47 @@ impl Ahead {
                 again.push((number, request));
             }
         }
-        (self.bytes, self.unfinished) = (0, FxHashMap::default());
+        (self.bytes, self.unfinished) = (0, BTreeMap::new());
         again
     }
 
-    /// What a request changes is nowhere. What is trimmed may be anything.
+    /// What a request changes is nowhere, but for what was answered since and took its place. What is trimmed may be anything.
     pub fn lose(&mut self, number: u64, request: Request) {
         if request.operation == Operation::Trim {
             return;
         }
-        for block in blocks(&request) {
-            let of = self.lost.entry(block).or_default();
-            *of = number.max(*of);
+        let newer: Vec<Range<u64>> = self.kept.range(number + 1..).map(|(_, change)| whole_blocks(change)).collect();
+        let request = Arc::new(request);
+        for block in blocks(&request).filter(|block| !newer.iter().any(|newer| newer.contains(block))) {
+            self.lost.entry(block).or_default().insert(number, request.clone());
         }
-        self.not_made.insert(number, request);
     }
 
-    /// Takes the changes that could not be made, in order, without what was written anew since; nothing of them is lost as far as this knows.
+    /// Takes the changes that could not be made, in order, of blocks that are lost; none is lost any more as far as this knows.
     pub fn take_not_made(&mut self) -> Vec<Request> {
-        let mut taken: BTreeSet<u64> = BTreeSet::new();
-        let mut changes = Vec::new();
-        for change in std::mem::take(&mut self.not_made).into_values() {
-            let lost: Vec<u64> = self.lost.range(blocks(&change)).map(|(block, _)| *block).collect();
-            taken.extend(&lost);
-            match blocks(&change).count() == lost.len() {
-                true => changes.push(change),
-                false => changes.extend(lost.into_iter().map(|block| part_of(&change, block))),
+        let mut changes: BTreeMap<u64, (Arc<Request>, Vec<u64>)> = BTreeMap::new();
+        for (block, of_block) in std::mem::take(&mut self.lost) {
+            for (number, change) in of_block {
+                changes.entry(number).or_insert_with(|| (change, Vec::new())).1.push(block);
             }
         }
-        self.lost.retain(|block, _| !taken.contains(block));
-        changes
+        let mut taken = Vec::new();
+        for (change, lost) in changes.into_values() {
+            match blocks(&change).count() == lost.len() {
+                true => taken.push(Arc::unwrap_or_clone(change)),
+                false => taken.extend(lost.into_iter().map(|block| part_of(&change, block))),
+            }
+        }
+        taken
     }
 
     /// Has bytes from `offset` on, as they are without the changes that could not be made, be what they are with them.
     pub fn put_over(&self, offset: u64, bytes: &mut [u8]) {
         let end = offset + bytes.len() as u64;
-        for change in self.not_made.values() {
-            for block in self.lost_of(offset, bytes.len() as u64) {
-                let (from, to) = (offset.max(block * BLOCK), end.min((block + 1) * BLOCK));
-                change.put_over(from, &mut bytes[(from - offset) as usize..(to - offset) as usize]);
-            }
+        for (block, changes) in self.lost.range(blocks_of(offset, bytes.len() as u64)) {
+            let (from, to) = (offset.max(block * BLOCK), end.min((block + 1) * BLOCK));
+            let part = &mut bytes[(from - offset) as usize..(to - offset) as usize];
+            changes.values().for_each(|change| change.put_over(from, part));
         }
     }
 
@@ -166,7 +167,6 @@ impl Ahead {
     /// Goes on from what another engine left.
     pub fn succeed(&mut self, before: &mut Ahead) {
         self.lost.append(&mut before.lost);
-        self.not_made.append(&mut before.not_made);
     }
 }
 
@@ -188,6 +188,11 @@ fn bytes(request: &Request) -> u64 {
 
 fn blocks(request: &Request) -> Range<u64> {
     blocks_of(request.offset, request.length)
+}
+
+/// The blocks of which it changes every byte.
+fn whole_blocks(request: &Request) -> Range<u64> {
+    request.offset.div_ceil(BLOCK)..(request.offset + request.length) / BLOCK
 }
 
 fn blocks_of(offset: u64, length: u64) -> Range<u64> {
@@ -256,5 +261,58 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 ),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::Operation;
+
+    fn write(offset: u64, length: u64, fill: u8) -> Request {
+        let data = vec![fill; length as usize];
+        let (operation, caching) = (Operation::Write, Default::default());
+        Request { operation, offset, length, force_unit_access: false, data, caching }
+    }
+
+    fn lost(ahead: &Ahead) -> Vec<u64> {
+        ahead.lost().copied().collect()
+    }
+
+    /// The older of two changes comes to nothing once the newer was answered.
+    #[test]
+    fn what_took_the_place_of_a_change_is_not_lost_with_it() {
+        let mut ahead = Ahead::default();
+        ahead.begin(1);
+        ahead.answered(2, write(BLOCK, BLOCK, 2));
+        ahead.lose(1, write(512, 3 * BLOCK, 1));
+        assert_eq!(lost(&ahead), [0, 2, 3]);
+        // Of the block between, a part is lost later: the rest of it is the newer's.
+        ahead.lose(3, write(BLOCK, 512, 3));
+        let mut bytes = vec![2; BLOCK as usize];
+        ahead.put_over(BLOCK, &mut bytes);
+        assert_eq!((&bytes[..512], &bytes[512..]), (&[3; 512][..], &[2; BLOCK as usize - 512][..]));
+        let taken: Vec<_> = ahead.take_not_made().iter().map(|change| (change.offset, change.length)).collect();
+        assert_eq!(taken, [(512, BLOCK - 512), (2 * BLOCK, BLOCK), (3 * BLOCK, 512), (BLOCK, 512)]);
+        assert!(!ahead.has_lost());
+    }
+
+    /// What was answered while an older change was being made again is made behind it, though all of it was done.
+    #[test]
+    fn what_came_behind_a_change_that_is_made_again_comes_behind_it_again() {
+        let mut ahead = Ahead::default();
+        ahead.begin(1);
+        ahead.answered(2, write(0, BLOCK, 2));
+        ahead.answered(3, write(8 * BLOCK, BLOCK, 3));
+        ahead.keep(1, write(0, 2 * BLOCK, 1));
+        ahead.end(1);
+        let again: Vec<u64> = ahead.take().into_iter().map(|(number, _)| number).collect();
+        assert_eq!(again, [1, 2], "what has no block in common with it stays");
+        assert_eq!(ahead.bytes(), 0);
+        ahead.begin(4);
+        ahead.answered(5, write(0, BLOCK, 5));
+        ahead.end(4);
+        assert!(ahead.take().is_empty(), "nothing before it is to be made");
+        assert_eq!(ahead.bytes(), 0);
     }
 }

@@ -36,6 +36,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Plans a request.
     pub(super) fn begin_request(&mut self, request: Request, done: Done, of_buckets: OfBuckets, now_us: u64) {
+        if of_buckets.again {
+            self.ahead.begin(of_buckets.number);
+        }
         let durable = request.makes_durable();
         let Request { operation, offset, length, force_unit_access, caching, .. } = request;
         let alone = request.is_flush() && !self.clients.any_changes();
@@ -66,12 +69,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 if request.changes() {
                     self.ahead.keep(number, request);
                 }
+                self.ahead.end(number);
                 return;
             }
             if !incomplete && request.changes() {
-                // What was written is not written again: a later write may have taken its place.
-                (request.operation, request.offset, request.length) = (Operation::Flush, 0, 0);
-                request.data.clear();
+                // What was written is not written again by itself: a later write may have taken its place.
+                let (operation, caching) = (Operation::Flush, request.caching);
+                let flush =
+                    Request { operation, offset: 0, length: 0, force_unit_access: false, data: Vec::new(), caching };
+                self.ahead.remember(number, std::mem::replace(&mut request, flush));
             }
             // It came before what failed.
             request.force_unit_access |= request.operation == Operation::Flush;
@@ -89,7 +95,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Err(_) if again && request.changes() => self.ahead.lose(number, request),
             _ => {}
         }
-        if !again {
+        if again {
+            self.ahead.end(number);
+        } else {
             self.answered.push(answered);
             self.answers.push((done, result));
         }

@@ -12,92 +12,11 @@ use flashwise_engine::export::Operation;
 use flashwise_engine::wlfc::start::Options;
 
 use super::Random;
+use super::model::{Asked, Model, SECTOR, contents};
 use super::world::{ANYWHERE, Answer, World, bytes_of};
 
-const SECTOR: u64 = 512;
 /// Eight buckets of the backend, and a part of one.
 const SECTORS: u64 = 124 * BLOCK_BYTES as u64 / SECTOR;
-
-/// What each sector may be: the number of the write that it is of, from 0 for none.
-struct Model {
-    live: Vec<BTreeSet<u32>>,
-    /// What it may be once a flush that failed has lost something.
-    durable: Vec<BTreeSet<u32>>,
-    /// Something was read that a flush that failed has lost: a flush has to fail before one succeeds.
-    owed: bool,
-    /// A flush that fails loses something.
-    loses: bool,
-}
-
-impl Model {
-    fn new(loses: bool) -> Model {
-        let zeroes = vec![BTreeSet::from([0]); SECTORS as usize];
-        Model { live: zeroes.clone(), durable: zeroes, owed: false, loses }
-    }
-
-    /// A write of all of some sectors has ended. What is trimmed may be as it was.
-    fn changed(&mut self, sectors: std::ops::Range<u64>, number: u32, is_certain: bool, is_durable: bool) {
-        for at in sectors.start as usize..sectors.end as usize {
-            if is_certain {
-                self.live[at].clear();
-            }
-            if is_durable && is_certain {
-                self.durable[at].clear();
-            }
-            self.live[at].insert(number);
-            self.durable[at].insert(number);
-        }
-    }
-
-    /// A flush that was submitted when `then` was what there might be has ended.
-    fn flushed(&mut self, then: Vec<BTreeSet<u32>>, succeeded: bool) -> Result<(), String> {
-        if succeeded {
-            if self.owed {
-                return Err("a flush succeeds, and what was answered before is gone".to_owned());
-            }
-            self.durable = then;
-        } else if self.loses {
-            self.owed = false;
-            for (live, durable) in self.live.iter_mut().zip(&self.durable) {
-                live.extend(durable);
-            }
-        }
-        Ok(())
-    }
-
-    /// The process died. What was not flushed is gone in part where the power failed, and may be where nobody was told of a flush that failed.
-    fn died(&mut self, is_cut: bool) {
-        self.owed = false;
-        for (live, durable) in self.live.iter_mut().zip(&self.durable) {
-            if is_cut {
-                live.clear();
-            }
-            live.extend(durable);
-        }
-    }
-
-    fn read(&mut self, first: u64, bytes: &[u8]) -> Result<(), String> {
-        for (at, sector) in (first as usize..).zip(bytes.chunks(SECTOR as usize)) {
-            let found = u32::from_le_bytes(sector[..4].try_into().unwrap());
-            if sector != contents(found, 1) {
-                return Err(format!("sector {at} is mixed"));
-            }
-            if self.live[at].contains(&found) {
-                continue;
-            }
-            if !self.loses || !self.durable[at].contains(&found) {
-                let (live, durable) = (&self.live[at], &self.durable[at]);
-                return Err(format!("sector {at} is of write {found}, expected one of {live:?}, or {durable:?}"));
-            }
-            self.owed = true;
-        }
-        Ok(())
-    }
-}
-
-fn contents(number: u32, sectors: u64) -> Vec<u8> {
-    number.to_le_bytes().repeat((SECTOR * sectors / 4) as usize)
-}
 
 /// What fails from now on, of what may fail for a while.
 fn fail_something(world: &mut World, random: &mut Random) {
@@ -119,6 +38,54 @@ fn fail_something(world: &mut World, random: &mut Random) {
     }
 }
 
+/// A request that is under way.
+struct Pending {
+    operation: Operation,
+    sectors: std::ops::Range<u64>,
+    durable: bool,
+    asked: Asked,
+    answer: Arc<Mutex<Option<Answer>>>,
+}
+
+/// Tells the model what has ended since. What a flush says counts before what ended in the same moment.
+fn take_answers(under_way: &mut Vec<Pending>, model: &mut Model, counts: &mut [u32; 3]) -> Result<(), String> {
+    let mut ended = Vec::new();
+    for pending in std::mem::take(under_way) {
+        let answer = pending.answer.lock().unwrap().take();
+        match answer {
+            Some(answer) => ended.push((pending, answer)),
+            None => under_way.push(pending),
+        }
+    }
+    let is_flush = |pending: &Pending| pending.operation == Operation::Flush;
+    let a_flush_fails = ended.iter().any(|(pending, answer)| is_flush(pending) && answer.is_err());
+    ended.sort_by_key(|(pending, answer)| (!is_flush(pending), answer.is_ok()));
+    for (Pending { operation, durable, asked, .. }, answer) in ended {
+        counts[0] += u32::from(answer.is_err());
+        match asked {
+            Asked::Flush { then, failed } => {
+                counts[1] += u32::from(answer.is_err());
+                model.end_flush(&then, failed, answer.is_ok())?;
+            }
+            Asked::Read { number } => model.end_read(number, answer.ok().as_deref())?,
+            Asked::Change { began, sectors } => {
+                // What is trimmed may be as it was, and what was answered before a flush that fails may be gone with it.
+                let certain = answer.is_ok() && operation != Operation::Trim;
+                model.end_change(began, &sectors, certain && (durable || !(a_flush_fails && model.loses)), durable);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Asks for a flush alone: whether it succeeds.
+fn flush(world: &mut World, model: &mut Model) -> Result<bool, String> {
+    let Asked::Flush { then, failed } = model.begin_flush() else { unreachable!("it is one") };
+    let flushed = world.ask(Operation::Flush, 0, &[]).is_ok();
+    model.end_flush(&then, failed, flushed)?;
+    Ok(flushed)
+}
+
 fn run(seed: u64, dies: bool) -> Result<[u32; 3], String> {
     let random = &mut Random(seed);
     let options = Options {
@@ -135,7 +102,9 @@ fn run(seed: u64, dies: bool) -> Result<[u32; 3], String> {
 fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Result<[u32; 3], String> {
     world.loses = loses;
     let most_failed = if random.below(3) == 0 { 1 + random.below(4) } else { 0 };
-    let mut model = Model::new(loses);
+    let mut model = Model::new(SECTORS, loses);
+    // Whether requests under way are about the same blocks.
+    let meets = random.below(2) == 0;
     let (mut second, mut number, mut failed_buckets, mut starts) = (0, 0, 0, 1);
     let mut counts = [0; 3];
     for _ in 0..300 {
@@ -170,23 +139,21 @@ fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Re
                 if random.below(3) == 0 {
                     world.engine.close(0);
                     world.settle();
-                    let then = model.live.clone();
-                    let flushed = world.ask(Operation::Flush, 0, &[]).is_ok();
-                    model.flushed(then, flushed)?;
+                    flush(world, &mut model)?;
                 }
                 let is_cut = random.below(3) > 0;
                 model.died(is_cut);
                 world.die(starts, is_cut.then_some(&mut *random)).map_err(|error| error.to_string())?;
             }
         }
-        // Some requests at a time, which have no sectors in common.
-        let mut asked = Vec::new();
-        let mut taken: Vec<std::ops::Range<u64>> = Vec::new();
+        // Some requests at a time.
+        let mut under_way: Vec<Pending> = Vec::new();
         for _ in 0..1 + random.below(4) {
             number += 1;
+            take_answers(&mut under_way, &mut model, &mut counts)?;
             if random.below(8) == 0 {
-                let answer = world.begin(Operation::Flush, 0, &[]);
-                asked.push((Operation::Flush, 0..0, number, false, Some(model.live.clone()), answer));
+                let (asked, answer) = (model.begin_flush(), world.begin(Operation::Flush, 0, &[]));
+                under_way.push(Pending { operation: Operation::Flush, sectors: 0..0, durable: false, asked, answer });
                 continue;
             }
             let length = match random.below(8) {
@@ -196,21 +163,32 @@ fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Re
             };
             let first = random.below(SECTORS - length.min(SECTORS - 1));
             let first = if random.below(2) == 0 { first / 8 * 8 } else { first };
-            let sectors = first..first + length;
-            if taken.iter().any(|other| other.start < sectors.end && sectors.start < other.end) {
+            let mut sectors = first..first + length;
+            let touches = |other: &Pending| other.sectors.start < sectors.end && sectors.start < other.sectors.end;
+            if !meets && under_way.iter().any(touches) {
                 continue;
             }
-            taken.push(sectors.clone());
+            if let (true, Some(other)) = (meets, under_way.last().filter(|other| !other.sectors.is_empty())) {
+                // Of the same block as another.
+                let first = (other.sectors.start / 8 * 8 + random.below(8)).min(SECTORS - length);
+                sectors = first..first + length;
+            }
             let operation = match random.below(20) {
                 0..8 => Operation::Read,
                 8 => Operation::Trim,
                 9 => Operation::WriteZeroes { may_punch_holes: true, only_if_fast: false },
                 _ => Operation::Write,
             };
+            let length = sectors.end - sectors.start;
             let data = if operation == Operation::Write { contents(number, length) } else { Vec::new() };
             let durable = operation != Operation::Read && random.below(5) == 0;
-            let answer = world.begin_with(operation, first * SECTOR, length * SECTOR, &data, durable);
-            asked.push((operation, sectors, number, durable, None, answer));
+            let asked = match operation {
+                Operation::Read => model.begin_read(sectors.clone()),
+                Operation::Write => model.begin_change(sectors.clone(), number),
+                _ => model.begin_change(sectors.clone(), 0),
+            };
+            let answer = world.begin_with(operation, sectors.start * SECTOR, length * SECTOR, &data, durable);
+            under_way.push(Pending { operation, sectors, durable, asked, answer });
             if random.below(4) == 0 {
                 second += 1;
                 world.perform_some(random.below(12), random, second);
@@ -220,41 +198,9 @@ fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Re
             }
         }
         world.settle();
-        // What a flush says counts before what follows it.
-        asked.sort_by_key(|(operation, ..)| *operation != Operation::Flush);
-        let is_err = |answer: &Arc<Mutex<Option<Answer>>>| matches!(*answer.lock().unwrap(), Some(Err(_)));
-        // One of two that came together may tell of what the other was for too.
-        let a_flush_fails =
-            asked.iter().any(|(operation, .., answer)| *operation == Operation::Flush && is_err(answer));
-        for (operation, sectors, number, durable, then, answer) in asked {
-            let answer = answer.lock().unwrap().take().ok_or("a request is not answered")?;
-            counts[0] += u32::from(answer.is_err());
-            match operation {
-                Operation::Flush => {
-                    counts[1] += u32::from(answer.is_err());
-                    if answer.is_err() || !(a_flush_fails && loses) {
-                        model.flushed(then.expect("it is a flush's"), answer.is_ok())?;
-                    }
-                }
-                Operation::Read => {
-                    if let Ok(bytes) = answer {
-                        model.read(sectors.start, &bytes)?;
-                    }
-                }
-                Operation::Trim => {
-                    model.changed(sectors.clone(), 0, false, false);
-                    let range = sectors.start as usize..sectors.end as usize;
-                    for (durable, live) in model.durable[range.clone()].iter_mut().zip(&model.live[range]) {
-                        durable.extend(live);
-                    }
-                }
-                operation => {
-                    // What was answered before a flush that fails may be gone with it.
-                    let is_certain = answer.is_ok() && (durable || !(a_flush_fails && loses));
-                    let number = if operation == Operation::Write { number } else { 0 };
-                    model.changed(sectors, number, is_certain, durable);
-                }
-            }
+        take_answers(&mut under_way, &mut model, &mut counts)?;
+        if !under_way.is_empty() {
+            return Err("a request is not answered".to_owned());
         }
         world.engine.cache().check();
     }
@@ -269,10 +215,7 @@ fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Re
         world.tick(second);
     }
     for _ in 0..4 {
-        let then = model.live.clone();
-        let flushed = world.ask(Operation::Flush, 0, &[]).is_ok();
-        counts[1] += u32::from(!flushed);
-        model.flushed(then, flushed)?;
+        counts[1] += u32::from(!flush(world, &mut model)?);
         second += 1;
         world.tick(second);
     }

@@ -6,6 +6,7 @@ mod flaky;
 
 mod bytes;
 mod headers;
+mod model;
 mod reads;
 mod world;
 
