@@ -53,7 +53,7 @@ fn answers(said: &[u8], encryption: Encryption, at_once: usize) -> (Vec<u8>, boo
         }
         exports
     });
-    let mut handshake = Handshake::new(EXPORTS.clone(), encryption);
+    let mut handshake = Handshake::new(EXPORTS.clone().into(), encryption);
     let (mut start, mut arrived, mut answers) = (0, 0, Vec::new());
     let mut encrypted = encryption == Encryption::Off;
     loop {

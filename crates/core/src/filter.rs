@@ -105,6 +105,11 @@ pub enum Rule {
     Export(String),
 }
 
+/// Whether one of the names in a certificate is this one. Capitals do not count.
+pub fn is_named(tls_names: &[String], name: &str) -> bool {
+    tls_names.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
 impl Rule {
     /// What stands before the colon.
     pub const KINDS: [&str; 7] = ["pid", "tls", "uid", "gid", "program", "address", "export"];
@@ -131,7 +136,7 @@ impl Rule {
     fn names(&self, client: &Client) -> bool {
         match self {
             Rule::Pid(pid) => client.pid == Some(*pid),
-            Rule::Tls(name) => client.tls_names.iter().any(|known| known.eq_ignore_ascii_case(name)),
+            Rule::Tls(name) => is_named(&client.tls_names, name),
             Rule::Uid(uid) => client.uid == Some(*uid),
             Rule::Gid(gid) => client.gid == Some(*gid),
             Rule::Program(name) => client.program.as_ref() == Some(name),

@@ -3,8 +3,15 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use rustix::fs::Access;
+use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+/// Whether a folder can be looked into, or is not there.
+pub fn can_look_into(folder: &Path) -> bool {
+    rustix::fs::access(folder, Access::EXEC_OK) != Err(Errno::ACCESS)
+}
 
 /// What a file holds, `what` for people; nothing where there is none.
 pub fn read<T: DeserializeOwned>(path: &Path, what: &str) -> io::Result<Option<T>> {

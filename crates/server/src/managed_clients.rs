@@ -1,4 +1,4 @@
-//! What the management API manages: the clients of a server, and who may open what over iSCSI.
+//! What the management API manages: the clients of a server, and who may open what.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use flashwise_engine::status::ClientStatus;
 use flashwise_engine::volume::Volume;
 
 use crate::front::iscsi::names;
-use crate::front::{Assigned, Connections, Iscsi, Right};
+use crate::front::{Assigned, Connections, Iscsi, Right, check_client, right_over_nbd};
 use crate::manage::ManageError;
 use crate::manage::clients::{Clients, ExportAccess, IscsiStatus, OpenClient, told};
 use crate::manage::plan::Plan;
@@ -30,7 +30,11 @@ pub struct ServedClients {
 fn shown(client: &ClientStatus) -> String {
     let program = client.program.as_ref().zip(client.pid).map(|(program, pid)| format!("{program} ({pid})"));
     let known = client.initiator.clone().or(program).or_else(|| client.address.clone());
-    known.unwrap_or_else(|| "a client of this machine".to_owned())
+    let known = known.unwrap_or_else(|| "a client of this machine".to_owned());
+    match &client.tls_names[..] {
+        [] => known,
+        names => format!("{known} with the certificate of {}", names.join(", ")),
+    }
 }
 
 impl ServedClients {
@@ -56,34 +60,45 @@ impl ServedClients {
         export.and_then(|(_, export)| self.exports.name_of(&export)).unwrap_or_else(|| name.to_owned())
     }
 
-    /// The initiators that have an export open, and what they may do with it now.
-    fn initiators_of(&self, export: &str) -> Vec<(ClientStatus, Option<Right>)> {
-        let right = |client: ClientStatus| {
-            let right = self.iscsi.right(client.initiator.as_deref()?, export);
-            Some((client, right))
-        };
+    /// The clients that have an export open.
+    fn clients_of(&self, export: &str) -> Vec<ClientStatus> {
         let clients = self.clients().into_iter().map(|open| open.client);
-        clients.filter(|client| self.own_name(&client.export) == export).filter_map(right).collect()
+        clients.filter(|client| self.own_name(&client.export) == export).collect()
+    }
+
+    /// What a client may do with an export that is assigned so.
+    fn right(&self, client: &ClientStatus, assigned: Option<&[Assigned]>) -> Option<Right> {
+        match &client.initiator {
+            Some(initiator) => self.iscsi.right_of(initiator, assigned),
+            None => right_over_nbd(&client.tls_names, assigned),
+        }
     }
 
     fn check(&self, export: &str, assigned: Option<&[Assigned]>) -> Result<(), ManageError> {
-        if self.listening.is_empty() {
-            return Err(ManageError::Conflict("iSCSI is not served: listen has no iscsi:// address".to_owned()));
+        let (has_iscsi, has_certificates) = (!self.listening.is_empty(), self.connections.ask_for_certificates());
+        let no_iscsi = "iSCSI is not served: listen has no iscsi:// address";
+        let no_certificates = "no client of NBD can show a certificate: [tls] is off, or has no client-authorities";
+        let takes_back = assigned.is_none() && self.iscsi.assignments.is_given(export);
+        if !has_iscsi && !has_certificates && !takes_back {
+            return Err(ManageError::Conflict(format!("{no_iscsi}; and {no_certificates}")));
         }
         if self.exports.find(export).is_none() || self.own_name(export) != export {
             let there = self.own_names().join(", ");
             return Err(ManageError::NotFound(format!("no export '{export}', expected one of: {there}")));
         }
         let assigned = assigned.unwrap_or_default();
-        if let Some(wrong) = assigned.iter().find(|own| !names::is_initiator(&own.initiator)) {
-            let found = &wrong.initiator;
-            let what =
-                format!("found '{found}', expected the name of an initiator, such as iqn.1993-08.org.debian:01:abc");
-            return Err(ManageError::Invalid(what));
-        }
         for (at, own) in assigned.iter().enumerate() {
-            if assigned[..at].iter().any(|other| other.initiator == own.initiator) {
-                return Err(ManageError::Invalid(format!("found '{}' twice, expected it once", own.initiator)));
+            let name = &own.initiator;
+            check_client(name).map_err(ManageError::Invalid)?;
+            if assigned[..at].iter().any(|other| other.is_same(own)) {
+                return Err(ManageError::Invalid(format!("found '{name}' twice, expected it once")));
+            }
+            match own.certificate() {
+                Some(_) if !has_certificates => {
+                    return Err(ManageError::Conflict(format!("found '{name}', but {no_certificates}")));
+                }
+                None if !has_iscsi => return Err(ManageError::Conflict(format!("found '{name}', but {no_iscsi}"))),
+                _ => {}
             }
         }
         Ok(())
@@ -94,9 +109,10 @@ impl ServedClients {
     }
 
     /// What is to be known besides.
-    fn remarks(&self, export: &str, assigned: &[Assigned]) -> Vec<String> {
+    fn remarks(&self, assigned: &[Assigned]) -> Vec<String> {
         let mut remarks = Vec::new();
-        for own in assigned {
+        let initiators = || assigned.iter().filter(|own| own.certificate().is_none());
+        for own in initiators() {
             let name = &own.initiator;
             if self.iscsi.initiators.as_ref().is_some_and(|names| !names.contains(name)) {
                 remarks.push(format!(
@@ -107,11 +123,12 @@ impl ServedClients {
                 remarks.push(format!("{name} may only read all the same: read-only-initiators names it."));
             }
         }
-        remarks.push(match &self.iscsi.chap {
-            Some(chap) => format!("Initiators prove who they are by CHAP, as {}.", chap.name),
-            None => "Nobody has to prove who it is: whoever can connect can say such a name.".to_owned(),
-        });
-        remarks.push(format!("NBD clients open {export} as before."));
+        if initiators().next().is_some() {
+            remarks.push(match &self.iscsi.chap {
+                Some(chap) => format!("Initiators prove who they are by CHAP, as {}.", chap.name),
+                None => "No initiator has to prove who it is: whoever can connect can say such a name.".to_owned(),
+            });
+        }
         remarks
     }
 }
@@ -160,6 +177,7 @@ impl Clients for ServedClients {
             read_only_initiators: self.iscsi.read_only_initiators.clone(),
             chap_name: self.iscsi.chap.as_ref().map(|chap| chap.name.clone()),
             mutual_chap_name: self.iscsi.mutual_chap.as_ref().map(|chap| chap.name.clone()),
+            nbd_certificates: self.connections.ask_for_certificates(),
             exports: self.own_names().into_iter().map(access).collect(),
         }
     }
@@ -169,18 +187,16 @@ impl Clients for ServedClients {
         let configured = self.iscsi.assignments.configured(export);
         let after = assigned.or(configured.as_deref());
         let mut does = vec![format!("{}.", told(export, after))];
-        for (client, before) in self.initiators_of(export) {
-            let Some(name) = &client.initiator else { continue };
-            let now = self.iscsi.right_of(name, after);
-            match (before == now, now) {
-                (true, _) => {}
-                (false, None) => does.push(format!("{name} has it open, and is disconnected.")),
-                (false, Some(_)) => {
-                    does.push(format!("{name} has it open; its session ends, and it may log in again."))
-                }
+        let before = self.iscsi.assignments.of(export);
+        for client in self.clients_of(export) {
+            let (name, now) = (shown(&client), self.right(&client, after));
+            match now {
+                _ if now == self.right(&client, before.as_deref()) => {}
+                None => does.push(format!("{name} has it open, and is disconnected.")),
+                Some(_) => does.push(format!("{name} has it open; its session ends, and it may come again.")),
             }
         }
-        does.extend(self.remarks(export, after.unwrap_or_default()));
+        does.extend(self.remarks(after.unwrap_or_default()));
         does.push(match assigned {
             Some(_) => "This stays so over restarts, in place of what the configuration says.".to_owned(),
             None => "This is what the configuration says.".to_owned(),
@@ -190,15 +206,17 @@ impl Clients for ServedClients {
 
     fn assign(&self, export: &str, assigned: Option<Vec<Assigned>>) -> Result<String, ManageError> {
         self.check(export, assigned.as_deref())?;
-        let before = self.initiators_of(export);
+        let before = self.iscsi.assignments.of(export);
         let kept = self.iscsi.assignments.set(export, assigned);
         kept.map_err(|error| ManageError::Failed(format!("this cannot be kept: {error}")))?;
         let after = self.iscsi.assignments.of(export);
-        for (client, right) in before {
-            let now = client.initiator.as_deref().and_then(|name| self.iscsi.right(name, export));
-            if let Some(number) = client.number.filter(|_| now != right) {
-                self.connections.end(number, PATIENCE);
-            }
+        // They are looked for after the change, so that nobody who came meanwhile keeps an older right.
+        let is_changed =
+            |client: &ClientStatus| self.right(client, before.as_deref()) != self.right(client, after.as_deref());
+        for number in
+            self.clients_of(export).iter().filter(|client| is_changed(client)).filter_map(|client| client.number)
+        {
+            self.connections.end(number, PATIENCE);
         }
         Ok(told(export, after.as_deref()))
     }

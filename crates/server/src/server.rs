@@ -12,6 +12,7 @@ use crate::front::iscsi::chap::read_secret;
 use crate::front::{
     self, Assignment, Credentials, Endpoint, ListenError, StartError, Tls, TlsError, TlsFiles, Uri, UriError,
 };
+use crate::kept;
 use crate::making::{Making, finish_deletions};
 use crate::manage::{self, Address, AddressError, Api, ApiError, Tokens};
 use crate::managed::{Load, Volumes};
@@ -48,7 +49,7 @@ pub enum ServerError {
     Token { path: PathBuf, error: io::Error },
     #[error("the secret of CHAP in {path}: {error}")]
     Secret { path: PathBuf, error: io::Error },
-    #[error("the assignments of exports to iSCSI initiators: {0}")]
+    #[error("the assignments of exports to clients: {0}")]
     Assignments(io::Error),
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -316,6 +317,15 @@ fn serve(
             tracing::warn!(export, "[iscsi] assign: there is no such export yet; one of that name will be assigned so");
         }
     }
+    let assignments = &options.iscsi.assignments;
+    for export in assignments.given().iter().filter(|_| !config.tls.asks_clients()) {
+        if assignments.of(export).is_some_and(|assigned| front::names_certificates(&assigned)) {
+            tracing::warn!(
+                export,
+                "it is over NBD for those alone who show certificates, as was said while a server ran, and nobody can: [tls] has no client-authorities"
+            );
+        }
+    }
     // The cache of a pool is a volume like others, but for its clients.
     let own = volumes.iter().map(|(volume, _)| volume.clone()).collect();
     let served = Arc::new(Served::new(own, pools.iter().map(|(pool, _)| pool.clone()).collect(), unserved));
@@ -364,7 +374,7 @@ pub(crate) fn tls_files(config: &ServerConfig) -> Option<TlsFiles> {
     (tls.mode != TlsMode::Off).then_some(TlsFiles { certificate, key, client_authorities })
 }
 
-/// Who may come over iSCSI, with the secrets.
+/// Who may come over iSCSI, with the secrets, and which exports are for some clients alone.
 fn iscsi(config: &ServerConfig) -> Result<front::Iscsi, ServerError> {
     let iscsi = &config.iscsi;
     let credentials = |name: &Option<String>, path: &Option<PathBuf>| -> Result<_, ServerError> {
@@ -373,8 +383,10 @@ fn iscsi(config: &ServerConfig) -> Result<front::Iscsi, ServerError> {
         Ok(Some(Credentials { name: name.clone(), secret: read_secret(path).map_err(refuse)? }))
     };
     let assigned = iscsi.assignments.clone();
-    let is_served = config.listen.iter().any(|uri| uri.parse().is_ok_and(|uri: Uri| uri.endpoint.protocol.guarded));
-    let assignments = match is_served {
+    // Who may not look into the directory has kept nothing there, and needs nothing where no client can be named.
+    let are_named = |uri: &String| uri.parse().is_ok_and(|uri: Uri| uri.endpoint.protocol.guarded);
+    let are_named = config.tls.asks_clients() || config.listen.iter().any(are_named);
+    let assignments = match are_named || kept::can_look_into(&config.state_directory) {
         true => front::Assignments::open(assigned, config.state_directory.join("assignments.json")),
         false => Ok(assigned.into()),
     };

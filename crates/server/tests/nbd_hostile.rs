@@ -147,7 +147,7 @@ fn haggling_makes_sense_of_any_bytes_in_any_pieces() {
             bytes[4..].copy_from_slice(&noise(random(&mut state), length - 4));
         }
         let encryption = [Encryption::Off, Encryption::Allowed, Encryption::Required][round % 3];
-        let mut handshake = Handshake::new(exports.clone(), encryption);
+        let mut handshake = Handshake::new(exports.clone().into(), encryption);
         let (mut start, mut end) = (0, 0);
         loop {
             let mut output = Vec::new();

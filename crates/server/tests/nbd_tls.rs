@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use flashwise_core::filter::Client as FilterClient;
 use flashwise_engine::export::Exports;
 use flashwise_server::front::nbd::protocol::{option, option_reply::*};
-use flashwise_server::front::{Address, Options, Server, Tls, TlsFiles, nbd};
+use flashwise_server::front::{Address, Options, Server, Tls, TlsConfig, TlsFiles, nbd};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -28,7 +28,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn start(tls: impl FnOnce(Arc<rustls::ServerConfig>) -> Tls, clients_need_certificates: bool) -> Self {
+    fn start(tls: impl FnOnce(Arc<TlsConfig>) -> Tls, clients_need_certificates: bool) -> Self {
         let certificates = Certificates::new();
         let config = certificates.server_files(clients_need_certificates).load().unwrap();
         let exports = Exports::default();

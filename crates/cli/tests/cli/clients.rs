@@ -166,10 +166,7 @@ fn clients_come_over_tls_and_are_refused_in_the_clear() {
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(!refused.status.success() && said.contains("TLS"), "{plain}: {said}");
     }
-    let stranger = tempfile::tempdir().unwrap();
-    for (from, to) in [("ca-cert", "ca-cert"), ("stranger-cert", "client-cert"), ("stranger-key", "client-key")] {
-        std::fs::copy(certificates.path(&format!("{from}.pem")), stranger.path().join(format!("{to}.pem"))).unwrap();
-    }
+    let stranger = certificates.of_client("stranger");
     let uri = format!("nbds://127.0.0.1:{port}/v?tls-certificates={}", text(stranger.path()));
     assert!(!output("nbdinfo", &["--size", &uri]).status.success(), "a stranger is let in");
     server.end();

@@ -22,6 +22,8 @@ mod random;
 
 mod advise;
 mod array;
+#[cfg(feature = "client-tests")]
+mod assigned;
 mod bench_larc;
 mod bench_ncache;
 mod buckets;

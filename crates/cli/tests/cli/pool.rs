@@ -314,12 +314,17 @@ fn a_pool_that_cannot_be_made_leaves_no_trace() {
     server.end();
 }
 
-/// Asks the API with a tag, if there is one: the status of the answer, its tag, and its body.
+/// Posts to the API with a tag, if there is one: the status of the answer, its tag, and its body.
 pub fn http(folder: &Path, path: &str, tag: Option<&str>, body: &Value) -> (u16, Option<String>, Value) {
+    send(folder, "POST", path, tag, body)
+}
+
+/// The same with another method.
+pub fn send(folder: &Path, method: &str, path: &str, tag: Option<&str>, body: &Value) -> (u16, Option<String>, Value) {
     let body = body.to_string();
     let tag = tag.map(|tag| format!("If-Match: {tag}\r\n")).unwrap_or_default();
     let mut api = UnixStream::connect(folder.join("api.sock")).unwrap();
-    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{tag}");
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{tag}");
     write!(api, "{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
     let mut answer = String::new();
     api.read_to_string(&mut answer).unwrap();

@@ -7,8 +7,8 @@ use flashwise_core::quantity::ByteSize;
 
 use super::keys::VOLUME_BYTES_MAX;
 use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
-use crate::front;
 use crate::front::iscsi::names;
+use crate::front::{self, Assignment};
 use crate::manage::Address;
 use flashwise_engine::disk::zoned::may_have_zones;
 use flashwise_engine::disk::zoned::zoning::Zoning;
@@ -124,9 +124,26 @@ fn check_iscsi(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigE
         }
         _ => {}
     }
+    let (of_nbd, of_iscsi): (Vec<_>, Vec<_>) =
+        iscsi.assignments.iter().partition(|assignment| assignment.certificate().is_some());
+    if let Some(Assignment { initiator, .. }) = of_nbd.first().filter(|_| !config.tls.asks_clients()) {
+        let problem = format!(
+            "found '{initiator}', but no client can show a certificate; expected client-authorities in the table [tls], and a mode that is not off"
+        );
+        return Err(origin.refuse(Section::Iscsi, "assign", problem));
+    }
+    for Assignment { export, .. } in &iscsi.assignments {
+        if let Some(volume) = config.volumes.iter().find(|volume| volume.aliases.contains(export)) {
+            let own = &volume.name;
+            let problem = format!(
+                "found '{export}', which is an alias of '{own}'; expected '{own}', which is for all of its names"
+            );
+            return Err(origin.refuse(Section::Iscsi, "assign", problem));
+        }
+    }
     let named = [
         ("read-only-initiators", iscsi.read_only_initiators.iter().collect::<Vec<_>>()),
-        ("assign", iscsi.assignments.iter().map(|assignment| &assignment.initiator).collect()),
+        ("assign", of_iscsi.into_iter().map(|assignment| &assignment.initiator).collect()),
     ];
     for (key, names) in named {
         let is_shut_out = |name: &&&String| iscsi.initiators.as_ref().is_some_and(|admitted| !admitted.contains(name));

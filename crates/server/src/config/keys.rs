@@ -16,6 +16,7 @@ use tracing::level_filters::LevelFilter;
 
 use super::value::{Problem, Value};
 use super::{ServerConfig, TlsMode};
+use crate::front::check_client;
 use crate::front::iscsi::names;
 use crate::manage::DEFAULT_LISTEN;
 use flashwise_engine::disk::zoned::zoning::Zoning;
@@ -184,7 +185,7 @@ pub const ISCSI_KEYS: &[Key<ServerConfig>] =
         key("assign", None, |server, value| {
             let texts = value.texts()?;
             server.iscsi.assignments = texts.iter().map(|text| text.parse()).collect::<Result<_, String>>()?;
-            check_initiators(server.iscsi.assignments.iter().map(|assignment| &assignment.initiator))
+            server.iscsi.assignments.iter().try_for_each(|assignment| check_client(&assignment.initiator))
         }),
         key("chap-name", None, |server, value| Ok(server.iscsi.chap_name = Some(value.text()?))),
         key("chap-secret-file", None, |server, value| Ok(server.iscsi.chap_secret_file = Some(value.path()?))),

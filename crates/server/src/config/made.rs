@@ -5,8 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use flashwise_engine::pool::Uuid;
-use rustix::fs::Access;
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::document::{Entry, Tables};
@@ -51,7 +49,7 @@ pub fn path(state_directory: &Path) -> PathBuf {
 /// Those that are kept.
 pub fn read(state_directory: &Path) -> io::Result<Vec<MadePool>> {
     // Who may not look there has made none.
-    if rustix::fs::access(state_directory, Access::EXEC_OK) == Err(Errno::ACCESS) {
+    if !kept::can_look_into(state_directory) {
         return Ok(Vec::new());
     }
     let pools: Vec<MadePool> = kept::read(&path(state_directory), WHAT)?.unwrap_or_default();

@@ -110,6 +110,13 @@ pub struct Tls {
     pub client_authorities: Option<PathBuf>,
 }
 
+impl Tls {
+    /// Whether clients can show certificates.
+    pub fn asks_clients(&self) -> bool {
+        self.mode != TlsMode::Off && self.client_authorities.is_some()
+    }
+}
+
 /// What clients may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
@@ -132,7 +139,7 @@ pub struct Iscsi {
     pub initiators: Option<Vec<String>>,
     /// Names of those that may read only.
     pub read_only_initiators: Vec<String>,
-    /// Exports that are for the initiators alone that they are assigned to.
+    /// Exports that are for the clients alone that they are assigned to.
     pub assignments: Vec<crate::front::Assignment>,
     /// The name that initiators give by CHAP.
     pub chap_name: Option<String>,

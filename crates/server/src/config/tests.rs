@@ -411,7 +411,10 @@ fn what_is_wrong_with_iscsi_is_said() {
     };
     for (keys, expected) in [
         ("initiators = 'abc'", "[iscsi] initiators: found 'abc', expected names of initiators"),
-        ("assign = 'mail abc'", "[iscsi] assign: found 'abc', expected names of initiators"),
+        ("assign = 'mail abc'", "[iscsi] assign: found 'abc', expected the name of an initiator"),
+        ("assign = 'mail tls: read-only'", "[iscsi] assign: found 'tls:', expected the name of an initiator"),
+        ("assign = 'mail tls:db'", "[iscsi] assign: found 'tls:db', but no client can show a certificate"),
+        ("initiators = 'tls:db'", "[iscsi] initiators: found 'tls:db', expected names of initiators"),
         ("assign = 'mail'", "[iscsi] assign: found 'mail', expected an export, an initiator"),
         ("initiators = 'iqn.a:1'\nassign = 'mail iqn.b:2'", "[iscsi] assign: found 'iqn.b:2', which may not log in"),
         (
@@ -425,9 +428,30 @@ fn what_is_wrong_with_iscsi_is_said() {
     ] {
         assert!(refusal(&with(keys)).contains(expected), "{keys}: {}", refusal(&with(keys)));
     }
+    let by_alias = with("assign = 'b iqn.a:1'").replace("name = 'a'", "name = 'a'\naliases = 'b'");
+    let expected = "[iscsi] assign: found 'b', which is an alias of 'a'; expected 'a'";
+    assert!(refusal(&by_alias).contains(expected), "{}", refusal(&by_alias));
     let named = LEAST.replace("nbd://localhost", "iscsi://localhost").replace("'a'", "'Data_1'");
     assert!(refusal(&named).contains("name: found 'Data_1', which has 'D'"), "{}", refusal(&named));
     assert!(parse(&LEAST.replace("'a'", "'Data_1'")).is_ok(), "NBD takes any name");
+}
+
+#[test]
+fn a_certificate_is_named_where_clients_can_show_one() {
+    let files = "certificate = 'a'\nkey = 'b'";
+    let with = |tls: &str| {
+        let tables =
+            format!("[iscsi]\ninitiators = 'iqn.a:1'\nassign = ['a iqn.a:1', 'a tls:Db 1 read-only']\n[tls]\n{tls}");
+        LEAST.replace("[[volume]]", &format!("{tables}\n[[volume]]"))
+    };
+    let refused = "[iscsi] assign: found 'tls:Db 1', but no client can show a certificate; expected client-authorities in the table [tls]";
+    for tls in ["", "client-authorities = 'c'", &format!("mode = 'required'\n{files}")] {
+        assert!(refusal(&with(tls)).contains(refused), "{tls}: {}", refusal(&with(tls)));
+    }
+    for mode in ["allowed", "required"] {
+        let found = parse(&with(&format!("mode = '{mode}'\nclient-authorities = 'c'\n{files}"))).unwrap();
+        assert_eq!(found.iscsi.assignments[1], "a tls:Db 1 read-only".parse().unwrap());
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! | --- | --- | --- |
 //! | `protocol.rs` | what a protocol brings; endpoints and URIs | which protocols there are |
 //! | `address.rs` | where a server listens | what is spoken there |
+//! | `assignments.rs` | which clients an export is for | who they are |
 //! | `options.rs` | what a server allows | how it sees to that |
 //! | `server.rs` | listeners, connections, and their end | what clients say |
 //! | `listener.rs` | sockets that clients connect to | connections |
@@ -24,6 +25,7 @@
 //! | `counters.rs` | what a server has done | why |
 
 mod address;
+mod assignments;
 mod budget;
 mod completions;
 mod connection;
@@ -47,15 +49,15 @@ mod uri_parts;
 use std::str::FromStr;
 
 pub use address::Address;
+pub use assignments::{Assigned, Assignment, Assignments, Right, check_client, names_certificates, right_over_nbd};
 pub use budget::Budget;
 pub use connection::{Connection, Control};
 pub use counters::Counters;
-pub use iscsi::assignments::{Assigned, Assignment, Assignments};
 pub use listener::ListenError;
-pub use options::{Credentials, Iscsi, Options, Right};
+pub use options::{Credentials, Iscsi, Options};
 pub use protocol::{Endpoint, Protocol, Service, Uri, UriError};
 pub use server::{Connections, Listening, Server, StartError};
-pub use tls::{Tls, TlsError, TlsFiles};
+pub use tls::{Config as TlsConfig, Tls, TlsError, TlsFiles};
 
 /// The protocols that are served, one row each.
 pub static PROTOCOLS: &[&Protocol] = &[&nbd::PROTOCOL, &iscsi::PROTOCOL];

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::iscsi::assignments::{Assigned, Assignments};
+use super::assignments::{Assigned, Assignments, Right, right_over_iscsi};
 use super::tls::Tls;
 
 /// What a server allows.
@@ -29,23 +29,14 @@ pub struct Options {
     pub iscsi: Iscsi,
 }
 
-/// What an initiator may do with an export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Right {
-    /// Read it.
-    Read,
-    /// Read and write it.
-    Write,
-}
-
-/// Who may come over iSCSI, and what is kept of them.
+/// Who may come over iSCSI, and what is kept of them; and which exports are for some clients alone, over both protocols.
 #[derive(Clone, Debug, Default)]
 pub struct Iscsi {
     /// Names of the initiators that may log in; none where all may.
     pub initiators: Option<Vec<String>>,
     /// Names of those that may read only; none where all may write, too.
     pub read_only_initiators: Vec<String>,
-    /// Exports that are for the initiators alone that they are assigned to.
+    /// Exports that are for the clients alone that they are assigned to.
     pub assignments: Arc<Assignments>,
     /// What initiators prove that they know by CHAP.
     pub chap: Option<Credentials>,
@@ -63,12 +54,9 @@ impl Iscsi {
 
     /// The same of an export that is assigned so.
     pub fn right_of(&self, initiator: &str, assigned: Option<&[Assigned]>) -> Option<Right> {
-        let read_only = match assigned {
-            None => false,
-            Some(assigned) => assigned.iter().find(|own| own.initiator == initiator)?.read_only,
-        };
-        let reads = read_only || self.read_only_initiators.iter().any(|own| own == initiator);
-        Some(if reads { Right::Read } else { Right::Write })
+        let right = right_over_iscsi(initiator, assigned)?;
+        let reads = self.read_only_initiators.iter().any(|own| own == initiator);
+        Some(if reads { Right::Read } else { right })
     }
 }
 

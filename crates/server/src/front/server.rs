@@ -79,6 +79,11 @@ impl Shared {
 pub struct Connections(Weak<Shared>);
 
 impl Connections {
+    /// Whether those that begin from now on can show certificates.
+    pub fn ask_for_certificates(&self) -> bool {
+        self.0.upgrade().is_some_and(|shared| shared.options().tls.asks_clients())
+    }
+
     /// Ends the connection of this number: what it has sent is answered, unless that takes longer than `patience`. Returns whether it was
     /// there.
     pub fn end(&self, number: u64, patience: Duration) -> bool {

@@ -36,6 +36,11 @@ impl Tls {
             Self::Allowed(config) | Self::Required(config) => Some(config),
         }
     }
+
+    /// Whether clients can show certificates.
+    pub(super) fn asks_clients(&self) -> bool {
+        self.config().is_some_and(|config| config.asks_clients())
+    }
 }
 
 /// Where a server's certificate is.

@@ -19,7 +19,7 @@ pub fn of_settings(settings: &[SettingStatus]) -> String {
     of(&settings.iter().map(|setting| (&setting.name, &setting.value)).collect::<Vec<_>>())
 }
 
-/// The tag of who may open what over iSCSI.
+/// The tag of who may open what.
 pub fn of_iscsi(iscsi: &IscsiStatus) -> String {
     of(&iscsi.exports)
 }

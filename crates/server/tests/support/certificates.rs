@@ -1,4 +1,4 @@
-//! Certificates for one test: an authority, a server and a client that it vouches for, and a stranger.
+//! Certificates for one test: an authority, a server and clients that it vouches for, and a stranger.
 
 use std::path::PathBuf;
 
@@ -17,6 +17,7 @@ impl Certificates {
         let authority = certificates.authority("ca");
         certificates.vouched_for("server", &["localhost", "127.0.0.1"], &authority);
         certificates.vouched_for("client", &["a client"], &authority);
+        certificates.vouched_for("backup", &["db.example"], &authority);
         let stranger = certificates.authority("other-ca");
         certificates.vouched_for("stranger", &["a stranger"], &stranger);
         certificates
@@ -24,6 +25,17 @@ impl Certificates {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
+    }
+
+    /// A directory with the authority's certificate, and that of `name` as the client's.
+    pub fn of_client(&self, name: &str) -> TempDir {
+        let directory = TempDir::new().unwrap();
+        std::fs::copy(self.path("ca-cert.pem"), directory.path().join("ca-cert.pem")).unwrap();
+        for kind in ["cert", "key"] {
+            let file = directory.path().join(format!("client-{kind}.pem"));
+            std::fs::copy(self.path(&format!("{name}-{kind}.pem")), file).unwrap();
+        }
+        directory
     }
 
     pub fn server_files(&self, clients_need_certificates: bool) -> TlsFiles {

@@ -455,7 +455,8 @@ def use_a_cache(hand, name):
 
 
 def see_clients(hand):
-    """Looks at clients, assigns an export to one of two initiators, which ends the other's session, and disconnects those who stay."""
+    """Looks at clients, assigns an export to one of two initiators and another to a certificate, which ends the sessions of others, and
+    disconnects those who stay."""
     page = hand.page
     nbd, other = Nbd("mail"), iscsi("web")
     hand.go("Clients")
@@ -465,16 +466,16 @@ def see_clients(hand):
     status, refused = api("DELETE", "/v1/pools/tank/logical-disks/mail?dry-run=true")
     assert (status, "in use" in refused["error"]) == (409, True), refused
 
-    access = page.get_by_role("table", name="Who may open what over iSCSI")
+    access = page.get_by_role("table", name="Who may open what", exact=True)
     row = access.get_by_role("row").filter(has_text="flashwise:web")
     expect(row).to_contain_text("all that may log in")
     hand.press(row.get_by_role("button", name="Assign web"))
     form = page.get_by_role("form", name="Assign web")
-    hand.type(form.get_by_label("Initiator 1", exact=True), "nobody")
+    hand.type(form.get_by_label("Client 1", exact=True), "nobody")
     hand.press(form.get_by_role("button", name="Review the assignment"))
     hand.told("found 'nobody', expected the name of an initiator")
-    hand.type(form.get_by_label("Initiator 1", exact=True), f"{DRIVER}-2")
-    hand.tick(form.get_by_label("Initiator 1 may only read"))
+    hand.type(form.get_by_label("Client 1", exact=True), f"{DRIVER}-2")
+    hand.tick(form.get_by_label("Client 1 may only read"))
     hand.press(form.get_by_role("button", name="Review the assignment"))
     hand.confirm(None, f"{DRIVER} has it open, and is disconnected.")
     hand.told("web is assigned.")
@@ -487,8 +488,35 @@ def see_clients(hand):
     assert kept == {"web": [{"initiator": f"{DRIVER}-2", "read_only": True}]}, kept
     hand.press(row.get_by_role("button", name="Assign web"))
     hand.press(page.get_by_role("button", name="As the configuration says"))
-    hand.confirm(None, "Over iSCSI, web is for all initiators that may log in.")
+    hand.confirm(None, "Over iSCSI, web is for all initiators that may log in; over NBD, it is for all clients.")
     expect(row).to_contain_text("all that may log in")
+
+    row = access.get_by_role("row").filter(has_text="flashwise:mail")
+    hand.press(row.get_by_role("button", name="Assign mail"))
+    form = page.get_by_role("form", name="Assign mail")
+    hand.type(form.get_by_label("Client 1", exact=True), "tls:")
+    hand.press(form.get_by_role("button", name="Review the assignment"))
+    hand.told("found 'tls:', expected the name of an initiator")
+    hand.type(form.get_by_label("Client 1", exact=True), "tls:db.example.com")
+    hand.tick(form.get_by_label("Client 1 may only read"))
+    hand.press(form.get_by_role("button", name="Review the assignment"))
+    hand.confirm(None, "Over iSCSI, mail is for nobody; over NBD, it is for tls:db.example.com (may only read) alone.")
+    hand.told("mail is assigned.")
+    expect(row).to_contain_text("nobody")
+    expect(row).to_contain_text("tls:db.example.com (may only read)")
+    assert nbd.socket.recv(1) == b"", "its connection has ended"
+    nbd.close()
+    expect(table.get_by_role("row").filter(has_text="NBD")).to_have_count(0)
+    try:
+        Nbd("mail")
+        raise RuntimeError("mail is there without a certificate")
+    except AssertionError:
+        pass
+    hand.press(row.get_by_role("button", name="Assign mail"))
+    hand.press(page.get_by_role("button", name="As the configuration says"))
+    hand.confirm(None, "Over iSCSI, mail is for all initiators that may log in; over NBD, it is for all clients.")
+    expect(row).to_contain_text("all that may log in")
+    nbd = Nbd("mail")
 
     other = iscsi("web")
     for export, connection in (("mail", nbd.socket), ("web", other)):

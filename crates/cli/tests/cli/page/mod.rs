@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
+use crate::certificates::Certificates;
 use crate::common::succeed;
 use crate::serving::Server;
 
@@ -26,6 +27,14 @@ fn everything_can_be_done_by_mouse_and_by_keyboard() {
     std::fs::write(path.join("token"), "sesame\n").unwrap();
     std::fs::write(path.join("read-token"), "peep\n").unwrap();
     let (api, iscsi) = (port(), port());
+    let certificates = Certificates::new();
+    let file = |name: &str| certificates.path(name).display().to_string();
+    let tls = format!(
+        "[tls]\nmode = 'allowed'\ncertificate = '{}'\nkey = '{}'\nclient-authorities = '{}'\n",
+        file("server-cert.pem"),
+        file("server-key.pem"),
+        file("ca-cert.pem")
+    );
     let volume = |name: &str| {
         format!(
             "[[volume]]\nname = '{name}'\nbackend = '{name}.img'\nflash = '{name}.cache'\nflash-size = '16MiB'\nerase-unit = '1MiB'\n"
@@ -33,7 +42,7 @@ fn everything_can_be_done_by_mouse_and_by_keyboard() {
     };
     let config = format!(
         "listen = ['nbd+unix:///?socket=nbd.sock', 'iscsi://127.0.0.1:{iscsi}']\nstate-directory = '.'\n\
-         [api]\nlisten = '127.0.0.1:{api}'\ntoken-file = 'token'\nread-token-file = 'read-token'\n\
+         [api]\nlisten = '127.0.0.1:{api}'\ntoken-file = 'token'\nread-token-file = 'read-token'\n{tls}\
          [[pool]]\nname = 'tank'\ndisks = ['a.img', 'b.img', 'c.img']\nram = '4MiB'\n\
          flash = 'cache.img'\nflash-size = '16MiB'\nerase-unit = '1MiB'\n\
          [[pool]]\nname = 'old'\ndisks = ['d.img']\ndegraded = true\nram = '4MiB'\n{}{}",

@@ -14,12 +14,12 @@ use super::portals;
 use super::session::{Session, Use};
 use super::target::{Seat, Target};
 use crate::front::address::Address;
+use crate::front::assignments::Right;
 use crate::front::budget::Account;
 use crate::front::connection::{Connection, Control};
 use crate::front::counters::Counters;
 use crate::front::exchange::Exchange;
 use crate::front::link::{INPUT_BYTES_MIN, Link};
-use crate::front::options::Right;
 use crate::front::output::Output;
 use crate::scsi::nexus::InitiatorPort;
 

@@ -10,7 +10,6 @@
 //! | `names.rs` | names of targets and initiators | who has them |
 //! | `negotiation.rs` | what both sides agree on | when |
 //! | `chap.rs` | proofs of who one is | who has to give them |
-//! | `assignments.rs` | which initiators an export is for | who they are |
 //! | `login.rs` | the login phase, bytes in, bytes out | sockets |
 //! | `discovery.rs` | which targets there are | sessions |
 //! | `portals.rs` | where they can be reached | which targets there are |
@@ -24,7 +23,6 @@
 //! | `connection.rs` | a connection from login to its end | listeners |
 //! | `uri.rs` | iSCSI URIs | sockets |
 
-pub mod assignments;
 pub mod chap;
 mod connection;
 pub mod discovery;

@@ -1,10 +1,12 @@
 //! One client of NBD, from greeting to goodbye.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 
 use flashwise_core::filter::Client;
 
+use super::access::Access;
 use super::handshake::{Encryption, Handshake, OPTION_BYTES_MAX, Session, Step};
 use super::protocol::greeting;
 use super::session::Transmission;
@@ -16,7 +18,7 @@ use crate::front::link::{INPUT_BYTES_MIN, Link};
 use crate::front::options::Options;
 use crate::front::output::Output;
 use crate::front::tls::Tls;
-use flashwise_engine::export::Exports;
+use flashwise_engine::export::{Export, Exports};
 
 /// Size of the buffer while options are haggled over.
 const HANDSHAKE_INPUT_BYTES: usize = OPTION_BYTES_MAX + 64;
@@ -29,12 +31,17 @@ pub fn serve(connection: Connection<'_>) {
     let haggled = haggle(&mut exchange, exports, options);
     let Exchange { mut transport, mut input, .. } = exchange;
     match haggled {
-        Ok(Some(session)) => {
+        Ok(Some((session, access))) => {
             input.resize(INPUT_BYTES_MIN);
             let account = Account::new(budget, control.completions());
             let client =
                 Client { export: session.name.clone(), protocol: "nbd", tls_names: transport.tls_names(), ..client };
             let guest = session.export.enter(client);
+            // Whoever takes the right away ends the connections that are here by then; this one is from now on.
+            if access.right(&session.export) != Some(session.right) {
+                Counters::add(&counters.handshakes_failed, 1);
+                return transport.close();
+            }
             let link = Link::new(control, transport, input, account, counters, options.stall_time_max);
             Transmission::new(control, link, session, guest, options, counters).run();
         }
@@ -46,9 +53,10 @@ pub fn serve(connection: Connection<'_>) {
     }
 }
 
-/// Agrees with the client on an export; `None` if it wants none, or none that there is.
-fn haggle(exchange: &mut Exchange<'_>, exports: &Exports, options: &Options) -> io::Result<Option<Session>> {
-    let mut handshake = Handshake::new(exports.clone(), encryption(&options.tls));
+/// Agrees with the client on an export, of those that it may open; `None` if it wants none, or none that there is.
+fn haggle(exchange: &mut Exchange<'_>, exports: &Exports, options: &Options) -> io::Result<Option<(Session, Access)>> {
+    let access = Access::new(exports.clone(), Arc::clone(&options.iscsi.assignments));
+    let mut handshake = Handshake::new(access, encryption(&options.tls));
     let mut output = Output::default();
     output.put(|output| output.extend_from_slice(&greeting()));
     loop {
@@ -63,6 +71,8 @@ fn haggle(exchange: &mut Exchange<'_>, exports: &Exports, options: &Options) -> 
                 if exchange.receive()? == 0 {
                     return Ok(None);
                 }
+                // What comes under TLS comes after the certificate.
+                handshake.show(exchange.transport.tls_names());
             }
             Step::StartTls => {
                 // Bytes that came along were not protected; who sends any is not the client.
@@ -73,7 +83,7 @@ fn haggle(exchange: &mut Exchange<'_>, exports: &Exports, options: &Options) -> 
                 exchange.start_tls(config)?;
                 handshake.encrypted();
             }
-            Step::Transmit(session) => return Ok(Some(session)),
+            Step::Transmit(session) => return Ok(Some((session, handshake.into_access()))),
             Step::End => return Ok(None),
         }
     }

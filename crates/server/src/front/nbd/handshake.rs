@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use super::access::{Access, Found};
 use super::protocol::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, Fields, NBD_OPTS_MAGIC, STRING_BYTES_MAX, client_flag, info, length_field,
     option, option_reply, put_option_reply,
 };
 use super::transmission::{PAYLOAD_BYTES_MAX, transmission_flags};
-use flashwise_engine::export::{Export, Exports};
+use crate::front::assignments::Right;
+use flashwise_engine::export::{Claimable, Export};
 
 /// Longest data of an option that is looked at, in bytes: a name and a good number of queries.
 pub const OPTION_BYTES_MAX: usize = 16 << 10;
@@ -35,9 +37,11 @@ pub enum Encryption {
 /// What was agreed on with a client.
 pub struct Session {
     /// What it opened.
-    pub export: Arc<dyn Export>,
+    pub export: Arc<Claimable>,
     /// The name of that.
     pub name: String,
+    /// What it was told that it may do.
+    pub right: Right,
     /// Whether replies are structured.
     pub structured: bool,
     /// Whether it may ask for extents, in the context `base:allocation`.
@@ -64,7 +68,7 @@ enum State {
 
 /// The haggling with one client.
 pub struct Handshake {
-    exports: Exports,
+    access: Access,
     encryption: Encryption,
     encrypted: bool,
     state: State,
@@ -84,9 +88,9 @@ const NO_SUCH_EXPORT: Refusal = (option_reply::NBD_REP_ERR_UNKNOWN, "no such exp
 
 impl Handshake {
     /// The start of haggling, after [`greeting`](super::protocol::greeting) was sent.
-    pub fn new(exports: Exports, encryption: Encryption) -> Self {
+    pub fn new(access: Access, encryption: Encryption) -> Self {
         Self {
-            exports,
+            access,
             encryption,
             encrypted: false,
             state: State::ClientFlags,
@@ -103,6 +107,16 @@ impl Handshake {
         self.encrypted = true;
         self.structured = false;
         self.allocation_of = None;
+    }
+
+    /// Notes the names in the certificate that the client has shown, before anything is answered that it says under TLS.
+    pub fn show(&mut self, tls_names: Vec<String>) {
+        self.access.show(tls_names);
+    }
+
+    /// What the client may open.
+    pub fn into_access(self) -> Access {
+        self.access
     }
 
     /// Takes at most one message from the start of `input` and appends its answer to `output`. Returns how many bytes it took:
@@ -217,24 +231,27 @@ impl Handshake {
 
     fn open_unanswered(&self, name: &[u8], output: &mut Vec<u8>) -> Step {
         let Ok(name) = text(name) else { return Step::End };
-        let Some((known_as, export)) = self.exports.find(name) else { return Step::End };
-        output.extend_from_slice(&export.size().to_be_bytes());
-        output.extend_from_slice(&transmission_flags(&*export, self.structured).to_be_bytes());
+        let Some(found) = self.access.find(name) else { return Step::End };
+        output.extend_from_slice(&found.export.size().to_be_bytes());
+        output.extend_from_slice(&self.flags(&found).to_be_bytes());
         if !self.no_zeroes {
             output.extend_from_slice(&[0; 124]);
         }
-        Step::Transmit(self.session(name, known_as, export))
+        Step::Transmit(self.session(name, found))
     }
 
     /// `asked` is what the client calls the export.
-    fn session(&self, asked: &str, name: String, export: Arc<dyn Export>) -> Session {
+    fn session(&self, asked: &str, Found { name, export, right }: Found) -> Session {
         let allocation = self.allocation_of.as_deref() == Some(asked);
-        Session { export, name, structured: self.structured, allocation }
+        Session { export, name, right, structured: self.structured, allocation }
+    }
+
+    fn flags(&self, found: &Found) -> u16 {
+        transmission_flags(found.export.read_only() || found.right == Right::Read, self.structured)
     }
 
     fn list(&self, output: &mut Vec<u8>) {
-        for name in self.exports.names() {
-            let Some((_, export)) = self.exports.find(&name) else { continue };
+        for Found { name, export, .. } in self.access.all() {
             let description = line(export.description());
             let parts = [&length_field(name.len()), name.as_bytes(), description.as_bytes()];
             put_option_reply(output, option::NBD_OPT_LIST, option_reply::NBD_REP_SERVER, &parts);
@@ -249,7 +266,8 @@ impl Handshake {
         if !fields.is_empty() {
             return Err(MALFORMED);
         }
-        let (known_as, export) = self.exports.find(name).ok_or(NO_SUCH_EXPORT)?;
+        let found = self.access.find(name).ok_or(NO_SUCH_EXPORT)?;
+        let export = &found.export;
         let (block_bytes_min, preferred, block_bytes_max) = export.block_sizes();
         let sizes_asked = asked.contains(&info::NBD_INFO_BLOCK_SIZE);
         // A client that does not ask may send requests as small as 512 bytes.
@@ -264,10 +282,10 @@ impl Handshake {
             let parts: Vec<&[u8]> = std::iter::once(&kind[..]).chain(parts.iter().copied()).collect();
             put_option_reply(output, option, option_reply::NBD_REP_INFO, &parts);
         };
-        let flags = transmission_flags(&*export, self.structured).to_be_bytes();
+        let flags = self.flags(&found).to_be_bytes();
         put(info::NBD_INFO_EXPORT, &[&export.size().to_be_bytes(), &flags]);
         if asked.contains(&info::NBD_INFO_NAME) {
-            put(info::NBD_INFO_NAME, &[known_as.as_bytes()]);
+            put(info::NBD_INFO_NAME, &[found.name.as_bytes()]);
         }
         let description = line(export.description());
         if asked.contains(&info::NBD_INFO_DESCRIPTION) && !description.is_empty() {
@@ -281,7 +299,7 @@ impl Handshake {
         if option == option::NBD_OPT_INFO {
             return Ok(Step::Continue);
         }
-        Ok(Step::Transmit(self.session(name, known_as, export)))
+        Ok(Step::Transmit(self.session(name, found)))
     }
 
     fn contexts(&mut self, option: u32, data: &[u8], output: &mut Vec<u8>) -> Result<(), Refusal> {
@@ -307,7 +325,7 @@ impl Handshake {
         if !fields.is_empty() {
             return Err(MALFORMED);
         }
-        self.exports.find(name).ok_or(NO_SUCH_EXPORT)?;
+        self.access.find(name).ok_or(NO_SUCH_EXPORT)?;
         if allocation {
             let id = if choosing { BASE_ALLOCATION_ID } else { 0 };
             let parts = [&id.to_be_bytes()[..], BASE_ALLOCATION.as_bytes()];
@@ -343,7 +361,8 @@ fn line(mut description: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashwise_engine::export::{Done, Error, Extent, Request};
+    use crate::front::assignments::Assignments;
+    use flashwise_engine::export::{Done, Error, Exports, Extent, Request};
     use option_reply::*;
 
     struct Fake {
@@ -373,7 +392,12 @@ mod tests {
         for &(name, block_bytes_min) in exports {
             assert!(table.add(name, Arc::new(Fake { block_bytes_min })));
         }
-        let mut handshake = Handshake::new(table, encryption);
+        started(table.into(), encryption)
+    }
+
+    /// After the client's flags.
+    fn started(access: Access, encryption: Encryption) -> Handshake {
+        let mut handshake = Handshake::new(access, encryption);
         assert!(matches!(handshake.advance(&[0, 0, 0, 3], &mut Vec::new()), (4, Step::Continue)));
         handshake
     }
@@ -448,7 +472,7 @@ mod tests {
     fn zeroes_follow_export_name_unless_the_client_said_no() {
         let table = Exports::default();
         table.add("disk", Arc::new(Fake { block_bytes_min: 1 }));
-        let mut handshake = Handshake::new(table, Encryption::Off);
+        let mut handshake = Handshake::new(table.into(), Encryption::Off);
         handshake.advance(&[0, 0, 0, 0], &mut Vec::new());
         let mut output = Vec::new();
         let (_, step) = handshake.advance(&message(option::NBD_OPT_EXPORT_NAME, b"disk"), &mut output);
@@ -458,10 +482,10 @@ mod tests {
 
     #[test]
     fn a_client_without_fixed_newstyle_or_with_unknown_flags_is_cut_off() {
-        let mut handshake = Handshake::new(Exports::default(), Encryption::Off);
+        let mut handshake = Handshake::new(Exports::default().into(), Encryption::Off);
         handshake.advance(&[0, 0, 0, 2], &mut Vec::new());
         assert!(matches!(handshake.advance(&message(option::NBD_OPT_LIST, b""), &mut Vec::new()), (_, Step::End)));
-        let mut handshake = Handshake::new(Exports::default(), Encryption::Off);
+        let mut handshake = Handshake::new(Exports::default().into(), Encryption::Off);
         assert!(matches!(handshake.advance(&[0, 0, 0, 4], &mut Vec::new()), (_, Step::End)));
     }
 
@@ -573,6 +597,65 @@ mod tests {
         handshake.encrypted();
         let (_, step) = ask(&mut handshake, option::NBD_OPT_GO, &named(b"disk", b"\0\0"));
         assert!(matches!(step, Step::Transmit(Session { structured: false, allocation: false, .. })));
+    }
+
+    #[test]
+    fn an_export_for_some_certificates_is_not_there_for_others_by_any_name() {
+        let entry = |text: &str| text.parse().unwrap();
+        let assigned = ["mail tls:db", "mail tls:backup read-only", "mail iqn.a:1", "web iqn.a:1"].map(entry);
+        let assignments = Arc::new(Assignments::from(assigned.to_vec()));
+        let begun = |names: &[&str], tls_names: &[&str]| {
+            let table = Exports::default();
+            let mail: Arc<dyn Export> = Arc::new(Fake { block_bytes_min: 1 });
+            assert!(table.add("mail", mail.clone()) && table.add_alias("post", mail));
+            names.iter().for_each(|name| assert!(table.add(name, Arc::new(Fake { block_bytes_min: 1 }))));
+            let mut handshake = started(Access::new(table, assignments.clone()), Encryption::Allowed);
+            ask(&mut handshake, option::NBD_OPT_STARTTLS, b"");
+            handshake.encrypted();
+            handshake.show(tls_names.iter().map(|name| (*name).to_owned()).collect());
+            assert_eq!(ask(&mut handshake, option::NBD_OPT_STRUCTURED_REPLY, b"").0, [(NBD_REP_ACK, vec![])]);
+            handshake
+        };
+        let listed = |handshake: &mut Handshake| {
+            let (replies, _) = ask(handshake, option::NBD_OPT_LIST, b"");
+            let name = |(_, data): &(u32, Vec<u8>)| Some(string(&mut Fields::new(data)).ok()?.to_vec());
+            replies.iter().filter_map(name).map(|name| String::from_utf8(name).unwrap()).collect::<Vec<_>>()
+        };
+        // What an initiator is named for is for all over NBD, and what is named by no certificate is not found by its name either.
+        for others in [&[][..], &["web"], &["iqn.a:1"], &["other", "d"]] {
+            let mut handshake = begun(&["web"], others);
+            assert_eq!(listed(&mut handshake), ["web"], "{others:?}");
+            for name in [&b"mail"[..], b"post", b""] {
+                for (asked, data) in [
+                    (option::NBD_OPT_INFO, named(name, b"\0\0")),
+                    (option::NBD_OPT_GO, named(name, b"\0\0")),
+                    (option::NBD_OPT_LIST_META_CONTEXT, named(name, b"\0\0\0\0")),
+                    (option::NBD_OPT_SET_META_CONTEXT, named(name, b"\0\0\0\0")),
+                ] {
+                    assert_eq!(refused(&mut handshake, asked, &data), NBD_REP_ERR_UNKNOWN, "{others:?}");
+                    assert_eq!(refused(&mut begun(&[], others), asked, &data), NBD_REP_ERR_UNKNOWN, "{others:?}");
+                }
+                let (replies, step) = ask(&mut begun(&[], others), option::NBD_OPT_EXPORT_NAME, name);
+                assert!(replies.is_empty() && matches!(step, Step::End), "{others:?}");
+            }
+        }
+        // Flags 0xded: what a client may do that may write, and DF; 0x587: read-only, and nothing that writes.
+        for (names, flags, right) in [
+            (&["DB"][..], b"\x0d\xed", Right::Write),
+            (&["backup"], b"\x05\x87", Right::Read),
+            (&["backup", "db"], b"\x0d\xed", Right::Write),
+        ] {
+            assert_eq!(listed(&mut begun(&["web"], names)), ["mail", "post", "web"]);
+            for name in [&b"mail"[..], b"post", b""] {
+                let (replies, step) = ask(&mut begun(&[], names), option::NBD_OPT_GO, &named(name, b"\0\0"));
+                assert_eq!(replies[0].1[10..], flags[..], "{names:?}");
+                assert!(matches!(step, Step::Transmit(session) if session.right == right), "{names:?}");
+                let mut output = Vec::new();
+                let input = message(option::NBD_OPT_EXPORT_NAME, name);
+                begun(&[], names).advance(&input, &mut output);
+                assert_eq!(output[8..10], flags[..], "{names:?}");
+            }
+        }
     }
 
     #[test]

@@ -3,12 +3,14 @@
 //! | file | holds | knows nothing of |
 //! | --- | --- | --- |
 //! | `protocol.rs` | numbers and layouts of the specification | what they are for |
+//! | `access.rs` | what a client may open | what it says |
 //! | `handshake.rs` | option haggling, bytes in, bytes out | sockets |
 //! | `transmission.rs` | what to do with a request, and its answer in bytes | sockets |
 //! | `session.rs` | the transmission phase of a connection | listeners, other connections |
 //! | `connection.rs` | a connection from greeting to goodbye | listeners, other connections |
 //! | `uri.rs` | NBD URIs | sockets |
 
+pub mod access;
 mod connection;
 pub mod handshake;
 pub mod protocol;

@@ -15,13 +15,14 @@ use super::protocol::{Descriptor, REQUEST_BYTES, error, put_block_status_chunk};
 use super::transmission::{
     Command, PAYLOAD_BYTES_MAX, Terms, Verdict, descriptors, error_number, judge, put_done, put_error, put_read,
 };
+use crate::front::assignments::Right;
 use crate::front::completions::{Asked, Completed};
 use crate::front::connection::Control;
 use crate::front::counters::Counters;
 use crate::front::link::{Awaited, Direct, Link};
 use crate::front::options::Options;
 use crate::front::polling::Solitude;
-use flashwise_engine::export::{Guest, Operation, Request};
+use flashwise_engine::export::{Export, Guest, Operation, Request};
 
 /// What a request takes beside its data: what the server knows of it, and the header of its answer.
 const REQUEST_OVERHEAD_BYTES: usize = 512;
@@ -117,7 +118,7 @@ impl<'a> Transmission<'a> {
         assert!(block_bytes_min.is_power_of_two(), "the smallest block of an export is a power of two");
         let terms = Terms {
             size: session.export.size(),
-            read_only: session.export.read_only(),
+            read_only: session.export.read_only() || session.right == Right::Read,
             block_bytes_min,
             payload_bytes_max: block_bytes_max.min(PAYLOAD_BYTES_MAX),
             structured: session.structured,

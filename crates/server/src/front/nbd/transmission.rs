@@ -5,7 +5,7 @@ use super::protocol::{
     Descriptor, Fields, NBD_REQUEST_MAGIC, REQUEST_BYTES, command, command_flag, error, put_data_chunk,
     put_error_chunk, put_none_chunk, put_simple_reply, state, transmission_flag,
 };
-use flashwise_engine::export::{Error, Export, Extent, Operation};
+use flashwise_engine::export::{Error, Extent, Operation};
 
 /// Longest read or write, in bytes.
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
@@ -55,7 +55,7 @@ impl Command {
 pub struct Terms {
     /// Size of the export in bytes, now.
     pub size: u64,
-    /// Whether it cannot be written.
+    /// Whether the client cannot write it.
     pub read_only: bool,
     /// Smallest request in bytes.
     pub block_bytes_min: u32,
@@ -222,11 +222,11 @@ pub fn descriptors(extents: &[Extent], length: u32, extents_max: usize) -> Optio
     (1..=extents_max).contains(&descriptors.len()).then_some(descriptors)
 }
 
-/// The transmission flags of an export.
-pub fn transmission_flags(export: &dyn Export, structured: bool) -> u16 {
+/// The transmission flags of an export that can be written, or that is `read_only` for the client.
+pub fn transmission_flags(read_only: bool, structured: bool) -> u16 {
     use transmission_flag::*;
     let mut flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_CAN_MULTI_CONN | NBD_FLAG_SEND_CACHE;
-    if export.read_only() {
+    if read_only {
         flags |= NBD_FLAG_READ_ONLY;
     } else {
         flags |= NBD_FLAG_SEND_FUA | NBD_FLAG_SEND_TRIM | NBD_FLAG_SEND_WRITE_ZEROES | NBD_FLAG_SEND_FAST_ZERO;

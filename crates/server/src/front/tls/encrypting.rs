@@ -11,13 +11,25 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConnection};
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
-
-pub use rustls::ServerConfig as Config;
 
 use super::TlsFiles;
 use crate::front::output::Output;
+
+/// Certificates and keys.
+#[derive(Debug)]
+pub struct Config {
+    server: Arc<ServerConfig>,
+    asks_clients: bool,
+}
+
+impl Config {
+    /// Whether clients have to show certificates.
+    pub fn asks_clients(&self) -> bool {
+        self.asks_clients
+    }
+}
 
 /// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -71,8 +83,9 @@ impl TlsFiles {
         })?;
         let pair = |error| TlsError::Pair { certificate: self.certificate.clone(), key: self.key.clone(), error };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder =
-            Config::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions().map_err(pair)?;
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(pair)?;
         let builder = match &self.client_authorities {
             None => builder.with_no_client_auth(),
             Some(path) => {
@@ -87,7 +100,8 @@ impl TlsFiles {
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        Ok(Arc::new(builder.with_single_cert(certificates, key).map_err(pair)?))
+        let server = Arc::new(builder.with_single_cert(certificates, key).map_err(pair)?);
+        Ok(Arc::new(Config { server, asks_clients: self.client_authorities.is_some() }))
     }
 }
 
@@ -107,7 +121,7 @@ pub struct Session(ServerConnection);
 impl Session {
     /// The start: the next bytes that are received are those of the client's first TLS message.
     pub fn new(config: &Arc<Config>) -> io::Result<Session> {
-        ServerConnection::new(Arc::clone(config)).map(Session).map_err(io::Error::other)
+        ServerConnection::new(Arc::clone(&config.server)).map(Session).map_err(io::Error::other)
     }
 
     /// The names in the certificate that the client showed, if it showed one.

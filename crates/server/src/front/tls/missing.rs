@@ -12,6 +12,13 @@ use crate::front::output::Output;
 #[derive(Debug)]
 pub enum Config {}
 
+impl Config {
+    /// Whether clients have to show certificates.
+    pub fn asks_clients(&self) -> bool {
+        match *self {}
+    }
+}
+
 /// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[error(

@@ -1,4 +1,4 @@
-//! The routes of clients, and of who may open what over iSCSI.
+//! The routes of clients, and of who may open what.
 
 use axum::body::Bytes;
 use axum::extract::State;
@@ -57,7 +57,7 @@ pub(super) async fn disconnect(
     blocking(server, work).await
 }
 
-/// Who may open what over iSCSI, and how initiators prove who they are.
+/// Who may open what, and how clients prove who they are.
 #[utoipa::path(
     get,
     path = "/v1/iscsi",
@@ -93,7 +93,8 @@ async fn change(
     blocking(server, work).await
 }
 
-/// Assigns an export to initiators, which alone may open it over iSCSI then. Kept over restarts, in place of what the configuration says.
+/// Assigns an export to clients: initiators, which alone may open it over iSCSI then, and names in certificates, whose clients alone may open
+/// it over NBD where there are any. Kept over restarts, in place of what the configuration says.
 #[utoipa::path(
     put,
     path = "/v1/iscsi/exports/{name}",
@@ -103,7 +104,7 @@ async fn change(
         (status = 200, description = "It is so; with `dry-run=true` what would happen", body = IscsiStatus),
         (status = 400, description = "The request is wrong", body = ErrorBody),
         (status = 404, description = "There is no such export", body = ErrorBody),
-        (status = 409, description = "iSCSI is not served", body = ErrorBody),
+        (status = 409, description = "Such clients cannot come: iSCSI is not served, or clients of NBD show no certificates", body = ErrorBody),
         (status = 412, description = "An assignment was changed meanwhile", body = ErrorBody),
     )
 )]
@@ -120,7 +121,7 @@ pub(super) async fn assign(asked: Asked, name: Name, body: Bytes) -> Answer<Resp
     responses(
         (status = 200, description = "It is so; with `dry-run=true` what would happen", body = IscsiStatus),
         (status = 404, description = "There is no such export", body = ErrorBody),
-        (status = 409, description = "iSCSI is not served", body = ErrorBody),
+        (status = 409, description = "Such clients cannot come: iSCSI is not served, or clients of NBD show no certificates", body = ErrorBody),
         (status = 412, description = "An assignment was changed meanwhile", body = ErrorBody),
     )
 )]

@@ -1,5 +1,5 @@
-//! Which initiators may open an export: what the configuration says, and in its place what was said while a server ran, which is kept over
-//! restarts.
+//! Which clients may open an export: what the configuration says, and in its place what was said while a server ran, which is kept over
+//! restarts. Clients are initiators of iSCSI, and clients of NBD by the names in their certificates.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,58 +7,137 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{PoisonError, RwLock};
 
+use flashwise_core::filter::is_named;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::names;
+use super::iscsi::names;
 use crate::kept;
 
 /// What the file holds.
-const WHAT: &str = "assignments of exports to initiators";
+const WHAT: &str = "assignments of exports to clients";
+/// What stands before the name in a certificate.
+const CERTIFICATE: &str = "tls:";
+/// Longest name in a certificate, in bytes; a DNS name has at most 253.
+const CERTIFICATE_NAME_BYTES_MAX: usize = 1024;
 
-/// An export that an initiator may open.
+/// What a client may do with an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// Read it.
+    Read,
+    /// Read and write it.
+    Write,
+}
+
+/// What is wrong with the name of a client that an export is assigned to, if anything.
+pub fn check_client(name: &str) -> Result<(), String> {
+    let is_right = match name.strip_prefix(CERTIFICATE) {
+        None => names::is_initiator(name),
+        Some(name) => {
+            let is_whole = !name.is_empty() && name.trim() == name && !name.contains(char::is_control);
+            is_whole && name.len() <= CERTIFICATE_NAME_BYTES_MAX
+        }
+    };
+    is_right.then_some(()).ok_or_else(|| {
+        format!(
+            "found '{name}', expected the name of an initiator, such as iqn.1993-08.org.debian:01:abc, or for NBD tls: and a name in the \
+             client's certificate, such as tls:db.example.com"
+        )
+    })
+}
+
+/// An export that a client may open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The export's name, not one of its aliases.
     pub export: String,
-    /// The initiator's name.
+    /// The initiator's name, or `tls:` and a name in a certificate.
     pub initiator: String,
     /// Whether it may read only.
     pub read_only: bool,
 }
 
-impl FromStr for Assignment {
-    type Err = String;
-
-    /// `EXPORT INITIATOR`, and `read-only` behind them.
-    fn from_str(text: &str) -> Result<Assignment, String> {
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let assigned = |export: &str, initiator: &str, read_only| {
-            Ok(Assignment { export: export.to_owned(), initiator: initiator.to_owned(), read_only })
-        };
-        match words[..] {
-            [export, initiator] => assigned(export, initiator, false),
-            [export, initiator, "read-only"] => assigned(export, initiator, true),
-            _ => Err(format!(
-                "found '{text}', expected an export, an initiator and perhaps read-only, such as 'mail \
-                 iqn.1993-08.org.debian:01:abc read-only'"
-            )),
-        }
+impl Assignment {
+    /// The name that the client's certificate has, unless this is for an initiator of iSCSI.
+    pub fn certificate(&self) -> Option<&str> {
+        self.initiator.strip_prefix(CERTIFICATE)
     }
 }
 
-/// An initiator that an export is assigned to.
+impl FromStr for Assignment {
+    type Err = String;
+
+    /// `EXPORT INITIATOR` or `EXPORT tls:NAME`, and `read-only` behind them. A name in a certificate may have spaces.
+    fn from_str(text: &str) -> Result<Assignment, String> {
+        let (export, rest) = text.trim().split_once(char::is_whitespace).unwrap_or_default();
+        let rest = rest.trim_start();
+        let reads = rest.strip_suffix("read-only").filter(|client| client.ends_with(char::is_whitespace));
+        let client = reads.unwrap_or(rest).trim_end();
+        let has_spaces = !client.starts_with(CERTIFICATE) && client.contains(char::is_whitespace);
+        if client.is_empty() || has_spaces {
+            return Err(format!(
+                "found '{text}', expected an export, an initiator and perhaps read-only, such as 'mail \
+                 iqn.1993-08.org.debian:01:abc read-only', or tls: and a name in a certificate for the initiator"
+            ));
+        }
+        Ok(Assignment { export: export.to_owned(), initiator: client.to_owned(), read_only: reads.is_some() })
+    }
+}
+
+/// A client that an export is assigned to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Assigned {
-    /// Its name.
+    /// The name of an initiator; or `tls:` and a name in the certificate of a client of NBD.
     pub initiator: String,
     /// Whether it may read only.
     #[serde(default)]
     pub read_only: bool,
 }
 
-/// Exports that are for the initiators alone that they are assigned to.
+impl Assigned {
+    /// The name that the client's certificate has, unless this is an initiator of iSCSI.
+    pub fn certificate(&self) -> Option<&str> {
+        self.initiator.strip_prefix(CERTIFICATE)
+    }
+
+    /// Whether another is the same client.
+    pub fn is_same(&self, other: &Assigned) -> bool {
+        match (self.certificate(), other.certificate()) {
+            (Some(one), Some(other)) => one.eq_ignore_ascii_case(other),
+            _ => self.initiator == other.initiator,
+        }
+    }
+}
+
+/// What an initiator may do with an export that is assigned so, if it may open it: one that is assigned to nobody in particular is for all.
+pub fn right_over_iscsi(initiator: &str, assigned: Option<&[Assigned]>) -> Option<Right> {
+    let Some(assigned) = assigned else { return Some(Right::Write) };
+    let mut of_iscsi = assigned.iter().filter(|own| own.certificate().is_none());
+    let own = of_iscsi.find(|own| own.initiator == initiator)?;
+    Some(if own.read_only { Right::Read } else { Right::Write })
+}
+
+/// What a client of NBD may do, whose certificate has `tls_names`: an export that no certificate is named for is for all, and who is named
+/// twice has the larger right.
+pub fn right_over_nbd(tls_names: &[String], assigned: Option<&[Assigned]>) -> Option<Right> {
+    let assigned = assigned.unwrap_or_default();
+    if !names_certificates(assigned) {
+        return Some(Right::Write);
+    }
+    let is_own = |own: &&Assigned| own.certificate().is_some_and(|name| is_named(tls_names, name));
+    let mut rights = assigned.iter().filter(is_own).map(|own| own.read_only).peekable();
+    rights.peek()?;
+    Some(if rights.all(|read_only| read_only) { Right::Read } else { Right::Write })
+}
+
+/// Whether any of them is a client of NBD, so that the export is over NBD for those alone.
+pub fn names_certificates(assigned: &[Assigned]) -> bool {
+    assigned.iter().any(|own| own.certificate().is_some())
+}
+
+/// Exports that are for the clients alone that they are assigned to.
 #[derive(Debug, Default)]
 pub struct Assignments {
     configured: Vec<Assignment>,
@@ -98,6 +177,11 @@ impl Assignments {
             })
             .collect();
         (!own.is_empty()).then_some(own)
+    }
+
+    /// The exports for which something else than the configuration holds, since it was said while a server ran.
+    pub fn given(&self) -> Vec<String> {
+        self.given.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
     /// Whether what holds for an export was said while a server ran.
@@ -149,6 +233,56 @@ mod tests {
     }
 
     #[test]
+    fn who_is_assigned_is_read_as_it_is_written() {
+        let read = |text: &str| {
+            let Assignment { export, initiator, read_only } = text.parse().unwrap();
+            (export, initiator, read_only)
+        };
+        for (text, client, read_only) in [
+            ("mail iqn.a:1", "iqn.a:1", false),
+            ("  mail \t iqn.a:1  read-only ", "iqn.a:1", true),
+            ("mail tls:db.example.com", "tls:db.example.com", false),
+            ("mail tls:the  mail server read-only", "tls:the  mail server", true),
+            ("mail tls:read-only", "tls:read-only", false),
+        ] {
+            assert_eq!(read(text), ("mail".to_owned(), client.to_owned(), read_only), "{text}");
+        }
+        for wrong in ["", "mail", "mail iqn.a:1 iqn.b:2", "mail iqn.a:1 read-write", "mail iqn.a:1 tls:a read-only"] {
+            assert!(wrong.parse::<Assignment>().is_err(), "{wrong}");
+        }
+        for right in ["iqn.a:1", "tls:a", "tls:the mail server", "tls:mailto:a@b"] {
+            assert_eq!(check_client(right), Ok(()), "{right}");
+        }
+        for wrong in ["tls:", "tls: ", "tls: a", "tls:a\0", "TLS:a", "a", &format!("tls:{}", "a".repeat(1025))] {
+            assert!(check_client(wrong).unwrap_err().starts_with(&format!("found '{wrong}', expected ")), "{wrong}");
+        }
+        assert!(assigned("tls:Db", true).is_same(&assigned("tls:dB", false)));
+        assert!(!assigned("tls:iqn.a:1", false).is_same(&assigned("iqn.a:1", false)));
+        assert!(!assigned("iqn.A:1", false).is_same(&assigned("iqn.a:1", false)));
+    }
+
+    #[test]
+    fn each_protocol_has_its_own_clients() {
+        use Right::{Read, Write};
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let of = |assigned: &[Assigned], initiator: &str, certificate: &[&str]| {
+            let over_nbd = right_over_nbd(&names(certificate), Some(assigned));
+            (right_over_iscsi(initiator, Some(assigned)), over_nbd)
+        };
+        assert_eq!((right_over_iscsi("iqn.a:1", None), right_over_nbd(&[], None)), (Some(Write), Some(Write)));
+        assert_eq!(of(&[], "iqn.a:1", &["db"]), (None, Some(Write)));
+        let initiators = [assigned("iqn.a:1", true)];
+        assert_eq!(of(&initiators, "iqn.a:1", &[]), (Some(Read), Some(Write)));
+        assert_eq!(of(&initiators, "iqn.b:2", &["iqn.a:1"]), (None, Some(Write)));
+        let certificates = [assigned("tls:db", true), assigned("tls:Web", false), assigned("iqn.a:1", false)];
+        assert_eq!(of(&certificates, "iqn.a:1", &["DB", "other"]), (Some(Write), Some(Read)));
+        assert_eq!(of(&certificates, "db", &["db", "web"]), (None, Some(Write)), "the larger right");
+        for others in [&[][..], &[""], &["iqn.a:1"], &["tls:db"], &["d", "b"]] {
+            assert_eq!(of(&certificates, "tls:db", others), (None, None), "{others:?}");
+        }
+    }
+
+    #[test]
     fn what_is_said_later_stands_in_place_of_the_configuration_and_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("state/assignments.json");
@@ -167,7 +301,7 @@ mod tests {
         assert!(!Assignments::open(Vec::new(), file.clone()).unwrap().is_given("mail"));
         std::fs::write(&file, "[1]").unwrap();
         let error = Assignments::open(Vec::new(), file).unwrap_err().to_string();
-        assert!(error.contains("expected assignments of exports to initiators as JSON"), "{error}");
+        assert!(error.contains("expected assignments of exports to clients as JSON"), "{error}");
     }
 
     #[test]
