@@ -190,9 +190,12 @@ fn blocks(request: &Request) -> Range<u64> {
     blocks_of(request.offset, request.length)
 }
 
-/// The blocks of which it changes every byte.
+/// The blocks of which it says what every byte is. A trim says of none, and may come to nothing.
 fn whole_blocks(request: &Request) -> Range<u64> {
-    request.offset.div_ceil(BLOCK)..(request.offset + request.length) / BLOCK
+    match request.operation {
+        Operation::Trim => 0..0,
+        _ => request.offset.div_ceil(BLOCK)..(request.offset + request.length) / BLOCK,
+    }
 }
 
 fn blocks_of(offset: u64, length: u64) -> Range<u64> {

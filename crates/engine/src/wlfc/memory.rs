@@ -75,8 +75,12 @@ impl Region {
 
     /// Whether any of these is lost.
     pub fn has_lost(&self, block: u64, blocks: u32) -> bool {
-        let is_lost = |block: u64| self.missing(block) == Some(Missing::Lost);
-        !self.bad.is_empty() && (block..block + u64::from(blocks)).any(is_lost)
+        self.has_any(Missing::Lost, block, blocks)
+    }
+
+    /// Whether any of these is missing for this reason.
+    pub fn has_any(&self, missing: Missing, block: u64, blocks: u32) -> bool {
+        !self.bad.is_empty() && (block..block + u64::from(blocks)).any(|block| self.missing(block) == Some(missing))
     }
 
     /// Remembers whether a block has content.

@@ -102,9 +102,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.hand_out(id, BACKEND, Operation::Zero { may_punch_holes }, block * BLOCK, length, smallvec![]);
                 return Begun::UnderWay;
             }
-            Step::Append { bucket, page, oob, .. } => {
-                self.append(id, plan, bucket, page, oob);
-                self.append_on(id);
+            Step::Append { oob, .. } if self.says_backend_has(plan, oob) => {
+                self.hand_out(id, BACKEND, Operation::Sync, 0, 0, smallvec![]);
+                return Begun::UnderWay;
+            }
+            Step::Append { .. } => {
+                self.append_all(id);
                 return Begun::UnderWay;
             }
             Step::FlushFlash | Step::FlushBackend => {
@@ -221,6 +224,33 @@ impl<C: Cache<Step = Step>> Engine<C> {
         Begun::UnderWay
     }
 
+    /// Whether what is appended says of blocks that they are in the backend, as they could not be read there: what was written of them has to
+    /// be durable first, as what they were on flash counts no more.
+    fn says_backend_has(&mut self, plan: u32, oob: Oob) -> bool {
+        let first = u64::from(oob.backend) * u64::from(self.bucket_blocks) + u64::from(oob.at);
+        oob.log == Log::Data && self.plan(plan).regions.of(first).has_any(Missing::OfBackend, first, oob.blocks)
+    }
+
+    /// Programs what is to be appended, and what waits for nothing but that.
+    fn append_all(&mut self, id: StepId) {
+        let Running { work: Work::Step(Step::Append { bucket, page, oob, .. }), plan, .. } = *self.step(id) else {
+            unreachable!("it is an append")
+        };
+        self.append(id, plan, bucket, page, oob);
+        self.append_on(id);
+    }
+
+    /// The backend was flushed for what is to be appended, or refused it.
+    fn flushed_before(&mut self, id: StepId, ok: bool) {
+        if ok {
+            return self.append_all(id);
+        }
+        self.backend_flush_failed = true;
+        self.stopped.get_or_insert(BACKEND);
+        self.cache.on(Event::Failed { step: &Step::FlushBackend, missing: false }, &mut self.planned);
+        self.finish(id, false);
+    }
+
     /// Programs data behind header pages that describe it.
     fn append(&mut self, id: StepId, plan: u32, bucket: u32, page: u32, oob: Oob) {
         let (durable, settings) = (self.durable, self.settings);
@@ -304,12 +334,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
     fn append_on(&mut self, mut id: StepId) {
         let mut buffers = 0;
         while let Some(next) = self.appended_next(id) {
-            self.begin_with(id, next);
-            let running = self.step(next);
-            let (Work::Step(Step::Append { bucket, page, oob, .. }), plan) = (&running.work, running.plan) else {
+            let Running { work: Work::Step(Step::Append { bucket, page, oob, .. }), plan, .. } = *self.step(next)
+            else {
                 unreachable!("it is an append")
             };
-            let (bucket, page, oob) = (*bucket, *page, *oob);
+            if self.says_backend_has(plan, oob) {
+                break;
+            }
+            self.begin_with(id, next);
             self.append(next, plan, bucket, page, oob);
             buffers += 2;
             if buffers >= super::transfers::BUFFERS_MAX - 4 {
@@ -377,6 +409,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         let wrong = if read_flash && result.is_ok() { self.compare(id) } else { false };
         let failed = result.is_err() || wrong;
+        if part.disk == BACKEND && matches!(self.step(id).work, Work::Step(Step::Append { .. })) {
+            if failed {
+                self.count_failure(part.disk, part.operation);
+            }
+            return self.flushed_before(id, !failed);
+        }
         self.faults.flash_checksum_errors += u64::from(wrong);
         // A flush that failed says nothing the second time.
         if failed && self.step(id).retries > 0 && part.operation != Operation::Sync {

@@ -35,14 +35,17 @@ pub enum Asked {
     },
 }
 
+/// A read that is under way: its sectors, and what it may find of each.
+type Read = (Range<u64>, Vec<BTreeSet<u32>>);
+
 /// What each sector may be.
 pub struct Model {
     live: Vec<Values>,
     /// What it may be once a flush that failed has lost something, or the power.
     durable: Vec<Values>,
     now: u64,
-    /// What reads under way may find of their sectors.
-    reads: Vec<Option<(Range<u64>, Vec<BTreeSet<u32>>)>>,
+    /// Reads under way.
+    reads: Vec<Option<Read>>,
     /// Something was read that a flush that failed has lost: a flush has to fail before one succeeds.
     pub owed: bool,
     /// A flush that fails loses something.
