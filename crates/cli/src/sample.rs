@@ -14,6 +14,9 @@ use crate::help;
 use crate::input::read_once;
 use crate::log::note;
 
+/// What an accuracy means for jobs of caches that no sample stands for.
+pub const WHOLE_TRACE: &str = "of caches that are asked whole requests there is no sample; all of the trace is run";
+
 /// Whether a sample is taken, and which.
 #[derive(Clone, Debug, Args)]
 pub struct SampleOptions {
@@ -79,7 +82,7 @@ impl SampleOptions {
             return Err(Misuse(what).into());
         }
         if takes_whole_trace(jobs) {
-            note!("--accuracy: of caches that are asked whole requests there is no sample; all of the trace is run");
+            note!("--accuracy: {WHOLE_TRACE}");
         }
         let is_empty =
             |error: &anyhow::Error| matches!(error.downcast_ref::<TraceError>(), Some(TraceError::EmptySample { .. }));

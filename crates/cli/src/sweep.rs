@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand};
 use flashwise_report::sweep::render_sweep;
+use flashwise_sim::sampling::takes_whole_trace;
 use flashwise_sim::sweep::{Found, Plan, PlanError, Rows, Shard, SweepError, Task, rows};
 use flashwise_trace::human;
 use flashwise_trace::output::{check_writable, name_of, write_whole};
@@ -16,8 +17,9 @@ use flashwise_trace::progress::Progress;
 use tracing::Level;
 
 use crate::failure::Misuse;
-use crate::log::{tell, warning};
+use crate::log::{note, tell, warning};
 use crate::progress::Bar;
+use crate::sample::WHOLE_TRACE;
 use crate::simulate::{command, misuse};
 
 /// Run many jobs over many traces: a Parquet file for each trace, and only what is not there yet
@@ -90,6 +92,9 @@ impl Sweep {
         }
         let plan = read(self.plan.as_deref().unwrap_or(Path::new("")))?;
         let tasks = of_shard(plan, self.shard).tasks;
+        if tasks.iter().any(|task| task.accuracy.is_some() && takes_whole_trace(&task.jobs)) {
+            note!("accuracy: {WHOLE_TRACE}");
+        }
         let bar = Bar::traces("sweep".to_owned(), tasks.len() as u64);
         let (begun, failed, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
         let work = || {

@@ -134,6 +134,20 @@ fn a_sweep_runs_what_is_not_there() {
     assert!(status().ends_with("\n0 of 3 traces done\n"));
 }
 
+/// Of caches of buckets there is no sample: who asks for an accuracy is told.
+#[test]
+fn an_accuracy_that_takes_the_whole_trace_says_so() {
+    let folder = folder(1, "2000");
+    let plan = "traces = [\"trace?.arrow\"]\nout = \"results\"\naccuracy = \"1%\"\n\n\
+                [[run]]\nlayout = \"wlfc\"\nsize = \"16MiB\"\nbucket = \"512KiB\"\n";
+    std::fs::write(folder.path().join("plan.toml"), plan).unwrap();
+    let (_, err, code) = run(folder.path(), &["sweep", "plan.toml"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("accuracy: of caches that are asked whole requests there is no sample"), "{err}");
+    let (_, err, _) = run(folder.path(), &["sweep", "plan.toml", "--workers", "1"]);
+    assert_eq!(err.matches("there is no sample").count(), 1, "{err}");
+}
+
 #[test]
 fn a_bad_trace_costs_its_task_alone() {
     let folder = folder(2, "20000");

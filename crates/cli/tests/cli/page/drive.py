@@ -241,6 +241,7 @@ def make_logical_disks(hand, name):
     hand.choose(wizard.get_by_role("group", name="3. Space"), "Thick")
     hand.choose(wizard.get_by_role("group", name="4. Place"), "Linear")
     hand.select(wizard.get_by_label("5. Mode"), "write-through")
+    hand.type(wizard.get_by_label("6. RAM that is kept for it"), "0.25")
     hand.tick(wizard.get_by_role("checkbox"))
     hand.press(wizard.get_by_role("button", name="Review the logical disk"))
     assert logical(name) is None, "nothing happens before it was confirmed"
@@ -249,6 +250,7 @@ def make_logical_disks(hand, name):
     made = logical(name)
     assert (made["size_bytes"], made["allocated_bytes"]) == (12 * MIB, 12 * MIB), made
     assert made["thick"] and not made["striped"] and not made["cached"] and made["mode"] == "write-through", made
+    assert made["pinned_ram_bytes"] == MIB // 4, made
     # What a client writes there lies where the page says.
     client = Nbd(name)
     client.write(0, bytes([0xA5]) * 65536)

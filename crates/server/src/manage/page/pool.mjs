@@ -31,15 +31,25 @@ export function Mode({ id, label, mode, stricter = true }) {
     <small id=${`${id}-note`}>What is written is on the disks: ${Object.entries(MODES).map(([name, when]) => `${name}: ${when}`).join("; ")}.${stricter ? " Where the pool is stricter, that counts." : ""}</small></div>`;
 }
 
-/** The bytes that a form with a Size says, as whole blocks. */
-const bytesOf = form => Math.round((Number(form.get("number")) * UNITS[form.get("unit")]) / BLOCK) * BLOCK;
+/** How much RAM is kept for a logical disk. */
+function Kept({ id, label, bytes }) {
+  return html`<div class="field"><label for=${id}>${label}</label>
+    <input id=${id} name="kept" type="number" min="0" step="any" inputmode="decimal" required defaultValue=${bytes / UNITS.MiB} aria-describedby=${`${id}-note`} />
+    <small id=${`${id}-note`}>Of the pool's read buffer, for what was read of it last, whatever is read of others.</small></div>`;
+}
 
-/** Makes a logical disk: three questions, and then what it will do. */
+/** The bytes that a number of a unit is, as whole blocks. */
+const inBlocks = (number, unit) => Math.round((Number(number) * UNITS[unit]) / BLOCK) * BLOCK;
+
+/** What a form says of a logical disk that is made or changed. */
+const saidOf = form => ({ size_bytes: inBlocks(form.get("number"), form.get("unit")), pinned_ram_bytes: inBlocks(form.get("kept"), "MiB"), mode: form.get("mode"), cached: form.get("cached") === "on" });
+
+/** Makes a logical disk: six questions, and then what it will do. */
 function Create({ pool, change }) {
   const review = event => {
     event.preventDefault();
     const form = new FormData(event.target);
-    const body = { name: form.get("name"), size_bytes: bytesOf(form), thick: form.get("space") === "thick", striped: form.get("place") === "striped", cached: form.get("cached") === "on", mode: form.get("mode") };
+    const body = { name: form.get("name"), thick: form.get("space") === "thick", striped: form.get("place") === "striped", ...saidOf(form) };
     change({ title: "Make the logical disk", method: "POST", path: `${pathOfPool(pool)}/logical-disks`, body, done: `The logical disk ${body.name} is there.` });
   };
   const choice = (group, value, text, note) => html`<label><input type="radio" name=${group} value=${value} defaultChecked=${value === "thin" || value === "striped"} /> ${text} <small>${note}</small></label>`;
@@ -56,6 +66,7 @@ function Create({ pool, change }) {
       ${choice("place", "striped", "Striped:", "neighbours go to different disks")}
       ${choice("place", "linear", "Linear:", "fills one disk and then the next")}</fieldset>
     <${Mode} id="disk-mode" label="5. Mode" mode="write-back" />
+    <${Kept} id="disk-kept" label="6. RAM that is kept for it, in MiB" bytes=${0} />
     <label><input type="checkbox" name="cached" defaultChecked=${true} /> Its requests go through the pool's cache</label>
     <p class="buttons"><${Act} submit=${true} text="Review the logical disk" /></p>
   </form>`;
@@ -89,8 +100,7 @@ function Change({ pool, disk, change, close }) {
   const review = event => {
     event.preventDefault();
     const form = new FormData(event.target);
-    const now = { size_bytes: bytesOf(form), pinned_ram_bytes: Math.round((Number(form.get("kept")) * UNITS.MiB) / BLOCK) * BLOCK, mode: form.get("mode"), cached: form.get("cached") === "on" };
-    const body = Object.fromEntries(Object.entries(now).filter(([key, value]) => value !== was[key]));
+    const body = Object.fromEntries(Object.entries(saidOf(form)).filter(([key, value]) => value !== was[key]));
     if (Object.keys(body).length === 0) return setFailed("Nothing is another than it was.");
     change({ title: "Change the logical disk", method: "PATCH", path: `${pathOfPool(pool)}/logical-disks/${encodeURIComponent(was.name)}`, body, done: `${was.name} is changed.` });
     return close();
@@ -99,9 +109,7 @@ function Change({ pool, disk, change, close }) {
     <h3 id="change" tabindex="-1">Change ${was.name}</h3>
     <${Size} id="new-size" label="Size" bytes=${was.size_bytes} />
     <${Mode} id="new-mode" label="Mode" mode=${was.mode} />
-    <div class="field"><label for="kept">RAM that is kept for it, in MiB</label>
-      <input id="kept" name="kept" type="number" min="0" step="any" inputmode="decimal" required defaultValue=${was.pinned_ram_bytes / UNITS.MiB} aria-describedby="kept-note" />
-      <small id="kept-note">Of the pool's read buffer, for what was read of it last, whatever is read of others.</small></div>
+    <${Kept} id="kept" label="RAM that is kept for it, in MiB" bytes=${was.pinned_ram_bytes} />
     <label><input type="checkbox" name="cached" defaultChecked=${was.cached} /> Its requests go through the pool's cache</label>
     ${failed && html`<${Message} bad=${true} text=${failed} />`}
     <p class="buttons"><button type="button" onClick=${close}>Cancel</button><${Act} submit=${true} text="Review the change" /></p>
