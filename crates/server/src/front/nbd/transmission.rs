@@ -200,7 +200,7 @@ pub fn put_read(output: &mut Vec<u8>, structured: bool, cookie: u64, offset: u64
 }
 
 /// Extents as a client sees them: neighbours that are alike are one. `None` if they break the contract of
-/// [`Export::extents`].
+/// [`Export::extents`](flashwise_engine::export::Export::extents).
 pub fn descriptors(extents: &[Extent], length: u32, extents_max: usize) -> Option<Vec<Descriptor>> {
     let mut descriptors: Vec<Descriptor> = Vec::with_capacity(extents.len());
     let mut left = length;
