@@ -63,7 +63,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             unreachable!("it reads")
         };
         let (plan, clean, fell_back) = (running.plan, running.state == State::Read, running.falls_back);
-        if flash && clean && !fell_back && !self.order.is_written(block) {
+        if flash && clean && !fell_back {
             let running = self.step(id);
             (running.falls_back, running.retries) = (true, retries);
             self.order.also_reads_backend(id, block);

@@ -190,12 +190,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
         wrong
     }
 
-    /// What the flash has no content for because the backend has it is to be read there next.
+    /// What the flash has no content for because the backend has it is to be read there next. What writes that bucket of the backend meanwhile follows
+    /// this, or is as much under way.
     pub(super) fn read_below(&mut self, id: StepId) {
         let Run { block, blocks, .. } = self.run(id);
         let plan = self.step(id).plan;
         let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
-        if !region.has_bad(block, blocks) || self.order.is_written(block) {
+        if !region.has_bad(block, blocks) {
             return;
         }
         let is_below = |block: &u64| region.missing(*block) == Some(Missing::OfBackend);

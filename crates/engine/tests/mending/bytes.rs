@@ -220,6 +220,14 @@ fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Re
         world.tick(second);
     }
     let listed: BTreeSet<u64> = world.engine.not_durable_blocks().into_iter().collect();
+    // All at once: buckets leave the cache within the request.
+    match world.ask_bytes(Operation::Read, 0, SECTORS * SECTOR, &[]) {
+        Ok(bytes) => model.read(0, &bytes)?,
+        Err(error) if listed.is_empty() => {
+            return Err(format!("all of it cannot be read, and nothing is listed: {error}"));
+        }
+        Err(_) => {}
+    }
     for block in 0..SECTORS / 8 {
         match world.ask(Operation::Read, block as usize, &[]) {
             Ok(bytes) => model.read(block * 8, &bytes)?,
