@@ -237,6 +237,33 @@ fn a_session_that_comes_again_ends_its_older_self() {
     wait_until("two sessions are left", || server.counters().connections.load(Ordering::SeqCst) == 2);
 }
 
+/// Who is told that its session has ended finds nothing of it, and neither do others.
+#[test]
+fn what_a_session_has_reserved_is_free_once_its_logout_is_answered() {
+    let (_disk, _server, address) = served();
+    let mut other = ready(&address, 2);
+    let (reserve, release) = ([0x16, 0, 0, 0, 0, 0], [0x17, 0, 0, 0, 0, 0]);
+    for round in 0..200 {
+        let mut one = ready(&address, 1);
+        assert!(one.read(0, &reserve).is_good(), "round {round}");
+        let mut logout = one.command(0x80, 0, &[]);
+        logout[0] = 0x46;
+        one.send(logout, &[]).unwrap();
+        assert_eq!(one.receive().unwrap().opcode(), 0x26);
+        // The same initiator is back at once, and reserves the unit anew.
+        let mut again = (round % 2 == 0).then(|| ready(&address, 1));
+        let next = again.as_mut().unwrap_or(&mut other);
+        assert!(next.read(0, &reserve).is_good(), "round {round}");
+        assert!(one.is_closed());
+        if let Some(again) = &mut again {
+            assert_eq!(other.read(0, &reserve).status, 0x18, "round {round}");
+            assert!(again.read(0, &release).is_good());
+        } else {
+            assert!(other.read(0, &release).is_good());
+        }
+    }
+}
+
 /// Linux sends all that was under way when its session was lost as soon as it is found again: it takes the window of before for open.
 #[test]
 fn commands_that_come_at_once_behind_a_login_are_all_answered() {

@@ -110,7 +110,7 @@ fn open(target: &Target, agreed: &Agreed, exports: &Exports, client: &Client) ->
     let nexus = unit.enter(port, right == Right::Read);
     let known = Client { export: name, protocol: "iscsi", initiator: Some(initiator.clone()), ..client.clone() };
     let guest = export.enter(known);
-    let used = Use { unit, nexus, guest };
+    let used = Use::new(unit, nexus, guest);
     // Whoever takes the right away ends the sessions that are here by then; this one is from now on.
     match target.access().right(initiator, &own) == Some(right) {
         true => Ok(Some(used)),

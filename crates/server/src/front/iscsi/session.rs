@@ -55,9 +55,22 @@ pub struct Use {
     pub nexus: Arc<Nexus>,
     /// The session as the export knows it.
     pub guest: Arc<Guest>,
+    has_left: bool,
 }
 
 impl Use {
+    /// A session of a unit.
+    pub fn new(unit: Arc<Unit>, nexus: Arc<Nexus>, guest: Arc<Guest>) -> Use {
+        Use { unit, nexus, guest, has_left: false }
+    }
+
+    /// The session ends for the unit, once: an initiator that was told so may be back already.
+    fn leave(&mut self) {
+        if !std::mem::replace(&mut self.has_left, true) {
+            self.unit.leave(&self.nexus);
+        }
+    }
+
     fn senses_in_descriptors(&self) -> bool {
         self.unit.sense_in_descriptors().load(Ordering::Relaxed)
     }
@@ -65,7 +78,7 @@ impl Use {
 
 impl Drop for Use {
     fn drop(&mut self) {
-        self.unit.leave(&self.nexus);
+        self.leave();
     }
 }
 
@@ -409,9 +422,10 @@ impl<'a> Session<'a> {
         self.put(answer, &said, true);
     }
 
-    /// Ends the session: commands that are not answered are not any more.
+    /// Ends the session: commands that are not answered are not any more, and what it has reserved is free when it is told.
     fn log_out(&mut self, header: &Header) -> Pause {
         self.abort_tasks(|_, _| true);
+        self.used.iter_mut().for_each(Use::leave);
         let answer = Header::new(response::LOGOUT, FINAL).with_tag(header.tag());
         self.put(answer, &[], true);
         Pause::Over
