@@ -82,7 +82,8 @@ impl ServedClients {
         if !has_iscsi && !has_certificates && !takes_back {
             return Err(ManageError::Conflict(format!("{no_iscsi}; and {no_certificates}")));
         }
-        if self.exports.find(export).is_none() || self.own_name(export) != export {
+        // What was said of an export that is gone can be taken back.
+        if !takes_back && (self.exports.find(export).is_none() || self.own_name(export) != export) {
             let there = self.own_names().join(", ");
             return Err(ManageError::NotFound(format!("no export '{export}', expected one of: {there}")));
         }
@@ -159,7 +160,7 @@ impl Clients for ServedClients {
         let client = self.find(number)?.client;
         let gone = || ManageError::NotFound(format!("client {number} has gone already"));
         self.connections
-            .end(number, PATIENCE)
+            .end(&[number], PATIENCE)
             .then(|| format!("{} was disconnected from {}", shown(&client), client.export))
             .ok_or_else(gone)
     }
@@ -213,11 +214,13 @@ impl Clients for ServedClients {
         // They are looked for after the change, so that nobody who came meanwhile keeps an older right.
         let is_changed =
             |client: &ClientStatus| self.right(client, before.as_deref()) != self.right(client, after.as_deref());
-        for number in
-            self.clients_of(export).iter().filter(|client| is_changed(client)).filter_map(|client| client.number)
-        {
-            self.connections.end(number, PATIENCE);
-        }
+        let changed: Vec<u64> = self
+            .clients_of(export)
+            .iter()
+            .filter(|client| is_changed(client))
+            .filter_map(|client| client.number)
+            .collect();
+        self.connections.end(&changed, PATIENCE);
         Ok(told(export, after.as_deref()))
     }
 }

@@ -105,6 +105,10 @@ impl ServedPools {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let pool = self.find(pool)?;
         self.check_new(new)?;
+        // What was said of another of its name, of a pool that is not here, is not said of this one.
+        let kept =
+            |error| ManageError::Failed(format!("what was said of another {} cannot be forgotten: {error}", new.name));
+        self.assignments.forget(&new.name).map_err(kept)?;
         let disk = pool.create_logical(&logical(new)?).map_err(error)?;
         assert!(self.exports.add(&new.name, disk), "names of exports change under one lock");
         Ok(())

@@ -318,6 +318,13 @@ fn serve(
         }
     }
     let assignments = &options.iscsi.assignments;
+    for config in volumes.iter().map(|(volume, _)| volume.config()) {
+        let mut aliases = config.aliases.iter();
+        aliases.try_for_each(|alias| assignments.follow(alias, &config.name)).map_err(ServerError::Assignments)?;
+    }
+    for export in assignments.given().iter().filter(|export| exports.find(export).is_none()) {
+        tracing::warn!(export, "there is no such export, of which was said while a server ran who may open it");
+    }
     for export in assignments.given().iter().filter(|_| !config.tls.asks_clients()) {
         if assignments.of(export).is_some_and(|assigned| front::names_certificates(&assigned)) {
             tracing::warn!(

@@ -114,6 +114,29 @@ fn stopping_waits_for_requests_in_flight_and_cuts_idle_clients_off() {
     assert!(stopping.join().unwrap());
 }
 
+/// Connections that are to end wait for nobody else: the one that cannot be answered yet keeps none of the others.
+#[test]
+fn connections_that_are_ended_together_take_nothing_more() {
+    let disk = Arc::new(Memory::new(SIZE));
+    let Rig { server, directory: _directory, .. } = Rig::start(&[("disk", disk.clone())], Options::default());
+    let address = server.endpoints()[0].address.clone();
+    let mut busy = Client::open(&address, "disk", true).unwrap();
+    let mut others = [(); 3].map(|()| Client::open(&address, "disk", true).unwrap());
+    disk.stall();
+    busy.request(NBD_CMD_READ, 0, 5, 0, 512).unwrap();
+    wait_until("the read is held", || disk.held() == 1);
+    let connections = server.connections();
+    let all: Vec<u64> = (0..10).collect();
+    let ending = std::thread::spawn(move || connections.end(&all, LONG));
+    assert!(others.iter_mut().all(Client::is_closed));
+    assert!(!ending.is_finished());
+    disk.release();
+    assert_eq!(busy.reply(512).unwrap().cookie, 5);
+    assert!(busy.is_closed() && ending.join().unwrap());
+    assert!(!server.connections().end(&[1], LONG), "it is gone");
+    assert!(server.stop(LONG));
+}
+
 #[test]
 fn stopping_gives_up_requests_that_are_never_answered() {
     let disk = Arc::new(Memory::new(SIZE));

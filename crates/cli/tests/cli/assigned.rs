@@ -361,3 +361,56 @@ fn where_nobody_shows_a_certificate_none_is_named() {
     plain.does("mail", WRITES);
     server.end();
 }
+
+/// What was said while a server ran stays with a volume that has another name since; of one that is gone it can be taken back.
+#[test]
+fn an_assignment_follows_a_volume_to_its_new_name() {
+    let setting = Setting::new();
+    setting.configure("", false, true);
+    let server = setting.serve();
+    assert_eq!(setting.assign("mail", &json!([{ "initiator": "tls:client" }])).0, 200);
+    assert_eq!(setting.assign("web", &json!([{ "initiator": "tls:client" }])).0, 200);
+    server.end();
+    let config = setting.path().join("flashwise.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let renamed = "name = \"letters\"\naliases = [\"mail\", \"post\"]";
+    let text = text.replace("name = \"mail\"\naliases = [\"post\"]", renamed).replace("\"web\"", "\"shop\"");
+    std::fs::write(&config, text).unwrap();
+    let server = setting.serve();
+    for name in ["letters", "mail", "post"] {
+        Comes::plain(&setting).iter().for_each(|comes| comes.does_not_find(name));
+        Comes::with(&setting, "client").does(name, WRITES);
+    }
+    let (_, access) = setting.ask("GET", "/v1/iscsi", &Value::Null);
+    assert_eq!(
+        access["exports"][0]["assigned"],
+        json!([{ "initiator": "tls:client", "read_only": false }]),
+        "{access}"
+    );
+    // Nothing is there by the old name of the other, which is said, and whose assignment goes by that name.
+    assert_eq!(setting.ask("DELETE", "/v1/iscsi/exports/web", &Value::Null).0, 200);
+    assert_eq!(setting.ask("DELETE", "/v1/iscsi/exports/web", &Value::Null).0, 404);
+    let kept = std::fs::read_to_string(setting.path().join("assignments.json")).unwrap();
+    assert!(kept.contains("letters") && !kept.contains("web") && !kept.contains("mail"), "{kept}");
+    let log = server.end();
+    assert!(log.contains("there is no such export, of which was said while a server ran"), "{log}");
+}
+
+/// A logical disk is assigned to nobody in particular when it is made, whatever was said of another of its name.
+#[test]
+fn a_new_logical_disk_is_not_what_a_forgotten_one_was() {
+    let setting = Setting::new();
+    setting.configure("assign = [\"ld tls:client\"]", false, true);
+    let said = json!({ "ld": [{ "initiator": "tls:db.example" }] });
+    std::fs::write(setting.path().join("assignments.json"), said.to_string()).unwrap();
+    let server = setting.serve();
+    std::fs::File::create(setting.path().join("a.img")).unwrap().set_len(64 << 20).unwrap();
+    let path = setting.path().join("a.img").canonicalize().unwrap();
+    let pool = json!({ "name": "tank", "disks": [path], "settings": { "ram": "16MiB" } });
+    assert_eq!(setting.ask("POST", "/v1/pools", &pool).0, 201);
+    let disk = json!({ "name": "ld", "size_bytes": 4 << 20 });
+    assert_eq!(setting.ask("POST", "/v1/pools/tank/logical-disks", &disk).0, 201);
+    Comes::with(&setting, "backup").does_not_find("ld");
+    Comes::with(&setting, "client").does("ld", WRITES);
+    server.end();
+}

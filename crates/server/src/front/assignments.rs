@@ -155,7 +155,12 @@ impl From<Vec<Assignment>> for Assignments {
 impl Assignments {
     /// What the configuration says, and what a file has in its place.
     pub fn open(configured: Vec<Assignment>, file: PathBuf) -> io::Result<Assignments> {
-        let given = kept::read(&file, WHAT)?.unwrap_or_default();
+        let given: BTreeMap<String, Vec<Assigned>> = kept::read(&file, WHAT)?.unwrap_or_default();
+        for own in given.values().flatten() {
+            let wrong = |problem| format!("{}: {problem}; move the file away to start without", file.display());
+            check_client(&own.initiator)
+                .map_err(|problem| io::Error::new(io::ErrorKind::InvalidData, wrong(problem)))?;
+        }
         Ok(Assignments { configured, given: RwLock::new(given), file: Some(file) })
     }
 
@@ -208,6 +213,16 @@ impl Assignments {
         kept::write(file, &new).map_err(|error| io::Error::new(error.kind(), failed(&error)))?;
         *given = new;
         Ok(())
+    }
+
+    /// Has what was said of an export while a server ran hold for it under its own name, where it was said of one that is an alias of it now.
+    pub fn follow(&self, alias: &str, own: &str) -> io::Result<()> {
+        let said = self.given.read().unwrap_or_else(PoisonError::into_inner).get(alias).cloned();
+        let Some(said) = said else { return Ok(()) };
+        if !self.is_given(own) {
+            self.set(own, Some(said))?;
+        }
+        self.set(alias, None)
     }
 
     /// Forgets an export that was deleted, so that another of its name is nobody's: whom it was assigned to, and who has reserved it.
@@ -299,6 +314,20 @@ mod tests {
         assignments.set("mail", None).unwrap();
         assert_eq!(assignments.of("mail"), of_configuration);
         assert!(!Assignments::open(Vec::new(), file.clone()).unwrap().is_given("mail"));
+        assignments.follow("web", "shop").unwrap();
+        assert_eq!(
+            (assignments.of("web"), assignments.of("shop")),
+            (None, Some(Vec::new())),
+            "it has another name now"
+        );
+        assignments.set("web", Some(vec![assigned("iqn.d:4", true)])).unwrap();
+        assignments.follow("web", "shop").unwrap();
+        assert_eq!((assignments.of("web"), assignments.of("shop")), (None, Some(Vec::new())), "its own counts");
+        for name in ["TLS:a.example", " tls:a.example", ""] {
+            std::fs::write(&file, format!("{{\"mail\": [{{\"initiator\": \"{name}\"}}]}}")).unwrap();
+            let error = Assignments::open(Vec::new(), file.clone()).unwrap_err().to_string();
+            assert!(error.contains(&format!("assignments.json: found '{name}', expected the name")), "{error}");
+        }
         std::fs::write(&file, "[1]").unwrap();
         let error = Assignments::open(Vec::new(), file).unwrap_err().to_string();
         assert!(error.contains("expected assignments of exports to clients as JSON"), "{error}");

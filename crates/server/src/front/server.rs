@@ -84,24 +84,28 @@ impl Connections {
         self.0.upgrade().is_some_and(|shared| shared.options().tls.asks_clients())
     }
 
-    /// Ends the connection of this number: what it has sent is answered, unless that takes longer than `patience`. Returns whether it was
-    /// there.
-    pub fn end(&self, number: u64, patience: Duration) -> bool {
+    /// Ends the connections of these numbers: nothing more is taken from any of them, and what they have sent is answered, unless that takes longer
+    /// than `patience`. Returns whether any was there.
+    pub fn end(&self, numbers: &[u64], patience: Duration) -> bool {
         let Some(shared) = self.0.upgrade() else { return false };
         let deadline = Instant::now() + patience;
         let mut registry = shared.registry();
-        let Some((control, _)) = registry.connections.get(&number) else { return false };
-        control.stop();
-        while let Some((control, _)) = registry.connections.get(&number) {
+        let mut are_there = false;
+        for (control, _) in numbers.iter().filter_map(|number| registry.connections.get(number)) {
+            control.stop();
+            are_there = true;
+        }
+        while numbers.iter().any(|number| registry.connections.contains_key(number)) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                control.abandon();
+                let controls = numbers.iter().filter_map(|number| registry.connections.get(number));
+                controls.for_each(|(control, _)| control.abandon());
                 break;
             }
             (registry, _) =
                 shared.changed.wait_timeout(registry, left).expect("no thread panics with the table of connections");
         }
-        true
+        are_there
     }
 }
 

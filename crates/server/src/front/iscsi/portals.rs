@@ -9,11 +9,14 @@ use crate::front::address::Address;
 /// Who came from another machine cannot reach a loopback address, and an address of one link says nothing without that link. A portal at all
 /// addresses is told by the one that the initiator has come to, where that is of the same family.
 pub fn told(own: Option<SocketAddr>, listening: &[SocketAddr]) -> Vec<String> {
+    // All addresses of IPv6 take IPv4 on a machine where one of them did.
+    let mapped = own.is_some_and(|own| own.ip().to_canonical() != own.ip());
+    let own = own.map(|own| SocketAddr::new(own.ip().to_canonical(), own.port()));
     let is_near = own.is_some_and(|own| is_loopback(own.ip()));
     let reached = |portal: &SocketAddr| {
         let (address, port) = (portal.ip(), portal.port());
         if address.is_unspecified() {
-            let same = own.filter(|own| own.is_ipv4() == portal.is_ipv4())?;
+            let same = own.filter(|own| own.is_ipv4() == portal.is_ipv4() || mapped && portal.is_ipv6())?;
             return Some(SocketAddr::new(same.ip(), port));
         }
         (!is_of_one_link(address) && (is_near || !is_loopback(address))).then_some(*portal)
@@ -77,6 +80,7 @@ mod tests {
         assert_eq!(to("[2001:db8::1]:3260", "[::]:3260 0.0.0.0:3261"), "[2001:db8::1]:3260");
         // IPv4 at an IPv6 address: all of these take it.
         assert_eq!(to("[::ffff:10.0.0.1]:3260", "[::]:3260 [::]:3261"), "10.0.0.1:3260 10.0.0.1:3261");
+        assert_eq!(to("[::ffff:10.0.0.1]:3260", "[::]:3260 0.0.0.0:3261"), "10.0.0.1:3260 10.0.0.1:3261");
         assert_eq!(to("", "0.0.0.0:3260"), "");
     }
 }

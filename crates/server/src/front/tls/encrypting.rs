@@ -10,7 +10,7 @@ use rustix::io::retry_on_intr;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
@@ -100,8 +100,14 @@ impl TlsFiles {
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let server = Arc::new(builder.with_single_cert(certificates, key).map_err(pair)?);
-        Ok(Arc::new(Config { server, asks_clients: self.client_authorities.is_some() }))
+        let asks_clients = self.client_authorities.is_some();
+        let mut server = builder.with_single_cert(certificates, key).map_err(pair)?;
+        if asks_clients {
+            // A session that is resumed shows no certificate, which may have expired since it was shown.
+            server.session_storage = Arc::new(NoServerSessionStorage {});
+            server.send_tls13_tickets = 0;
+        }
+        Ok(Arc::new(Config { server: Arc::new(server), asks_clients }))
     }
 }
 
@@ -203,7 +209,7 @@ impl Write for Now<'_> {
 }
 
 /// The names in a certificate in DER: the common names of its subject, and the alternative names that are DNS names, mail addresses or
-/// URIs. None if it is no certificate.
+/// URIs, without those that nobody could print. None if it is no certificate.
 fn certificate_names(der: &[u8]) -> Vec<String> {
     let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Vec::new() };
     let common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
@@ -219,6 +225,7 @@ fn certificate_names(der: &[u8]) -> Vec<String> {
         }
     }
     names.dedup();
+    names.retain(|name| !name.contains(char::is_control));
     names
 }
 
@@ -230,6 +237,7 @@ mod tests {
     fn names_are_those_of_the_subject_and_of_its_alternatives() {
         let mut params = rcgen::CertificateParams::new(vec!["db.example".to_owned(), "10.0.0.1".to_owned()]).unwrap();
         params.distinguished_name.push(rcgen::DnType::CommonName, "the database");
+        params.subject_alt_names.push(rcgen::SanType::URI("db\nanother line".try_into().unwrap()));
         params.subject_alt_names.push(rcgen::SanType::Rfc822Name("db@example".try_into().unwrap()));
         let key = rcgen::KeyPair::generate().unwrap();
         let certificate = params.self_signed(&key).unwrap();
