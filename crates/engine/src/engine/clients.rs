@@ -23,7 +23,7 @@ pub(crate) struct Client {
     pub until_us: u64,
     /// It takes the place of what is kept in memory.
     pub replaces_kept: bool,
-    /// Changes that were answered before it came and are made since: what it reads may lack them.
+    /// Changes that were answered before it came and are made since, or something newer: what it reads may lack them.
     pub made_since: Vec<Request>,
     pub of_buckets: OfBuckets,
 }

@@ -54,15 +54,22 @@ impl Ahead {
         }
     }
 
-    /// A change was answered: whole blocks that it is about are lost no more, if they were before it.
-    pub fn answered(&mut self, number: u64, request: Request) {
+    /// A change was answered: whole blocks that it is about are lost no more, if they were before it. Those who came before it may still be told what
+    /// had become of them: what is returned.
+    pub fn answered(&mut self, number: u64, request: Request) -> Vec<Request> {
+        let mut replaced = Vec::new();
         if !self.lost.is_empty() {
             let whole = whole_blocks(&request);
-            let is_newer =
-                |changes: &BTreeMap<u64, Arc<Request>>| changes.keys().next_back().is_some_and(|of| *of > number);
-            self.lost.retain(|block, changes| !whole.contains(block) || is_newer(changes));
+            self.lost.retain(|block, changes| {
+                let stays = !whole.contains(block) || changes.keys().next_back().is_some_and(|of| *of > number);
+                if !stays {
+                    replaced.extend(changes.values().map(|change| part_of(change, *block)));
+                }
+                stays
+            });
         }
         self.remember(number, request);
+        replaced
     }
 
     /// What is done stays known while a change before it may have to be made again, and it would be made behind it.

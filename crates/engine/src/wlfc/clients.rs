@@ -91,7 +91,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         let (answered, done, result, request) = client.answer();
         match &result {
-            Ok(_) if request.changes() => self.ahead.answered(number, request),
+            Ok(_) if request.changes() => {
+                self.ahead.answered(number, request).iter().for_each(|change| self.clients.make(change));
+            }
             Err(_) if again && request.changes() => self.ahead.lose(number, request),
             _ => {}
         }
