@@ -104,6 +104,12 @@ pub struct Request {
 }
 
 impl Request {
+    /// A flush as a client asks for it.
+    pub(crate) fn flush() -> Request {
+        let (operation, caching) = (Operation::Flush, Caching::Usual);
+        Request { operation, offset: 0, length: 0, force_unit_access: false, data: Vec::new(), caching }
+    }
+
     /// Whether it changes what is stored.
     pub(crate) fn changes(&self) -> bool {
         matches!(self.operation, Operation::Write | Operation::Trim | Operation::WriteZeroes { .. })

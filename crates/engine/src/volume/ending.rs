@@ -5,11 +5,9 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use flashwise_core::filter::Caching;
-
 use super::requests::Waiting;
 use super::{TICK, Volume, VolumeError};
-use crate::export::{Done, Error, Operation, Request};
+use crate::export::{Done, Error, Request};
 
 /// How long the end waits for a flash that cannot be read.
 const UNREAD_MAX: Duration = Duration::from_secs(10);
@@ -24,21 +22,13 @@ impl Volume {
         let (sender, receiver) = mpsc::channel();
         // The disks of a pool count for themselves what has failed.
         let untold = (!self.config.of_pool).then(|| self.untold.clone());
-        let request = Request {
-            operation: Operation::Flush,
-            offset: 0,
-            length: 0,
-            force_unit_access: false,
-            data: Vec::new(),
-            caching: Caching::Usual,
-        };
         let done: Done = Box::new(move |result| {
             if let (Some(untold), Err(Error::Io)) = (untold, &result) {
                 untold.store(true, Ordering::SeqCst);
             }
             drop(sender.send(result));
         });
-        self.start_request(Waiting::new(request, done), false);
+        self.start_request(Waiting::new(Request::flush(), done), false);
         receiver
     }
 

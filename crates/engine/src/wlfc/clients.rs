@@ -74,9 +74,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             if !incomplete && request.changes() {
                 // What was written is not written again by itself: a later write may have taken its place.
-                let (operation, caching) = (Operation::Flush, request.caching);
-                let flush =
-                    Request { operation, offset: 0, length: 0, force_unit_access: false, data: Vec::new(), caching };
+                let flush = Request { caching: request.caching, ..Request::flush() };
                 self.ahead.remember(number, std::mem::replace(&mut request, flush));
             }
             // It came before what failed.

@@ -4,7 +4,7 @@ use flashwise_core::cache::{Cache, Event};
 use flashwise_core::checksum;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::wlfc::header::{Crc, Header, Missing};
-use flashwise_core::wlfc::{Log, Oob, State, Step};
+use flashwise_core::wlfc::{Log, State, Step};
 use smallvec::smallvec;
 
 use super::memory::{BLOCK, blocks_of};
@@ -102,12 +102,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.hand_out(id, BACKEND, Operation::Zero { may_punch_holes }, block * BLOCK, length, smallvec![]);
                 return Begun::UnderWay;
             }
-            Step::Append { oob, .. } if self.says_backend_has(plan, oob) => {
-                self.hand_out(id, BACKEND, Operation::Sync, 0, 0, smallvec![]);
-                return Begun::UnderWay;
-            }
             Step::Append { .. } => {
-                self.append_all(id);
+                match self.says_backend_has(plan, &step) {
+                    true => self.hand_out(id, BACKEND, Operation::Sync, 0, 0, smallvec![]),
+                    false => self.append_with_next(id),
+                }
                 return Begun::UnderWay;
             }
             Step::FlushFlash | Step::FlushBackend => {
@@ -226,25 +225,17 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Whether what is appended says of blocks that they are in the backend, as they could not be read there: what was written of them has to
     /// be durable first, as what they were on flash counts no more.
-    fn says_backend_has(&mut self, plan: u32, oob: Oob) -> bool {
-        let first = u64::from(oob.backend) * u64::from(self.bucket_blocks) + u64::from(oob.at);
-        oob.log == Log::Data && self.plan(plan).regions.of(first).has_any(Missing::OfBackend, first, oob.blocks)
-    }
-
-    /// Programs what is to be appended, and what waits for nothing but that.
-    fn append_all(&mut self, id: StepId) {
-        let Running { work: Work::Step(Step::Append { bucket, page, oob, .. }), plan, .. } = *self.step(id) else {
-            unreachable!("it is an append")
-        };
-        self.append(id, plan, bucket, page, oob);
-        self.append_on(id);
+    fn says_backend_has(&mut self, plan: u32, step: &Step) -> bool {
+        blocks_of(step, self.bucket_blocks)
+            .is_some_and(|(block, blocks)| self.plan(plan).regions.of(block).has_any(Missing::OfBackend, block, blocks))
     }
 
     /// The backend was flushed for what is to be appended, or refused it.
     fn flushed_before(&mut self, id: StepId, ok: bool) {
         if ok {
-            return self.append_all(id);
+            return self.append_with_next(id);
         }
+        self.count_failure(BACKEND, Operation::Sync);
         self.backend_flush_failed = true;
         self.stopped.get_or_insert(BACKEND);
         self.cache.on(Event::Failed { step: &Step::FlushBackend, missing: false }, &mut self.planned);
@@ -252,10 +243,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     /// Programs data behind header pages that describe it.
-    fn append(&mut self, id: StepId, plan: u32, bucket: u32, page: u32, oob: Oob) {
+    fn append(&mut self, id: StepId) {
         let (durable, settings) = (self.durable, self.settings);
-        let running = self.step(id);
-        let (sequence, before) = (running.sequence, running.before);
+        let Running { work: Work::Step(Step::Append { bucket, page, oob, .. }), plan, sequence, before, .. } =
+            *self.step(id)
+        else {
+            unreachable!("it is an append")
+        };
         let on_flash = &mut self.on_flash[bucket as usize];
         if page == 0 {
             (on_flash.last, on_flash.durable_end, on_flash.end, on_flash.epoch) = (0, 0, 0, oob.epoch);
@@ -330,19 +324,19 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.hand_out(id, FLASH, Operation::Write, offset, u64::from(header.pages() + padding) * BLOCK, buffers);
     }
 
-    /// Programs what waits for nothing but `id`, behind it in the same bucket, in the same transfer.
-    fn append_on(&mut self, mut id: StepId) {
+    /// Programs what is to be appended and, behind it in the same transfer, what waits for nothing but that.
+    fn append_with_next(&mut self, mut id: StepId) {
         let mut buffers = 0;
+        self.append(id);
         while let Some(next) = self.appended_next(id) {
-            let Running { work: Work::Step(Step::Append { bucket, page, oob, .. }), plan, .. } = *self.step(next)
-            else {
+            let Running { work: Work::Step(step), plan, .. } = *self.step(next) else {
                 unreachable!("it is an append")
             };
-            if self.says_backend_has(plan, oob) {
+            if self.says_backend_has(plan, &step) {
                 break;
             }
             self.begin_with(id, next);
-            self.append(next, plan, bucket, page, oob);
+            self.append(next);
             buffers += 2;
             if buffers >= super::transfers::BUFFERS_MAX - 4 {
                 break;
@@ -404,17 +398,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if std::mem::take(&mut self.step(id).probes) {
             return self.probed(id, result.is_ok());
         }
+        if part.disk == BACKEND && matches!(self.step(id).work, Work::Step(Step::Append { .. })) {
+            return self.flushed_before(id, result.is_ok());
+        }
         if read_flash && result.is_ok() && self.expects_more(id) {
             return;
         }
         let wrong = if read_flash && result.is_ok() { self.compare(id) } else { false };
         let failed = result.is_err() || wrong;
-        if part.disk == BACKEND && matches!(self.step(id).work, Work::Step(Step::Append { .. })) {
-            if failed {
-                self.count_failure(part.disk, part.operation);
-            }
-            return self.flushed_before(id, !failed);
-        }
         self.faults.flash_checksum_errors += u64::from(wrong);
         // A flush that failed says nothing the second time.
         if failed && self.step(id).retries > 0 && part.operation != Operation::Sync {

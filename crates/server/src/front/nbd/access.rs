@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flashwise_engine::export::{Claimable, Exports};
+use flashwise_engine::export::{Claimable, Export, Exports};
 
 use crate::front::assignments::{Assignments, Right, right_over_nbd};
 
@@ -21,6 +21,11 @@ pub struct Found {
     pub export: Arc<Claimable>,
     /// What the client may do with it.
     pub right: Right,
+}
+
+/// Whether a client with this right cannot write an export.
+pub fn is_read_only(export: &Claimable, right: Right) -> bool {
+    export.read_only() || right == Right::Read
 }
 
 /// All of the exports, for anybody.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::access::{Access, Found};
+use super::access::{Access, Found, is_read_only};
 use super::protocol::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, Fields, NBD_OPTS_MAGIC, STRING_BYTES_MAX, client_flag, info, length_field,
     option, option_reply, put_option_reply,
@@ -247,7 +247,7 @@ impl Handshake {
     }
 
     fn flags(&self, found: &Found) -> u16 {
-        transmission_flags(found.export.read_only() || found.right == Right::Read, self.structured)
+        transmission_flags(is_read_only(&found.export, found.right), self.structured)
     }
 
     fn list(&self, output: &mut Vec<u8>) {

@@ -10,12 +10,12 @@
 
 use std::sync::Arc;
 
+use super::access::is_read_only;
 use super::handshake::Session;
 use super::protocol::{Descriptor, REQUEST_BYTES, error, put_block_status_chunk};
 use super::transmission::{
     Command, PAYLOAD_BYTES_MAX, Terms, Verdict, descriptors, error_number, judge, put_done, put_error, put_read,
 };
-use crate::front::assignments::Right;
 use crate::front::completions::{Asked, Completed};
 use crate::front::connection::Control;
 use crate::front::counters::Counters;
@@ -118,7 +118,7 @@ impl<'a> Transmission<'a> {
         assert!(block_bytes_min.is_power_of_two(), "the smallest block of an export is a power of two");
         let terms = Terms {
             size: session.export.size(),
-            read_only: session.export.read_only() || session.right == Right::Read,
+            read_only: is_read_only(&session.export, session.right),
             block_bytes_min,
             payload_bytes_max: block_bytes_max.min(PAYLOAD_BYTES_MAX),
             structured: session.structured,
