@@ -74,7 +74,7 @@ fn run(trace: &Trace, rule: &str) -> (f64, f64) {
     let cache = tier(capacity, 100e3, 40.0, 200.0);
     let storage = tier(2 * trace.unique_blocks(), 10e3, 200.0, 1000.0);
     let setting = Setting { block_bytes: BLOCK_BYTES, array: Array { cache, storage } };
-    rule.build(&lru, index, capacity, &setting, Replay(trace))
+    Replay(trace).visit(rule.build(&lru, index, capacity, &setting))
 }
 
 struct Replay<'a>(&'a Trace);

@@ -165,6 +165,6 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let (cache_bytes, storage_bytes) = ((capacity as u64 * BLOCK_BYTES) as f64, (128 * BLOCK_BYTES) as f64);
     let setting = Setting::of(&ARRAY, BLOCK_BYTES, cache_bytes, storage_bytes);
-    let dense = rule.build(&policy, Dense::new(64), capacity, &setting, run());
-    assert_eq!(rule.build(&policy, Hashed::new(), capacity, &setting, run()), dense);
+    let dense = run().visit(rule.build(&policy, Dense::new(64), capacity, &setting));
+    assert_eq!(run().visit(rule.build(&policy, Hashed::new(), capacity, &setting)), dense);
 });

@@ -54,7 +54,7 @@ fn admitted<I: Index<Key = u32> + Clone + Send + 'static>(
     accesses: &[Access<u32>],
 ) -> Vec<Outcome<u32>> {
     let (policy, rule) = (policy::Spec::parse(policy).unwrap(), Spec::parse(rule).unwrap());
-    rule.build(&policy, index, CAPACITY, &SETTING, Outcomes(accesses))
+    Outcomes(accesses).visit(rule.build(&policy, index, CAPACITY, &SETTING))
 }
 
 fn alone(policy: &str, accesses: &[Access<u32>]) -> Vec<Outcome<u32>> {
@@ -255,7 +255,12 @@ fn a_removed_block_is_forgotten_by_the_history() {
             policy.check();
         }
     }
-    Spec::parse("hotness").unwrap().build(&policy::Spec::parse("lru").unwrap(), dense(), CAPACITY, &SETTING, Remove);
+    Remove.visit(Spec::parse("hotness").unwrap().build(
+        &policy::Spec::parse("lru").unwrap(),
+        dense(),
+        CAPACITY,
+        &SETTING,
+    ));
 }
 
 /// Every policy in turn as the first, under an objective that makes others better, with blocks removed in between; also one that
@@ -293,8 +298,8 @@ fn auto_is_a_policy_whichever_it_begins_with() {
     let mut switches = 0;
     for first in ["lru", "larc:fill=ghost", "2q:kin=100%", "lirs:hirs=100%"] {
         let (rule, first) = (Spec::parse(&rule).unwrap(), policy::Spec::parse(first).unwrap());
-        switches += rule.build(&first, dense(), CAPACITY, &SETTING, Switch);
-        switches += rule.build(&first, Hashed::new(), CAPACITY, &SETTING, Switch);
+        switches += Switch.visit(rule.build(&first, dense(), CAPACITY, &SETTING));
+        switches += Switch.visit(rule.build(&first, Hashed::new(), CAPACITY, &SETTING));
     }
     assert!(switches > 20, "{switches} switches");
 }

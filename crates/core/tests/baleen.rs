@@ -242,5 +242,5 @@ fn it_does_what_its_model_does_and_keeps_its_budget() {
 
 fn run<I: Index<Key = u32> + Clone + Send + 'static>(rule: &str, compare: Compare, index: I) -> (u64, f64) {
     let lru = policy::Spec::parse("lru").unwrap();
-    Spec::parse(rule).unwrap().build(&lru, index, CAPACITY, &SETTING, compare)
+    compare.visit(Spec::parse(rule).unwrap().build(&lru, index, CAPACITY, &SETTING))
 }

@@ -12,7 +12,7 @@ use flashwise_core::counters::Counters;
 use flashwise_core::index::Dense;
 use flashwise_core::options::Options;
 use flashwise_core::policy::lru::Lru;
-use flashwise_core::policy::{self, Outcome, Policy};
+use flashwise_core::policy::{self, Boxed, Outcome, Policy};
 use flashwise_core::step::FlashStep;
 use flashwise_device::ArrayModel;
 use flashwise_device::flash::{Device, DeviceCounters, Ftl, StepError, Zoned};
@@ -73,9 +73,18 @@ impl Online<'_> {
     pub(crate) fn policy(self, policy: &policy::Spec, rule: Option<(&Rule, &Setting)>, capacity_blocks: usize) -> Ran {
         assert!(!policy.info().offline, "{policy} would need next uses");
         let index = self.index();
-        match rule {
-            Some((rule, setting)) => rule.build(policy, index, capacity_blocks, setting, self),
-            None => policy.build(index, capacity_blocks, self),
+        let policy = match rule {
+            Some((rule, setting)) => rule.build(policy, index, capacity_blocks, setting),
+            None => policy.build(index, capacity_blocks, Boxed),
+        };
+        let ram = self.lru();
+        match self.flash {
+            None => self.run(ram, Alone(policy), NoDevice::default()),
+            Some(geometry) => {
+                let device = Ftl::new(geometry.ftl.clone()).expect("the geometry is that of a device");
+                let cache = InPlace::new(policy, self.index(), geometry.ftl.logical_pages, self.trim);
+                self.run(ram, cache, device)
+            }
         }
     }
 
@@ -204,22 +213,6 @@ fn counts<C: BlockCache>(
         tally,
         device: *device.counters(),
         whole: None,
-    }
-}
-
-impl policy::Visitor<u32> for Online<'_> {
-    type Output = Ran;
-
-    fn visit<P: Policy<Key = u32>>(self, policy: P) -> Ran {
-        let ram = self.lru();
-        match self.flash {
-            None => self.run(ram, Alone(policy), NoDevice::default()),
-            Some(geometry) => {
-                let device = Ftl::new(geometry.ftl.clone()).expect("the geometry is that of a device");
-                let cache = InPlace::new(policy, self.index(), geometry.ftl.logical_pages, self.trim);
-                self.run(ram, cache, device)
-            }
-        }
     }
 }
 

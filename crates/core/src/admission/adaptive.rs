@@ -27,7 +27,7 @@ use crate::access::Access;
 use crate::decision::Choice;
 use crate::index::{Dense, Index};
 use crate::options::{self, Options, Parameter};
-use crate::policy::{self, Outcome, Policy, Visitor, pass_on};
+use crate::policy::{self, AnyPolicy, Outcome, Policy, pass_on};
 
 pub use crate::decision::Decision;
 
@@ -246,28 +246,12 @@ fn threshold(decision: &Decision) -> Option<f64> {
     Some(decision.threshold).filter(|threshold| *threshold < u64::MAX as f64)
 }
 
-/// Builds the policy behind the rule and hands both to `visitor`.
-pub(super) fn build<I, V>(options: &Options, behind: Behind<I>, visitor: V) -> V::Output
+/// Builds the policy behind the rule, both as one policy.
+pub(super) fn build<I>(options: &Options, behind: Behind<I>) -> AnyPolicy<I::Key>
 where
     I: Index + Clone + Send + 'static,
-    V: Visitor<I::Key>,
 {
-    behind.policy.build(behind.index.clone(), behind.capacity, Put { options, behind, visitor })
-}
-
-/// Puts the rule in front of the policy that it visits.
-struct Put<'a, I, V> {
-    options: &'a Options,
-    behind: Behind<'a, I>,
-    visitor: V,
-}
-
-impl<I: Index + Send + 'static, V: Visitor<I::Key>> Visitor<I::Key> for Put<'_, I, V> {
-    type Output = V::Output;
-
-    fn visit<P: Policy<Key = I::Key> + Send + 'static>(self, policy: P) -> V::Output {
-        self.visitor.visit(Adaptive::new(self.options, policy, self.behind))
-    }
+    Box::new(Adaptive::new(options, behind.policy(), behind))
 }
 
 /// A policy behind a rule whose threshold adapts.

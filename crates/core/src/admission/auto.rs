@@ -26,7 +26,7 @@ use crate::blocks::{Blocks, List, Queues};
 use crate::decision::{Choice, Decision};
 use crate::index::Index;
 use crate::options::{Kind, OptionError, Options, Parameter};
-use crate::policy::{self, AnyPolicy, Boxed, Outcome, Policy, Visitor};
+use crate::policy::{self, AnyPolicy, Boxed, Outcome, Policy};
 
 /// Auto's row in the table of rules.
 pub static INFO: Info = Info {
@@ -99,13 +99,9 @@ fn choice(options: &Options, first: &policy::Spec, decision: Option<&Decision>, 
     format!("policy {}", candidates[current])
 }
 
-/// Builds the rule with its policies and hands it to `visitor`.
-pub(super) fn build<I, V>(options: &Options, behind: Behind<I>, visitor: V) -> V::Output
-where
-    I: Index + Clone + Send + 'static,
-    V: Visitor<I::Key>,
-{
-    visitor.visit(Auto::new(options, behind))
+/// Builds the rule with its policies.
+pub(super) fn build<I: Index + Clone + Send + 'static>(options: &Options, behind: Behind<I>) -> AnyPolicy<I::Key> {
+    Box::new(Auto::new(options, behind))
 }
 
 /// The blocks in the cache, last used first.

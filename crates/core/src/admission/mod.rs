@@ -15,7 +15,7 @@
 //! use flashwise_core::admission::{Setting, Spec};
 //! use flashwise_core::tiers::{Array, Device, Tier};
 //! use flashwise_core::index::Hashed;
-//! use flashwise_core::policy::{self, Boxed, Outcome, Policy};
+//! use flashwise_core::policy::{self, Outcome, Policy};
 //!
 //! // What rules that weigh wear and latency have to know of the devices; hotness does not ask.
 //! let tier = |capacity_bytes, endurance_cycles, latency_us| Tier {
@@ -28,7 +28,7 @@
 //!
 //! // Admits a block when it is referenced for the second time, in front of an LRU cache of 100 blocks.
 //! let (rule, lru) = (Spec::parse("hotness:min=2")?, policy::Spec::parse("lru")?);
-//! let mut cache = rule.build(&lru, Hashed::<u64>::new(), 100, &setting, Boxed);
+//! let mut cache = rule.build(&lru, Hashed::<u64>::new(), 100, &setting);
 //! assert_eq!(cache.access(Access::read(1)), Outcome::Bypass);
 //! assert_eq!(cache.access(Access::read(1)), Outcome::Admit { evicted: None });
 //! assert_eq!(cache.access(Access::read(1)), Outcome::Hit);
@@ -62,7 +62,7 @@ use crate::decision::Decision;
 use crate::index::Index;
 use crate::named::{Named, Row, Table};
 use crate::options::{Kind, OptionError, Options, Parameter};
-use crate::policy::{self, Policy, Visitor};
+use crate::policy::{self, AnyPolicy, Boxed};
 use crate::tiers::{Array, Device, Tier};
 
 pub use admitted::{Admitted, Judge};
@@ -218,20 +218,9 @@ struct Behind<'a, I> {
     setting: &'a Setting,
 }
 
-/// Puts a rule that judges in front of the policy that it visits.
-struct Judged<'a, I, V> {
-    rule: &'a Spec,
-    behind: Behind<'a, I>,
-    visitor: V,
-}
-
-impl<I: Index + Send + 'static, V: Visitor<I::Key>> Visitor<I::Key> for Judged<'_, I, V> {
-    type Output = V::Output;
-
-    fn visit<P: Policy<Key = I::Key> + Send + 'static>(self, policy: P) -> V::Output {
-        let Judged { rule, behind: Behind { index, capacity, setting, .. }, visitor } = self;
-        let judge = Rule::new(rule.info(), rule.options(), index, capacity, setting.block_bytes);
-        visitor.visit(Admitted::new(judge, policy).admitting_writes(admits_writes(rule.options())))
+impl<I: Index + Clone + Send + 'static> Behind<'_, I> {
+    fn policy(&self) -> AnyPolicy<I::Key> {
+        self.policy.build(self.index.clone(), self.capacity, Boxed)
     }
 }
 
@@ -327,25 +316,23 @@ macro_rules! rules {
         }
 
         impl Spec {
-            /// Builds `policy` with this rule in front of it for a cache of `capacity` blocks, and hands both to `visitor` as one
-            /// policy. `index` is empty.
-            pub fn build<I, V>(
+            /// Builds `policy` behind this rule for a cache of `capacity` blocks, as one policy. `index` is empty.
+            pub fn build<I>(
                 &self,
                 policy: &policy::Spec,
                 index: I,
                 capacity: usize,
                 setting: &Setting,
-                visitor: V,
-            ) -> V::Output
+            ) -> AnyPolicy<I::Key>
             where
                 I: Index + Clone + Send + 'static,
-                V: Visitor<I::Key>,
             {
                 let behind = Behind { policy, index: index.clone(), capacity, setting };
                 $(if self.is(&$deciding::INFO) {
-                    return $deciding::build(self.options(), behind, visitor);
+                    return $deciding::build(self.options(), behind);
                 })*
-                policy.build(index, capacity, Judged { rule: self, behind, visitor })
+                let rule = Rule::new(self.info(), self.options(), index, capacity, setting.block_bytes);
+                Box::new(Admitted::new(rule, behind.policy()).admitting_writes(admits_writes(self.options())))
             }
         }
     };

@@ -87,7 +87,7 @@ mod tests {
     fn run(rule: &str, blocks: u32) -> (Vec<u32>, Option<f64>) {
         let lru: policy::Spec = "lru".parse().unwrap();
         let rule: Spec = rule.parse().unwrap();
-        rule.build(&lru, Dense::new(0), 1000, &SETTING, Run(blocks))
+        Run(blocks).visit(rule.build(&lru, Dense::new(0), 1000, &SETTING))
     }
 
     #[test]

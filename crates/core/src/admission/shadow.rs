@@ -25,7 +25,7 @@ use super::{Admitted, Rule};
 use crate::access::{Access, Op};
 use crate::account::{Account, Bits, Counts};
 use crate::index::{Dense, Key};
-use crate::policy::{self, Outcome, Policy, Visitor};
+use crate::policy::{self, AnyPolicy, Boxed, Outcome, Policy};
 use crate::sketch::mix;
 use crate::tiers::Traffic;
 
@@ -82,30 +82,6 @@ pub struct Estimate {
     pub hit_ratio: f64,
 }
 
-/// A shadow's cache. It knows blocks by their numbers.
-trait ShadowCache: Policy<Key = u32> {
-    /// Runs some accesses and counts what becomes of them.
-    fn run(&mut self, accesses: &[Access<u32>], account: &mut Account<Bits>);
-
-    /// Whether it remembers anything of `block`.
-    fn knows(&self, block: u32) -> bool;
-}
-
-impl<P: Policy<Key = u32>> ShadowCache for Admitted<P, Dense> {
-    fn run(&mut self, accesses: &[Access<u32>], account: &mut Account<Bits>) {
-        let ahead = |at: usize| accesses[at.min(accesses.len() - 1)].block;
-        for (at, access) in accesses.iter().enumerate() {
-            self.prefetch(ahead(at + PREFETCH_DISTANCE), ahead(at + 2 * PREFETCH_DISTANCE));
-            let outcome = self.access(*access);
-            account.record(access.block, access.op, &outcome);
-        }
-    }
-
-    fn knows(&self, block: u32) -> bool {
-        self.rule().remembers(block) || self.directory().is_none_or(|directory| directory.knows(block))
-    }
-}
-
 /// Numbers for the blocks that shadows remember, so that each finds them in an array. Numbers of blocks that none remembers any more
 /// are used again.
 struct Numbers<K> {
@@ -149,12 +125,30 @@ impl<K: Key> Numbers<K> {
 }
 
 struct Shadow {
-    cache: Box<dyn ShadowCache + Send>,
+    /// It knows blocks by their numbers.
+    cache: Admitted<AnyPolicy<u32>, Dense>,
     account: Account<Bits>,
     /// The account at the beginning of the timeframe.
     before: Counts,
     /// The longest requests of which it caches blocks.
     request_blocks_max: u64,
+}
+
+impl Shadow {
+    /// Runs some accesses and counts their outcomes.
+    fn run(&mut self, accesses: &[Access<u32>]) {
+        let ahead = |at: usize| accesses[at.min(accesses.len() - 1)].block;
+        for (at, access) in accesses.iter().enumerate() {
+            self.cache.prefetch(ahead(at + PREFETCH_DISTANCE), ahead(at + 2 * PREFETCH_DISTANCE));
+            let outcome = self.cache.access(*access);
+            self.account.record(access.block, access.op, &outcome);
+        }
+    }
+
+    /// True if it remembers anything of `block`.
+    fn knows(&self, block: u32) -> bool {
+        self.cache.rule().remembers(block) || self.cache.directory().is_none_or(|directory| directory.knows(block))
+    }
 }
 
 /// Some shadow caches over one sample.
@@ -182,19 +176,6 @@ impl<K> std::fmt::Debug for Shadows<K> {
             .field("rate", &self.rate)
             .field("shadows", &self.shadows.len())
             .finish_non_exhaustive()
-    }
-}
-
-struct Boxed {
-    rule: Rule<Dense>,
-    admits_writes: bool,
-}
-
-impl Visitor<u32> for Boxed {
-    type Output = Box<dyn ShadowCache + Send>;
-
-    fn visit<P: Policy<Key = u32> + Send + 'static>(self, policy: P) -> Self::Output {
-        Box::new(Admitted::new(self.rule, policy).admitting_writes(self.admits_writes))
     }
 }
 
@@ -238,11 +219,8 @@ impl<K: Key> Shadows<K> {
         let request_blocks_max = rule.request_blocks_max();
         self.has_classes |= !matches!(request_blocks_max, 0 | u64::MAX);
         self.shadows.push(Shadow {
-            cache: policy.build(
-                Dense::new(0),
-                self.capacity(capacity),
-                Boxed { rule, admits_writes: self.admits_writes },
-            ),
+            cache: Admitted::new(rule, policy.build(Dense::new(0), self.capacity(capacity), Boxed))
+                .admitting_writes(self.admits_writes),
             account: Account::new(Bits::new(0)),
             before: Counts::default(),
             request_blocks_max,
@@ -280,11 +258,11 @@ impl<K: Key> Shadows<K> {
     #[inline(never)]
     fn catch_up(&mut self) {
         for shadow in &mut self.shadows {
-            shadow.cache.run(&self.pending, &mut shadow.account);
+            shadow.run(&self.pending);
         }
         self.pending.clear();
         let shadows = &self.shadows;
-        self.numbers.sweep(|number| shadows.iter().any(|shadow| shadow.cache.knows(number)));
+        self.numbers.sweep(|number| shadows.iter().any(|shadow| shadow.knows(number)));
     }
 
     /// Forgets `block`.

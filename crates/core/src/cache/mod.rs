@@ -97,7 +97,7 @@ fn build_policy(config: &Config, is_full: bool) -> AnyPolicy {
     let mut policy: AnyPolicy = if let Some(Admission { rule, setting }) = &config.admission {
         // What a rule remembers has an index like the policy's, under numbers that need not be as large.
         let index = Hashed::with_capacity(config.data_pages() as usize, 0);
-        rule.build(policy, index, capacity, setting, Boxed)
+        rule.build(policy, index, capacity, setting)
     } else {
         // It is the log's directory: an entry for each block with a copy, under the number of its slot. Ghosts make it grow.
         let node_max = config.geometry.pages().saturating_add(NODES_BESIDE_SLOTS);

@@ -12,7 +12,7 @@ mod figures;
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::counters::Counters;
 use flashwise_core::index::Dense;
-use flashwise_core::policy::{Outcome, Policy, Spec, Visitor};
+use flashwise_core::policy::{AnyPolicy, Boxed, Outcome, Policy, Spec};
 use flashwise_trace::Trace;
 use flashwise_trace::progress::Progress;
 use flashwise_trace::sampling::Sample;
@@ -58,7 +58,7 @@ pub fn run(
     let replay = |blocks: usize, epochs: bool| {
         let run = |policy: &Spec, epochs: bool| {
             let replay = Replay { trace, sample, cuts: &cuts, epochs, next_uses, progress };
-            policy.build(Dense::new(trace.unique_blocks()), blocks, replay)
+            replay.run(policy.build(Dense::new(trace.unique_blocks()), blocks, Boxed))
         };
         let (mut classes, epochs) = run(policy, epochs);
         if sample.has_hot_blocks() && policy.to_string() != "lru" {
@@ -159,10 +159,8 @@ struct Replay<'a> {
     progress: &'a dyn Progress,
 }
 
-impl Visitor<u32> for Replay<'_> {
-    type Output = (Classes, Vec<Counters>);
-
-    fn visit<P: Policy<Key = u32>>(self, mut policy: P) -> Self::Output {
+impl Replay<'_> {
+    fn run(self, mut policy: AnyPolicy<u32>) -> (Classes, Vec<Counters>) {
         self.next_uses.into_iter().for_each(|next_uses| policy.foresee(next_uses));
         let (mut classes, mut epochs) = (Classes::new(self.sample.classes()), Epochs::new(self.cuts, self.epochs));
         let of_block = self.sample.classes();

@@ -250,7 +250,9 @@ fn a_policy_is_asked_the_same_in_the_whole_cache_as_by_itself() {
         let config = rule.map_or(plain.clone(), |rule| behind(rule, plain));
         let (index, capacity) = (Dense::new(workload::VOLUME_BLOCKS as usize + 8), config.capacity_blocks());
         let alone = match &config.admission {
-            Some(Admission { rule, setting }) => rule.build(&config.policy, index, capacity, setting, Alone(&requests)),
+            Some(Admission { rule, setting }) => {
+                Alone(&requests).visit(rule.build(&config.policy, index, capacity, setting))
+            }
             None => config.policy.build(index, capacity, Alone(&requests)),
         };
         let whole = simulated(&config, &requests);
