@@ -1,24 +1,14 @@
-//! Line charts as inline SVG: the only file that knows the chart library.
+//! Line charts as inline SVG: axes, grid, ticks, lines, markers and a legend, in colours that follow the page's light or dark scheme.
 //!
-//! kuva draws axes, grid, ticks, lines and markers. Added to it here: colours that follow the page's light or dark scheme, a
-//! legend whose keys are drawn like the lines, and what a screen reader says. Its clip paths are taken out: nothing that is
-//! drawn leaves the axes, and their ids come from a counter, so that the same report would not be the same bytes twice.
-//!
-//! In a page each series is a group of its own, which the page's style hides or emphasises; its legend is the page's.
+//! Each series is a group with its colour. In a page the group has a class, by which the page's style hides or emphasises it, and a title;
+//! the legend is the page's.
 
+use std::fmt::{self, Display, Write};
 use std::sync::Arc;
 
-use kuva::backend::svg::SvgBackend;
-use kuva::plot::line::LineStyle;
-use kuva::plot::scatter::MarkerShape;
-use kuva::plot::{LinePlot, ScatterPlot};
-use kuva::render::layout::{Layout, TickFormat};
-use kuva::render::plots::Plot;
-use kuva::render::render::{Primitive, Scene, TextAnchor, render_multiple};
-use kuva::render::theme::Theme;
 use serde::Serialize;
 
-use super::look::{self, Look, Marker};
+use super::look::{self, Look};
 
 /// From line to line of a label that takes several.
 const LINE: f64 = 17.0;
@@ -37,11 +27,14 @@ const RIGHT: f64 = 40.0;
 /// Mean width of a letter; text is measured nowhere, because the reader's font is not known.
 const LETTER: f64 = 7.4;
 const TEXT_SIZE: u32 = 13;
+/// From the top of a text of a tick to its base, where the tick is at its middle.
+const TEXT_MIDDLE: f64 = 4.74;
+/// Length of the line of a tick.
+const TICK: f64 = 5.0;
 /// Height of a row of the legend.
 const LEGEND_ROW: f64 = 22.0;
 /// Width of a key of the legend, with the space that follows it.
 const KEY: f64 = 42.0;
-const MARKER_SIZE: f64 = 4.2;
 /// Letters of a legend entry; more are cut off.
 const LEGEND_LETTERS_MAX: usize = 72;
 
@@ -61,6 +54,15 @@ pub struct Axis {
     pub step: f64,
     /// Writes a tick.
     pub tick: TickText,
+}
+
+impl Axis {
+    /// The multiples of `step` on the axis.
+    fn ticks(&self, step: f64) -> impl Iterator<Item = f64> {
+        // A multiple that is off by a rounding error is on the axis.
+        let (first, last) = ((self.min / step - 1e-9).ceil() as i64, (self.max / step + 1e-9).floor() as i64);
+        (first..=last).map(move |tick| tick as f64 * step)
+    }
 }
 
 /// A line of a chart.
@@ -181,81 +183,60 @@ impl Chart {
         let (up, across) = (wrapped(&self.y.label, manner.width), wrapped(&self.x.label, manner.width));
         let more = |lines: &[String]| LINE * (lines.len() - 1) as f64;
         let top = 36.0 + f64::from(legend.rows) * LEGEND_ROW + more(&up);
-        let below = BELOW + more(&across);
-        let height = top + self.plot_height() + below;
+        let height = top + self.plot_height() + BELOW + more(&across);
         let frame = Frame { left: self.left(), top, width: manner.width, chart: self };
-        // The label of the horizontal axis is below its middle, or where that has too little room below all of the chart.
-        let half = LETTER * self.x.label.chars().count() as f64 / 2.0;
-        let is_below =
-            half <= ((frame.left + manner.width - RIGHT) / 2.0).min((manner.width + RIGHT - frame.left) / 2.0);
-        let mut plots = Vec::new();
-        // What is grey lies below what is not.
+        let mut drawing = frame.axes();
+        // Grey series lie below the others.
         let mut order: Vec<usize> = (0..self.series.len()).collect();
         order.sort_by_key(|&at| self.series[at].look.colour != look::OTHER.colour);
-        for &at in &order {
-            let Series { look, points, .. } = &self.series[at];
-            let colour = if manner.in_page { place_of_colour(at) } else { format!("var({})", look.colour) };
-            plots.extend(draw(look, &colour, points, self.markers && look.colour != look::OTHER.colour));
+        let names = self.legend();
+        for at in order {
+            drawing += &self.drawn(at, &frame, manner, &names);
         }
         for key in &legend.keys {
-            let (middle, y) = (key.x + 15.0, 38.0 + f64::from(key.row) * LEGEND_ROW);
-            let ends = [(key.x, y), (middle, y), (key.x + 30.0, y)].map(|(x, y)| frame.data(x, y));
-            let colour = format!("var({})", key.look.colour);
-            plots.push(line(&key.look, &colour, &ends));
-            if self.markers {
-                plots.push(markers(&key.look, &colour, &ends[1..2]));
+            drawing += &key.drawn(self.markers);
+        }
+        if let Some(mark) = &manner.mark {
+            drawing += &frame.mark(mark);
+        }
+        for (at, line) in up.iter().enumerate() {
+            drawing += &text_at(8.0, 18.0 + LINE * at as f64, "start", line);
+        }
+        // The label of the horizontal axis is below its middle, or where that has too little room below all of the chart.
+        let (middle, half) = ((frame.left + frame.right()) / 2.0, LETTER * self.x.label.chars().count() as f64 / 2.0);
+        if half <= middle.min(manner.width - middle) {
+            drawing += &text_at(middle, height - 6.5, "middle", &self.x.label);
+        } else {
+            for (at, line) in across.iter().enumerate() {
+                let y = height - 8.0 - LINE * (across.len() - 1 - at) as f64;
+                drawing += &text_at(manner.width / 2.0, y, "middle", line);
             }
         }
-        if let Some(mark) = &manner.mark {
-            let ends = [(mark.x, self.y.min), (mark.x, self.y.max)];
-            plots.push(line(&look::MARK, &format!("var({})", look::MARK.colour), &ends));
-        }
-        let mut scene = render_multiple(plots, self.layout(&frame, (height, below), is_below));
-        scene.elements.retain(|element| !matches!(element, Primitive::ClipStart { .. } | Primitive::ClipEnd));
-        scene.defs.clear();
-        for (at, line) in up.iter().enumerate() {
-            text(&mut scene, 8.0, 18.0 + LINE * at as f64, line);
-        }
-        for (at, line) in across.iter().enumerate().filter(|_| !is_below) {
-            let y = height - 8.0 - LINE * (across.len() - 1 - at) as f64;
-            label(&mut scene, (manner.width / 2.0, y), TextAnchor::Middle, false, line);
-        }
-        for key in &legend.keys {
-            text(&mut scene, key.x + 36.0, 42.5 + f64::from(key.row) * LEGEND_ROW, &key.name);
-        }
-        if let Some(mark) = &manner.mark {
-            let x = frame.screen_x(mark.x);
-            // On the side where there is more room.
-            let (x, anchor) =
-                if x > manner.width / 2.0 { (x - 6.0, TextAnchor::End) } else { (x + 6.0, TextAnchor::Start) };
-            label(&mut scene, (x, frame.top + 14.0), anchor, true, mark.text);
-        }
-        let svg = SvgBackend::new().render_scene(&scene);
-        // What comes before is the library's own opening tag and its name.
-        let body = svg.split_once("-->").map_or(svg.as_str(), |(_, body)| body);
-        (height, if manner.in_page { self.grouped(body, manner.told) } else { body.to_owned() })
+        (height, drawing + "</svg>")
     }
 
-    /// The drawing with the elements of each series in a group, which has the class of its switch, its colour and what it tells.
-    fn grouped(&self, body: &str, told: &[String]) -> String {
-        let legend = self.legend();
-        let mut drawing = body.to_owned();
-        for (at, series) in self.series.iter().enumerate() {
-            let place = place_of_colour(at);
-            let (Some(first), Some(last)) = (drawing.find(&place), drawing.rfind(&place)) else { continue };
-            let start = drawing[..first].rfind('<').unwrap_or(first);
-            let end = drawing[last..].find('>').map_or(drawing.len(), |end| last + end + 1);
-            let number = 1 + legend.iter().position(|key| key.name == series.name).unwrap_or(0);
-            let kind = if series.look.colour == look::OTHER.colour { " other" } else { "" };
-            let group = format!(
-                "<g class=\"s s{number}{kind}\" style=\"--c:var({})\"><title>{}</title>{}</g>",
-                series.look.colour,
-                escape(&told.get(at).map_or_else(|| self.told(series), String::clone)),
-                drawing[start..end].replace(&place, "var(--c)")
-            );
-            drawing.replace_range(start..end, &group);
+    /// The group of a series: in a page with the class of its switch, and with what it tells.
+    fn drawn(&self, at: usize, frame: &Frame, manner: &Manner, names: &[LegendKey]) -> String {
+        let Series { name, look, points } = &self.series[at];
+        let is_other = look.colour == look::OTHER.colour;
+        let mut group = String::from("<g");
+        if manner.in_page {
+            let number = 1 + names.iter().position(|key| key.name == *name).unwrap_or(0);
+            let _ = write!(group, " class=\"s s{number}{}\"", if is_other { " other" } else { "" });
         }
-        drawing
+        let _ = write!(group, " style=\"--c:var({})\">", look.colour);
+        if manner.in_page {
+            let title = manner.told.get(at).map_or_else(|| self.told(&self.series[at]), String::clone);
+            let _ = write!(group, "<title>{}</title>", escape(&title));
+        }
+        let places: Vec<_> = points.iter().map(|&(x, y)| (frame.screen_x(x), frame.screen_y(y))).collect();
+        group += &line(look, &places);
+        // An upright line is an interval around a point that has its marker.
+        let is_interval = matches!(points[..], [from, to] if from.0 == to.0);
+        if self.markers && !is_other && !is_interval || points.len() == 1 {
+            group += &markers(look, &places);
+        }
+        group + "</g>"
     }
 
     /// What is told of a series that is pointed at: its name, and its values if they are few.
@@ -274,41 +255,10 @@ impl Chart {
 
     /// Room for the tick labels of the vertical axis.
     fn left(&self) -> f64 {
-        let first = (self.y.min / self.y.step).ceil() as i64;
-        let last = (self.y.max / self.y.step).floor() as i64;
-        let widest = (first..=last).map(|tick| (self.y.tick)(tick as f64 * self.y.step).chars().count()).max();
+        let widest = self.y.ticks(self.y.step).map(|at| (self.y.tick)(at).chars().count()).max();
         // Names have wider letters than numbers.
         let letter = if widest > Some(12) { 1.12 * LETTER } else { LETTER };
         (22.0 + letter * widest.unwrap_or(0) as f64).max(48.0)
-    }
-
-    fn layout(&self, frame: &Frame, (height, below): (f64, f64), labelled: bool) -> Layout {
-        let theme = Theme {
-            background: "none".to_owned(),
-            axis_color: "var(--fw-axis)".to_owned(),
-            grid_color: "var(--fw-grid)".to_owned(),
-            tick_color: "var(--fw-axis)".to_owned(),
-            text_color: "currentColor".to_owned(),
-            ..Theme::light()
-        };
-        let (x, y) = (&self.x, &self.y);
-        Layout::new((x.min, x.max), (y.min, y.max))
-            .with_theme(theme)
-            .with_width(frame.width)
-            .with_height(height)
-            .with_force_margins(frame.left, RIGHT)
-            .with_force_margins_y(frame.top, below)
-            .with_x_axis_min(x.min)
-            .with_x_axis_max(x.max)
-            .with_y_axis_min(y.min)
-            .with_y_axis_max(y.max)
-            .with_x_tick_step(frame.x_step())
-            .with_y_tick_step(y.step)
-            .with_x_tick_format(TickFormat::Custom(Arc::clone(&x.tick)))
-            .with_y_tick_format(TickFormat::Custom(Arc::clone(&y.tick)))
-            .with_x_label(if labelled { &x.label } else { "" })
-            .with_tick_size(TEXT_SIZE)
-            .with_label_size(TEXT_SIZE)
     }
 }
 
@@ -366,12 +316,7 @@ impl Manner<'_> {
 /// More values are not told of a series that is pointed at.
 const TOLD_POINTS_MAX: usize = 12;
 
-/// Stands for the colour of the series at this place until its group has it.
-fn place_of_colour(at: usize) -> String {
-    format!("var(--place-{at})")
-}
-
-/// Where the axes lie, to place the legend's keys in the data's coordinates, in which the library draws.
+/// Where the axes lie.
 struct Frame<'a> {
     left: f64,
     top: f64,
@@ -386,22 +331,73 @@ impl Frame<'_> {
         if self.width >= WIDTH {
             return *step;
         }
-        let texts = ((min / step).ceil() as i64..=(max / step).floor() as i64).map(|at| tick(at as f64 * step));
-        let widest = texts.map(|text| text.chars().count()).max().unwrap_or(0) as f64 * LETTER + 12.0;
-        let room = step / (max - min) * (self.width - self.left - RIGHT);
+        let widest = self.chart.x.ticks(*step).map(|at| tick(at).chars().count()).max().unwrap_or(0);
+        let widest = widest as f64 * LETTER + 12.0;
+        let room = step / (max - min) * (self.right() - self.left);
         step * (widest / room).ceil().max(1.0)
     }
 
-    fn screen_x(&self, x: f64) -> f64 {
-        let across = &self.chart.x;
-        self.left + (x - across.min) / (across.max - across.min) * (self.width - self.left - RIGHT)
+    /// The right end of the horizontal axis.
+    fn right(&self) -> f64 {
+        self.width - RIGHT
     }
 
-    fn data(&self, x: f64, y: f64) -> (f64, f64) {
-        let Chart { x: across, y: up, .. } = self.chart;
-        let right_of_axis = (x - self.left) / (self.width - self.left - RIGHT);
-        let above_axis = (self.top + self.chart.plot_height() - y) / self.chart.plot_height();
-        (across.min + right_of_axis * (across.max - across.min), up.min + above_axis * (up.max - up.min))
+    /// The lower end of the vertical axis.
+    fn bottom(&self) -> f64 {
+        self.top + self.chart.plot_height()
+    }
+
+    fn screen_x(&self, x: f64) -> f64 {
+        let Axis { min, max, .. } = self.chart.x;
+        self.left + (x - min) / (max - min) * (self.right() - self.left)
+    }
+
+    fn screen_y(&self, y: f64) -> f64 {
+        let Axis { min, max, .. } = self.chart.y;
+        self.bottom() - (y - min) / (max - min) * self.chart.plot_height()
+    }
+
+    /// Grid, axes and ticks.
+    fn axes(&self) -> String {
+        let Chart { x, y, .. } = self.chart;
+        let (left, right, top, bottom) = (self.left, self.right(), self.top, self.bottom());
+        let (mut grid, mut ticks, mut texts) = (String::new(), String::new(), String::new());
+        for at in x.ticks(self.x_step()) {
+            let place = Px(self.screen_x(at));
+            if at > x.min {
+                let _ = write!(grid, "M{place} {top}V{bottom}", top = Px(top), bottom = Px(bottom));
+            }
+            let _ = write!(ticks, "M{place} {}v{TICK}", Px(bottom));
+            texts += &text_at(place.0, bottom + 17.07, "middle", &(x.tick)(at));
+        }
+        for at in y.ticks(y.step) {
+            let place = Px(self.screen_y(at));
+            if at > y.min {
+                let _ = write!(grid, "M{left} {place}H{right}", left = Px(left), right = Px(right));
+            }
+            let _ = write!(ticks, "M{} {place}h-{TICK}", Px(left));
+            texts += &text_at(left - 8.0, place.0 + TEXT_MIDDLE, "end", &(y.tick)(at));
+        }
+        format!(
+            "<path d=\"{grid}\" stroke=\"var(--fw-grid)\" fill=\"none\" />\
+             <path d=\"M{} {}V{}H{}{ticks}\" stroke=\"var(--fw-axis)\" fill=\"none\" />{texts}",
+            Px(left),
+            Px(top),
+            Px(bottom),
+            Px(right)
+        )
+    }
+
+    /// A mark, with its text on the side where there is more room.
+    fn mark(&self, mark: &Mark) -> String {
+        let x = self.screen_x(mark.x);
+        let (text_x, anchor) = if x > self.width / 2.0 { (x - 6.0, "end") } else { (x + 6.0, "start") };
+        format!(
+            "<g style=\"--c:var({})\">{}</g>{}",
+            look::MARK.colour,
+            line(&look::MARK, &[(x, self.bottom()), (x, self.top)]),
+            bold_at(text_x, self.top + 14.0, anchor, mark.text)
+        )
     }
 }
 
@@ -410,6 +406,19 @@ struct Key {
     look: Look,
     x: f64,
     row: u16,
+}
+
+impl Key {
+    fn drawn(&self, marked: bool) -> String {
+        let y = 38.0 + f64::from(self.row) * LEGEND_ROW;
+        let marker = if marked { markers(&self.look, &[(self.x + 15.0, y)]) } else { String::new() };
+        format!(
+            "<g style=\"--c:var({})\">{}{marker}</g>{}",
+            self.look.colour,
+            line(&self.look, &[(self.x, y), (self.x + 30.0, y)]),
+            text_at(self.x + 36.0, y + 4.5, "start", &self.name)
+        )
+    }
 }
 
 /// The keys of the series, in as many rows as they need.
@@ -443,36 +452,36 @@ impl Legend {
     }
 }
 
-fn draw(look: &Look, colour: &str, points: &[(f64, f64)], marked: bool) -> Vec<Plot> {
-    let mut plots = vec![line(look, colour, points)];
-    // An upright line is an interval around a point that has its marker.
-    let is_interval = matches!(points, [from, to] if from.0 == to.0);
-    if marked && !is_interval || points.len() == 1 {
-        plots.push(markers(look, colour, points));
+/// A line in the colour of its group.
+fn line(look: &Look, places: &[(f64, f64)]) -> String {
+    let mut path = String::new();
+    for (number, &(x, y)) in places.iter().enumerate() {
+        let _ = write!(path, "{}{} {}", if number == 0 { 'M' } else { 'L' }, Px(x), Px(y));
     }
-    plots
+    let width = if look.colour == look::OTHER.colour { "1.2" } else { "2" };
+    let dash = if look.dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{}\"", look.dash) };
+    format!("<path d=\"{path}\" stroke=\"var(--c)\" stroke-width=\"{width}\" fill=\"none\"{dash} />")
 }
 
-fn line(look: &Look, colour: &str, points: &[(f64, f64)]) -> Plot {
-    let style = if look.dash.is_empty() { LineStyle::Solid } else { LineStyle::Custom(look.dash.to_owned()) };
-    let plot = LinePlot::new().with_data(points.iter().copied()).with_color(colour.to_owned());
-    let width = if look.colour == look::OTHER.colour { 1.2 } else { 2.0 };
-    Plot::Line(plot.with_stroke_width(width).with_line_style(style))
+/// A marker at each place, in the colour of its group.
+fn markers(look: &Look, places: &[(f64, f64)]) -> String {
+    let mut group = String::from("<g fill=\"var(--c)\" stroke=\"var(--c)\" stroke-width=\"1.2\">");
+    for &(x, y) in places {
+        // The path of a marker lies around (14, 5).
+        let (right, down) = (Px(x - 14.0), Px(y - 5.0));
+        let _ = write!(group, "<path d=\"{}\" transform=\"translate({right} {down})\" />", look.marker.path());
+    }
+    group + "</g>"
 }
 
-fn markers(look: &Look, colour: &str, points: &[(f64, f64)]) -> Plot {
-    let shape = match look.marker {
-        Marker::Circle => MarkerShape::Circle,
-        Marker::Square => MarkerShape::Square,
-        Marker::Triangle => MarkerShape::Triangle,
-        Marker::Diamond => MarkerShape::Diamond,
-        Marker::TriangleDown => MarkerShape::TriangleDown,
-        Marker::Star => MarkerShape::Star,
-        Marker::Hexagon => MarkerShape::Hexagon,
-        Marker::Cross => MarkerShape::Cross,
-    };
-    let plot = ScatterPlot::new().with_data(points.iter().copied()).with_color(colour.to_owned());
-    Plot::Scatter(plot.with_marker(shape).with_size(MARKER_SIZE))
+/// A coordinate, with two decimals at most.
+#[derive(Clone, Copy)]
+struct Px(f64);
+
+impl Display for Px {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", (100.0 * self.0).round() / 100.0)
+    }
 }
 
 /// A label in as many lines as it needs in a chart of this width.
@@ -490,23 +499,18 @@ fn wrapped(label: &str, width: f64) -> Vec<String> {
     lines
 }
 
-fn text(scene: &mut Scene, x: f64, y: f64, content: &str) {
-    label(scene, (x, y), TextAnchor::Start, false, content);
-}
-
-fn label(scene: &mut Scene, (x, y): (f64, f64), anchor: TextAnchor, bold: bool, content: &str) {
-    let (content, size) = (plain(content), TEXT_SIZE);
-    scene.add(Primitive::Text { x, y, content, size, anchor, rotate: None, bold, color: None });
-}
-
-/// The library reads `$...$` as mathematics and `\$` as a dollar.
-fn plain(text: &str) -> String {
-    text.replace('$', "\\$")
-}
-
-/// Text of a picture that is drawn by hand, at its `anchor`: start, middle or end.
+/// Text of a picture at its `anchor`: start, middle or end.
 pub(super) fn text_at(x: f64, y: f64, anchor: &str, text: &str) -> String {
-    format!("<text x=\"{x}\" y=\"{y}\" font-size=\"{TEXT_SIZE}\" text-anchor=\"{anchor}\">{}</text>", escape(text))
+    weighed_at(x, y, anchor, "", text)
+}
+
+fn bold_at(x: f64, y: f64, anchor: &str, text: &str) -> String {
+    weighed_at(x, y, anchor, " font-weight=\"bold\"", text)
+}
+
+fn weighed_at(x: f64, y: f64, anchor: &str, weight: &str, text: &str) -> String {
+    let (x, y, text) = (Px(x), Px(y), escape(text));
+    format!("<text x=\"{x}\" y=\"{y}\" font-size=\"{TEXT_SIZE}\" text-anchor=\"{anchor}\"{weight}>{text}</text>")
 }
 
 /// Text as it stands in XML.
