@@ -21,15 +21,49 @@ FLASHWISE_SOAK_SECONDS ?= 600
 FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
-.PHONY: features dist test-dist wheel test-wheel planted crash kill file-systems power-cuts zoned fdp open-iscsi soak fuzz bench-serve bench-larc bench-ncache bench-iscsi bench-wlfc bench-kernel bench-b-like admission-table weeks-table sampling-table
+.DEFAULT_GOAL := help
+# Every target here is a command, none a file.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
+
+help: ## This list
+	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+##@ Every day
+
+# What `make build` makes and `make install` installs.
+PROGRAM ?= $(or $(CARGO_TARGET_DIR),target)/dist/flashwise
+build: ## Build the program, optimised, as target/dist/flashwise
+	cargo build --profile dist --locked -p flashwise
+
+test: ## Run all tests
+	./run-tests
+
+check: ## Check formatting, lints, licences and API documentation
+	.ci/run check
+
+# As packages do it: program, manual pages, completions, unit, documentation, and a configuration, if there is none. Root needs no cargo for it.
+PREFIX ?= /usr/local
+install: ## Install what `make build` made, below DESTDIR and PREFIX (/usr/local)
+	test -x $(PROGRAM) || $(MAKE) build
+	packaging/install $(PROGRAM) "$(DESTDIR)" "$(PREFIX)"
+
+uninstall: ## Remove what was installed, except /etc/flashwise
+	cd "$(DESTDIR)$(PREFIX)" && rm -rf bin/flashwise lib/systemd/system/flashwise.service lib/sysusers.d/flashwise.conf \
+		share/man/man1/flashwise.1.gz share/man/man1/flashwise-*.1.gz share/doc/flashwise share/bash-completion/completions/flashwise \
+		share/fish/vendor_completions.d/flashwise.fish share/zsh/site-functions/_flashwise
+
+clean: ## Remove all that was built
+	cargo clean
+
+##@ More tests
 
 # A policy and an admission rule that are a file and a row each, a figure and a setting that are a row each, planted by a feature: builds all
 # of the project once more, in a folder of its own.
-planted:
+planted: ## A policy, a rule, a figure and a setting as CONTRIBUTING.md adds them
 	CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target/planted) cargo test --workspace --features planted --test cli planted::
 
 # The program and the library that serves with each feature left out by itself, with none, and with what is not there by default.
-features:
+features: ## Lints and tests with each feature left out
 	for features in http,parquet,serve http,serve,tls parquet,serve,tls parquet s3 serve ""; do \
 		cargo clippy -p flashwise --locked --no-default-features --features "$$features" -- -D warnings || exit 1; done
 	for features in http tls ""; do \
@@ -37,109 +71,113 @@ features:
 	cargo test -p flashwise-server --locked --no-default-features --lib built_without
 	cargo test -p flashwise-sim --locked --lib built_without
 
-crash:
+crash: ## Simulated power failures: FLASHWISE_CRASH_POINTS, FLASHWISE_SEED
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-engine --test crash -- --nocapture what_was_flushed what_wlfc_flushed starts_and_ends
 	FLASHWISE_SALVAGE_SEEDS=$(FLASHWISE_SALVAGE_SEEDS) cargo test -p flashwise-engine --test crash -- --nocapture salvage::
 	FLASHWISE_SEEDS=$(FLASHWISE_MENDING_SEEDS) cargo test -p flashwise-engine --test mending -- --nocapture nothing_acknowledged
 
-kill:
+kill: ## Kill a server with SIGKILL, FLASHWISE_KILLS times
 	FLASHWISE_KILLS=$(FLASHWISE_KILLS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test --release -p flashwise --test cli -- --nocapture kill::what
 
-file-systems:
+file-systems: ## File systems at every flush; as root
 	FLASHWISE_FLUSH_POINTS=$(FLASHWISE_FLUSH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-server --features device-tests --test flush_points -- --nocapture recovers
 
-power-cuts:
+power-cuts: ## Power cuts of a Linux kernel in QEMU
 	FLASHWISE_CUTS=$(FLASHWISE_CUTS) FLASHWISE_SEED=$(FLASHWISE_SEED) tests/power-cuts/run
 
 # Caches on zoned devices of a real kernel, in a guest: the log and WLFC, ext4 and xfs.
-zoned:
+zoned: ## Zoned devices of a Linux kernel in QEMU
 	tests/zoned/run
 
 # Write streams on a device with flexible data placement, in a guest: what the device counts is what the server counts.
-fdp:
+fdp: ## Flexible data placement in QEMU
 	tests/fdp/run
 
 # Linux's own iSCSI initiator, in a guest: file systems while sessions are lost and the server is restarted, and reservations of two initiators.
-open-iscsi:
+open-iscsi: ## The iSCSI initiator of Linux in QEMU
 	tests/open-iscsi/run
 
-soak:
+soak: ## Two hours of a lightly loaded server, at full speed
 	FLASHWISE_SOAK_SECONDS=$(FLASHWISE_SOAK_SECONDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise --test cli soak:: -- --nocapture
 
-fuzz:
+fuzz: ## Fuzz FLASHWISE_FUZZ_TARGETS for FLASHWISE_FUZZ_SECONDS each; needs nightly Rust
 	FLASHWISE_FUZZ_SECONDS=$(FLASHWISE_FUZZ_SECONDS) fuzz/run $(FLASHWISE_FUZZ_TARGETS)
 
-# Requests per second and processor time beside nbdkit.
-bench-serve:
+##@ Benchmarks
+
+bench-serve: ## Requests per second and processor time beside nbdkit
 	benches/serve.sh
 
 # LRU and LARC before a slow disk, as in Figures 10 and 11 of the paper on LARC: a table, and docs/larc.svg. Takes a quarter of an hour.
-bench-larc:
+bench-larc: ## The figures of the paper on LARC
 	cargo build --profile dist -p flashwise -p flashwise-benches --bins
 	target/dist/bench_larc --svg docs/larc.svg
 
 # A pool of three slow disks with RAM alone and with an SSD, as in Figures 4 and 5 of the paper on NCache: tables, and docs/ncache.svg; then
 # pgbench on ext4 and fio, as root. Takes ten minutes.
-bench-ncache:
+bench-ncache: ## The figures of the paper on NCache; as root
 	cargo build --profile dist -p flashwise -p flashwise-benches --bin flashwise --bin bench_ncache
 	target/dist/bench_ncache --svg docs/ncache.svg
 	benches/ncache.sh
 
 # iSCSI beside tgt and NBD over loopback, and the cost of a pool's map: processor time of a request.
-bench-iscsi:
+bench-iscsi: ## iSCSI beside tgt and NBD
 	benches/iscsi.sh
 
 # WLFC, WLFC_c and B_like, as in Figures 5 to 8 of the paper on WLFC, in simulation: tables, and docs/wlfc.svg. Takes some minutes.
-bench-wlfc:
+bench-wlfc: ## The figures of the paper on WLFC
 	cargo build --profile dist -p flashwise-benches --bin bench_wlfc
 	target/dist/bench_wlfc --svg docs/wlfc.svg
 
 # What bcache, dm-cache, dm-writecache and flashwise write on flash and backend, in a guest of QEMU; the trace of a database only with
 # FLASHWISE_TRACES. Takes an hour or more.
-bench-kernel:
+bench-kernel: ## Writes beside bcache, dm-cache and dm-writecache, in QEMU
 	benches/kernel/run
 
 # bcache in a guest of QEMU beside the model of it, --layout b-like: what both write on flash for the same requests, as in docs/wlfc.md.
-bench-b-like:
+bench-b-like: ## bcache beside the model of it, in QEMU
 	benches/kernel/b-like
 
 # Latency over lifetime by admission rule over the traces in FLASHWISE_TRACES: admission.html and admission.csv.
-admission-table:
+admission-table: ## Latency over lifetime by admission rule, over FLASHWISE_TRACES
 	cargo build --profile dist -p flashwise
 	benches/admission.sh admission.html > admission.csv
 
 # The same over generated weeks like those of MSR-Cambridge, as in docs/results/admission.md. Takes some minutes.
-weeks-table:
+weeks-table: ## The same over generated weeks
 	cargo build --profile dist -p flashwise
 	benches/weeks.sh
 
 # How far estimates from samples of 1 % are off, by 100 seeds over the traces in FLASHWISE_TRACES, as in docs/results/sampling.md. Takes some
 # minutes.
 FLASHWISE_SEEDS ?= 100
-sampling-table:
+sampling-table: ## Errors of estimates from samples, over FLASHWISE_TRACES
 	cargo build --release -p flashwise -p flashwise-benches --bin flashwise --bin bench_sampling
 	benches/sampling.sh --seeds $(FLASHWISE_SEEDS) --rates 1%,10%
 
+##@ Releases
+
 # What is handed out, in target/artefacts: static tarballs, .deb, .rpm, OCI image. DIST_ARCHITECTURES says for which: x86_64 aarch64.
 DIST_ARCHITECTURES ?= x86_64 aarch64
-dist:
+dist: ## Build tarballs, .deb, .rpm, OCI image and wheel for DIST_ARCHITECTURES
 	packaging/dist $(DIST_ARCHITECTURES)
 
 # Installs each of them in a clean root, runs it, and removes it; as root.
-test-dist:
+test-dist: ## Install, run and remove each of them in a clean root; as root
 	packaging/test
 
 # The Python package, in target/wheels: for every Python from 3.10 on, and for systems whose C library is as old as glibc 2.17, which zig links for.
-wheel:
+wheel: ## Build the Python package in target/wheels
 	test -x target/maturin/bin/maturin || { python3 -m venv target/maturin && target/maturin/bin/pip install --quiet maturin==1.16.0 -r packaging/requirements.txt; }
+	packaging/notices.py flashwise-python "$$(uname -m)-unknown-linux-gnu" >crates/python/THIRD-PARTY-NOTICES
 	PATH="$(CURDIR)/target/maturin/bin:$$PATH" maturin build --profile dist --locked --zig --compatibility manylinux2014 \
 		--manifest-path crates/python/Cargo.toml --out target/wheels
 
 # The package against the command line, on processes and Dask, its documents as written; in the .venv that ./run-tests makes.
-test-wheel:
+test-wheel: ## Test the Python package
 	.venv/bin/pip install --quiet --disable-pip-version-check -r tests/wheel/requirements.txt
 	cargo test --workspace --features wheel-tests --test cli wheel::

@@ -3,8 +3,8 @@
 
 usage: packaging/image.py OUT.tar ARCHITECTURE=PROGRAM...
 
-The image holds the program, a user for it, and nothing else: it runs without root and with a read-only root file system. The same
-programs and SOURCE_DATE_EPOCH give the same image, byte for byte. Source: OCI image format specification 1.1.
+The image holds the program, its licences, a user for it, and nothing else: it runs without root and with a read-only root file system.
+The same programs and SOURCE_DATE_EPOCH give the same image, byte for byte. Source: OCI image format specification 1.1.
 """
 
 import gzip
@@ -15,6 +15,9 @@ import os
 import sys
 import tarfile
 import time
+from pathlib import Path
+
+from notices import PROJECT, notices
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 # Belongs to nobody on the host.
@@ -29,17 +32,22 @@ def add(tar, name, contents=b"", mode=0o644, kind=tarfile.REGTYPE, owner=0):
     tar.addfile(info, io.BytesIO(contents))
 
 
-def layer(program):
-    """The root file system: the program, its user, and the places that volumes are mounted to."""
+def layer(architecture, program):
+    """The root file system: the program, its licences, its user, and the places that volumes are mounted to."""
+    licences = {name: (PROJECT / name).read_bytes() for name in ["LICENSE-APACHE", "LICENSE-MIT"]}
+    licences["THIRD-PARTY-NOTICES"] = notices("flashwise", f"{architecture}-unknown-linux-musl").encode()
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
-        for directory in ["etc", "etc/flashwise", "run", "tmp", "usr", "usr/bin", "var", "var/lib"]:
+        documents = ["usr/share", "usr/share/doc", "usr/share/doc/flashwise"]
+        for directory in ["etc", "etc/flashwise", "run", "tmp", "usr", "usr/bin", *documents, "var", "var/lib"]:
             add(tar, directory, mode=0o1777 if directory == "tmp" else 0o755, kind=tarfile.DIRTYPE)
         for directory in ["run/flashwise", "var/lib/flashwise"]:
             add(tar, directory, mode=0o750, kind=tarfile.DIRTYPE, owner=USER)
         add(tar, "etc/passwd", f"flashwise:x:{USER}:{USER}::/var/lib/flashwise:/sbin/nologin\n".encode())
         add(tar, "etc/group", f"flashwise:x:{USER}:\n".encode())
-        add(tar, "usr/bin/flashwise", open(program, "rb").read(), mode=0o755)
+        add(tar, "usr/bin/flashwise", Path(program).read_bytes(), mode=0o755)
+        for name, contents in licences.items():
+            add(tar, f"usr/share/doc/flashwise/{name}", contents)
     return out.getvalue()
 
 
@@ -57,7 +65,7 @@ class Image:
         return self.blob(json.dumps(value, sort_keys=True).encode(), f"{media_type}+json", **more)
 
     def manifest(self, architecture, program):
-        files = layer(program)
+        files = layer(architecture, program)
         platform = {"architecture": ARCHITECTURES[architecture], "os": "linux"}
         config = {
             **platform,
