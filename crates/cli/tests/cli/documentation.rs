@@ -43,7 +43,7 @@ fn shell(folder: &TempDir, script: &str) -> String {
 /// The documents, named from the project's folder.
 fn documents() -> Vec<String> {
     let mut documents: Vec<String> =
-        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benches/README.md", "traces/README.md"]
+        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "benches/README.md", "traces/README.md"]
             .map(String::from)
             .into();
     for folder in ["docs", "docs/results"] {

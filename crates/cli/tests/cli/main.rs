@@ -41,6 +41,7 @@ mod input;
 mod jobs;
 mod kill;
 mod lifetime;
+mod makefile;
 mod memory;
 #[cfg(feature = "s3")]
 mod objects;

@@ -25,6 +25,29 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
+/// Asserts that a directory has the project's licences, and the notices of all crates in this program: their paths are in its messages.
+fn assert_has_notices(documents: &Path) {
+    for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+        let [own, packed] =
+            [project(), documents.to_owned()].map(|folder| std::fs::read_to_string(folder.join(licence)).unwrap());
+        assert_eq!(own, packed, "{licence}");
+    }
+    let notices = std::fs::read_to_string(documents.join("THIRD-PARTY-NOTICES")).unwrap();
+    let paths = tool("grep", &["-aohE", "registry/src/[^/]+/[A-Za-z0-9._+-]+", env!("CARGO_BIN_EXE_flashwise")]);
+    let mut crates: Vec<&str> = paths.lines().map(|path| path.rsplit('/').next().unwrap()).collect();
+    crates.sort_unstable();
+    crates.dedup();
+    assert!(crates.len() > 30, "{crates:?}");
+    let listed: Vec<String> =
+        notices.lines().filter_map(|line| Some(line.split_once(": ")?.0.replace(' ', "-"))).collect();
+    let missing: Vec<_> = crates.into_iter().filter(|name| !listed.iter().any(|listed| listed == name)).collect();
+    assert!(missing.is_empty(), "no notice of {missing:?}");
+    for other in ["zstd/LICENSE", "xz/COPYING", "preact (JavaScript)", "Rust standard library", "musl: MIT"] {
+        assert!(notices.contains(other), "{other}");
+    }
+    assert!(notices.matches("Permission is hereby granted").count() > 50 && notices.contains("Apache License"));
+}
+
 /// A small program stands for the one that is packed, so that compressing takes no time; manual pages and completions are our own.
 #[test]
 fn tarball_and_deb_hold_what_they_should_and_are_the_same_each_time() {
@@ -86,6 +109,7 @@ fn tarball_and_deb_hold_what_they_should_and_are_the_same_each_time() {
             }
         }
         assert!(links >= 40, "only {links} links were found");
+        assert_has_notices(&documents);
     }
     let owners = tool("dpkg-deb", &["--contents", text(&folder.join(&deb))]);
     assert!(owners.lines().all(|line| line.contains(" root/root ")), "{owners}");
@@ -111,6 +135,38 @@ fn the_image_is_whole_runs_without_root_and_is_the_same_each_time() {
         );
         assert!(std::fs::read(root.join("usr/bin/flashwise")).unwrap() == std::fs::read(program).unwrap());
         assert!(std::fs::read_to_string(root.join("etc/passwd")).unwrap().starts_with("flashwise:x:65532:"));
+        assert_has_notices(&root.join("usr/share/doc/flashwise"));
+    }
+}
+
+/// The names of the crates that are published, and their manifests.
+fn published() -> Vec<(String, String)> {
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        let folder = entry.unwrap().path();
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let name = manifest.lines().find_map(|line| line.strip_prefix("name = ")).unwrap().trim_matches('"').to_owned();
+        (name, manifest)
+    };
+    let manifests = std::fs::read_dir(project().join("crates")).unwrap().map(read);
+    let published: Vec<_> =
+        manifests.filter(|(_, manifest)| manifest.contains("\npublish.workspace = true\n")).collect();
+    assert!(published.len() >= 8, "only {} crates are published", published.len());
+    published
+}
+
+#[test]
+fn every_published_crate_has_its_licences_and_the_one_address() {
+    let published = published();
+    let workspace = project().join("Cargo.toml");
+    let mut arguments = vec!["package", "--list", "--allow-dirty", "--locked", "--manifest-path", text(&workspace)];
+    for (name, manifest) in &published {
+        arguments.extend(["--package", name]);
+        assert!(manifest.contains("\nrepository.workspace = true\n"), "{name}");
+    }
+    let files = tool("cargo", &arguments);
+    for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+        let found = files.lines().filter(|file| *file == licence).count();
+        assert_eq!(found, published.len(), "each crate has {licence}: {files}");
     }
 }
 
