@@ -506,5 +506,4 @@ impl<'a> Reading<'a> {
 }
 
 #[cfg(test)]
-#[path = "answer_tests.rs"]
 mod tests;

@@ -12,7 +12,7 @@
 //! - Of different choices with as many hits it makes the one above, which is not always that with the fewest admissions: a block that
 //!   was hit before and stays costs none, and may be the one given up. On random traces of 40 accesses to at most 9 blocks an
 //!   exhaustive search finds as many hits with fewer admissions: MIN has 77, 52, 28 and 12 % more in 1, 2, 3 and 4 places, where FIF
-//!   has 7.3, 3.7, 2.4 and 1.7 times the fewest in all. To find the fewest takes a flow of least cost through the whole trace. By that (`crates/sim/tests/min.rs`) MIN has 17 to 20 % more than
+//!   has 7.3, 3.7, 2.4 and 1.7 times the fewest in all. To find the fewest takes a flow of least cost through the whole trace. By that (`crates/sim/tests/sim/min.rs`) MIN has 17 to 20 % more than
 //!   are needed on random traces of 3,000 accesses to 500 blocks in 10 to 150 places, and none more on pieces of 4,000 accesses of the bundled
 //!   trace, which re-read little.
 //! - While places are free, a block that is not accessed again is not admitted either.

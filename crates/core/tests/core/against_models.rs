@@ -1,0 +1,192 @@
+//! Every policy against a slow and obvious model of its paper, access by access, on seeded workloads of five kinds, with and
+//! without blocks removed in between, and while a log moves the blocks about in the policy's table.
+
+use std::collections::BTreeMap;
+
+use crate::models::{MODELS, Make, Model};
+use crate::workloads::{ACCESSES, BLOCKS, WORKLOADS, random, workload};
+use flashwise_core::access::Access;
+use flashwise_core::directory::Directory;
+use flashwise_core::index::{Dense, Hashed};
+use flashwise_core::policy::{Outcome, POLICIES, Policy, Spec, Visitor};
+
+const CAPACITIES: [usize; 8] = [1, 2, 3, 7, 10, 33, 100, 400];
+
+/// The blocks to remove before each access: none mostly, one before three of a hundred accesses, and all of them once. Half
+/// are blocks accessed shortly before, so that small caches and their ghosts lose some too.
+fn removals(accesses: &[Access<u32>], capacity: usize) -> Vec<Vec<u32>> {
+    let mut state = 7;
+    let removal = |position: usize| {
+        let (chance, recent, any) = (random(&mut state) % 100, random(&mut state), random(&mut state));
+        let distance = 1 + any as usize % (2 * capacity + 1);
+        match position {
+            _ if position == ACCESSES / 2 => (0..BLOCKS).collect(),
+            _ if chance >= 3 => vec![],
+            _ if recent.is_multiple_of(2) => vec![accesses[position.saturating_sub(distance)].block],
+            _ => vec![(any % u64::from(BLOCKS)) as u32],
+        }
+    };
+    (0..accesses.len()).map(removal).collect()
+}
+
+struct Compare<'a> {
+    what: String,
+    accesses: &'a [Access<u32>],
+    removals: &'a [Vec<u32>],
+    model: Box<dyn Model>,
+    capacity: usize,
+    log: Option<Log>,
+}
+
+/// What uses a policy's table as a directory, with slots for some of the blocks.
+struct Log {
+    slots: u32,
+    state: u64,
+    block_at: BTreeMap<u32, u32>,
+}
+
+impl Log {
+    fn new(slots: u32) -> Log {
+        Log { slots, state: 3, block_at: BTreeMap::new() }
+    }
+
+    fn directory<P: Policy<Key = u32>>(policy: &mut P) -> &mut dyn Directory<u32> {
+        policy.directory_mut().expect("every policy of a cache has a directory")
+    }
+
+    /// Empties a slot, or puts a block into it that was accessed lately or any.
+    fn change<P: Policy<Key = u32>>(&mut self, policy: &mut P, recent: u32) {
+        let (slot, any) = ((random(&mut self.state) % u64::from(self.slots)) as u32, random(&mut self.state));
+        let moved = if self.block_at.remove(&slot).is_some() {
+            Log::directory(policy).supersede(slot)
+        } else {
+            let block = if any.is_multiple_of(4) { (any >> 2) as u32 % BLOCKS } else { recent };
+            self.block_at.retain(|_, held| *held != block);
+            self.block_at.insert(slot, block);
+            Log::directory(policy).place(block, slot)
+        };
+        moved.into_iter().for_each(|moved| policy.moved(moved));
+    }
+
+    fn check<P: Policy<Key = u32>>(&self, policy: &P) {
+        let directory = policy.directory().expect("every policy of a cache has a directory");
+        assert_eq!(directory.len(), self.block_at.len());
+        for slot in 0..self.slots {
+            let block = self.block_at.get(&slot);
+            assert_eq!(directory.is_current(slot), block.is_some(), "slot {slot}");
+            if let Some(&block) = block {
+                assert_eq!((directory.block_at(slot), directory.slot_of(block)), (Some(block), Some(slot)));
+            }
+        }
+    }
+}
+
+impl Compare<'_> {
+    fn remove<P: Policy<Key = u32>>(&mut self, policy: &mut P, block: u32, position: usize) {
+        // In words only where something is wrong: there are millions of accesses.
+        let run = &self.what;
+        let what = || format!("{run}, {block} removed before access {position}");
+        let (held, len) = (policy.contains(block), policy.len());
+        if held && position.is_multiple_of(3) {
+            policy.refuse(block);
+            self.model.refuse(block);
+        } else {
+            assert_eq!(policy.remove(block), self.model.remove(block), "{}", what());
+        }
+        assert_eq!(policy.len() + usize::from(held), len, "{}", what());
+        assert!(!policy.contains(block), "{}", what());
+        policy.check();
+    }
+}
+
+impl Visitor<u32> for Compare<'_> {
+    type Output = Vec<Outcome<u32>>;
+
+    fn visit<P: Policy<Key = u32>>(mut self, mut policy: P) -> Self::Output {
+        let mut outcomes = Vec::new();
+        if let Some(log) = &self.log {
+            Log::directory(&mut policy).set_slots(log.slots);
+        }
+        for (position, &access) in self.accesses.iter().enumerate() {
+            for &block in self.removals.get(position).into_iter().flatten() {
+                self.remove(&mut policy, block, position);
+            }
+            let (held, full) = (policy.contains(access.block), policy.len() == self.capacity);
+            let outcome = policy.access(access);
+            let run = &self.what;
+            let what = || format!("{run}, access {position}: {access:?}");
+            assert_eq!(outcome, self.model.access(access), "{}", what());
+            assert_eq!(outcome == Outcome::Hit, held, "{}", what());
+            assert_eq!(policy.contains(access.block), outcome != Outcome::Bypass || held, "{}", what());
+            assert!(policy.len() <= self.capacity, "{}", what());
+            assert!(full || !matches!(outcome, Outcome::Admit { evicted: Some(_) }), "{}", what());
+            if let Outcome::Admit { evicted: Some(evicted) } = outcome {
+                assert!(!policy.contains(evicted), "{}", what());
+            }
+            if let Some(log) = &mut self.log {
+                log.change(&mut policy, access.block);
+            }
+            if position.is_multiple_of(16) {
+                policy.check();
+                self.log.iter().for_each(|log| log.check(&policy));
+            }
+            outcomes.push(outcome);
+        }
+        outcomes
+    }
+}
+
+fn compare_all(removals: impl Fn(&[Access<u32>], usize) -> Vec<Vec<u32>> + Sync, in_a_log: bool) {
+    // Half of the models each.
+    std::thread::scope(|scope| {
+        for half in 0..2 {
+            let removals = &removals;
+            scope.spawn(move || {
+                MODELS.iter().skip(half).step_by(2).for_each(|model| compare(model, removals, in_a_log))
+            });
+        }
+    });
+}
+
+fn compare(&(text, make): &(&str, Make), removals: impl Fn(&[Access<u32>], usize) -> Vec<Vec<u32>>, in_a_log: bool) {
+    let spec = Spec::parse(text).expect("a model is of a policy");
+    for kind in WORKLOADS {
+        let accesses = workload(kind);
+        for capacity in CAPACITIES {
+            let removals = removals(&accesses, capacity);
+            let compare = || Compare {
+                what: format!("{text}, {kind}, capacity {capacity}"),
+                accesses: &accesses,
+                removals: &removals,
+                model: make(capacity),
+                capacity,
+                log: None,
+            };
+            let dense = spec.build(Dense::new(BLOCKS as usize), capacity, compare());
+            let hashed = spec.build(Hashed::new(), capacity, compare());
+            assert_eq!(dense, hashed);
+            if in_a_log && !spec.info().offline {
+                let log = Some(Log::new(capacity as u32 + 5));
+                spec.build(Hashed::new(), capacity, Compare { log, ..compare() });
+            }
+        }
+    }
+}
+
+#[test]
+fn every_policy_does_what_its_model_does_with_either_index() {
+    compare_all(|_, _| vec![], false);
+}
+
+#[test]
+fn every_policy_does_what_its_model_does_while_blocks_are_removed_and_while_a_log_moves_them() {
+    compare_all(removals, true);
+}
+
+#[test]
+fn every_policy_has_a_model() {
+    for info in POLICIES {
+        let modelled = MODELS.iter().any(|(text, _)| *text == info.name);
+        assert!(modelled, "{} with default options is not compared with a model", info.name);
+    }
+}

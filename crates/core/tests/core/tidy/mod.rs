@@ -1,0 +1,189 @@
+//! The house is tidy: no circles of files, no file too long, every file declared where editors and rustfmt look, no list of policies
+//! beside their table, no error that says its cause twice, and every path that the documentation names exists.
+//!
+//! What is not so yet is listed in `TO_BE_MENDED` of each test. These lists only shrink: a test also fails where an entry is not needed
+//! any more.
+
+mod circles;
+mod errors;
+mod source;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use flashwise_core::policy;
+use source::Source;
+
+/// The folder of the whole project.
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// All files in the project's folders, by their path in the project. What git ignores and what editors hide is left out.
+fn files() -> Vec<String> {
+    fn walk(folder: &Path, inside: &str, found: &mut Vec<String>) {
+        let mut entries: Vec<_> = std::fs::read_dir(folder).unwrap().map(Result::unwrap).collect();
+        entries.sort_by_key(std::fs::DirEntry::file_name);
+        for entry in entries {
+            let name = entry.file_name().into_string().unwrap();
+            let path = if inside.is_empty() { name.clone() } else { format!("{inside}/{name}") };
+            let ignored = ["target", "corpus", "artifacts"].contains(&name.as_str()) || name.starts_with('.');
+            if entry.file_type().unwrap().is_dir() {
+                if !ignored {
+                    walk(&entry.path(), &path, found);
+                }
+            } else {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&project(), "", &mut found);
+    assert!(found.len() > 300, "{} files are too few to be the project", found.len());
+    found
+}
+
+/// The Rust files of the project.
+fn sources() -> Vec<Source> {
+    let of = |path: &String| Source::new(path.clone(), &std::fs::read_to_string(project().join(path)).unwrap());
+    files().iter().filter(|path| path.ends_with(".rs")).map(of).collect()
+}
+
+/// Fails unless what was `found` and what is still to be mended are the same.
+fn assert_mended(what: &str, found: &BTreeSet<String>, to_be_mended: &[&str]) {
+    let known: BTreeSet<String> = to_be_mended.iter().map(|entry| (*entry).to_owned()).collect();
+    let new: Vec<_> = found.difference(&known).collect();
+    assert!(new.is_empty(), "{what}: {new:#?}");
+    let mended: Vec<_> = known.difference(found).collect();
+    assert!(mended.is_empty(), "mended, to be taken off the list: {mended:#?}");
+}
+
+/// Files may use each other in one direction only. A module and what is inside it may know each other.
+#[test]
+fn files_do_not_use_each_other_in_circles() {
+    /// A circle by its files, in the order of the alphabet, each by its path inside the crate's `src`.
+    const TO_BE_MENDED: &[&str] = &[];
+    let sources = sources();
+    let crates: BTreeSet<_> = sources.iter().filter_map(Source::crate_folder).collect();
+    assert!(crates.len() >= 5, "{crates:?}");
+    let of = |folder: &&str| {
+        let inside: Vec<_> = sources.iter().filter(|source| source.crate_folder() == Some(folder)).collect();
+        circles::circles(&inside)
+    };
+    assert_mended("files in a circle", &crates.iter().flat_map(of).collect(), TO_BE_MENDED);
+}
+
+/// Unit tests at a file's end do not count.
+#[test]
+fn no_file_has_more_than_600_lines() {
+    const LINES_MAX: usize = 600;
+    const TO_BE_MENDED: &[&str] = &[];
+    let sources = sources();
+    let long = sources.iter().filter(|source| source.lines > LINES_MAX).map(|source| source.path.clone());
+    assert_mended("files of more than 600 lines", &long.collect(), TO_BE_MENDED);
+}
+
+/// Macros declare no modules: rustfmt and editors would not see their files.
+#[test]
+fn every_file_is_a_module_that_is_declared_plainly() {
+    let sources = sources();
+    let declared: BTreeSet<_> = sources.iter().flat_map(Source::declared_files).collect();
+    let is_module = |source: &&Source| source.path.contains("/src/") && source.module != Some(Vec::new());
+    let modules: Vec<_> = sources.iter().filter(is_module).collect();
+    assert!(modules.len() > 150, "{} modules", modules.len());
+    let undeclared = modules.into_iter().filter(|source| !declared.contains(&source.path));
+    let undeclared: Vec<_> = undeclared.map(|source| &source.path).filter(|path| !path.contains("/src/bin/")).collect();
+    assert!(undeclared.is_empty(), "no `mod` line declares {undeclared:#?}");
+}
+
+/// A list that names them all is to be taken from the table, so that a new policy is in it.
+#[test]
+fn no_list_has_the_names_of_all_policies() {
+    /// A test holds that each policy has its model.
+    const MODELS: &str = "crates/core/tests/core/models/mod.rs";
+    const TO_BE_MENDED: &[&str] = &[];
+    let all: BTreeSet<_> = policy::online().map(|info| info.name).collect();
+    let lists_all = |source: &Source| source.lists().iter().any(|names| all.iter().all(|name| names.contains(*name)));
+    let sources = sources();
+    let lists =
+        sources.iter().filter(|source| source.path != MODELS && lists_all(source)).map(|source| source.path.clone());
+    assert_mended("lists of policies beside policy::POLICIES", &lists.collect(), TO_BE_MENDED);
+}
+
+/// Whoever shows an error shows its causes, so that a text that has its cause would say it twice.
+#[test]
+fn no_error_says_its_cause_twice() {
+    const TO_BE_MENDED: &[&str] = &[];
+    let of = |path: &String| {
+        let text = std::fs::read_to_string(project().join(path)).unwrap();
+        let twice = errors::said_twice(&text).into_iter();
+        twice.map(|said| format!("{path}: {said}")).collect::<Vec<_>>()
+    };
+    let files = files().into_iter().filter(|path| path.contains("/src/") && path.ends_with(".rs"));
+    assert_mended("errors that say their cause twice", &files.flat_map(|path| of(&path)).collect(), TO_BE_MENDED);
+}
+
+/// Of what the documentation names in backquotes or links to, whatever looks like a path of the project.
+fn paths(markdown: &str) -> BTreeSet<String> {
+    let mut fenced = false;
+    let mut text = String::new();
+    for line in markdown.lines() {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        if !fenced && !fence {
+            text.push_str(line);
+            text.push(' ');
+        }
+    }
+    let quoted = text.split('`').skip(1).step_by(2);
+    let linked = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#', ' ']).next());
+    let is_path = |path: &&str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+        let is_file = [".rs", ".md", ".toml", ".svg", ".service"].iter().any(|end| path.ends_with(end));
+        let folders = ["crates/", "docs/", "benches/", "fuzz/", "packaging/", "tests/", "traces/"];
+        let is_folder = folders.iter().any(|folder| path.starts_with(folder)) || path.contains("/src/");
+        (is_file || is_folder) && path.bytes().all(plain)
+    };
+    quoted.chain(linked).filter(is_path).map(str::to_owned).collect()
+}
+
+/// A path may begin anywhere: `sim/src/trace.rs` and `trace.rs` are found below `crates`. `NAME.rs` stands for any file there.
+#[test]
+fn every_path_in_the_documentation_exists() {
+    /// What commands in the documentation make, and what git ignores.
+    const MADE: &[&str] =
+        &["docs/durability.md: fuzz/artifacts", "docs/durability.md: fuzz/corpus", "docs/lifetime.md: lifetime.toml"];
+    const TO_BE_MENDED: &[&str] = &[];
+    let files = files();
+    let mut places: BTreeSet<String> = BTreeSet::new();
+    for file in &files {
+        // Each file and each folder that it is in, by every end of its path.
+        let parts: Vec<_> = file.split('/').collect();
+        for end in 1..=parts.len() {
+            places.extend((0..end).map(|start| parts[start..end].join("/")));
+        }
+    }
+    let exists = |path: &str| {
+        let path = path.trim_start_matches("../").trim_end_matches('/').trim_end_matches("/NAME.rs");
+        places.contains(path)
+    };
+    let documents =
+        files.iter().filter(|path| *path == "README.md" || path.starts_with("docs/") && path.ends_with(".md"));
+    let mut missing = BTreeSet::new();
+    let mut count = 0;
+    for document in documents {
+        let named = paths(&std::fs::read_to_string(project().join(document)).unwrap());
+        count += named.len();
+        missing.extend(named.iter().filter(|path| !exists(path)).map(|path| format!("{document}: {path}")));
+    }
+    assert!(count > 80, "{count} paths are too few to be all");
+    missing.retain(|path| !MADE.contains(&path.as_str()));
+    assert_mended("paths that do not exist", &missing, TO_BE_MENDED);
+}
+
+#[test]
+fn paths_are_found_in_backquotes_and_links() {
+    let markdown =
+        "See `core/src/step.rs`, `Step` and [docs](docs/design.md#steps).\n```sh\ncat `docs/none.md`\n```\n`a/b c.rs`";
+    assert_eq!(paths(markdown).into_iter().collect::<Vec<_>>(), ["core/src/step.rs", "docs/design.md"]);
+}

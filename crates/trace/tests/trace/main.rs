@@ -1,0 +1,10 @@
+//! Every format that is read, whole and damaged.
+//!
+//! All are one binary: it is linked once, and its tests run side by side.
+
+#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+
+mod fixtures;
+
+mod any_bytes;
+mod formats;
