@@ -1,6 +1,7 @@
 //! What must hold between the algorithms whose endurance is simulated, over generated traces, and over public ones with the feature
 //! `real-traces`.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::brute_force::BruteForce;
@@ -72,14 +73,18 @@ fn run<const N: usize>(trace: &Trace, algorithms: [&str; N], shares: &[f64], set
     runs.chunks(N).map(|runs| std::array::from_fn(|at| runs[at].counts)).collect()
 }
 
-fn traces() -> Vec<Trace> {
-    vec![
-        generated("zipf:skew=0.9", 30_000, 400_000, 0.7, 1),
-        generated("zipf:skew=0.6", 30_000, 400_000, 0.9, 2),
-        generated("zipf:skew=1.1", 30_000, 400_000, 0.4, 3),
-        generated("phases:skew=0.9,requests=20000", 30_000, 400_000, 0.6, 4),
-        generated("loop", 20_000, 300_000, 0.8, 5),
-    ]
+/// Traces of all kinds, generated once for all tests.
+fn traces() -> &'static [Trace; 5] {
+    static TRACES: OnceLock<[Trace; 5]> = OnceLock::new();
+    TRACES.get_or_init(|| {
+        [
+            generated("zipf:skew=0.9", 30_000, 400_000, 0.7, 1),
+            generated("zipf:skew=0.6", 30_000, 400_000, 0.9, 2),
+            generated("zipf:skew=1.1", 30_000, 400_000, 0.4, 3),
+            generated("phases:skew=0.9,requests=20000", 30_000, 400_000, 0.6, 4),
+            generated("loop", 20_000, 300_000, 0.8, 5),
+        ]
+    })
 }
 
 const SHARES: [f64; 3] = [0.02, 0.05, 0.2];
@@ -92,7 +97,7 @@ fn with_and_without_dram() -> [Settings; 2] {
 fn m_m_plus_and_c_have_the_same_hits_and_each_erases_less() {
     for trace in traces() {
         for settings in with_and_without_dram() {
-            for [m, m_plus, c] in run(&trace, ["m", "m+", "c"], &SHARES, &settings) {
+            for [m, m_plus, c] in run(trace, ["m", "m+", "c"], &SHARES, &settings) {
                 let hits = |counts: &Counts| (counts.reads, counts.read_hits());
                 assert_eq!(hits(&m_plus), hits(&m), "{}", trace.name());
                 let erasures = [&m, &m_plus, &c].map(Counts::erasures);
@@ -135,7 +140,7 @@ fn no_online_algorithm_hits_more() {
     for trace in traces() {
         for settings in with_and_without_dram() {
             for counts in
-                run(&trace, ["m+", "lru", "larc", "arc", "lirs", "s3-fifo", "ripq+", "pannier"], &SHARES, &settings)
+                run(trace, ["m+", "lru", "larc", "arc", "lirs", "s3-fifo", "ripq+", "pannier"], &SHARES, &settings)
             {
                 for online in &counts[1..] {
                     assert!(online.rhr() <= counts[0].rhr(), "{}", trace.name());
@@ -151,7 +156,7 @@ fn each_technique_saves_erasures() {
     const STACK: [&str; 7] =
         ["m", "m:r=1", "m+", "c:cfr=0,order=arrival", "c:cfr=1,order=arrival", "c:order=arrival", "c"];
     for trace in traces() {
-        for counts in run(&trace, STACK, &SHARES, &small()) {
+        for counts in run(trace, STACK, &SHARES, &small()) {
             let erasures = counts.map(|counts| counts.erasures());
             assert!(erasures.is_sorted_by(|more, fewer| more >= fewer), "{}: {erasures:?}", trace.name());
             let [first, .., last] = counts;
@@ -174,7 +179,7 @@ fn m_with_both_techniques_is_m_plus_and_thresholds_of_1_change_nothing() {
 #[test]
 fn a_higher_threshold_saves_writes_and_loses_hits() {
     for trace in traces() {
-        for counts in run(&trace, ["m+", "m_n:n=2", "m_n:n=3"], &[0.02, 0.05], &small()) {
+        for counts in run(trace, ["m+", "m_n:n=2", "m_n:n=3"], &[0.02, 0.05], &small()) {
             assert!(counts.is_sorted_by(|less, more| {
                 less.rhr() >= more.rhr() && less.insertions() >= more.insertions() && less.erasures() >= more.erasures()
             }));
@@ -202,13 +207,13 @@ fn blocks_sorted_by_when_they_leave_cost_no_more_than_as_they_come() {
     for trace in traces() {
         for (at, buffers) in [2, 4, 8].into_iter().enumerate() {
             let algorithms = [format!("c:buffers={buffers}"), format!("c:buffers={buffers},order=arrival")];
-            for [sorted, unsorted] in run(&trace, [&algorithms[0], &algorithms[1]], &SHARES, &small()) {
+            for [sorted, unsorted] in run(trace, [&algorithms[0], &algorithms[1]], &SHARES, &small()) {
                 evict[at] += sorted.epbpd().unwrap();
                 arrival[at] += unsorted.epbpd().unwrap();
             }
         }
         // Within one unit no order makes a difference.
-        for [sorted, unsorted] in run(&trace, ["c:buffers=1", "c:buffers=1,order=arrival"], &SHARES, &small()) {
+        for [sorted, unsorted] in run(trace, ["c:buffers=1", "c:buffers=1,order=arrival"], &SHARES, &small()) {
             assert_eq!(sorted, unsorted);
         }
     }

@@ -4,6 +4,7 @@
 //! The figures are those of wc and awk over the decompressed files, and of a Python struct over the binary one.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use crate::workloads::{accesses, hits};
 use flashwise_core::admission::Rule;
@@ -164,7 +165,12 @@ fn lru_over_oltp_hits_as_often_as_the_arc_paper_says() {
 }
 
 /// Those with times, and with enough accesses for 20 timeframes of 100 sampled ones.
-fn timed_traces() -> Vec<Trace> {
+fn timed_traces() -> &'static [Trace] {
+    static TRACES: OnceLock<Vec<Trace>> = OnceLock::new();
+    TRACES.get_or_init(open_timed_traces)
+}
+
+fn open_timed_traces() -> Vec<Trace> {
     let five_columns = "csv:delimiter=space,time=0,volume=1,offset=2,length=3,op=4,read=1,offset-unit=512";
     let [dtrs, financial] =
         [",length-unit=512", ",length-unit=4096,time-unit=ms"].map(|units| format!("{five_columns}{units}"));
@@ -229,11 +235,11 @@ fn adaptive_rules_that_admit_writes_are_nowhere_worse_than_lru() {
     let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
     for trace in timed_traces() {
         let capacity = trace.unique_blocks() / 10;
-        let devices = setting(&paper(), trace.block_size_bytes(), capacity, storage_bytes(&trace));
+        let devices = setting(&paper(), trace.block_size_bytes(), capacity, storage_bytes(trace));
         let figures = |rule: Option<&str>| {
-            let rule = rule.map(|rule| TraceRule::parse_list(rule).unwrap()[0].of(&trace));
+            let rule = rule.map(|rule| TraceRule::parse_list(rule).unwrap()[0].of(trace));
             let lru = "lru".parse().unwrap();
-            let replayed = replay(&trace, &lru, rule.as_ref(), capacity, &devices, counting, None);
+            let replayed = replay(trace, &lru, rule.as_ref(), capacity, &devices, counting, None);
             ArrayFigures::of(&devices, &replayed.counted.counts, replayed.counted.seconds)
         };
         let lru = figures(None);
@@ -253,14 +259,14 @@ fn adaptive_rules_that_admit_writes_are_nowhere_worse_than_lru() {
 fn shadow_caches_are_within_two_points_of_full_caches() {
     for trace in timed_traces() {
         let capacity = trace.unique_blocks() / 10;
-        let hits = CANDIDATES.map(|policy| hits(&trace, policy, capacity));
+        let hits = CANDIDATES.map(|policy| hits(trace, policy, capacity));
         let full = hits.each_ref().map(|hits| hits.iter().filter(|hit| **hit).count() as f64 / hits.len() as f64);
         for (seed, behind) in (0..5).flat_map(|seed| [(seed, 0), (seed, 1)]) {
             let mut shadows: Shadows<u32> = Shadows::new(0.01, seed, capacity, trace.block_size_bytes());
             for policy in CANDIDATES {
                 shadows.add(&Spec::parse(policy).unwrap(), Rule::Size(Size::with(u64::MAX)), capacity);
             }
-            for (access, hit) in accesses(&trace).zip(&hits[behind]) {
+            for (access, hit) in accesses(trace).zip(&hits[behind]) {
                 let outcome = if *hit { Outcome::Hit } else { Outcome::Bypass };
                 shadows.access(&access, &outcome);
             }

@@ -2,6 +2,8 @@
 
 mod workload;
 
+use std::sync::OnceLock;
+
 use flashwise_core::access::Op;
 use flashwise_core::account::Counts;
 use flashwise_core::admission::hotness::Hotness;
@@ -118,7 +120,12 @@ const PHASE: usize = 45;
 ///    admit nearly nothing;
 /// 2. 8 in 10 are writes, popular are those begun last: what is refused wears the storage, and the best is to admit everything;
 /// 3. the first again, over other blocks.
-fn phases() -> Vec<Timed> {
+fn phases() -> &'static [Timed] {
+    static PHASES: OnceLock<Vec<Timed>> = OnceLock::new();
+    PHASES.get_or_init(draw_phases)
+}
+
+fn draw_phases() -> Vec<Timed> {
     let [weak, strong] = [Zipf::new(0, 60_000, 0.4), Zipf::new(0, 30_000, 1.0)];
     let mut state = 1;
     let mut draw = |at: usize| {
@@ -159,9 +166,9 @@ fn latency_over_lifetime(stretches: &[Stretch]) -> f64 {
 fn after_25_timeframes_the_adapted_threshold_is_within_five_percent_of_the_best_of_each_phase() {
     const TIMEFRAMES: usize = 25;
     let accesses = phases();
-    let adaptive = run_phases(&accesses, "adaptive:target=10ms,timeframe=1s");
+    let adaptive = run_phases(accesses, "adaptive:target=10ms,timeframe=1s");
     let fixed: Vec<_> = (0..10)
-        .map(|at| run_phases(&accesses, &format!("probability:p={}", 0.01 + 0.99 * f64::from(at) / 9.0)))
+        .map(|at| run_phases(accesses, &format!("probability:p={}", 0.01 + 0.99 * f64::from(at) / 9.0)))
         .collect();
     for (phase, best_known) in [0, 9, 0].into_iter().enumerate() {
         let range = phase * PHASE + TIMEFRAMES..(phase + 1) * PHASE;
@@ -190,7 +197,7 @@ fn met(stretches: &[Stretch], target_us: f64) -> Vec<(bool, bool)> {
 fn the_target_is_not_missed_in_two_timeframes_while_a_shadow_meets_it() {
     let accesses = phases();
     for (kind, target_us) in [("probability", 170), ("probability", 200), ("hotness", 180)] {
-        let stretches = run_phases(&accesses, &format!("adaptive:kind={kind},target={target_us}us,timeframe=1s"));
+        let stretches = run_phases(accesses, &format!("adaptive:kind={kind},target={target_us}us,timeframe=1s"));
         let met = met(&stretches, f64::from(target_us));
         let missed: Vec<_> = met.iter().map(|(own, shadow)| !own && *shadow).collect();
         let misses = missed.iter().filter(|missed| **missed).count();

@@ -190,15 +190,17 @@ impl Visitor<u32> for Drive<'_> {
 
     fn visit<P: ContainerPolicy<Key = u32> + Send + 'static>(mut self, mut policy: P) -> Self::Output {
         let mut outcomes = vec![];
+        let mut after = places(&policy);
         for (position, &access) in self.accesses.iter().enumerate() {
             if self.remove_every > 0 && position % self.remove_every == 1 {
                 self.remove_one(&mut policy, position);
+                after = places(&policy);
             }
-            let before = places(&policy);
+            let before = after;
             let mut steps = vec![];
             let outcome = policy.access(access, position as u64 * MICROSECONDS_PER_ACCESS, &mut steps);
             policy.check();
-            let after = places(&policy);
+            after = places(&policy);
             let block = access.block as usize;
             self.check_outcome(access, outcome, &steps, before[block], after[block]);
             self.check_others(access, &steps, &before, &after);
