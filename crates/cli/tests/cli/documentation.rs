@@ -160,6 +160,13 @@ fn has_test(package: &Path, test: &str) -> bool {
     tests.join(format!("{test}.rs")).exists() || tests.join(test).join("main.rs").exists()
 }
 
+/// True if the tests of the binary `test` have the module that a filter such as `jobs::` begins with.
+fn has_module(package: &Path, test: &str, filter: &str) -> bool {
+    let module = filter.split("::").next().unwrap();
+    let tests = package.join("tests").join(test);
+    tests.join(format!("{module}.rs")).exists() || tests.join(module).join("mod.rs").exists()
+}
+
 /// What a command for developers names that is not there.
 fn absent(command: &str) -> Option<String> {
     let words: Vec<&str> = command.split_whitespace().take_while(|word| *word != "--").collect();
@@ -178,8 +185,12 @@ fn absent(command: &str) -> Option<String> {
             if !package.join("Cargo.toml").exists() {
                 return absent("package", name);
             }
-            let test = after("--test").filter(|test| !has_test(&package, test));
-            test.and_then(|test| absent("test", test))
+            let test = after("--test")?;
+            if !has_test(&package, test) {
+                return absent("test", test);
+            }
+            let filter = after(test).filter(|word| !word.starts_with('-') && !has_module(&package, test, word));
+            filter.and_then(|filter| absent("module", filter))
         }
         Some(&"cargo") if words.contains(&"bench") => {
             let bench = after("--bench").filter(|bench| !project().join(format!("benches/{bench}.rs")).exists());
@@ -203,7 +214,12 @@ fn every_command_for_developers_names_what_is_there() {
         }
     }
     assert!(commands >= 15, "only {commands} commands were found");
-    for command in ["make nothing", "cargo test -p flashwise-nothing", "cargo test -p flashwise --test nothing"] {
+    for command in [
+        "make nothing",
+        "cargo test -p flashwise-nothing",
+        "cargo test -p flashwise --test nothing",
+        "cargo test -p flashwise --test cli nothing::",
+    ] {
         assert!(absent(command).is_some(), "{command}");
     }
     assert!(absent("cargo bench --bench nothing").is_some());

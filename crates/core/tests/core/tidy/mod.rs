@@ -1,5 +1,6 @@
 //! The house is tidy: no circles of files, no file too long, every file declared where editors and rustfmt look, no list of policies
-//! beside their table, no error that says its cause twice, and every path that the documentation names exists.
+//! beside their table, no error that says its cause twice, and every path that the documentation names exists. Tests are linked once for
+//! each crate, and the README's first command builds no more crates than it did.
 //!
 //! What is not so yet is listed in `TO_BE_MENDED` of each test. These lists only shrink: a test also fails where an entry is not needed
 //! any more.
@@ -7,9 +8,11 @@
 mod circles;
 mod errors;
 mod source;
+mod test_binaries;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use flashwise_core::policy;
 use source::Source;
@@ -43,10 +46,11 @@ fn files() -> Vec<String> {
     found
 }
 
-/// The Rust files of the project.
-fn sources() -> Vec<Source> {
+/// The Rust files of the project, read once for all tests.
+fn sources() -> &'static [Source] {
+    static SOURCES: OnceLock<Vec<Source>> = OnceLock::new();
     let of = |path: &String| Source::new(path.clone(), &std::fs::read_to_string(project().join(path)).unwrap());
-    files().iter().filter(|path| path.ends_with(".rs")).map(of).collect()
+    SOURCES.get_or_init(|| files().iter().filter(|path| path.ends_with(".rs")).map(of).collect())
 }
 
 /// Fails unless what was `found` and what is still to be mended are the same.
@@ -186,4 +190,24 @@ fn paths_are_found_in_backquotes_and_links() {
     let markdown =
         "See `core/src/step.rs`, `Step` and [docs](docs/design.md#steps).\n```sh\ncat `docs/none.md`\n```\n`a/b c.rs`";
     assert_eq!(paths(markdown).into_iter().collect::<Vec<_>>(), ["core/src/step.rs", "docs/design.md"]);
+}
+
+/// The README's first command is how users meet the project.
+#[test]
+fn the_first_command_of_the_readme_compiles_few_crates() {
+    const CRATES_MAX: usize = 153;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let tree = std::process::Command::new(cargo)
+        .args("tree -p flashwise --no-default-features -e normal,build --prefix none --locked --offline".split(' '))
+        // The same on every machine.
+        .args(["--target", "x86_64-unknown-linux-gnu"])
+        .current_dir(project())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&tree.stderr);
+    assert!(tree.status.success(), "run `cargo fetch --locked` if a dependency is missing: {errors}");
+    let tree = String::from_utf8(tree.stdout).unwrap();
+    let crates: BTreeSet<_> = tree.lines().map(|line| line.trim_end_matches(" (*)")).collect();
+    assert!(crates.iter().any(|name| name.starts_with("flashwise-core ")), "{crates:?}");
+    assert!(crates.len() <= CRATES_MAX, "{} crates, at most {CRATES_MAX} are allowed: {crates:#?}", crates.len());
 }

@@ -44,8 +44,8 @@ impl Source {
             }
         }
         let mut named_files = Vec::new();
-        for window in tokens.windows(3) {
-            if let [Token::Word(attribute), Token::Mark('='), Token::Text(file)] = window
+        for window in tokens.windows(4) {
+            if let [Token::Mark('['), Token::Word(attribute), Token::Mark('='), Token::Text(file)] = window
                 && attribute == "path"
             {
                 named_files.push(file.clone());
@@ -64,11 +64,25 @@ impl Source {
     /// The files that its `mod` lines may mean.
     pub fn declared_files(&self) -> Vec<String> {
         let own_folder = self.path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let is_root = ["/mod.rs", "/lib.rs", "/main.rs"].iter().any(|root| self.path.ends_with(root));
+        // Each file in these folders is the root of a binary.
+        let is_binary = ["/tests", "/examples", "/bin"].iter().any(|folder| own_folder.ends_with(folder))
+            && (!own_folder.contains("/src/") || own_folder.ends_with("/src/bin"));
+        let is_root = is_binary || ["/mod.rs", "/lib.rs", "/main.rs"].iter().any(|root| self.path.ends_with(root));
         let folder = if is_root { own_folder } else { self.path.trim_end_matches(".rs") };
         let of_line = |name: &String| [format!("{folder}/{name}.rs"), format!("{folder}/{name}/mod.rs")];
         let named = self.named_files.iter().map(|file| format!("{own_folder}/{file}"));
         self.declared.iter().flat_map(of_line).chain(named).collect()
+    }
+
+    /// How many of its modules are in a file that an attribute names.
+    pub fn named_files(&self) -> usize {
+        self.named_files.len()
+    }
+
+    /// How often it calls a function that is called `sleep`.
+    pub fn sleeps(&self) -> usize {
+        let call = [Token::Word("sleep".to_owned()), Token::Mark('(')];
+        self.tokens.windows(2).filter(|window| **window == call).count()
     }
 
     /// The words in each of its lists: what stands between brackets, and each text by itself.
