@@ -109,9 +109,8 @@ fn parse_policies(text: &str) -> Result<List<Spec>, ListError<OptionError>> {
 fn parse_policy(text: &str) -> Result<Spec, OptionError> {
     let policy = Spec::parse(text)?;
     if policy.info().offline {
-        let expected = "a policy that can run: this one knows the future".to_owned();
-        let (owner, name, found) = ("advise".to_owned(), "policy".to_owned(), text.to_owned());
-        return Err(OptionError::BadValue { owner, name, found, expected });
+        let expected = "a policy that can run: this one knows the future";
+        return Err(OptionError::bad_value("advise", "policy", text, expected));
     }
     Ok(policy)
 }

@@ -64,9 +64,8 @@ fn parse_policies(text: &str) -> Result<List<Algorithm>, ListError<OptionError>>
 fn parse_policy(text: &str) -> Result<Algorithm, OptionError> {
     let algorithm = Algorithm::parse(text)?;
     if algorithm.offline() {
-        let expected = "a policy that can run; those that know the future are compared with anyway".to_owned();
-        let (owner, name, found) = ("pareto".to_owned(), "policy".to_owned(), text.to_owned());
-        return Err(OptionError::BadValue { owner, name, found, expected });
+        let expected = "a policy that can run; those that know the future are compared with anyway";
+        return Err(OptionError::bad_value("pareto", "policy", text, expected));
     }
     Ok(algorithm)
 }

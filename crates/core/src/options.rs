@@ -100,6 +100,14 @@ pub enum OptionError {
     BadValue { owner: String, name: String, found: String, expected: String },
 }
 
+impl OptionError {
+    /// Refuses the value of the option `name` of `owner`.
+    pub fn bad_value(owner: &str, name: &str, found: impl Into<String>, expected: impl Into<String>) -> OptionError {
+        let (owner, name) = (owner.to_owned(), name.to_owned());
+        OptionError::BadValue { owner, name, found: found.into(), expected: expected.into() }
+    }
+}
+
 fn suggestion(near: &Option<&'static str>) -> String {
     near.map(|name| format!(" (did you mean '{name}'?)")).unwrap_or_default()
 }
@@ -173,21 +181,20 @@ impl Options {
     pub fn parse(owner: &str, parameters: &'static [Parameter], text: &str) -> Result<Options, OptionError> {
         let mut given: Vec<(&'static str, String)> = Vec::new();
         for pair in text.split(',').filter(|pair| !pair.is_empty()) {
-            let owner = owner.to_owned();
             let Some((name, value)) = pair.split_once('=') else {
-                return Err(OptionError::NotAnOption { owner, found: pair.to_owned() });
+                return Err(OptionError::NotAnOption { owner: owner.to_owned(), found: pair.to_owned() });
             };
             let Some(parameter) = parameters.iter().find(|parameter| parameter.name == name) else {
                 let expected: Vec<_> = parameters.iter().map(|parameter| parameter.name).collect();
                 let near = nearest(name, &expected);
-                return Err(OptionError::UnknownOption { owner, name: name.to_owned(), near, expected });
+                let (owner, name) = (owner.to_owned(), name.to_owned());
+                return Err(OptionError::UnknownOption { owner, name, near, expected });
             };
             if given.iter().any(|(earlier, _)| *earlier == name) {
-                return Err(OptionError::Repeated { owner, name: name.to_owned() });
+                return Err(OptionError::Repeated { owner: owner.to_owned(), name: name.to_owned() });
             }
             if !allowed(parameter.kind, value) {
-                let expected = parameter.kind.to_string();
-                return Err(OptionError::BadValue { owner, name: name.to_owned(), found: value.to_owned(), expected });
+                return Err(OptionError::bad_value(owner, name, value, parameter.kind.to_string()));
             }
             given.push((parameter.name, value.to_owned()));
         }

@@ -64,12 +64,7 @@ pub static INFO: Info = Info {
 /// The policies that `options` name.
 fn candidates(options: &Options) -> Result<Vec<policy::Spec>, OptionError> {
     let text = options.text("policies");
-    let refuse = |expected: &str| OptionError::BadValue {
-        owner: INFO.name.to_owned(),
-        name: "policies".to_owned(),
-        found: text.to_owned(),
-        expected: expected.to_owned(),
-    };
+    let refuse = |expected: &str| OptionError::bad_value(INFO.name, "policies", text, expected);
     let candidates = text.split('+').map(policy::Spec::parse).collect::<Result<Vec<_>, _>>()?;
     if candidates.iter().any(|candidate| candidate.info().offline) {
         return Err(refuse("policies that do not know the future"));

@@ -5,13 +5,15 @@
 
 use flashwise_core::admission::{RULES, Spec};
 use flashwise_core::options::{Kind, OptionError};
-use flashwise_core::quantity::{ByteSize, Duration, nano};
+use flashwise_core::quantity::{ByteSize, Duration, NANO, nano};
 
 use flashwise_trace::Trace;
 
 /// The most rules that a text may stand for.
 const RULES_MAX: usize = 1000;
-const NANO: u128 = 1_000_000_000;
+/// What a range may be.
+const RANGE: &str =
+    "FIRST..LAST:STEP or FIRST..LAST:xFACTOR with FIRST at most LAST, such as 0.1..0.9:0.1 or 4KiB..1MiB:x2";
 /// What the option `timeframe` allows.
 const TIMEFRAME_US: (u64, u64) = (1000, 30 * 86_400_000_000);
 
@@ -35,12 +37,9 @@ impl TraceRule {
         };
         let share = percent.parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0);
         let Some(share) = share else {
-            return Err(OptionError::BadValue {
-                owner: text.split(':').next().unwrap_or(text).to_owned(),
-                name: "timeframe".to_owned(),
-                found: format!("{percent}%"),
-                expected: "a duration, or a share of the trace's time of at most 100%".to_owned(),
-            });
+            let rule = text.split(':').next().unwrap_or(text);
+            let expected = "a duration, or a share of the trace's time of at most 100%";
+            return Err(OptionError::bad_value(rule, "timeframe", format!("{percent}%"), expected));
         };
         let spec = Spec::parse(&text.replacen(timeframe, "timeframe=1s", 1))?.called(text);
         Ok(TraceRule { spec, timeframe: Some(share / 100.0) })
@@ -104,12 +103,8 @@ fn expand(text: &str) -> Result<Vec<String>, OptionError> {
         let mut written = Vec::new();
         for value in values {
             let values = match (value.split_once(".."), key.and_then(kind)) {
-                (Some(range), Some(kind)) => values_of(kind, range).ok_or_else(|| OptionError::BadValue {
-                    owner: name.to_owned(),
-                    name: key.unwrap_or_default().to_owned(),
-                    found: value.to_owned(),
-                    expected: "FIRST..LAST:STEP or FIRST..LAST:xFACTOR with FIRST at most LAST, such as 0.1..0.9:0.1 or 4KiB..1MiB:x2".to_owned(),
-                })?,
+                (Some(range), Some(kind)) => values_of(kind, range)
+                    .ok_or_else(|| OptionError::bad_value(name, key.unwrap_or_default(), value, RANGE))?,
                 _ => vec![value.to_owned()],
             };
             written.extend(values.iter().map(|value| format!("{}={value}", key.unwrap_or_default())));
@@ -121,12 +116,8 @@ fn expand(text: &str) -> Result<Vec<String>, OptionError> {
             |rule: &String, option: &String| if rule.is_empty() { option.clone() } else { format!("{rule},{option}") };
         rules = rules.iter().flat_map(|rule| written.iter().map(move |option| join(rule, option))).collect();
         if rules.len() > RULES_MAX {
-            return Err(OptionError::BadValue {
-                owner: name.to_owned(),
-                name: key.unwrap_or_default().to_owned(),
-                found: format!("{} values", rules.len()),
-                expected: format!("at most {RULES_MAX} rules"),
-            });
+            let (found, expected) = (format!("{} values", rules.len()), format!("at most {RULES_MAX} rules"));
+            return Err(OptionError::bad_value(name, key.unwrap_or_default(), found, expected));
         }
     }
     Ok(rules.into_iter().map(|options| format!("{name}:{options}")).collect())

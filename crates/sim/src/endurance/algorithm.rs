@@ -267,20 +267,14 @@ fn offline(name: &str, options: &Options) -> Result<Offline, OptionError> {
     Ok(Offline { placement, limit })
 }
 
-fn bad_value(owner: &str, name: &str, found: &str, expected: &str) -> OptionError {
-    OptionError::BadValue {
-        owner: owner.to_owned(),
-        name: name.to_owned(),
-        found: found.to_owned(),
-        expected: expected.to_owned(),
-    }
-}
-
 fn reduction(owner: &str, text: &str) -> Result<CopyForwardReduction, OptionError> {
     match text.parse::<u32>() {
         _ if text == "exact" => Ok(CopyForwardReduction::Exact),
         Ok(rounds) if rounds <= ROUNDS_MAX => Ok(CopyForwardReduction::Rounds(rounds)),
-        _ => Err(bad_value(owner, "cfr", text, &format!("exact or a number of rounds from 0 to {ROUNDS_MAX}"))),
+        _ => {
+            let expected = format!("exact or a number of rounds from 0 to {ROUNDS_MAX}");
+            Err(OptionError::bad_value(owner, "cfr", text, expected))
+        }
     }
 }
 
@@ -288,18 +282,19 @@ fn reduction(owner: &str, text: &str) -> Result<CopyForwardReduction, OptionErro
 const ROUNDS_MAX: u32 = 1000;
 
 fn budget(owner: &str, options: &Options) -> Result<Budget, OptionError> {
+    let refuse = |name, found: &str, expected: &str| Err(OptionError::bad_value(owner, name, found, expected));
     let given = |name: &'static str| Some(options.text(name)).filter(|text| !text.is_empty()).map(|text| (name, text));
     let (name, text) = match (given("epbpd"), given("share")) {
         (Some(budget), None) | (None, Some(budget)) => budget,
-        (None, None) => return Err(bad_value(owner, "share", "", "a budget such as share=50% or epbpd=5")),
-        (Some(_), Some((_, text))) => return Err(bad_value(owner, "share", text, "one budget, share or epbpd")),
+        (None, None) => return refuse("share", "", "a budget such as share=50% or epbpd=5"),
+        (Some(_), Some((_, text))) => return refuse("share", text, "one budget, share or epbpd"),
     };
     let of = options.is_given("of").then(|| options.text("of"));
     if let Some(of) = of.filter(|_| name == "epbpd") {
-        return Err(bad_value(owner, "of", of, "a share that it tells of, such as share=50%"));
+        return refuse("of", of, "a share that it tells of, such as share=50%");
     }
     match options.number(name) {
-        number if number <= 0.0 => Err(bad_value(owner, name, text, "a budget above 0")),
+        number if number <= 0.0 => refuse(name, text, "a budget above 0"),
         number if name == "epbpd" => Ok(Budget::Epbpd(number)),
         number if of == Some("m+") => Ok(Budget::ShareOfMPlus(number)),
         number => Ok(Budget::Share(number)),

@@ -37,9 +37,8 @@ pub static FORMAT: Format = Format {
             "int32" => Box::new(Records::<_, 4>(numbers)),
             "int64" => Box::new(Records::<_, 8>(numbers)),
             found => {
-                let (owner, name, found) = ("raw-blocks".to_owned(), "type".to_owned(), found.to_owned());
-                let expected = "int32 or int64, which the file does not say".to_owned();
-                return Err(OptionError::BadValue { owner, name, found, expected });
+                let expected = "int32 or int64, which the file does not say";
+                return Err(OptionError::bad_value("raw-blocks", "type", found, expected));
             }
         };
         Ok(parser)

@@ -57,12 +57,8 @@ impl Zoning {
         let given = Given::parse(owner, &PARAMETERS, text)?;
         let size = given.size_bytes("size");
         let capacity = if given.has("capacity") { given.size_bytes("capacity") } else { size };
-        let refuse = |name: &str, found: u64, expected: String| OptionError::BadValue {
-            owner: owner.to_owned(),
-            name: name.to_owned(),
-            found: found.to_string(),
-            expected,
-        };
+        let refuse =
+            |name, found: u64, expected: String| OptionError::bad_value(owner, name, found.to_string(), expected);
         for (name, found) in [("size", size), ("capacity", capacity)] {
             if !found.is_multiple_of(PAGE) {
                 return Err(refuse(name, found, format!("a multiple of {PAGE} bytes")));

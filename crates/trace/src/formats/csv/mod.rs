@@ -132,7 +132,7 @@ struct Csv {
 }
 
 fn bad(name: &str, found: &str, expected: String) -> OptionError {
-    OptionError::BadValue { owner: FORMAT.name.to_owned(), name: name.to_owned(), found: found.to_owned(), expected }
+    OptionError::bad_value(FORMAT.name, name, found, expected)
 }
 
 impl Csv {
