@@ -18,6 +18,7 @@ pub mod job;
 pub mod offline;
 pub mod online;
 mod pace;
+mod range;
 pub mod results;
 pub mod sampled;
 pub mod sampling;

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use flashwise_core::quantity::{self, ByteSize};
 
+use crate::range;
+
 /// The largest cache, in blocks: block ids and nodes are 32-bit numbers.
 pub const CAPACITY_BLOCKS_MAX: u64 = i32::MAX as u64;
 
@@ -73,11 +75,7 @@ impl Amount {
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Amount::NanoPercent(nano) if nano % NANO == 0 => write!(f, "{}%", nano / NANO),
-            Amount::NanoPercent(nano) => {
-                let decimals = format!("{:09}", nano % NANO);
-                write!(f, "{}.{}%", nano / NANO, decimals.trim_end_matches('0'))
-            }
+            Amount::NanoPercent(nano) => write!(f, "{}%", range::decimal(nano.into())),
             Amount::Bytes(bytes) => write!(f, "{}", ByteSize::new(bytes)),
             Amount::Blocks(blocks) => write!(f, "{blocks}"),
         }
@@ -168,36 +166,16 @@ impl Size {
 
 fn range(text: &str, first: &str, rest: &str) -> Result<Vec<Size>, SizeError> {
     let not_a_range = || SizeError::NotARange { found: text.to_owned() };
-    let (last, step) = rest.split_once(':').ok_or_else(not_a_range)?;
-    let (first, last) = (first.parse::<Size>()?.amount, last.parse::<Size>()?.amount);
-    let same_kind = |other: Amount| std::mem::discriminant(&first) == std::mem::discriminant(&other);
-    let (factor, add) = match step.strip_prefix('x') {
-        Some(factor) => (nano(factor).filter(|&factor| factor > NANO).ok_or_else(not_a_range)?, 0),
-        None => (
-            NANO,
-            step.parse::<Size>()
-                .ok()
-                .map(|size| size.amount)
-                .filter(|&step| same_kind(step))
-                .ok_or_else(not_a_range)?
-                .number(),
-        ),
+    let (last, _) = rest.split_once(':').ok_or_else(not_a_range)?;
+    let (first, _) = (first.parse::<Size>()?.amount, last.parse::<Size>()?);
+    let same_kind = |other: &Amount| std::mem::discriminant(&first) == std::mem::discriminant(other);
+    let read = |text: &str| Some(text.parse::<Size>().ok()?.amount).filter(same_kind).map(|size| size.number().into());
+    let numbers = range::numbers(text, RANGE_MAX, read).ok_or_else(not_a_range)?;
+    let size = |number| {
+        let amount = first.with(number as u64);
+        Size { text: amount.to_string(), amount }
     };
-    if !same_kind(last) || first.number() > last.number() {
-        return Err(not_a_range());
-    }
-    let mut sizes = Vec::new();
-    let mut number = first.number();
-    while number <= last.number() {
-        if sizes.len() == RANGE_MAX {
-            return Err(not_a_range());
-        }
-        let amount = first.with(number);
-        sizes.push(Size { text: amount.to_string(), amount });
-        let scaled = u128::from(number) * u128::from(factor) / u128::from(NANO) + u128::from(add);
-        number = u64::try_from(scaled).unwrap_or(u64::MAX).max(number + 1);
-    }
-    Ok(sizes)
+    Ok(numbers.into_iter().map(size).collect())
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use flashwise_core::quantity::{ByteSize, Duration, NANO, nano};
 
 use flashwise_trace::Trace;
 
+use crate::range;
+
 /// The most rules that a text may stand for.
 const RULES_MAX: usize = 1000;
 /// What a range may be.
@@ -102,10 +104,10 @@ fn expand(text: &str) -> Result<Vec<String>, OptionError> {
         }
         let mut written = Vec::new();
         for value in values {
-            let values = match (value.split_once(".."), key.and_then(kind)) {
-                (Some(range), Some(kind)) => values_of(kind, range)
+            let values = match key.and_then(kind).filter(|_| value.contains("..")) {
+                Some(kind) => values_of(kind, value)
                     .ok_or_else(|| OptionError::bad_value(name, key.unwrap_or_default(), value, RANGE))?,
-                _ => vec![value.to_owned()],
+                None => vec![value.to_owned()],
             };
             written.extend(values.iter().map(|value| format!("{}={value}", key.unwrap_or_default())));
         }
@@ -124,9 +126,8 @@ fn expand(text: &str) -> Result<Vec<String>, OptionError> {
 }
 
 /// The values of a range such as `0.1..0.9:0.1`, of an option of this kind.
-fn values_of(kind: Kind, (first, rest): (&str, &str)) -> Option<Vec<String>> {
-    let (last, step) = rest.split_once(':')?;
-    let percent = first.ends_with('%');
+fn values_of(kind: Kind, range: &str) -> Option<Vec<String>> {
+    let percent = range.split("..").next()?.ends_with('%');
     // In billionths of what is written: of 1 (or of 1 %), of a byte, of a microsecond.
     let read = |text: &str| -> Option<u128> {
         match kind {
@@ -143,29 +144,10 @@ fn values_of(kind: Kind, (first, rest): (&str, &str)) -> Option<Vec<String>> {
         match kind {
             Kind::Size(..) => Some(ByteSize::new(whole?).to_string()),
             Kind::Duration(..) => Some(Duration::from_us(whole.filter(|&us| i64::try_from(us).is_ok())?).to_string()),
-            _ => {
-                let decimals = format!("{:09}", value % NANO);
-                let text = format!("{}.{}", value / NANO, decimals.trim_end_matches('0'));
-                Some(format!("{}{}", text.trim_end_matches('.'), if percent { "%" } else { "" }))
-            }
+            _ => Some(format!("{}{}", range::decimal(value), if percent { "%" } else { "" })),
         }
     };
-    let (first, last) = (read(first)?, read(last)?);
-    let (factor, add) = match step.strip_prefix('x') {
-        Some(factor) => (nano(factor).filter(|&factor| factor > NANO)?, 0),
-        None => (NANO, read(step).filter(|&step| step > 0)?),
-    };
-    if first > last || first == 0 && add == 0 {
-        return None;
-    }
-    let (mut values, mut value) = (Vec::new(), first);
-    while value <= last {
-        if values.len() == RULES_MAX {
-            return None;
-        }
-        values.push(write(value)?);
-        value = value.checked_mul(factor)? / NANO + add;
-    }
+    let mut values = range::numbers(range, RULES_MAX, read)?.into_iter().map(write).collect::<Option<Vec<_>>>()?;
     values.dedup();
     Some(values)
 }
