@@ -44,7 +44,7 @@ mod protocol;
 mod server;
 mod tls;
 mod transport;
-mod uri_parts;
+pub(crate) mod uri_parts;
 
 use std::str::FromStr;
 

@@ -4,27 +4,25 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_enco
 
 use super::address::Address;
 
+/// Splits `HOST`, `HOST:PORT`, `[V6]` or `[V6]:PORT` into the host and what follows it, with its colon; none if a bracket is not closed.
+pub fn split_host(authority: &str) -> Option<(&str, &str)> {
+    match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']'),
+        None => authority.split_at_checked(authority.find(':').unwrap_or(authority.len())),
+    }
+}
+
 /// Reads the host and the port, which is `default` where none is given.
 pub fn parse_authority(authority: &str, default: u16) -> Result<Address, String> {
     if authority.contains('@') {
         return Err("user names are not supported".into());
     }
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let (host, port) = rest.split_once(']').ok_or("a bracket is not closed")?;
-            (host, port.strip_prefix(':').or(port.is_empty().then_some("")))
-        }
-        None => match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, Some("")),
-        },
+    let (host, rest) = split_host(authority).ok_or("a bracket is not closed")?;
+    let port = match rest {
+        "" | ":" => Some(default),
+        rest => rest.strip_prefix(':').filter(|port| !port.starts_with('+')).and_then(|port| port.parse().ok()),
     };
-    let wrong_port = || format!("the port in {authority:?} is not a number from 0 to 65535");
-    let port = match port {
-        Some("") => default,
-        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => port.parse().map_err(|_| wrong_port())?,
-        _ => return Err(wrong_port()),
-    };
+    let port = port.ok_or_else(|| format!("the port in {authority:?} is not a number from 0 to 65535"))?;
     Ok(Address::Tcp { host: decode(host)?, port })
 }
 

@@ -8,6 +8,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::front::uri_parts::split_host;
+
 /// The TCP port where none is given.
 pub const DEFAULT_PORT: u16 = 9470;
 /// The address where none is given.
@@ -38,12 +40,11 @@ impl FromStr for Address {
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() { Err(wrong()) } else { Ok(Address::Unix(path.into())) };
         }
-        let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((host, "")) => (host, None),
-            Some((host, rest)) => (host, Some(rest.strip_prefix(':').ok_or_else(wrong)?)),
-            None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+        let (host, rest) = split_host(text).ok_or_else(wrong)?;
+        let port = match rest {
+            "" => DEFAULT_PORT,
+            rest => rest.strip_prefix(':').and_then(|port| port.parse().ok()).ok_or_else(wrong)?,
         };
-        let port = port.map_or(Ok(DEFAULT_PORT), |port| port.parse().map_err(|_| wrong()))?;
         if host.is_empty() { Err(wrong()) } else { Ok(Address::Tcp(host.to_owned(), port)) }
     }
 }
@@ -134,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for text in ["", ":80", "a:b", "a:65536", "::1", "[::1", "[::1]80", "[]:80", "unix:"] {
+        for text in ["", ":80", "a:b", "a:65536", "::1", "[::1", "[a:80", "[::1]80", "[]:80", "unix:"] {
             let error = text.parse::<Address>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("found '{text}', expected an address such as")), "{error}");
         }

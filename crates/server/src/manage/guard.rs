@@ -15,6 +15,7 @@ use subtle::ConstantTimeEq;
 
 use super::page;
 use super::sessions::{Right, Sessions};
+use crate::front::uri_parts::split_host;
 
 /// Why a request may not be made.
 #[derive(Debug)]
@@ -117,10 +118,7 @@ impl Guard {
 
 /// Whether a `Host` header names this machine, in words or as an address, with or without a port.
 fn is_this_machine(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
-        None => host.split_once(':').map_or(host, |(name, _)| name),
-    };
+    let (name, _) = split_host(host).unwrap_or_default();
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(is_loopback)
 }
 
