@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use flashwise_core::options::{OptionError, nearest};
+use flashwise_core::options::{OptionError, Options, named};
 
 use super::victims::Victim;
 use super::{DeviceError, NONE};
@@ -22,20 +22,13 @@ pub enum GcPlacement {
 }
 
 impl GcPlacement {
-    const NAMES: [&str; 2] = ["own", "mixed"];
+    const NAMES: [(&str, GcPlacement); 2] = [("own", GcPlacement::Own), ("mixed", GcPlacement::Mixed)];
 
     /// Reads `own` or `mixed`.
     pub fn parse(text: &str) -> Result<GcPlacement, OptionError> {
-        match text {
-            "own" => Ok(GcPlacement::Own),
-            "mixed" => Ok(GcPlacement::Mixed),
-            _ => Err(OptionError::UnknownName {
-                what: "placement of copies",
-                name: text.to_owned(),
-                near: nearest(text, &GcPlacement::NAMES),
-                expected: GcPlacement::NAMES.to_vec(),
-            }),
-        }
+        let ((name, placement), options) =
+            named("placement of copies", text, GcPlacement::NAMES.into_iter(), |row| row.0)?;
+        Options::parse(name, &[], options).map(|_| placement)
     }
 }
 

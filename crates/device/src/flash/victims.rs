@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use flashwise_core::options::{Kind, OptionError, Options, Parameter, nearest};
+use flashwise_core::options::{Kind, OptionError, Options, Parameter, named};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -34,25 +34,21 @@ const CHOICES: [Parameter; 1] = [Parameter {
     meaning: "units drawn, of which the one with the fewest valid pages is collected; with 10 it is close to greedy",
 }];
 
-impl Victim {
-    const NAMES: [&str; 4] = ["greedy", "d-choices", "fifo", "cost-benefit"];
+/// A choice of victims: its name, its options, and what they make of it.
+type Row = (&'static str, &'static [Parameter], fn(&Options) -> Victim);
 
+const VICTIMS: [Row; 4] = [
+    ("greedy", &[], |_| Victim::Greedy),
+    ("d-choices", &CHOICES, |options| Victim::Choices(options.count("d") as u32)),
+    ("fifo", &[], |_| Victim::Fifo),
+    ("cost-benefit", &[], |_| Victim::CostBenefit),
+];
+
+impl Victim {
     /// Reads `greedy`, `d-choices`, `d-choices:d=4`, `fifo` or `cost-benefit`.
     pub fn parse(text: &str) -> Result<Victim, OptionError> {
-        let (name, options) = text.split_once(':').unwrap_or((text, ""));
-        let without_options = |victim| Options::parse(name, &[], options).map(|_| victim);
-        match name {
-            "greedy" => without_options(Victim::Greedy),
-            "d-choices" => Ok(Victim::Choices(Options::parse(name, &CHOICES, options)?.count("d") as u32)),
-            "fifo" => without_options(Victim::Fifo),
-            "cost-benefit" => without_options(Victim::CostBenefit),
-            _ => Err(OptionError::UnknownName {
-                what: "choice of victims",
-                name: name.to_owned(),
-                near: nearest(name, &Victim::NAMES),
-                expected: Victim::NAMES.to_vec(),
-            }),
-        }
+        let ((name, parameters, make), options) = named("choice of victims", text, VICTIMS.into_iter(), |row| row.0)?;
+        Options::parse(name, parameters, options).map(|options| make(&options))
     }
 }
 

@@ -15,7 +15,7 @@
 use std::ops::RangeInclusive;
 
 use flashwise_core::access::Op;
-use flashwise_core::options::{OptionError, nearest};
+use flashwise_core::options::{OptionError, Options, named};
 use rand::RngExt;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -72,10 +72,8 @@ pub static SERVERS: &[Server] = &[
 impl Server {
     /// The server of that name.
     pub fn named(name: &str) -> Result<&'static Server, OptionError> {
-        SERVERS.iter().find(|server| server.name == name).ok_or_else(|| {
-            let expected: Vec<_> = SERVERS.iter().map(|server| server.name).collect();
-            OptionError::UnknownName { what: "server", near: nearest(name, &expected), name: name.to_owned(), expected }
-        })
+        let (server, options) = named("server", name, SERVERS.iter(), |server| server.name)?;
+        Options::parse(server.name, &[], options).map(|_| server)
     }
 }
 
