@@ -23,12 +23,12 @@ use flashwise_trace::tools::info::Info;
 
 use crate::failure::Misuse;
 use crate::fit;
-use crate::input::InputOptions;
+use crate::input::{InputOptions, parse_time};
 use crate::list::{List, ListError, distinct};
 use crate::log::note;
 use crate::progress::Bar;
 use crate::replace::Replace;
-use crate::simulate::{command, misuse, parse_warmup};
+use crate::simulate::{command, misuse};
 use crate::table;
 
 /// Find the cache to buy and how to set it: the cheapest of a catalogue that is fast enough and lasts long enough
@@ -47,7 +47,7 @@ pub struct Advise {
     #[arg(long)]
     print_catalogue: bool,
     /// How long a block access may take on average, such as 1ms
-    #[arg(long, value_name = "DURATION", value_parser = parse_latency)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_time)]
     latency: Option<Duration>,
     /// How many years the flash is to last, by its endurance and the rate of the trace; 0: whatever it lasts
     #[arg(long, value_name = "YEARS", default_value = "5", value_parser = parse_years)]
@@ -65,7 +65,7 @@ pub struct Advise {
     #[arg(long = "over-provision", value_name = "SHARE", value_parser = parse_shares)]
     over_provisions: Vec<List<Share>>,
     /// Accesses at the start of the trace that are run but not counted: a number, or a share such as 10%
-    #[arg(long, value_name = "ACCESSES", value_parser = parse_warmup, default_value = "0")]
+    #[arg(long, value_name = "ACCESSES", default_value = "0")]
     warmup: Warmup,
     /// Run every cache exactly, in place of a search: slow, to check the search
     #[arg(long)]
@@ -89,12 +89,6 @@ pub struct Advise {
     json: bool,
     #[command(flatten)]
     input: InputOptions,
-}
-
-fn parse_latency(text: &str) -> Result<Duration, String> {
-    let duration: Duration =
-        text.parse().map_err(|error: flashwise_core::quantity::QuantityError| error.to_string())?;
-    if duration.us() == 0 { Err(format!("found '{text}', expected 1us or more")) } else { Ok(duration) }
 }
 
 fn parse_years(text: &str) -> Result<f64, String> {

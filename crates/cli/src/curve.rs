@@ -24,7 +24,7 @@ use crate::input::InputOptions;
 use crate::list::{List, ListError, distinct};
 use crate::progress::Bar;
 use crate::sample::SampleOptions;
-use crate::simulate::{Sizes, command, misuse, parse_sizes, parse_warmup};
+use crate::simulate::{Sizes, command, misuse, parse_sizes};
 use crate::table::plain;
 
 /// Show what a policy hits at every cache size: of LRU exactly and in one pass, of others by simulation
@@ -42,7 +42,7 @@ pub struct Curve {
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
     /// Accesses at the start of the trace that are run but not counted: a number, or a share such as 10%
-    #[arg(long, value_name = "ACCESSES", value_parser = parse_warmup, default_value = "0")]
+    #[arg(long, value_name = "ACCESSES", default_value = "0")]
     warmup: Warmup,
     #[command(flatten)]
     sample: SampleOptions,

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use flashwise_core::filter::Filter;
-use flashwise_sim::size::{SizeError, parse_block_size};
+use flashwise_core::quantity::{Duration, QuantityError};
+use flashwise_sim::size::parse_block_size;
 use flashwise_trace::error::TraceError;
 use flashwise_trace::formats::FormatSpec;
 use flashwise_trace::human;
@@ -36,16 +37,17 @@ pub struct InputOptions {
     #[arg(long, value_name = "FORMAT")]
     format: Option<FormatSpec>,
     /// Length of a block: a power of two from 512 to 1MiB [default: 4KiB, or that of a normalised trace]
-    #[arg(long, value_name = "SIZE", value_parser = parse_block_size_argument)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_block_size)]
     block_size: Option<u64>,
     /// Pass over malformed records and count them, instead of ending at the first
     #[arg(long)]
     lenient: bool,
 }
 
-/// Reads a block size; clap wants a function of its own.
-pub fn parse_block_size_argument(text: &str) -> Result<u64, SizeError> {
-    parse_block_size(text)
+/// Reads a duration of at least a microsecond.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    let time: Duration = text.parse().map_err(|error: QuantityError| error.to_string())?;
+    if time.us() == 0 { Err(format!("found '{text}', expected 1us or more, such as 1ms")) } else { Ok(time) }
 }
 
 impl InputOptions {

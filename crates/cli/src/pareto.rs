@@ -24,7 +24,7 @@ use crate::input::InputOptions;
 use crate::list::{List, ListError, distinct};
 use crate::log::note;
 use crate::progress::Bar;
-use crate::simulate::{Sizes, misuse, parse_sizes, parse_warmup};
+use crate::simulate::{Sizes, misuse, parse_sizes};
 use crate::table::{self, caveats, rate};
 
 /// Find the caches that are worth having: of policies and sizes, those that hit most for their erasures, beside the best possible
@@ -42,7 +42,7 @@ pub struct Pareto {
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
     /// Accesses at the start of the trace that are run but not counted: a number, or a share such as 10%
-    #[arg(long, value_name = "ACCESSES", value_parser = parse_warmup, default_value = "0")]
+    #[arg(long, value_name = "ACCESSES", default_value = "0")]
     warmup: Warmup,
     /// Print all caches, not only those on a frontier
     #[arg(long)]

@@ -50,7 +50,7 @@ pub struct Simulate {
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
     /// Accesses at the start of each trace that are run but not counted: a number, or a share such as 10% [default: 0]
-    #[arg(long, value_name = "ACCESSES", value_parser = parse_warmup)]
+    #[arg(long, value_name = "ACCESSES")]
     warmup: Option<Warmup>,
     /// Report figures for every N accesses as well (not in the table or CSV)
     ///
@@ -122,11 +122,6 @@ impl Sizes {
 /// Reads the sizes of one `--size`.
 pub fn parse_sizes(text: &str) -> Result<Sizes, SizeError> {
     Size::parse_list(text).map(Sizes)
-}
-
-/// Reads a warm-up.
-pub fn parse_warmup(text: &str) -> Result<Warmup, String> {
-    text.parse()
 }
 
 impl Simulate {

@@ -2,28 +2,23 @@
 
 use std::ops::Range;
 
-use flashwise_core::quantity::Duration;
+use flashwise_core::quantity::{Duration, QuantityError};
 
-/// Why a duration or a range was refused.
+/// Why a range was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum RangeError {
-    #[error("found '{found}', expected a duration such as 250us, 10ms, 10s, 5min, 1.5h or 2d")]
-    Duration { found: String },
+    #[error(transparent)]
+    Duration(#[from] QuantityError),
     #[error("found '{found}', expected a whole number such as 1000")]
     Count { found: String },
     #[error("found '{found}', expected A..B with A below B; either can be missing, as in ..B")]
     Range { found: String },
 }
 
-/// Reads a duration, in microseconds rounded down; `0` needs no unit.
-pub fn parse_duration(text: &str) -> Result<u64, RangeError> {
-    text.parse().map(Duration::us).map_err(|_| RangeError::Duration { found: text.to_owned() })
-}
-
 /// Reads a range of durations, in microseconds, from the first and without the second.
 pub fn parse_durations(text: &str) -> Result<Range<i64>, RangeError> {
-    let bounds = parse_range(text, parse_duration)?;
+    let bounds = parse_range(text, |text| Ok(text.parse::<Duration>()?.us()))?;
     Ok(bounds.0.map_or(i64::MIN, |us| us as i64)..bounds.1.map_or(i64::MAX, |us| us as i64))
 }
 
@@ -56,11 +51,11 @@ mod tests {
     fn durations_take_units_and_decimals() {
         for (text, us) in [("10s", 10_000_000), ("250us", 250), ("1.5h", 5_400_000_000), ("2m", 120_000_000), ("0", 0)]
         {
-            assert_eq!(parse_duration(text), Ok(us), "{text}");
+            assert_eq!(parse_durations(&format!("{text}..")), Ok(us..i64::MAX), "{text}");
         }
-        assert_eq!(parse_duration("5min"), parse_duration("5m"));
+        assert_eq!(parse_durations("5min.."), parse_durations("5m.."));
         for wrong in ["", "s", "10", "-1s", "1.s", "10 years", "1e3s", "9999999999999d"] {
-            assert!(parse_duration(wrong).is_err(), "{wrong}");
+            assert!(parse_durations(&format!("{wrong}..")).is_err(), "{wrong}");
         }
     }
 

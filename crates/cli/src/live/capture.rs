@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
-use flashwise_core::quantity::{ByteSize, Duration, QuantityError};
+use flashwise_core::quantity::{ByteSize, Duration};
 use flashwise_engine::capture::{Capture as Tracing, Device};
 use flashwise_engine::record::segments::Limits;
 use flashwise_engine::record::{self, LIMIT_BYTES_MIN, Recorder};
@@ -16,6 +16,7 @@ use flashwise_trace::human;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::Misuse;
+use crate::input::parse_time;
 use crate::log::{note, warning};
 
 /// Record what is asked of a block device, for simulate: every request, as file systems and programs make it
@@ -40,11 +41,6 @@ pub struct Capture {
     /// End when the files, those of earlier starts included, take this
     #[arg(long, value_name = "SIZE", default_value = record::SIZE_MAX)]
     size_max: ByteSize,
-}
-
-fn parse_time(text: &str) -> Result<Duration, String> {
-    let time: Duration = text.parse().map_err(|error: QuantityError| error.to_string())?;
-    if time.us() == 0 { Err(format!("found '{text}', expected 1us or more, such as 1h")) } else { Ok(time) }
 }
 
 /// What is written is CSV, in files with numbers in their names.

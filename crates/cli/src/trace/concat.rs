@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use flashwise_trace::duration::{RangeError, parse_duration};
+use flashwise_core::quantity::Duration;
 use flashwise_trace::output::name_of;
 
 use super::written;
@@ -26,16 +26,12 @@ pub struct Concat {
     #[arg(long)]
     apart: bool,
     /// Time from the last request of a trace to the first of the next
-    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration)]
-    gap: u64,
+    #[arg(long, value_name = "DURATION", default_value = "0")]
+    gap: Duration,
     #[command(flatten)]
     replace: Replace,
     #[command(flatten)]
     input: InputOptions,
-}
-
-fn duration(text: &str) -> Result<u64, RangeError> {
-    parse_duration(text)
 }
 
 impl Concat {
@@ -43,7 +39,7 @@ impl Concat {
         self.replace.check(&self.out, &self.traces)?;
         written::check_name(&self.out)?;
         let bar = reading(&self.traces);
-        let how = flashwise_trace::tools::concat::Concat { apart: self.apart, gap_us: self.gap };
+        let how = flashwise_trace::tools::concat::Concat { apart: self.apart, gap_us: self.gap.us() };
         let about = flashwise_trace::tools::concat::concat(&self.traces, &self.out, how, &self.input.settings(), &bar)?;
         drop(bar);
         warn(&name_of(&self.out), &about);

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::Args;
-use flashwise_trace::duration::{RangeError, parse_counts, parse_durations};
+use flashwise_trace::duration::{parse_counts, parse_durations};
 use flashwise_trace::output::name_of;
 
 use super::written;
@@ -24,13 +24,13 @@ pub struct Cut {
     #[arg(value_name = "OUT.arrow")]
     out: PathBuf,
     /// Requests by number, from 0: from A, without B; 1000.. and ..1000 leave one end open
-    #[arg(long, visible_alias = "rows", value_name = "A..B", value_parser = counts)]
+    #[arg(long, visible_alias = "rows", value_name = "A..B", value_parser = parse_counts)]
     requests: Option<Range<u64>>,
     /// Requests by the number, from 0, of their first block access: from A, without B
-    #[arg(long, value_name = "A..B", value_parser = counts)]
+    #[arg(long, value_name = "A..B", value_parser = parse_counts)]
     accesses: Option<Range<u64>>,
     /// Requests by their time since the first: 10s..60s, ..1.5h; units us, ms, s, min, h, d
-    #[arg(long, value_name = "A..B", value_parser = durations)]
+    #[arg(long, value_name = "A..B", value_parser = parse_durations)]
     time: Option<Range<i64>>,
     /// Requests for this volume; can be given many times
     #[arg(long = "volume", value_name = "NAME")]
@@ -39,14 +39,6 @@ pub struct Cut {
     replace: Replace,
     #[command(flatten)]
     input: InputOptions,
-}
-
-fn counts(text: &str) -> Result<Range<u64>, RangeError> {
-    parse_counts(text)
-}
-
-fn durations(text: &str) -> Result<Range<i64>, RangeError> {
-    parse_durations(text)
 }
 
 impl Cut {

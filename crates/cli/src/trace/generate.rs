@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use flashwise_core::quantity::Share;
+use flashwise_sim::size::parse_block_size;
 use flashwise_trace::tools::generate::{
-    GenerateError, Length, PATTERNS, PatternSpec, Workload, Written, generate, generate_week, parse_rate,
-    parse_request_blocks,
+    Length, PATTERNS, PatternSpec, Workload, Written, generate, generate_week, parse_rate, parse_request_blocks,
 };
 use flashwise_trace::tools::like::{SERVERS, Server, Week};
 
 use super::written::{check_name, tell};
-use crate::input::parse_block_size_argument;
 use crate::progress::Bar;
 use crate::replace::Replace;
 
@@ -47,10 +46,10 @@ pub struct Generate {
     #[arg(long, value_name = "SHARE", default_value = "0.7")]
     read_share: Share,
     /// Blocks of a request: a number, or a range such as 1..16, both ends included, of which all are equally likely
-    #[arg(long, value_name = "N", default_value = "1", value_parser = request_blocks)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_request_blocks)]
     request_blocks: RangeInclusive<u64>,
     /// Mean number of requests per second
-    #[arg(long, value_name = "N/s", default_value = "1000/s", value_parser = rate)]
+    #[arg(long, value_name = "N/s", default_value = "1000/s", value_parser = parse_rate)]
     rate: f64,
     /// When requests come: at random, independently of each other, or at equal intervals
     #[arg(long, value_enum, default_value = "poisson")]
@@ -59,7 +58,7 @@ pub struct Generate {
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
     /// Length of a block: a power of two from 512 to 1MiB
-    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = parse_block_size_argument)]
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = parse_block_size)]
     block_size: u64,
     #[command(flatten)]
     replace: Replace,
@@ -69,14 +68,6 @@ pub struct Generate {
 enum Arrivals {
     Poisson,
     Constant,
-}
-
-fn request_blocks(text: &str) -> Result<RangeInclusive<u64>, GenerateError> {
-    parse_request_blocks(text)
-}
-
-fn rate(text: &str) -> Result<f64, GenerateError> {
-    parse_rate(text)
 }
 
 fn patterns() -> String {
