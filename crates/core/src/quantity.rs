@@ -109,7 +109,8 @@ impl Duration {
     }
 }
 
-const DURATION_UNITS: [(&str, u64); 6] =
+/// The units of durations and their microseconds, the largest first.
+pub const DURATION_UNITS: [(&str, u64); 6] =
     [("d", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1000), ("us", 1)];
 
 impl FromStr for Duration {

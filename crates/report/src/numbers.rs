@@ -1,19 +1,9 @@
 //! Numbers as the report writes them: thousands separated, with their unit, never rounded to what they are not.
 
-const BINARY_UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+use flashwise_core::quantity::DURATION_UNITS;
+pub use flashwise_trace::human::{count, percent};
 
-/// `1234567` as `1,234,567`.
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
+const BINARY_UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 /// `1 block`, `2 blocks`: a count and what is counted.
 pub fn counted(number: u64, singular: &str, plural: &str) -> String {
@@ -48,11 +38,6 @@ pub fn shortest(value: f64, decimals: usize) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// A ratio in percent with two decimals, for tables.
-pub fn percent(ratio: f64) -> String {
-    format!("{:.2}%", ratio * 100.0)
-}
-
 /// A ratio in percent with one decimal, for sentences: only 0 is written 0%, and only 1 is written 100%.
 pub fn about_percent(ratio: f64) -> String {
     let text = format!("{:.1}", ratio * 100.0);
@@ -82,15 +67,12 @@ pub fn signed(value: f64) -> String {
 
 /// A duration in the two largest units that it has.
 pub fn duration(us: u64) -> String {
-    const UNITS: [(&str, u64); 4] =
-        [("d", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000)];
     if us < 60_000_000 {
         return format!("{} s", shortest(us as f64 / 1e6, 3));
     }
-    let first = UNITS.iter().position(|&(_, length)| us >= length).unwrap_or(UNITS.len() - 1);
     let mut rest = us;
     let mut parts = Vec::new();
-    for &(unit, length) in UNITS.iter().skip(first).take(2) {
+    for &(unit, length) in DURATION_UNITS.iter().skip_while(|&&(_, length)| us < length).take(2) {
         if rest / length > 0 {
             parts.push(format!("{} {unit}", rest / length));
         }

@@ -1,5 +1,7 @@
 //! Numbers as people read them: `1,234,567`, `1.5 GiB`, `2 h 3 min`, `97.59%`.
 
+use flashwise_core::quantity::DURATION_UNITS;
+
 /// A whole number in groups of three digits.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -28,11 +30,9 @@ pub fn bytes(bytes: f64) -> String {
 
 /// A duration in its two largest units.
 pub fn duration(us: u64) -> String {
-    const UNITS: [(&str, u64); 6] =
-        [("d", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1000), ("us", 1)];
-    let Some(first) = UNITS.iter().position(|(_, unit_us)| us >= *unit_us) else { return "0 s".to_owned() };
-    let (name, unit_us) = UNITS[first];
-    let rest = match UNITS.get(first + 1) {
+    let Some(first) = DURATION_UNITS.iter().position(|(_, unit_us)| us >= *unit_us) else { return "0 s".to_owned() };
+    let (name, unit_us) = DURATION_UNITS[first];
+    let rest = match DURATION_UNITS.get(first + 1) {
         Some((smaller, smaller_us)) if us % unit_us >= *smaller_us => {
             format!(" {} {smaller}", us % unit_us / smaller_us)
         }
