@@ -21,7 +21,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use crate::options::{nearest, word};
+use crate::options::{did_you_mean, word};
 
 /// What becomes of a client's requests on a miss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -199,8 +199,8 @@ impl FromStr for Rule {
             "program" => Ok(Rule::Program(value.to_owned())),
             "address" => value.parse().map(Rule::Address).map_err(|expected: String| wrong(&expected)),
             _ => {
-                let near = nearest(kind, &Rule::KINDS).map(|near| format!(" (did you mean '{near}'?)"));
-                Err(format!("found '{text}'{}, expected one of {}", near.unwrap_or_default(), Rule::KINDS.join(", ")))
+                let near = did_you_mean(kind, &Rule::KINDS);
+                Err(format!("found '{text}'{near}, expected one of {}", Rule::KINDS.join(", ")))
             }
         }
     }

@@ -108,7 +108,8 @@ impl OptionError {
     }
 }
 
-fn suggestion(near: &Option<&'static str>) -> String {
+/// A question with a name that was probably meant; empty if there is none.
+pub fn suggestion(near: &Option<&'static str>) -> String {
     near.map(|name| format!(" (did you mean '{name}'?)")).unwrap_or_default()
 }
 
@@ -133,7 +134,7 @@ pub fn word<T: Copy>(found: &str, words: &[(&'static str, T)]) -> Result<T, Stri
         return Ok(*meant);
     }
     let words: Vec<&'static str> = words.iter().map(|(word, _)| *word).collect();
-    Err(format!("found '{found}'{}, expected {}", suggestion(&nearest(found, &words)), listed(&words)))
+    Err(format!("found '{found}'{}, expected {}", did_you_mean(found, &words), listed(&words)))
 }
 
 /// Finds what `text`, `name:key=value,key=value`, names in `table`, where each has its name by `name_of`; the rest of the text are its
@@ -167,6 +168,11 @@ pub fn nearest(found: &str, names: &[&'static str]) -> Option<&'static str> {
     let distance = |name: &&&'static str| strsim::damerau_levenshtein(&found, name);
     let near = names.iter().min_by_key(distance)?;
     (distance(&near) <= 1 + found.len() / 3).then_some(*near)
+}
+
+/// A question with the name among `names` that `found` was probably meant to be; empty if there is none.
+pub fn did_you_mean(found: &str, names: &[&'static str]) -> String {
+    suggestion(&nearest(found, names))
 }
 
 /// Values for the parameters of one thing, checked against their kinds.

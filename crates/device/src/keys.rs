@@ -1,7 +1,7 @@
 //! Keys and their values, from TOML files or from options: read, checked and refused with their place.
 
 use ::toml::de::DeValue;
-use flashwise_core::options::nearest;
+use flashwise_core::options::did_you_mean;
 use flashwise_core::quantity::Share;
 
 use crate::toml::{self, Malformed, Toml};
@@ -34,10 +34,6 @@ pub enum ArrayError {
         "{trace}: its requests all come at one time, expected times that they can come at; without them, use a closed loop: closed:depth=16"
     )]
     NoTimes { trace: String },
-}
-
-fn did_you_mean(found: &str, expected: &[&'static str]) -> String {
-    nearest(found, expected).map(|near| format!(" (did you mean '{near}'?)")).unwrap_or_default()
 }
 
 /// What numbers a key takes.

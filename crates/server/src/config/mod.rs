@@ -22,7 +22,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use flashwise_core::options::nearest;
+use flashwise_core::options::{nearest, suggestion};
 
 use tracing::level_filters::LevelFilter;
 
@@ -187,10 +187,6 @@ impl ConfigError {
             _ => Err(ConfigError::Several(wrong)),
         }
     }
-}
-
-fn suggestion(near: &Option<&'static str>) -> String {
-    near.map(|name| format!(" (did you mean '{name}'?)")).unwrap_or_default()
 }
 
 /// Where in a configuration something is.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use flashwise_core::cache::settings::{Given, SETTINGS, Setting, Settings, Value};
 use flashwise_core::filter::Rule;
-use flashwise_core::options::nearest;
+use flashwise_core::options::did_you_mean;
 use flashwise_core::quantity::Share;
 use flashwise_device::flash::{GcPlacement, Profile, Victim};
 use flashwise_device::{TierModel, tier_model_of_option};
@@ -101,7 +101,7 @@ impl Key {
     pub fn find(name: &str) -> Result<Key, JobError> {
         Key::all().find(|key| key.name() == name).ok_or_else(|| {
             let names: Vec<&'static str> = Key::all().map(Key::name).collect();
-            let near = nearest(name, &names).map(|near| format!(" (did you mean '{near}'?)")).unwrap_or_default();
+            let near = did_you_mean(name, &names);
             // Of what is no word at all, enough to find it again.
             JobError::Unknown { key: name.chars().take(80).collect(), near, expected: names.join(", ") }
         })

@@ -3,7 +3,7 @@
 use super::setting::{Live, Place, Setting, SettingError};
 use super::value::{Value, clients, copy_forward, count, duration, mode, online_policy, rule, rules, share, size};
 use crate::format::{BLOCK_BYTES, Geometry};
-use crate::options::{Kind, Parameter, nearest};
+use crate::options::{Kind, Parameter, did_you_mean};
 
 /// Smallest and largest erase unit.
 const ERASE_UNIT: Kind = Kind::PowerOfTwo(Geometry::UNIT_PAGES_MIN as u64 * BLOCK_BYTES as u64, 256 << 20);
@@ -269,7 +269,7 @@ impl Setting {
     pub fn find_settable(name: &str) -> Result<&'static Setting, SettingError> {
         Setting::known(name).filter(|setting| setting.is_settable()).ok_or_else(|| {
             let expected: Vec<_> = Setting::settable().map(Setting::name).collect();
-            let near = nearest(name, &expected).map(|near| format!(" (did you mean '{near}'?)")).unwrap_or_default();
+            let near = did_you_mean(name, &expected);
             // Of a name that is no name at all, enough to find it again.
             let key = name.chars().take(80).collect();
             SettingError { key, problem: format!("unknown setting{near}; expected one of: {}", expected.join(", ")) }
