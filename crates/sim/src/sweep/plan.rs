@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use flashwise_core::options::did_you_mean;
 use flashwise_core::quantity::{ByteSize, Share};
 use flashwise_device::toml::{Malformed, Toml, decimal};
 use flashwise_trace::formats::FormatSpec;
@@ -59,8 +60,9 @@ impl Plan {
     pub fn of(path: &str, value: &Value) -> Result<Plan, PlanError> {
         let at = |key: &str| Place { path, key: key.to_owned() };
         let Value::Object(keys) = value else { return Err(at("plan").found(value, "a table")) };
-        if let Some((key, found)) = keys.iter().find(|(key, _)| !KEYS.contains(&key.replace('_', "-").as_str())) {
-            return Err(at(key).found(found, &format!("none but {}", KEYS.join(", "))));
+        if let Some(key) = keys.keys().find(|key| !KEYS.contains(&key.replace('_', "-").as_str())) {
+            let near = did_you_mean(key, &KEYS);
+            return Err(at(key).refused(format!("unknown key{near}; expected one of: {}", KEYS.join(", "))));
         }
         let get =
             |key: &str| keys.get(key).or_else(|| keys.get(&key.replace('-', "_"))).filter(|value| !value.is_null());
