@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
     UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, RecordBatch, UInt8Array, UInt32Array, UInt64Array};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch};
+use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use flashwise_report::workload_charts;
 use flashwise_sim::job::Input;
@@ -185,14 +186,19 @@ fn schema() -> SchemaRef {
 }
 
 fn columns(batch: normalised::trace::Accesses) -> Result<RecordBatch, arrow_schema::ArrowError> {
-    let arrays: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::new(batch.time_us.buffer().clone(), None)),
-        Arc::new(UInt8Array::new(batch.op.buffer().clone(), None)),
-        Arc::new(Int32Array::new(batch.block.buffer().clone(), None)),
-        Arc::new(UInt64Array::new(batch.request.buffer().clone(), None)),
-        Arc::new(UInt32Array::new(batch.request_blocks.buffer().clone(), None)),
+    let arrays = vec![
+        array::<Int64Type>(batch.time_us.buffer().bytes().clone()),
+        array::<UInt8Type>(batch.op.buffer().bytes().clone()),
+        array::<Int32Type>(batch.block.buffer().bytes().clone()),
+        array::<UInt64Type>(batch.request.buffer().bytes().clone()),
+        array::<UInt32Type>(batch.request_blocks.buffer().bytes().clone()),
     ];
     RecordBatch::try_new(schema(), arrays)
+}
+
+/// The column whose aligned values are in `bytes`, which are shared.
+fn array<T: ArrowPrimitiveType>(bytes: impl Into<Buffer>) -> ArrayRef {
+    Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(bytes.into()), None))
 }
 
 /// The trace that the CSV `text` is.

@@ -65,8 +65,6 @@ pub enum TraceError {
     Option(#[from] flashwise_core::options::OptionError),
     #[error(transparent)]
     Generate(#[from] GenerateError),
-    #[error("{path}")]
-    Arrow { path: String, source: arrow_schema::ArrowError },
 }
 
 /// Why no trace can be generated.

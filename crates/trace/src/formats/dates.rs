@@ -1,7 +1,5 @@
 //! Times that are dates: as ISO 8601 writes them, or with the day or the month first.
 
-use chrono::{FixedOffset, NaiveDate, NaiveTime};
-
 /// In which order a date has its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DateOrder {
@@ -20,24 +18,65 @@ pub fn date_us(field: &[u8], order: DateOrder) -> Option<i64> {
     let (date, rest) = text.split_at_checked(text.find(['T', 't', ' '])?)?;
     let (date, rest) = (day(date, order)?, rest[1..].trim_ascii());
     let utc = rest.strip_suffix(['Z', 'z']).or(rest.strip_suffix("UTC"));
-    let (time, zone) = match (utc, rest.find(['+', '-'])) {
-        (Some(time), _) => (time, None),
-        (None, Some(zone)) => (&rest[..zone], Some(rest[zone..].parse::<FixedOffset>().ok()?)),
-        (None, None) => (rest, None),
+    let (time, zone_s) = match (utc, rest.find(['+', '-'])) {
+        (Some(time), _) => (time, 0),
+        (None, Some(zone)) => (&rest[..zone], zone_s(&rest[zone..])?),
+        (None, None) => (rest, 0),
     };
-    let time = time.trim_ascii();
-    let is_half = time.ends_with(['m', 'M']);
-    let time = NaiveTime::parse_from_str(time, if is_half { "%I:%M:%S%.f %p" } else { "%H:%M:%S%.f" }).ok()?;
-    let local_us = date.and_time(time).and_utc().timestamp_micros();
-    Some(local_us - zone.map_or(0, |zone| 1_000_000 * i64::from(zone.local_minus_utc())))
+    Some(1_000_000 * (86_400 * date - zone_s) + time_us(time.trim_ascii())?)
 }
 
-fn day(text: &str, order: DateOrder) -> Option<NaiveDate> {
+/// Microseconds from midnight to a time of day, `23:59:59.5` or `11:59:59.5 PM`; a minute may have a leap second.
+fn time_us(text: &str) -> Option<i64> {
+    let (text, half) = match text.ends_with(['m', 'M']) {
+        false => (text, None),
+        true => text.split_at_checked(text.len().checked_sub(2)?).map(|(text, half)| (text, Some(half)))?,
+    };
+    let mut parts = text.trim_end().splitn(3, ':');
+    let (hour, minute, second) = (parts.next()?, parts.next()?, parts.next()?);
+    let hour = match half {
+        None => number(hour, 0, 23)?,
+        Some(half) if half.eq_ignore_ascii_case("AM") => number(hour, 1, 12)? % 12,
+        Some(half) if half.eq_ignore_ascii_case("PM") => number(hour, 1, 12)? % 12 + 12,
+        Some(_) => return None,
+    };
+    let (second, fraction) = second.split_once('.').unwrap_or((second, "0"));
+    if fraction.is_empty() || !is_digits(fraction) {
+        return None;
+    }
+    let fraction_us: i64 = format!("{fraction:0<6}")[..6].parse().ok()?;
+    Some(1_000_000 * (3600 * hour + 60 * number(minute, 0, 59)? + number(second, 0, 60)?) + fraction_us)
+}
+
+/// Seconds by which a zone, `+01:30` or `-0800`, is ahead of UTC; its name may follow.
+fn zone_s(text: &str) -> Option<i64> {
+    let (sign, text) = text.split_at_checked(1)?;
+    let (hours, minutes) = text.split_at_checked(2)?;
+    let minutes = minutes.trim_start_matches(|between: char| between == ':' || between.is_whitespace()).get(..2)?;
+    if !is_digits(hours) || !is_digits(minutes) {
+        return None;
+    }
+    let seconds = 3600 * number(hours, 0, 23)? + 60 * number(minutes, 0, 59)?;
+    Some(if sign == "-" { -seconds } else { seconds })
+}
+
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The number of one digit or two from `least` to `most`; blanks may stand before it.
+fn number(text: &str, least: i64, most: i64) -> Option<i64> {
+    let digits = Some(text.trim_start()).filter(|digits| is_digits(digits) && digits.len() <= 2);
+    digits?.parse().ok().filter(|number| (least..=most).contains(number))
+}
+
+/// Days from 1970-01-01 to a date.
+fn day(text: &str, order: DateOrder) -> Option<i64> {
     let separator = text.find(['-', '/', '.']).map(|at| &text[at..=at])?;
     let mut parts = text.split(separator);
     let mut next = |digits: std::ops::RangeInclusive<usize>| -> Option<u32> {
         let part = parts.next().filter(|part| digits.contains(&part.len()))?;
-        part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())?
+        is_digits(part).then(|| part.parse().ok())?
     };
     let (year, month, day) = match order {
         DateOrder::Year if separator == "." => return None,
@@ -51,7 +90,26 @@ fn day(text: &str, order: DateOrder) -> Option<NaiveDate> {
             (next(4..=4)?, month, day)
         }
     };
-    parts.next().is_none().then(|| NaiveDate::from_ymd_opt(year as i32, month, day))?
+    if parts.next().is_some() {
+        return None;
+    }
+    days(year.into(), month, day)
+}
+
+/// Days from 1970-01-01 to a date of the Gregorian calendar, if there is that day.
+///
+/// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `days_from_civil`.
+fn days(year: i64, month: u32, day: u32) -> Option<i64> {
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let lengths = [31, if is_leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let length = *lengths.get(month.checked_sub(1)? as usize)?;
+    if !(1..=length).contains(&day) {
+        return None;
+    }
+    // The year begins in March, so that a leap day is its last one.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let day_of_year = i64::from((153 * month + 2) / 5 + day - 1);
+    Some(365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468)
 }
 
 #[cfg(test)]
@@ -70,6 +128,7 @@ mod tests {
             " 2024/01/31 12:00:00 UTC ",
             "2024-01-31t13:30:00+01:30",
             "2024-01-31T04:00:00.000-0800",
+            "2024-01-31 05:00:00 -0700 MST",
             "2024-01-31 12:00:00 PM",
         ];
         for text in spelled {
@@ -77,6 +136,19 @@ mod tests {
         }
         assert_eq!(us("2024-01-31T12:00:00.1234567Z"), Some(NOON_US + 123_456));
         assert_eq!(us("1969-12-31 23:59:59.5"), Some(-500_000));
+        assert_eq!(us("2024-01-31 12:00:00 am"), Some(NOON_US - 43_200_000_000));
+        assert_eq!(us("2024-01-31 11:59:60"), Some(NOON_US));
+        // `date -u -d ... +%s` of the days around a leap day, of a year that has none, and of the first and the last year.
+        let days = [
+            ("2000-02-29", 951_782_400),
+            ("2024-03-01", 1_709_251_200),
+            ("2100-03-01", 4_107_542_400),
+            ("0000-01-01", -62_167_219_200),
+            ("9999-12-31", 253_402_214_400),
+        ];
+        for (day, seconds) in days {
+            assert_eq!(us(&format!("{day} 00:00:00")), Some(1_000_000 * seconds), "{day}");
+        }
         for wrong in [
             "",
             "2024",
@@ -84,6 +156,16 @@ mod tests {
             "2024-1-31T00:00:00Z",
             "2024-01-31-01 00:00:00",
             "2024-02-30T00:00:00Z",
+            "2100-02-29T00:00:00Z",
+            "2024-00-01T00:00:00Z",
+            "2024-01-00T00:00:00Z",
+            "2024-01-31T12:60:00Z",
+            "2024-01-31T12:00:61Z",
+            "2024-01-31T12:00:00.Z",
+            "2024-01-31T12:00Z",
+            "2024-01-31T12:00:00+1:30",
+            "2024-01-31T12:00:00+24:00",
+            "2024-01-31T00:00:00 AM",
             "31/01/2024 12:00:00",
             "2024-01-31T25:00:00Z",
             "2024-01-31T13:00:00 PM",

@@ -9,18 +9,26 @@
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use arrow_buffer::{ArrowNativeType, Buffer, MutableBuffer, ScalarBuffer};
+use bytemuck::Pod;
+use bytes::Bytes;
+
+use super::values::Values;
+
+/// What a column may have: numbers of a fixed length.
+pub trait Element: Pod + Send + Sync {}
+
+impl<T: Pod + Send + Sync> Element for T {}
 
 /// Values of a column.
 #[derive(Debug)]
-pub struct Column<T: ArrowNativeType> {
-    values: Arc<OnceLock<ScalarBuffer<T>>>,
+pub struct Column<T: Element> {
+    values: Arc<OnceLock<Values<T>>>,
     source: Source<T>,
 }
 
 /// Where values come from.
 #[derive(Clone, Debug)]
-enum Source<T: ArrowNativeType> {
+enum Source<T: Element> {
     /// They are there.
     Here,
     Packed(Packed<T>),
@@ -32,10 +40,10 @@ pub type Rows = Arc<Vec<u32>>;
 
 /// Values that are not as they are used.
 #[derive(Clone, Debug)]
-struct Packed<T: ArrowNativeType> {
-    bytes: Buffer,
+struct Packed<T: Element> {
+    bytes: Bytes,
     rows: usize,
-    unpack: fn(&Buffer, usize) -> Result<ScalarBuffer<T>, String>,
+    unpack: fn(&Bytes, usize) -> Result<Values<T>, String>,
     is_kept: bool,
 }
 
@@ -44,9 +52,9 @@ const PACKED_MAX: usize = 1 << 16;
 /// The level of zstd: the lowest, since higher ones save a tenth at most and take several times as long.
 const LEVEL: i32 = 1;
 
-impl<T: ArrowNativeType> Column<T> {
+impl<T: Element> Column<T> {
     /// `rows` values in a frame of zstd. If what is unpacked `is_kept`, a clone has it too; else each clone unpacks for itself.
-    pub(super) fn packed(bytes: Buffer, rows: usize, is_kept: bool) -> Column<T> {
+    pub(super) fn packed(bytes: Bytes, rows: usize, is_kept: bool) -> Column<T> {
         Column { values: Arc::default(), source: Source::Packed(Packed { bytes, rows, unpack: unpack::<T>, is_kept }) }
     }
 
@@ -56,7 +64,7 @@ impl<T: ArrowNativeType> Column<T> {
     }
 
     /// The values.
-    pub fn buffer(&self) -> &ScalarBuffer<T> {
+    pub fn buffer(&self) -> &Values<T> {
         self.values.get_or_init(|| self.unpacked().expect("what is packed was checked when the file was opened"))
     }
 
@@ -64,7 +72,7 @@ impl<T: ArrowNativeType> Column<T> {
     ///
     /// # Errors
     /// What is wrong with what they are packed in.
-    pub(super) fn unpacked(&self) -> Result<ScalarBuffer<T>, String> {
+    pub(super) fn unpacked(&self) -> Result<Values<T>, String> {
         match (self.values.get(), &self.source) {
             (Some(values), _) => Ok(values.clone()),
             (None, Source::Packed(Packed { bytes, rows, unpack, .. })) => unpack(bytes, *rows),
@@ -81,7 +89,7 @@ impl<T: ArrowNativeType> Column<T> {
     }
 
     /// The same, and keeps them if clones are to have them.
-    pub(super) fn checked(&self) -> Result<ScalarBuffer<T>, String> {
+    pub(super) fn checked(&self) -> Result<Values<T>, String> {
         let values = self.unpacked()?;
         if matches!(&self.source, Source::Packed(Packed { is_kept: true, .. })) {
             // Another thread may have been faster, with the same values.
@@ -93,16 +101,16 @@ impl<T: ArrowNativeType> Column<T> {
 
 impl Column<u64> {
     /// Values that are half as wide in the file.
-    pub(super) fn of_narrow(values: ScalarBuffer<u32>, is_kept: bool) -> Column<u64> {
-        fn widened(bytes: &Buffer, _: usize) -> Result<ScalarBuffer<u64>, String> {
-            Ok(ScalarBuffer::<u32>::from(bytes.clone()).iter().map(|&value| u64::from(value)).collect())
+    pub(super) fn of_narrow(values: Values<u32>, is_kept: bool) -> Column<u64> {
+        fn widened(bytes: &Bytes, _: usize) -> Result<Values<u64>, String> {
+            Ok(Values::<u32>::of_bytes(bytes.clone()).iter().map(|&value| u64::from(value)).collect::<Vec<_>>().into())
         }
-        let (rows, bytes) = (values.len(), values.into_inner());
+        let (rows, bytes) = (values.len(), values.bytes().clone());
         Column { values: Arc::default(), source: Source::Packed(Packed { bytes, rows, unpack: widened, is_kept }) }
     }
 }
 
-impl<T: ArrowNativeType> Clone for Column<T> {
+impl<T: Element> Clone for Column<T> {
     fn clone(&self) -> Self {
         let values = match &self.source {
             Source::Packed(Packed { is_kept: false, .. }) => Arc::default(),
@@ -112,20 +120,20 @@ impl<T: ArrowNativeType> Clone for Column<T> {
     }
 }
 
-impl<T: ArrowNativeType> From<ScalarBuffer<T>> for Column<T> {
-    fn from(values: ScalarBuffer<T>) -> Self {
+impl<T: Element> From<Values<T>> for Column<T> {
+    fn from(values: Values<T>) -> Self {
         Column { values: Arc::new(OnceLock::from(values)), source: Source::Here }
     }
 }
 
-impl<T: ArrowNativeType> From<Vec<T>> for Column<T> {
+impl<T: Element> From<Vec<T>> for Column<T> {
     fn from(values: Vec<T>) -> Self {
-        ScalarBuffer::from(values).into()
+        Values::from(values).into()
     }
 }
 
 /// The values. Where they are asked for one by one, they are had from here once before.
-impl<T: ArrowNativeType> Deref for Column<T> {
+impl<T: Element> Deref for Column<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -134,13 +142,13 @@ impl<T: ArrowNativeType> Deref for Column<T> {
 }
 
 /// The `rows` values of a frame of zstd.
-fn unpack<T: ArrowNativeType>(frame: &Buffer, rows: usize) -> Result<ScalarBuffer<T>, String> {
+fn unpack<T: Element>(frame: &Bytes, rows: usize) -> Result<Values<T>, String> {
     let bytes = rows.checked_mul(size_of::<T>()).filter(|bytes| bytes / PACKED_MAX <= frame.len());
     let bytes = bytes.ok_or_else(|| format!("{rows} values in {} bytes", frame.len()))?;
-    let mut values = MutableBuffer::from_len_zeroed(bytes);
-    let unpacked = zstd::bulk::decompress_to_buffer(frame, values.as_slice_mut());
+    let mut values: Vec<T> = bytemuck::zeroed_vec(rows);
+    let unpacked = zstd::bulk::decompress_to_buffer(frame, bytemuck::cast_slice_mut::<T, u8>(&mut values));
     match unpacked.map_err(|error| format!("damaged zstd data ({error})"))? {
-        found if found == bytes => Ok(Buffer::from(values).into()),
+        found if found == bytes => Ok(values.into()),
         found => Err(format!("{found} bytes of values for {rows} rows")),
     }
 }

@@ -7,18 +7,20 @@
 pub(crate) mod checksum;
 pub(crate) mod column;
 mod description;
+mod flatbuffer;
+mod ipc;
 pub mod numbering;
 pub mod times;
 pub mod trace;
 pub(crate) mod trace_file;
+pub(crate) mod values;
 pub(crate) mod writer;
 
 use std::collections::BTreeMap;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use arrow_schema::ArrowError;
 use flashwise_core::access::Op;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::quantity::ByteSize;
@@ -471,10 +473,6 @@ impl Normaliser<Vec<u8>> {
     }
 }
 
-fn unwritten(out: &str, source: ArrowError) -> TraceError {
-    let path = out.to_owned();
-    match source {
-        ArrowError::IoError(_, source) => TraceError::Io { path, source },
-        source => TraceError::Arrow { path, source },
-    }
+fn unwritten(out: &str, source: io::Error) -> TraceError {
+    TraceError::Io { path: out.to_owned(), source }
 }

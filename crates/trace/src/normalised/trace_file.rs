@@ -11,12 +11,15 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
-use arrow_ipc::{self as ipc, Block, BodyCompressionMethod, CompressionType, convert, root_as_footer, root_as_message};
-use arrow_schema::{DataType, Field, Metadata, Schema};
+use bytes::Bytes;
 
 use super::checksum;
-use super::column::Column;
+use super::column::{Column, Element};
+use super::flatbuffer::Invalid;
+use super::ipc::{
+    Block, CONTINUATION, Field, Footer, FooterSchema, Header, MAGIC, PREFIX, Packing, RecordBatch, Schema, Type,
+};
+use super::values::Values;
 use crate::normalised::description::Description;
 use crate::normalised::numbering::BLOCKS_MAX;
 
@@ -36,26 +39,22 @@ const VERSION_KEY: &str = "flashwise.trace.version";
 const BLOCK_SIZE_KEY: &str = "flashwise.trace.block_size_bytes";
 /// The footer's key for what is known of the trace.
 pub const DESCRIPTION_KEY: &str = "flashwise.trace.description";
-/// What an Arrow IPC file begins and ends with.
-pub const MAGIC: &[u8; 6] = b"ARROW1";
 
-fn schema_of(version: &str, request: DataType, block_size_bytes: u64) -> Schema {
-    let addresses = DataType::Dictionary(DataType::Int32.into(), DataType::UInt64.into());
-    let metadata = [(VERSION_KEY, version.to_owned()), (BLOCK_SIZE_KEY, block_size_bytes.to_string())];
-    let metadata = metadata.into_iter().map(|(key, value)| (key.to_owned(), value));
+fn schema_of(version: &str, request: Type, block_size_bytes: u64) -> Schema {
+    let metadata = [(BLOCK_SIZE_KEY, block_size_bytes.to_string()), (VERSION_KEY, version.to_owned())];
     let fields = vec![
-        Field::new("time_us", DataType::Int64, false),
-        Field::new("op", DataType::UInt8, false),
-        Field::new("block", addresses, false),
-        Field::new("request", request, false),
-        Field::new("request_blocks", DataType::UInt32, false),
+        Field::new("time_us", Type::signed(64)),
+        Field::new("op", Type::unsigned(8)),
+        Field::new("block", Type::unsigned(64)).with_indices(Type::signed(32)),
+        Field::new("request", request),
+        Field::new("request_blocks", Type::unsigned(32)),
     ];
-    Schema::new(fields).with_metadata(metadata.collect::<Metadata>())
+    Schema { fields, metadata: metadata.map(|(key, value)| (key.to_owned(), value)).into() }
 }
 
 /// The schema of a trace file.
 pub fn schema(block_size_bytes: u64) -> Schema {
-    schema_of(VERSION, DataType::UInt64, block_size_bytes)
+    schema_of(VERSION, Type::unsigned(64), block_size_bytes)
 }
 
 /// The mapped columns of a record batch.
@@ -80,11 +79,11 @@ pub struct Columns {
 impl Columns {
     /// Columns in memory, of as many rows each.
     pub(crate) fn in_memory(
-        time_us: ScalarBuffer<i64>,
-        op: ScalarBuffer<u8>,
-        block: ScalarBuffer<i32>,
-        request: ScalarBuffer<u64>,
-        request_blocks: ScalarBuffer<u32>,
+        time_us: Values<i64>,
+        op: Values<u8>,
+        block: Values<i32>,
+        request: Values<u64>,
+        request_blocks: Values<u32>,
     ) -> Columns {
         let rows = block.len();
         Columns {
@@ -126,7 +125,7 @@ pub struct TraceFile {
     /// Record batches in order.
     pub batches: Vec<Columns>,
     /// Addresses by block id.
-    pub addresses: ScalarBuffer<u64>,
+    pub addresses: Values<u64>,
     /// Length of a block.
     pub block_size_bytes: u64,
     /// What the footer says of the trace.
@@ -171,20 +170,20 @@ impl TraceFile {
     pub fn map(file: &File) -> Result<Self, Unmapped> {
         // SAFETY: the map is read only; that nobody else writes to the file is the caller's to see to, as documented.
         let map = unsafe { memmap2::Mmap::map(file) }.map_err(Unmapped::Io)?;
-        Self::read(Buffer::from(bytes::Bytes::from_owner(map)))
+        Self::read(Bytes::from_owner(map))
     }
 
     /// The same of a file's bytes, which stay in memory.
     pub fn of_bytes(bytes: Vec<u8>) -> Result<Self, Unmapped> {
-        Self::read(Buffer::from(bytes))
+        Self::read(bytes.into())
     }
 
-    fn read(buffer: Buffer) -> Result<Self, Unmapped> {
+    fn read(buffer: Bytes) -> Result<Self, Unmapped> {
         Self::read_keeping(buffer, KEPT_BYTES_MAX)
     }
 
     /// Reads a file, and keeps what is unpacked of it if it has no more than `kept_bytes_max`.
-    fn read_keeping(buffer: Buffer, kept_bytes_max: usize) -> Result<Self, Unmapped> {
+    fn read_keeping(buffer: Bytes, kept_bytes_max: usize) -> Result<Self, Unmapped> {
         const TRAILER: usize = 4 + MAGIC.len();
         let cut =
             |bytes: usize| refused(format!("{bytes} bytes without a whole Arrow footer"), "a whole Arrow IPC file");
@@ -198,25 +197,22 @@ impl TraceFile {
             .ok()
             .and_then(|footer_len| footer_end.checked_sub(footer_len))
             .ok_or_else(|| cut(len))?;
-        let footer = root_as_footer(&buffer[footer_start..footer_end])
-            .map_err(|error| refused(format!("a damaged footer ({error})"), "an Arrow IPC footer"))?;
-        let metadata = || footer.custom_metadata().into_iter().flatten();
-        let value = |key: &str| metadata().filter(|pair| pair.key() == Some(key)).find_map(|pair| pair.value());
-        let blocks =
-            |blocks: Option<flatbuffers::Vector<'_, Block>>| blocks.into_iter().flatten().copied().collect::<Vec<_>>();
-        let (batches, dictionaries) = (blocks(footer.recordBatches()), blocks(footer.dictionaries()));
+        let damaged = |error: Invalid| refused(format!("a damaged footer ({error})"), "an Arrow IPC footer");
+        let footer = Footer::read(&buffer[footer_start..footer_end]).map_err(damaged)?;
+        let value = |key: &str| footer.value(key).map_err(damaged);
+        let (batches, dictionaries) = (footer.batches().map_err(damaged)?, footer.dictionaries().map_err(damaged)?);
         let places = batches.iter().chain(&dictionaries).map(|block| place(&buffer, block, footer_start));
         let places = places.collect::<Result<Vec<_>, _>>();
-        let said = value(checksum::KEY).or_else(|| value(checksum::WHOLE_KEY));
+        let said = value(checksum::KEY)?.or(value(checksum::WHOLE_KEY)?);
         // Where a message cannot lie there, that is damage if the file has a checksum.
         let sums = checksum::check(&buffer, footer_start, said, places.as_deref().unwrap_or_default());
         let sums = sums.map_err(Unmapped::Damaged)?;
         let places = places?;
-        let found = footer.schema().ok_or_else(|| refused("a footer without a schema", "a schema"))?;
-        let found = convert::try_fb_to_schema(found).map_err(|error| refused(error, "an Arrow schema"))?;
-        let (block_size_bytes, layout) = check_schema(&found)?;
+        let found =
+            footer.schema().map_err(damaged)?.ok_or_else(|| refused("a footer without a schema", "a schema"))?;
+        let (block_size_bytes, layout) = check_schema(found)?;
         let description =
-            value(DESCRIPTION_KEY).ok_or_else(|| refused("no description in the footer", DESCRIPTION_KEY))?;
+            value(DESCRIPTION_KEY)?.ok_or_else(|| refused("no description in the footer", DESCRIPTION_KEY))?;
         let description = serde_json::from_str(description).map_err(|error| {
             refused(format!("a description that does not parse ({error})"), "the description of a trace")
         })?;
@@ -249,34 +245,33 @@ impl TraceFile {
     }
 }
 
-/// A message of a mapped file. It is read here and not by arrow's own reader, since that one panics on damage.
+/// A message of a mapped file.
 struct Message {
-    metadata: Buffer,
-    body: Buffer,
+    metadata: Bytes,
+    body: Bytes,
 }
 
 impl Message {
     /// The message of `block`, which lies at `place` of the file.
-    fn new(file: &Buffer, place: &Range<usize>, block: &Block) -> Result<Message, Refused> {
-        let metadata = block.metaDataLength() as usize;
+    fn new(file: &Bytes, place: &Range<usize>, block: &Block) -> Result<Message, Refused> {
+        let metadata = block.metadata_length as usize;
         let length = i32::from_le_bytes(file[place.start + 4..place.start + 8].try_into().expect("four bytes"));
-        let length = usize::try_from(length).ok().filter(|length| *length <= metadata - 8);
+        let length = usize::try_from(length).ok().filter(|length| *length <= metadata - PREFIX);
         let length = length.ok_or_else(|| misplaced(block))?;
         Ok(Message {
-            metadata: file.slice_with_length(place.start + 8, length),
-            body: file.slice_with_length(place.start + metadata, place.len() - metadata),
+            metadata: file.slice(place.start + PREFIX..place.start + PREFIX + length),
+            body: file.slice(place.start + metadata..place.end),
         })
     }
 
-    fn parsed(&self) -> Result<arrow_ipc::Message<'_>, Refused> {
-        root_as_message(&self.metadata)
+    fn header(&self) -> Result<Header<'_>, Refused> {
+        Header::read(&self.metadata)
             .map_err(|error| refused(format!("a damaged message ({error})"), "an Arrow message"))
     }
 
     /// The columns, of which what is unpacked stays if it `is_kept`.
     fn columns(&self, layout: Layout, is_kept: bool) -> Result<Columns, Refused> {
-        let message = self.parsed()?;
-        let rows = message.header_as_record_batch().ok_or_else(|| refused("another message", "a record batch"))?;
+        let Header::Rows(rows) = self.header()? else { return Err(refused("another message", "a record batch")) };
         let request = match layout {
             Layout::Wide => self.column(&rows, 3, is_kept)?,
             Layout::Narrow => {
@@ -289,46 +284,36 @@ impl Message {
             block: self.column(&rows, 2, is_kept)?,
             request,
             request_blocks: self.column(&rows, 4, is_kept)?,
-            rows: rows.length() as usize,
+            rows: rows.rows as usize,
             bytes: (self.metadata.len() + self.body.len()) as u64,
         })
     }
 
-    fn addresses(&self) -> Result<ScalarBuffer<u64>, Refused> {
-        let message = self.parsed()?;
-        let dictionary = message.header_as_dictionary_batch().filter(|dictionary| !dictionary.isDelta());
-        let values = dictionary.and_then(|dictionary| dictionary.data());
-        let addresses =
-            self.column(&values.ok_or_else(|| refused("another message", "a whole dictionary"))?, 0, false)?;
+    fn addresses(&self) -> Result<Values<u64>, Refused> {
+        let Header::Dictionary(values) = self.header()? else {
+            return Err(refused("another message", "a whole dictionary"));
+        };
+        let addresses = self.column(&values, 0, false)?;
         addresses.unpacked().map_err(unpackable)
     }
 
     /// The column of that number; each has a buffer that says which rows are null, and one of values.
-    fn column<T: ArrowNativeType>(
-        &self,
-        rows: &ipc::RecordBatch,
-        number: usize,
-        is_kept: bool,
-    ) -> Result<Column<T>, Refused> {
+    fn column<T: Element>(&self, batch: &RecordBatch, number: usize, is_kept: bool) -> Result<Column<T>, Refused> {
         let wrong = |found: &str| unpackable(format!("column {number} with {found}"));
-        let is_packed = match rows.compression() {
-            None => false,
-            Some(by) if (by.codec(), by.method()) == (CompressionType::ZSTD, BodyCompressionMethod::BUFFER) => true,
-            Some(_) => return Err(wrong("values packed by something else")),
-        };
-        let node = rows.nodes().filter(|nodes| number < nodes.len()).map(|nodes| *nodes.get(number));
-        let values = rows.buffers().filter(|all| 2 * number + 1 < all.len()).map(|all| *all.get(2 * number + 1));
-        let (node, values) = node.zip(values).ok_or_else(|| wrong("no values"))?;
-        if node.null_count() != 0 || node.length() != rows.length() {
+        if batch.packing == Packing::Other {
+            return Err(wrong("values packed by something else"));
+        }
+        let (node, values) = (batch.node(number), batch.buffer(2 * number + 1));
+        let ([rows, nulls], values) = node.zip(values).ok_or_else(|| wrong("no values"))?;
+        if nulls != 0 || rows != batch.rows {
             return Err(wrong("nulls or another number of rows"));
         }
-        let (rows, start) = (usize::try_from(node.length()).ok(), usize::try_from(values.offset()).ok());
-        let end =
-            start.zip(usize::try_from(values.length()).ok()).and_then(|(start, length)| start.checked_add(length));
+        let (rows, start) = (usize::try_from(rows).ok(), usize::try_from(values.offset).ok());
+        let end = start.zip(usize::try_from(values.length).ok()).and_then(|(start, length)| start.checked_add(length));
         let within = rows.zip(start.zip(end).filter(|&(start, end)| start <= end && end <= self.body.len()));
         let (rows, (mut start, end)) = within.ok_or_else(|| wrong("values outside of its message"))?;
         let bytes = rows.checked_mul(size_of::<T>()).ok_or_else(|| wrong("more rows than there can be"))?;
-        if is_packed {
+        if batch.packing == Packing::Zstd {
             let length = self.body[start..end].first_chunk().map(|length| i64::from_le_bytes(*length));
             let length = length.ok_or_else(|| wrong("no length"))?;
             start += size_of::<i64>();
@@ -337,16 +322,14 @@ impl Message {
                 if length as usize != bytes || rows as u64 > BLOCKS_MAX + 1 {
                     return Err(wrong("another number of rows"));
                 }
-                return Ok(Column::packed(self.body.slice_with_length(start, end - start), rows, is_kept));
+                return Ok(Column::packed(self.body.slice(start..end), rows, is_kept));
             }
         }
         if bytes > end - start {
             return Err(wrong("values outside of its message"));
         }
-        let values = self.body.slice_with_length(start, bytes);
-        let aligned = values.as_ptr().align_offset(align_of::<T>()) == 0;
-        // Files of this program are aligned; a copy is.
-        Ok(ScalarBuffer::from(if aligned { values } else { Buffer::from(values.as_slice()) }).into())
+        // Those of files of this program are aligned.
+        Ok(Values::of_bytes(self.body.slice(start..start + bytes)).into())
     }
 }
 
@@ -363,18 +346,17 @@ fn unpackable(found: String) -> Refused {
 }
 
 fn misplaced(block: &Block) -> Refused {
-    refused(format!("a message at {block:?}"), "messages within the file")
+    refused(block, "messages within the file")
 }
 
 /// Where the message of `block` lies, which must end before byte `end` of the file.
 fn place(file: &[u8], block: &Block, end: usize) -> Result<Range<usize>, Refused> {
-    const CONTINUATION: [u8; 4] = [0xFF; 4];
     let number = |number: i64| usize::try_from(number).map_err(|_| misplaced(block));
-    let (start, metadata) = (number(block.offset())?, number(block.metaDataLength().into())?);
-    let length = metadata.checked_add(number(block.bodyLength())?);
+    let (start, metadata) = (number(block.offset)?, number(block.metadata_length.into())?);
+    let length = metadata.checked_add(number(block.body_length)?);
     let message_end = length.and_then(|length| start.checked_add(length)).filter(|whole| *whole <= end);
     match message_end {
-        Some(message_end) if metadata >= 8 && file[start..start + 4] == CONTINUATION => Ok(start..message_end),
+        Some(message_end) if metadata >= PREFIX && file[start..].starts_with(&CONTINUATION) => Ok(start..message_end),
         _ => Err(misplaced(block)),
     }
 }
@@ -425,8 +407,9 @@ fn check_description(about: &Description) -> Result<(), Refused> {
 }
 
 /// Checks that `found` is the schema of a trace of a version that is read; returns the block size and the layout.
-fn check_schema(found: &Schema) -> Result<(u64, Layout), Refused> {
-    let (version, layout) = match found.metadata().get(VERSION_KEY).map(String::as_str) {
+fn check_schema(found: FooterSchema<'_>) -> Result<(u64, Layout), Refused> {
+    let damaged = |error: Invalid| refused(format!("a damaged schema ({error})"), "an Arrow schema");
+    let (version, layout) = match found.value(VERSION_KEY).map_err(damaged)? {
         None => {
             return Err(refused(
                 "an Arrow file of another schema",
@@ -440,20 +423,18 @@ fn check_schema(found: &Schema) -> Result<(u64, Layout), Refused> {
             return Err(refused(format!("a trace of version {other}"), expected));
         }
     };
-    let block_size = found.metadata().get(BLOCK_SIZE_KEY).map(String::as_str).unwrap_or_default();
+    let block_size = found.value(BLOCK_SIZE_KEY).map_err(damaged)?.unwrap_or_default();
     let block_size_bytes = match block_size.parse() {
         Ok(bytes) if bytes > 0 => bytes,
         _ => return Err(refused(format!("{BLOCK_SIZE_KEY} = '{block_size}'"), "a number of bytes")),
     };
-    let describe = |schema: &Schema| {
-        let fields = schema.fields().iter().map(|field| format!("{}: {}", field.name(), field.data_type()));
-        fields.collect::<Vec<_>>().join(", ")
-    };
     let request = match layout {
-        Layout::Wide => DataType::UInt64,
-        Layout::Narrow => DataType::UInt32,
+        Layout::Wide => Type::unsigned(64),
+        Layout::Narrow => Type::unsigned(32),
     };
-    let (found, expected) = (describe(found), describe(&schema_of(version, request, block_size_bytes)));
+    let describe = |fields: &[Field]| fields.iter().map(Field::to_string).collect::<Vec<_>>().join(", ");
+    let found = describe(&found.fields().map_err(damaged)?);
+    let expected = describe(&schema_of(version, request, block_size_bytes).fields);
     if found != expected {
         return Err(refused(format!("columns {found}"), format!("columns {expected}")));
     }
@@ -475,7 +456,7 @@ mod tests {
         (rows.request, rows.request_blocks) = (vec![0], vec![1]);
         writer.write(rows).unwrap();
         let bytes = writer.finish(vec![0, 1], description).unwrap();
-        match TraceFile::read(Buffer::from(bytes)) {
+        match TraceFile::read(bytes.into()) {
             Err(Unmapped::Refused(Refused { found, expected })) => format!("found {found}, expected {expected}"),
             Err(_) => "something else".to_owned(),
             Ok(_) => "nothing".to_owned(),
@@ -523,7 +504,7 @@ mod tests {
         let [packed, plain] = files();
         assert!(packed.len() < plain.len(), "{} and {} bytes", packed.len(), plain.len());
         for (bytes, kept_bytes_max) in [(&packed, usize::MAX), (&packed, 0), (&plain, 0)] {
-            let file = TraceFile::read_keeping(Buffer::from(bytes.clone()), kept_bytes_max).ok().unwrap();
+            let file = TraceFile::read_keeping(bytes.clone().into(), kept_bytes_max).ok().unwrap();
             assert_eq!(&file.addresses[..], [7, 9]);
             let mut at = 0;
             // Twice, since what is not kept is unpacked again.
@@ -545,38 +526,61 @@ mod tests {
         let [mut file, _] = files();
         let middle = file.len() / 4;
         file[middle] ^= 1;
-        let Err(Unmapped::Damaged(found)) = TraceFile::read(Buffer::from(file)) else { panic!("it is damaged") };
+        let Err(Unmapped::Damaged(found)) = TraceFile::read(file.into()) else { panic!("it is damaged") };
         assert!(found.starts_with("found a message at bytes "), "{found}");
     }
 
     #[test]
     fn what_cannot_be_unpacked_is_an_error() {
-        let frame = |values: &[u8]| Buffer::from_vec(crate::normalised::column::pack(values).unwrap());
+        let frame = |values: &[u8]| Bytes::from(crate::normalised::column::pack(values).unwrap());
         let packed = frame(&[7; 4000]);
         assert_eq!(Column::<u32>::packed(packed.clone(), 1000, false).unpacked().unwrap().len(), 1000);
-        let unpacked = |bytes: Buffer, rows: usize| Column::<u32>::packed(bytes, rows, true).unpacked().unwrap_err();
+        let unpacked = |bytes: Bytes, rows: usize| Column::<u32>::packed(bytes, rows, true).unpacked().unwrap_err();
         assert_eq!(unpacked(packed.clone(), 1001), "4000 bytes of values for 1001 rows");
         assert!(unpacked(packed.clone(), 999).starts_with("damaged zstd data"), "too long");
-        assert!(unpacked(packed.slice(1), 1000).starts_with("damaged zstd data"));
+        assert!(unpacked(packed.slice(1..), 1000).starts_with("damaged zstd data"));
         assert!(unpacked(packed, 1 << 40).contains("1099511627776 values in"), "no memory is taken for them");
     }
 
     #[test]
     fn every_flipped_bit_is_found() {
         let [whole, _] = files();
-        assert!(TraceFile::read(Buffer::from(whole.clone())).is_ok());
+        assert!(TraceFile::read(whole.clone().into()).is_ok());
         for bit in 0..8 * whole.len() {
             let mut flipped = whole.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(TraceFile::read(Buffer::from(flipped)).is_err(), "bit {bit} of {}", 8 * whole.len());
+            assert!(TraceFile::read(flipped.into()).is_err(), "bit {bit} of {}", 8 * whole.len());
         }
+    }
+
+    /// Nothing but the checks of each place stands between damage and a panic where there is no checksum.
+    #[test]
+    fn no_changed_or_missing_byte_of_a_file_without_a_checksum_panics() {
+        let [_, whole] = files();
+        let mut refusals = 0;
+        let mut read = |bytes: Vec<u8>| match TraceFile::read(bytes.into()) {
+            Ok(file) => file.batches.iter().for_each(|columns| {
+                let lens = [columns.time_us.len(), columns.block.len(), columns.request_blocks.len()];
+                assert_eq!(lens, [columns.rows; 3]);
+            }),
+            Err(_) => refusals += 1,
+        };
+        for at in 0..whole.len() {
+            read(whole[..at].to_vec());
+            for changed in [0, 1, 0x7F, 0x80, 0xFF, !whole[at], whole[at] ^ 4, whole[at].wrapping_add(8)] {
+                let mut bytes = whole.clone();
+                bytes[at] = changed;
+                read(bytes);
+            }
+        }
+        assert!(refusals > whole.len(), "{refusals} of {}", 9 * whole.len());
     }
 
     #[test]
     fn a_file_without_a_checksum_is_read_as_before() {
         let [with, without] = files();
         assert!(!without.windows(9).any(|bytes| bytes == b"FW-CRC32C"), "a temporary file needs none");
-        let [with, without] = [with, without].map(|file| TraceFile::read(Buffer::from(file)).ok().unwrap());
+        let [with, without] = [with, without].map(|file| TraceFile::read(file.into()).ok().unwrap());
         assert_eq!((with.addresses, with.description), (without.addresses, without.description));
     }
 

@@ -1,27 +1,20 @@
 //! Writes the file of a normalised trace, which [`trace_file`](super::trace_file) reads.
 //!
 //! The dictionary of block addresses is complete only when the whole trace has been seen, so that it is written after the record batches, as
-//! the IPC file format allows. Arrow's own `FileWriter` cannot do that: messages and footer are put together here from the same parts. Batches
-//! of a file that is kept are packed by threads of their own, and written in order.
+//! the IPC file format allows. Batches of a file that is kept are packed by threads of their own, and written in order.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::io::Write;
+use std::collections::VecDeque;
+use std::io::{self, Write};
 use std::thread::{self, JoinHandle};
 
-use arrow_buffer::{Buffer, ToByteSlice};
-use arrow_ipc::writer::{DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteOptions, write_message};
-use arrow_ipc::{self as ipc, Block, FooterBuilder, MetadataVersion, convert};
-use arrow_schema::{ArrowError, Schema};
+use bytemuck::cast_slice;
 use flashwise_core::access::Op;
-use flatbuffers::FlatBufferBuilder;
 
 use super::checksum::{Kept, Summed};
 use super::column::pack;
 use super::description::Description;
-use super::trace_file::{Columns, DESCRIPTION_KEY, MAGIC, schema};
-
-/// Buffers begin at multiples of this.
-const ALIGNMENT: usize = 64;
+use super::ipc::{self, ALIGNMENT, Block, CONTINUATION, Contents, Footer, MAGIC, Packing, Schema, Span};
+use super::trace_file::{Columns, DESCRIPTION_KEY, schema};
 
 /// The columns of a run of accesses, one element each per access.
 #[derive(Debug, Default)]
@@ -80,25 +73,25 @@ impl Rows {
     /// The bytes of the columns, in the order of the schema.
     fn bytes(&self) -> [&[u8]; 5] {
         [
-            self.time_us.to_byte_slice(),
-            self.op.to_byte_slice(),
-            self.block.to_byte_slice(),
-            self.request.to_byte_slice(),
-            self.request_blocks.to_byte_slice(),
+            cast_slice(&self.time_us),
+            &self.op,
+            cast_slice(&self.block),
+            cast_slice(&self.request),
+            cast_slice(&self.request_blocks),
         ]
     }
 
     /// The message of these rows, packed. That of a batch with a dictionary column is that of the same batch with the column's indices.
-    fn packed(self) -> EncodedData {
-        let rows = self.time_us.len();
+    fn packed(self) -> Message {
+        let [time_us, op, block, request, request_blocks] = self.bytes();
         let mut body = Body::new(Kept::ForOthers);
-        body.column(Buffer::from_vec(self.time_us));
-        body.column(Buffer::from_vec(self.op));
+        body.column(time_us);
+        body.column(op);
         // What every run reads is mapped as it is.
-        body.plain(Buffer::from_vec(self.block));
-        body.column(Buffer::from_vec(self.request));
-        body.column(Buffer::from_vec(self.request_blocks));
-        body.message(rows, Contents::Rows)
+        body.plain(block);
+        body.column(request);
+        body.column(request_blocks);
+        body.message(self.time_us.len(), Contents::Rows)
     }
 }
 
@@ -110,18 +103,24 @@ impl From<Rows> for Columns {
     }
 }
 
-/// What a message has.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Contents {
-    Rows,
-    /// The block addresses.
-    Dictionary,
+/// A message, ready to be written.
+struct Message {
+    metadata: Vec<u8>,
+    body: Vec<u8>,
+}
+
+/// How the buffers of a file are packed.
+fn packing(kept: Kept) -> Packing {
+    match kept {
+        Kept::ForOthers => Packing::Zstd,
+        Kept::ForThisProcess => Packing::Plain,
+    }
 }
 
 /// The buffers of a message.
 struct Body {
     bytes: Vec<u8>,
-    buffers: Vec<ipc::Buffer>,
+    buffers: Vec<Span>,
     kept: Kept,
 }
 
@@ -131,8 +130,8 @@ impl Body {
     }
 
     /// Adds a column without nulls, packed if it is kept and shorter so.
-    fn column(&mut self, values: Buffer) {
-        let packed = if self.kept == Kept::ForOthers { pack(&values) } else { None };
+    fn column(&mut self, values: &[u8]) {
+        let packed = if self.kept == Kept::ForOthers { pack(values) } else { None };
         match packed {
             Some(packed) => self.buffer(values.len() as i64, &packed),
             None => self.plain(values),
@@ -140,62 +139,26 @@ impl Body {
     }
 
     /// Adds a column without nulls as it is.
-    fn plain(&mut self, values: Buffer) {
-        self.buffer(-1, &values);
+    fn plain(&mut self, values: &[u8]) {
+        self.buffer(-1, values);
     }
 
     /// Adds a column that is this many bytes long unpacked; -1 if it is not packed.
     fn buffer(&mut self, length: i64, contents: &[u8]) {
         let start = self.bytes.len();
-        self.buffers.push(ipc::Buffer::new(start as i64, 0));
+        self.buffers.push(Span { offset: start as i64, length: 0 });
         if self.kept == Kept::ForOthers {
             self.bytes.extend_from_slice(&length.to_le_bytes());
         }
         self.bytes.extend_from_slice(contents);
-        self.buffers.push(ipc::Buffer::new(start as i64, (self.bytes.len() - start) as i64));
+        self.buffers.push(Span { offset: start as i64, length: (self.bytes.len() - start) as i64 });
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
     }
 
-    fn message(self, rows: usize, contents: Contents) -> EncodedData {
-        let ipc_message = metadata(&self.buffers, self.bytes.len(), rows, contents, self.kept);
-        EncodedData { ipc_message, arrow_data: self.bytes }
+    fn message(self, rows: usize, contents: Contents) -> Message {
+        let metadata = ipc::batch(contents, rows, &self.buffers, packing(self.kept), self.bytes.len());
+        Message { metadata, body: self.bytes }
     }
-}
-
-/// What stands before a body of `body_bytes`, in which `buffers` lie.
-fn metadata(buffers: &[ipc::Buffer], body_bytes: usize, rows: usize, contents: Contents, kept: Kept) -> Vec<u8> {
-    let mut builder = FlatBufferBuilder::new();
-    let nodes = vec![ipc::FieldNode::new(rows as i64, 0); buffers.len() / 2];
-    let (nodes, buffers) = (builder.create_vector(&nodes), builder.create_vector(buffers));
-    let compression = (kept == Kept::ForOthers).then(|| {
-        let mut compression = ipc::BodyCompressionBuilder::new(&mut builder);
-        compression.add_codec(ipc::CompressionType::ZSTD);
-        compression.add_method(ipc::BodyCompressionMethod::BUFFER);
-        compression.finish()
-    });
-    let mut batch = ipc::RecordBatchBuilder::new(&mut builder);
-    batch.add_length(rows as i64);
-    batch.add_nodes(nodes);
-    batch.add_buffers(buffers);
-    compression.into_iter().for_each(|compression| batch.add_compression(compression));
-    let batch = batch.finish();
-    let (kind, header) = match contents {
-        Contents::Rows => (ipc::MessageHeader::RecordBatch, batch.as_union_value()),
-        Contents::Dictionary => {
-            let mut dictionary = ipc::DictionaryBatchBuilder::new(&mut builder);
-            dictionary.add_id(0);
-            dictionary.add_data(batch);
-            (ipc::MessageHeader::DictionaryBatch, dictionary.finish().as_union_value())
-        }
-    };
-    let mut message = ipc::MessageBuilder::new(&mut builder);
-    message.add_version(MetadataVersion::V5);
-    message.add_header_type(kind);
-    message.add_bodyLength(body_bytes as i64);
-    message.add_header(header);
-    let message = message.finish();
-    builder.finish(message, None);
-    builder.finished_data().to_vec()
 }
 
 /// Writes a trace file.
@@ -203,17 +166,16 @@ pub struct TraceWriter<W: Write> {
     out: Summed<W>,
     kept: Kept,
     written: i64,
-    options: IpcWriteOptions,
     schema: Schema,
     /// Batches that are being packed, in order; at most as many as there are cores.
-    packing: VecDeque<JoinHandle<EncodedData>>,
+    packing: VecDeque<JoinHandle<Message>>,
     packing_max: usize,
     batches: Vec<Block>,
 }
 
 impl<W: Write> TraceWriter<W> {
     /// Begins a file. What is kept for others is packed and has checksums.
-    pub fn new(out: W, block_size_bytes: u64, kept: Kept) -> Result<Self, ArrowError> {
+    pub fn new(out: W, block_size_bytes: u64, kept: Kept) -> io::Result<Self> {
         let mut out = Summed::new(out, kept);
         out.write_all(MAGIC)?;
         out.write_all(&[0, 0])?;
@@ -221,16 +183,13 @@ impl<W: Write> TraceWriter<W> {
             out,
             kept,
             written: 8,
-            options: IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)?,
             schema: schema(block_size_bytes),
             packing: VecDeque::new(),
             packing_max: thread::available_parallelism().map_or(1, |cores| cores.get()),
             batches: Vec::new(),
         };
-        let mut tracker = DictionaryTracker::new(true);
-        let generator = IpcDataGenerator::default();
-        let message = generator.schema_to_bytes_with_dictionary_tracker(&writer.schema, &mut tracker, &writer.options);
-        writer.message(message)?;
+        let metadata = writer.schema.message();
+        writer.message(Message { metadata, body: Vec::new() })?;
         Ok(writer)
     }
 
@@ -239,15 +198,16 @@ impl<W: Write> TraceWriter<W> {
         self.written as u64
     }
 
-    fn message(&mut self, message: EncodedData) -> Result<Block, ArrowError> {
+    fn message(&mut self, message: Message) -> io::Result<Block> {
         let offset = self.written;
-        let (metadata, body) = write_message(&mut self.out, message, &self.options)?;
-        self.written += (metadata + body) as i64;
-        Ok(Block::new(offset, metadata as i32, body as i64))
+        let metadata = ipc::write_metadata(&mut self.out, &message.metadata)?;
+        self.out.write_all(&message.body)?;
+        self.written += (metadata + message.body.len()) as i64;
+        Ok(Block { offset, metadata_length: metadata as i32, body_length: message.body.len() as i64 })
     }
 
     /// Writes a message that the footer lists.
-    fn block(&mut self, message: EncodedData) -> Result<Block, ArrowError> {
+    fn block(&mut self, message: Message) -> io::Result<Block> {
         self.out.begin_block();
         let block = self.message(message)?;
         self.out.end_block();
@@ -255,7 +215,7 @@ impl<W: Write> TraceWriter<W> {
     }
 
     /// Writes `rows` as one record batch. Returns room for as many more.
-    pub fn write(&mut self, rows: Rows) -> Result<Rows, ArrowError> {
+    pub fn write(&mut self, rows: Rows) -> io::Result<Rows> {
         if self.kept == Kept::ForThisProcess {
             self.write_plain(&rows)?;
             return Ok(rows.cleared());
@@ -269,26 +229,26 @@ impl<W: Write> TraceWriter<W> {
     }
 
     /// Writes the columns from where they are: a body of them would be another copy, in memory that is new to the process.
-    fn write_plain(&mut self, rows: &Rows) -> Result<(), ArrowError> {
+    fn write_plain(&mut self, rows: &Rows) -> io::Result<()> {
         let columns = rows.bytes();
         let (mut buffers, mut body_bytes) = (Vec::with_capacity(2 * columns.len()), 0);
         for column in columns {
-            buffers.push(ipc::Buffer::new(body_bytes as i64, 0));
-            buffers.push(ipc::Buffer::new(body_bytes as i64, column.len() as i64));
+            let offset = body_bytes as i64;
+            buffers.extend([Span { offset, length: 0 }, Span { offset, length: column.len() as i64 }]);
             body_bytes += column.len().next_multiple_of(ALIGNMENT);
         }
-        let ipc_message = metadata(&buffers, body_bytes, rows.time_us.len(), Contents::Rows, self.kept);
-        let before = self.message(EncodedData { ipc_message, arrow_data: Vec::new() })?;
+        let metadata = ipc::batch(Contents::Rows, rows.time_us.len(), &buffers, packing(self.kept), body_bytes);
+        let before = self.message(Message { metadata, body: Vec::new() })?;
         for column in columns {
             self.out.write_all(column)?;
             self.out.write_all(&[0; ALIGNMENT][..column.len().next_multiple_of(ALIGNMENT) - column.len()])?;
         }
         self.written += body_bytes as i64;
-        self.batches.push(Block::new(before.offset(), before.metaDataLength(), body_bytes as i64));
+        self.batches.push(Block { body_length: body_bytes as i64, ..before });
         Ok(())
     }
 
-    fn write_first_packed(&mut self) -> Result<(), ArrowError> {
+    fn write_first_packed(&mut self) -> io::Result<()> {
         let Some(first) = self.packing.pop_front() else { return Ok(()) };
         let block = self.block(first.join().expect("packing does not panic"))?;
         self.batches.push(block);
@@ -296,46 +256,27 @@ impl<W: Write> TraceWriter<W> {
     }
 
     /// Writes the block addresses and the footer, and returns what was written to.
-    pub fn finish(mut self, addresses: Vec<u64>, description: &Description) -> Result<W, ArrowError> {
+    pub fn finish(mut self, addresses: Vec<u64>, description: &Description) -> io::Result<W> {
         while !self.packing.is_empty() {
             self.write_first_packed()?;
         }
         let blocks = addresses.len();
         let mut body = Body::new(self.kept);
-        body.column(Buffer::from_vec(addresses));
+        body.column(cast_slice(&addresses));
         let dictionary = self.block(body.message(blocks, Contents::Dictionary))?;
         self.footer(dictionary, description)?;
         self.out.flush()?;
         Ok(self.out.into_inner())
     }
 
-    fn footer(&mut self, dictionary: Block, description: &Description) -> Result<(), ArrowError> {
-        const END_OF_STREAM: [u8; 8] = [0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0];
-        self.out.write_all(&END_OF_STREAM)?;
-        let description =
-            serde_json::to_string(description).map_err(|error| ArrowError::ExternalError(error.into()))?;
-        let mut metadata = BTreeMap::from([(DESCRIPTION_KEY.to_owned(), description)]);
+    fn footer(&mut self, dictionary: Block, description: &Description) -> io::Result<()> {
+        self.out.write_all(&CONTINUATION)?;
+        self.out.write_all(&[0; 4])?;
+        let mut metadata = vec![(DESCRIPTION_KEY.to_owned(), serde_json::to_string(description)?)];
         metadata.extend(self.out.says());
-        let metadata = metadata.into_iter().collect();
-        let mut builder = FlatBufferBuilder::new();
-        let dictionaries = builder.create_vector(&[dictionary]);
-        let batches = builder.create_vector(&self.batches);
-        let mut tracker = DictionaryTracker::new(true);
-        let schema = convert::IpcSchemaEncoder::new()
-            .with_dictionary_tracker(&mut tracker)
-            .schema_to_fb_offset(&mut builder, &self.schema);
-        let metadata = convert::metadata_to_fb(&mut builder, &metadata);
-        let mut footer = FooterBuilder::new(&mut builder);
-        footer.add_version(MetadataVersion::V5);
-        footer.add_schema(schema);
-        footer.add_dictionaries(dictionaries);
-        footer.add_recordBatches(batches);
-        footer.add_custom_metadata(metadata);
-        let footer = footer.finish();
-        builder.finish(footer, None);
-        let footer = builder.finished_data();
-        let end = [footer, &(footer.len() as i32).to_le_bytes(), MAGIC].concat();
-        self.out.write_end(&end)?;
-        Ok(())
+        metadata.sort();
+        let footer = Footer::write(&self.schema, &[dictionary], &self.batches, &metadata);
+        let end = [&footer[..], &(footer.len() as i32).to_le_bytes(), MAGIC].concat();
+        self.out.write_end(&end)
     }
 }

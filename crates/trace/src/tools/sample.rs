@@ -4,12 +4,11 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_buffer::{ArrowNativeType, ScalarBuffer};
 use flashwise_core::access::Op;
 
 use crate::error::TraceError;
 use crate::files::name_of;
-use crate::normalised::column::{Column, Rows};
+use crate::normalised::column::{Column, Element, Rows};
 use crate::normalised::trace::Trace;
 use crate::normalised::trace_file::{BATCH_ROWS, Columns, ROW_BYTES, TraceFile};
 use crate::normalised::{Normaliser, Settings};
@@ -128,7 +127,7 @@ pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<
         return Err(notes.nothing(trace.name().to_owned()));
     }
     let (block_size_bytes, description) = (trace.block_size_bytes(), trace.description().clone());
-    let addresses = ScalarBuffer::from(renumbered.addresses);
+    let addresses = renumbered.addresses.into();
     let sampled = Trace::of_file(trace.name(), TraceFile { batches, addresses, block_size_bytes, description });
     let accesses = sampled.accesses().map(|(block, _)| block);
     let sample = notes.finish(sampled.addresses(), accesses, Some(trace.unique_blocks() as u64));
@@ -156,7 +155,7 @@ struct Picked {
 
 impl From<Picked> for Columns {
     fn from(Picked { op, block, of }: Picked) -> Columns {
-        fn each<T: ArrowNativeType>(of: &[(Columns, Rows)], column: impl Fn(&Columns) -> &Column<T>) -> Column<T> {
+        fn each<T: Element>(of: &[(Columns, Rows)], column: impl Fn(&Columns) -> &Column<T>) -> Column<T> {
             Column::picked(of.iter().map(|(columns, rows)| (column(columns).clone(), rows.clone())).collect())
         }
         let rows = block.len();

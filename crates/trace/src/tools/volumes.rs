@@ -1,11 +1,10 @@
 //! Takes a trace apart: a trace for each of its volumes.
 
-use arrow_buffer::ScalarBuffer;
-
 use crate::normalised::numbering::BlockAddress;
 use crate::normalised::times::Clock;
 use crate::normalised::trace::{Accesses, Description, Trace};
 use crate::normalised::trace_file::TraceFile;
+use crate::normalised::values::Values;
 use crate::progress::Progress;
 
 /// Accesses of a batch.
@@ -116,15 +115,16 @@ impl Part {
         };
         // The trace's only volume has the number 0.
         let addresses = addresses.into_iter().map(|address| BlockAddress(address).block());
-        let (time_us, op, block) = (ScalarBuffer::from(time_us), ScalarBuffer::from(op), ScalarBuffer::from(block));
-        let (request, request_blocks) = (ScalarBuffer::from(request), ScalarBuffer::from(request_blocks));
+        let (time_us, op, block) = (Values::from(time_us), Values::from(op), Values::from(block));
+        let (request, request_blocks) = (Values::from(request), Values::from(request_blocks));
         let batch = |start: usize| {
             let len = BATCH_ROWS.min(block.len() - start);
             let (time_us, op, block) = (time_us.slice(start, len), op.slice(start, len), block.slice(start, len));
             Accesses::in_memory(time_us, op, block, request.slice(start, len), request_blocks.slice(start, len))
         };
         let batches = (0..block.len()).step_by(BATCH_ROWS).map(batch).collect();
-        let file = TraceFile { batches, addresses: addresses.collect(), block_size_bytes, description };
+        let file =
+            TraceFile { batches, addresses: addresses.collect::<Vec<_>>().into(), block_size_bytes, description };
         Trace::of_file(&format!("{}, volume {volume}", whole.name()), file)
     }
 }
