@@ -42,11 +42,12 @@ mod claims;
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, RwLock};
 
 use flashwise_core::filter::{Caching, Client};
 use flashwise_core::recording;
+use parking_lot::RwLock;
 
 pub use claims::{Claim, Claimable};
 
@@ -313,7 +314,7 @@ impl Exports {
 
     /// Takes an export away; those who have it open keep it.
     pub fn remove(&self, name: &str) {
-        let mut by_name = self.by_name.write().expect("no thread panics with the table of exports");
+        let mut by_name = self.by_name.write();
         let Some(Entry { export, .. }) = by_name.remove(name) else { return };
         if by_name.values().all(|entry| !Arc::ptr_eq(&entry.export, &export)) {
             export.withdraw();
@@ -321,7 +322,7 @@ impl Exports {
     }
 
     fn insert(&self, name: &str, export: Arc<dyn Export>, is_alias: bool) -> bool {
-        let mut by_name = self.by_name.write().expect("no thread panics with the table of exports");
+        let mut by_name = self.by_name.write();
         if by_name.contains_key(name) {
             return false;
         }
@@ -335,7 +336,7 @@ impl Exports {
 
     /// The export of this name, and the name. The empty name means the only export, if there is just one.
     pub fn find(&self, name: &str) -> Option<(String, Arc<Claimable>)> {
-        let by_name = self.by_name.read().expect("no thread panics with the table of exports");
+        let by_name = self.by_name.read();
         if let Some(entry) = by_name.get(name) {
             return Some((name.to_owned(), entry.export.clone()));
         }
@@ -348,13 +349,13 @@ impl Exports {
 
     /// The name of an export, which is not one more that it has.
     pub fn name_of(&self, export: &Arc<Claimable>) -> Option<String> {
-        let by_name = self.by_name.read().expect("no thread panics with the table of exports");
+        let by_name = self.by_name.read();
         let is_it = |entry: &Entry| !entry.is_alias && Arc::ptr_eq(&entry.export, export);
         by_name.iter().find(|(_, entry)| is_it(entry)).map(|(name, _)| name.clone())
     }
 
     /// All names, in order.
     pub fn names(&self) -> Vec<String> {
-        self.by_name.read().expect("no thread panics with the table of exports").keys().cloned().collect()
+        self.by_name.read().keys().cloned().collect()
     }
 }

@@ -3,10 +3,9 @@
 //! Source: Tene, HdrHistogram: counts in buckets whose width is at most a thousandth of their value. What was answered is handed
 //! over in batches, so that recording costs one lock for many requests.
 
-use std::sync::{Mutex, PoisonError};
-
 use flashwise_core::recording::Operation;
 use hdrhistogram::Histogram;
+use parking_lot::Mutex;
 
 use crate::engine::Answered;
 use crate::status::{LatencyBucket, LatencyStatus};
@@ -84,7 +83,7 @@ impl Latencies {
         if answered.is_empty() {
             return;
         }
-        let mut by_operation = self.by_operation.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_operation = self.by_operation.lock();
         for request in answered {
             by_operation[request.operation.recorded() as usize].record(now_us.saturating_sub(request.started_us));
         }
@@ -92,7 +91,7 @@ impl Latencies {
 
     /// The operations that were asked for, in the order of [`Operation::ALL`].
     pub fn status(&self) -> Vec<LatencyStatus> {
-        let by_operation = self.by_operation.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_operation = self.by_operation.lock();
         let asked_for = Operation::ALL.iter().zip(by_operation.iter()).filter(|(_, seen)| !seen.histogram.is_empty());
         asked_for.map(|(operation, seen)| seen.status(operation.name())).collect()
     }

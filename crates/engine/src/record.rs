@@ -10,8 +10,8 @@ pub mod segments;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use crossbeam_queue::ArrayQueue;
 use flashwise_core::filter::Caching;
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::recording::{self, Flags};
+use parking_lot::Mutex;
 
 use crate::export::{Operation, Request};
 use crate::status::{RecordingState, RecordingStatus};
@@ -162,7 +163,7 @@ impl Recorder {
     /// # Errors
     /// Writing failed at some time since the start.
     pub fn finish(&self) -> Result<RecordingStatus, RecordError> {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writer = self.writer.lock().take();
         if let Some(writer) = writer {
             self.shared.finishing.store(true, Ordering::Release);
             writer.thread().unpark();
@@ -199,12 +200,8 @@ impl Shared {
         }
     }
 
-    fn files(&self) -> MutexGuard<'_, Files> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn status(&self) -> RecordingStatus {
-        let Files { segment, bytes, is_full, error } = self.files().clone();
+        let Files { segment, bytes, is_full, error } = self.files.lock().clone();
         let full = || {
             let most = ByteSize::new(self.limits.total_bytes_max);
             format!("its segments have reached record-size-max, {most}; move some away, or set a larger one")
@@ -228,7 +225,7 @@ impl Shared {
 
     /// Makes known how it is with the files, in the log too if that has changed.
     fn tell(&self, segments: &Segments) {
-        let mut files = self.files();
+        let mut files = self.files.lock();
         let was_full = files.is_full;
         files.segment = segments.last_path().map(Path::to_owned);
         (files.bytes, files.is_full) = (segments.bytes(), segments.is_full());
@@ -251,7 +248,7 @@ impl Shared {
         if let Err(error) = self.write_until_finished(&mut segments, &mut piece) {
             self.dropped.fetch_add(piece.rows, Ordering::Relaxed);
             tracing::error!(path = %self.path.display(), %error, "the recording ends");
-            self.files().error = Some(error.to_string());
+            self.files.lock().error = Some(error.to_string());
             self.drop_until_finished();
         }
     }

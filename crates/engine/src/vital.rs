@@ -2,8 +2,10 @@
 //! written: the process aborts, which loses nothing that was flushed.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard};
 use std::thread::JoinHandle;
+
+/// The standard library's locks, because they record a panic of their holder. Other locks are `parking_lot`'s, which do not.
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// Starts a thread whose panic aborts the process.
 ///

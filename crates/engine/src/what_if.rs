@@ -9,7 +9,6 @@
 //! shows them to the caches. What the queue has no room for is dropped and counted, never waited for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
 use flashwise_core::access::{Access, NEVER, Op};
@@ -18,6 +17,7 @@ use flashwise_core::counters::Counters;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::index::Hashed;
 use flashwise_core::policy::{AnyPolicy, Boxed, Info, Spec, online};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -150,7 +150,7 @@ impl WhatIf {
         if self.queue.is_empty() {
             return;
         }
-        let mut small = self.small.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut small = self.small.lock();
         let new: Vec<Access<u64>> = std::iter::from_fn(|| self.queue.pop()).take(QUEUE_ACCESSES).collect();
         // One cache after another: each one's tables at a time are what the processor's caches hold.
         for Small { cache, counters, .. } in small.iter_mut() {
@@ -164,7 +164,7 @@ impl WhatIf {
     /// What the caches tell, of all accesses so far. `policy` is the one that the volume has now.
     pub fn status(&self, policy: &Spec) -> WhatIfStatus {
         self.catch_up();
-        let small = self.small.lock().unwrap_or_else(PoisonError::into_inner);
+        let small = self.small.lock();
         let seen = [Op::Read, Op::Write].map(|op| self.seen[op as usize].load(Ordering::Relaxed));
         let present = (policy.to_string(), small.last().map_or(0, |small| small.capacity_blocks));
         let estimates = small.iter().map(|small| self.estimate(small, seen, &present)).collect();

@@ -2,13 +2,14 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use flashwise_core::quantity::ByteSize;
 use flashwise_engine::disk::zoned::may_have_zones;
 use flashwise_engine::pool::plan::lost;
 use flashwise_engine::pool::{Pool, PoolConfig, PoolError, prepare};
 use flashwise_engine::volume::Opened;
+use parking_lot::Mutex;
 use rustix::fs::Access;
 use rustix::io::Errno;
 
@@ -141,22 +142,18 @@ impl Making {
 
     /// Whether a pool was made by a running server, so that no configuration has it.
     pub fn is_made(&self, pool: &str) -> bool {
-        self.locked().config.is_made(pool)
+        self.known.lock().config.is_made(pool)
     }
 
     /// Refuses to change the disks of a pool that was made, where that cannot be kept.
     pub fn check_kept(&self, pool: &str) -> Result<(), ManageError> {
-        let known = self.locked();
+        let known = self.known.lock();
         if known.config.is_made(pool) { known.check_file() } else { Ok(()) }
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The configuration with a pool that is wanted, if that can be made.
     fn check(&self, pool: &MadePool) -> Result<(ServerConfig, PoolConfig), ManageError> {
-        let known = self.locked();
+        let known = self.known.lock();
         let config = &known.config;
         if config.path.is_none() {
             let what = "this server was started by flags, which describe one volume; start it with a configuration to make pools";
@@ -206,7 +203,7 @@ impl Making {
         drop(metadata);
         let opened = Pool::open(made, &|_, _| {}).map_err(|error| ManageError::Failed(error.to_string()));
         let opened = opened.and_then(|(made, opened)| {
-            let mut known = self.locked();
+            let mut known = self.known.lock();
             if let Err(error) = known.change(|pools| pools.push(pool)) {
                 // That it cannot be kept is what there is to say.
                 drop(made.close());
@@ -229,7 +226,7 @@ impl Making {
 
     /// Refuses to end a pool that is of the configuration, or that cannot be taken out of the file.
     fn check_end(&self, pool: &Pool) -> Result<(), ManageError> {
-        let known = self.locked();
+        let known = self.known.lock();
         if !known.config.is_made(pool.name()) {
             let file = known.config.path.as_deref().unwrap_or(Path::new("the configuration")).display().to_string();
             let what = format!(
@@ -252,7 +249,7 @@ impl Making {
     /// Ends a pool that was made here and that [`plan_end`](Self::plan_end) refuses nothing of, and forgets it; its disks are blank then.
     pub fn end(&self, pool: &Pool) -> Result<(), ManageError> {
         {
-            let mut known = self.locked();
+            let mut known = self.known.lock();
             let config = known.config.without_made(pool.name());
             let config = config.map_err(|error| ManageError::Failed(error.to_string()))?;
             let uuid = pool.uuid();
@@ -268,7 +265,7 @@ impl Making {
     }
 
     fn drop_from_file(&self, name: &str) -> Result<(), ManageError> {
-        let mut known = self.locked();
+        let mut known = self.known.lock();
         let config = match known.config.is_made(name) {
             true => known.config.without_made(name).map_err(|error| ManageError::Failed(error.to_string()))?,
             false => known.config.clone(),
@@ -280,17 +277,17 @@ impl Making {
 
     /// The file that has what pools are made of.
     pub fn file(&self) -> PathBuf {
-        made::path(self.locked().folder())
+        made::path(self.known.lock().folder())
     }
 
     /// Whether the file has a pool, be it served or not.
     pub fn keeps(&self, name: &str) -> bool {
-        self.locked().pools.iter().any(|made| made.name == name)
+        self.known.lock().pools.iter().any(|made| made.name == name)
     }
 
     /// What forgetting a pool would do that is not served.
     pub fn plan_forget(&self, name: &str) -> Result<Plan, ManageError> {
-        let known = self.locked();
+        let known = self.known.lock();
         known.check_file()?;
         let file = made::path(known.folder());
         let disks = known.pools.iter().filter(|made| made.name == name).flat_map(|made| made.disks.clone());
@@ -318,7 +315,7 @@ impl Making {
 
     /// What cannot be written now is written with what comes next, at the latest when the server ends.
     fn note(&self, pool: &str, change: impl FnOnce(&mut MadePool)) -> Result<(), ManageError> {
-        let mut known = self.locked();
+        let mut known = self.known.lock();
         if !known.config.is_made(pool) {
             return Ok(());
         }
@@ -357,7 +354,7 @@ pub fn finish_deletions(config: &mut ServerConfig) {
 
 impl Drop for Making {
     fn drop(&mut self) {
-        let mut known = self.locked();
+        let mut known = self.known.lock();
         if known.pools != known.kept
             && let Err(error) = known.write()
         {

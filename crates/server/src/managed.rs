@@ -1,13 +1,14 @@
 //! What the management API manages: the volumes of a server.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::{Live, Setting, Settings};
 use flashwise_core::filter::Filter;
 use flashwise_core::options::{Kind, Parameter};
+use parking_lot::Mutex;
 
 use crate::manage::{Clients, DetachProgress, DetachState, ManageError, Managed, Pools, SettingStatus};
 use crate::managed_clients::ServedClients;
@@ -72,10 +73,6 @@ impl Volumes {
         })
     }
 
-    fn changed(&self) -> std::sync::MutexGuard<'_, HashMap<String, Settings>> {
-        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn status_of(&self, volume: &Volume) -> VolumeStatus {
         let mut status = volume.status();
         if let Some(pool) = self.served.pool(&status.name) {
@@ -88,7 +85,7 @@ impl Volumes {
                 status.state_reason = Some(all.join("; "));
             }
         }
-        let changed = self.changed();
+        let changed = self.changed.lock();
         let names = changed.get(&status.name).into_iter().flat_map(Settings::names);
         status.changed_settings = names.map(str::to_owned).collect();
         status.changed_settings.sort();
@@ -100,10 +97,6 @@ impl Volumes {
         let mut filter = volume.guests().filter();
         changes.put_filter(&mut filter);
         filter
-    }
-
-    fn detaching(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Detaching>>> {
-        self.detaching.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -162,7 +155,7 @@ impl Managed for Volumes {
 
     fn detach(&self, name: &str) -> Result<(), ManageError> {
         let volume = self.find(name)?;
-        let mut detaching = self.detaching();
+        let mut detaching = self.detaching.lock();
         if detaching.get(name).is_some_and(|detaching| detaching.running.load(Ordering::Acquire)) {
             return Ok(());
         }
@@ -192,7 +185,7 @@ impl Managed for Volumes {
                         missing.join(" and ")
                     ),
                 };
-                *state.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                *state.error.lock() = Some(error);
             }
             state.running.store(false, Ordering::Release);
         });
@@ -201,7 +194,7 @@ impl Managed for Volumes {
 
     fn detach_progress(&self, name: &str) -> Result<DetachProgress, ManageError> {
         let status = self.find(name)?.status();
-        let state = self.detaching().get(name).cloned();
+        let state = self.detaching.lock().get(name).cloned();
         let dirty_blocks = status.dirty_blocks + status.buffered_blocks;
         let Some(state) = state else {
             let is_attached = !status.flash.is_empty();
@@ -209,7 +202,7 @@ impl Managed for Volumes {
             return Ok(DetachProgress { state, dirty_blocks, destaged_blocks: 0 });
         };
         let running = state.running.load(Ordering::Acquire);
-        let failed = state.error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let failed = state.error.lock().clone();
         let destaged_blocks = status.cache.destaged_blocks.saturating_sub(state.destaged_before);
         let state = match (running, failed) {
             (true, _) => DetachState::Detaching,
@@ -221,7 +214,7 @@ impl Managed for Volumes {
 
     fn settings(&self, name: &str) -> Result<Vec<SettingStatus>, ManageError> {
         let volume = self.find(name)?;
-        let changed = self.changed().get(name).cloned().unwrap_or_default();
+        let changed = self.changed.lock().get(name).cloned().unwrap_or_default();
         let status = |setting: &'static Setting| {
             let Parameter { name, default, meaning, kind } = setting.parameter;
             let value = changed.given(setting).or_else(|| volume.config().cache.given(setting));
@@ -265,7 +258,7 @@ impl Managed for Volumes {
         if changes.changes(Live::Clients) {
             volume.guests().set_filter(filter);
         }
-        self.changed().entry(name.to_owned()).or_default().take_over(changes);
+        self.changed.lock().entry(name.to_owned()).or_default().take_over(changes);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use flashwise_core::cache::Mode;
 use flashwise_engine::export::Exports;
@@ -10,6 +10,7 @@ use flashwise_engine::inventory::{DiskInfo, Locks, Places, Presence, examine, pr
 use flashwise_engine::pool::plan::Plan as PoolPlan;
 use flashwise_engine::pool::status::{MapRun, PoolStatus};
 use flashwise_engine::pool::{NewLogical, Pool, PoolError, prepare};
+use parking_lot::Mutex;
 
 use crate::front::Assignments;
 use crate::front::iscsi::names;
@@ -102,7 +103,7 @@ impl ServedPools {
     }
 
     fn create(&self, pool: &str, new: &NewLogicalDisk) -> Result<(), ManageError> {
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.changing.lock();
         let pool = self.find(pool)?;
         self.check_new(new)?;
         // What was said of another of its name, of a pool that is not here, is not said of this one.
@@ -132,7 +133,7 @@ impl ServedPools {
     }
 
     fn delete(&self, pool: &str, name: &str) -> Result<(), ManageError> {
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.changing.lock();
         let pool = self.find_disk(pool, name)?;
         let disk = pool.logical(name).map_err(error)?;
         // None comes in between.
@@ -218,7 +219,7 @@ impl Pools for ServedPools {
     }
 
     fn make_pool(&self, new: &NewPool) -> Result<(), ManageError> {
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.changing.lock();
         self.check_unserved(&new.name)?;
         let (pool, opened) = self.making.make(new)?;
         opened.notes.iter().for_each(|note| tracing::info!("{note}"));
@@ -235,7 +236,7 @@ impl Pools for ServedPools {
     }
 
     fn end(&self, name: &str) -> Result<(), ManageError> {
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.changing.lock();
         if self.served.pool(name).is_none() && self.making.keeps(name) {
             self.making.forget(name)?;
             self.served.forget(name);

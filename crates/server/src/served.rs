@@ -1,10 +1,11 @@
 //! What a server serves: volumes, and pools, which may come and go while it runs.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use flashwise_engine::pool::Pool;
 use flashwise_engine::status::UnservedPool;
 use flashwise_engine::volume::Volume;
+use parking_lot::RwLock;
 
 /// The volumes and pools of a server.
 #[derive(Default)]
@@ -28,7 +29,7 @@ impl Served {
 
     /// The pools.
     pub fn pools(&self) -> Vec<Arc<Pool>> {
-        self.pools.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.pools.read().clone()
     }
 
     /// The pool of this name, if there is one.
@@ -38,22 +39,22 @@ impl Served {
 
     /// The pools that could not be opened.
     pub fn unserved(&self) -> Vec<UnservedPool> {
-        self.unserved.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.unserved.read().clone()
     }
 
     /// Forgets a pool that could not be opened.
     pub fn forget(&self, name: &str) {
-        self.unserved.write().unwrap_or_else(PoisonError::into_inner).retain(|pool| pool.name != name);
+        self.unserved.write().retain(|pool| pool.name != name);
     }
 
     /// Lets go of a pool.
     pub fn remove(&self, name: &str) {
-        self.pools.write().unwrap_or_else(PoisonError::into_inner).retain(|pool| pool.name() != name);
+        self.pools.write().retain(|pool| pool.name() != name);
     }
 
     /// Takes up a pool that was made.
     pub fn add(&self, pool: Arc<Pool>) {
-        self.pools.write().unwrap_or_else(PoisonError::into_inner).push(pool);
+        self.pools.write().push(pool);
     }
 }
 

@@ -1,7 +1,8 @@
 //! A backend's side in memory, for tests.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::{BackendSide, Record, Stamp};
 
@@ -13,11 +14,11 @@ pub struct MemorySide {
 
 impl BackendSide for MemorySide {
     fn read(&self) -> io::Result<Option<Record>> {
-        Ok(self.record.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        Ok(self.record.lock().clone())
     }
 
     fn write(&self, record: &Record) -> io::Result<()> {
-        *self.record.lock().unwrap_or_else(PoisonError::into_inner) = Some(record.clone());
+        *self.record.lock() = Some(record.clone());
         Ok(())
     }
 

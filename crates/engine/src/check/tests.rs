@@ -1,11 +1,11 @@
 //! Caches are made by the engine on disks in memory, then damaged byte by byte.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 
 use flashwise_core::cache::{Config, LogCache};
 use flashwise_core::layout::containers::Log;
 use flashwise_core::policy::Spec;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::attach::memory::MemorySide;
@@ -368,13 +368,13 @@ fn many_threads_find_what_one_does() {
     for threads in [2, 3, 5, 40] {
         let told = Mutex::new((0, 0));
         let progress = |done, all| {
-            let mut told = told.lock().unwrap();
+            let mut told = told.lock();
             *told = (told.0.max(done), told.1.max(all));
         };
         assert_eq!(described(world.recovered_by(threads, &progress).unwrap()), expected, "{threads} threads");
         // All units, and the footers of those behind the head.
         let all = u64::from(GEOMETRY.log_units() + expected.3 - 1);
-        assert_eq!(*told.lock().unwrap(), (all, all), "{threads} threads");
+        assert_eq!(*told.lock(), (all, all), "{threads} threads");
     }
     // Whoever reads ahead ends with the error, too.
     let (_, slot) = world.slot(true);

@@ -1,8 +1,9 @@
 //! Where threads that end transfers meet the function that is told of it: one at a time, and all that has come up since.
 
 use std::cell::Cell;
-use std::sync::{Mutex, MutexGuard};
 use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
 
 use super::{Completed, Completion};
 
@@ -35,7 +36,7 @@ impl Completions {
             return;
         }
         {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             waiting.completions.append(batch);
             if waiting.delivering {
                 return;
@@ -43,20 +44,16 @@ impl Completions {
             waiting.delivering = true;
             std::mem::swap(&mut waiting.completions, batch);
         }
-        let mut completed = self.completed.lock().expect("a panic in it aborts the process");
+        let mut completed = self.completed.lock();
         while !batch.is_empty() {
             let nested = DELIVERING.replace(true);
             completed(batch);
             DELIVERING.set(nested);
             batch.clear();
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             std::mem::swap(&mut waiting.completions, batch);
             waiting.delivering = !batch.is_empty();
         }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().expect("no thread panics with the waiting completions")
     }
 }
 

@@ -1,7 +1,8 @@
 //! A disk in memory, for tests.
 
 use std::io;
-use std::sync::{PoisonError, RwLock};
+
+use parking_lot::RwLock;
 
 use super::{Disk, length_on_disk};
 
@@ -19,13 +20,13 @@ impl MemoryDisk {
 
     /// A copy of all bytes.
     pub fn contents(&self) -> Vec<u8> {
-        self.bytes.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.bytes.read().clone()
     }
 }
 
 impl Disk for MemoryDisk {
     fn size(&self) -> u64 {
-        self.bytes.read().unwrap_or_else(PoisonError::into_inner).len() as u64
+        self.bytes.read().len() as u64
     }
 
     fn description(&self) -> String {
@@ -33,7 +34,7 @@ impl Disk for MemoryDisk {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let bytes = self.bytes.read().unwrap_or_else(PoisonError::into_inner);
+        let bytes = self.bytes.read();
         let length = length_on_disk(bytes.len() as u64, offset, buffer.len() as u64)? as usize;
         let (stored, padding) = buffer.split_at_mut(length);
         stored.copy_from_slice(&bytes[offset as usize..][..length]);
@@ -42,7 +43,7 @@ impl Disk for MemoryDisk {
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
-        let mut bytes = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = self.bytes.write();
         let length = length_on_disk(bytes.len() as u64, offset, buffer.len() as u64)? as usize;
         bytes[offset as usize..][..length].copy_from_slice(&buffer[..length]);
         Ok(())
@@ -53,7 +54,7 @@ impl Disk for MemoryDisk {
     }
 
     fn zero(&self, offset: u64, length: u64, _may_punch_holes: bool) -> io::Result<()> {
-        let mut bytes = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = self.bytes.write();
         let length = length_on_disk(bytes.len() as u64, offset, length)? as usize;
         bytes[offset as usize..][..length].fill(0);
         Ok(())

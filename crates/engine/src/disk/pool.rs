@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex};
 
 use super::completions::{Completions, join};
 use super::{Completed, Completion, Disk, Transfer, Transfers};
@@ -43,7 +45,7 @@ impl Pool {
     pub(super) fn with_completions(disks: Vec<Arc<dyn Disk>>, completions: Arc<Completions>) -> io::Result<Self> {
         let shared = Arc::new(Shared { disks, completions, queue: Mutex::default(), ready: Condvar::new() });
         let worker = start_worker(&shared)?;
-        shared.queue().workers.push(worker);
+        shared.queue.lock().workers.push(worker);
         Ok(Self { shared, refusal: None })
     }
 
@@ -60,7 +62,7 @@ impl Transfers for Pool {
         if transfers.is_empty() {
             return;
         }
-        let mut queue = self.shared.queue();
+        let mut queue = self.shared.queue.lock();
         queue.transfers.extend(transfers.drain(..));
         let wake = queue.idle > 0;
         drop(queue);
@@ -80,22 +82,16 @@ impl Transfers for Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.queue().stopping = true;
+        self.shared.queue.lock().stopping = true;
         self.shared.ready.notify_all();
         // A worker may start another one before it ends.
         loop {
-            let workers = std::mem::take(&mut self.shared.queue().workers);
+            let workers = std::mem::take(&mut self.shared.queue.lock().workers);
             if workers.is_empty() {
                 return;
             }
             workers.into_iter().for_each(join);
         }
-    }
-}
-
-impl Shared {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().expect("no thread panics with the queue of transfers")
     }
 }
 
@@ -108,7 +104,7 @@ fn start_worker(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
 fn work(shared: &Arc<Shared>) {
     let mut batch = Vec::new();
     loop {
-        let mut queue = shared.queue();
+        let mut queue = shared.queue.lock();
         let transfer = loop {
             if let Some(transfer) = queue.transfers.pop_front() {
                 break transfer;
@@ -117,7 +113,7 @@ fn work(shared: &Arc<Shared>) {
                 return;
             }
             queue.idle += 1;
-            queue = shared.ready.wait(queue).expect("no thread panics with the queue of transfers");
+            shared.ready.wait(&mut queue);
             queue.idle -= 1;
         };
         let more = !queue.transfers.is_empty();

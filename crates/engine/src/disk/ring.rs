@@ -8,14 +8,15 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use io_uring::squeue::Entry;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, Probe, opcode};
+use parking_lot::Mutex;
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 use slab::Slab;
@@ -128,7 +129,7 @@ impl Transfers for Ring {
         if queued.is_empty() {
             return;
         }
-        self.shared.queue().transfers.extend(queued);
+        self.shared.queue.lock().transfers.extend(queued);
         self.shared.wake();
     }
 
@@ -139,17 +140,13 @@ impl Transfers for Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        self.shared.queue().stopping = true;
+        self.shared.queue.lock().stopping = true;
         self.shared.wake();
         self.thread.take().into_iter().for_each(join);
     }
 }
 
 impl Shared {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().expect("no thread panics with the queue of transfers")
-    }
-
     /// Has the ring's thread look at the queue, after it was changed.
     fn wake(&self) {
         if self.asleep.swap(false, Ordering::Relaxed) {
@@ -244,7 +241,7 @@ impl Reaper {
     fn start(&mut self) -> bool {
         self.arm_wake_up();
         let shared = Arc::clone(&self.shared);
-        let mut queue = shared.queue();
+        let mut queue = shared.queue.lock();
         while self.in_flight.len() < IN_FLIGHT_MAX {
             let Some(queued) = queue.transfers.pop_front() else { break };
             let entry = shared.entry(&queued);

@@ -4,10 +4,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use slab::Slab;
 
 use super::completions::{Completions, join};
@@ -60,7 +61,7 @@ impl SlowDisk {
     }
 
     fn delayed(&self, transfer: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let end = self.spindles.lock().expect("no thread panics with the spindles").take(Instant::now());
+        let end = self.spindles.lock().take(Instant::now());
         let result = transfer();
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
         result
@@ -173,7 +174,7 @@ impl Transfers for SlowTransfers {
     fn submit(&self, transfers: &mut Vec<Transfer>) {
         let now = Instant::now();
         transfers.iter().for_each(|transfer| transfer.check(self.disks));
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         for transfer in transfers.iter_mut() {
             let end = match (transfer.operation, &mut state.spindles[transfer.disk]) {
                 (Operation::Read | Operation::Write, Some(spindles)) => Some(spindles.take(now)),
@@ -194,21 +195,17 @@ impl Transfers for SlowTransfers {
 impl Drop for SlowTransfers {
     fn drop(&mut self) {
         self.transfers = None;
-        self.shared.state().stopping = true;
+        self.shared.state.lock().stopping = true;
         self.shared.changed.notify_one();
         self.timer.take().into_iter().for_each(join);
     }
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no thread panics with the transfers under way")
-    }
-
     /// Passes on the completions that are due, and leaves the others to the timer.
     fn hold_back(&self, batch: &mut Vec<Completion>) {
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let earliest = state.held_back.peek().copied();
         batch.retain_mut(|completion| {
             let number = completion.tag as usize;
@@ -237,7 +234,7 @@ impl Shared {
     /// Passes completions on as they are due, until the end.
     fn release(&self) {
         let mut batch = Vec::new();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             let now = Instant::now();
             while let Some(&Reverse((end, number))) = state.held_back.peek()
@@ -250,17 +247,14 @@ impl Shared {
             if !batch.is_empty() {
                 drop(state);
                 self.completions.give(&mut batch);
-                state = self.state();
+                state = self.state.lock();
                 continue;
             }
-            state = match state.held_back.peek() {
-                Some(Reverse((end, _))) => {
-                    let left = end.saturating_duration_since(Instant::now());
-                    self.changed.wait_timeout(state, left).expect("no thread panics with the transfers under way").0
-                }
+            match state.held_back.peek() {
+                Some(&Reverse((end, _))) => drop(self.changed.wait_until(&mut state, end)),
                 None if state.stopping && state.under_way.is_empty() => return,
-                None => self.changed.wait(state).expect("no thread panics with the transfers under way"),
-            };
+                None => self.changed.wait(&mut state),
+            }
         }
     }
 }

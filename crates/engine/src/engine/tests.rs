@@ -1,12 +1,13 @@
 //! What waits for what, on disks in memory whose transfers end when the test says so.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use flashwise_core::cache::{Config, Mode};
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::layout::containers::Log;
 use flashwise_core::policy::Spec;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::disk::memory::MemoryDisk;
@@ -76,7 +77,7 @@ impl World {
     fn ask(&mut self, operation: Operation, block: u64, count: u64, data: Vec<u8>) {
         let answers = self.answers.clone();
         let done = move |result: Result<Vec<u8>, Error>| {
-            result.into_iter().for_each(|read| drop(answers.lock().unwrap().insert(block, read)));
+            result.into_iter().for_each(|read| drop(answers.lock().insert(block, read)));
         };
         let (offset, length) = (block * BLOCK, count * BLOCK);
         let request =
@@ -112,7 +113,7 @@ impl World {
 
     /// Takes the answer to a read, if it came.
     fn answer(&self, block: u64) -> Option<Vec<u8>> {
-        self.answers.lock().unwrap().remove(&block)
+        self.answers.lock().remove(&block)
     }
 
     /// Ends the first change of the backend, which fails or not.
@@ -243,7 +244,7 @@ fn a_batch_is_not_clean_after_a_flush_of_another_failed() {
     assert!(!before.is_empty());
     world.engine.completed(flush.tag, Err(Error::Io));
     world.run();
-    assert!(world.answers.lock().unwrap().remove(&9_000).is_none(), "the flush failed");
+    assert!(world.answers.lock().remove(&9_000).is_none(), "the flush failed");
     while world.engine.cache().batches().iter().any(|batch| before.contains(batch)) {
         let transfer = world.slow.remove(0);
         world.end(&transfer);
@@ -291,14 +292,14 @@ fn a_flush_that_is_handed_back_has_told_of_nothing() {
     let request = Request { operation, offset, length, force_unit_access: true, data, caching: Default::default() };
     let heard = Arc::new(Mutex::new(None));
     let hears = heard.clone();
-    world.engine.submit(request, Box::new(move |result| *hears.lock().unwrap() = Some(result)), 0);
+    world.engine.submit(request, Box::new(move |result| *hears.lock() = Some(result)), 0);
     world.run();
     world.end_change(false);
     let flush = world.slow.pop().expect("the backend is flushed");
     assert_eq!(flush.operation, DiskOperation::Sync);
     world.engine.completed(flush.tag, Err(Error::Io));
     world.run();
-    assert_eq!(*heard.lock().unwrap(), Some(Err(Error::Io)));
+    assert_eq!(*heard.lock(), Some(Err(Error::Io)));
     world.engine.give_flash_up();
     world.ask(Operation::Flush, 9_000, 0, Vec::new());
     world.end_backend();

@@ -3,10 +3,11 @@
 //! A command that reads before it writes, as SCSI's COMPARE AND WRITE, claims its bytes, reads, and writes within its claim. What others
 //! write there meanwhile, over whatever protocol, waits for its end.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use std::task::Waker;
 
 use flashwise_core::filter::Client;
+use parking_lot::{Mutex, RwLock};
 
 use super::{Done, Error, Export, Extent, Guest, Operation, Request};
 
@@ -17,6 +18,7 @@ type Range = (u64, u64);
 pub struct Claimable {
     export: Arc<dyn Export>,
     claims: RwLock<Vec<Range>>,
+    /// Taken while the claims are locked, so that none ends unseen.
     waiting: Mutex<Waiting>,
     withdrawn: RwLock<bool>,
 }
@@ -37,12 +39,12 @@ impl Claimable {
     /// It is no longer among the exports that clients find, and never will be again. What is done [while it is](Self::while_offered) has
     /// ended then.
     pub(super) fn withdraw(&self) {
-        *self.withdrawn.write().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.withdrawn.write() = true;
     }
 
     /// Does `work`, unless the export was taken away from clients, to whom another of its name may be offered; it is not while this lasts.
     pub fn while_offered<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
-        let withdrawn = self.withdrawn.read().unwrap_or_else(PoisonError::into_inner);
+        let withdrawn = self.withdrawn.read();
         (!*withdrawn).then(work)
     }
 
@@ -51,25 +53,12 @@ impl Claimable {
         &self.export
     }
 
-    fn claims(&self) -> RwLockReadGuard<'_, Vec<Range>> {
-        self.claims.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn claims_mut(&self) -> RwLockWriteGuard<'_, Vec<Range>> {
-        self.claims.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Taken while the claims are locked, so that none ends unseen.
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Claims bytes, for as long as what is returned lasts. Where another claim is on some of them there is none, and `waker` is woken
     /// when it may be worth trying again.
     pub fn claim(self: &Arc<Self>, offset: u64, length: u64, waker: &Waker) -> Option<Claim> {
-        let mut claims = self.claims_mut();
+        let mut claims = self.claims.write();
         if overlaps(&claims, offset, length) {
-            self.waiting().claimants.push(waker.clone());
+            self.waiting.lock().claimants.push(waker.clone());
             return None;
         }
         let range = (offset, offset + length);
@@ -79,9 +68,9 @@ impl Claimable {
 
     /// Submits what changes bytes unless they are claimed; then it waits, and `submit` is not called.
     fn change<R>(&self, request: Request, done: Done, submit: impl FnOnce(Request, Done) -> R) -> Option<R> {
-        let claims = self.claims();
+        let claims = self.claims.read();
         if overlaps(&claims, request.offset, request.length) {
-            self.waiting().writes.push((request, done));
+            self.waiting.lock().writes.push((request, done));
             return None;
         }
         // Whoever claims next comes behind it: an export performs what overlaps in the order in which it was submitted.
@@ -89,10 +78,10 @@ impl Claimable {
     }
 
     fn end(&self, range: Range) {
-        let mut claims = self.claims_mut();
+        let mut claims = self.claims.write();
         let at = claims.iter().position(|claimed| *claimed == range).expect("a claim that lasts is on the list");
         claims.swap_remove(at);
-        let Waiting { writes, claimants } = std::mem::take(&mut *self.waiting());
+        let Waiting { writes, claimants } = std::mem::take(&mut *self.waiting.lock());
         drop(claims);
         // Those that another claim keeps waiting wait on.
         writes.into_iter().for_each(|(request, done)| self.submit(request, done));
@@ -197,7 +186,7 @@ mod tests {
         }
 
         fn submit(&self, request: Request, done: Done) {
-            self.0.lock().unwrap().send((request.operation, request.offset)).unwrap();
+            self.0.lock().send((request.operation, request.offset)).unwrap();
             done(Ok(Vec::new()));
         }
 

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
+
+use parking_lot::{Mutex, RwLock};
 
 use super::{CHUNK_BYTES, POOL_BYTES};
 use crate::disk::health::{Change, Health};
@@ -102,8 +104,8 @@ impl PoolDisk {
     pub fn set_ranges(&self, mut ranges: Vec<Range>) {
         ranges.sort_by_key(|range| range.base);
         self.any_missing.store(ranges.iter().any(|range| range.disk.is_none()), Ordering::Relaxed);
-        self.health().retain(|base, _| ranges.iter().any(|range| range.base == *base && range.disk.is_some()));
-        *self.ranges.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(ranges);
+        self.health.lock().retain(|base, _| ranges.iter().any(|range| range.base == *base && range.disk.is_some()));
+        *self.ranges.write() = Arc::new(ranges);
     }
 
     /// Whether a byte is on a disk that is missing.
@@ -112,28 +114,20 @@ impl PoolDisk {
             && self.ranges().iter().any(|range| range.disk.is_none() && (range.start()..range.end()).contains(&offset))
     }
 
-    fn health(&self) -> MutexGuard<'_, BTreeMap<u32, Health>> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What crosses disks, or is written by who has no transfer.
     fn will_be_written(&self, offset: u64, length: u64) {
         let touched = |range: &&Range| offset < range.end() && range.start() < offset + length;
-        self.unsynced().extend(self.ranges().iter().filter(touched).map(|range| range.base));
-    }
-
-    fn unsynced(&self) -> MutexGuard<'_, BTreeSet<u32>> {
-        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unsynced.lock().extend(self.ranges().iter().filter(touched).map(|range| range.base));
     }
 
     /// Why the disk whose chunks begin with this one counts as failed, if it does.
     pub fn failure(&self, base: u32) -> Option<String> {
-        self.health().get(&base)?.failure(Instant::now())
+        self.health.lock().get(&base)?.failure(Instant::now())
     }
 
     fn note(&self, range: &Range, operation: Operation, result: &io::Result<()>) {
         let Some(disk) = &range.disk else { return };
-        let mut all = self.health();
+        let mut all = self.health.lock();
         let health = all.entry(range.base).or_default();
         let (pool, path, now) = (&self.name, disk.description(), Instant::now());
         match (health.ended(operation, result, now), result) {
@@ -149,7 +143,7 @@ impl PoolDisk {
     }
 
     fn ranges(&self) -> Arc<Vec<Range>> {
-        self.ranges.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.ranges.read().clone()
     }
 
     /// Takes `length` bytes from `offset` apart, and does `work` with each piece: its place, where it begins, and its length.
@@ -256,13 +250,13 @@ impl Disk for PoolDisk {
 
     /// Of all disks that are there and were written: one that fails makes it fail, after the others were asked.
     fn sync(&self) -> io::Result<()> {
-        let _one = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
-        let unsynced = std::mem::take(&mut *self.unsynced());
+        let _one = self.syncing.lock();
+        let unsynced = std::mem::take(&mut *self.unsynced.lock());
         let ranges = self.ranges();
         let sync = |range: &Range| {
             let synced = range.disk.as_ref()?.sync();
             if synced.is_err() {
-                self.unsynced().insert(range.base);
+                self.unsynced.lock().insert(range.base);
             }
             if synced.is_err() || self.any_failing.load(Ordering::Relaxed) {
                 self.note(range, Operation::Sync, &synced);
@@ -281,7 +275,7 @@ impl Disk for PoolDisk {
         }
         if let Some(range) = self.ranges().iter().find(|range| (range.start()..range.end()).contains(&offset)) {
             if writes && result.is_ok() {
-                self.unsynced().insert(range.base);
+                self.unsynced.lock().insert(range.base);
             }
             if !is_known {
                 self.note(range, operation, result);

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -119,7 +119,7 @@ fn held(state: &State, changes: &[Change]) -> Vec<(Arc<Logical>, usize, Entry)> 
 impl Shared {
     /// Has a job done after the changes that are in memory now are durable.
     pub(super) fn queue(&self, job: Job) {
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let jobs = self.jobs.lock();
         let Some(jobs) = &*jobs else {
             let pool = self.name.clone();
             return match job {

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use flashwise_core::cache::Mode;
+use parking_lot::MutexGuard;
 use uuid::Uuid;
 
 use super::label::{Label, clear};
@@ -38,7 +39,7 @@ pub struct NewLogical {
 
 impl Pool {
     pub(super) fn control(&self) -> MutexGuard<'_, ()> {
-        self.shared.control.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.control.lock()
     }
 
     pub(super) fn refuse(&self, what: String) -> PoolError {
@@ -260,7 +261,7 @@ impl Pool {
         self.reshape_one(&disk, |shape| shape)?;
         {
             let mut state = self.shared.state();
-            self.shared.exports.write().unwrap_or_else(PoisonError::into_inner).remove(&disk.id);
+            self.shared.exports.write().remove(&disk.id);
             state.metadata.map.logicals.remove(&disk.id);
             let chunks = disk.logical.entries().there().filter_map(|(_, entry)| entry.chunk()).collect();
             self.shared.add_pending(&mut state, vec![Change::LogicalDeleted(disk.id)], chunks);

@@ -273,7 +273,7 @@ impl Shared {
             return Ok(None);
         };
         let mut moving = Vec::new();
-        for disk in self.exports.read().unwrap_or_else(std::sync::PoisonError::into_inner).values() {
+        for disk in self.exports.read().values() {
             let mut entries = disk.logical.entries_mut();
             // A chunk that is not written down yet is moved later.
             let moves = |(at, old): &(usize, Entry)| {

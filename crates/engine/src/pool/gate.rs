@@ -1,7 +1,8 @@
 //! Requests on their way from the map to the cache: who changes the map waits for those that looked at it before.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 /// Counts those who have looked at the map and not handed their request to the cache yet, in two turns.
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ impl Gate {
 
     /// Waits until all have gone that came before. Not to be called from inside.
     pub fn drain(&self) {
-        let _one_at_a_time = self.waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _one_at_a_time = self.waiting.lock();
         let turn = self.turn.fetch_add(1, Ordering::SeqCst);
         let mut rounds = 0u32;
         while self.inside[(turn % 2) as usize].load(Ordering::SeqCst) > 0 {

@@ -1,6 +1,8 @@
 //! The answer of a request that was cut into pieces.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::export::{Done, Error};
 
@@ -30,7 +32,7 @@ impl Join {
     }
 
     fn answered(&self, at: usize, result: Result<Vec<u8>, Error>) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.lock();
         match result {
             Ok(read) => {
                 if let Some(bytes) = inner.bytes.get_mut(at..at + read.len()) {

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use flashwise_core::cache::Mode;
 use flashwise_core::filter::{Caching, Client};
+use parking_lot::Mutex;
 
 use super::join::Join;
 use super::map::Logical;
@@ -76,7 +77,7 @@ impl LogicalDisk {
 
     /// Clients that have it open.
     pub fn clients(&self) -> usize {
-        let mut guests = self.guests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guests = self.guests.lock();
         guests.retain(|guest| guest.strong_count() > 0);
         guests.len()
     }
@@ -158,14 +159,10 @@ impl LogicalDisk {
         })
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<(Request, Done)>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Starts requests that waited for chunks.
     pub(super) fn release_waiting(&self) {
         let released = {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             self.waiting_count.store(0, Ordering::SeqCst);
             std::mem::take(&mut *waiting)
         };
@@ -186,7 +183,7 @@ impl LogicalDisk {
 
     /// Lets a request wait if its chunks are held, or if it would pass one that waits.
     pub(super) fn wait(&self, request: Request, done: Done) -> Option<(Request, Done)> {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         let chunks = LogicalDisk::chunks(&request);
         let overlaps = |other: &Request| {
             let other = LogicalDisk::chunks(other);
@@ -317,7 +314,7 @@ impl Shared {
     }
 
     pub(super) fn export(&self, id: u32) -> Option<Arc<LogicalDisk>> {
-        self.exports.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+        self.exports.read().get(&id).cloned()
     }
 }
 
@@ -340,7 +337,7 @@ impl Export for LogicalDisk {
 
     fn enter(&self, client: Client) -> Arc<Guest> {
         let guest = self.shared.volume().enter(client);
-        let mut guests = self.guests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guests = self.guests.lock();
         guests.retain(|guest| guest.strong_count() > 0);
         guests.push(Arc::downgrade(&guest));
         guest

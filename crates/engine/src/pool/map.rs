@@ -4,8 +4,9 @@
 //! stands for a chunk of a logical disk that has no place, and reads as zeroes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use uuid::Uuid;
 
 pub use super::entries::Entry;
@@ -30,22 +31,22 @@ impl Logical {
 
     /// What it is.
     pub fn shape(&self) -> Shape {
-        self.shape.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shape.read().clone()
     }
 
     /// Its chunks.
     pub fn entries(&self) -> RwLockReadGuard<'_, Entries> {
-        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+        self.entries.read()
     }
 
     /// Its chunks, to change them.
     pub fn entries_mut(&self) -> RwLockWriteGuard<'_, Entries> {
-        self.entries.write().unwrap_or_else(PoisonError::into_inner)
+        self.entries.write()
     }
 
     fn reshape(&self, shape: Shape) -> Result<(), Misfit> {
         self.entries_mut().resize(chunks_of(shape.size_bytes)).map_err(|error| no_memory(&shape, error))?;
-        *self.shape.write().unwrap_or_else(PoisonError::into_inner) = shape;
+        *self.shape.write() = shape;
         Ok(())
     }
 }

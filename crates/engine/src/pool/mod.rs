@@ -51,9 +51,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
 
 pub use uuid::Uuid;
 
@@ -143,7 +145,7 @@ struct State {
 struct Shared {
     name: String,
     /// The side of the cache has it too.
-    state: Arc<Mutex<State>>,
+    state: Arc<vital::Mutex<State>>,
     gate: Gate,
     disk: Arc<PoolDisk>,
     volume: OnceLock<Arc<Volume>>,
@@ -184,7 +186,7 @@ impl State {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> vital::MutexGuard<'_, State> {
         vital::lock(&self.state)
     }
 
@@ -221,7 +223,7 @@ impl Shared {
 }
 
 /// Where a pool keeps what it knows of its cache: in its map.
-struct PoolSide(Arc<Mutex<State>>);
+struct PoolSide(Arc<vital::Mutex<State>>);
 
 impl BackendSide for PoolSide {
     fn read(&self) -> io::Result<Option<Record>> {
@@ -292,7 +294,7 @@ fn look_at(config: &PoolConfig) -> Result<(Metadata, Vec<String>), PoolError> {
 }
 
 /// What changes of a pool, and its disks as one, as which its cache lies before them.
-fn storage_of(metadata: Metadata, notes: Vec<String>) -> (Arc<Mutex<State>>, Arc<PoolDisk>, Storage) {
+fn storage_of(metadata: Metadata, notes: Vec<String>) -> (Arc<vital::Mutex<State>>, Arc<PoolDisk>, Storage) {
     let name = metadata.name.clone();
     let identity = Identity { id: metadata.pool.into_bytes(), description: format!("pool {name} {}", metadata.pool) };
     let disk = Arc::new(PoolDisk::new(&name, Shared::ranges(&metadata)));
@@ -307,7 +309,7 @@ fn storage_of(metadata: Metadata, notes: Vec<String>) -> (Arc<Mutex<State>>, Arc
         leaving: BTreeMap::new(),
         evacuated: BTreeSet::new(),
     };
-    let state = Arc::new(Mutex::new(state));
+    let state = Arc::new(vital::Mutex::new(state));
     let asked = state.clone();
     disk.ask_whether_free(Box::new(move |chunk| vital::lock(&asked).metadata.map.space.is_free(chunk)));
     let storage = Storage { disk: disk.clone(), identity, side: Box::new(PoolSide(state.clone())), notes };
@@ -437,7 +439,7 @@ impl Pool {
 
     /// Its logical disks, by name.
     pub fn logical_disks(&self) -> BTreeMap<String, Arc<LogicalDisk>> {
-        let exports = self.shared.exports.read().unwrap_or_else(PoisonError::into_inner);
+        let exports = self.shared.exports.read();
         exports.values().map(|disk| (disk.name(), disk.clone())).collect()
     }
 
@@ -460,8 +462,8 @@ impl Pool {
     /// Makes everything durable and ends: requests that come now fail.
     pub fn close(&self) -> Result<(), OpenError> {
         let committed = self.commit_all();
-        drop(self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let thread = self.commits.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(self.shared.jobs.lock().take());
+        let thread = self.commits.lock().take();
         let is_first = thread.is_some();
         if let Some(thread) = thread {
             thread.join().expect("the thread of commits does not panic");
@@ -480,9 +482,9 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        drop(self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.shared.jobs.lock().take());
         // They and what they share hold each other.
-        self.shared.exports.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.shared.exports.write().clear();
     }
 }
 
@@ -503,7 +505,7 @@ impl Shared {
 
     fn add_export(self: &Arc<Self>, id: u32, logical: Arc<map::Logical>) -> Arc<LogicalDisk> {
         let disk = Arc::new(LogicalDisk::new(self.clone(), id, logical));
-        self.exports.write().unwrap_or_else(PoisonError::into_inner).insert(id, disk.clone());
+        self.exports.write().insert(id, disk.clone());
         disk
     }
 }

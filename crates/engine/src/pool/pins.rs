@@ -1,6 +1,5 @@
 //! RAM that is kept for logical disks: each that has some has a pin of the pool's read buffer.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use flashwise_core::quantity::ByteSize;
@@ -77,7 +76,7 @@ impl Shared {
             return true;
         }
         if pin.load(Ordering::Relaxed) == 0 {
-            let exports = self.exports.read().unwrap_or_else(PoisonError::into_inner);
+            let exports = self.exports.read();
             let is_taken =
                 |number: &u8| exports.values().any(|other| other.figures.cache.pin.load(Ordering::Relaxed) == *number);
             let Some(free) = (1..=PINS_MAX).find(|number| !is_taken(number)) else { return false };

@@ -1,7 +1,6 @@
 //! Giving the flash up: everything is written back first, so that the backend alone is whole.
 
 use std::collections::BTreeSet;
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 use flashwise_core::cache::LogCache;
@@ -18,6 +17,7 @@ use crate::engine::{BACKEND, Engine, FLASH, Settings};
 use crate::export::{Error, Export, Request};
 use crate::memory::Memory;
 use crate::status::VolumeState;
+use crate::vital::MutexGuard;
 
 /// How often what is to be written back is tried in vain before the flash stays, ...
 const ATTEMPTS: u32 = 10;

@@ -55,7 +55,7 @@ impl Volume {
         let volume = || self.config.whose();
         let Some(flushed) = self.last_flush() else {
             self.lock().closed = true;
-            drop(self.stop.lock().expect("no thread panics with the timer").take());
+            drop(self.stop.lock().take());
             let error = io::Error::other(
                 "it cannot be read, and the end does not wait for it: the next start is as after a crash",
             );
@@ -82,7 +82,7 @@ impl Volume {
         let failed = flushed.is_err() || flash_failed;
         let may_be_dirty = engine.blocks_to_write_back() > 0 || !engine.lost_blocks().is_empty();
         drop(inner);
-        drop(self.stop.lock().expect("no thread panics with the timer").take());
+        drop(self.stop.lock().take());
         let Some(end) = end.filter(|_| !detached && !failed) else {
             let error = || io::Error::other("the last flush failed");
             return match (failed || !detached, flash_failed) {

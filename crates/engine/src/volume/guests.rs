@@ -1,8 +1,9 @@
 //! Who has a volume open, and whose requests are cached.
 
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use flashwise_core::filter::{Client, Filter, Rule};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::export::Guest;
 use crate::status::ClientStatus;
@@ -24,7 +25,7 @@ impl Guests {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        let mut inner = self.0.lock().expect("no thread panics with the clients");
+        let mut inner = self.0.lock();
         inner.present.retain(|guest| guest.strong_count() > 0);
         inner
     }

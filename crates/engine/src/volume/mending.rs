@@ -31,7 +31,7 @@ impl Volume {
         let volume = &self.config.name;
         if !inner.closed && inner.engine.has_stopped() {
             let backend_fails = inner.health[BACKEND].last_failure().is_some();
-            let mut attachment = self.attachment.lock().expect("no thread panics with the attachment");
+            let mut attachment = self.attachment.lock();
             if let (Driver::Wlfc(engine), Some(attachment)) = (&mut inner.engine, attachment.as_mut()) {
                 match find_again(engine, &*self.flash, attachment, backend_fails) {
                     Ok(found) => **engine = found,

@@ -37,12 +37,13 @@ mod status;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, Weak, mpsc};
+use std::sync::{Arc, LazyLock, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use flashwise_core::cache::{LogCache, Mode};
 use flashwise_core::filter::Client;
 use flashwise_core::format::{BLOCK_BYTES, Layout};
+use parking_lot::Mutex;
 
 use crate::attach::{Attachment, BackendSide};
 use crate::disk::health::Health;
@@ -119,9 +120,9 @@ pub struct Volume {
     transfers: OnceLock<Arc<dyn Transfers>>,
     config: VolumeConfig,
     size_bytes: AtomicU64,
-    inner: Mutex<Inner>,
+    inner: vital::Mutex<Inner>,
     /// Something ended, so that the engine may be idle.
-    ended: Condvar,
+    ended: vital::Condvar,
     /// A disk of no bytes for a volume without flash.
     flash: Arc<dyn Disk>,
     backend: Arc<dyn Disk>,
@@ -169,8 +170,8 @@ impl Volume {
         let (stop, stopped) = mpsc::channel();
         let volume = Arc::new(Volume {
             size_bytes: AtomicU64::new(size_bytes),
-            inner: Mutex::new(inner),
-            ended: Condvar::new(),
+            inner: vital::Mutex::new(inner),
+            ended: vital::Condvar::new(),
             transfers: OnceLock::new(),
             attachment: Mutex::new(attachment),
             guests: Guests::new(config.cache.filter()),
@@ -228,7 +229,7 @@ impl Volume {
         self.lock().recorder = Some((recorder, number));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> vital::MutexGuard<'_, Inner> {
         vital::lock(&self.inner)
     }
 
@@ -283,7 +284,7 @@ impl Volume {
     }
 
     /// Waits until nothing is under way and holds requests back.
-    fn freeze(&self) -> MutexGuard<'_, Inner> {
+    fn freeze(&self) -> vital::MutexGuard<'_, Inner> {
         let mut inner = self.lock();
         inner.frozen = true;
         inner.engine.set_calm(true);
@@ -300,7 +301,7 @@ impl Volume {
         inner
     }
 
-    fn thaw(&self, mut inner: MutexGuard<'_, Inner>) {
+    fn thaw(&self, mut inner: vital::MutexGuard<'_, Inner>) {
         inner.frozen = false;
         inner.engine.set_calm(false);
         self.admit_waiting(&mut inner);
@@ -329,7 +330,7 @@ impl Volume {
 
     /// Does something to the pair; nothing where there is no flash.
     fn with_attachment(&self, work: impl FnOnce(&mut Attachment) -> io::Result<()>) -> io::Result<()> {
-        self.attachment.lock().expect("no thread panics with the attachment").as_mut().map_or(Ok(()), work)
+        self.attachment.lock().as_mut().map_or(Ok(()), work)
     }
 
     /// Makes it known on both sides that data may become newer than the backend's; before the mode is changed to one in which it does.
@@ -343,7 +344,7 @@ impl Volume {
 
     /// Lets the volume's own thread see what became of the flash.
     fn look_at_flash(&self) {
-        if let Some(looks) = &*self.stop.lock().expect("no thread panics with the timer") {
+        if let Some(looks) = &*self.stop.lock() {
             // Where the thread has ended, so has the volume.
             let _ = looks.send(());
         }

@@ -1,8 +1,8 @@
 //! How requests, transfers and answers pass through a volume: planned under its lock, performed and answered without it.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 use super::{Inner, Part, Volume};
@@ -10,6 +10,7 @@ use crate::disk::health::Change;
 use crate::disk::{self, Completion, Disk, Transfer};
 use crate::engine::{BACKEND, FLASH, Output};
 use crate::export::{Done, Error, Operation, Request};
+use crate::vital::MutexGuard;
 
 /// Steps under way above which requests wait before they are planned.
 const STEPS_MAX: usize = 16_384;

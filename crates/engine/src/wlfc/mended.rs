@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::Mutex;
 
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Page, Superblock};
 use flashwise_core::mending::Mending;
 use flashwise_core::wlfc::header::{Header, reset_mark};
+use parking_lot::Mutex;
 
 use crate::disk::Disk;
 use crate::disk::zoned::ZonedFlash;
@@ -32,7 +32,7 @@ impl<'a> Mended<'a> {
 
     /// How many pages were mended.
     pub fn pages(&self) -> u64 {
-        self.pages.lock().expect("no thread panics with the list").len() as u64
+        self.pages.lock().len() as u64
     }
 
     /// A page of the flash as it was written, where that is known and it is not so any more.
@@ -72,7 +72,7 @@ impl Disk for Mended<'_> {
             let page: &mut Page = page.try_into().expect("a page of bytes");
             if let Some(mended) = self.mend(number, page) {
                 *page = mended;
-                self.pages.lock().expect("no thread panics with the list").insert(number);
+                self.pages.lock().insert(number);
             }
         }
         Ok(())

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use flashwise_core::wlfc::durable::Durable;
 use flashwise_core::wlfc::header::{HEADER_BLOCKS, reset_mark};
 use flashwise_core::wlfc::scan::{Buckets, Found, ScanError, Walk, confront, end_of, judge, walk};
 use flashwise_core::wlfc::{Around, Config, ConfigError, Oob, Refresh, Scan, State, Step, Wlfc, recover_around};
+use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 
 use super::OnFlash;
@@ -390,7 +390,7 @@ fn for_each_bucket<T: Send>(
                 return Ok(());
             }
             let result = work(bucket).inspect_err(|_| next.store(buckets, Ordering::Relaxed))?;
-            done.lock().expect("no thread panics with the list").push((bucket, result));
+            done.lock().push((bucket, result));
         }
     };
     if threads <= 1 {
@@ -401,7 +401,7 @@ fn for_each_bucket<T: Send>(
             threads.into_iter().try_for_each(|thread| thread.join().expect("reading does not panic"))
         })?;
     }
-    let mut done = done.into_inner().expect("no thread panics with the list");
+    let mut done = done.into_inner();
     done.sort_unstable_by_key(|(bucket, _)| *bucket);
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }

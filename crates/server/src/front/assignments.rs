@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::{PoisonError, RwLock};
 
 use flashwise_core::filter::is_named;
+use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -166,7 +166,7 @@ impl Assignments {
 
     /// Whom an export is for; nobody in particular where it is assigned to none.
     pub fn of(&self, export: &str) -> Option<Vec<Assigned>> {
-        if let Some(given) = self.given.read().unwrap_or_else(PoisonError::into_inner).get(export) {
+        if let Some(given) = self.given.read().get(export) {
             return Some(given.clone());
         }
         self.configured(export)
@@ -186,17 +186,17 @@ impl Assignments {
 
     /// The exports for which something else than the configuration holds, since it was said while a server ran.
     pub fn given(&self) -> Vec<String> {
-        self.given.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        self.given.read().keys().cloned().collect()
     }
 
     /// Whether what holds for an export was said while a server ran.
     pub fn is_given(&self, export: &str) -> bool {
-        self.given.read().unwrap_or_else(PoisonError::into_inner).contains_key(export)
+        self.given.read().contains_key(export)
     }
 
     /// Assigns an export from now on, durably; without `assigned`, as the configuration has it.
     pub fn set(&self, export: &str, assigned: Option<Vec<Assigned>>) -> io::Result<()> {
-        let mut given = self.given.write().unwrap_or_else(PoisonError::into_inner);
+        let mut given = self.given.write();
         let mut new = given.clone();
         let before = match assigned {
             Some(assigned) => new.insert(export.to_owned(), assigned),
@@ -217,7 +217,7 @@ impl Assignments {
 
     /// Has what was said of an export while a server ran hold for it under its own name, where it was said of one that is an alias of it now.
     pub fn follow(&self, alias: &str, own: &str) -> io::Result<()> {
-        let said = self.given.read().unwrap_or_else(PoisonError::into_inner).get(alias).cloned();
+        let said = self.given.read().get(alias).cloned();
         let Some(said) = said else { return Ok(()) };
         if !self.is_given(own) {
             self.set(own, Some(said))?;

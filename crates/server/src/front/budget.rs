@@ -10,8 +10,10 @@
 //! to others meanwhile. So as long as some client takes its answers, each request comes to its turn.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard};
+
+use parking_lot::Mutex;
 
 use super::completions::Completions;
 
@@ -94,10 +96,6 @@ impl Budget {
         bytes.saturating_sub(self.own_bytes)
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
-        self.queue.lock().expect("no thread panics with the queue for memory")
-    }
-
     /// Whether a connection may hold so much of the pool when so much is free: a share of it, less what is promised to the first of the queue,
     /// but for the reserve.
     fn is_share(&self, held_bytes: usize, free_bytes: usize, promised_bytes: usize) -> bool {
@@ -129,7 +127,7 @@ impl Budget {
     fn give_back(&self, bytes: usize) {
         let used_bytes = self.used_bytes.fetch_sub(bytes, SeqCst) - bytes;
         if bytes > 0 && self.pool_bytes - used_bytes >= self.needed_bytes.load(SeqCst) {
-            self.admit(&mut self.lock());
+            self.admit(&mut self.queue.lock());
         }
     }
 
@@ -223,14 +221,14 @@ impl Account {
 
     fn enter_queue(&mut self, bytes: usize) {
         self.waits_for = Some(bytes);
-        let mut queue = self.budget.lock();
+        let mut queue = self.budget.queue.lock();
         queue.push_back(Waiting { bytes, seat: Arc::clone(&self.seat) });
         self.budget.admit(&mut queue);
     }
 
     fn leave_queue(&mut self) {
         let Some(bytes) = self.waits_for.take() else { return };
-        let mut queue = self.budget.lock();
+        let mut queue = self.budget.queue.lock();
         queue.retain(|waiting| !Arc::ptr_eq(&waiting.seat, &self.seat));
         self.budget.admit(&mut queue);
         drop(queue);

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::Wake;
 
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
 use flashwise_engine::export::{Done, Error};
@@ -53,10 +54,6 @@ impl Completions {
         Ok(Self { queue: Mutex::default(), bell })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().expect("no thread panics with the queue of answers")
-    }
-
     /// What an export calls to answer a request.
     pub fn done(self: &Arc<Self>, asked: Asked) -> Done {
         // An export that forgets a request is a broken one, but its client must not wait for ever.
@@ -67,24 +64,24 @@ impl Completions {
     /// Swaps all answers into `completed`, which is empty.
     pub fn take(&self, completed: &mut Vec<Completed>) {
         debug_assert!(completed.is_empty());
-        std::mem::swap(&mut self.lock().completed, completed);
+        std::mem::swap(&mut self.queue.lock().completed, completed);
     }
 
     /// Whether there are answers to take.
     pub fn has_any(&self) -> bool {
-        !self.lock().completed.is_empty()
+        !self.queue.lock().completed.is_empty()
     }
 
     /// Notes that the connection waits for [`Self::bell`]; returns whether there is reason to wait.
     pub fn fall_asleep(&self) -> bool {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         queue.sleeping = queue.completed.is_empty();
         queue.sleeping
     }
 
     /// Notes that the connection has stopped waiting. `rung` says whether the bell was heard.
     pub fn wake_up(&self, rung: bool) {
-        self.lock().sleeping = false;
+        self.queue.lock().sleeping = false;
         if rung {
             // Fails if another thread was faster, which cannot be, or the bell is silent, which is what is wanted.
             let _ = rustix::io::read(&self.bell, &mut [0; 8]);
@@ -125,7 +122,7 @@ impl Answer {
 impl Drop for Answer {
     fn drop(&mut self) {
         let result = std::mem::replace(&mut self.result, Err(Error::Io));
-        let mut queue = self.completions.lock();
+        let mut queue = self.completions.queue.lock();
         queue.completed.push(Completed { asked: self.asked, result });
         let sleeping = std::mem::take(&mut queue.sleeping);
         drop(queue);

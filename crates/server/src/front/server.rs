@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use flashwise_core::filter::Client;
+use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::address::Address;
@@ -58,10 +59,6 @@ struct Shared {
 }
 
 impl Shared {
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().expect("no thread panics with the table of connections")
-    }
-
     /// Where a protocol is spoken.
     fn addresses(&self, protocol: &str) -> Vec<Address> {
         let spoken = self.endpoints.iter().filter(|endpoint| endpoint.protocol.name == protocol);
@@ -70,7 +67,7 @@ impl Shared {
 
     /// What it allows now.
     fn options(&self) -> Options {
-        self.options.read().expect("no thread panics with the options").clone()
+        self.options.read().clone()
     }
 }
 
@@ -89,7 +86,7 @@ impl Connections {
     pub fn end(&self, numbers: &[u64], patience: Duration) -> bool {
         let Some(shared) = self.0.upgrade() else { return false };
         let deadline = Instant::now() + patience;
-        let mut registry = shared.registry();
+        let mut registry = shared.registry.lock();
         let mut are_there = false;
         for (control, _) in numbers.iter().filter_map(|number| registry.connections.get(number)) {
             control.stop();
@@ -102,8 +99,7 @@ impl Connections {
                 controls.for_each(|(control, _)| control.abandon());
                 break;
             }
-            (registry, _) =
-                shared.changed.wait_timeout(registry, left).expect("no thread panics with the table of connections");
+            shared.changed.wait_for(&mut registry, left);
         }
         are_there
     }
@@ -189,7 +185,7 @@ impl Server {
 
     /// Takes other certificates, for connections that begin from now on. Whether there is TLS stays as it is.
     pub fn set_tls(&self, config: Arc<Config>) {
-        let mut options = self.shared.options.write().expect("no thread panics with the options");
+        let mut options = self.shared.options.write();
         match &mut options.tls {
             Tls::Off => {}
             Tls::Allowed(current) | Tls::Required(current) => *current = config,
@@ -224,13 +220,13 @@ impl Server {
         for acceptor in self.acceptors.drain(..) {
             acceptor.join().expect("accepting does not panic");
         }
-        for (control, _) in self.shared.registry().connections.values() {
+        for (control, _) in self.shared.registry.lock().connections.values() {
             control.stop();
         }
         if self.wait_for_connections(grace) {
             return true;
         }
-        for (control, _) in self.shared.registry().connections.values() {
+        for (control, _) in self.shared.registry.lock().connections.values() {
             control.abandon();
         }
         self.wait_for_connections(Duration::from_secs(1))
@@ -239,14 +235,13 @@ impl Server {
     /// Waits until all connections have ended, and joins their threads; returns whether they have.
     fn wait_for_connections(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
-        let mut registry = self.shared.registry();
+        let mut registry = self.shared.registry.lock();
         while !registry.connections.is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            let waited = self.shared.changed.wait_timeout(registry, left);
-            (registry, _) = waited.expect("no thread panics with the table of connections");
+            self.shared.changed.wait_for(&mut registry, left);
         }
         let finished = std::mem::take(&mut registry.finished);
         let all = registry.connections.is_empty();
@@ -282,7 +277,7 @@ fn accept(name: &'static str, service: &Arc<dyn Service>, listener: &Listener, s
         let (count, timeout) = if exhausted { (1, Some(&PAUSE)) } else { (2, None) };
         // Whatever it says, the next step is to look.
         let _ = poll(&mut polled[..count], timeout);
-        let finished = std::mem::take(&mut shared.registry().finished);
+        let finished = std::mem::take(&mut shared.registry.lock().finished);
         join(finished);
         exhausted = match listener.accept() {
             Ok((socket, client)) => admit(name, service, socket, client, shared).is_err(),
@@ -307,7 +302,7 @@ fn admit(
     shared: &Arc<Shared>,
 ) -> io::Result<()> {
     let options = shared.options();
-    let mut registry = shared.registry();
+    let mut registry = shared.registry.lock();
     if registry.connections.len() >= options.connections_max {
         Counters::add(&shared.counters.connections_refused, 1);
         return Ok(());
@@ -346,7 +341,7 @@ struct Leave<'a> {
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
-        let mut registry = self.shared.registry();
+        let mut registry = self.shared.registry.lock();
         // The table is locked from before the thread starts until it is in there.
         let (_, thread) =
             registry.connections.remove(&self.id).expect("a connection is on the table while it is served");

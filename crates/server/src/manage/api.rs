@@ -2,9 +2,10 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -122,7 +123,7 @@ impl Api {
         tokens.check()?;
         for (current, new) in [(&self.guard.token, tokens.change), (&self.guard.read_token, tokens.read)] {
             if let (Some(current), Some(new)) = (current, new) {
-                *current.write().unwrap_or_else(PoisonError::into_inner) = new;
+                *current.write() = new;
             }
         }
         self.guard.sessions.end_all();

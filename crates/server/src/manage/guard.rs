@@ -7,10 +7,10 @@
 //! reading may look at everything and change nothing.
 
 use std::net::IpAddr;
-use std::sync::{PoisonError, RwLock};
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use parking_lot::RwLock;
 use subtle::ConstantTimeEq;
 
 use super::page;
@@ -96,9 +96,7 @@ impl Guard {
     /// What the bearer of this token may do; where none is asked for, everybody may do everything.
     pub fn right_of_token(&self, given: &[u8]) -> Option<Right> {
         // Takes as long wherever the first wrong byte is.
-        let is = |token: &RwLock<String>| {
-            bool::from(given.ct_eq(token.read().unwrap_or_else(PoisonError::into_inner).as_bytes()))
-        };
+        let is = |token: &RwLock<String>| bool::from(given.ct_eq(token.read().as_bytes()));
         match (&self.token, &self.read_token) {
             (None, _) => Some(Right::Change),
             (Some(token), _) if is(token) => Some(Right::Change),

@@ -9,9 +9,9 @@ mod store;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use flashwise_engine::status::{LatencyBucket, VolumeStatus};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -258,50 +258,38 @@ impl History {
     fn open(&self, path: &Path, now_seconds: u64) -> Result<(), StoreError> {
         let mut kept = Kept::default();
         let store = Store::open(path, now_seconds, &mut kept)?;
-        (*self.volumes(), *self.events()) = (kept.volumes, kept.events);
-        *self.store() = Some(store);
+        (*self.volumes.lock(), *self.events.lock()) = (kept.volumes, kept.events);
+        *self.store.lock() = Some(store);
         Ok(())
-    }
-
-    fn events(&self) -> MutexGuard<'_, Events> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes down what happened.
     pub fn happened(&self, time_seconds: u64, volume: Option<&str>, text: String) {
-        self.events().add(time_seconds, volume, text);
+        self.events.lock().add(time_seconds, volume, text);
     }
 
     /// What happened after the event of that number, oldest first.
     pub fn events_after(&self, number: u64) -> Vec<Event> {
-        self.events().after(number)
+        self.events.lock().after(number)
     }
 
     /// Whether something happened that is not in the file yet, where there is one.
     pub fn has_new_events(&self) -> bool {
-        self.events().has_new() && self.store().is_some()
-    }
-
-    fn volumes(&self) -> MutexGuard<'_, Volumes> {
-        self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn store(&self) -> MutexGuard<'_, Option<Store>> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+        self.events.lock().has_new() && self.store.lock().is_some()
     }
 
     /// Writes to the file what is not there yet, durably. After a failure nothing more is written, and the log says so.
     pub fn keep(&self, now_seconds: u64) {
-        let mut store = self.store();
+        let mut store = self.store.lock();
         let Some(open) = store.as_ref() else { return };
         let mut new = Vec::new();
-        for (volume, history) in self.volumes().iter_mut() {
+        for (volume, history) in self.volumes.lock().iter_mut() {
             for (series, range) in history.iter_mut().zip(Range::ALL) {
                 let known = series.points.len() - std::mem::take(&mut series.new);
                 new.extend(series.points.range(known..).map(|point| (volume.clone(), range, *point)));
             }
         }
-        let new_events = self.events().take_new();
+        let new_events = self.events.lock().take_new();
         if let Err(error) = open.keep(&new, &new_events, now_seconds) {
             tracing::warn!("the history is not kept any more: {error}");
             *store = None;
@@ -310,7 +298,7 @@ impl History {
 
     /// Looks at the volumes; to be called once a second.
     pub fn look(&self, time_seconds: u64, volumes: &[VolumeStatus]) {
-        let mut histories = self.volumes();
+        let mut histories = self.volumes.lock();
         for status in volumes {
             let now = Look::at(time_seconds, status);
             let history = histories.entry(status.name.clone()).or_default();
@@ -332,7 +320,8 @@ impl History {
 
     /// The past of a volume; empty where it was not looked at twice yet.
     pub fn of(&self, volume: &str, range: Range) -> Past {
-        let points = self.volumes().get(volume).map(|history| history[range as usize].points.iter().copied().collect());
+        let points =
+            self.volumes.lock().get(volume).map(|history| history[range as usize].points.iter().copied().collect());
         Past { step_seconds: range.extent().0, points: points.unwrap_or_default() }
     }
 }

@@ -4,7 +4,7 @@ mod clients;
 mod following;
 mod pools;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -17,6 +17,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -94,14 +95,7 @@ struct Routed {
 }
 
 /// One change at a time, so that none comes between the look at a tag and what follows.
-#[derive(Clone, Default)]
-struct Changing(Arc<Mutex<()>>);
-
-impl Changing {
-    fn lock(&self) -> MutexGuard<'_, ()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+type Changing = Arc<Mutex<()>>;
 
 /// What a change may be sent with: that it is to be made only to what is still as it was seen.
 #[derive(Debug, IntoParams)]

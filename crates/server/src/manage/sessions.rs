@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
 use axum::http::header::COOKIE;
+use parking_lot::Mutex;
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::{Digest, Sha256};
 
@@ -49,10 +49,6 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    fn begun(&self) -> std::sync::MutexGuard<'_, HashMap<Hash, (Instant, Right)>> {
-        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Signs somebody in who may do this, and gives the header `Set-Cookie` that says so.
     ///
     /// # Errors
@@ -61,7 +57,7 @@ impl Sessions {
         let mut random = [0; 32];
         getrandom(&mut random, GetRandomFlags::empty())?;
         let cookie = crate::hex(&random);
-        let mut begun = self.begun();
+        let mut begun = self.begun.lock();
         begun.retain(|_, (begun, _)| begun.elapsed() < LIFETIME);
         if begun.len() == SESSIONS_MAX
             && let Some(oldest) = begun.iter().min_by_key(|(_, (begun, _))| *begun).map(|(hash, _)| *hash)
@@ -75,14 +71,14 @@ impl Sessions {
 
     /// What somebody who sent this request may do, if signed in.
     pub fn right_of(&self, headers: &HeaderMap) -> Option<Right> {
-        let begun = self.begun();
+        let begun = self.begun.lock();
         let lasting = |(begun, right): &(Instant, Right)| (begun.elapsed() < LIFETIME).then_some(*right);
         self.cookies(headers).find_map(|cookie| begun.get(&hash(cookie)).and_then(lasting))
     }
 
     /// Signs out whoever sent this request, and gives the header `Set-Cookie` that says so.
     pub fn end(&self, headers: &HeaderMap) -> String {
-        let mut begun = self.begun();
+        let mut begun = self.begun.lock();
         for cookie in self.cookies(headers) {
             begun.remove(&hash(cookie));
         }
@@ -97,7 +93,7 @@ impl Sessions {
 
     /// Signs everybody out: a token is another one.
     pub fn end_all(&self) {
-        self.begun().clear();
+        self.begun.lock().clear();
     }
 }
 

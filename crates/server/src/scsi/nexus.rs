@@ -1,8 +1,10 @@
 //! An initiator as a logical unit knows it: SAM-5 calls the two together an I_T nexus.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// Most unit attentions that wait for one initiator; later ones of the same kind change nothing.
 const ATTENTIONS_MAX: usize = 8;
@@ -87,7 +89,7 @@ impl Nexus {
 
     /// Lets the next command fail with a unit attention of this code, once.
     pub fn attend(&self, code: u16) {
-        let mut attentions = self.attentions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut attentions = self.attentions.lock();
         if !attentions.contains(&code) && attentions.len() < ATTENTIONS_MAX {
             attentions.push_back(code);
         }
@@ -99,7 +101,7 @@ impl Nexus {
         if !self.attends.load(Ordering::Acquire) {
             return None;
         }
-        let mut attentions = self.attentions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut attentions = self.attentions.lock();
         let code = attentions.pop_front();
         self.attends.store(!attentions.is_empty(), Ordering::Release);
         code
@@ -117,7 +119,7 @@ impl Nexus {
 
     /// Keeps the state of a copy, in the place of an older one with this list identifier.
     pub fn keep_copy(&self, id: u8, state: &Arc<CopyState>) {
-        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut copies = self.copies.lock();
         copies.retain(|(other, _)| *other != id);
         if copies.len() == COPIES_MAX {
             copies.pop_front();
@@ -127,7 +129,7 @@ impl Nexus {
 
     /// The state of a copy.
     pub fn copy(&self, id: u8) -> Option<Arc<CopyState>> {
-        let copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let copies = self.copies.lock();
         copies.iter().find(|(other, _)| *other == id).map(|(_, state)| Arc::clone(state))
     }
 

@@ -3,9 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use flashwise_engine::export::{Claimable, Export};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::BLOCK_BYTES;
 use super::nexus::{InitiatorPort, Nexus};
@@ -91,12 +92,12 @@ impl Unit {
     /// Takes note of a session. Who was not here since the server started is told that this unit has lost what it does not keep.
     pub fn enter(&self, port: InitiatorPort, read_only: bool) -> Arc<Nexus> {
         let nexus = Arc::new(Nexus::new(port, read_only, self.export.size()));
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if !seen.contains(nexus.port()) {
             seen.push(nexus.port().clone());
             nexus.attend(code::POWER_ON_RESET_OR_BUS_DEVICE_RESET);
         }
-        let mut nexuses = self.nexuses();
+        let mut nexuses = self.nexuses.lock();
         nexuses.retain(|other| other.strong_count() > 0);
         nexuses.push(Arc::downgrade(&nexus));
         nexus
@@ -109,13 +110,9 @@ impl Unit {
         self.note_reservations(&reservations);
     }
 
-    fn nexuses(&self) -> MutexGuard<'_, Vec<Weak<Nexus>>> {
-        self.nexuses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Tells sessions that something has happened: those that `whom` chooses.
     pub fn attend(&self, code: u16, whom: impl Fn(&Nexus) -> bool) {
-        let nexuses = self.nexuses();
+        let nexuses = self.nexuses.lock();
         nexuses.iter().filter_map(Weak::upgrade).filter(|nexus| whom(nexus)).for_each(|nexus| nexus.attend(code));
     }
 
@@ -126,7 +123,7 @@ impl Unit {
 
     /// Its reservations.
     pub fn lock_reservations(&self) -> MutexGuard<'_, Reservations> {
-        self.reservations.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reservations.lock()
     }
 
     /// Notes that reservations have changed.
@@ -155,7 +152,7 @@ impl Unit {
 
     /// Aborts the commands of the sessions that `whom` chooses.
     pub fn abort(&self, whom: impl Fn(&Nexus) -> bool) {
-        let nexuses = self.nexuses();
+        let nexuses = self.nexuses.lock();
         nexuses.iter().filter_map(Weak::upgrade).filter(|nexus| whom(nexus)).for_each(|nexus| nexus.abort());
     }
 

@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+
+use parking_lot::Mutex;
 
 use super::super::Disk;
 use super::super::file::{Allocation, FileDisk, Options};
@@ -60,12 +61,8 @@ impl ZoneFile {
 
     /// Lets a zone fail, as a device does of itself.
     pub fn fail(&self, zone: u32, condition: Condition) -> io::Result<()> {
-        let mut zones = self.lock();
+        let mut zones = self.zones.lock();
         self.set(&mut zones, zone, |zone| zone.condition = condition)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Zone>> {
-        self.zones.lock().expect("no thread panics with the zones")
     }
 
     fn set(&self, zones: &mut [Zone], zone: u32, change: impl FnOnce(&mut Zone)) -> io::Result<()> {
@@ -132,11 +129,11 @@ impl ZonedDevice for ZoneFile {
     }
 
     fn report(&self, first: u32, count: u32) -> io::Result<Vec<Zone>> {
-        Ok(self.lock()[first as usize..][..count as usize].to_vec())
+        Ok(self.zones.lock()[first as usize..][..count as usize].to_vec())
     }
 
     fn read(&self, zone: u32, buffers: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<()> {
-        if self.lock()[zone as usize].condition == Condition::Offline {
+        if self.zones.lock()[zone as usize].condition == Condition::Offline {
             return Err(io::Error::other("the zone is offline"));
         }
         self.disk.read_vectored_at(buffers, self.address(zone, offset))
@@ -145,7 +142,7 @@ impl ZonedDevice for ZoneFile {
     fn write(&self, zone: u32, buffers: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
         let length: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
         let end = offset + length;
-        let mut zones = self.lock();
+        let mut zones = self.zones.lock();
         let Zone { condition, written } = zones[zone as usize];
         if condition.has_failed() {
             return Err(io::Error::other("the zone has failed"));
@@ -160,7 +157,7 @@ impl ZonedDevice for ZoneFile {
         drop(zones);
         self.disk.write_vectored_at(buffers, self.address(zone, offset))?;
         let is_full = end == self.capacity();
-        self.set(&mut self.lock(), zone, |zone| {
+        self.set(&mut self.zones.lock(), zone, |zone| {
             zone.written = end;
             if is_full {
                 zone.condition = Condition::Full;
@@ -169,7 +166,7 @@ impl ZonedDevice for ZoneFile {
     }
 
     fn reset(&self, zone: u32) -> io::Result<()> {
-        let mut zones = self.lock();
+        let mut zones = self.zones.lock();
         if zones[zone as usize].condition.has_failed() {
             return Err(io::Error::other("the zone has failed"));
         }
@@ -177,7 +174,7 @@ impl ZonedDevice for ZoneFile {
     }
 
     fn finish(&self, zone: u32) -> io::Result<()> {
-        let mut zones = self.lock();
+        let mut zones = self.zones.lock();
         let Zone { condition, written } = zones[zone as usize];
         if condition.has_failed() {
             return Err(io::Error::other("the zone has failed"));

@@ -2,9 +2,9 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::super::{ALIGNMENT, Disk};
 use super::{Condition, Zone, ZonedDevice};
@@ -127,7 +127,7 @@ impl ZonedFlash {
 
     /// Looks at all zones again, as the device has them now.
     pub fn look_again(&self) -> io::Result<()> {
-        self.current().take();
+        self.current.lock().take();
         for (zone, found) in (0..).zip(self.device.report(0, self.device.zones())?) {
             let mut state = self.state(zone);
             state.failed_at = None;
@@ -163,7 +163,7 @@ impl ZonedFlash {
         for unit in 1..self.geometry().units {
             let (zone, used) = (zone_of(unit), used(unit));
             if used == Use::Head {
-                *self.current() = Some(zone);
+                *self.current.lock() = Some(zone);
             }
             let mut state = self.state(zone);
             match used {
@@ -189,11 +189,7 @@ impl ZonedFlash {
     }
 
     pub(super) fn state(&self, zone: u32) -> MutexGuard<'_, State> {
-        self.zones[zone as usize].state.lock().expect("no thread panics with a zone")
-    }
-
-    fn current(&self) -> MutexGuard<'_, Option<u32>> {
-        self.current.lock().expect("no thread panics with the zone that is written")
+        self.zones[zone as usize].state.lock()
     }
 
     fn failed(&self, zone: u32, doing: &str, error: io::Error) -> io::Error {
@@ -268,7 +264,7 @@ impl ZonedFlash {
     /// Writes a piece of a unit.
     fn write_unit(&self, unit: u32, mut buffers: &mut [IoSlice<'_>], offset: u64, length: u64) -> io::Result<()> {
         let zone = zone_of(unit);
-        let mut current = self.current();
+        let mut current = self.current.lock();
         let mut state = self.state(zone);
         if !self.many.load(Ordering::Acquire) {
             if let Some(before) = current.filter(|before| *before != zone) {
@@ -407,7 +403,7 @@ impl Disk for ZonedFlash {
         for (unit, within, length) in self.pieces(offset, length)? {
             if (within, length) == (0, self.device.capacity()) {
                 let zone = zone_of(unit);
-                self.current().take_if(|current| *current == zone);
+                self.current.lock().take_if(|current| *current == zone);
                 self.reset(zone, &mut self.state(zone))?;
             }
         }

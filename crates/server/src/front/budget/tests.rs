@@ -100,7 +100,7 @@ fn a_long_request_waits_for_its_turn_and_others_go_on() {
     hogs.pop();
     assert!(second.is_rung() && second.account.take(16 * MIB));
     drop((first, second, hogs, modest));
-    assert_eq!((budget.used_bytes(), budget.lock().len()), (0, 0));
+    assert_eq!((budget.used_bytes(), budget.queue.lock().len()), (0, 0));
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn who_goes_or_wants_something_else_leaves_the_queue_to_those_behind() {
     waiting[1].account.keep(0);
     assert_eq!(budget.used_bytes(), 32 * MIB);
     drop(waiting);
-    assert_eq!((budget.used_bytes(), budget.lock().len()), (0, 0));
+    assert_eq!((budget.used_bytes(), budget.queue.lock().len()), (0, 0));
 }
 
 #[test]
@@ -169,5 +169,5 @@ fn nobody_waits_for_ever() {
             });
         }
     });
-    assert_eq!((budget.used_bytes(), budget.lock().len()), (0, 0));
+    assert_eq!((budget.used_bytes(), budget.queue.lock().len()), (0, 0));
 }

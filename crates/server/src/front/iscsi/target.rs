@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use flashwise_engine::export::{Claimable, Exports};
+use parking_lot::{Condvar, Mutex};
 
 use super::login::{Agreed, Purpose, status};
 use super::names;
@@ -44,7 +45,7 @@ impl Target {
 
     /// The logical unit of an export: the same under all names of it.
     pub fn unit(&self, exports: &Exports, name: &str, export: &Arc<Claimable>) -> io::Result<Arc<Unit>> {
-        let mut units = self.units.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut units = self.units.lock();
         let address = Arc::as_ptr(export) as usize;
         if let Some(unit) = units.get(&address) {
             return Ok(Arc::clone(unit));
@@ -59,10 +60,6 @@ impl Target {
         Ok(unit)
     }
 
-    fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Begins a session. An older one of the same name ends before that; if it does not in time, there is no new one.
     pub fn enter(&self, agreed: &Agreed, control: &Arc<Control>, deadline: Option<Instant>) -> Result<Seat<'_>, u16> {
         let export = match &agreed.purpose {
@@ -70,17 +67,17 @@ impl Target {
             Purpose::Discovery => String::new(),
         };
         let name = (agreed.initiator.clone(), agreed.isid, export);
-        let mut sessions = self.sessions();
+        let mut sessions = self.sessions.lock();
         while let Some((_, older)) = sessions.by_name.get(&name) {
             older.abandon();
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(status::OUT_OF_RESOURCES);
             }
-            sessions = match left {
-                None => self.left.wait(sessions).unwrap_or_else(PoisonError::into_inner),
-                Some(left) => self.left.wait_timeout(sessions, left).unwrap_or_else(PoisonError::into_inner).0,
-            };
+            match left {
+                None => self.left.wait(&mut sessions),
+                Some(left) => drop(self.left.wait_for(&mut sessions, left)),
+            }
         }
         // Numbers are not 0, and those of sessions that last are not given again.
         let is_taken = |number: u16| number == 0 || sessions.by_name.values().any(|(taken, _)| *taken == number);
@@ -117,7 +114,7 @@ impl Seat<'_> {
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
-        self.target.sessions().by_name.remove(&self.name);
+        self.target.sessions.lock().by_name.remove(&self.name);
         self.target.left.notify_all();
     }
 }
@@ -160,6 +157,6 @@ mod tests {
         assert!(gone.1.upgrade().is_some());
         let (other, _) = unit("other");
         assert!(gone.1.upgrade().is_none() && in_use.1.upgrade().is_some());
-        assert_eq!((in_use.0.name(), other.name(), target.units.lock().unwrap().len()), ("in use", "other", 2));
+        assert_eq!((in_use.0.name(), other.name(), target.units.lock().len()), ("in use", "other", 2));
     }
 }

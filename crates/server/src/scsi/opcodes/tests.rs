@@ -1,12 +1,12 @@
 //! Commands by hand, byte for byte from the standards, and what holds for each row of the table.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
 use flashwise_core::filter::Caching;
 use flashwise_engine::export::{Claimable, Done, Error, Export, Extent, Operation, Request};
+use parking_lot::Mutex;
 
 use super::*;
 use crate::scsi::nexus::InitiatorPort;
@@ -35,11 +35,11 @@ impl Export for Disk {
 
     fn submit(&self, request: Request, done: Done) {
         let Request { operation, offset, length, force_unit_access, data, .. } = request;
-        self.asked.lock().unwrap().push((operation, offset, length, force_unit_access));
+        self.asked.lock().push((operation, offset, length, force_unit_access));
         if operation == Operation::Flush && self.fails_flushes.load(Ordering::Relaxed) {
             return done(Err(Error::Io));
         }
-        let mut bytes = self.bytes.lock().unwrap();
+        let mut bytes = self.bytes.lock();
         let range = &mut bytes[offset as usize..(offset + length) as usize];
         let result = match operation {
             Operation::Read => range.to_vec(),
@@ -111,7 +111,7 @@ impl Rig {
 
     /// What the last commands asked of the disk.
     fn asked(&self) -> Vec<(Operation, u64, u64, bool)> {
-        std::mem::take(&mut self.disk.asked.lock().unwrap())
+        std::mem::take(&mut self.disk.asked.lock())
     }
 }
 
@@ -236,7 +236,7 @@ fn space_is_given_up_and_filled() {
     let zeroes = Operation::WriteZeroes { may_punch_holes: true, only_if_fast: false };
     assert_eq!(rig.asked(), [(zeroes, 512, 1024, false)]);
     assert_eq!(rig.perform(&[0x41, 0, 0, 0, 4, 0, 0, 0, 0, 0], &[3; 512]), Answer::GOOD);
-    assert!(rig.disk.bytes.lock().unwrap()[1024 * 512..].iter().all(|byte| *byte == 3), "0 blocks mean all");
+    assert!(rig.disk.bytes.lock()[1024 * 512..].iter().all(|byte| *byte == 3), "0 blocks mean all");
     // GET LBA STATUS from block 1,022: two that are there, then the hole.
     let mut status = [0; 16];
     (status[0], status[1], status[8], status[9], status[13]) = (0x9e, 0x12, 0x03, 0xfe, 64);
@@ -369,7 +369,7 @@ fn blocks_are_copied_within_the_unit() {
     list.extend([0x02, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 100]);
     let copy = |list: &[u8]| rig.perform(&[0x83, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, list.len() as u8, 0, 0], list);
     assert_eq!(copy(&list), Answer::GOOD);
-    assert_eq!(rig.disk.bytes.lock().unwrap()[100 * 512..103 * 512], [[4; 512], [4; 512], [0; 512]].concat());
+    assert_eq!(rig.disk.bytes.lock()[100 * 512..103 * 512], [[4; 512], [4; 512], [0; 512]].concat());
     let status = |id: u8| rig.perform(&[0x84, 0, id, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0], &[]);
     assert_eq!(status(7).data, [0, 0, 0, 8, 1, 0, 1, 1, 0, 0, 0, 1]);
     assert_eq!(status(8).sense, Some(Sense::wrong_byte(2)));
