@@ -15,14 +15,16 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use axum::{Json, Router};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoParams, OpenApi, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 pub use self::following::Page;
 use super::changes::{self, Changes};
@@ -458,27 +460,32 @@ async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) 
     response
 }
 
+/// The routes that answer from the server, and their description.
+fn described() -> OpenApiRouter<Routed> {
+    OpenApiRouter::with_openapi(Description::openapi())
+        .routes(routes!(status))
+        .routes(routes!(flush_all))
+        .routes(routes!(volume_status, change))
+        .routes(routes!(settings))
+        .routes(routes!(what_if))
+        .routes(routes!(following::history))
+        .routes(routes!(flush))
+        .routes(routes!(detach_progress, detach))
+        .merge(pools::router())
+        .merge(clients::router())
+        .routes(routes!(all_metrics))
+        .routes(routes!(description))
+        .routes(routes!(health))
+        .routes(routes!(ready))
+}
+
 /// All routes.
 pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
     let (guard, live) = (Arc::clone(&page.guard), Arc::clone(&page.live));
-    Router::new()
-        .route("/v1/status", get(status))
-        .route("/v1/flush", post(flush_all))
-        .route("/v1/volumes/{name}", get(volume_status).patch(change))
-        .route("/v1/volumes/{name}/settings", get(settings))
-        .route("/v1/volumes/{name}/what-if", get(what_if))
-        .route("/v1/volumes/{name}/history", get(following::history))
-        .route("/v1/volumes/{name}/flush", post(flush))
-        .route("/v1/volumes/{name}/detach", get(detach_progress).post(detach))
-        .merge(pools::router())
-        .merge(clients::router())
-        .route("/metrics", get(all_metrics))
-        .route("/openapi.json", get(description))
-        .route("/healthz", get(health))
-        .route("/readyz", get(ready))
+    Router::from(described())
         .merge(page::routes())
         .with_state(Routed { server, live, changing: Changing::default() })
-        .merge(following::routes(page))
+        .merge(Router::from(following::routes()).with_state(page))
         .fallback(no_such_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(guard, guarded))
@@ -487,48 +494,9 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
 #[derive(OpenApi)]
 #[openapi(
     info(title = "flashwise", description = "Manages a running flashwise server.", license(name = "Apache-2.0 OR MIT")),
-    paths(
-        status,
-        flush_all,
-        volume_status,
-        change,
-        settings,
-        what_if,
-        following::history,
-        following::events,
-        following::session,
-        following::sign_in,
-        following::sign_out,
-        flush,
-        detach,
-        detach_progress,
-        pools::machine_disks,
-        pools::wipe_disk,
-        pools::all_pools,
-        pools::make_pool,
-        pools::one_pool,
-        pools::delete_pool,
-        pools::add_disk,
-        pools::remove_disk,
-        pools::keep_disk,
-        pools::give_up_disk,
-        pools::create_logical_disk,
-        pools::change_logical_disk,
-        pools::delete_logical_disk,
-        pools::map_of_logical_disk,
-        clients::all_clients,
-        clients::disconnect,
-        clients::iscsi,
-        clients::assign,
-        clients::assign_as_configured,
-        all_metrics,
-        description,
-        health,
-        ready
-    ),
     // What parameters alone refer to is not collected by itself.
     components(schemas(super::history::Range)),
-    modifiers(&BearerToken, &Refusals),
+    modifiers(&BearerToken),
     security((), ("token" = []))
 )]
 struct Description;
@@ -543,39 +511,48 @@ impl utoipa::Modify for BearerToken {
     }
 }
 
-/// What the guard answers before an operation is asked for, and what a body may not be.
-struct Refusals;
+/// The operations of a description, with their paths and methods.
+fn operations(openapi: &mut utoipa::openapi::OpenApi) -> impl Iterator<Item = (&String, Method, &mut Operation)> {
+    openapi.paths.paths.iter_mut().flat_map(|(path, item)| {
+        let of = [
+            (Method::GET, &mut item.get),
+            (Method::PUT, &mut item.put),
+            (Method::POST, &mut item.post),
+            (Method::PATCH, &mut item.patch),
+            (Method::DELETE, &mut item.delete),
+        ];
+        of.into_iter().filter_map(move |(method, operation)| Some((path, method, operation.as_mut()?)))
+    })
+}
 
-impl utoipa::Modify for Refusals {
-    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
-        let body = || ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
-        for (path, item) in &mut openapi.paths.paths {
-            let of = [
-                (Method::GET, &mut item.get),
-                (Method::PUT, &mut item.put),
-                (Method::POST, &mut item.post),
-                (Method::PATCH, &mut item.patch),
-                (Method::DELETE, &mut item.delete),
-            ];
-            for (method, operation) in
-                of.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
-            {
-                let refusals = [
-                    ("401", !guard::is_open(&method, path), "A token is needed"),
-                    ("403", true, "It comes from another page or by another name, or the token is for looking alone"),
-                    ("413", operation.request_body.is_some(), "The body is too long"),
-                ];
-                for (status, _, description) in refusals.into_iter().filter(|(_, may_be, _)| *may_be) {
-                    let refusal =
-                        ResponseBuilder::new().description(description).content("application/json", body()).build();
-                    operation.responses.responses.entry(status.to_owned()).or_insert(RefOr::T(refusal));
-                }
-            }
+/// Puts the operations of a router under this heading.
+fn grouped<S: Clone + Send + Sync + 'static>(heading: &str, mut router: OpenApiRouter<S>) -> OpenApiRouter<S> {
+    for (_, _, operation) in operations(router.get_openapi_mut()) {
+        operation.tags = Some(vec![heading.to_owned()]);
+    }
+    router
+}
+
+/// Adds the guard's refusals, which come before an operation is asked for, and that of a body that is too long.
+fn add_refusals(openapi: &mut utoipa::openapi::OpenApi) {
+    let body = || ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
+    for (path, method, operation) in operations(openapi) {
+        let refusals = [
+            ("401", !guard::is_open(&method, path), "A token is needed"),
+            ("403", true, "It comes from another page or by another name, or the token is for looking alone"),
+            ("413", operation.request_body.is_some(), "The body is too long"),
+        ];
+        for (status, _, description) in refusals.into_iter().filter(|(_, may_be, _)| *may_be) {
+            let refusal = ResponseBuilder::new().description(description).content("application/json", body()).build();
+            operation.responses.responses.entry(status.to_owned()).or_insert(RefOr::T(refusal));
         }
     }
 }
 
 /// The description of the routes.
 pub fn openapi() -> utoipa::openapi::OpenApi {
-    Description::openapi()
+    let mut openapi = described().into_openapi();
+    openapi.merge(following::routes().into_openapi());
+    add_refusals(&mut openapi);
+    openapi
 }

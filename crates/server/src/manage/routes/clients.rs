@@ -1,14 +1,15 @@
 //! The routes of clients, and of who may open what.
 
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, put};
-use axum::{Json, Router};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::{Answer, Asked, ErrorBody, IfMatch, Name, Routed, Server, blocking, json, named};
+use super::{Answer, Asked, ErrorBody, IfMatch, Name, Routed, Server, blocking, grouped, json, named};
 use crate::front::Assigned;
 use crate::manage::clients::{Clients, IscsiStatus, NewAssignment, OpenClient};
 use crate::manage::plan::{DryRun, Plan};
@@ -129,10 +130,11 @@ pub(super) async fn assign_as_configured(asked: Asked, name: Name) -> Answer<Res
     change(asked, (named(name)?, None)).await
 }
 
-pub(super) fn router() -> Router<Routed> {
-    Router::new()
-        .route("/v1/clients", get(all_clients))
-        .route("/v1/clients/{number}", delete(disconnect))
-        .route("/v1/iscsi", get(iscsi))
-        .route("/v1/iscsi/exports/{name}", put(assign).delete(assign_as_configured))
+pub(super) fn router() -> OpenApiRouter<Routed> {
+    let router = OpenApiRouter::default()
+        .routes(routes!(all_clients))
+        .routes(routes!(disconnect))
+        .routes(routes!(iscsi))
+        .routes(routes!(assign, assign_as_configured));
+    grouped("clients", router)
 }

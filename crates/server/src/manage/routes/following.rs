@@ -4,20 +4,21 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, Query as UrlQuery, Request, State};
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
 use futures_util::stream::{self, Stream};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::{Answer, ErrorBody, Failure, Name, Server, asked, bad, blocking, named};
+use super::{Answer, ErrorBody, Failure, Name, Server, asked, bad, blocking, grouped, named};
 use crate::manage::guard::Guard;
 use crate::manage::history::{Event, Past, Query};
 use crate::manage::live::Live;
@@ -116,6 +117,7 @@ pub async fn sign_out(State(page): State<Page>, headers: HeaderMap) -> Response 
 #[utoipa::path(
     get,
     path = "/v1/volumes/{name}/history",
+    tag = "following",
     params(("name" = String, Path, description = "The volume"), Query),
     responses(
         (status = 200, description = "What was asked for", body = Past),
@@ -213,9 +215,7 @@ fn written(name: &str, value: &impl Serialize) -> sse::Event {
 }
 
 /// The routes.
-pub fn routes(page: Page) -> Router {
-    Router::new()
-        .route("/v1/session", get(session).post(sign_in).delete(sign_out))
-        .route("/v1/events", get(events))
-        .with_state(page)
+pub fn routes() -> OpenApiRouter<Page> {
+    let router = OpenApiRouter::default().routes(routes!(session, sign_in, sign_out)).routes(routes!(events));
+    grouped("following", router)
 }

@@ -1,19 +1,20 @@
 //! The routes of pools, their disks and their logical disks.
 
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::header::ETAG;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, patch, post};
-use axum::{Json, Router};
 use flashwise_engine::inventory::DiskInfo;
 use flashwise_engine::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::{Answer, Asked, ErrorBody, IfMatch, Routed, Server, asked, bad, blocking, json, named};
+use super::{Answer, Asked, ErrorBody, IfMatch, Routed, Server, asked, bad, blocking, grouped, json, named};
 use crate::manage::plan::{self, DryRun, Plan};
 use crate::manage::{
     DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, ManageError, Managed, NewLogicalDisk, NewPool, PoolChange,
@@ -482,17 +483,18 @@ pub(super) async fn map_of_logical_disk(
     blocking(server, move |server| pools(server)?.map(&pool, &name)).await.map(Json)
 }
 
-pub(super) fn router() -> Router<Routed> {
-    Router::new()
-        .route("/v1/disks", get(machine_disks))
-        .route("/v1/disks/wipe", post(wipe_disk))
-        .route("/v1/pools", get(all_pools).post(make_pool))
-        .route("/v1/pools/{name}", get(one_pool).delete(delete_pool))
-        .route("/v1/pools/{name}/disks", post(add_disk))
-        .route("/v1/pools/{name}/disks/{number}", axum::routing::delete(remove_disk))
-        .route("/v1/pools/{name}/disks/{number}/keep", post(keep_disk))
-        .route("/v1/pools/{name}/disks/{number}/give-up", post(give_up_disk))
-        .route("/v1/pools/{name}/logical-disks", post(create_logical_disk))
-        .route("/v1/pools/{name}/logical-disks/{disk}", patch(change_logical_disk).delete(delete_logical_disk))
-        .route("/v1/pools/{name}/logical-disks/{disk}/map", get(map_of_logical_disk))
+pub(super) fn router() -> OpenApiRouter<Routed> {
+    let router = OpenApiRouter::default()
+        .routes(routes!(machine_disks))
+        .routes(routes!(wipe_disk))
+        .routes(routes!(all_pools, make_pool))
+        .routes(routes!(one_pool, delete_pool))
+        .routes(routes!(add_disk))
+        .routes(routes!(remove_disk))
+        .routes(routes!(keep_disk))
+        .routes(routes!(give_up_disk))
+        .routes(routes!(create_logical_disk))
+        .routes(routes!(change_logical_disk, delete_logical_disk))
+        .routes(routes!(map_of_logical_disk));
+    grouped("pools", router)
 }
