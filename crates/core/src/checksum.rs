@@ -3,10 +3,21 @@
 //! Source: Castagnoli, Braeuer and Herrmann: Optimization of cyclic redundancy-check codes with 24 and 32 parity bits. IEEE
 //! Transactions on Communications, 1993; parameters as in RFC 3720 (iSCSI), section 12.1.
 
+use crc_fast::{CrcAlgorithm, Digest};
+
 /// The CRC-32C of bytes.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
+}
+
+/// The CRC-32C of some bytes followed by `bytes`, where `before` is the CRC-32C of the first ones.
+#[inline]
+pub fn crc32c_append(before: u32, bytes: &[u8]) -> u32 {
+    // A checksum is the state after its bytes, inverted.
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!before));
+    digest.update(bytes);
+    digest.finalize() as u32
 }
 
 #[cfg(test)]
@@ -23,6 +34,7 @@ mod tests {
         assert_eq!(crc32c(&ascending), 0x46dd_794e);
         assert_eq!(crc32c(&descending), 0x113f_db5c);
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        assert_eq!((crc32c(b""), crc32c_append(0, b"123456789")), (0, 0xe306_9283));
     }
 
     /// Lengths and alignments take different paths through the library: each agrees with another one.
@@ -33,6 +45,12 @@ mod tests {
             for length in (0..600).chain([1023, 1024, 1025, 4084, 4088, 4095, 4096, 4097, 5900]) {
                 let part = &bytes[start..start + length];
                 assert_eq!(crc32c(part), ::crc32c::crc32c(part), "{length} bytes from {start}");
+                let (head, tail) = part.split_at(length * start / 67);
+                assert_eq!(
+                    crc32c_append(crc32c(head), tail),
+                    crc32c(part),
+                    "{length} bytes from {start}, in two parts"
+                );
             }
         }
     }

@@ -6,6 +6,7 @@
 
 use std::io;
 
+use flashwise_core::checksum::crc32c;
 use uuid::Uuid;
 
 use super::label::Label;
@@ -56,7 +57,7 @@ fn pages(label: &Label, start: Uuid, generation: u64, number: u32, changes: &[Ch
         page[52..54].copy_from_slice(&(payload.len() as u16).to_le_bytes());
         page[54] = u8::from(at + 1 == count);
         page[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(payload);
-        let sum = crc32c::crc32c(&page[8..]);
+        let sum = crc32c(&page[8..]);
         page[4..8].copy_from_slice(&sum.to_le_bytes());
     }
     memory
@@ -73,7 +74,7 @@ struct Header<'a> {
 fn header<'a>(page: &'a [u8], label: &Label, number: u32) -> Option<Header<'a>> {
     let word = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"));
     let length = usize::from(u16::from_le_bytes([page[52], page[53]]));
-    let is_whole = page[0..4] == MAGIC && word(4) == crc32c::crc32c(&page[8..]);
+    let is_whole = page[0..4] == MAGIC && word(4) == crc32c(&page[8..]);
     let is_here = page[8..24] == *label.pool.as_bytes() && word(48) == number;
     (is_whole && is_here && length <= PAYLOAD_BYTES).then(|| Header {
         start: Uuid::from_slice(&page[24..40]).expect("sixteen bytes"),

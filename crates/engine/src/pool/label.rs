@@ -3,6 +3,7 @@
 
 use std::io;
 
+use flashwise_core::checksum::{crc32c, crc32c_append};
 use uuid::Uuid;
 
 use super::CHUNK_BYTES;
@@ -189,5 +190,5 @@ pub(super) fn clear(disk: &dyn Disk) -> io::Result<()> {
 
 /// Of the page without the checksum's own bytes.
 fn checksum(page: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&page[..12]), &page[16..])
+    crc32c_append(crc32c(&page[..12]), &page[16..])
 }

@@ -9,6 +9,8 @@
 use std::io::{self, Write};
 use std::ops::Range;
 
+use flashwise_core::checksum::{crc32c, crc32c_append};
+
 /// The footer's key for the checksums, ...
 pub const KEY: &str = "flashwise.trace.checksums";
 /// ... and that of version 1, which says that there is one over the whole file.
@@ -72,7 +74,7 @@ impl<W: Write> Summed<W> {
     pub fn write_end(&mut self, end: &[u8]) -> io::Result<()> {
         if self.sums.is_some() {
             self.write_all(TAG)?;
-            let sum = self.sums.as_ref().map_or(0, |sums| crc32c::crc32c_append(sums.rest, end));
+            let sum = self.sums.as_ref().map_or(0, |sums| crc32c_append(sums.rest, end));
             self.out.write_all(&sum.to_le_bytes())?;
         }
         self.out.write_all(end)
@@ -89,7 +91,7 @@ impl<W: Write> Write for Summed<W> {
         let written = self.out.write(bytes)?;
         if let Some(Sums { block, rest, .. }) = &mut self.sums {
             let sum = block.as_mut().unwrap_or(rest);
-            *sum = crc32c::crc32c_append(*sum, &bytes[..written]);
+            *sum = crc32c_append(*sum, &bytes[..written]);
         }
         Ok(written)
     }
@@ -115,7 +117,7 @@ impl BlockSums {
     /// What was found and what was expected.
     pub fn check(&self, number: usize, bytes: &[u8], is: impl FnOnce() -> String) -> Result<(), String> {
         let Some(sums) = &self.0 else { return Ok(()) };
-        let (said, found) = (sums[number], crc32c::crc32c(bytes));
+        let (said, found) = (sums[number], crc32c(bytes));
         if said == found { Ok(()) } else { Err(differ(&is(), found, said)) }
     }
 }
@@ -153,11 +155,11 @@ pub fn check(
                 block.start
             ));
         }
-        found = crc32c::crc32c_append(found, &file[end..block.start]);
+        found = crc32c_append(found, &file[end..block.start]);
         end = block.end;
     }
-    found = crc32c::crc32c_append(found, &file[end..summed]);
-    found = crc32c::crc32c_append(found, &file[footer_start..]);
+    found = crc32c_append(found, &file[end..summed]);
+    found = crc32c_append(found, &file[footer_start..]);
     let said = u32::from_le_bytes(sum.try_into().expect("four bytes"));
     if said != found {
         return Err(differ("contents", found, said));

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use flashwise_core::checksum::{crc32c, crc32c_append};
 use serde::{Deserialize, Serialize};
 
 use super::zoning::Zoning;
@@ -44,7 +45,7 @@ impl Description {
         page[8..12].copy_from_slice(&(json.len() as u32).to_le_bytes());
         page[16..][..json.len()].copy_from_slice(&json);
         page[..8].copy_from_slice(MAGIC);
-        let sum = crc32c::crc32c(&page);
+        let sum = crc32c(&page);
         page[12..16].copy_from_slice(&sum.to_le_bytes());
         Ok(page)
     }
@@ -57,7 +58,7 @@ impl Description {
         }
         let mut unsigned = page.to_vec();
         unsigned[12..16].fill(0);
-        if &page[..8] != MAGIC || page[12..16] != crc32c::crc32c(&unsigned).to_le_bytes() {
+        if &page[..8] != MAGIC || page[12..16] != crc32c(&unsigned).to_le_bytes() {
             return None;
         }
         let length = u32::from_le_bytes(page[8..12].try_into().expect("4 bytes")) as usize;
@@ -110,7 +111,7 @@ impl Description {
 }
 
 fn checksum(number: u32, fields: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&number.to_le_bytes()), fields)
+    crc32c_append(crc32c(&number.to_le_bytes()), fields)
 }
 
 /// Whether the file at a path says that it has zones.

@@ -1,5 +1,7 @@
 //! Protocol data units: their headers, and the digests that protect them. Source: RFC 7143, section 11.
 
+use flashwise_core::checksum::{crc32c, crc32c_append};
+
 /// Bytes of a basic header segment.
 pub const HEADER_BYTES: usize = 48;
 /// Bytes of a digest.
@@ -163,7 +165,7 @@ pub fn take_header(input: &[u8], digests: Digests) -> Result<Option<(Header, usi
     }
     let Some(protected) = input.get(..length + DIGEST_BYTES) else { return Ok(None) };
     let (covered, digest) = protected.split_at(length);
-    if digest != crc32c::crc32c(covered).to_le_bytes() {
+    if digest != crc32c(covered).to_le_bytes() {
         return Err(WrongDigest);
     }
     Ok(Some((header, length + DIGEST_BYTES)))
@@ -173,7 +175,7 @@ pub fn take_header(input: &[u8], digests: Digests) -> Result<Option<(Header, usi
 pub fn put_header(output: &mut Vec<u8>, header: &Header, digests: Digests) {
     output.extend_from_slice(&header.0);
     if digests.header {
-        output.extend_from_slice(&crc32c::crc32c(&header.0).to_le_bytes());
+        output.extend_from_slice(&crc32c(&header.0).to_le_bytes());
     }
 }
 
@@ -182,7 +184,7 @@ pub fn put_trailer(output: &mut Vec<u8>, data: &[u8], digests: Digests) {
     let padding = &[0; 3][..padding(data.len())];
     output.extend_from_slice(padding);
     if digests.data && !data.is_empty() {
-        let digest = crc32c::crc32c_append(crc32c::crc32c(data), padding);
+        let digest = crc32c_append(crc32c(data), padding);
         output.extend_from_slice(&digest.to_le_bytes());
     }
 }

@@ -1,5 +1,7 @@
 //! A data segment as it comes: what of it is kept, its padding and its digest.
 
+use flashwise_core::checksum::crc32c_append;
+
 use super::super::pdu::{DIGEST_BYTES, padding};
 use crate::front::link::Direct;
 
@@ -38,7 +40,7 @@ impl Segment {
     /// Takes note of what was received to where it stays, since `data` had `before` bytes.
     pub fn received(&mut self, before: usize) {
         if self.digest.is_some() {
-            self.crc = crc32c::crc32c_append(self.crc, &self.data[before..]);
+            self.crc = crc32c_append(self.crc, &self.data[before..]);
         }
     }
 
@@ -53,7 +55,7 @@ impl Segment {
         self.skipped -= skipped;
         taken += skipped;
         if let Some((digest, have)) = &mut self.digest {
-            self.crc = crc32c::crc32c_append(self.crc, &input[..taken]);
+            self.crc = crc32c_append(self.crc, &input[..taken]);
             let count = (DIGEST_BYTES - *have).min(input.len() - taken);
             digest[*have..*have + count].copy_from_slice(&input[taken..taken + count]);
             *have += count;
