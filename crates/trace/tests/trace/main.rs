@@ -1,4 +1,4 @@
-//! Every format that is read, whole and damaged.
+//! Every format that is read, whole and damaged, and the trace file in the eyes of another reader.
 //!
 //! All are one binary: it is linked once, and its tests run side by side.
 
@@ -7,4 +7,5 @@
 mod fixtures;
 
 mod any_bytes;
+mod arrow;
 mod formats;

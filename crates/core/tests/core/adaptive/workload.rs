@@ -114,5 +114,6 @@ pub fn run(rule: &str, capacity: usize, setting: &Setting, run: Run<'_>) -> Ran 
 /// Runs `policy` behind `rule`.
 pub fn run_policy(policy: &str, rule: &str, capacity: usize, setting: &Setting, run: Run<'_>) -> Ran {
     let (rule, policy) = (Spec::parse(rule).unwrap(), policy::Spec::parse(policy).unwrap());
-    run.visit(rule.build(&policy, Dense::new(run.blocks as usize), capacity, setting))
+    let policy = rule.build(&policy, Dense::new(run.blocks as usize), capacity, setting);
+    run.visit(policy)
 }

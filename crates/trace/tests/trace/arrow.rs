@@ -1,10 +1,6 @@
 //! Trace files are Arrow IPC files: the reader of the crate arrow-ipc finds in them the values that were written, and files of its writer
 //! are read as traces.
 
-#![allow(clippy::unwrap_used)]
-
-mod fixtures;
-
 use std::collections::HashMap;
 use std::fs;
 use std::io::Cursor;
@@ -30,11 +26,11 @@ const REQUESTS: usize = 300_000;
 
 /// A trace file that is kept, packed and with checksums, and a temporary one.
 fn files(folder: &Path) -> [Vec<u8>; 2] {
-    let contents = fixtures::all(2000).swap_remove(0).contents.repeat(REQUESTS / 2000);
+    let contents = crate::fixtures::all(2000).swap_remove(0).contents.repeat(REQUESTS / 2000);
     let (original, kept) = (folder.join("trace.csv"), folder.join("kept.arrow"));
     fs::write(&original, &contents).unwrap();
     convert(&original, &kept, &Settings::default(), &Silent).unwrap();
-    let input = fixtures::input(contents).unwrap();
+    let input = crate::fixtures::input(contents).unwrap();
     [fs::read(kept).unwrap(), normalised::normalise(input, &Settings::default(), Vec::new()).unwrap()]
 }
 
