@@ -1,9 +1,10 @@
 # The nightly run of the power-failure tests: FLASHWISE_CRASH_POINTS and FLASHWISE_SEED choose how many and which.
 FLASHWISE_CRASH_POINTS ?= 1000000
 FLASHWISE_SEED ?= 1
-# With it, damaged pages of so many caches, and devices that fail in part in so many worlds.
+# With it, damaged pages of so many caches, devices that fail in part in so many worlds, and random faults in so many.
 FLASHWISE_SALVAGE_SEEDS ?= 100
 FLASHWISE_MENDING_SEEDS ?= 1500
+FLASHWISE_FAULT_SEEDS ?= 3000
 
 # The nightly run of the tests with kill -9, about one a second.
 FLASHWISE_KILLS ?= 1000
@@ -73,9 +74,11 @@ features: ## Lints and tests with each feature left out
 
 crash: ## Simulated power failures: FLASHWISE_CRASH_POINTS, FLASHWISE_SEED
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
-	cargo test -p flashwise-engine --test crash -- --nocapture what_was_flushed what_wlfc_flushed starts_and_ends
-	FLASHWISE_SALVAGE_SEEDS=$(FLASHWISE_SALVAGE_SEEDS) cargo test -p flashwise-engine --test crash -- --nocapture salvage::
-	FLASHWISE_SEEDS=$(FLASHWISE_MENDING_SEEDS) cargo test -p flashwise-engine --test mending -- --nocapture nothing_acknowledged
+	cargo test -p flashwise-engine --test engine -- --nocapture crash::what_was_flushed crash::wlfc::what_wlfc_flushed crash::starts::starts_and_ends
+	FLASHWISE_SALVAGE_SEEDS=$(FLASHWISE_SALVAGE_SEEDS) cargo test -p flashwise-engine --test engine -- --nocapture crash::salvage::
+	FLASHWISE_SEEDS=$(FLASHWISE_MENDING_SEEDS) cargo test -p flashwise-engine --test engine -- --nocapture mending::nothing_acknowledged
+	FLASHWISE_FAULT_SEEDS=$(FLASHWISE_FAULT_SEEDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
+	cargo test -p flashwise-engine --test engine -- --nocapture crash::faults::random_faults
 
 kill: ## Kill a server with SIGKILL, FLASHWISE_KILLS times
 	FLASHWISE_KILLS=$(FLASHWISE_KILLS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
@@ -83,7 +86,7 @@ kill: ## Kill a server with SIGKILL, FLASHWISE_KILLS times
 
 file-systems: ## File systems at every flush; as root
 	FLASHWISE_FLUSH_POINTS=$(FLASHWISE_FLUSH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
-	cargo test -p flashwise-server --features device-tests --test flush_points -- --nocapture recovers
+	cargo test -p flashwise-server --features device-tests --test server -- --nocapture recovers_at_every_flush
 
 power-cuts: ## Power cuts of a Linux kernel in QEMU
 	FLASHWISE_CUTS=$(FLASHWISE_CUTS) FLASHWISE_SEED=$(FLASHWISE_SEED) tests/power-cuts/run

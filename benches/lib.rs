@@ -1,8 +1,5 @@
 //! Workloads and clocks that the benchmarks share.
 
-#[path = "../crates/server/tests/support/client.rs"]
-#[allow(dead_code, missing_docs, clippy::unwrap_used)]
-mod client;
 pub mod larc;
 pub mod ncache;
 pub mod wlfc;
@@ -66,11 +63,7 @@ pub fn seconds(runs: usize, mut work: impl FnMut()) -> (f64, f64) {
 /// Seconds of processor time that this process has taken, on all cores, where the system says so: on a shared machine it tells more than
 /// a clock.
 pub fn processor_seconds() -> f64 {
-    // proc_pid_stat(5): user and system time are fields 14 and 15, counted after the name in brackets, in ticks of 1/100 s.
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let after_name = stat.rsplit_once(')').map_or("", |(_, after)| after);
-    let ticks = after_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok());
-    ticks.sum::<f64>() / 100.0
+    flashwise_testing::processor::seconds(std::process::id() as usize).unwrap_or(0.0)
 }
 
 /// Seconds that this thread has had a processor, where the system says so.

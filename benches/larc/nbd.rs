@@ -10,9 +10,9 @@ use std::thread::JoinHandle;
 
 use flashwise_server::front::Address;
 use flashwise_server::front::nbd::protocol::NBD_SIMPLE_REPLY_MAGIC;
+use flashwise_testing::client::{Client, Socket, request_bytes};
 
 use super::guest::{Disk, PAGE_BYTES};
-use crate::client::{Client, Socket, request_bytes};
 
 /// Requests go out here; their ends come by the channel.
 pub struct Connection {

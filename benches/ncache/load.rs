@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use flashwise_server::front::Address;
+use flashwise_testing::client::Client;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::Experiment;
-use crate::client::Client;
 
 /// A page of a database.
 const PAGE_BYTES: u64 = 8192;

@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use flashwise_server::front::Address;
+use flashwise_testing::client::Client;
 use serde::Deserialize;
 
 use super::{Experiment, Problem, database_bytes};
-use crate::client::Client;
 
 /// The disks of the pool.
 const DISKS: [&str; 3] = ["disk0.img", "disk1.img", "disk2.img"];

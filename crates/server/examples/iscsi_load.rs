@@ -6,13 +6,8 @@ use std::error::Error;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-#[path = "../tests/support/initiator.rs"]
-#[allow(dead_code, clippy::unwrap_used)]
-mod initiator;
-#[path = "support/processor.rs"]
-mod processor;
-
-use initiator::{Initiator, text};
+use flashwise_testing::initiator::{self, Initiator, text};
+use flashwise_testing::processor;
 
 const BLOCK_BYTES: usize = 512;
 /// What targets are asked to take and give at a time.

@@ -8,14 +8,8 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use flashwise_server::front::nbd::Uri;
-
-#[path = "../tests/support/client.rs"]
-#[allow(dead_code, clippy::unwrap_used)]
-mod client;
-#[path = "support/processor.rs"]
-mod processor;
-
-use client::Client;
+use flashwise_testing::client::{self, Client};
+use flashwise_testing::processor;
 
 type Failure = Box<dyn Error + Send + Sync>;
 

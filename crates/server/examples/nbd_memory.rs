@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use flashwise_engine::export::Exports;
 use flashwise_server::front::{Options, Server, Uri};
-
-#[path = "../tests/support/memory.rs"]
-#[allow(dead_code, clippy::unwrap_used)]
-mod memory;
+use flashwise_testing::memory::Memory;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let usage = "usage: nbd_memory URI SIZE_BYTES [later]";
@@ -18,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         _ => return Err(usage.into()),
     };
     let uri: Uri = uri.parse()?;
-    let mut export = memory::Memory::new(size.parse()?);
+    let mut export = Memory::new(size.parse()?);
     if later {
         export = export.answering_later(1);
     }

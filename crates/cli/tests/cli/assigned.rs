@@ -1,14 +1,15 @@
 //! Volumes for the clients alone that they are assigned to: nbdsh, nbdinfo and qemu-img with certificates, and libiscsi.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-use crate::certificates::Certificates;
 use crate::common::fail;
 use crate::pool::{send, tool};
 use crate::serving::Server;
+use flashwise_testing::certificates::Certificates;
+use flashwise_testing::waiting::wait_until;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -155,14 +156,14 @@ struct Session {
 impl Session {
     fn open(comes: &Comes, export: &str) -> Session {
         let script = format!(
-            "import time
+            "import sys
 h.set_uri_allow_local_file(True)
 h.connect_uri({:?})
 print('open', flush=True)
 try:
-    while True:
+    for line in sys.stdin:
         h.pread(4096, 0)
-        time.sleep(0.01)
+        print('read', flush=True)
 except nbd.Error:
     print('ended', flush=True)
 ",
@@ -170,7 +171,8 @@ except nbd.Error:
         );
         let path = format!("/usr/bin:{}", std::env::var("PATH").unwrap());
         let mut nbdsh = Command::new("nbdsh");
-        let mut child = nbdsh.args(["-c", &script]).env("PATH", path).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            nbdsh.args(["-c", &script]).env("PATH", path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut session = Session { said: BufReader::new(child.stdout.take().unwrap()), child };
         assert_eq!(session.says(), "open\n");
         session
@@ -182,14 +184,22 @@ except nbd.Error:
         line
     }
 
+    /// It is asked to read, and says what came of it.
+    fn reads(&mut self) -> String {
+        writeln!(self.child.stdin.as_ref().unwrap()).unwrap();
+        self.says()
+    }
+
     fn ends_by_the_server(mut self) {
-        assert_eq!(self.says(), "ended\n");
+        wait_until("the session ends", || match self.reads().as_str() {
+            "read\n" => false,
+            other => other == "ended\n" || panic!("{other}"),
+        });
         assert!(self.child.wait().unwrap().success());
     }
 
     fn lasts(mut self) {
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        assert!(self.child.try_wait().unwrap().is_none(), "{}", self.says());
+        (0..10).for_each(|_| assert_eq!(self.reads(), "read\n"));
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }

@@ -5,9 +5,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::certificates::Certificates;
-use crate::random::Random;
 use crate::serving::Setting;
+use flashwise_testing::certificates::Certificates;
+use flashwise_testing::random::Random;
 use serde_json::Value;
 
 const SIZE: u64 = 16 << 20;

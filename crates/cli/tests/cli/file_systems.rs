@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use crate::mounted::{Device, Mount, check, run, text};
+use flashwise_testing::mounted::{Device, Mount, check, run, text};
+
 use crate::serving::Setting;
 
 /// Files of many sizes, overwritten in part, renamed and deleted, and a tree of sources.

@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use crate::client::Client;
 use crate::common::fail;
-use crate::random::Random;
 use crate::serving::Setting;
+use flashwise_testing::client::Client;
+use flashwise_testing::random::Random;
 use serde_json::{Value, json};
 
 const BLOCK: u64 = 4096;

@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use crate::common::{fail, flashwise, parts, run, succeed};
+use flashwise_testing::waiting::wait_until;
 use serde_json::Value;
 
 /// 2,000 requests of 8 sectors, one a second, in seconds since 1970 and sectors, below `header`.
@@ -329,11 +329,7 @@ fn signals_leave_no_partial_files() {
             b"10000000,h,0,Read,0,8192,0\n".repeat(20_000).as_slice(),
         )
         .unwrap();
-        let started = Instant::now();
-        while !has_output() {
-            assert!(started.elapsed() < Duration::from_secs(60), "no output is open");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("an output is open", has_output);
         assert!(
             Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap().success()
         );

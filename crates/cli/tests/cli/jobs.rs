@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use crate::common::{fail, flashwise, parts, succeed};
+use flashwise_testing::waiting::wait_until;
 use tempfile::TempDir;
 
 fn folder() -> TempDir {
@@ -292,9 +293,9 @@ fn a_run_that_is_killed_goes_on_where_it_was() {
     let file = folder.path().join("rows.jsonl");
     let arguments = ["simulate", "one.csv", "--size", "1%..9%:1%", "--threads", "1", "--jsonl", "rows.jsonl"];
     let mut child = flashwise(folder.path(), &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    while std::fs::metadata(&file).map_or(0, |file| file.len()) == 0 && child.try_wait().unwrap().is_none() {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    wait_until("a row is there", || {
+        std::fs::metadata(&file).is_ok_and(|file| file.len() > 0) || child.try_wait().unwrap().is_some()
+    });
     child.kill().unwrap();
     child.wait().unwrap();
     let before = std::fs::read(&file).unwrap();

@@ -5,20 +5,16 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::client::Client;
 use crate::serving::Setting;
 use flashwise_core::random::next as random;
 use flashwise_server::front::nbd::protocol::command::{NBD_CMD_FLUSH, NBD_CMD_READ, NBD_CMD_WRITE};
 use flashwise_server::front::nbd::protocol::command_flag::NBD_CMD_FLAG_FUA;
+use flashwise_testing::client::Client;
+use flashwise_testing::setting;
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 6_000;
 const IN_FLIGHT: usize = 16;
-
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is '{text}', not a number")))
-}
 
 /// The versions that a block may have: numbers that only grow.
 #[derive(Clone, Copy, Default)]

@@ -7,19 +7,6 @@
 mod common;
 mod serving;
 
-#[path = "../../../server/tests/support/certificates.rs"]
-#[allow(dead_code)]
-mod certificates;
-#[path = "../../../server/tests/support/client.rs"]
-#[allow(dead_code)]
-mod client;
-#[cfg(feature = "device-tests")]
-#[path = "../../../engine/tests/support/mounted.rs"]
-mod mounted;
-#[path = "../../../engine/tests/crash/random.rs"]
-#[allow(dead_code)]
-mod random;
-
 mod advise;
 mod array;
 #[cfg(feature = "client-tests")]
@@ -56,6 +43,8 @@ mod planted;
 mod pool;
 #[cfg(feature = "client-tests")]
 mod pool_mishaps;
+#[cfg(feature = "guest-tests")]
+mod power_cuts;
 #[cfg(feature = "python-tests")]
 mod python;
 mod recording;

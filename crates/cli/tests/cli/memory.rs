@@ -1,8 +1,8 @@
 //! The memory of a server whose clients take all they can and give nothing back: it stays within its bound, and others are served.
 
-use crate::client::{Client, request_bytes};
 use crate::serving::{Server, Setting};
 use flashwise_server::front::nbd::protocol::command::{NBD_CMD_READ, NBD_CMD_WRITE};
+use flashwise_testing::client::{Client, request_bytes};
 
 const MIB: usize = 1 << 20;
 /// `memory-max`.

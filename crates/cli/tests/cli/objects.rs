@@ -11,6 +11,8 @@ use std::process::Output;
 
 use flashwise_sim::results::Brief;
 use flashwise_sim::sweep::rows;
+#[cfg(feature = "python-tests")]
+use flashwise_testing::waiting::wait_until;
 use object_store::ObjectStoreExt;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use tempfile::TempDir;
@@ -79,11 +81,7 @@ impl Server {
         command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
         let server = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", program.display()));
         let server = Server { port, _kept: Box::new(Killed(server)) };
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(120);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(std::time::Instant::now() < until, "moto does not answer");
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
+        wait_until("moto answers", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         for bucket in ["traces", "results"] {
             let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
             let head = format!("PUT /{bucket} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");

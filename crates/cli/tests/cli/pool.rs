@@ -8,6 +8,7 @@ use std::process::Command;
 
 use crate::common::{fail, succeed};
 use crate::serving::Server;
+use flashwise_testing::waiting::wait_until;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -170,9 +171,7 @@ fn a_running_server_makes_a_pool_which_is_served_at_once_and_after_each_restart(
     ask(path, &["pool", "remove", &path.join("a.img").display().to_string()]);
     // The file follows the pool; who is killed in between has one more in it, which is left out.
     let kept = || std::fs::read_to_string(path.join("state/pools.json")).unwrap();
-    while disks(&status(path)) != ["b.img", "c.img"] || kept().contains("a.img") {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_until("the disk has gone", || disks(&status(path)) == ["b.img", "c.img"] && !kept().contains("a.img"));
     server.kill();
     let server = serve(path);
     assert_eq!(check("with other disks"), ["b.img", "c.img"]);
@@ -515,9 +514,7 @@ fn a_disk_is_added_and_another_emptied_and_the_pool_starts_without_it() {
     // Asking once more changes nothing.
     ask(path, &["pool", "remove", "b.img"]);
     ask(path, &["pool", "remove", "2"]);
-    while status(path)["disks"].as_array().unwrap().len() == 4 {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_until("the disk has gone", || status(path)["disks"].as_array().unwrap().len() < 4);
     let told = server.told();
     assert!(!told.contains("ERROR"), "{told}");
     server.end();

@@ -8,6 +8,7 @@ use crate::serving::Setting;
 use flashwise_engine::export::{Operation, Request};
 use flashwise_engine::record::segments::Names;
 use flashwise_engine::record::{Limits, Recorder};
+use flashwise_testing::waiting::{wait_for, wait_until};
 use flashwise_trace::progress::Silent;
 use flashwise_trace::recording::{self, Flags, RecordedRequest, Recording};
 use serde_json::Value;
@@ -107,18 +108,15 @@ fn simulated(setting: &Setting, arguments: &[&str]) -> (Value, String) {
 
 /// Waits until the recording has all requests that were answered.
 fn recorded(setting: &Setting) -> u64 {
-    loop {
+    wait_for("all is recorded", || {
         let status = setting.flashwise(&["status", "--json", "--api", &setting.api()]);
         let status: Value = serde_json::from_str(&status).unwrap();
         let latencies = status["volumes"][0]["latencies"].as_array().unwrap();
         let answered: u64 = latencies.iter().map(|latency| latency["count"].as_u64().unwrap()).sum();
         let recording = &status["recording"];
         assert_eq!((&recording["state"], &recording["dropped_requests"]), (&"recording".into(), &0.into()), "{status}");
-        if recording["recorded_requests"].as_u64() == Some(answered) {
-            return answered;
-        }
-        std::thread::yield_now();
-    }
+        (recording["recorded_requests"].as_u64() == Some(answered)).then_some(answered)
+    })
 }
 
 /// Three servers that are killed, each after 1 MiB, 256 blocks, was written: 768 accesses of 256 blocks, of which 512 hit.
@@ -133,11 +131,7 @@ fn killed_servers_leave_their_segments_and_one_command_replays_them_all() {
         for number in 1..=3 {
             let server = setting.serve();
             let expected = "flashwise: requests are recorded to ./requests.NUMBER.csv";
-            let begun = std::time::Instant::now();
-            while !server.told().contains(expected) {
-                assert!(begun.elapsed().as_secs() < 60, "{}", server.told());
-                std::thread::sleep(std::time::Duration::from_millis(10));
-            }
+            wait_until(expected, || server.told().contains(expected));
             let mut copy = Command::new("nbdcopy");
             let copied = copy.args(["--flush", "data.img", &setting.uri()]).current_dir(&setting.directory).output();
             assert!(copied.unwrap().status.success());

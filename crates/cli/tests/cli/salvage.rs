@@ -4,6 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
+use flashwise_testing::waiting::wait_for;
+
 use crate::common::{fail, run, succeed};
 use crate::serving::Setting;
 
@@ -92,12 +94,7 @@ fn the_last_units_of_the_log_are_missed_after_a_kill() {
     let server = setting.serve();
     setting.write("v", &content(1));
     // 2 MiB take eight units and more, and the server says so within seconds.
-    let (begun, mut said) = (std::time::Instant::now(), 0);
-    while said < 9 {
-        assert!(begun.elapsed().as_secs() < 60, "{said}");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        said = durable_unit(&setting);
-    }
+    let said = wait_for("nine units are said", || Some(durable_unit(&setting)).filter(|said| *said >= 9));
     server.kill();
     setting.flashwise(&["check", "--flash", "cache.img", "--backend", "disk.img"]);
     let whole = std::fs::read(setting.path("cache.img")).unwrap();

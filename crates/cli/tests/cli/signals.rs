@@ -6,15 +6,15 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use crate::certificates::Certificates;
-use crate::client::{Client, Socket, named, option_bytes, request_bytes};
 use crate::common::{fail, flashwise, succeed};
 use crate::serving::{Server, Setting};
 use flashwise_server::front::Address;
 use flashwise_server::front::nbd::protocol::command::{NBD_CMD_READ, NBD_CMD_WRITE};
 use flashwise_server::front::nbd::protocol::{option, option_reply};
+use flashwise_testing::certificates::Certificates;
+use flashwise_testing::client::{Client, Socket, named, option_bytes, request_bytes};
+use flashwise_testing::waiting::{wait_for, wait_until};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -32,11 +32,7 @@ fn signal(server: &Server, name: &str) {
 fn hang_up(server: &Server, what: &str) {
     let before = server.told().len();
     signal(server, "HUP");
-    let started = Instant::now();
-    while !server.told()[before..].contains(what) {
-        assert!(started.elapsed() < Duration::from_secs(60), "not said: {what}: {}", server.told());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until(what, || server.told()[before..].contains(what));
 }
 
 /// Copies the server's certificate and key of `from` to where the configuration says they are.
@@ -171,17 +167,8 @@ fn no_signal_but_those_to_end_ends_a_server_that_nobody_listens_to() {
     let setting = Setting::new(8 << 20, VOLUME_KEYS);
     let mut command = flashwise(setting.directory.path(), &["serve", "flashwise.toml"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let started = Instant::now();
-    while !setting.path("api.sock").exists() {
-        assert!(started.elapsed() < Duration::from_secs(60), "the server does not start");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let mut client = loop {
-        match Client::open(&setting.address(), "v", false) {
-            Ok(client) => break client,
-            Err(error) => assert!(started.elapsed() < Duration::from_secs(60), "{error}"),
-        }
-    };
+    wait_until("the server starts", || setting.path("api.sock").exists());
+    let mut client = wait_for("the server takes clients", || Client::open(&setting.address(), "v", false).ok());
     let data = vec![0x3c; 1 << 20];
     assert_eq!(client.write(0, &data).unwrap(), 0);
     drop(child.stderr.take());

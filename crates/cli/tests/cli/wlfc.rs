@@ -2,10 +2,10 @@
 
 use std::os::unix::fs::FileExt;
 
-use crate::client::Client;
 use crate::common::{fail, run};
 use crate::serving::Setting;
 use flashwise_server::front::nbd::protocol::command::{NBD_CMD_FLUSH, NBD_CMD_TRIM, NBD_CMD_WRITE_ZEROES};
+use flashwise_testing::client::Client;
 use serde_json::Value;
 
 const BLOCK: u64 = 4096;

@@ -6,7 +6,8 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use crate::certificates::Certificates;
+use flashwise_testing::certificates::Certificates;
+
 use crate::common::succeed;
 use crate::serving::Server;
 

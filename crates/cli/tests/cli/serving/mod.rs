@@ -2,14 +2,11 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use flashwise_server::front::Address;
+use flashwise_testing::waiting::wait_until;
 
 use crate::common::{flashwise, succeed};
-
-/// Far longer than anything takes: a test that hangs fails instead.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A configuration in a directory of its own, with a volume `v` on `disk.img` and `cache.img`.
 pub struct Setting {
@@ -78,12 +75,11 @@ impl Server {
         let mut command = flashwise(folder, arguments);
         let child = command.stdout(Stdio::null()).stderr(File::create(&log).unwrap()).spawn().unwrap();
         let mut server = Server { child, log };
-        let started = Instant::now();
-        while !["is served at", "nothing is served yet"].iter().any(|said| server.told().contains(said)) {
+        wait_until("the server starts", || {
             let ended = server.child.try_wait().unwrap();
-            assert!(ended.is_none() && started.elapsed() < PATIENCE, "the server does not start: {}", server.told());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            assert!(ended.is_none(), "the server does not start: {}", server.told());
+            ["is served at", "nothing is served yet"].iter().any(|said| server.told().contains(said))
+        });
         server
     }
 

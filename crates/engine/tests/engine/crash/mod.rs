@@ -1,0 +1,201 @@
+//! The durability contract under power failures, at every operation of a device that keeps what it likes of unflushed writes, and
+//! under failures of the devices themselves.
+//!
+//! `FLASHWISE_CRASH_POINTS` sets how many power failures are tried, `FLASHWISE_SEED` where the seeds start. Without the first, there are as many as
+//! some seconds are enough for, from 2,000 to 10,000.
+
+mod clients;
+mod fake_side;
+mod faults;
+mod images;
+mod model;
+mod planted;
+mod salvage;
+mod scripts;
+mod starts;
+mod wlfc;
+mod world;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use flashwise_core::cache::{CopyForward, Mode};
+use flashwise_testing::budget::Budget;
+use flashwise_testing::random::Random;
+use flashwise_testing::setting;
+use planted::Planted;
+use world::{ADMISSIONS, Setup, World, no_crash};
+
+/// What one power failure leads to: recovery, every block read, and sometimes more work and another power failure.
+fn after_crash(world: &World, random: &mut Random, points: &AtomicU64) -> Result<(), String> {
+    points.fetch_add(1, Ordering::Relaxed);
+    let mut recovered = world.crashed(random)?;
+    recovered.verify_recovered().map_err(|error| format!("first: {error}"))?;
+    match random.below(8) {
+        0 => {
+            for _ in 0..40 {
+                recovered.step(&mut no_crash)?;
+            }
+            points.fetch_add(1, Ordering::Relaxed);
+            let mut again = recovered.crashed(random)?;
+            again.verify_recovered().map_err(|error| format!("second: {error}"))?;
+            again.verify_detached().map_err(|error| format!("second: {error}"))
+        }
+        1 => recovered.verify_detached().map_err(|error| format!("first: {error}")),
+        2 => {
+            // The power fails again before anything was done.
+            points.fetch_add(1, Ordering::Relaxed);
+            recovered.crashed(random)?.verify_recovered()
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs one world and fails its power at one in `odds` device operations.
+fn run(setup: Setup, seed: u64, steps: u64, odds: u64, points: &AtomicU64) -> Result<(), String> {
+    let described = format!("seed {seed}, {setup:?}");
+    let mut world = World::new(setup, seed);
+    let mut random = Random(!seed);
+    let mut run = || {
+        for _ in 0..steps {
+            world.step(&mut |world| {
+                if random.chance(odds) { after_crash(world, &mut random, points) } else { Ok(()) }
+            })?;
+        }
+        world.settle()?;
+        world.verify_detached()
+    };
+    run().map_err(|error| format!("{described}, after {} operations: {error}", world.operations))
+}
+
+#[test]
+fn what_was_flushed_survives_power_failures_at_any_operation() {
+    let (budget, first_seed) =
+        (Budget::new("FLASHWISE_CRASH_POINTS", 2_000..10_000, 5.0), setting("FLASHWISE_SEED", 1));
+    let started = Instant::now();
+    let (points, next_seed) = (AtomicU64::new(0), AtomicU64::new(first_seed));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while budget.goes_on(points.load(Ordering::Relaxed)) {
+                    let seed = next_seed.fetch_add(1, Ordering::Relaxed);
+                    if let Err(violation) = run(Setup::random(&mut Random(seed)), seed, 600, 2, &points) {
+                        points.store(u64::MAX / 2, Ordering::Relaxed);
+                        panic!("{violation}");
+                    }
+                    let (reached, seconds) = (points.load(Ordering::Relaxed), started.elapsed().as_secs_f64());
+                    if seed % 500 == 0 {
+                        println!(
+                            "{reached} power failures, up to seed {seed}, {:.0} a second",
+                            reached as f64 / seconds
+                        );
+                    }
+                }
+            });
+        }
+    });
+    let points = points.into_inner();
+    println!(
+        "{points} power failures, seeds {first_seed} to {}, {:.0} a second",
+        next_seed.into_inner() - 1,
+        points as f64 / started.elapsed().as_secs_f64()
+    );
+}
+
+/// Rules that refuse nothing, or never decide, would show nothing.
+#[test]
+fn admission_rules_refuse_and_decide_in_random_workloads() {
+    for rule in ADMISSIONS.into_iter().filter(|rule| *rule != "none") {
+        let (mut bypasses, mut decisions, mut held) = (0, 0, 0);
+        let adapts = rule.contains("timeframe");
+        let is_enough = |bypasses, decisions| (bypasses > 20 || rule.starts_with("auto")) && (!adapts || decisions > 3);
+        // Worlds change their rule as they go; one that ends with another tells nothing.
+        for seed in 1..=100 {
+            if is_enough(bypasses, decisions) {
+                break;
+            }
+            let setup =
+                Setup { admission: rule, policy: "lru", mode: Mode::WriteBack, ..Setup::random(&mut Random(seed)) };
+            let mut world = World::new(setup, seed);
+            (0..3_000).for_each(|_| world.step(&mut no_crash).unwrap());
+            let cache = world.engine.cache();
+            if cache.config().admission.as_ref().is_some_and(|admission| admission.rule.to_string() == rule) {
+                bypasses += cache.counters().bypasses();
+                decisions += cache.decision().map_or(0, |decision| decision.number);
+                held += 1;
+            }
+        }
+        println!("{rule}: {bypasses} bypasses, {decisions} decisions in {held} worlds");
+        assert!(is_enough(bypasses, decisions), "{rule}: {bypasses} bypasses, {decisions} decisions in {held} worlds");
+    }
+}
+
+/// The power failure at which a planted bug was found, and how.
+fn find(planted: Planted, seeds: std::ops::Range<u64>) -> Result<String, u64> {
+    let points = AtomicU64::new(0);
+    for seed in seeds {
+        let mut setup = Setup { planted: Some(planted), ..Setup::random(&mut Random(seed)) };
+        setup.zoned |= planted == Planted::UnsaidSkips;
+        if planted == Planted::DropDirty {
+            // Elsewhere few dirty blocks are copied forward.
+            (setup.mode, setup.copy_forward) = (Mode::WriteBack, CopyForward::All);
+        }
+        let run = std::panic::AssertUnwindSafe(|| run(setup, seed, 600, 2, &points));
+        if let Err(found) = std::panic::catch_unwind(run).unwrap_or_else(|_| Err("a panic".to_owned())) {
+            let found = found.rsplit_once("after ").map_or("", |(_, found)| found);
+            return Ok(format!("{} power failures, seed {seed}, {found:.200}", points.into_inner()));
+        }
+    }
+    Err(points.into_inner())
+}
+
+/// Where the search for a bug begins: near a seed that finds it, where that takes long.
+fn first_seed(planted: Planted) -> u64 {
+    match planted {
+        Planted::DropDirty => 125,
+        Planted::SameEpoch => 105,
+        _ => 1,
+    }
+}
+
+/// The test of the test: each planted bug is found.
+#[test]
+fn planted_bugs_are_found() {
+    let bugs = [
+        Planted::SkipFlashFlushes,
+        Planted::SkipOneFlashFlush(2),
+        Planted::SkipBackendFlushes,
+        Planted::SkipOneBackendFlush(1),
+        Planted::IgnoreOrder,
+        Planted::SkipForgets,
+        Planted::SkipOneForget(1),
+        Planted::RefusedStays,
+        Planted::FilteredStays,
+        Planted::DropDirty,
+        Planted::SkipUnsure,
+        Planted::SkipUnsureAgain,
+        Planted::SureTooEarly,
+        Planted::SkipForgetRegions,
+        Planted::SameEpoch,
+        Planted::OlderWins,
+        Planted::OverlookNewestUnit,
+        Planted::ResetEarly,
+        Planted::IgnoreChecksums,
+        Planted::AnswerFlushesAtOnce,
+        Planted::UnsaidSkips,
+    ];
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(&bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                    let started = Instant::now();
+                    let found = find(bug, first_seed(bug)..200);
+                    let found =
+                        found.unwrap_or_else(|points| panic!("{bug:?} was not found in {points} power failures"));
+                    println!("{bug:?}: {:.1} s, {found}", started.elapsed().as_secs_f64());
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,126 @@
+//! The alert rules and the dashboard speak of metrics that there are, and the runbook tells what to do at each alert.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use flashwise_engine::status::VolumeState;
+use flashwise_server::manage::metric_names;
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(project().join(path)).unwrap()
+}
+
+/// The names that begin with `flashwise_` in a text.
+fn metrics_in(text: &str) -> BTreeSet<&str> {
+    let names = text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
+    names.filter(|name| name.starts_with("flashwise_")).collect()
+}
+
+/// What the label `state` is compared with in a text.
+fn states_in(text: &str) -> BTreeSet<&str> {
+    text.split("state=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
+}
+
+#[test]
+fn alerts_and_dashboard_name_metrics_that_there_are() {
+    let names = metric_names();
+    let is_there = |name: &str| {
+        let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
+        names.iter().any(|known| known == name || of_histogram == Some(known))
+    };
+    let states: Vec<&str> = VolumeState::ALL.iter().map(|state| state.name()).collect();
+    for (path, least) in [("packaging/monitoring/alerts.yml", 12), ("packaging/monitoring/dashboard.json", 30)] {
+        let text = read(path);
+        let named = metrics_in(&text);
+        let missing: Vec<_> = named.iter().filter(|name| !is_there(name)).collect();
+        assert!(missing.is_empty(), "{path}: {missing:?}");
+        assert!(named.len() >= least, "{path}: only {} metrics", named.len());
+        assert!(states_in(&text).iter().all(|state| states.contains(state)), "{path}: {:?}", states_in(&text));
+    }
+    assert!(!is_there("flashwise_nothing") && !is_there("flashwise_connections_bucket_"));
+}
+
+#[test]
+fn the_dashboard_is_json_whose_panels_lie_beside_each_other() {
+    let dashboard: serde_json::Value = serde_json::from_str(&read("packaging/monitoring/dashboard.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let mut taken = BTreeSet::new();
+    for panel in panels {
+        let at = |key: &str| panel["gridPos"][key].as_u64().unwrap();
+        assert!(at("x") + at("w") <= 24, "{panel}");
+        for (x, y) in (at("x")..at("x") + at("w")).flat_map(|x| (at("y")..at("y") + at("h")).map(move |y| (x, y))) {
+            assert!(taken.insert((x, y)), "{} lies on another panel", panel["title"]);
+        }
+        let is_row = panel["type"] == "row";
+        assert_eq!(panel["targets"].as_array().map_or(0, Vec::len) == 0, is_row, "{}", panel["title"]);
+    }
+    assert!(panels.len() > 20, "{} panels", panels.len());
+}
+
+/// The anchor that a heading of Markdown has.
+fn anchor(heading: &str) -> String {
+    let letters = heading.trim().to_lowercase().replace(' ', "-");
+    letters.chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-').collect()
+}
+
+#[test]
+fn every_alert_has_its_section_in_the_runbook() {
+    let runbook = read("docs/runbook.md");
+    let anchors: BTreeSet<String> = runbook.lines().filter_map(|line| line.strip_prefix("## ")).map(anchor).collect();
+    let alerts = read("packaging/monitoring/alerts.yml");
+    let mut found = 0;
+    for line in alerts.lines().filter_map(|line| line.trim().strip_prefix("runbook: docs/runbook.md#")) {
+        assert!(anchors.contains(line), "docs/runbook.md has no section {line}: {anchors:?}");
+        found += 1;
+    }
+    assert_eq!(found, alerts.matches("- alert: ").count());
+}
+
+/// Prometheus's own tool reads the rules and what they would tell, and finds nothing wrong with the metrics.
+#[cfg(feature = "client-tests")]
+#[test]
+fn promtool_finds_nothing_wrong() {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use flashwise_engine::pool::status::{LogicalDiskStatus, PoolDiskStatus, PoolStatus};
+    use flashwise_engine::status::{RecordingStatus, ServerStatus, VolumeStatus};
+    use flashwise_server::manage::Exposition;
+
+    let promtool = |arguments: &[&str], input: &str| {
+        let mut command = Command::new("promtool");
+        command
+            .args(arguments)
+            .current_dir(project())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("promtool, of the package prometheus, which run-tests installs");
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        (output.status.success(), told)
+    };
+    let volume = VolumeStatus {
+        name: "one".to_owned(),
+        state_reason: Some("flash: gone".to_owned()),
+        ..VolumeStatus::default()
+    };
+    let status =
+        ServerStatus { recording: Some(RecordingStatus::default()), volumes: vec![volume], ..ServerStatus::default() };
+    let (disks, logical_disks) = (vec![PoolDiskStatus::default()], vec![LogicalDiskStatus::default()]);
+    let pool = PoolStatus { disks, logical_disks, ..PoolStatus::default() };
+    let metrics = Exposition::Text.encode(&status, &[pool]);
+    assert_eq!(promtool(&["check", "metrics"], &metrics), (true, String::new()), "{metrics}");
+    for arguments in [
+        ["check", "rules", "packaging/monitoring/alerts.yml"],
+        ["test", "rules", "packaging/monitoring/alerts_test.yml"],
+    ] {
+        let (succeeded, told) = promtool(&arguments, "");
+        assert!(succeeded, "{told}");
+    }
+}

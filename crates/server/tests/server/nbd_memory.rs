@@ -1,0 +1,160 @@
+//! The memory that all connections share: clients that take or send nothing, many that want all of it, and who goes on beside them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use flashwise_server::front::Options;
+use flashwise_server::front::nbd::protocol::command::{NBD_CMD_READ, NBD_CMD_WRITE};
+use flashwise_testing::client::{Client, request_bytes};
+use flashwise_testing::memory::{Memory, noise, random};
+use flashwise_testing::waiting::wait_until;
+
+use crate::support::Rig;
+
+const SIZE: u64 = 64 << 20;
+const MIB: u32 = 1 << 20;
+
+/// A server with the least memory that there can be, with a disk that answers at once, or later and in another order.
+fn rig(later: bool, stall_time_max: Duration) -> (Rig, Arc<Memory>) {
+    let disk = Memory::new(SIZE);
+    let disk = Arc::new(if later { disk.answering_later(5) } else { disk });
+    let options = Options { memory_max: 64 << 20, connections_max: 256, stall_time_max, ..Options::default() };
+    (Rig::start(&[("disk", disk.clone())], options), disk)
+}
+
+const NEVER: Duration = Duration::from_secs(3600);
+
+/// Clients that ask for much and take nothing, and others that announce much and send little.
+fn greedy(rig: &Rig, count: usize, length: u32) -> Vec<Client> {
+    let reads: Vec<u8> = (0..64).flat_map(|cookie| request_bytes(NBD_CMD_READ, 0, cookie, 0, length)).collect();
+    let write = [&request_bytes(NBD_CMD_WRITE, 0, 1, 0, length)[..], &noise(3, length as usize / 2)].concat();
+    let mut clients: Vec<Client> = (0..count).map(|_| rig.open(false)).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.give_at_once(if number % 2 == 0 { &reads } else { &write });
+    }
+    clients
+}
+
+#[test]
+fn small_requests_go_on_beside_clients_that_take_all_they_can() {
+    for later in [false, true] {
+        for length in [4096, MIB, 32 * MIB] {
+            let (rig, disk) = rig(later, NEVER);
+            let mut greedy = greedy(&rig, 200, length);
+            let budget = rig.server.budget().clone();
+            let mut modest = rig.open(true);
+            for round in 0..300_u32 {
+                let data = noise(round.into(), 4096);
+                let offset = SIZE - u64::from(round % 64 + 1) * 4096;
+                assert_eq!(modest.write(offset, &data).unwrap(), 0);
+                assert!(modest.read(offset, 4096).unwrap() == data);
+                assert!(budget.used_bytes() <= budget.bytes_max(), "{} bytes", budget.used_bytes());
+            }
+            // Whoever takes its answers at last, gets all of them.
+            let expected = disk.read(0, u64::from(length));
+            let mut late = greedy.swap_remove(0);
+            drop(greedy);
+            for cookie in 0..64 {
+                let reply = late.reply(length as usize).unwrap();
+                assert_eq!((reply.cookie, reply.error), (if later { reply.cookie } else { cookie }, 0));
+                assert_eq!(reply.data.len(), expected.len());
+                if length == 32 * MIB && cookie > 4 {
+                    break;
+                }
+            }
+            drop((late, modest));
+            let connections = &rig.server.counters().connections;
+            wait_until("connections end", || connections.load(Ordering::Relaxed) == 0);
+            wait_until("all is given back", || budget.used_bytes() == 0);
+            rig.check_well_behaved();
+        }
+    }
+}
+
+#[test]
+fn whoever_stalls_is_cut_off_only_when_others_wait_for_its_memory() {
+    let few = Duration::from_millis(100);
+    let (rig, _disk) = rig(false, few);
+    let mut slow = rig.open(false);
+    slow.request(NBD_CMD_READ, 0, 1, 0, 32 * MIB).unwrap();
+    let mut writer = rig.open(false);
+    writer.give(&request_bytes(NBD_CMD_WRITE, 0, 2, 0, 4 * MIB)).unwrap();
+    // Elsewhere, who stalls later is cut off meanwhile.
+    (0..5).for_each(|_| some_are_cut_off(&self::rig(false, few).0));
+    assert_eq!(slow.reply(32 << 20).unwrap().data.len(), 32 << 20, "nobody waited for it");
+    writer.give(&vec![1; 4 << 20]).unwrap();
+    assert_eq!(writer.reply(0).unwrap().error, 0);
+    assert_eq!(rig.server.counters().connections_broken.load(Ordering::Relaxed), 0);
+    some_are_cut_off(&rig);
+}
+
+/// Clients stall what others wait for.
+fn some_are_cut_off(rig: &Rig) {
+    let stalled = greedy(rig, 6, 32 * MIB);
+    let mut patient = rig.open(false);
+    let cut_off = || rig.server.counters().connections_broken.load(Ordering::Relaxed);
+    wait_until("one is cut off", || cut_off() > 0);
+    assert_eq!(patient.read(0, 32 * MIB).unwrap().len(), 32 << 20, "a long request comes to its turn");
+    drop(stalled);
+    rig.check_well_behaved();
+}
+
+/// Requests of all lengths, several at a time. A wake-up that is lost leaves a client waiting, until its patience ends.
+#[test]
+fn clients_that_together_want_far_more_than_there_is_are_all_served() {
+    let (rig, _disk) = rig(true, NEVER);
+    let budget = rig.server.budget().clone();
+    std::thread::scope(|scope| {
+        for number in 0..24_u64 {
+            let (rig, budget) = (&rig, &budget);
+            scope.spawn(move || {
+                let mut state = number + 1;
+                let mut client = rig.open(number % 2 == 0);
+                for _ in 0..30 {
+                    let count = 1 + random(&mut state) % 4;
+                    let lengths: Vec<u32> = (0..count)
+                        .map(|_| match random(&mut state) % 4 {
+                            0 => 1 + random(&mut state) as u32 % (32 * MIB),
+                            1 => 1 + random(&mut state) as u32 % MIB,
+                            _ => 4096,
+                        })
+                        .collect();
+                    // The first is a write or a read, the others are reads: what is sent is taken before anything must be.
+                    let writes = random(&mut state).is_multiple_of(2);
+                    if writes {
+                        client.request(NBD_CMD_WRITE, 0, 0, 0, lengths[0]).unwrap();
+                        client.give(&vec![7; lengths[0] as usize]).unwrap();
+                    }
+                    for (cookie, &length) in lengths.iter().enumerate().skip(usize::from(writes)) {
+                        client.request(NBD_CMD_READ, 0, cookie as u64, 0, length).unwrap();
+                    }
+                    let mut answered = vec![false; lengths.len()];
+                    if client.structured {
+                        for _ in &lengths {
+                            let reply = client.reply(0).unwrap();
+                            assert_eq!(reply.error, 0);
+                            assert!(!std::mem::replace(&mut answered[reply.cookie as usize], true));
+                        }
+                    } else {
+                        take_simple(&mut client, &lengths, writes);
+                    }
+                    assert!(budget.used_bytes() <= budget.bytes_max());
+                }
+            });
+        }
+    });
+    rig.check_well_behaved();
+}
+
+/// Takes simple replies, whose length only their cookie tells.
+fn take_simple(client: &mut Client, lengths: &[u32], writes: bool) {
+    for _ in lengths {
+        let header = client.take(16).unwrap();
+        assert_eq!(header[..8], *b"\x67\x44\x66\x98\0\0\0\0");
+        let cookie = u64::from_be_bytes(header[8..].try_into().unwrap()) as usize;
+        if cookie > 0 || !writes {
+            client.take(lengths[cookie] as usize).unwrap();
+        }
+    }
+}

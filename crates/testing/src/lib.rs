@@ -1,0 +1,22 @@
+//! What tests, examples and benchmarks of several crates share.
+#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+
+pub mod alone;
+pub mod budget;
+#[cfg(feature = "certificates")]
+pub mod certificates;
+#[cfg(feature = "nbd")]
+pub mod client;
+pub mod fake_disk;
+pub mod initiator;
+pub mod memory;
+pub mod mounted;
+pub mod processor;
+pub mod random;
+pub mod waiting;
+
+/// The number that an environment variable sets, or else `default`.
+pub fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is '{text}', not a number")))
+}
