@@ -12,9 +12,9 @@ pub struct Certificates {
     pub directory: TempDir,
 }
 
-impl Certificates {
-    /// All of them, made anew.
-    pub fn new() -> Self {
+impl Default for Certificates {
+    /// Makes all of them.
+    fn default() -> Self {
         let certificates = Self { directory: TempDir::new().unwrap() };
         let authority = certificates.authority("ca");
         certificates.vouched_for("server", &["localhost", "127.0.0.1"], &authority);
@@ -24,7 +24,9 @@ impl Certificates {
         certificates.vouched_for("stranger", &["a stranger"], &stranger);
         certificates
     }
+}
 
+impl Certificates {
     /// The path of one of the files.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)

@@ -31,7 +31,7 @@ fn port() -> u16 {
 
 impl Setting {
     fn new() -> Setting {
-        let (folder, certificates) = (TempDir::new().unwrap(), Certificates::new());
+        let (folder, certificates) = (TempDir::new().unwrap(), Certificates::default());
         for name in ["mail.img", "web.img"] {
             std::fs::File::create(folder.path().join(name)).unwrap().set_len(16 << 20).unwrap();
         }

@@ -135,7 +135,7 @@ h.shutdown()
 
 #[test]
 fn clients_come_over_tls_and_are_refused_in_the_clear() {
-    let certificates = Certificates::new();
+    let certificates = Certificates::default();
     let path = |name: &str| text(&certificates.path(name)).to_owned();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let keys = format!(

@@ -90,7 +90,7 @@ fn read(stream: &mut Tls, offset: u64, length: usize) -> Vec<u8> {
 
 #[test]
 fn sighup_reloads_certificates_and_token_and_loses_nothing() {
-    let (old, new) = (Certificates::new(), Certificates::new());
+    let (old, new) = (Certificates::default(), Certificates::default());
     let setting = Setting::new(8 << 20, VOLUME_KEYS);
     let folder = setting.directory.path();
     install(&old, folder);

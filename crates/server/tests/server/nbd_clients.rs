@@ -316,7 +316,7 @@ fn nbdkit_as_a_client_passes_bytes_on() {
 
 #[test]
 fn clients_come_over_tls() {
-    let certificates = Certificates::new();
+    let certificates = Certificates::default();
     let config = certificates.server_files(true).load().unwrap();
     let disk = Arc::new(Memory::new(SIZE));
     let exports = flashwise_engine::export::Exports::default();

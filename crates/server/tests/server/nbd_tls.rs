@@ -28,7 +28,7 @@ struct Rig {
 
 impl Rig {
     fn start(tls: impl FnOnce(Arc<TlsConfig>) -> Tls, clients_need_certificates: bool) -> Self {
-        let certificates = Certificates::new();
+        let certificates = Certificates::default();
         let config = certificates.server_files(clients_need_certificates).load().unwrap();
         let exports = Exports::default();
         let disk = Arc::new(Memory::new(64 << 20));
@@ -229,7 +229,7 @@ fn mutated_tls_ends_and_hurts_no_one() {
 
 #[test]
 fn files_that_are_missing_or_wrong_are_named() {
-    let certificates = Certificates::new();
+    let certificates = Certificates::default();
     let good = certificates.server_files(true);
     let junk = certificates.path("junk.pem");
     std::fs::write(&junk, "not a certificate").unwrap();

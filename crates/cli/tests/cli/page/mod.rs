@@ -28,7 +28,7 @@ fn everything_can_be_done_by_mouse_and_by_keyboard() {
     std::fs::write(path.join("token"), "sesame\n").unwrap();
     std::fs::write(path.join("read-token"), "peep\n").unwrap();
     let (api, iscsi) = (port(), port());
-    let certificates = Certificates::new();
+    let certificates = Certificates::default();
     let file = |name: &str| certificates.path(name).display().to_string();
     let tls = format!(
         "[tls]\nmode = 'allowed'\ncertificate = '{}'\nkey = '{}'\nclient-authorities = '{}'\n",
