@@ -41,6 +41,7 @@ struct Compare<'a> {
 }
 
 /// The model's answers in an earlier run over the same accesses: the model is slow, and a second one would answer the same.
+#[derive(Clone)]
 struct Replay {
     outcomes: std::vec::IntoIter<Outcome<u32>>,
     removed: std::vec::IntoIter<bool>,
@@ -186,10 +187,11 @@ fn compare(&(text, make): &(&str, Make), removals: impl Fn(&[Access<u32>], usize
                 removed: Vec::new(),
             };
             let replay = spec.build(Dense::new(BLOCKS as usize), capacity, compare());
-            spec.build(Hashed::new(), capacity, Compare { model: Box::new(replay), ..compare() });
+            let replayed = || Compare { model: Box::new(replay.clone()), ..compare() };
+            spec.build(Hashed::new(), capacity, replayed());
             if in_a_log && !spec.info().offline {
                 let log = Some(Log::new(capacity as u32 + 5));
-                spec.build(Hashed::new(), capacity, Compare { log, ..compare() });
+                spec.build(Hashed::new(), capacity, Compare { log, ..replayed() });
             }
         }
     }

@@ -155,8 +155,12 @@ fn paths(markdown: &str) -> BTreeSet<String> {
 #[test]
 fn every_path_in_the_documentation_exists() {
     /// What commands in the documentation make, and what git ignores.
-    const MADE: &[&str] =
-        &["docs/durability.md: fuzz/artifacts", "docs/durability.md: fuzz/corpus", "docs/lifetime.md: lifetime.toml"];
+    const MADE: &[&str] = &[
+        "docs/durability.md: fuzz/artifacts",
+        "docs/durability.md: fuzz/corpus",
+        "docs/install.md: /etc/flashwise/flashwise.toml",
+        "docs/lifetime.md: lifetime.toml",
+    ];
     const TO_BE_MENDED: &[&str] = &[];
     let files = files();
     let mut places: BTreeSet<String> = BTreeSet::new();
@@ -195,7 +199,7 @@ fn paths_are_found_in_backquotes_and_links() {
 /// The README's first command is how users meet the project.
 #[test]
 fn the_first_command_of_the_readme_compiles_few_crates() {
-    const CRATES_MAX: usize = 153;
+    const CRATES_MAX: usize = 129;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let tree = std::process::Command::new(cargo)
         .args("tree -p flashwise --no-default-features -e normal,build --prefix none --locked --offline".split(' '))
