@@ -163,11 +163,11 @@ impl<'a> Requests<'a> {
     pub fn for_each_batch(
         self,
         block_size_bytes: u64,
-        mut consume: impl FnMut(Batch) -> Result<ControlFlow<()>, TraceError>,
+        consume: &mut dyn FnMut(Batch) -> Result<ControlFlow<()>, TraceError>,
     ) -> Result<(), TraceError> {
         match self {
             Requests::Original(mut input, original) => original.for_each_batch(&mut input, block_size_bytes, consume),
-            Requests::Normalised(trace, progress) => Rebuilding::new(&trace)?.for_each_batch(progress, &mut consume),
+            Requests::Normalised(trace, progress) => Rebuilding::new(&trace)?.for_each_batch(progress, consume),
             Requests::Merged(all, _, progress) => {
                 let source = |requests: Requests<'a>| {
                     let name = requests.name().to_owned();
@@ -411,7 +411,7 @@ mod tests {
 
     fn requests(trace: Trace) -> Result<Vec<Request>, TraceError> {
         let mut requests = Vec::new();
-        Requests::Normalised(trace, &Silent).for_each_batch(4096, |batch| {
+        Requests::Normalised(trace, &Silent).for_each_batch(4096, &mut |batch| {
             requests.extend(batch.requests);
             Ok(ControlFlow::Continue(()))
         })?;

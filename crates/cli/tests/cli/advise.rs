@@ -1,5 +1,7 @@
 //! Advice, as a user asks for it: what is printed, the configuration that serves, the page, and what is refused.
 
+use std::sync::LazyLock;
+
 use crate::common::{fail, project, run, succeed};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -8,6 +10,17 @@ const TRACE: &str = "traces/netsfs.csv.zst";
 /// A way to set a cache, so that few are run.
 const WAY: [&str; 8] =
     ["--policy", "larc:writes=admit", "--admission", "none", "--over-provision", "10%", "--write-mode", "write-back"];
+
+/// The first requests of the trace, which take a twentieth of its time: what is asked of them does not depend on the rest.
+fn cut() -> &'static str {
+    static CUT: LazyLock<(TempDir, String)> = LazyLock::new(|| {
+        let folder = TempDir::new().unwrap();
+        let trace = folder.path().join("cut.arrow").to_str().unwrap().to_owned();
+        succeed(&project(), &["trace", "cut", TRACE, &trace, "--requests", "..60000"]);
+        (folder, trace)
+    });
+    &CUT.1
+}
 
 fn ask(trace: &str, more: &[&str]) -> Value {
     let arguments = [&["advise", trace, "--json"], &WAY[..], more].concat();
@@ -22,9 +35,8 @@ fn the_configuration_is_one_that_serve_takes_and_the_job_one_that_simulate_runs(
     let (backend, flash) = (path("disk.img"), path("cache.img"));
     std::fs::File::create(&backend).unwrap().set_len(1 << 30).unwrap();
     let names = ["--write-config", &config, "--backend", &backend, "--flash", &flash, "--html", &html];
-    let trace = path("cut.arrow");
-    succeed(&project(), &["trace", "cut", TRACE, &trace, "--requests", "..60000"]);
-    let advice = ask(&trace, &[&["--latency", "6ms", "--years", "3"], &names[..]].concat());
+    let trace = cut();
+    let advice = ask(trace, &[&["--latency", "6ms", "--years", "3"], &names[..]].concat());
     assert_eq!(advice["verdict"], "buy");
     let cache = &advice["cache"];
     assert!(
@@ -41,7 +53,7 @@ fn the_configuration_is_one_that_serve_takes_and_the_job_one_that_simulate_runs(
         .collect();
     std::fs::write(&job, serde_json::to_string(&words).unwrap()).unwrap();
     let rows: Value =
-        serde_json::from_str(&succeed(&project(), &["simulate", &trace, "--job", &job, "--json"])).unwrap();
+        serde_json::from_str(&succeed(&project(), &["simulate", trace, "--job", &job, "--json"])).unwrap();
     for key in ["latency_mean_us", "hit_ratio"] {
         assert_eq!(rows[0][key], cache[key], "{key}");
     }
@@ -71,7 +83,7 @@ fn the_configuration_is_one_that_serve_takes_and_the_job_one_that_simulate_runs(
 /// What one pays is what the catalogue says: 480 GB at 0.16 and a quarter of a GiB of RAM at 5.
 #[test]
 fn the_cheapest_purchase_of_the_example_costs_what_its_catalogue_says() {
-    let advice = ask(TRACE, &["--latency", "10ms", "--years", "0"]);
+    let advice = ask(cut(), &["--latency", "10ms", "--years", "0"]);
     assert_eq!(advice["cache"]["cost"].as_f64().unwrap(), 480.0 * 0.16 + 0.25 * 5.0);
     let cautions = advice["cautions"].to_string();
     for told in ["The trace is short", "cheapest flash that the catalogue has", "write-back", "example catalogue"] {
@@ -84,7 +96,7 @@ fn the_cheapest_purchase_of_the_example_costs_what_its_catalogue_says() {
 fn no_answer_says_what_is_nearest_and_which_target_would_have_to_give() {
     let folder = TempDir::new().unwrap();
     let config = folder.path().join("flashwise.toml").to_str().unwrap().to_owned();
-    let arguments = [&["advise", TRACE, "--latency", "1ms", "--write-config", &config], &WAY[..]].concat();
+    let arguments = [&["advise", cut(), "--latency", "1ms", "--write-config", &config], &WAY[..]].concat();
     let (told, err, code) = run(&project(), &arguments);
     for part in [
         "No cache of the catalogue reaches a mean latency of 1ms and 5 years of flash.",

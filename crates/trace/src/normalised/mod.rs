@@ -135,7 +135,7 @@ fn write_normalised<W: Write>(
     let mut normaliser = Normaliser::new(requests.name(), block_size_bytes, out)?;
     normaliser.description = requests.about();
     let mut room = Room::of(&requests, progress);
-    requests.for_each_batch(block_size_bytes, |batch| {
+    requests.for_each_batch(block_size_bytes, &mut |batch| {
         tap(&batch)?;
         normaliser.batch(batch)?;
         room.check(normaliser.written_bytes()).map(ControlFlow::Continue)

@@ -159,7 +159,7 @@ fn append<W: Write>(
     tap: &mut dyn FnMut(&Batch) -> Result<(), TraceError>,
 ) -> Result<Option<i64>, TraceError> {
     let (mut shift_us, mut last_us) = (None, None);
-    requests.for_each_batch(normaliser.block_size_bytes(), |mut batch| {
+    requests.for_each_batch(normaliser.block_size_bytes(), &mut |mut batch| {
         if let Some(prefix) = prefix {
             batch.volumes = prefixed(&batch.volumes, prefix);
         }

@@ -49,7 +49,7 @@ pub fn convert(
     write_whole(out, &inputs, |file| {
         let mut normaliser = Normaliser::to(&name_of(out), &name_of(path), block_size_bytes, file)?;
         normaliser.description = requests.about();
-        requests.for_each_batch(block_size_bytes, |batch| normaliser.batch(batch).map(ControlFlow::Continue))?;
+        requests.for_each_batch(block_size_bytes, &mut |batch| normaliser.batch(batch).map(ControlFlow::Continue))?;
         if let Some(known) = known {
             normaliser.description = known;
         }

@@ -57,7 +57,7 @@ pub fn cut(
         let about = requests.about();
         (normaliser.description.format, normaliser.description.columns) = (about.format, about.columns);
         let mut selection = Selection::new(cut, block_size_bytes);
-        requests.for_each_batch(block_size_bytes, |mut batch| {
+        requests.for_each_batch(block_size_bytes, &mut |mut batch| {
             let volumes = std::mem::take(&mut batch.volumes);
             let wanted = selection.volumes(volumes.names());
             let mut numbers = vec![None; wanted.len()];

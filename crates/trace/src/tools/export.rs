@@ -70,7 +70,7 @@ pub fn export(
     write_whole(out, &[path.to_owned()], |file| {
         let name = name_of(out);
         let mut csv = CsvWriter::new(&name, file)?;
-        requests.for_each_batch(block_size_bytes, |batch| {
+        requests.for_each_batch(block_size_bytes, &mut |batch| {
             for request in &batch.requests {
                 csv.write(request, &batch.volumes.names()[request.volume as usize])?;
             }

@@ -78,7 +78,7 @@ pub fn pass(
             each(&columns);
         }
     };
-    requests.for_each_batch(block_size_bytes, |batch| {
+    requests.for_each_batch(block_size_bytes, &mut |batch| {
         normaliser.batch(batch)?;
         hand_on(normaliser.passed());
         Ok(ControlFlow::Continue(()))

@@ -41,7 +41,8 @@ pub fn open(
             let mut normaliser = Normaliser::new(&name_of(path), block_size_bytes, Vec::new())?;
             normaliser.keep_sample(sampling);
             normaliser.description = requests.about();
-            requests.for_each_batch(block_size_bytes, |batch| normaliser.batch(batch).map(ControlFlow::Continue))?;
+            requests
+                .for_each_batch(block_size_bytes, &mut |batch| normaliser.batch(batch).map(ControlFlow::Continue))?;
             normaliser.finish_sample()
         }
     }
