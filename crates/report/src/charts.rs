@@ -230,7 +230,7 @@ impl Chart {
             let _ = write!(group, "<title>{}</title>", escape(&title));
         }
         let places: Vec<_> = points.iter().map(|&(x, y)| (frame.screen_x(x), frame.screen_y(y))).collect();
-        group += &line(look, &places);
+        group += &line(look, GROUP, &places);
         // An upright line is an interval around a point that has its marker.
         let is_interval = matches!(points[..], [from, to] if from.0 == to.0);
         if self.markers && !is_other && !is_interval || points.len() == 1 {
@@ -393,9 +393,8 @@ impl Frame<'_> {
         let x = self.screen_x(mark.x);
         let (text_x, anchor) = if x > self.width / 2.0 { (x - 6.0, "end") } else { (x + 6.0, "start") };
         format!(
-            "<g style=\"--c:var({})\">{}</g>{}",
-            look::MARK.colour,
-            line(&look::MARK, &[(x, self.bottom()), (x, self.top)]),
+            "{}{}",
+            line(&look::MARK, look::MARK.colour, &[(x, self.bottom()), (x, self.top)]),
             bold_at(text_x, self.top + 14.0, anchor, mark.text)
         )
     }
@@ -415,7 +414,7 @@ impl Key {
         format!(
             "<g style=\"--c:var({})\">{}{marker}</g>{}",
             self.look.colour,
-            line(&self.look, &[(self.x, y), (self.x + 30.0, y)]),
+            line(&self.look, GROUP, &[(self.x, y), (self.x + 30.0, y)]),
             text_at(self.x + 36.0, y + 4.5, "start", &self.name)
         )
     }
@@ -452,15 +451,18 @@ impl Legend {
     }
 }
 
-/// A line in the colour of its group.
-fn line(look: &Look, places: &[(f64, f64)]) -> String {
+/// The CSS variable of a group's colour.
+const GROUP: &str = "--c";
+
+/// A line in the colour of a CSS variable.
+fn line(look: &Look, colour: &str, places: &[(f64, f64)]) -> String {
     let mut path = String::new();
     for (number, &(x, y)) in places.iter().enumerate() {
         let _ = write!(path, "{}{} {}", if number == 0 { 'M' } else { 'L' }, Px(x), Px(y));
     }
     let width = if look.colour == look::OTHER.colour { "1.2" } else { "2" };
     let dash = if look.dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{}\"", look.dash) };
-    format!("<path d=\"{path}\" stroke=\"var(--c)\" stroke-width=\"{width}\" fill=\"none\"{dash} />")
+    format!("<path d=\"{path}\" stroke=\"var({colour})\" stroke-width=\"{width}\" fill=\"none\"{dash} />")
 }
 
 /// A marker at each place, in the colour of its group.

@@ -31,3 +31,8 @@ pub fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     wait_for(what, || condition().then_some(()));
 }
+
+/// The time that a slow device takes for a transfer.
+pub fn take(time: Duration) {
+    std::thread::sleep(time);
+}

@@ -2,20 +2,18 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::memory::MemoryDisk;
 use flashwise_engine::export::Operation;
 use flashwise_engine::pool::{CHUNK_BYTES, Metadata, NewLogical, Pool};
-use flashwise_testing::waiting::wait_until;
+use flashwise_testing::waiting::{take, wait_until};
 
 use super::live::{Tank, ask, flush, new, read, write};
 
 const MIB: u64 = 1 << 20;
 const CHUNK: u64 = CHUNK_BYTES;
-
-/// Chunks that are copied before the flush that fails.
-const COPIES: u64 = 8;
 
 /// A disk with a volatile cache, which a flush that fails empties: what was written since the last one is gone.
 struct Volatile {
@@ -24,9 +22,9 @@ struct Volatile {
     durable: Mutex<Vec<u8>>,
     /// Whether its next flush fails.
     fails: AtomicBool,
-    /// Whether writes of whole chunks are counted, and none goes on after [`COPIES`] before it is not so any more.
-    is_held: AtomicBool,
-    copies: AtomicU64,
+    /// Whether writes of whole chunks take their time, and how many did.
+    is_slow: AtomicBool,
+    slow: AtomicU64,
 }
 
 impl Disk for Volatile {
@@ -40,10 +38,9 @@ impl Disk for Volatile {
         self.disk.read_at(buffer, offset)
     }
     fn write_at(&self, buffer: &[u8], offset: u64) -> std::io::Result<()> {
-        if buffer.len() as u64 == CHUNK {
-            let goes_on = || !self.is_held.load(Ordering::SeqCst) || self.copies.load(Ordering::SeqCst) < COPIES;
-            wait_until("copies go on", goes_on);
-            self.copies.fetch_add(u64::from(self.is_held.load(Ordering::SeqCst)), Ordering::SeqCst);
+        if self.is_slow.load(Ordering::SeqCst) && buffer.len() as u64 == CHUNK {
+            take(Duration::from_millis(5));
+            self.slow.fetch_add(1, Ordering::SeqCst);
         }
         self.disk.write_at(buffer, offset)
     }
@@ -74,8 +71,8 @@ fn a_chunk_does_not_move_to_where_a_failed_flush_took_it() {
         disk: MemoryDisk::new(8 * MIB as usize),
         durable: Mutex::new(vec![0; 8 * MIB as usize]),
         fails: AtomicBool::new(false),
-        is_held: AtomicBool::new(false),
-        copies: AtomicU64::new(0),
+        is_slow: AtomicBool::new(false),
+        slow: AtomicU64::new(0),
     });
     let disks = vec![first, second.clone() as Arc<dyn Disk>];
     drop(Metadata::create("tank", disks.clone()).unwrap());
@@ -84,13 +81,12 @@ fn a_chunk_does_not_move_to_where_a_failed_flush_took_it() {
     write(&disk, 0, 4 * MIB, 7).unwrap();
     flush(&disk);
     write(&disk, 0, CHUNK / 2, 8).unwrap();
-    second.is_held.store(true, Ordering::SeqCst);
+    second.is_slow.store(true, Ordering::SeqCst);
     pool.remove_disk(1).unwrap();
-    wait_until("chunks are copied", || second.copies.load(Ordering::SeqCst) >= COPIES);
+    wait_until("chunks are copied", || second.slow.load(Ordering::SeqCst) >= 8);
     second.fails.store(true, Ordering::SeqCst);
     ask(&disk, Operation::Flush, 0, 0, Vec::new()).unwrap_err();
-    // It failed while chunks are copied.
-    second.is_held.store(false, Ordering::SeqCst);
+    assert!(second.slow.load(Ordering::SeqCst) < 32, "it fails while chunks are copied");
     wait_until("the disk has gone", || pool.status().disks.len() < 2);
     // What the client was told of is one or the other.
     assert_eq!(read(&disk, CHUNK, 4 * MIB - CHUNK), vec![7; (4 * MIB - CHUNK) as usize]);
