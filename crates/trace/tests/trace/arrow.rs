@@ -21,7 +21,7 @@ use flashwise_trace::normalised::{self, Settings};
 use flashwise_trace::progress::Silent;
 use flashwise_trace::tools::convert::convert;
 
-/// Two batches and a part of one, with times and requests that zstd makes shorter.
+/// Several batches and a part of one, with times and requests that zstd makes shorter.
 const REQUESTS: usize = 300_000;
 
 /// A trace file that is kept, packed and with checksums, and a temporary one.
@@ -68,7 +68,8 @@ fn the_reader_of_arrow_finds_what_was_written() {
         let description = serde_json::to_string(trace.description()).unwrap();
         assert_eq!(said["flashwise.trace.description"], description);
         let batches: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
-        assert_eq!((batches.len(), trace.batches().len()), (2, 2));
+        assert_eq!(batches.len(), trace.batches().len());
+        assert!(batches.len() > 2, "{} batches", batches.len());
         for (found, expected) in batches.iter().zip(trace.batches()) {
             assert!(found.columns().iter().all(|column| column.null_count() == 0));
             assert_eq!(found.column(0).as_primitive::<Int64Type>().values()[..], expected.time_us[..]);
