@@ -12,6 +12,7 @@ pub mod engine;
 pub mod export;
 pub mod flash;
 pub mod inventory;
+mod join;
 pub mod latency;
 pub mod memory;
 pub mod pool;

@@ -1,10 +1,13 @@
 //! Clients' requests: planned piece by piece as they come, and answered once all steps that they wait for are done.
 
+use std::ops::Range;
+
 use flashwise_core::cache::{self, Cache, Event};
 use flashwise_core::step::Step;
 
 use super::Engine;
 use crate::export::{Done, Error, Operation, Request};
+use crate::join::Join;
 
 /// A request that is under way.
 pub(crate) struct Client {
@@ -25,6 +28,12 @@ pub(crate) struct Client {
     pub replaces_kept: bool,
     /// Changes that were answered before it came and are made since, or something newer: what it reads may lack them.
     pub made_since: Vec<Request>,
+    /// It read content that was not written after all, and begins anew.
+    pub reads_anew: bool,
+    /// Counts changes in the order in which they came.
+    number: u64,
+    /// Bytes of it that changes which came later have overwritten, and were answered.
+    overwritten: Vec<Range<u64>>,
     pub of_buckets: OfBuckets,
 }
 
@@ -52,6 +61,8 @@ pub(crate) struct OfBuckets {
 pub(crate) struct Clients {
     all: Vec<Option<Client>>,
     free: Vec<u32>,
+    /// Requests so far.
+    begun: u64,
 }
 
 impl Clients {
@@ -71,8 +82,12 @@ impl Clients {
             until_us,
             replaces_kept,
             made_since,
+            reads_anew: false,
+            number: self.begun,
+            overwritten: Vec::new(),
             of_buckets,
         };
+        self.begun += 1;
         insert(&mut self.all, &mut self.free, client)
     }
 
@@ -105,6 +120,22 @@ impl Clients {
         self.all.iter_mut().flatten().filter(of_change).for_each(|client| client.made_since.push(change.clone()));
     }
 
+    /// Notes that a change was answered: an older one that is under way and has to be repeated leaves out the bytes of this one.
+    pub fn note_answered(&mut self, answered: &Client) {
+        if !answered.request.changes() || self.len() == 0 {
+            return;
+        }
+        let is_older = |client: &&mut Client| client.number < answered.number && client.request.changes();
+        for client in self.all.iter_mut().flatten().filter(is_older) {
+            let Request { offset, length, .. } = client.request;
+            let from = answered.request.offset.max(offset);
+            let to = (answered.request.offset + answered.request.length).min(offset + length);
+            if from < to {
+                client.overwritten.push(from..to);
+            }
+        }
+    }
+
     /// Takes out the request, if all that it waits for is done.
     pub fn take_complete(&mut self, number: u32) -> Option<Client> {
         let client = self.all[number as usize].take_if(|client| client.pending == 0 && client.planned)?;
@@ -124,6 +155,35 @@ impl Client {
     /// What was asked, and who is to be told, as if it had not been begun.
     pub fn hand_back(self) -> (Request, Done) {
         (self.request, self.done)
+    }
+
+    /// Returns the requests to repeat, as if this one had not been begun. Bytes that a later change has overwritten are left out, so that
+    /// the repetition never takes effect after newer content.
+    pub fn repeat(mut self) -> Vec<(Request, Done)> {
+        if self.overwritten.is_empty() {
+            return vec![(self.request, self.done)];
+        }
+        self.overwritten.sort_unstable_by_key(|range| range.start);
+        let (mut at, end) = (self.request.offset, self.request.offset + self.request.length);
+        let mut left = Vec::new();
+        for range in self.overwritten.iter().chain([&(end..end)]) {
+            if at < range.start {
+                left.push(at..range.start);
+            }
+            at = at.max(range.end);
+        }
+        if left.is_empty() {
+            // All bytes are newer now. A durable change is answered once those are durable.
+            return vec![(Request { force_unit_access: true, ..Request::flush() }, self.done)];
+        }
+        let join = Join::new(left.len(), Vec::new(), self.done);
+        let piece = |range: Range<u64>| {
+            let from = (range.start - self.request.offset) as usize;
+            let length = range.end - range.start;
+            let data = self.request.data.get(from..from + length as usize).map(<[u8]>::to_vec).unwrap_or_default();
+            (Request { offset: range.start, length, data, ..self.request.clone() }, join.piece(0))
+        };
+        left.into_iter().map(piece).collect()
     }
 }
 
@@ -213,6 +273,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.answer_if_complete(number);
     }
 
+    /// Plans a request a second time.
+    pub(super) fn begin_anew(&mut self, client: Client) {
+        let Client { request, done, started_us, mut of_buckets, .. } = client;
+        of_buckets.waited_us = self.now_us.saturating_sub(started_us);
+        self.begin_request(request, done, self.now_us, of_buckets);
+    }
+
     /// Whether requests that fail are handed back rather than answered.
     pub(super) fn hands_back(&self) -> bool {
         self.settings.holds_failed && self.flash_failed
@@ -228,8 +295,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.change_ends(&client.request, client.error.is_some());
         }
         if client.error.is_some() && self.hands_back() {
-            self.held.push(client.hand_back());
+            self.held.extend(client.repeat());
             return;
+        }
+        if client.reads_anew {
+            self.read_anew.push(client);
+            return;
+        }
+        if client.error.is_none() && self.settings.holds_failed {
+            self.clients.note_answered(&client);
         }
         let (answered, done, result, _) = client.answer();
         if until_us > self.now_us && result.is_ok() {

@@ -20,7 +20,7 @@ mod unwritten;
 use std::collections::{HashMap, VecDeque};
 
 use flashwise_core::cache::{Cache, Event, LogCache};
-use flashwise_core::format::{Place, Record};
+use flashwise_core::format::{Page, Place, Record};
 use flashwise_core::step::Step;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use smallvec::{SmallVec, smallvec};
@@ -30,7 +30,7 @@ use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
 use background::Background;
 pub use clients::{Answered, Paused};
-pub(crate) use clients::{Clients, OfBuckets, insert, kind, leave_out_flushes};
+pub(crate) use clients::{Client, Clients, OfBuckets, insert, kind, leave_out_flushes};
 use hazard::{Hazard, StepId};
 use order::Bond;
 use places::Places;
@@ -85,6 +85,10 @@ struct Running {
     doubtful: bool,
     /// The backend does not hold what it reads.
     stranded: bool,
+    /// A client's write, whose content it reads from memory, failed: it has not happened, and may not be seen.
+    unseen: bool,
+    /// The content of the block that it reads, from the memory of a write that failed.
+    content: Option<Box<Page>>,
     /// A read of the flash that became one of the backend.
     falls_back: bool,
     transfers: u16,
@@ -192,6 +196,8 @@ pub struct Engine<C = LogCache> {
     postponed: Vec<Part>,
     /// Requests that failed with the flash.
     held: Vec<(Request, Done)>,
+    /// Reads to begin anew.
+    read_anew: Vec<Client>,
     unit_records: Vec<Record>,
     outgoing: Vec<Part>,
     /// Parts that are not joined with others, because together they failed.
@@ -287,6 +293,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             failed_flushes: 0,
             postponed: Vec::new(),
             held: Vec::new(),
+            read_anew: Vec::new(),
             unit_records: head_records,
             outgoing: Vec::new(),
             alone: Vec::new(),
@@ -388,8 +395,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
         assert!(self.planned.is_empty(), "what became of a step gets no steps as its answer");
     }
 
-    /// Lets the cache go on after batches ended. Not while a plan is being entered, whose steps come before.
+    /// Begins the reads anew whose content was not written, and lets the cache go on after batches ended. Not while a plan is being
+    /// entered, whose steps come before.
     fn go_on(&mut self) {
+        while let Some(client) = self.read_anew.pop() {
+            self.begin_anew(client);
+        }
         while !self.calm && std::mem::take(&mut self.goes_on) {
             self.plan_background(Event::GoOn);
         }
@@ -446,6 +457,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             doomed: false,
             doubtful: false,
             stranded: false,
+            unseen: false,
+            content: None,
             falls_back: false,
             transfers: 0,
             may_be_gone: false,

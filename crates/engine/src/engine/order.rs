@@ -3,7 +3,7 @@
 use flashwise_core::cache::Cache;
 use flashwise_core::step::Step;
 
-use super::hazard::StepId;
+use super::hazard::{Hazard, StepId};
 use super::{Engine, Running};
 
 /// What becomes of a step that waits for another one, if that fails.
@@ -17,6 +17,18 @@ pub(super) enum Bond {
     Trusts,
     /// The backend cannot stand in for the flash.
     Strands,
+    /// Its client does not see the content, and reads anew.
+    Sees,
+}
+
+/// Returns the unfinished write of a client that goes only to the backend, if it is the last writer of a block. Until it succeeds, no
+/// client may see its content: a later read could return the old content.
+pub(super) fn undecided(steps: &[Option<Running>], hazard: &Hazard) -> Option<StepId> {
+    let writer = hazard.writer()?;
+    let step = &steps[writer as usize].as_ref().expect("an unfinished step is in the table").step;
+    let is_undecided =
+        matches!(step, Step::WriteBackend { acknowledged: false, replaces: false, logged: false, batch: None, .. });
+    is_undecided.then_some(writer)
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
@@ -30,7 +42,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::Receive { frame, .. } | Step::Zero { frame, .. } => {
                 frames[frame.number as usize].hazard.write(id, &mut after);
             }
-            Step::Send { frame, .. } => frames[frame.number as usize].hazard.read(id, &mut after),
+            Step::Send { block, frame, .. } => {
+                frames[frame.number as usize].hazard.read(id, &mut after);
+                let write = self.backend.get(block).and_then(|hazard| undecided(&self.steps, hazard));
+                waits.extend(write.map(|write| (write, Bond::Sees)));
+            }
             Step::Copy { from, to, .. } => {
                 frames[from.number as usize].hazard.read(id, &mut after);
                 frames[to.number as usize].hazard.write(id, &mut after);

@@ -2,14 +2,15 @@
 
 use flashwise_core::cache::{Appending, Cache, Event};
 use flashwise_core::checksum;
-use flashwise_core::format::{BLOCK_BYTES, Header, RECORDS_PER_PAGE, Role, encode_metadata};
+use flashwise_core::format::{BLOCK_BYTES, Header, Page, RECORDS_PER_PAGE, Role, encode_metadata};
 use flashwise_core::layout::containers::{Footer, Segment};
-use flashwise_core::step::{Frame, Step};
+use flashwise_core::step::{Frame, LogRecord, Step};
 use smallvec::{SmallVec, smallvec};
 
 use super::hazard::{Hazard, StepId};
+use super::order::undecided;
 use super::streams::Stream;
-use super::{BACKEND, Bond, Engine, FLASH, Group, Part, TRANSFER_BLOCKS};
+use super::{BACKEND, Bond, Engine, FLASH, Group, Part, Running, TRANSFER_BLOCKS};
 use crate::disk::{Buffer, Operation, Transfer};
 use crate::export::Error;
 
@@ -21,7 +22,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub(super) fn try_at_once(&mut self, step: &Step, client: Option<u32>) -> bool {
         let Some(client) = client else { return false };
         match step {
-            Step::Send { frame, .. } if !self.frames[frame.number as usize].hazard.is_written() => {}
+            Step::Send { block, frame, .. }
+                if !self.frames[frame.number as usize].hazard.is_written() && !self.is_undecided(*block) => {}
             Step::Receive { frame, .. } | Step::Zero { frame, .. }
                 if self.frames[frame.number as usize].hazard.is_idle() => {}
             _ => return false,
@@ -30,6 +32,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.fail_request(Some(client), Error::Io);
         }
         true
+    }
+
+    /// True if a client's write of a block may still fail, and nothing but the backend will have its content.
+    fn is_undecided(&self, block: u32) -> bool {
+        self.backend.get(&block).is_some_and(|hazard| undecided(&self.steps, hazard).is_some())
     }
 
     /// Performs a step that needs no transfer on frames and a client's bytes; whether it succeeded. If not, the cache knows.
@@ -103,6 +110,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     fn start(&mut self, id: StepId) {
         let running = self.step(id);
+        if let Some(content) = running.content.take() {
+            return self.read_from_memory(id, &content);
+        }
         let (doomed, request) = (running.doomed, running.request);
         if doomed && matches!(running.step, Step::ReadFlash { .. }) {
             if !self.falls_back(id) {
@@ -120,9 +130,56 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
+    /// Ends a read whose content was still in memory.
+    fn read_from_memory(&mut self, id: StepId, content: &Page) {
+        let (Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. }) = self.step(id).step else {
+            unreachable!("only reads get content from memory")
+        };
+        self.memory.page_mut(frame.number).copy_from_slice(content);
+        self.finish(id, Ok(()));
+    }
+
+    /// Gives the reads that wait for a failed step the content that it has in memory, if a client may have been answered for it. Without
+    /// this a partial write over that content would fail, and the only copy would be lost with it.
+    fn forward(&mut self, failed: &Running) {
+        for &(reader, bond) in &failed.dependents {
+            if bond != Bond::Needs {
+                continue;
+            }
+            let frame = match (&failed.step, &self.step(reader).step) {
+                (
+                    &Step::WriteBackend { frame, acknowledged, replaces, logged: false, batch: None, .. },
+                    Step::ReadBackend { .. },
+                ) if acknowledged || replaces => Some(frame),
+                (Step::ZeroBackend { replaces, .. }, Step::ReadBackend { block, .. }) if replaces.contains(block) => {
+                    None
+                }
+                (Step::Append(segment), Step::ReadFlash { slot, dirty: true, .. }) => {
+                    let of_slot = |record: &&LogRecord| record.kind.has_data() && record.slot == *slot;
+                    match segment.records.iter().find(of_slot) {
+                        Some(record) => Some(record.frame),
+                        None => continue,
+                    }
+                }
+                _ => continue,
+            };
+            let content = match frame {
+                Some(frame) if self.frames[frame.number as usize].bad => continue,
+                Some(frame) => Box::new(*self.memory.page(frame.number)),
+                None => Box::new([0; BLOCK_BYTES]),
+            };
+            self.step(reader).content = Some(content);
+        }
+    }
+
     /// Starts a step. `Some` if it ended at once, with its success.
     fn begin(&mut self, id: StepId, step: &Step, doomed: bool, request: Option<u32>) -> Option<bool> {
         match step {
+            Step::Send { .. } if self.step(id).unseen => {
+                let request = request.expect("a request waits for its own bytes");
+                self.clients.get_mut(request).reads_anew = true;
+                return Some(false);
+            }
             Step::Receive { .. } | Step::Send { .. } | Step::Zero { .. } | Step::Copy { .. } => {
                 return Some(self.move_bytes(step, request));
             }
@@ -400,6 +457,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let result =
             if running.doomed && matches!(running.step, Step::FlushBackend { .. }) { Err(Error::Io) } else { result };
         let ok = result.is_ok();
+        if !ok {
+            self.forward(&running);
+        }
         self.unregister(id, &running.step);
         self.free_steps.push(id);
         self.running -= 1;
@@ -417,6 +477,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             next.doomed |= bond == Bond::Needs && !ok;
             next.doubtful |= bond == Bond::Trusts && !ok;
             next.stranded |= bond == Bond::Strands && !ok;
+            next.unseen |= bond == Bond::Sees && !ok;
             next.waiting -= 1;
             if next.waiting == 0 {
                 self.ready.push_back(dependent);

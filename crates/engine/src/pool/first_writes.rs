@@ -1,7 +1,7 @@
 //! Writes to chunks of a logical disk that have no place yet, and chunks that lose theirs.
 //!
-//! What the write leaves of a new chunk is made zeroes, and until both are answered requests for the chunk wait; then its place is
-//! written down with the next flush. All of it is where the cache may keep what is written to itself: the disk may have what was another's,
+//! The chunk is zeroed, then the data is written. Until both are answered, requests for the chunk wait; then its place is written down
+//! with the next flush. All of it is where the cache may keep what is written to itself: the disk may have what was another's,
 //! and without the cache that is what would be read.
 
 use std::sync::atomic::Ordering;
@@ -11,13 +11,13 @@ use flashwise_core::filter::Caching;
 use super::CHUNK_BYTES;
 use super::commits::Job;
 use super::entries::Entries;
-use super::join::Join;
 use super::logical::LogicalDisk;
 use super::map::Entry;
 use super::pieces::{covers, cut, part, uncovered, whole};
 use super::record::{Change, Run};
 use super::space::Space;
 use crate::export::{Done, Error, Export, Operation, Request};
+use crate::join::Join;
 
 /// A chunk that gets its place with a write.
 #[derive(Clone, Copy)]
@@ -96,9 +96,33 @@ impl LogicalDisk {
             })
         };
         let may_stay_in_cache = request.caching == Caching::Usual && self.shared.volume().writes_back_to_flash();
-        // Behind them comes what is written, as requests that overlap are performed in the order in which they are submitted.
         let zeroes = if may_stay_in_cache { whole(&places) } else { uncovered(&request, &places, first) };
-        let join = Join::new(zeroes.len() + pieces.len(), Vec::new(), finish);
+        let (shared, caching) = (self.shared.clone(), request.caching);
+        let write = move |zeroed: Result<(), Error>| {
+            if let Err(error) = zeroed {
+                return finish(Err(error));
+            }
+            let join = Join::new(pieces.len(), Vec::new(), finish);
+            for piece in &pieces {
+                let place = piece.place.expect("every chunk of the request has its place");
+                shared.volume().submit(part(&request, place, piece), join.piece(0));
+            }
+        };
+        self.write_after_zeroes(zeroes, caching, write);
+    }
+
+    /// Zeroes ranges of the volume, and writes once all of them are answered. The volume may repeat the zeroes after a failure; they never
+    /// take effect after the data, because the data does not exist before.
+    fn write_after_zeroes(
+        &self,
+        zeroes: Vec<(u64, u64)>,
+        caching: Caching,
+        write: impl FnOnce(Result<(), Error>) + Send + 'static,
+    ) {
+        if zeroes.is_empty() {
+            return write(Ok(()));
+        }
+        let join = Join::new(zeroes.len(), Vec::new(), Box::new(move |result| write(result.map(drop))));
         for (offset, length) in zeroes {
             let zero = Request {
                 operation: Operation::WriteZeroes { may_punch_holes: true, only_if_fast: false },
@@ -106,13 +130,9 @@ impl LogicalDisk {
                 length,
                 force_unit_access: false,
                 data: Vec::new(),
-                caching: request.caching,
+                caching,
             };
             self.shared.volume().submit(zero, join.piece(0));
-        }
-        for piece in &pieces {
-            let place = piece.place.expect("every chunk of the request has its place");
-            self.shared.volume().submit(part(&request, place, piece), join.piece(0));
         }
     }
 

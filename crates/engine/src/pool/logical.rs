@@ -8,12 +8,12 @@ use flashwise_core::cache::Mode;
 use flashwise_core::filter::{Caching, Client};
 use parking_lot::Mutex;
 
-use super::join::Join;
 use super::map::Logical;
 use super::pieces::{Piece, covers, cut, part};
 use super::told::{Asked, Told};
 use super::{CHUNK_BYTES, Shared};
 use crate::export::{Done, Error, Export, Extent, Guest, Operation, Request};
+use crate::join::Join;
 use crate::volume::Part;
 
 /// A logical disk of an open pool.

@@ -29,7 +29,6 @@ mod error;
 mod evacuate;
 mod first_writes;
 mod gate;
-mod join;
 pub mod journal;
 pub mod label;
 mod logical;

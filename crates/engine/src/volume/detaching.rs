@@ -93,6 +93,7 @@ impl Volume {
     }
 
     fn detach_into(&self, state: VolumeState) -> Result<(), VolumeError> {
+        let _only = self.detaching.lock();
         let mode;
         {
             let mut inner = self.lock();

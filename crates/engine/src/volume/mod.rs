@@ -126,6 +126,8 @@ pub struct Volume {
     /// A disk of no bytes for a volume without flash.
     flash: Arc<dyn Disk>,
     backend: Arc<dyn Disk>,
+    /// Held while the flash is being given up, which one thread does at a time.
+    detaching: Mutex<()>,
     /// The backend's.
     identity: [u8; 16],
     /// None for a volume without flash.
@@ -173,6 +175,7 @@ impl Volume {
             inner: vital::Mutex::new(inner),
             ended: vital::Condvar::new(),
             transfers: OnceLock::new(),
+            detaching: Mutex::default(),
             attachment: Mutex::new(attachment),
             guests: Guests::new(config.cache.filter()),
             side: storage.side,

@@ -143,6 +143,48 @@ fn random_faults_with_power_failures_lose_only_what_is_listed() {
     println!("{worlds} worlds");
 }
 
+/// A device that refuses writes and flushes for a while, or lets them wait.
+fn refusals(random: &mut Random) -> Vec<Fault> {
+    (0..1 + random.below(4))
+        .map(|_| {
+            let (disk, class) = (random.below(2) as usize, random.pick(&[Class::Write, Class::Write, Class::Sync]));
+            let from = random.below(200);
+            let until = from + random.pick(&[1, 5, 20, 80]);
+            let effect = if random.chance(8) { Effect::Stall } else { Effect::Fail };
+            fault(disk, class, from..until, random.pick(&[1, 1, 3]), effect)
+        })
+        .collect()
+}
+
+/// A device that refuses a write has lost nothing: the content is in memory, or on the other device.
+#[test]
+fn devices_that_refuse_writes_for_a_while_lose_no_answered_write() {
+    let (first, budget) = (setting("FLASHWISE_SEED", 1), Budget::new("FLASHWISE_FAULT_SEEDS", 100..2000, 5.0));
+    let mut worlds = 0;
+    for seed in (first..).take_while(|seed| budget.goes_on(seed - first)) {
+        worlds += 1;
+        let random = &mut Random(seed.wrapping_mul(77));
+        let (faults, retries) = (refusals(random), random.below(2) as u8);
+        let setup = Setup { faults, retries, ..Setup::random(random) };
+        let described = format!("seed {seed}, {setup:?}");
+        let mut world = World::new(setup, seed);
+        let mut run = || -> Outcome<()> {
+            for _ in 0..400 {
+                world.step(&mut no_crash)?;
+                let lost = world.engine.lost_blocks();
+                if !lost.is_empty() {
+                    return Err(format!("blocks {lost:?} are lost"));
+                }
+            }
+            world.setup.faults.clear();
+            world.idle()?;
+            world.verify_readable()
+        };
+        run().unwrap_or_else(|error| panic!("{described}, after {} operations: {error}", world.operations));
+    }
+    println!("{worlds} worlds");
+}
+
 /// The blocks that are lost after a script, one of whose reads of the flash failed `tries` times in a row.
 fn lost_after(setup: &Setup, script: &[Action], number: u64, tries: u64) -> Outcome<usize> {
     // Nothing can be written back, so that dirty blocks have to be moved.

@@ -17,11 +17,18 @@ struct Version {
     answered: bool,
     /// It may have happened or not.
     failed: bool,
+    /// A client has read it since the last crash.
+    seen: bool,
 }
 
 impl Version {
     fn whole(content: Content) -> Version {
-        Version { content, sectors: 0..SECTORS, answered: true, failed: false }
+        Version { content, sectors: 0..SECTORS, answered: true, failed: false, seen: false }
+    }
+
+    /// True if no client can know whether it happened.
+    fn is_uncertain(&self) -> bool {
+        self.failed && !self.seen
     }
 }
 
@@ -52,18 +59,18 @@ impl Block {
             return true;
         }
         let written = &self.versions[..=version];
-        if written.iter().all(|version| !version.failed) {
+        if !written.iter().any(Version::is_uncertain) {
             return false;
         }
         sectors.all(|sector| {
             let mut writes = written.iter().rev().filter(|version| version.sectors.contains(&sector));
             writes
                 .by_ref()
-                .take_while(|version| version.failed)
+                .take_while(|version| version.is_uncertain())
                 .any(|version| version.content[sector] == content[sector])
                 || written
                     .iter()
-                    .rfind(|version| version.sectors.contains(&sector) && !version.failed)
+                    .rfind(|version| version.sectors.contains(&sector) && !version.is_uncertain())
                     .is_some_and(|version| version.content[sector] == content[sector])
         })
     }
@@ -84,7 +91,7 @@ impl Model {
     /// A write was submitted; returns its version.
     pub fn written(&mut self, block: usize, content: Content, sectors: std::ops::Range<usize>) -> usize {
         let block = &mut self.blocks[block];
-        block.versions.push(Version { content, sectors, answered: false, failed: false });
+        block.versions.push(Version { sectors, answered: false, ..Version::whole(content) });
         block.versions.len() - 1
     }
 
@@ -136,6 +143,8 @@ impl Model {
             Some(version) => {
                 if sectors.len() == SECTORS {
                     state.current = state.current.max(version);
+                    // From now on no read may return older content, even if the write fails.
+                    state.versions[version].seen |= state.versions[version].content == *content;
                 }
                 Ok(())
             }
@@ -180,6 +189,7 @@ impl Model {
     pub fn crashed(&mut self) {
         for block in &mut self.blocks {
             block.current = block.durable;
+            block.versions.iter_mut().for_each(|version| version.seen = false);
         }
     }
 

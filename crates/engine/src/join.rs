@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use crate::export::{Done, Error};
 
 /// What waits for the answers of all pieces: it has the bytes that were read, or the first error.
-pub(super) struct Join {
+pub(crate) struct Join {
     inner: Mutex<Inner>,
 }
 
@@ -20,13 +20,13 @@ struct Inner {
 
 impl Join {
     /// Waits for `pieces` answers, at least one, and puts what they read into `bytes`.
-    pub(super) fn new(pieces: usize, bytes: Vec<u8>, done: Done) -> Arc<Join> {
+    pub(crate) fn new(pieces: usize, bytes: Vec<u8>, done: Done) -> Arc<Join> {
         assert!(pieces > 0, "a request has a piece");
         Arc::new(Join { inner: Mutex::new(Inner { left: pieces, bytes, error: None, done: Some(done) }) })
     }
 
     /// Takes the answer of the piece whose bytes begin at `at`.
-    pub(super) fn piece(self: &Arc<Join>, at: usize) -> Done {
+    pub(crate) fn piece(self: &Arc<Join>, at: usize) -> Done {
         let join = self.clone();
         Box::new(move |result| join.answered(at, result))
     }
