@@ -1,25 +1,26 @@
 """Policies written once more, in another language, on ordered dictionaries: what the simulator's counts are compared with.
 
-Usage: reference.py TRACE.csv.zst SIZE_BLOCKS
+Usage: reference.py TRACE.csv.zst SIZE_BLOCKS REQUESTS
 
-Reads a trace in MSR-Cambridge CSV, cuts it into blocks of 4 KiB and prints one line per policy: its name, hits, write hits,
+Reads the first requests of a trace in MSR-Cambridge CSV, cuts it into blocks of 4 KiB and prints one line per policy: its name, hits, write hits,
 admissions and replacements.
 """
 
 import csv
 import io
+import itertools
 import sys
 from collections import OrderedDict
 
 import pyarrow
 
 
-def accesses(path):
+def accesses(path, requests):
     """(block, is_write) of each block access."""
     with pyarrow.CompressedInputStream(path, "zstd") as stream:
         text = io.TextIOWrapper(io.BytesIO(stream.read()), "ascii")
     result = []
-    for _, _, _, kind, offset, size, _ in csv.reader(text):
+    for _, _, _, kind, offset, size, _ in itertools.islice(csv.reader(text), requests):
         offset, size = int(offset), int(size)
         for block in range(offset // 4096, (offset + size - 1) // 4096 + 1):
             result.append((block, kind == "Write"))
@@ -215,8 +216,8 @@ POLICIES = {
 }
 
 
-def main(path, size):
-    trace = accesses(path)
+def main(path, size, requests):
+    trace = accesses(path, int(requests))
     for name, make in POLICIES.items():
         policy = make(int(size))
         counts = {"hit": 0, "fill": 0, "replace": 0, "bypass": 0}

@@ -36,7 +36,6 @@ mod objects;
 mod packaging;
 #[cfg(feature = "browser-tests")]
 mod page;
-mod parity;
 #[cfg(feature = "planted")]
 mod planted;
 #[cfg(feature = "client-tests")]

@@ -65,15 +65,18 @@ fn counts_equal_those_of_policies_written_in_python() {
     let folder = TempDir::new().unwrap();
     let trace = project().join("traces/netsfs.csv.zst");
     let trace = trace.to_str().unwrap();
+    let requests = "300000";
+    let cut = ["trace", "cut", trace, "cut.arrow", "--requests", &format!("0..{requests}")];
+    succeed(folder.path(), &cut);
     for size in ["6171", "61719"] {
         let mut reference = Command::new(project().join(".venv/bin/python"));
-        reference.arg(project().join("tests/reference.py")).args([trace, size]);
+        reference.arg(project().join("tests/reference.py")).args([trace, size, requests]);
         let (reference, err, code) = parts(reference.output().unwrap());
         assert_eq!((code, err.as_str()), (0, ""));
         assert_eq!(reference.lines().count(), 9);
         for line in reference.lines() {
             let (policy, counts) = line.split_once(' ').unwrap();
-            let json = succeed(folder.path(), &["simulate", trace, "--policy", policy, "--size", size, "--json"]);
+            let json = succeed(folder.path(), &["simulate", "cut.arrow", "--policy", policy, "--size", size, "--json"]);
             let rows: serde_json::Value = serde_json::from_str(&json).unwrap();
             let found = ["hits", "write_hits", "admissions", "replacements"].map(|key| rows[0][key].to_string());
             assert_eq!(found.join(" "), counts, "{policy} with {size} blocks");

@@ -93,7 +93,10 @@ fn every_combination_runs_or_is_refused_with_a_reason() {
                                 Ok(out) => {
                                     let rows: Vec<Value> = serde_json::from_str(&out).unwrap();
                                     check(&rows[0], &options, &named);
-                                    check_job(folder.path(), &rows[0], &out);
+                                    // Every third row repeats as a job; no option has a multiple of three values.
+                                    if ran % 3 == 0 {
+                                        check_job(folder.path(), &rows[0], &out);
+                                    }
                                     ran += 1;
                                     whole += usize::from(rows[0]["write_mode"].is_string());
                                 }

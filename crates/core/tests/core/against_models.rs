@@ -11,6 +11,9 @@ use flashwise_core::index::{Dense, Hashed};
 use flashwise_core::policy::{Outcome, POLICIES, Policy, Spec, Visitor};
 
 const CAPACITIES: [usize; 8] = [1, 2, 3, 7, 10, 33, 100, 400];
+/// The number of accesses, or of removals, from one check of all invariants to the next. It is prime, so that no period of a workload
+/// hides a position.
+const CHECK_EVERY: usize = 61;
 
 /// The blocks to remove before each access: none mostly, one before three of a hundred accesses, and all of them once. Half
 /// are blocks accessed shortly before, so that small caches and their ghosts lose some too.
@@ -38,6 +41,7 @@ struct Compare<'a> {
     log: Option<Log>,
     /// True for each removal of a block that was cached, of those that the model was asked about.
     removed: Vec<bool>,
+    removals_done: usize,
 }
 
 /// The model's answers in an earlier run over the same accesses: the model is slow, and a second one would answer the same.
@@ -118,7 +122,10 @@ impl Compare<'_> {
         }
         assert_eq!(policy.len() + usize::from(held), len, "{}", what());
         assert!(!policy.contains(block), "{}", what());
-        policy.check();
+        self.removals_done += 1;
+        if self.removals_done.is_multiple_of(CHECK_EVERY) {
+            policy.check();
+        }
     }
 }
 
@@ -149,7 +156,7 @@ impl Visitor<u32> for Compare<'_> {
             if let Some(log) = &mut self.log {
                 log.change(&mut policy, access.block);
             }
-            if position.is_multiple_of(16) {
+            if position.is_multiple_of(CHECK_EVERY) {
                 policy.check();
                 self.log.iter().for_each(|log| log.check(&policy));
             }
@@ -185,6 +192,7 @@ fn compare(&(text, make): &(&str, Make), removals: impl Fn(&[Access<u32>], usize
                 capacity,
                 log: None,
                 removed: Vec::new(),
+                removals_done: 0,
             };
             let replay = spec.build(Dense::new(BLOCKS as usize), capacity, compare());
             let replayed = || Compare { model: Box::new(replay.clone()), ..compare() };

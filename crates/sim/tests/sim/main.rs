@@ -15,6 +15,7 @@ mod figures;
 mod jobs;
 mod min;
 mod offline;
+mod parity;
 #[cfg(feature = "real-traces")]
 mod real_traces;
 mod wlfc;

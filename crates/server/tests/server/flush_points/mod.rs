@@ -230,13 +230,13 @@ fn judge_all(file_system: &str, crashes: &Receiver<Crash>, promises: &[Promise])
 }
 
 /// Flushes at which the power fails, of as many more in one history.
-const ROUND_POINTS: usize = 50;
+const ROUND_POINTS: usize = 25;
 const ROUND_FLUSHES: usize = 150;
 
 /// `share`: of the points, in tenths.
 fn recovers(file_system: &'static str, share: u64) {
     let seed = setting("FLASHWISE_SEED", 1);
-    let mut left = (setting("FLASHWISE_FLUSH_POINTS", 250) * share).div_ceil(10) as usize;
+    let mut left = (setting("FLASHWISE_FLUSH_POINTS", 100) * share).div_ceil(10) as usize;
     let mut round = 0;
     let (mut points, mut kept) = (0, 0);
     while left > 0 {
