@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use flashwise_core::cache::{self, Cache};
 use flashwise_core::filter::Caching;
-use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::format::{BLOCK_BYTES, Page};
 use flashwise_core::layout::containers::Segment;
 use flashwise_core::step::Step;
 
@@ -87,6 +87,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub fn take_unwritten(&mut self) -> BTreeMap<u32, Vec<u8>> {
         self.forget_written();
         std::mem::take(&mut self.unwritten).into_iter().map(|(block, kept)| (block, kept.data)).collect()
+    }
+
+    /// Takes over blocks that are lost, from an engine that could not write them, to write them again. Those without content stay lost.
+    pub fn take_over_unwritten(&mut self, blocks: BTreeMap<u64, Option<Box<Page>>>) {
+        let with_content = blocks.into_iter().filter_map(|(block, content)| Some((block as u32, content?)));
+        with_content.for_each(|(block, content)| self.keep(block, content.to_vec()));
     }
 
     /// A client's change begins, which takes the place of what is to be written of whole blocks, unless it fails. Returns whether it does of any.

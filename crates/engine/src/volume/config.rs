@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flashwise_core::cache::Config;
 use flashwise_core::cache::settings::{Devices, Settings};
@@ -10,8 +11,19 @@ use flashwise_core::tiers::Array;
 
 use super::BLOCK;
 use crate::attach::stores::default_state_directory;
+use crate::disk::Disk;
 use crate::disk::zoned::zoning::Zoning;
 use crate::wlfc::start::Options;
+
+/// A disk that the caller has opened.
+#[derive(Clone)]
+pub struct OpenDisk(pub Arc<dyn Disk>);
+
+impl fmt::Debug for OpenDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.description())
+    }
+}
 
 /// What a volume is made of. Sizes are in bytes, multiples of 4,096.
 #[derive(Clone, Debug)]
@@ -28,6 +40,8 @@ pub struct VolumeConfig {
     pub size_bytes: Option<u64>,
     /// The flash: a block device, or a regular file, which is made if it is missing; empty for a volume without one.
     pub flash: PathBuf,
+    /// The flash, if the caller has opened it already: it is used in place of the file at `flash`, which only names it.
+    pub flash_disk: Option<OpenDisk>,
     /// How much of the flash is used; all of it if `None`.
     pub flash_size_bytes: Option<u64>,
     /// How a file of the flash that is made is divided into zones; not at all if `None`.
@@ -70,6 +84,7 @@ impl VolumeConfig {
             backend: backend.to_owned(),
             size_bytes: None,
             flash: flash.to_owned(),
+            flash_disk: None,
             flash_size_bytes: None,
             flash_zones: None,
             layout: Layout::Log,

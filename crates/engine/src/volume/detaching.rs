@@ -1,10 +1,11 @@
 //! Giving the flash up: everything is written back first, so that the backend alone is whole.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::io;
 use std::time::Duration;
 
 use flashwise_core::cache::LogCache;
-use flashwise_core::format::{Geometry, Layout};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, Page};
 use flashwise_core::layout::containers::Log;
 
 use super::config::cache_config;
@@ -187,10 +188,11 @@ impl Volume {
             Driver::Wlfc(_) => geometry_without_flash(&self.config),
         };
         let lost = inner.engine.lost_blocks();
-        let lost = lost.into_iter().chain(self.write_unwritten(inner.engine.take_unwritten()));
+        let refused = self.write_unwritten(inner.engine.take_unwritten());
         let mut engine = engine_without_flash(&self.config, geometry, self.size(), true);
-        let blocks: Vec<u32> = lost.map(|block| block as u32).collect();
+        let blocks: Vec<u32> = lost.iter().chain(refused.keys()).map(|block| *block as u32).collect();
         engine.cache_mut().take_over_lost(inner.engine.log(), blocks);
+        engine.take_over_unwritten(refused);
         match &inner.engine {
             Driver::Log(before) => {
                 engine.succeed(before);
@@ -212,36 +214,49 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes what is in memory alone to the backend, durably; returns the blocks of which that failed.
-    fn write_unwritten(&self, changes: Vec<Request>) -> BTreeSet<u64> {
-        if changes.is_empty() {
-            return BTreeSet::new();
-        }
-        let (mut written, mut failed) = (BTreeSet::new(), BTreeSet::new());
-        // Devices may want it aligned.
-        let mut memory = Memory::new(1);
+    /// Writes changes that only memory has to the backend, durably. Returns the blocks that the backend refuses, with their content; none
+    /// of a block that is changed in part and whose rest cannot be read.
+    fn write_unwritten(&self, changes: Vec<Request>) -> BTreeMap<u64, Option<Box<Page>>> {
+        let mut contents: BTreeMap<u64, Option<Box<Page>>> = BTreeMap::new();
         for request in changes {
             let end = request.offset + request.length;
             for block in request.offset / BLOCK..end.div_ceil(BLOCK) {
                 let is_whole = request.offset <= block * BLOCK && (block + 1) * BLOCK <= end;
-                let mut change = || {
-                    if !is_whole {
-                        self.backend.read_at(memory.page_mut(0), block * BLOCK)?;
-                    }
-                    request.put_over(block * BLOCK, memory.page_mut(0));
-                    self.backend.write_at(memory.page(0), block * BLOCK)
+                let before = match contents.remove(&block) {
+                    _ if is_whole => Some(Box::new([0; BLOCK_BYTES])),
+                    Some(before) => before,
+                    None => self.read_block(block).ok(),
                 };
-                // What comes after a change that is missing does not make up for it.
-                match change() {
-                    Ok(()) => drop(written.insert(block)),
-                    Err(_) => drop(failed.insert(block)),
-                }
+                let content = before.map(|mut content| {
+                    request.put_over(block * BLOCK, &mut *content);
+                    content
+                });
+                contents.insert(block, content);
             }
         }
-        if self.backend.sync().is_err() {
-            failed.append(&mut written);
+        if contents.is_empty() {
+            return contents;
         }
-        failed
+        // Devices may want it aligned.
+        let mut memory = Memory::new(1);
+        let mut write = |block: u64, content: &Page| {
+            memory.page_mut(0).copy_from_slice(content);
+            self.backend.write_at(memory.page(0), block * BLOCK)
+        };
+        let written = |(block, content): (&u64, &Option<Box<Page>>)| {
+            content.as_ref().is_some_and(|content| write(*block, content).is_ok()).then_some(*block)
+        };
+        let written: Vec<u64> = contents.iter().filter_map(written).collect();
+        if self.backend.sync().is_ok() {
+            written.iter().for_each(|block| drop(contents.remove(block)));
+        }
+        contents
+    }
+
+    fn read_block(&self, block: u64) -> io::Result<Box<Page>> {
+        let mut memory = Memory::new(1);
+        self.backend.read_at(memory.page_mut(0), block * BLOCK)?;
+        Ok(Box::new(*memory.page(0)))
     }
 
     fn check_flash_knows_none(&self, cache: &Driver) -> Result<(), VolumeError> {

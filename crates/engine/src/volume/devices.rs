@@ -8,6 +8,7 @@ use flashwise_core::cache::Mode;
 use flashwise_core::format::{Geometry, PageError};
 use uuid::Uuid;
 
+use super::config::OpenDisk;
 use super::{BLOCK, VolumeConfig, VolumeError};
 use crate::attach::{AttachError, BackendSide, Pairing, Refusal, VOLUME_SIZE, Wanted};
 use crate::disk::Disk;
@@ -101,6 +102,9 @@ pub(super) fn open_flash(
 ) -> Result<Arc<dyn Disk>, VolumeError> {
     let options = Options { read_only: false, page_cache: page_cache(config) };
     let error = |error| VolumeError::Flash { volume: config.whose(), error };
+    if let Some(OpenDisk(disk)) = &config.flash_disk {
+        return Ok(disk.clone());
+    }
     if !config.flash.exists() {
         let Some(size) = config.flash_size_bytes else {
             let missing = format!(

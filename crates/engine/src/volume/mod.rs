@@ -58,7 +58,7 @@ use crate::vital;
 use crate::what_if::{WhatIf, WhatIfStatus};
 use crate::wipe;
 
-pub use self::config::VolumeConfig;
+pub use self::config::{OpenDisk, VolumeConfig};
 pub use self::error::VolumeError;
 pub use self::guests::{Guests, check_exports};
 pub use self::opening::{Opened, Storage};

@@ -8,6 +8,7 @@ mod crash;
 #[cfg(feature = "device-tests")]
 mod devices;
 mod events;
+mod failing;
 mod file_disk;
 #[cfg(feature = "device-tests")]
 mod full_devices;

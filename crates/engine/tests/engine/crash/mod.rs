@@ -4,11 +4,11 @@
 //! `FLASHWISE_CRASH_POINTS` sets how many power failures are tried, `FLASHWISE_SEED` where the seeds start. Without the first, there are as many as
 //! some seconds are enough for, from 2,000 to 10,000.
 
-mod clients;
+pub mod clients;
 mod fake_side;
 mod faults;
 mod images;
-mod model;
+pub mod model;
 mod planted;
 mod salvage;
 mod scripts;

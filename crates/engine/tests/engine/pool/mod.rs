@@ -2,7 +2,7 @@
 
 mod care;
 mod failing;
-mod live;
+pub mod live;
 mod moving;
 mod recorded;
 

@@ -1,0 +1,509 @@
+//! One volume or pool with its devices and clients.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use flashwise_core::cache::settings::Settings;
+use flashwise_core::filter::Caching;
+use flashwise_core::format::{BLOCK_BYTES, Layout};
+use flashwise_engine::attach::memory::MemorySide;
+use flashwise_engine::attach::{BackendSide, Record, Stamp};
+use flashwise_engine::disk::Disk;
+use flashwise_engine::disk::identity::Identity;
+use flashwise_engine::export::{Error, Export, Operation, Request};
+use flashwise_engine::pool::{LogicalDisk, Metadata, Pool, PoolConfig};
+use flashwise_engine::status::VolumeState;
+use flashwise_engine::volume::{OpenDisk, Storage, Volume, VolumeConfig};
+use flashwise_testing::random::Random;
+use flashwise_testing::waiting::take;
+
+use super::disk::{Class, Effect, Failing, Failure};
+use crate::crash::clients::{Clients, Outcome, random_range};
+use crate::crash::model::{Content, Model, SECTORS, decode};
+use crate::pool::live::new;
+
+/// What is on the devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Log,
+    Buckets,
+    NoFlash,
+    Pool,
+    PoolWithoutFlash,
+}
+
+pub const KINDS: [Kind; 5] = [Kind::Log, Kind::Pool, Kind::Buckets, Kind::NoFlash, Kind::PoolWithoutFlash];
+
+const MIB: usize = 1 << 20;
+/// Blocks of an export: some chunks of a pool.
+const BLOCKS: usize = 160;
+const STEPS: u64 = 250;
+/// The time in which a request has to be answered, and a detach or a flush has to succeed, once no device fails any more.
+const BOUND: Duration = Duration::from_secs(40);
+
+/// A record that outlives its volume.
+struct SharedSide(Arc<MemorySide>);
+
+impl BackendSide for SharedSide {
+    fn read(&self) -> std::io::Result<Option<Record>> {
+        self.0.read()
+    }
+
+    fn write(&self, record: &Record) -> std::io::Result<()> {
+        self.0.write(record)
+    }
+
+    fn stamp(&self) -> std::io::Result<Stamp> {
+        self.0.stamp()
+    }
+
+    fn inode(&self) -> Option<u64> {
+        None
+    }
+}
+
+enum Served {
+    Volume(Arc<Volume>),
+    Pool(Pool),
+}
+
+impl Served {
+    fn volume(&self) -> &Arc<Volume> {
+        match self {
+            Served::Volume(volume) => volume,
+            Served::Pool(pool) => pool.volume(),
+        }
+    }
+
+    fn close(&self) -> Result<(), String> {
+        match self {
+            Served::Volume(volume) => volume.close().map_err(|error| error.to_string()),
+            Served::Pool(pool) => pool.close().map_err(|error| error.to_string()),
+        }
+    }
+}
+
+/// An export, and the clients of it.
+struct Guest {
+    name: &'static str,
+    export: Arc<dyn Export>,
+    clients: Clients,
+    /// Blocks that changes under way are about. Changes of the same block at the same time may take effect in any order, so that the model
+    /// could not tell what is right.
+    changing: Arc<Mutex<Vec<Range<usize>>>>,
+}
+
+pub struct World {
+    kind: Kind,
+    random: Random,
+    flash: Arc<Failing>,
+    /// The backend, or the disks of the pool.
+    backends: Vec<Arc<Failing>>,
+    side: Arc<MemorySide>,
+    config: VolumeConfig,
+    served: Option<Served>,
+    guests: Vec<Guest>,
+    depth: usize,
+    detaching: Option<std::thread::JoinHandle<Result<usize, String>>>,
+    history: History,
+}
+
+/// What happened to whose blocks, in order: printed with a violation.
+#[derive(Clone, Default)]
+struct History(Arc<Mutex<Vec<(Range<usize>, String)>>>);
+
+impl History {
+    fn add(&self, blocks: Range<usize>, event: String) {
+        self.0.lock().unwrap().push((blocks, event));
+    }
+
+    /// The latest events that touch the block that a violation names, or all blocks.
+    fn of(&self, violation: &str) -> String {
+        let after = violation.split("block ").nth(1).or(violation.split("lost [").nth(1)).unwrap_or_default();
+        let block = after.split(|letter: char| !letter.is_ascii_digit()).next().and_then(|number| number.parse().ok());
+        let events = self.0.lock().unwrap();
+        let touches = |blocks: &Range<usize>| block.is_none_or(|block| blocks.contains(&block));
+        let lines: Vec<&str> =
+            events.iter().filter(|(blocks, _)| touches(blocks)).map(|(_, event)| &event[..]).collect();
+        lines[lines.len().saturating_sub(40)..].join("\n    ")
+    }
+}
+
+impl World {
+    pub fn new(kind: Kind, seed: u64) -> World {
+        let mut random = Random(seed.wrapping_mul(0x9E37));
+        let is_pool = matches!(kind, Kind::Pool | Kind::PoolWithoutFlash);
+        let flash = Failing::new("flash", if kind == Kind::Buckets { 4 * MIB } else { 2 * MIB }, random.next());
+        let backends = (0..if is_pool { 2 } else { 1 }).map(|_| Failing::new("disk", 2 * MIB, random.next())).collect();
+        let has_flash = !matches!(kind, Kind::NoFlash | Kind::PoolWithoutFlash);
+        let path = if has_flash { "flash" } else { "" };
+        let mut config = VolumeConfig::of("v", Path::new("disk"), Path::new(path));
+        config.size_bytes = Some((BLOCKS * BLOCK_BYTES) as u64);
+        config.flash_disk = has_flash.then(|| OpenDisk(flash.clone()));
+        let mode = random.pick(&["write-back", "write-back", "write-through", "write-around"]);
+        let ram = random.pick(&["0", "64KiB", "1MiB"]);
+        let admission = random.pick(&["none", "none", "size:max=4KiB"]);
+        config.cache = match kind {
+            Kind::Buckets => Settings::of(&[("erase-unit", "128KiB"), ("ram", ram)]),
+            _ => Settings::of(&[
+                ("erase-unit", "64KiB"),
+                ("ram", ram),
+                ("policy", "lru"),
+                ("write-mode", mode),
+                ("admission", admission),
+                ("commit-age", random.pick(&["1s", "60s"])),
+            ]),
+        }
+        .unwrap();
+        if kind == Kind::Buckets {
+            config.layout = Layout::Wlfc;
+        }
+        let depth = random.pick(&[1, 4, 12]);
+        let (side, served, guests) = (Arc::default(), None, Vec::new());
+        World {
+            kind,
+            random,
+            flash,
+            backends,
+            side,
+            config,
+            served,
+            guests,
+            depth,
+            detaching: None,
+            history: History::default(),
+        }
+    }
+
+    fn is_pool(&self) -> bool {
+        matches!(self.kind, Kind::Pool | Kind::PoolWithoutFlash)
+    }
+
+    fn open(&mut self) -> Outcome<()> {
+        let failed = |error: String| format!("it cannot be opened: {error}");
+        self.served = Some(match self.is_pool() {
+            false => {
+                let identity = Identity { id: [9; 16], description: "a backend in memory".to_owned() };
+                let (disk, side) = (self.backends[0].clone(), Box::new(SharedSide(self.side.clone())));
+                let storage = Storage { disk, identity, side, notes: Vec::new() };
+                let opened = Volume::open_on(self.config.clone(), storage, &|_, _| ());
+                Served::Volume(opened.map_err(|error| failed(error.to_string()))?.0)
+            }
+            true => {
+                let config = PoolConfig { disks: Vec::new(), degraded: false, cache: self.config.clone() };
+                let opened = Pool::open_on(config, self.disks(), &|_, _| ());
+                Served::Pool(opened.map_err(|error| failed(error.to_string()))?.0)
+            }
+        });
+        Ok(())
+    }
+
+    fn disks(&self) -> Vec<Arc<dyn Disk>> {
+        self.backends.iter().map(|disk| disk.clone() as Arc<dyn Disk>).collect()
+    }
+
+    fn served(&self) -> &Served {
+        self.served.as_ref().expect("it is open")
+    }
+
+    fn create(&mut self, name: &'static str) -> Outcome<()> {
+        let Served::Pool(pool) = self.served() else { unreachable!("only pools have logical disks") };
+        let logical = pool.create_logical(&new(name, (BLOCKS * BLOCK_BYTES) as u64));
+        let export: Arc<LogicalDisk> = logical.map_err(|error| format!("{name} cannot be created: {error}"))?;
+        self.add_guest(name, export);
+        Ok(())
+    }
+
+    fn add_guest(&mut self, name: &'static str, export: Arc<dyn Export>) {
+        let next_tag = self.random.next() >> 16;
+        let clients = Clients::new(Model::new(BLOCKS, true), next_tag);
+        self.guests.push(Guest { name, export, clients, changing: Arc::default() });
+    }
+
+    /// Runs the world to its end; the error is the first violation.
+    pub fn run(mut self) -> Outcome<()> {
+        self.run_all().map_err(|violation| format!("{violation}\n    {}", self.history.of(&violation)))
+    }
+
+    fn run_all(&mut self) -> Outcome<()> {
+        if self.is_pool() {
+            drop(Metadata::create("v", self.disks()).map_err(|error| error.to_string())?);
+        }
+        self.open()?;
+        match self.is_pool() {
+            true => ["a", "b"].into_iter().try_for_each(|name| self.create(name))?,
+            false => {
+                let export = self.served().volume().clone();
+                self.add_guest("v", export);
+            }
+        }
+        for _ in 0..STEPS {
+            self.step()?;
+        }
+        self.heal()?;
+        self.verify().map_err(|error| format!("at the end: {error}"))?;
+        self.restart()?;
+        self.verify().map_err(|error| format!("after a restart: {error}"))
+    }
+
+    fn step(&mut self) -> Outcome<()> {
+        match self.random.below(200) {
+            0..8 => self.fail_something(),
+            8..14 => self.heal_disks(),
+            14 if self.detaching.is_none() && self.config.flash_disk.is_some() => self.detach(),
+            15 => {
+                self.heal()?;
+                self.restart()?;
+            }
+            16 if self.is_pool() => self.replace_logical()?,
+            _ => {
+                let at = self.random.below(self.guests.len() as u64) as usize;
+                if self.guests[at].clients.outstanding() < self.depth {
+                    self.submit(at);
+                } else {
+                    take(Duration::from_micros(100));
+                }
+            }
+        }
+        self.check()
+    }
+
+    fn check(&self) -> Outcome<()> {
+        self.guests
+            .iter()
+            .try_for_each(|guest| guest.clients.check().map_err(|error| format!("{}: {error}", guest.name)))
+    }
+
+    fn fail_something(&mut self) {
+        let random = &mut self.random;
+        let of_flash = self.config.flash_disk.is_some() && random.chance(2);
+        // A read of the flash that fails for long may be of the only copy.
+        let class = match of_flash {
+            true => random.pick(&[Class::Write, Class::Flush]),
+            false => random.pick(&[Class::Read, Class::Write, Class::Write, Class::Flush]),
+        };
+        let effect = random.pick(&[Effect::None, Effect::Half, Effect::All]);
+        let failure = Failure { class, effect, odds: random.pick(&[1, 1, 3]) };
+        let disk = random.below(self.backends.len() as u64) as usize;
+        let device = if of_flash { "flash".to_owned() } else { format!("disk {disk}") };
+        self.history.add(0..BLOCKS, format!("{device}: {failure:?}"));
+        if of_flash { self.flash.fail(failure) } else { self.backends[disk].fail(failure) }
+    }
+
+    fn heal_disks(&self) {
+        self.history.add(0..BLOCKS, "the devices work".to_owned());
+        self.flash.heal();
+        self.backends.iter().for_each(|disk| disk.heal());
+    }
+
+    /// Lets no device fail any more, and waits until all requests are answered.
+    fn heal(&mut self) -> Outcome<()> {
+        self.heal_disks();
+        let started = Instant::now();
+        while self.guests.iter().any(|guest| guest.clients.outstanding() > 0) {
+            if started.elapsed() > BOUND {
+                let left: usize = self.guests.iter().map(|guest| guest.clients.outstanding()).sum();
+                return Err(format!("{left} requests are not answered"));
+            }
+            take(Duration::from_micros(200));
+        }
+        if let Some(detaching) = self.detaching.take() {
+            while !detaching.is_finished() {
+                if started.elapsed() > BOUND {
+                    return Err("the detach does not end".to_owned());
+                }
+                take(Duration::from_micros(500));
+            }
+            // It may fail while devices do.
+            let _ = detaching.join().map_err(|_| "the detach panics".to_owned())?;
+        }
+        self.check()
+    }
+
+    fn detach(&mut self) {
+        let volume = self.served().volume().clone();
+        self.history.add(0..BLOCKS, "detach".to_owned());
+        self.detaching = Some(std::thread::spawn(move || volume.detach().map_err(|error| error.to_string())));
+    }
+
+    /// Ends in order and starts again; all devices work.
+    fn restart(&mut self) -> Outcome<()> {
+        let closed = self.served().close();
+        self.history.add(0..BLOCKS, format!("restart, {closed:?}"));
+        let flashless = self.served().volume().status().state.is_without_flash();
+        self.served = None;
+        for guest in &self.guests {
+            let mut model = guest.clients.model.lock().unwrap();
+            match &closed {
+                Ok(()) => {
+                    let answered = model.answered();
+                    model.flushed(&answered);
+                }
+                // The next start is as after a crash.
+                Err(_) => model.crashed(),
+            }
+        }
+        if self.kind == Kind::Buckets && flashless {
+            // The volume stays without its flash.
+            self.config.flash_disk = None;
+            self.config.flash = PathBuf::new();
+        }
+        self.open()?;
+        for at in 0..self.guests.len() {
+            let name = self.guests[at].name;
+            self.guests[at].export = match self.served() {
+                Served::Volume(volume) => volume.clone(),
+                Served::Pool(pool) => {
+                    pool.logical(name).map_err(|error| format!("{name} is gone after a restart: {error}"))?
+                }
+            };
+            if closed.is_err() {
+                let found = self.read_all(at)?;
+                let mut model = self.guests[at].clients.model.lock().unwrap();
+                for (block, content) in found.iter().enumerate() {
+                    let settled = model.settled(block, content, true);
+                    settled.map_err(|error| format!("{name}, after an end that failed: {error}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a logical disk and creates it again: it reads as zeroes.
+    fn replace_logical(&mut self) -> Outcome<()> {
+        self.heal()?;
+        let Some(Guest { name, .. }) = self.guests.pop() else { return Ok(()) };
+        let Served::Pool(pool) = self.served() else { unreachable!("only pools have logical disks") };
+        let started = Instant::now();
+        while let Err(error) = pool.delete_logical(name) {
+            if started.elapsed() > BOUND {
+                return Err(format!("{name} cannot be deleted: {error}"));
+            }
+            self.leave_failed_flash()?;
+            take(Duration::from_millis(20));
+        }
+        self.create(name)
+    }
+
+    fn submit(&mut self, at: usize) {
+        let random = &mut self.random;
+        let (offset, length) = random_range(random, BLOCKS, BLOCKS / 6, &[1, 1, 1, 2, 5, 20, 60], 3);
+        let durable = random.chance(6);
+        let zeroes = Operation::WriteZeroes { may_punch_holes: random.chance(2), only_if_fast: false };
+        let operation = match random.below(20) {
+            0..=6 => Operation::Read,
+            7..=15 => Operation::Write,
+            16 | 17 => Operation::Flush,
+            18 => zeroes,
+            _ => Operation::Trim,
+        };
+        let caching = random.pick(&[Caching::Usual, Caching::Usual, Caching::Usual, Caching::Through, Caching::Never]);
+        let (offset, length) = if operation == Operation::Flush { (0, 0) } else { (offset, length) };
+        let is_change = !matches!(operation, Operation::Read | Operation::Flush);
+        let guest = &mut self.guests[at];
+        let blocks = offset / BLOCK_BYTES..(offset + length).div_ceil(BLOCK_BYTES);
+        let overlaps = |other: &Range<usize>| other.start < blocks.end && blocks.start < other.end;
+        if is_change && guest.changing.lock().unwrap().iter().any(overlaps) {
+            return;
+        }
+        if is_change {
+            guest.changing.lock().unwrap().push(blocks.clone());
+        }
+        let (request, done) = guest.clients.ask(operation, offset, length, durable && is_change, caching);
+        let tag = guest.clients.next_tag - 1;
+        let what = format!(
+            "{} {operation:?} of sectors {}..{}, {caching:?}, durable {}, tags to {tag:x}",
+            guest.name,
+            offset / 512,
+            (offset + length) / 512,
+            durable && is_change
+        );
+        self.history.add(blocks.clone(), format!("> {what}"));
+        let (history, changing) = (self.history.clone(), guest.changing.clone());
+        let noted = move |result: Result<Vec<u8>, Error>| {
+            let error = result.as_ref().err().map_or("ok".to_owned(), Error::to_string);
+            history.add(blocks.clone(), format!("< {what}: {error}"));
+            done(result);
+            if is_change {
+                let mut changing = changing.lock().unwrap();
+                let ended = changing.iter().position(|other| *other == blocks).expect("a change ends once");
+                changing.swap_remove(ended);
+            }
+        };
+        guest.export.submit(request, Box::new(noted));
+    }
+
+    /// Does what an operator does where a flash has failed that holds data: it works again, and is detached.
+    fn leave_failed_flash(&self) -> Outcome<()> {
+        let volume = self.served().volume();
+        if volume.status().state == VolumeState::FlashFailed {
+            let lost =
+                volume.detach().map_err(|error| format!("a flash that works again cannot be detached: {error}"))?;
+            if lost > 0 {
+                return Err(format!("a detach loses {lost} blocks"));
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&self, at: usize, operation: Operation, block: usize, blocks: usize) -> Result<Vec<u8>, Error> {
+        let answer: Arc<Mutex<Option<Result<Vec<u8>, Error>>>> = Arc::default();
+        let (offset, length) = ((block * BLOCK_BYTES) as u64, (blocks * BLOCK_BYTES) as u64);
+        let caching = Caching::Usual;
+        let request = Request { operation, offset, length, force_unit_access: false, data: Vec::new(), caching };
+        let sent = answer.clone();
+        self.guests[at].export.submit(request, Box::new(move |result| *sent.lock().unwrap() = Some(result)));
+        let started = Instant::now();
+        loop {
+            if let Some(result) = answer.lock().unwrap().take() {
+                return result;
+            }
+            assert!(started.elapsed() < 2 * BOUND, "{operation:?} is not answered");
+            take(Duration::from_micros(100));
+        }
+    }
+
+    fn read_all(&self, at: usize) -> Outcome<Vec<Content>> {
+        let name = self.guests[at].name;
+        let bytes = self.ask(at, Operation::Read, 0, BLOCKS).or_else(|_| {
+            let block = |block| {
+                self.ask(at, Operation::Read, block, 1).map_err(|error| format!("{name}: block {block}: {error}"))
+            };
+            (0..BLOCKS).map(block).collect::<Outcome<Vec<_>>>().map(|blocks| blocks.concat())
+        })?;
+        Ok(bytes.chunks(BLOCK_BYTES).map(|block| decode(block).try_into().unwrap()).collect())
+    }
+
+    /// No device fails: flushes succeed after a while, every block can be read and is right, and the status has no fault.
+    fn verify(&mut self) -> Outcome<()> {
+        self.leave_failed_flash()?;
+        let started = Instant::now();
+        for at in 0..self.guests.len() {
+            let answered = self.guests[at].clients.model.lock().unwrap().answered();
+            while let Err(error) = self.ask(at, Operation::Flush, 0, 0) {
+                if started.elapsed() > BOUND {
+                    let status = self.served().volume().status();
+                    let (state, reason, lost) = (status.state, status.state_reason, status.lost_blocks);
+                    return Err(format!("no flush succeeds: {error}; {state:?}, {reason:?}, lost {lost:?}"));
+                }
+                self.leave_failed_flash()?;
+                take(Duration::from_millis(20));
+            }
+            self.guests[at].clients.model.lock().unwrap().flushed(&answered);
+            let found = self.read_all(at)?;
+            let guest = &self.guests[at];
+            let mut model = guest.clients.model.lock().unwrap();
+            for (block, content) in found.iter().enumerate() {
+                let earliest = model.earliest(block);
+                model.read(block, earliest, content, 0..SECTORS).map_err(|error| format!("{}: {error}", guest.name))?;
+            }
+        }
+        let status = self.served().volume().status();
+        match status.lost_blocks.is_empty() {
+            true => self.check(),
+            false => Err(format!("blocks {:?} are listed as lost", status.lost_blocks)),
+        }
+    }
+}
