@@ -44,6 +44,19 @@ pub const BACKEND: usize = 1;
 /// Blocks that are transferred at once, at most.
 const TRANSFER_BLOCKS: usize = 256;
 
+/// A bug to plant, so that tests can show that they find it. Never in service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A read that waits for a failed write does not get the content from memory.
+    ForgetsContent,
+    /// Readers see a write that goes only to the backend before the backend has it.
+    ShowsRefusedWrites,
+    /// The zeroes of a new chunk are submitted together with its data.
+    ZeroesBesideData,
+    /// A detach drops the data that only memory has, if the backend refuses it.
+    DropsRefusedData,
+}
+
 /// How the engine behaves, beyond the cache's own configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -68,6 +81,8 @@ pub struct Settings {
     pub spare_frames: u32,
     /// Answers flushes, and writes that must be durable, as soon as they come: shows that tests would find it. Never in service.
     pub answers_flushes_at_once: bool,
+    /// A bug to plant.
+    pub planted: Option<Bug>,
 }
 
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use flashwise_core::cache::Cache;
 use flashwise_core::step::Step;
 
 use super::hazard::{Hazard, StepId};
-use super::{Engine, Running};
+use super::{Bug, Engine, Running};
 
 /// What becomes of a step that waits for another one, if that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,31 +21,34 @@ pub(super) enum Bond {
     Sees,
 }
 
-/// Returns the unfinished write of a client that goes only to the backend, if it is the last writer of a block. Until it succeeds, no
-/// client may see its content: a later read could return the old content.
-pub(super) fn undecided(steps: &[Option<Running>], hazard: &Hazard) -> Option<StepId> {
-    let writer = hazard.writer()?;
-    let step = &steps[writer as usize].as_ref().expect("an unfinished step is in the table").step;
-    let is_undecided =
-        matches!(step, Step::WriteBackend { acknowledged: false, replaces: false, logged: false, batch: None, .. });
-    is_undecided.then_some(writer)
-}
-
 impl<C: Cache<Step = Step>> Engine<C> {
+    /// Returns the unfinished write of a client that goes only to the backend, if it is the last writer of a block. Until it succeeds, no
+    /// client may see its content: a later read could return the old content.
+    pub(super) fn undecided(&self, block: &Hazard) -> Option<StepId> {
+        let writer = block.writer()?;
+        let step = &self.steps[writer as usize].as_ref().expect("an unfinished step is in the table").step;
+        let is_undecided =
+            matches!(step, Step::WriteBackend { acknowledged: false, replaces: false, logged: false, batch: None, .. });
+        (is_undecided && self.settings.planted != Some(Bug::ShowsRefusedWrites)).then_some(writer)
+    }
+
     /// Records what the step uses; adds the steps that it waits for.
     pub(super) fn register(&mut self, id: StepId, waits: &mut Vec<(StepId, Bond)>) {
-        let mut after = |step: StepId| waits.push((step, Bond::Follows));
         let step = &self.steps[id as usize].as_ref().expect("the step was just made").step;
+        let undecided = match step {
+            Step::Send { block, .. } => self.backend.get(block).and_then(|hazard| self.undecided(hazard)),
+            _ => None,
+        };
+        let mut after = |step: StepId| waits.push((step, Bond::Follows));
         let mut follows_flash = false;
         let frames = &mut self.frames;
         match step {
             Step::Receive { frame, .. } | Step::Zero { frame, .. } => {
                 frames[frame.number as usize].hazard.write(id, &mut after);
             }
-            Step::Send { block, frame, .. } => {
+            Step::Send { frame, .. } => {
                 frames[frame.number as usize].hazard.read(id, &mut after);
-                let write = self.backend.get(block).and_then(|hazard| undecided(&self.steps, hazard));
-                waits.extend(write.map(|write| (write, Bond::Sees)));
+                waits.extend(undecided.map(|write| (write, Bond::Sees)));
             }
             Step::Copy { from, to, .. } => {
                 frames[from.number as usize].hazard.read(id, &mut after);

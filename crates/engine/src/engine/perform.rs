@@ -8,9 +8,8 @@ use flashwise_core::step::{Frame, LogRecord, Step};
 use smallvec::{SmallVec, smallvec};
 
 use super::hazard::{Hazard, StepId};
-use super::order::undecided;
 use super::streams::Stream;
-use super::{BACKEND, Bond, Engine, FLASH, Group, Part, Running, TRANSFER_BLOCKS};
+use super::{BACKEND, Bond, Bug, Engine, FLASH, Group, Part, Running, TRANSFER_BLOCKS};
 use crate::disk::{Buffer, Operation, Transfer};
 use crate::export::Error;
 
@@ -36,7 +35,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// True if a client's write of a block may still fail, and nothing but the backend will have its content.
     fn is_undecided(&self, block: u32) -> bool {
-        self.backend.get(&block).is_some_and(|hazard| undecided(&self.steps, hazard).is_some())
+        self.backend.get(&block).is_some_and(|hazard| self.undecided(hazard).is_some())
     }
 
     /// Performs a step that needs no transfer on frames and a client's bytes; whether it succeeded. If not, the cache knows.
@@ -457,7 +456,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let result =
             if running.doomed && matches!(running.step, Step::FlushBackend { .. }) { Err(Error::Io) } else { result };
         let ok = result.is_ok();
-        if !ok {
+        if !ok && self.settings.planted != Some(Bug::ForgetsContent) {
             self.forward(&running);
         }
         self.unregister(id, &running.step);

@@ -16,6 +16,7 @@ use super::map::Entry;
 use super::pieces::{covers, cut, part, uncovered, whole};
 use super::record::{Change, Run};
 use super::space::Space;
+use crate::engine::Bug;
 use crate::export::{Done, Error, Export, Operation, Request};
 use crate::join::Join;
 
@@ -122,7 +123,12 @@ impl LogicalDisk {
         if zeroes.is_empty() {
             return write(Ok(()));
         }
-        let join = Join::new(zeroes.len(), Vec::new(), Box::new(move |result| write(result.map(drop))));
+        let is_planted = self.shared.volume().config().planted == Some(Bug::ZeroesBesideData);
+        let (zeroed, write): (Done, _) = match is_planted {
+            true => (Box::new(|_| ()), Some(write)),
+            false => (Box::new(move |result| write(result.map(drop))), None),
+        };
+        let join = Join::new(zeroes.len(), Vec::new(), zeroed);
         for (offset, length) in zeroes {
             let zero = Request {
                 operation: Operation::WriteZeroes { may_punch_holes: true, only_if_fast: false },
@@ -134,6 +140,7 @@ impl LogicalDisk {
             };
             self.shared.volume().submit(zero, join.piece(0));
         }
+        write.into_iter().for_each(|write| write(Ok(())));
     }
 
     /// As `durable`, of a write whose places are not written down for certain.

@@ -13,6 +13,7 @@ use super::BLOCK;
 use crate::attach::stores::default_state_directory;
 use crate::disk::Disk;
 use crate::disk::zoned::zoning::Zoning;
+use crate::engine::Bug;
 use crate::wlfc::start::Options;
 
 /// A disk that the caller has opened.
@@ -70,6 +71,8 @@ pub struct VolumeConfig {
     pub discard_cache: bool,
     /// Flushes are answered and not done: to show that the tests of durability find lost data. Loses data.
     pub unsafe_ignore_flushes: bool,
+    /// A bug to plant, so that tests can show that they find it. Never in service.
+    pub planted: Option<Bug>,
     /// Every read and write of the backend takes this long, one at a time: stands for a disk in benchmarks.
     pub backend_delay_us: u64,
 }
@@ -99,6 +102,7 @@ impl VolumeConfig {
             state_directory: default_state_directory(),
             discard_cache: false,
             unsafe_ignore_flushes: false,
+            planted: None,
             backend_delay_us: 0,
         }
     }

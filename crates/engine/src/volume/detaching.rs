@@ -14,7 +14,7 @@ use super::driver::Driver;
 use super::requests::Waiting;
 use super::status::figures_of;
 use super::{BLOCK, Inner, SPARE_FRAMES, Volume, VolumeConfig, VolumeError};
-use crate::engine::{BACKEND, Engine, FLASH, Settings};
+use crate::engine::{BACKEND, Bug, Engine, FLASH, Settings};
 use crate::export::{Error, Export, Request};
 use crate::memory::Memory;
 use crate::status::VolumeState;
@@ -192,7 +192,9 @@ impl Volume {
         let mut engine = engine_without_flash(&self.config, geometry, self.size(), true);
         let blocks: Vec<u32> = lost.iter().chain(refused.keys()).map(|block| *block as u32).collect();
         engine.cache_mut().take_over_lost(inner.engine.log(), blocks);
-        engine.take_over_unwritten(refused);
+        if self.config.planted != Some(Bug::DropsRefusedData) {
+            engine.take_over_unwritten(refused);
+        }
         match &inner.engine {
             Driver::Log(before) => {
                 engine.succeed(before);
@@ -303,6 +305,7 @@ pub(super) fn engine_without_flash(
         discard: false,
         spare_frames: SPARE_FRAMES,
         answers_flushes_at_once: false,
+        planted: config.planted,
         ..Settings::default()
     };
     Engine::new(cache, settings, vec![0; geometry.pages() as usize], Vec::new())

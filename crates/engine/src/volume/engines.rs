@@ -44,6 +44,7 @@ pub(super) fn log_engine(
         write_streams: flash.write_streams(),
         spare_frames: SPARE_FRAMES,
         answers_flushes_at_once: config.unsafe_ignore_flushes,
+        planted: config.planted,
     };
     let engine = Engine::new(cache, settings, recovered.checksums, recovered.head_records);
     Ok(Driver::Log(Box::new(engine)))

@@ -12,6 +12,7 @@ use flashwise_engine::attach::memory::MemorySide;
 use flashwise_engine::attach::{BackendSide, Record, Stamp};
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::identity::Identity;
+use flashwise_engine::engine::Bug;
 use flashwise_engine::export::{Error, Export, Operation, Request};
 use flashwise_engine::pool::{LogicalDisk, Metadata, Pool, PoolConfig};
 use flashwise_engine::status::VolumeState;
@@ -132,7 +133,7 @@ impl History {
 }
 
 impl World {
-    pub fn new(kind: Kind, seed: u64) -> World {
+    pub fn new(kind: Kind, seed: u64, planted: Option<Bug>) -> World {
         let mut random = Random(seed.wrapping_mul(0x9E37));
         let is_pool = matches!(kind, Kind::Pool | Kind::PoolWithoutFlash);
         let flash = Failing::new("flash", if kind == Kind::Buckets { 4 * MIB } else { 2 * MIB }, random.next());
@@ -141,6 +142,7 @@ impl World {
         let path = if has_flash { "flash" } else { "" };
         let mut config = VolumeConfig::of("v", Path::new("disk"), Path::new(path));
         config.size_bytes = Some((BLOCKS * BLOCK_BYTES) as u64);
+        config.planted = planted;
         config.flash_disk = has_flash.then(|| OpenDisk(flash.clone()));
         let mode = random.pick(&["write-back", "write-back", "write-through", "write-around"]);
         let ram = random.pick(&["0", "64KiB", "1MiB"]);
@@ -396,8 +398,9 @@ impl World {
             0..=6 => Operation::Read,
             7..=15 => Operation::Write,
             16 | 17 => Operation::Flush,
-            18 => zeroes,
-            _ => Operation::Trim,
+            // A trim promises nothing, and buckets may show the content from before it again.
+            19 if self.kind != Kind::Buckets => Operation::Trim,
+            _ => zeroes,
         };
         let caching = random.pick(&[Caching::Usual, Caching::Usual, Caching::Usual, Caching::Through, Caching::Never]);
         let (offset, length) = if operation == Operation::Flush { (0, 0) } else { (offset, length) };
