@@ -80,6 +80,12 @@ crash: ## Simulated power failures: FLASHWISE_CRASH_POINTS, FLASHWISE_SEED
 	FLASHWISE_FAULT_SEEDS=$(FLASHWISE_FAULT_SEEDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-engine --test engine -- --nocapture crash::faults::random_faults
 
+# Volumes and pools on devices that fail for a while: 10,000 worlds of each of five kinds.
+FLASHWISE_WORLDS ?= 50000
+failing-devices: ## Volumes and pools on failing devices: FLASHWISE_WORLDS, FLASHWISE_SEED
+	FLASHWISE_WORLDS=$(FLASHWISE_WORLDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
+	cargo test -p flashwise-engine --test engine -- --nocapture failing::
+
 kill: ## Kill a server with SIGKILL, FLASHWISE_KILLS times
 	FLASHWISE_KILLS=$(FLASHWISE_KILLS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test --release -p flashwise --test cli -- --nocapture kill::what

@@ -17,7 +17,7 @@ use flashwise_testing::setting;
 use world::{KINDS, Kind, World};
 
 /// Worlds that run at once: most of their time is that of devices.
-const THREADS: usize = 12;
+const THREADS: usize = 24;
 
 /// Runs worlds from `FLASHWISE_SEED` on while `goes_on` allows it, given how many have begun. Returns their number and the violations.
 fn run(kinds: &[Kind], planted: Option<Bug>, goes_on: impl Fn(u64) -> bool + Sync) -> (u64, Vec<String>) {
