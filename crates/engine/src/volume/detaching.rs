@@ -85,8 +85,8 @@ impl Volume {
                 "the flash failed, and data is only there: writes are refused until the volume is detached"
             ),
         }
-        let held = std::mem::take(&mut inner.held);
-        inner.engine.stop_holding();
+        let mut held = std::mem::take(&mut inner.held);
+        held.append(&mut inner.engine.stop_holding());
         inner.failed_requests += held.len() as u64;
         self.dispatch(inner);
         held.into_iter().for_each(|(_, done)| done(Err(Error::Io)));

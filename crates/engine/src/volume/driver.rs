@@ -203,7 +203,9 @@ impl Driver {
         }
     }
 
-    pub fn stop_holding(&mut self) {
+    /// Requests that fail from now on are answered; returns those that failed before and were not handed back.
+    #[must_use]
+    pub fn stop_holding(&mut self) -> Vec<(Request, Done)> {
         match self {
             Driver::Log(engine) => engine.stop_holding(),
             Driver::Wlfc(engine) => engine.stop_holding(),
