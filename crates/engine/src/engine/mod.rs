@@ -563,6 +563,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
         std::mem::take(&mut self.held)
     }
 
+    /// True if every change is answered with an error, because the flash has failed.
+    pub fn refuses_changes(&self) -> bool {
+        self.flash_failed && !self.settings.holds_failed
+    }
+
     /// The next flush has to tell of one that failed.
     pub fn owe_a_failed_flush(&mut self) {
         self.errors.backend += 1;

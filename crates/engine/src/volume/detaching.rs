@@ -243,15 +243,18 @@ impl Volume {
         failed
     }
 
+    /// Refuses to give up a flash that alone knows of blocks that they are lost, or has them as they were flushed last. Those that wait in memory
+    /// are written back first: until the flash is given up, what it says of them counts after a crash.
     fn check_flash_knows_none(&self, cache: &Driver) -> Result<(), VolumeError> {
-        if !cache.flash_knows_lost() {
-            return Ok(());
+        let (volume, lost) = (self.config.whose(), cache.lost_on_flash());
+        match (lost, cache.has_flash_failed()) {
+            (0, _) => match self.write_unwritten(cache.unwritten_on_flash()).len() as u64 {
+                0 => Ok(()),
+                dirty_blocks => Err(VolumeError::NotDestaged { volume, dirty_blocks }),
+            },
+            (_, true) => Err(VolumeError::LostWithFlash { volume, lost }),
+            (_, false) => Err(VolumeError::Lost { volume, lost }),
         }
-        let (volume, lost) = (self.config.whose(), cache.lost_blocks().len());
-        Err(match cache.has_flash_failed() {
-            true => VolumeError::LostWithFlash { volume, lost },
-            false => VolumeError::Lost { volume, lost },
-        })
     }
 
     /// From now on, what the flash holds counts no more.

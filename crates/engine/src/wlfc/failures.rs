@@ -29,6 +29,11 @@ impl Engine {
         };
         self.cache.failing().iter().filter(is_lossy).count()
     }
+
+    /// True if every change is answered with an error, because nothing is written to the flash any more.
+    pub fn refuses_changes(&self) -> bool {
+        self.cache.is_frozen() && !self.holds_frozen
+    }
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
@@ -77,9 +82,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.stopped.is_some() && !self.settings.holds_failed
     }
 
-    /// Whether the flash has lost what the backend does not have.
-    pub fn has_unreadable(&self) -> bool {
-        !self.unreadable.is_empty()
+    /// Returns how many blocks the flash has lost that the backend does not have.
+    pub fn unreadable(&self) -> usize {
+        self.unreadable.len()
     }
 
     /// The blocks whose only copy could not be read, in order.
