@@ -125,6 +125,20 @@ impl Report {
         if matches!(refusal, Refusal::OtherCache { .. }) { self.mismatch(text) } else { self.damage(text) }
     }
 
+    /// Adds that the backend's record of its cache is damaged. `is_paired`: true if the flash names the backend.
+    pub fn add_damaged_record(&mut self, error: &io::Error, is_paired: bool) {
+        let advice = match is_paired {
+            true => {
+                "'flashwise detach' with this flash and backend writes back the dirty blocks and a new record; give the flash that was used last, as an \
+                 older copy is not recognised"
+            }
+            false => "If its cache is lost, start once with --discard-cache",
+        };
+        self.damage(format!(
+            "The backend's record of its cache is damaged ({error}), and a start is refused. {advice}."
+        ));
+    }
+
     /// Whether a part is damaged, and not only no part of this pair.
     pub fn is_damaged(&self) -> bool {
         self.findings.iter().any(|finding| finding.severity == Severity::Damage)

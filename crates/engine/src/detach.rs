@@ -53,9 +53,10 @@ pub enum DetachError {
 }
 
 impl DetachError {
-    /// Whether other devices were given than those that belong together.
+    /// Whether trying again cannot mend it: other devices were given than those that are known to belong together.
     pub fn is_misuse(&self) -> bool {
-        matches!(self, DetachError::Pair { error: AttachError::Refused(_), .. } | DetachError::BackendTooSmall { .. })
+        let DetachError::Pair { error, .. } = self else { return matches!(self, DetachError::BackendTooSmall { .. }) };
+        matches!(error, AttachError::Refused(_) | AttachError::DamagedRecord(_))
     }
 
     pub(crate) fn cache(flash: &dyn Disk, error: FlashError) -> DetachError {

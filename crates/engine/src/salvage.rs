@@ -13,7 +13,7 @@ use flashwise_core::recovery::Known;
 use flashwise_core::salvage::{BlockCopy, Gap, Salvaged, UnitRemains, salvage as put_together};
 use flashwise_core::wlfc::{Oob, State as BucketState};
 
-use crate::attach::{Attachment, BackendSide, Pairing, may_be_dirty, paired};
+use crate::attach::{Attachment, BackendSide, Pairing, is_damaged, may_be_dirty, paired};
 use crate::detach::{DetachError, check_size, destage, destage_buckets, dirty_copies};
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, read_superblock, recover_log, superblock_pages};
@@ -279,7 +279,10 @@ fn find_superblock(pair: Pair<'_>, options: &Options, mending: &Mending) -> Resu
         return Err(DetachError::cache(flash, error));
     }
     let lost = |what: String| DetachError::NoSuperblock { path: flash.description(), what };
-    let Some(record) = side.read()? else { return Err(lost("the backend has no record of a cache".to_owned())) };
+    let record = match side.read() {
+        Err(error) if is_damaged(&error) => return Err(lost(format!("the backend's record is damaged ({error})"))),
+        record => record?.ok_or_else(|| lost("the backend has no record of a cache".to_owned()))?,
+    };
     let Some(geometry) = options.geometry else { return Err(lost("how it is divided is not known".to_owned())) };
     let closed = record.closed.as_ref();
     let superblock = Superblock {

@@ -168,7 +168,8 @@ impl Managed for Volumes {
         let thread = std::thread::Builder::new().name(format!("detach {name}"));
         let (pool, pools, name) = (self.served.pool(name), self.pools.clone(), name.to_owned());
         let started = thread.spawn(move || {
-            if let Err(error) = volume.detach().map_err(|error| error.to_string()).and_then(|lost| {
+            let detached = pool.as_ref().map_or_else(|| volume.detach(), |pool| pool.detach());
+            if let Err(error) = detached.map_err(|error| error.to_string()).and_then(|lost| {
                 pools.note_detached(&name).map_err(|error| format!("the flash is detached, and a start takes it again: {error}"))?;
                 match lost {
                     0 => Ok(()),

@@ -62,7 +62,11 @@ impl Check {
         }
         if let Some(backend) = &backend {
             // Whatever else is wrong with them was found above.
-            match paired_superblock(&*flash, &*backend.side, &backend.pairing) {
+            let paired = paired_superblock(&*flash, &*backend.side, &backend.pairing);
+            if let Some(error) = backend.damaged_record() {
+                report.add_damaged_record(&error, paired.is_ok());
+            }
+            match paired {
                 Err(AttachError::Refused(Refusal::OtherBackend { .. })) => self.tell_whose(backend, &mut report),
                 Err(AttachError::Refused(refusal)) => report.add_refusal(&refusal),
                 _ => {}

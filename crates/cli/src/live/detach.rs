@@ -199,6 +199,7 @@ fn counts_no_more(cache: &VolumeConfig) -> bool {
 fn offline(volume: &VolumeConfig, opened: OpenBackend, salvage: &SalvageFlags) -> anyhow::Result<()> {
     let VolumeConfig { flash, backend, .. } = volume;
     let flash_disk = open_flash(flash, Options::default())?;
+    opened.warn_of_damaged_record();
     let OpenBackend { disk: backend_disk, side, pairing, .. } = opened;
     if !salvage.salvage {
         refuse_no_flash(&*flash_disk, "detach")?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use flashwise_engine::attach::stores::side_of;
-use flashwise_engine::attach::{BackendSide, Pairing};
+use flashwise_engine::attach::{BackendSide, Pairing, is_damaged};
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::file::{FileDisk, Options};
 use flashwise_engine::disk::identity::{Identity, identity};
@@ -69,6 +69,20 @@ impl OpenBackend {
         let side = side_of(disk.clone(), identity.id, &volume.state_directory)?;
         let pairing = Pairing { backend: identity.id, is_identified: volume.backend_id.is_some(), discards: false };
         Ok(OpenBackend { disk, identity, side, pairing })
+    }
+
+    /// The error of the record of its cache, if that is damaged.
+    pub fn damaged_record(&self) -> Option<std::io::Error> {
+        self.side.read().err().filter(is_damaged)
+    }
+
+    /// Warns of a record that is damaged, where it is done without.
+    pub fn warn_of_damaged_record(&self) {
+        if let Some(error) = self.damaged_record() {
+            warning!(
+                "{error}: the record is damaged; only the flash says that it belongs to this backend, and an older copy of it is not recognised"
+            );
+        }
     }
 
     /// The disks of a pool that no server has open.

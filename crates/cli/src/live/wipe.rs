@@ -56,6 +56,7 @@ impl Wipe {
             .into());
         }
         self.confirm(&holding)?;
+        backend.iter().for_each(OpenBackend::warn_of_damaged_record);
         let pair = backend.as_ref().map(|backend| (&*backend.disk as &dyn Disk, &*backend.side, &backend.pairing));
         let (named, dirty) = (pair.is_some(), holding.may_be_dirty());
         wipe(&*flash, &holding, pair)?;

@@ -7,7 +7,7 @@ use std::process::Command;
 use flashwise_testing::waiting::wait_for;
 
 use crate::common::{fail, run, succeed};
-use crate::serving::Setting;
+use crate::serving::{Server, Setting};
 
 const MIB: u64 = 1 << 20;
 const BLOCK: usize = 4096;
@@ -71,6 +71,46 @@ impl Setting {
     fn is_whole(&self) -> bool {
         std::fs::read(self.path("disk.img")).unwrap().starts_with(&content(2))
     }
+}
+
+/// Has one wrong byte in the backend's record of its cache.
+fn damage_record(setting: &Setting) {
+    let (path, name) = (setting.path("disk.img"), "user.flashwise.cache");
+    let mut record = vec![0; BLOCK];
+    let length = rustix::fs::getxattr(&path, name, &mut record).unwrap();
+    let at = record.windows(5).position(|bytes| bytes == b"cache").unwrap();
+    record[at + 1] = b'b';
+    rustix::fs::setxattr(&path, name, &record[..length], rustix::fs::XattrFlags::REPLACE).unwrap();
+}
+
+/// `serve` refuses it for good and names the command that helps, `check` finds it, and each command that gives the cache up works.
+#[test]
+fn a_damaged_record_of_the_backend_is_no_dead_end() {
+    let pair = ["--flash", "cache.img", "--backend", "disk.img"];
+    let ways: [(&[&str], bool); 3] =
+        [(&["detach"], true), (&["detach", "--salvage"], true), (&["wipe", "--yes", "--discard-dirty"], false)];
+    for (way, is_whole) in ways {
+        let setting = left_behind(false);
+        damage_record(&setting);
+        let (_, err) = setting.fails(&["serve", "flashwise.toml"], 2);
+        assert!(
+            err.contains("extended attribute user.flashwise.cache: found") && err.contains("run 'flashwise detach'")
+        );
+        let (out, _) = setting.fails(&[&["check"], &pair[..]].concat(), 1);
+        assert!(
+            out.contains("damage: The backend's record of its cache is damaged") && out.contains("'flashwise detach'")
+        );
+        let (_, err, code) = run(setting.directory.path(), &[way, &pair[..]].concat());
+        assert_eq!(code, 0, "{way:?}: {err}");
+        assert!(err.contains("the record is damaged; only the flash says that it belongs to this backend"), "{err}");
+        assert_eq!(setting.is_whole(), is_whole, "{way:?}");
+        let server = setting.serve();
+        server.end();
+    }
+    let setting = left_behind(false);
+    damage_record(&setting);
+    Server::start(setting.directory.path(), &["serve", "flashwise.toml", "--discard-cache", "v"]).end();
+    setting.serve().end();
 }
 
 /// Up to which unit of the log its superblocks say that it was durable.

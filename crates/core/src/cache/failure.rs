@@ -168,9 +168,8 @@ impl LogCache {
         let old = if record.is_copied() { record.old.map(|(old, _)| old) } else { old };
         let back = old.is_some_and(|old| self.log.bring_back(block, old, true, true));
         if !(record.is_copied() && back) {
-            self.lost.entry(block).or_default();
+            self.lost.entry(block).or_default().flushed |= old.is_some() && !back;
         }
-        self.lacks_flushed |= old.is_some() && !back;
     }
 
     /// The data of `record` never came: it could not be read. Returns what is recorded in its place in the unit of `sequence`.
@@ -263,13 +262,7 @@ impl LogCache {
     /// Whether the backend has all that is durable on flash: a flash that failed can be given up.
     pub fn can_give_up_flash(&self) -> bool {
         let nothing_dirty = self.log.dirty_blocks() == 0 || self.durable_dirty_blocks() == 0;
-        nothing_dirty && !self.flash_knows_lost()
-    }
-
-    /// Whether the flash says of blocks that they are lost, or may hold what nothing else has of one: without it they would be what the
-    /// backend has, which is older than what was flushed.
-    pub fn flash_knows_lost(&self) -> bool {
-        self.lacks_flushed || self.lost.values().any(|lost| lost.said.is_some())
+        nothing_dirty && self.lost_on_flash() == 0
     }
 
     /// How many dirty blocks could not be read from flash the last time.

@@ -13,12 +13,19 @@ pub(super) struct Lost {
     pub kept: bool,
     /// Writes to the backend of what it is to hold that have not ended: who reads it waits for them.
     pub on_its_way: u32,
+    /// The flash may have it as it was flushed last, and the backend has not.
+    pub flushed: bool,
 }
 
 impl Lost {
     /// Whether only memory knows that it is lost, and nothing what it should hold.
     pub fn is_unsaid(&self) -> bool {
         self.said.is_none() && !self.kept
+    }
+
+    /// True if a start counts what the flash says of it, whatever the backend has.
+    fn is_on_flash(&self) -> bool {
+        self.flushed || self.said.is_some()
     }
 }
 
@@ -132,6 +139,17 @@ impl LogCache {
         blocks
     }
 
+    /// Returns how many blocks are lost that the flash calls lost, or may have as they were flushed last. Without the flash, each of them would be what
+    /// the backend has, which is older.
+    pub fn lost_on_flash(&self) -> usize {
+        self.lost.values().filter(|lost| lost.is_on_flash() && !lost.kept).count()
+    }
+
+    /// True if a block [waits in memory](Cache::keep), and a start would count what the flash says of it.
+    pub fn is_kept_and_on_flash(&self, block: u32) -> bool {
+        self.lost.get(&block).is_some_and(|lost| lost.is_on_flash() && lost.kept)
+    }
+
     /// From now on, whoever asks for flushes sees by themselves to [what is not durable](Self::not_durable_blocks): it fails none.
     pub fn leave_lost(&mut self) {
         self.leaves_lost = true;
@@ -141,5 +159,52 @@ impl LogCache {
     pub fn take_over_lost(&mut self, before: Option<&LogCache>, blocks: impl IntoIterator<Item = u32>) {
         self.leaves_lost |= before.is_some_and(|before| before.leaves_lost);
         self.lost.extend(blocks.into_iter().map(|block| (block, Lost::default())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::super::{Config, Event, Kind, Request};
+    use super::*;
+    use crate::format::Geometry;
+    use crate::layout::containers::Log;
+
+    /// Plans a request about one block.
+    fn plan(cache: &mut LogCache, kind: Kind, block: u32) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for request in Request::pieces(kind, u64::from(block) * 4096, 4096, false) {
+            cache.on(Event::Request { request: &request, now_us: 1 }, &mut steps);
+        }
+        steps
+    }
+
+    /// Blocks are written over and over while the flash takes nothing, until the log is a lap ahead: what was flushed of them counts at a start, and
+    /// is not brought back. Those that wait in memory are not lost with the flash.
+    #[test]
+    fn what_waits_in_memory_is_not_lost_with_the_flash() {
+        let geometry = Geometry { units: 24, unit_pages: 16 };
+        let config = Config { write_buffer_blocks: 0, ..Config::new(geometry, "lru".parse().unwrap()) };
+        let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());
+        let mut flushed: Vec<Step> = (0..50).flat_map(|block| plan(&mut cache, Kind::Write, block)).collect();
+        flushed.extend(plan(&mut cache, Kind::Flush, 0));
+        flushed.iter().for_each(|step| cache.on(Event::Done(step), &mut Vec::new()));
+        let newer: Vec<Step> = (0..1000).flat_map(|number| plan(&mut cache, Kind::Write, number % 50)).collect();
+        for step in &newer {
+            let fails =
+                matches!(step, Step::Append(_) | Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_));
+            let event = if fails { Event::Failed { step, missing: false } } else { Event::Done(step) };
+            cache.on(event, &mut Vec::new());
+        }
+        let lost = cache.lost_blocks();
+        assert!(cache.has_flash_failed() && cache.lost_on_flash() > 0, "{lost:?}");
+        lost.iter().for_each(|block| cache.keep(*block));
+        assert_eq!(cache.lost_on_flash(), 0);
+        assert!(lost.iter().any(|block| cache.is_kept_and_on_flash(*block)), "{lost:?}");
+        // One that the flash calls lost is, as long as nothing has it.
+        let mut steps = Vec::new();
+        cache.mark_lost(60, &mut steps);
+        assert_eq!(cache.lost_on_flash(), 1);
     }
 }

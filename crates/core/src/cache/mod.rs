@@ -153,8 +153,6 @@ pub struct LogCache {
     promised: Place,
     /// Once it has, by block and slot: of copies that never came to be and were not the newest, the slot of what the backend lacks before them.
     unwritten: HashMap<(u32, u32), Option<u32>>,
-    /// The flash may hold what was flushed of a block and nothing else has.
-    lacks_flushed: bool,
     /// Whether the policy is asked at all; not once the cache is being given up.
     admitting: bool,
     /// Whether there is a flash at all: else nothing is ever put into the log.
@@ -266,7 +264,6 @@ impl LogCache {
             flash_failed: false,
             promised,
             unwritten: HashMap::new(),
-            lacks_flushed: false,
             admitting: true,
             has_flash: true,
             detached: false,

@@ -12,6 +12,7 @@
 //! orderly end writes the superblock, then the record with the superblock's generation and with what the backend looks like: what it
 //! was changed without the cache is noticed at the next start.
 
+mod error;
 mod held;
 pub mod memory;
 mod side;
@@ -22,85 +23,15 @@ use std::io;
 use flashwise_core::format::{FailedUnit, Geometry, Layout, PageError, Place, RunEnd, State, Superblock};
 use uuid::Uuid;
 
+pub use self::error::{AttachError, Refusal};
 pub use self::held::Held;
-pub use self::side::{BackendSide, Closed, Owned, Record, Stamp, Writes};
+pub use self::side::{BackendSide, Closed, Owned, Record, Stamp, Writes, is_damaged};
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, format, is_blank, read_copies, read_superblock, write_superblock};
 use crate::wlfc::start;
 
-/// Why a cache is not attached to a backend: an operator has to decide.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
-pub enum Refusal {
-    #[error(
-        "there is no cache on it, and the backend belongs to cache {expected}, which may hold data that was not written back; give the \
-         flash with that cache; if it is this one and its first pages are damaged, 'flashwise detach --salvage' gets back what can be got back"
-    )]
-    Missing { expected: Uuid },
-    #[error(
-        "it holds cache {found}, the backend belongs to cache {expected}, and data that was not written back may be on {}; give the \
-         flash with cache {expected}",
-        place(*.on_found, *.on_expected)
-    )]
-    OtherCache { found: Uuid, expected: Uuid, on_found: bool, on_expected: bool },
-    #[error(
-        "it is an older copy of cache {cache}: it was attached {found} times{}, the backend says {expected}{}; what it holds is out \
-         of date, and the newest may hold data that was not written back; give the newest",
-        ended(*.found_closed),
-        ended(*.expected_closed)
-    )]
-    Older { cache: Uuid, found: u64, found_closed: bool, expected: u64, expected_closed: bool },
-    #[error(
-        "the backend is an older copy: cache {cache} was attached {expected} times, the backend says {found}; data that was not written \
-         back to the newest may be on this flash; give the newest backend"
-    )]
-    BackendOlder { cache: Uuid, found: u64, expected: u64 },
-    #[error(
-        "the backend is a copy of the file that cache {cache} belongs to (its inode was {expected} and is {found}), and the cache may \
-         hold data that was not written back; give the original or, if it was moved here and is used no more, say so once by \
-         backend-id = \"{backend}\""
-    )]
-    Copy { cache: Uuid, backend: Uuid, found: u64, expected: u64 },
-    #[error(
-        "it is a cache of another backend: it belongs to {found}, and this one is {expected}; give its own backend"
-    )]
-    OtherBackend { found: Uuid, expected: Uuid },
-}
-
-fn place(on_found: bool, on_expected: bool) -> &'static str {
-    match (on_found, on_expected) {
-        (true, true) => "both",
-        (true, false) => "the first",
-        _ => "the second",
-    }
-}
-
-fn ended(closed: bool) -> &'static str {
-    if closed { " and ended in order" } else { "" }
-}
-
 /// What [`AttachError::Geometry`] calls the size of the volume.
 pub(crate) const VOLUME_SIZE: &str = "volume size";
-
-/// Why a cache cannot be attached.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)]
-pub enum AttachError {
-    #[error(transparent)]
-    Flash(#[from] FlashError),
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    #[error("the backend's record of its cache: {0}")]
-    Side(io::Error),
-    #[error(
-        "it holds a cache of layout \"{}\", and the configuration says \"{}\"; say the layout that it has, or detach the cache first",
-        found.name(),
-        expected.name()
-    )]
-    Layout { found: Layout, expected: Layout },
-    #[error("it is a cache of {found}, expected {expected}")]
-    Geometry { what: &'static str, found: u64, expected: u64 },
-}
 
 /// Which backend a cache should belong to.
 #[derive(Clone, Copy, Debug)]
@@ -159,9 +90,20 @@ enum Verdict {
 /// Whether a backend may be used without the flash that it knows, which is asked before it is; returns what it knows of a cache that has nothing
 /// that the backend has not, or is given up.
 pub fn check_empty(side: &dyn BackendSide, discards: bool) -> Result<Option<Record>, AttachError> {
-    let record = side.read().map_err(AttachError::Side)?;
+    let (record, _) = read_unless(discards, side)?;
     judge_empty(record.as_ref(), discards)?;
     Ok(record.filter(|record| !record.may_be_dirty || discards))
+}
+
+/// Returns the backend's record. If `counts_for_none`, a damaged one does, and the error is returned beside it.
+fn read_unless(
+    counts_for_none: bool,
+    side: &dyn BackendSide,
+) -> Result<(Option<Record>, Option<io::Error>), AttachError> {
+    match side.read() {
+        Err(error) if counts_for_none && is_damaged(&error) => Ok((None, Some(error))),
+        record => Ok((record.map_err(AttachError::of_record)?, None)),
+    }
 }
 
 /// Makes it known on the backend's side that it is used without a cache from now on, so that none that comes back later is believed. `known` is what
@@ -296,7 +238,8 @@ fn find(
     Ok((Some(Superblock { generation: found.generation, ..made_up }), verdict))
 }
 
-/// The superblock of a cache that belongs to the backend and is the newest; for who writes it back without a server.
+/// The superblock of a cache that belongs to the backend and is the newest; for who writes it back without a server. Where the backend's record is
+/// damaged, it is enough that the flash names the backend.
 pub fn paired_superblock(
     flash: &dyn Disk,
     side: &dyn BackendSide,
@@ -312,19 +255,24 @@ pub(crate) fn paired(
     found: Superblock,
     pairing: &Pairing,
 ) -> Result<Superblock, AttachError> {
-    let record = side.read().map_err(AttachError::Side)?;
+    let (record, damage) = read_unless(true, side)?;
     let (superblock, verdict) = find(flash, side, Some(found), record.as_ref(), pairing)?;
     let superblock = superblock.expect("what was found stays");
-    match verdict {
-        Verdict::Resume(_) => Ok(superblock),
+    match (verdict, damage) {
+        (Verdict::Resume(_), _) => Ok(superblock),
+        // The backend may miss blocks of another flash.
+        (Verdict::New(_), Some(error)) => Err(AttachError::DamagedRecord(error)),
         // What the flash holds is out of date, or was never begun, and no one would miss it.
-        Verdict::New(_) => Ok(Superblock { state: State::Detached, ..superblock }),
+        (Verdict::New(_), None) => Ok(Superblock { state: State::Detached, ..superblock }),
     }
 }
 
-/// Whether one of both sides says that the cache may hold what the backend does not.
+/// Whether one of both sides says that the cache may hold what the backend does not; a record that is damaged does.
 pub(crate) fn may_be_dirty(superblock: &Superblock, side: &dyn BackendSide) -> io::Result<bool> {
-    Ok(either_may_be_dirty(superblock, side.read()?.as_ref()))
+    match side.read() {
+        Err(error) if is_damaged(&error) => Ok(true),
+        record => Ok(either_may_be_dirty(superblock, record?.as_ref())),
+    }
 }
 
 fn either_may_be_dirty(superblock: &Superblock, record: Option<&Record>) -> bool {
@@ -339,7 +287,7 @@ pub fn attach(
     wanted: &Wanted,
     progress: Progress<'_>,
 ) -> Result<Attached, AttachError> {
-    let record = side.read().map_err(AttachError::Side)?;
+    let (record, damage) = read_unless(wanted.pairing.discards, side)?;
     let holds_nothing = |error: &dyn std::fmt::Display| {
         format!("the cache was dropped, as it is damaged ({error}); nothing was left to write back")
     };
@@ -351,6 +299,9 @@ pub fn attach(
         found => found?,
     };
     let why = match find(flash, side, found, record.as_ref(), &wanted.pairing)? {
+        _ if damage.is_some() => {
+            Some("the backend's record of its cache was damaged; blocks that were not written back are lost".to_owned())
+        }
         (Some(superblock), Verdict::Resume(why)) => {
             check_geometry(&superblock, wanted)?;
             let may_be_dirty = either_may_be_dirty(&superblock, record.as_ref());

@@ -1,13 +1,18 @@
 //! The backend's side of the pair: a short record of the cache that belongs to the backend, kept where the backend is.
 
-use std::io;
+use std::io::{self, Write};
 use std::ops::Range;
 
+use flashwise_core::checksum;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// The version of [`Record`] that this code writes, and the only one that it reads.
 const VERSION: u32 = 1;
+/// How the JSON of a record ends: with the checksum of all before it.
+const CHECKSUM: &[u8] = b",\"checksum\":\"";
+/// The length of that end: CRC-32C in hexadecimal, a quotation mark and a brace.
+const CHECKSUM_BYTES: usize = CHECKSUM.len() + 8 + 2;
 
 /// What the backend knows of its cache. As JSON: `docs/format.md`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,12 +96,21 @@ impl Record {
         Record { version: VERSION, cache: Uuid::from_bytes(cache), attach, may_be_dirty, inode, closed: None }
     }
 
-    /// The record as JSON.
+    /// The record as JSON, with a checksum.
     pub fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("a record has nothing that JSON has not")
+        let mut json = serde_json::to_vec(self).expect("a record has nothing that JSON has not");
+        // The brace comes behind the checksum.
+        json.pop();
+        let crc = checksum::crc32c(&json);
+        json.extend_from_slice(CHECKSUM);
+        write!(json, "{crc:08x}\"}}").expect("memory takes all that is written");
+        json
     }
 
-    /// Reads a record; what is wrong with it is said in words.
+    /// Reads a record, with or without a checksum.
+    ///
+    /// # Errors
+    /// The record [is damaged](is_damaged), or a later program wrote it.
     pub fn decode(json: &[u8]) -> io::Result<Record> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         #[derive(Deserialize)]
@@ -104,18 +118,32 @@ impl Record {
             version: u32,
         }
         let shown = String::from_utf8_lossy(&json[..json.len().min(80)]).into_owned();
+        let (before, end) = json.split_at(json.len().saturating_sub(CHECKSUM_BYTES));
+        let has_checksum = end.starts_with(CHECKSUM);
+        if has_checksum && end[CHECKSUM.len()..] != *format!("{:08x}\"}}", checksum::crc32c(before)).as_bytes() {
+            return Err(invalid(format!("found {shown:?}, and its checksum is wrong")));
+        }
         let Version { version } = serde_json::from_slice(json)
             .map_err(|error| invalid(format!("found {shown:?}, expected JSON ({error})")))?;
         if version != VERSION {
-            return Err(invalid(format!("it has version {version}; this program reads version {VERSION}")));
+            let what = format!("it has version {version}; this program reads version {VERSION}");
+            return Err(if has_checksum { io::Error::new(io::ErrorKind::Unsupported, what) } else { invalid(what) });
         }
         serde_json::from_slice(json).map_err(|error| invalid(format!("found {shown:?}: {error}")))
     }
 }
 
+/// True if a record could not be read because it is damaged: reading it again does not help.
+pub fn is_damaged(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidData
+}
+
 /// Where the record is kept. What was written is durable when the call returns, and was either written whole or not at all.
 pub trait BackendSide: Send + Sync {
     /// The record, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be read, or [`Record::decode`] refuses it.
     fn read(&self) -> io::Result<Option<Record>>;
 
     /// Puts a record in the place of the one before.
@@ -161,6 +189,34 @@ mod tests {
         assert_eq!(message(r#"{"version":2}"#), "it has version 2; this program reads version 1");
         assert!(message("x").starts_with("found \"x\", expected JSON"), "{}", message("x"));
         assert!(message(r#"{"version":1}"#).contains("missing field `cache`"));
+    }
+
+    /// Each bit of each byte: what is read all the same says what was written. A record of an earlier program has no checksum.
+    #[test]
+    fn a_record_with_a_wrong_bit_is_damaged_or_says_the_same() {
+        let mut record = Record::new([7; 16], 12, true, Some(12));
+        let stamp = Stamp { size: 4096, modified_ns: Some(3), writes: None };
+        record.closed = Some(Closed { generation: 8, end_sequence: 2, end_page: 3, stamp });
+        let json = record.encode();
+        let mut read = 0;
+        for (byte, bit) in (0..json.len()).flat_map(|byte| (0..8).map(move |bit| (byte, bit))) {
+            let mut wrong = json.clone();
+            wrong[byte] ^= 1 << bit;
+            match Record::decode(&wrong) {
+                Ok(found) => {
+                    assert_eq!(found, record, "byte {byte}, bit {bit}");
+                    read += 1;
+                }
+                Err(error) => assert!(is_damaged(&error), "byte {byte}, bit {bit}: {error}"),
+            }
+        }
+        assert!(read < 8 * CHECKSUM.len(), "{read} of {} say nothing of the checksum", 8 * json.len());
+        let before = serde_json::to_vec(&record).unwrap();
+        assert_eq!(Record::decode(&before).unwrap(), record);
+        let mut later = record;
+        later.version = 2;
+        let error = Record::decode(&later.encode()).unwrap_err();
+        assert!(!is_damaged(&error), "{error}");
     }
 
     #[test]

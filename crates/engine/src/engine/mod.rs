@@ -584,9 +584,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.calm = calm;
     }
 
-    /// Requests that fail from now on are answered.
-    pub fn stop_holding(&mut self) {
+    /// Requests that fail from now on are answered. Hands back those that failed before: no other call does.
+    #[must_use]
+    pub fn stop_holding(&mut self) -> Vec<(Request, Done)> {
         self.settings.holds_failed = false;
+        std::mem::take(&mut self.held)
+    }
+
+    /// True if every change is answered with an error, because the flash has failed.
+    pub fn refuses_changes(&self) -> bool {
+        self.flash_failed && !self.settings.holds_failed
     }
 
     /// The next flush has to tell of one that failed.

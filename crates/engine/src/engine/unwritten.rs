@@ -55,6 +55,12 @@ impl Engine {
             self.begin_request(request, Box::new(|_| ()), now_us, OfBuckets { again: true, ..OfBuckets::default() });
         }
     }
+
+    /// Returns what waits of blocks of which a start would count what the flash says, in order; it waits still.
+    pub fn unwritten_on_flash(&self) -> BTreeMap<u32, Vec<u8>> {
+        let on_flash = self.unwritten.iter().filter(|(block, _)| self.cache.is_kept_and_on_flash(**block));
+        on_flash.map(|(block, kept)| (*block, kept.data.clone())).collect()
+    }
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {

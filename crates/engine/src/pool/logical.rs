@@ -244,6 +244,11 @@ impl LogicalDisk {
             return false;
         }
         request.caching = self.caching(&request);
+        if new && self.shared.volume().refuses_changes() {
+            // It takes no place, which only a flush could give back.
+            self.refuse(done, Error::Io);
+            return false;
+        }
         if new {
             self.write_new(request, done);
             return false;

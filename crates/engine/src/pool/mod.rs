@@ -448,6 +448,15 @@ impl Pool {
         self.shared.check_none_lost(None)
     }
 
+    /// Gives the flash up, as [`Volume::detach`] does. Chunks that could not become free before are free when this returns.
+    pub fn detach(&self) -> Result<usize, VolumeError> {
+        let lost = self.volume().detach()?;
+        if let Err(error) = self.commit_all() {
+            tracing::warn!(pool = self.name(), %error, "the flash is detached, and some chunks are not free before a flush succeeds");
+        }
+        Ok(lost)
+    }
+
     /// Makes durable what is in memory now, with what was held back at first and is lost no more.
     fn commit_all(&self) -> Result<(), PoolError> {
         self.shared.commit_now()?;

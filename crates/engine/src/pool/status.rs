@@ -121,7 +121,7 @@ pub struct LogicalDiskStatus {
     /// Of these, the share that was read from RAM or flash, 0 to 1.
     #[serde(default)]
     pub read_hit_ratio: f64,
-    /// Requests that failed because the pool had no space, or because what they ask for is missing or lost.
+    /// Requests that failed because the pool had no space or its flash has failed, or because what they ask for is missing or lost.
     pub refused_requests: u64,
 }
 
@@ -211,10 +211,12 @@ impl Pool {
     /// What there is to know of it.
     pub fn status(&self) -> PoolStatus {
         // Never while the state is held.
-        let cache = match self.volume().state() {
-            (state @ VolumeState::FlashFailed, reason) => {
-                Some(format!("its cache is {}: {}", state.name(), reason.unwrap_or_default()))
-            }
+        let flash = match self.volume().state() {
+            (VolumeState::FlashFailed, reason) => Some(format!(
+                "the flash has failed, and writes are refused; detach it: 'flashwise detach {}' ({})",
+                self.name(),
+                reason.unwrap_or_default()
+            )),
             _ => None,
         };
         let lost = self.volume().lost_blocks();
@@ -291,8 +293,10 @@ impl Pool {
             logical_disks,
         };
         let refusing = |disk: &&PoolDiskStatus| refusing.contains(&disk.number);
-        let refusing: Vec<String> = status.disks.iter().filter(refusing).map(|disk| disk.path.clone()).collect();
-        PoolStatus { warning: warning(&status, cache, &refusing), ..status }
+        let refusing: Vec<&str> = status.disks.iter().filter(refusing).map(|disk| disk.path.as_str()).collect();
+        // What waits for a flash that has failed is not written to a disk before the flash is detached.
+        let refusing = if flash.is_some() { "the flash".to_owned() } else { refusing.join(" or ") };
+        PoolStatus { warning: warning(&status, flash, &refusing), ..status }
     }
 
     fn logical_status(&self, disk: &super::LogicalDisk, lacks_disks: bool) -> LogicalDiskStatus {
@@ -388,8 +392,8 @@ impl Pool {
 
 /// What an operator should do something about.
 ///
-/// `refusing`: the disks that what waits in memory is for.
-fn warning(pool: &PoolStatus, cache: Option<String>, refusing: &[String]) -> Option<String> {
+/// `flash`: that the flash has failed, if it has; `refusing`: the devices that what waits in memory is for.
+fn warning(pool: &PoolStatus, flash: Option<String>, refusing: &str) -> Option<String> {
     let of = |state: PoolDiskState| pool.disks.iter().filter(move |disk| disk.state == state);
     let missing = match of(PoolDiskState::Missing).count() {
         0 => None,
@@ -412,7 +416,6 @@ fn warning(pool: &PoolStatus, cache: Option<String>, refusing: &[String]) -> Opt
     let waiting = pool.logical_disks.iter().filter(|disk| disk.unwritten_blocks > 0);
     let waiting = waiting.map(|disk| {
         let (blocks, of) = (disk.unwritten_blocks, &disk.name);
-        let refusing = refusing.join(" or ");
         format!("{blocks} blocks of {of} that were answered wait in memory, as {refusing} does not take them: its flushes fail")
     });
     let percent = (pool.used_bytes * 100).checked_div(pool.size_bytes).unwrap_or(0);
@@ -422,6 +425,6 @@ fn warning(pool: &PoolStatus, cache: Option<String>, refusing: &[String]) -> Opt
         _ => format!("{percent} % of the pool is in use; add a disk before it is full"),
     });
     let all: Vec<String> =
-        missing.into_iter().chain(failed).chain(stale).chain(cache).chain(waiting).chain(lost).chain(full).collect();
+        missing.into_iter().chain(failed).chain(stale).chain(flash).chain(waiting).chain(lost).chain(full).collect();
     (!all.is_empty()).then(|| all.join("; "))
 }

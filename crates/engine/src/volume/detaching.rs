@@ -86,8 +86,8 @@ impl Volume {
                 "the flash failed, and data is only there: writes are refused until the volume is detached"
             ),
         }
-        let held = std::mem::take(&mut inner.held);
-        inner.engine.stop_holding();
+        let mut held = std::mem::take(&mut inner.held);
+        held.append(&mut inner.engine.stop_holding());
         inner.failed_requests += held.len() as u64;
         self.dispatch(inner);
         held.into_iter().for_each(|(_, done)| done(Err(Error::Io)));
@@ -261,15 +261,18 @@ impl Volume {
         Ok(Box::new(*memory.page(0)))
     }
 
+    /// Refuses to give up a flash that alone knows of blocks that they are lost, or has them as they were flushed last. Those that wait in memory
+    /// are written back first: until the flash is given up, what it says of them counts after a crash.
     fn check_flash_knows_none(&self, cache: &Driver) -> Result<(), VolumeError> {
-        if !cache.flash_knows_lost() {
-            return Ok(());
+        let (volume, lost) = (self.config.whose(), cache.lost_on_flash());
+        match (lost, cache.has_flash_failed()) {
+            (0, _) => match self.write_unwritten(cache.unwritten_on_flash()).len() as u64 {
+                0 => Ok(()),
+                dirty_blocks => Err(VolumeError::NotDestaged { volume, dirty_blocks }),
+            },
+            (_, true) => Err(VolumeError::LostWithFlash { volume, lost }),
+            (_, false) => Err(VolumeError::Lost { volume, lost }),
         }
-        let (volume, lost) = (self.config.whose(), cache.lost_blocks().len());
-        Err(match cache.has_flash_failed() {
-            true => VolumeError::LostWithFlash { volume, lost },
-            false => VolumeError::Lost { volume, lost },
-        })
     }
 
     /// From now on, what the flash holds counts no more.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::config::OpenDisk;
 use super::{BLOCK, VolumeConfig, VolumeError};
-use crate::attach::{AttachError, BackendSide, Pairing, Refusal, VOLUME_SIZE, Wanted};
+use crate::attach::{AttachError, BackendSide, Pairing, Refusal, VOLUME_SIZE, Wanted, is_damaged};
 use crate::disk::Disk;
 use crate::disk::file::{Allocation, FileDisk, Options, PageCache};
 use crate::disk::identity::Identity;
@@ -40,8 +40,12 @@ pub(super) fn open_backend(config: &VolumeConfig) -> Result<Arc<FileDisk>, Volum
 /// of those.
 pub(super) fn check_backend(config: &VolumeConfig, side: &dyn BackendSide) -> Result<(), VolumeError> {
     let info = look_at(config, "backend", &config.backend)?;
-    let known = side.read().map_err(|error| VolumeError::Backend { volume: config.whose(), error })?;
-    if known.is_some() || config.backend_id.is_some() {
+    let is_known = match side.read() {
+        // Whether it may be used all the same is found out with its cache.
+        Err(error) if is_damaged(&error) => true,
+        known => known.map_err(|error| VolumeError::Backend { volume: config.whose(), error })?.is_some(),
+    };
+    if is_known || config.backend_id.is_some() {
         return Ok(());
     }
     let what = match info.role {
@@ -216,6 +220,7 @@ pub(super) fn refused(config: &VolumeConfig, identity: &Identity, error: AttachE
         AttachError::Refused(refusal) => VolumeError::Refused { volume, path, refusal },
         error @ AttachError::Layout { .. } => VolumeError::Layout { volume, path, error },
         AttachError::Side(error) => VolumeError::Backend { volume, error },
+        AttachError::DamagedRecord(error) => VolumeError::DamagedRecord { volume, error },
         AttachError::Geometry { what: VOLUME_SIZE, found, expected }
             if config.size_bytes.is_none() && expected < found =>
         {

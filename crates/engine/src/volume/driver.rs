@@ -203,7 +203,9 @@ impl Driver {
         }
     }
 
-    pub fn stop_holding(&mut self) {
+    /// Requests that fail from now on are answered; returns those that failed before and were not handed back.
+    #[must_use]
+    pub fn stop_holding(&mut self) -> Vec<(Request, Done)> {
         match self {
             Driver::Log(engine) => engine.stop_holding(),
             Driver::Wlfc(engine) => engine.stop_holding(),
@@ -321,16 +323,16 @@ impl Driver {
             Driver::Log(engine) => engine.cache().can_give_up_flash(),
             Driver::Wlfc(engine) => {
                 let nothing_dirty = engine.stopped().is_none() && engine.cache().blocks_to_write_back() == 0;
-                nothing_dirty && !engine.has_unreadable()
+                nothing_dirty && engine.unreadable() == 0
             }
         }
     }
 
-    /// Whether the flash knows of blocks that they are lost, or may have what was flushed of them: without it they would be old.
-    pub fn flash_knows_lost(&self) -> bool {
+    /// Returns how many blocks are lost that the flash calls lost, or may have as they were flushed last: without it they would be old.
+    pub fn lost_on_flash(&self) -> usize {
         match self {
-            Driver::Log(engine) => engine.cache().flash_knows_lost(),
-            Driver::Wlfc(engine) => engine.has_unreadable(),
+            Driver::Log(engine) => engine.cache().lost_on_flash(),
+            Driver::Wlfc(engine) => engine.unreadable(),
         }
     }
 
@@ -345,19 +347,25 @@ impl Driver {
     /// Takes what was answered, could not be written to the flash and is kept in memory, in order.
     pub fn take_unwritten(&mut self) -> Vec<Request> {
         match self {
-            Driver::Log(engine) => {
-                let (operation, length) = (Operation::Write, BLOCK);
-                let request = |(block, data)| Request {
-                    operation,
-                    offset: u64::from(block) * BLOCK,
-                    length,
-                    force_unit_access: false,
-                    data,
-                    caching: Caching::default(),
-                };
-                engine.take_unwritten().into_iter().map(request).collect()
-            }
+            Driver::Log(engine) => engine.take_unwritten().into_iter().map(write_of).collect(),
             Driver::Wlfc(engine) => engine.take_unwritten(),
+        }
+    }
+
+    /// Returns what is kept in memory of blocks of which a start would count what the flash says, in order. Of those, the backend may have
+    /// anything before the flash is given up. Buckets keep nothing of such blocks.
+    pub fn unwritten_on_flash(&self) -> Vec<Request> {
+        match self {
+            Driver::Log(engine) => engine.unwritten_on_flash().into_iter().map(write_of).collect(),
+            Driver::Wlfc(_) => Vec::new(),
+        }
+    }
+
+    /// True if every change is refused, because the flash has failed and the volume does not go on without it.
+    pub fn refuses_changes(&self) -> bool {
+        match self {
+            Driver::Log(engine) => engine.refuses_changes(),
+            Driver::Wlfc(engine) => engine.refuses_changes(),
         }
     }
 
@@ -367,5 +375,17 @@ impl Driver {
             Driver::Log(engine) => Some(End::Log(engine.cache().log().end())),
             Driver::Wlfc(engine) => engine.stopped().is_none().then(|| End::Buckets(engine.end())),
         }
+    }
+}
+
+/// The write of a block that is kept in memory.
+fn write_of((block, data): (u32, Vec<u8>)) -> Request {
+    Request {
+        operation: Operation::Write,
+        offset: u64::from(block) * BLOCK,
+        length: BLOCK,
+        force_unit_access: false,
+        data,
+        caching: Caching::default(),
     }
 }

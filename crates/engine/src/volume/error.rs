@@ -61,6 +61,12 @@ pub enum VolumeError {
         name = .volume.name
     )]
     DeadFlash { volume: Whose, error: Box<VolumeError> },
+    #[error(
+        "{volume}: the backend's record of its cache is damaged, and trying again cannot mend it ({error}); run 'flashwise detach' with backend and \
+         flash, which writes back the dirty blocks and a new record, or lose them by --discard-cache {}",
+        .volume.name
+    )]
+    DamagedRecord { volume: Whose, error: io::Error },
     #[error("{volume}: backend {error}")]
     Unidentified { volume: Whose, error: IdentityError },
     #[error(
@@ -103,7 +109,7 @@ impl VolumeError {
     pub fn is_permanent(&self) -> bool {
         match self {
             VolumeError::Backend { error, .. } | VolumeError::Flash { error, .. } => {
-                error.kind() == io::ErrorKind::PermissionDenied
+                matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
             }
             VolumeError::Cache { error, .. } => error.is_permanent(),
             VolumeError::DeadFlash { error, .. } => error.is_permanent(),
@@ -114,6 +120,7 @@ impl VolumeError {
             | VolumeError::OtherBackend { .. }
             | VolumeError::Refused { .. }
             | VolumeError::FlashLeftOut { .. }
+            | VolumeError::DamagedRecord { .. }
             | VolumeError::Unidentified { .. }
             | VolumeError::Geometry { .. }
             | VolumeError::CutShort { .. }

@@ -323,6 +323,11 @@ impl Volume {
         writes_back && !self.config.flash.as_os_str().is_empty() && !inner.state.is_without_flash()
     }
 
+    /// True if every change is refused, because the flash has failed and the volume does not go on without it.
+    pub(crate) fn refuses_changes(&self) -> bool {
+        self.lock().engine.refuses_changes()
+    }
+
     /// Has a closed volume's flash blank, durably: nothing is on it that the backend lacks.
     pub(crate) fn blank_flash(&self) -> io::Result<()> {
         if !self.has_flash() {

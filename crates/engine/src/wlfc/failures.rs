@@ -6,6 +6,7 @@ use flashwise_core::cache::Cache;
 use flashwise_core::wlfc::Step;
 
 use super::Engine;
+use crate::export::{Done, Request};
 
 /// What failed of a flash since its cache was found.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,11 @@ impl Engine {
             self.lossy.contains(&all.start) || self.unreadable.iter().any(|block| all.contains(block))
         };
         self.cache.failing().iter().filter(is_lossy).count()
+    }
+
+    /// True if every change is answered with an error, because nothing is written to the flash any more.
+    pub fn refuses_changes(&self) -> bool {
+        self.cache.is_frozen() && !self.holds_frozen
     }
 }
 
@@ -57,9 +63,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.waits
     }
 
-    /// Requests that fail from now on, as nothing is written to the flash any more, are answered.
-    pub fn stop_holding(&mut self) {
+    /// Requests that fail from now on, as nothing is written to the flash any more, are answered. Hands back those that failed before and wait until
+    /// nothing runs: no other call does. Where the cache has to be found again, they are [handed back](crate::engine::Output::held) after that.
+    #[must_use]
+    pub fn stop_holding(&mut self) -> Vec<(Request, Done)> {
         self.holds_frozen = false;
+        let held = if self.stopped.is_none() { std::mem::take(&mut self.held) } else { Vec::new() };
+        held.into_iter().map(|(_, request, done)| (request, done)).collect()
     }
 
     /// Every request fails from now on.
@@ -72,9 +82,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.stopped.is_some() && !self.settings.holds_failed
     }
 
-    /// Whether the flash has lost what the backend does not have.
-    pub fn has_unreadable(&self) -> bool {
-        !self.unreadable.is_empty()
+    /// Returns how many blocks the flash has lost that the backend does not have.
+    pub fn unreadable(&self) -> usize {
+        self.unreadable.len()
     }
 
     /// The blocks whose only copy could not be read, in order.

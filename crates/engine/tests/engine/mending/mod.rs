@@ -2,6 +2,7 @@
 
 mod bytes;
 mod flaky;
+mod handed_back;
 mod headers;
 mod model;
 mod reads;

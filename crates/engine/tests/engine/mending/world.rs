@@ -263,20 +263,9 @@ impl World {
                 held.into_iter().for_each(|(_, done)| done(Err(Error::Io)));
                 return;
             }
-            let backend_fails =
-                self.failing.iter().any(|(disk, operation, _)| *disk == BACKEND && *operation != DiskOperation::Read);
-            let is_flushed = AtomicBool::new(false);
-            let flash = Failed { disk: &self.disks[FLASH], failing: &self.failing, is_flushed: &is_flushed };
-            let found = find_again(&mut self.engine, &flash, &mut self.attachment, backend_fails);
-            if is_flushed.into_inner() {
-                self.unflushed[FLASH].clear();
-            }
-            match found {
-                Ok(found) => {
-                    self.engine = found;
-                    // A flash that is not written any more stays.
-                    self.engine.stop_holding();
-                }
+            match self.find_again() {
+                // A flash that is not written any more stays.
+                Ok(()) => assert!(self.engine.stop_holding().is_empty()),
                 Err(FlashError::Io(_)) => {
                     self.engine.wait();
                     held.into_iter().for_each(|(_, done)| done(Err(Error::Io)));
@@ -287,6 +276,20 @@ impl World {
             self.engine.cache().check();
             held.into_iter().for_each(|(request, done)| self.engine.submit(request, done, 0));
         }
+    }
+
+    /// Finds the cache again where the engine has stopped.
+    pub fn find_again(&mut self) -> Result<(), FlashError> {
+        let backend_fails =
+            self.failing.iter().any(|(disk, operation, _)| *disk == BACKEND && *operation != DiskOperation::Read);
+        let is_flushed = AtomicBool::new(false);
+        let flash = Failed { disk: &self.disks[FLASH], failing: &self.failing, is_flushed: &is_flushed };
+        let found = find_again(&mut self.engine, &flash, &mut self.attachment, backend_fails);
+        if is_flushed.into_inner() {
+            self.unflushed[FLASH].clear();
+        }
+        self.engine = found?;
+        Ok(())
     }
 
     pub fn perform(&mut self) {

@@ -1,6 +1,7 @@
 //! Pools: what is found at a start, what a crash leaves, and what clients read, against models.
 
 mod care;
+mod failed_flash;
 mod failing;
 pub mod live;
 mod moving;
