@@ -355,11 +355,12 @@ impl LogCache {
         if !is_whole {
             self.destage_after_us = self.now_us + DESTAGE_RETRY_US;
         }
+        // The unit comes back if its reset was only planned when the flash failed.
+        self.log.set_destaging(sequence, false);
         if sequence < self.clean_from {
             // The unit was reset meanwhile; what was dirty moved on, and its slots may hold other blocks.
             return;
         }
-        self.log.set_destaging(sequence, false);
         for (block, slot) in blocks {
             if flushed && self.log.find(block) == Some(slot) && !failed.contains(&block) {
                 self.log.set_dirty(slot, false);

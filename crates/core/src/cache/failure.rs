@@ -57,13 +57,13 @@ impl LogCache {
             }
             // What the log has of it counts.
             &Step::WriteBackend { logged: true, .. } => self.backend_refuses |= !missing,
-            &Step::WriteBackend { block, frame, acknowledged, replaces, batch, .. } => {
-                if let Some(batch) = batch {
-                    self.batches.get_mut(&batch).expect("a batch ends after its writes").failed.push(block);
-                }
-                if batch.is_none() {
-                    self.no_more_on_its_way(block);
-                }
+            // The log has it still, on flash or in memory.
+            &Step::WriteBackend { block, batch: Some(batch), .. } => {
+                self.batches.get_mut(&batch).expect("a batch ends after its writes").failed.push(block);
+                self.backend_refuses |= !missing;
+            }
+            &Step::WriteBackend { block, frame, acknowledged, replaces, .. } => {
+                self.no_more_on_its_way(block);
                 self.backend_refuses |= !missing;
                 self.frame_failed(block, frame);
                 if replaces || (acknowledged && !missing) {

@@ -217,9 +217,12 @@ impl Log {
         self.now_us = now_us;
     }
 
-    /// Says whether the dirty blocks of the unit of `sequence` are being written back.
+    /// Says whether the dirty blocks of the unit of `sequence` are being written back. Plans may use that unit for a newer sequence already.
     pub fn set_destaging(&mut self, sequence: u64, destaging: bool) {
-        self.units[self.geometry.unit_of(sequence) as usize].destaging = destaging;
+        let unit = self.geometry.unit_of(sequence);
+        if self.sequence_at(self.geometry.slot(unit, 0)) == sequence {
+            self.units[unit as usize].destaging = destaging;
+        }
     }
 
     /// Puts a block at the end of the log, in the place of the copy that it had. Returns the frame of the copy that it replaces in

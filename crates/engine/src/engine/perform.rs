@@ -513,7 +513,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             &mut Step::WriteBackend { block, frame, ref mut acknowledged, ref mut replaces, logged, batch } => {
                 let bad = &mut self.frames[frame.number as usize].bad;
-                missing = std::mem::replace(bad, *bad || !logged);
+                // The log has the content still where it has a copy that is newer than the backend's.
+                missing = std::mem::replace(bad, *bad || !(logged || batch.is_some()));
                 self.faults.backend_write_errors += u64::from(!missing);
                 if (*replaces || *acknowledged) && batch.is_none() && !logged && self.hand_on(block) {
                     (*acknowledged, *replaces) = (false, false);

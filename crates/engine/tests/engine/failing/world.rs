@@ -38,8 +38,9 @@ pub enum Kind {
 pub const KINDS: [Kind; 5] = [Kind::Log, Kind::Pool, Kind::Buckets, Kind::NoFlash, Kind::PoolWithoutFlash];
 
 const MIB: usize = 1 << 20;
-/// Blocks of an export: some chunks of a pool.
-const BLOCKS: usize = 160;
+/// Blocks of an export, some chunks of a pool, and of a logical disk that has grown.
+const BLOCKS: usize = 288;
+const BLOCKS_MAX: usize = BLOCKS + 24;
 const STEPS: u64 = 250;
 /// The time in which a request has to be answered, and a detach or a flush has to succeed, once no device fails any more.
 const BOUND: Duration = Duration::from_secs(40);
@@ -91,6 +92,8 @@ struct Guest {
     name: &'static str,
     export: Arc<dyn Export>,
     clients: Clients,
+    /// Its size.
+    blocks: usize,
     /// Blocks that changes under way are about. Changes of the same block at the same time may take effect in any order, so that the model
     /// could not tell what is right.
     changing: Arc<Mutex<Vec<Range<usize>>>>,
@@ -137,7 +140,7 @@ impl World {
         let mut random = Random(seed.wrapping_mul(0x9E37));
         let is_pool = matches!(kind, Kind::Pool | Kind::PoolWithoutFlash);
         let flash = Failing::new("flash", if kind == Kind::Buckets { 4 * MIB } else { 2 * MIB }, random.next());
-        let backends = (0..if is_pool { 2 } else { 1 }).map(|_| Failing::new("disk", 2 * MIB, random.next())).collect();
+        let backends = (0..if is_pool { 2 } else { 1 }).map(|_| Failing::new("disk", 3 * MIB, random.next())).collect();
         let has_flash = !matches!(kind, Kind::NoFlash | Kind::PoolWithoutFlash);
         let path = if has_flash { "flash" } else { "" };
         let mut config = VolumeConfig::of("v", Path::new("disk"), Path::new(path));
@@ -220,8 +223,8 @@ impl World {
 
     fn add_guest(&mut self, name: &'static str, export: Arc<dyn Export>) {
         let next_tag = self.random.next() >> 16;
-        let clients = Clients::new(Model::new(BLOCKS, true), next_tag);
-        self.guests.push(Guest { name, export, clients, changing: Arc::default() });
+        let clients = Clients::new(Model::new(BLOCKS_MAX, true), next_tag);
+        self.guests.push(Guest { name, export, clients, blocks: BLOCKS, changing: Arc::default() });
     }
 
     /// Runs the world to its end; the error is the first violation.
@@ -260,6 +263,7 @@ impl World {
                 self.restart()?;
             }
             16 if self.is_pool() => self.replace_logical()?,
+            17 if self.is_pool() => self.grow_logical()?,
             _ => {
                 let at = self.random.below(self.guests.len() as u64) as usize;
                 if self.guests[at].clients.outstanding() < self.depth {
@@ -290,12 +294,12 @@ impl World {
         let failure = Failure { class, effect, odds: random.pick(&[1, 1, 3]) };
         let disk = random.below(self.backends.len() as u64) as usize;
         let device = if of_flash { "flash".to_owned() } else { format!("disk {disk}") };
-        self.history.add(0..BLOCKS, format!("{device}: {failure:?}"));
+        self.history.add(0..BLOCKS_MAX, format!("{device}: {failure:?}"));
         if of_flash { self.flash.fail(failure) } else { self.backends[disk].fail(failure) }
     }
 
     fn heal_disks(&self) {
-        self.history.add(0..BLOCKS, "the devices work".to_owned());
+        self.history.add(0..BLOCKS_MAX, "the devices work".to_owned());
         self.flash.heal();
         self.backends.iter().for_each(|disk| disk.heal());
     }
@@ -326,14 +330,14 @@ impl World {
 
     fn detach(&mut self) {
         let volume = self.served().volume().clone();
-        self.history.add(0..BLOCKS, "detach".to_owned());
+        self.history.add(0..BLOCKS_MAX, "detach".to_owned());
         self.detaching = Some(std::thread::spawn(move || volume.detach().map_err(|error| error.to_string())));
     }
 
     /// Ends in order and starts again; all devices work.
     fn restart(&mut self) -> Outcome<()> {
         let closed = self.served().close();
-        self.history.add(0..BLOCKS, format!("restart, {closed:?}"));
+        self.history.add(0..BLOCKS_MAX, format!("restart, {closed:?}"));
         let flashless = self.served().volume().status().state.is_without_flash();
         self.served = None;
         for guest in &self.guests {
@@ -389,9 +393,27 @@ impl World {
         self.create(name)
     }
 
+    /// Grows a logical disk: the new bytes are zeroes.
+    fn grow_logical(&mut self) -> Outcome<()> {
+        self.heal()?;
+        self.leave_failed_flash()?;
+        let Served::Pool(pool) = self.served() else { unreachable!("only pools have logical disks") };
+        let (name, size_bytes) = (self.guests[0].name, (BLOCKS_MAX * BLOCK_BYTES) as u64);
+        let started = Instant::now();
+        while self.guests[0].export.size() < size_bytes {
+            if let Err(error) = pool.grow_logical(name, size_bytes)
+                && started.elapsed() > BOUND
+            {
+                return Err(format!("{name} cannot grow: {error}"));
+            }
+        }
+        self.guests[0].blocks = BLOCKS_MAX;
+        Ok(())
+    }
+
     fn submit(&mut self, at: usize) {
-        let random = &mut self.random;
-        let (offset, length) = random_range(random, BLOCKS, BLOCKS / 6, &[1, 1, 1, 2, 5, 20, 60], 3);
+        let (random, blocks) = (&mut self.random, self.guests[at].blocks);
+        let (offset, length) = random_range(random, blocks, blocks / 12, &[1, 1, 1, 1, 2, 5, 20, 60, 256], 3);
         let durable = random.chance(6);
         let zeroes = Operation::WriteZeroes { may_punch_holes: random.chance(2), only_if_fast: false };
         let operation = match random.below(20) {
@@ -469,12 +491,12 @@ impl World {
     }
 
     fn read_all(&self, at: usize) -> Outcome<Vec<Content>> {
-        let name = self.guests[at].name;
-        let bytes = self.ask(at, Operation::Read, 0, BLOCKS).or_else(|_| {
+        let Guest { name, blocks, .. } = self.guests[at];
+        let bytes = self.ask(at, Operation::Read, 0, blocks).or_else(|_| {
             let block = |block| {
                 self.ask(at, Operation::Read, block, 1).map_err(|error| format!("{name}: block {block}: {error}"))
             };
-            (0..BLOCKS).map(block).collect::<Outcome<Vec<_>>>().map(|blocks| blocks.concat())
+            (0..blocks).map(block).collect::<Outcome<Vec<_>>>().map(|blocks| blocks.concat())
         })?;
         Ok(bytes.chunks(BLOCK_BYTES).map(|block| decode(block).try_into().unwrap()).collect())
     }
@@ -503,10 +525,41 @@ impl World {
                 model.read(block, earliest, content, 0..SECTORS).map_err(|error| format!("{}: {error}", guest.name))?;
             }
         }
-        let status = self.served().volume().status();
-        match status.lost_blocks.is_empty() {
-            true => self.check(),
-            false => Err(format!("blocks {:?} are listed as lost", status.lost_blocks)),
+        self.verify_status()?;
+        self.check()
+    }
+
+    /// Once all is well, the status says so: no fault but that of a flash that was given up, no lost block, and no space without an owner.
+    fn verify_status(&self) -> Outcome<()> {
+        let started = Instant::now();
+        loop {
+            let status = self.served().volume().status();
+            if !status.lost_blocks.is_empty() {
+                return Err(format!("blocks {:?} are listed as lost", status.lost_blocks));
+            }
+            let (state, reason) = (status.state, status.state_reason.unwrap_or_default());
+            // A flash that was given up says why, and buckets that failed are not used again.
+            let says_why = reason.starts_with("flash: ") && !reason.contains("memory") && !reason.contains("backend: ");
+            let may_say_why = state.is_without_flash() || self.kind == Kind::Buckets;
+            let was_refused = reason.starts_with("the flash was not detached");
+            if reason.is_empty() || was_refused || may_say_why && says_why {
+                break;
+            }
+            if started.elapsed() > BOUND {
+                return Err(format!("the state is {state:?}, {reason}"));
+            }
+            take(Duration::from_millis(20));
+        }
+        let Served::Pool(pool) = self.served() else { return Ok(()) };
+        loop {
+            // Chunks that could not be zeroed are tried again every second.
+            let status = pool.status();
+            let owned: u64 = status.logical_disks.iter().map(|disk| disk.allocated_bytes).sum();
+            match (owned == status.used_bytes, started.elapsed() > BOUND) {
+                (true, _) => return Ok(()),
+                (false, true) => return Err(format!("{owned} bytes have an owner, of {} used", status.used_bytes)),
+                (false, false) => take(Duration::from_millis(20)),
+            }
         }
     }
 }
