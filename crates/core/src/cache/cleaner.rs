@@ -6,7 +6,7 @@
 use super::config::RESERVE_UNITS;
 use super::{Batch, CopyForward, DESTAGING_BLOCKS_MAX, LogCache, Mode};
 use crate::format::Kind as RecordKind;
-use crate::step::{Cause, Frame, Step};
+use crate::step::{Cause, Frame, LogRecord, Step};
 
 /// How long the cleaner rests after the backend refused to be written.
 const DESTAGE_RETRY_US: u64 = 1_000_000;
@@ -233,8 +233,22 @@ impl LogCache {
         assert!(self.flash_failed, "everything is durable on a flash that works");
         self.set_time(now_us);
         self.detached = true;
+        self.settle_open_segment();
         self.destage_memory(steps);
         self.destage_units(steps);
+    }
+
+    /// The open segment is never written once the flash has failed. Clients' writes in it whose data never came have not happened.
+    fn settle_open_segment(&mut self) {
+        let Some(segment) = self.log.open_segment() else { return };
+        let never_came =
+            |record: &LogRecord| record.kind.has_data() && self.unreadable.get(&record.block) == Some(&record.slot);
+        let records = (0..).zip(&segment.records).filter(|(_, record)| never_came(record));
+        let missing: Vec<u32> = records.map(|(number, _)| number).collect();
+        if !missing.is_empty() {
+            let segment = segment.clone();
+            self.never_came(&segment, &missing);
+        }
     }
 
     /// Dirty blocks whose newest content a client was told is durable: [`Event::DestageAll`](super::Event::DestageAll) has to write them back before

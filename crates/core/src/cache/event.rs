@@ -117,11 +117,12 @@ pub enum Event<'a, S = Step> {
     },
     /// The segment of a [`Step::Append`] is about to be written: its records are wanted.
     Appending(Appending<'a>),
-    /// Blocks of the log that a step of WLFC appends have no content, as the rest of them could not be read: they are what they were before it.
+    /// Blocks that a step appends have no content, as the rest of them could not be read: they are what they were before it. The log hears of
+    /// it where the step then fails; else it is [asked](Event::Appending) what is written in their place.
     Missing {
         /// The step.
         step: &'a S,
-        /// The blocks, counted from its first, in order.
+        /// The blocks, in order: counted from the first that WLFC appends, or records of the segment.
         blocks: &'a [u32],
     },
     /// A step is done.

@@ -4,6 +4,7 @@ use super::LogCache;
 use super::event::{Appending, Cache};
 use super::lost::Lost;
 use crate::format::{Kind as RecordKind, Record};
+use crate::layout::containers::Segment;
 use crate::step::{Frame, LogRecord, Step};
 
 impl LogCache {
@@ -190,6 +191,24 @@ impl LogCache {
                     self.lost.entry(block).or_default().said = Some(sequence);
                 }
                 RecordKind::Lost
+            }
+        }
+    }
+
+    /// A segment is not written, and the data of some of its records never came: the clients' writes failed, so that each block is what it
+    /// was before.
+    pub(super) fn never_came(&mut self, segment: &Segment, records: &[u32]) {
+        for &number in records {
+            let record = &segment.records[number as usize];
+            // A copy is where it was: that is found out as of any segment that fails.
+            if record.is_copied() || !self.drop_copy(record, segment.sequence) {
+                continue;
+            }
+            let LogRecord { block, old, .. } = *record;
+            match old {
+                Some((old, dirty)) if self.log.bring_back(block, old, dirty, true) => {}
+                None | Some((_, false)) if !self.backend_lacks.remove(&block) => {}
+                _ => self.lost.entry(block).or_default().flushed |= old.is_some_and(|(_, dirty)| dirty),
             }
         }
     }

@@ -495,7 +495,8 @@ impl Cache for LogCache {
             Event::Close { now_us } => self.close(now_us, steps),
             Event::Appending(appending) => self.appending(appending),
             Event::Done(step) => self.done(step),
-            Event::Missing { .. } => unreachable!("only WLFC appends blocks without content"),
+            Event::Missing { step: Step::Append(segment), blocks } => self.never_came(segment, blocks),
+            Event::Missing { .. } => unreachable!("only a segment has blocks that have no content"),
             Event::Postponed(step) => self.postponed(step),
             Event::Failed { step, missing } => self.failed(step, missing),
         }

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use flashwise_core::cache::{self, Cache};
+use flashwise_core::cache::{self, Cache, Event};
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Page};
 use flashwise_core::layout::containers::Segment;
-use flashwise_core::step::Step;
+use flashwise_core::step::{LogRecord, Step};
 
 use super::Engine;
 use super::clients::OfBuckets;
@@ -75,6 +75,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub(super) fn append_failed(&mut self, step: &mut Step, blocks: Vec<(u32, u32)>) {
         let mut new = blocks;
         new.retain(|(block, _)| !self.cache.is_lost(*block));
+        let Step::Append(segment) = &*step else { unreachable!("a segment is appended") };
+        let never_came =
+            |(_, record): &(u32, &LogRecord)| record.kind.has_data() && self.frames[record.frame.number as usize].bad;
+        let missing: Vec<u32> = (0..).zip(&segment.records).filter(never_came).map(|(number, _)| number).collect();
+        if !missing.is_empty() {
+            self.tell(Event::Missing { step, blocks: &missing });
+        }
         self.tell_failed(step, false);
         new.into_iter().for_each(|(block, place)| self.keep(block, self.memory.page(place).to_vec()));
     }

@@ -68,6 +68,11 @@ impl Log {
         sequence == self.head
     }
 
+    /// The segment that is being filled, if there is one.
+    pub fn open_segment(&self) -> Option<&Segment> {
+        self.open.as_ref()
+    }
+
     /// Dirty blocks in the unit of `sequence`, 0 if they are being written back.
     pub fn dirty_in(&self, sequence: u64) -> u32 {
         let unit = &self.units[self.geometry.unit_of(sequence) as usize];
