@@ -3,6 +3,7 @@ FLASHWISE_CRASH_POINTS ?= 1000000
 FLASHWISE_SEED ?= 1
 # With it, damaged pages of so many caches, devices that fail in part in so many worlds, and random faults in so many.
 FLASHWISE_SALVAGE_SEEDS ?= 100
+FLASHWISE_DAMAGE_SEEDS ?= 50
 FLASHWISE_MENDING_SEEDS ?= 1500
 FLASHWISE_FAULT_SEEDS ?= 3000
 
@@ -75,7 +76,8 @@ features: ## Lints and tests with each feature left out
 crash: ## Simulated power failures: FLASHWISE_CRASH_POINTS, FLASHWISE_SEED
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-engine --test engine -- --nocapture crash::what_was_flushed crash::wlfc::what_wlfc_flushed crash::starts::starts_and_ends
-	FLASHWISE_SALVAGE_SEEDS=$(FLASHWISE_SALVAGE_SEEDS) cargo test -p flashwise-engine --test engine -- --nocapture crash::salvage::
+	FLASHWISE_SALVAGE_SEEDS=$(FLASHWISE_SALVAGE_SEEDS) FLASHWISE_DAMAGE_SEEDS=$(FLASHWISE_DAMAGE_SEEDS) \
+	cargo test -p flashwise-engine --test engine -- --nocapture crash::salvage:: crash::damage::
 	FLASHWISE_SEEDS=$(FLASHWISE_MENDING_SEEDS) cargo test -p flashwise-engine --test engine -- --nocapture mending::nothing_acknowledged
 	FLASHWISE_FAULT_SEEDS=$(FLASHWISE_FAULT_SEEDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-engine --test engine -- --nocapture crash::faults::random_faults

@@ -6,20 +6,24 @@
 //! All integers are little-endian. A page is one block of 4,096 bytes. Every metadata page begins with a magic number and a
 //! CRC32C of the rest of the page.
 
+mod digest;
 mod run_end;
 mod superblock;
 
 use std::fmt;
 
 use crate::checksum;
+pub use digest::{Difference, Digest};
 pub use run_end::{RunEnd, Witness};
-pub use superblock::{FailedUnit, Layout, State, Superblock};
+pub use superblock::{FailedUnit, Layout, Resets, State, Superblock};
 
 /// Bytes in a block, which is also the page of the log.
 pub const BLOCK_BYTES: usize = 4096;
-/// The newest version of the format: of the [layout](Layout) of buckets, where [resets are marked](Superblock::marks_resets).
-pub const VERSION: u32 = 7;
-/// The version of the layout of buckets where they are not, and some buckets have failed.
+/// The newest version of the format: of the [layout](Layout) of buckets, where [every sector](Resets::EverySector) says that its bucket was reset.
+pub const VERSION: u32 = 8;
+/// The version of the layout of buckets where [one sector](Resets::FirstSector) does.
+pub const VERSION_MARKED: u32 = 7;
+/// The version of the layout of buckets where none does, and some buckets have failed.
 pub const VERSION_FAILED: u32 = 6;
 /// As [`VERSION_FAILED`], where all buckets are whole.
 pub const VERSION_BUCKETS: u32 = 5;

@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use rustc_hash::FxBuildHasher;
+
 use crate::checksum;
 use crate::format::{BLOCK_BYTES, MetadataPage, Page, Role, SUPERBLOCK_MAGIC, Superblock, decode_metadata};
 use crate::wlfc::header::{Header as BucketHeader, MAGIC as BUCKET_MAGIC};
@@ -16,7 +18,7 @@ const POLYNOMIAL: u32 = 0x82F6_3B78;
 #[derive(Debug)]
 pub struct Mending {
     /// By the change: how many bits follow the one that is wrong.
-    bits: HashMap<u32, u32>,
+    bits: HashMap<u32, u32, FxBuildHasher>,
 }
 
 impl Default for Mending {

@@ -173,7 +173,7 @@ pub fn salvage(
 }
 
 /// As [`salvage`], of a cache of buckets. Of a bucket of the backend whose newest bucket on flash is damaged nothing is certain. Where it is not known which one that
-/// is, logs alone are certain, in buckets that are whole: of a bucket of the backend there is one bucket of logs at a time, as an older one is reset before.
+/// is, logs alone are certain, in buckets that are whole and after an orderly end: of a bucket of the backend there is one bucket of logs then.
 fn salvage_buckets(
     Pair { flash, backend, side, .. }: Pair<'_>,
     (superblock, is_whole): (Superblock, bool),
@@ -194,14 +194,17 @@ fn salvage_buckets(
     let without = |ranges: Vec<Range<u64>>, others: &[Range<u64>]| {
         all_but(volume_blocks, [&all_but(volume_blocks, ranges), others].concat())
     };
-    let damaged: BTreeSet<u32> = missing.iter().flatten().copied().collect();
+    let damaged: BTreeSet<u32> = missing.backends.iter().flatten().copied().collect();
     // Where its superblocks are gone, the flash may be one of before, or lack what came last: but for one that ended as the backend knows it to have.
     let Place { sequence, page } = superblock.durable;
     let is_end = |end: &RunEnd| end.run == start::run(superblock.attach, page) && end.sequence >= sequence;
-    let is_whole = is_whole || sequence > 0 && held.ends.iter().any(is_end);
-    let any_may_be = !is_whole || missing.contains(&None);
-    let is_certain =
-        |oob: &Oob| is_whole && !damaged.contains(&oob.backend) && (oob.state == BucketState::Write || !any_may_be);
+    let is_closed = sequence > 0 && held.ends.iter().any(is_end);
+    // After a crash, older logs that were evicted may still be there.
+    let has_newest_logs = superblock.state == State::Clean || !is_whole && is_closed;
+    let is_newest = |oob: &Oob| oob.state == BucketState::Write && has_newest_logs;
+    let is_whole = (is_whole || is_closed) && !missing.any_may_be_older;
+    let any_may_be = !is_whole || missing.backends.contains(&None);
+    let is_certain = |oob: &Oob| is_whole && !damaged.contains(&oob.backend) && (!any_may_be || is_newest(oob));
     let certain = held.newer(is_certain);
     let uncertain = without(held.newer(|oob| !is_certain(oob)), &certain);
     let may_be_newer = match any_may_be {

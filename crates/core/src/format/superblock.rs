@@ -1,8 +1,9 @@
 //! The superblock: what a flash device is a cache of.
 
 use super::{
-    BLOCK_BYTES, Geometry, Page, PageError, Place, RunEnd, SUPERBLOCK_MAGIC, VERSION, VERSION_ANYWHERE,
-    VERSION_BUCKETS, VERSION_FAILED, VERSION_MIN, VERSION_ZONED, array_at, check_crc, put, u32_at, u64_at,
+    BLOCK_BYTES, Digest, Geometry, Page, PageError, Place, RunEnd, SUPERBLOCK_MAGIC, VERSION, VERSION_ANYWHERE,
+    VERSION_BUCKETS, VERSION_FAILED, VERSION_MARKED, VERSION_MIN, VERSION_ZONED, array_at, check_crc, put, u32_at,
+    u64_at,
 };
 use crate::checksum;
 
@@ -35,6 +36,18 @@ impl Layout {
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize].0
     }
+}
+
+/// The first page of a bucket after a reset, if buckets are not zones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resets {
+    /// Zeroes: before version 7.
+    #[default]
+    Unmarked,
+    /// A mark in the first sector, then zeroes: version 7.
+    FirstSector,
+    /// A [mark](crate::wlfc::header::reset_mark) in each sector, so that a torn reset differs from damage.
+    EverySector,
 }
 
 /// An erase unit that failed and is not written any more.
@@ -78,9 +91,10 @@ pub struct Superblock {
     pub layout: Layout,
     /// Buckets that failed, at most [`FAILED_UNITS_MAX`](Self::FAILED_UNITS_MAX).
     pub failed_units: Vec<FailedUnit>,
-    /// Whether a bucket that was reset has a [mark](crate::wlfc::header::is_reset_mark), where it is no zone, so that zeroes are damage. Caches
-    /// of before version 7 have zeroes there.
-    pub marks_resets: bool,
+    /// The first page of a bucket after a reset.
+    pub resets: Resets,
+    /// The digest of all buckets that did not fail. Later changes have later runs and sequences.
+    pub digest: Option<Digest>,
     /// Up to where what runs programmed was durable, of buckets: at most [`ENDS_MAX`](Self::ENDS_MAX), the newest last. Of before version 7 it is
     /// [`durable`](Self::durable) alone that says so.
     pub ends: Vec<RunEnd>,
@@ -89,12 +103,13 @@ pub struct Superblock {
 const FAILED_UNITS: usize = 128;
 const FAILED_UNITS_COUNT: usize = 4;
 const ENDS: usize = BLOCK_BYTES - Superblock::ENDS_MAX * RunEnd::BYTES;
+const DIGEST: usize = ENDS - Digest::BYTES;
 /// Of a failed unit, that nothing on it counts.
 const COUNTS_NOT: u32 = 1 << 31;
 
 impl Superblock {
     /// The most failed units that it has room for.
-    pub const FAILED_UNITS_MAX: usize = (ENDS - FAILED_UNITS - FAILED_UNITS_COUNT) / 4;
+    pub const FAILED_UNITS_MAX: usize = (DIGEST - FAILED_UNITS - FAILED_UNITS_COUNT) / 4;
     /// The most runs of which it says where they ended.
     pub const ENDS_MAX: usize = 8;
 
@@ -115,7 +130,8 @@ impl Superblock {
             in_order: false,
             layout: Layout::Log,
             failed_units: Vec::new(),
-            marks_resets: false,
+            resets: Resets::Unmarked,
+            digest: None,
             ends: Vec::new(),
         }
     }
@@ -136,7 +152,8 @@ impl Superblock {
         let mut page = [0; BLOCK_BYTES];
         put(&mut page, 0, &SUPERBLOCK_MAGIC.to_le_bytes());
         let version = match (self.layout, self.in_order) {
-            (Layout::Wlfc, _) if self.marks_resets => VERSION,
+            (Layout::Wlfc, _) if self.resets == Resets::EverySector => VERSION,
+            (Layout::Wlfc, _) if self.resets == Resets::FirstSector => VERSION_MARKED,
             (Layout::Wlfc, _) if self.failed_units.is_empty() => VERSION_BUCKETS,
             (Layout::Wlfc, _) => VERSION_FAILED,
             (Layout::Log, true) => VERSION_ZONED,
@@ -164,16 +181,17 @@ impl Superblock {
         put(&mut page, 112, &self.clean_from.sequence.to_le_bytes());
         put(&mut page, 120, &self.clean_from.page.to_le_bytes());
         put(&mut page, 124, &u32::from(self.in_order && self.layout == Layout::Wlfc).to_le_bytes());
-        assert!(self.failed_units.len() <= Superblock::FAILED_UNITS_MAX, "there is room for the failed units");
+        assert!(self.failed_units.len() <= failed_units_max(version), "there is room for the failed units");
         put(&mut page, FAILED_UNITS, &(self.failed_units.len() as u32).to_le_bytes());
         for (number, failed) in self.failed_units.iter().enumerate() {
             let entry = failed.unit | if failed.counts { 0 } else { COUNTS_NOT };
             put(&mut page, FAILED_UNITS + FAILED_UNITS_COUNT + 4 * number, &entry.to_le_bytes());
         }
         assert!(self.ends.len() <= Superblock::ENDS_MAX, "there is room for the ends of runs");
-        for (number, end) in self.ends.iter().enumerate().filter(|_| version == VERSION) {
+        for (number, end) in self.ends.iter().enumerate().filter(|_| version >= VERSION_MARKED) {
             end.encode(&mut page, ENDS + RunEnd::BYTES * number);
         }
+        Digest::encode(self.digest.filter(|_| version == VERSION), &mut page, DIGEST);
         let crc = checksum::crc32c(&page[12..]);
         put(&mut page, 8, &crc.to_le_bytes());
         page
@@ -207,7 +225,7 @@ impl Superblock {
             found => return Err(PageError::Field { field: "state", found: found.into() }),
         };
         let count = if version >= VERSION_FAILED { u32_at(page, FAILED_UNITS) } else { 0 };
-        let count = field("number of failed units", count, count as usize <= Superblock::FAILED_UNITS_MAX)?;
+        let count = field("number of failed units", count, count as usize <= failed_units_max(version))?;
         let failed = |number: u32| {
             let entry = u32_at(page, FAILED_UNITS + FAILED_UNITS_COUNT + 4 * number as usize);
             let unit = field("failed unit", entry & !COUNTS_NOT, (1..units).contains(&(entry & !COUNTS_NOT)))?;
@@ -230,10 +248,21 @@ impl Superblock {
             in_order: version == VERSION_ZONED || is_wlfc && u32_at(page, 124) != 0,
             layout: if is_wlfc { Layout::Wlfc } else { Layout::Log },
             failed_units: (0..count).map(failed).collect::<Result<_, _>>()?,
-            marks_resets: version == VERSION,
-            ends: if version == VERSION { ends(page) } else { Vec::new() },
+            resets: match version {
+                VERSION => Resets::EverySector,
+                VERSION_MARKED => Resets::FirstSector,
+                _ => Resets::Unmarked,
+            },
+            digest: Digest::decode(page, DIGEST).filter(|_| version == VERSION),
+            ends: if version >= VERSION_MARKED { ends(page) } else { Vec::new() },
         })
     }
+}
+
+/// Failed units that a superblock of this version has room for.
+fn failed_units_max(version: u32) -> usize {
+    let end = if version == VERSION { DIGEST } else { ENDS };
+    (end - FAILED_UNITS - FAILED_UNITS_COUNT) / 4
 }
 
 fn ends(page: &Page) -> Vec<RunEnd> {
@@ -271,19 +300,19 @@ mod tests {
             assert!(Superblock::decode(&damaged).is_err(), "byte {at}");
         }
         let mut newer = page;
-        newer[12] = 8;
+        newer[12] = 9;
         assert!(
             matches!(Superblock::decode(&newer), Err(PageError::Checksum { .. })),
             "a flipped bit is no newer version"
         );
         let crc = checksum::crc32c(&newer[12..]);
         put(&mut newer, 8, &crc.to_le_bytes());
-        assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 8 }));
+        assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 9 }));
     }
 
     /// Version 2 differs in the records that a log may have, version 4 in how its units are written, version 5 in what they hold.
     #[test]
-    fn a_superblock_of_versions_2_and_4_to_7_is_read_as_it_is() {
+    fn a_superblock_of_versions_2_and_4_to_8_is_read_as_it_is() {
         let mut page = superblock().encode();
         assert_eq!(page[12], 3);
         page[12] = 2;
@@ -299,14 +328,17 @@ mod tests {
             let failed_units = (0..Superblock::FAILED_UNITS_MAX).map(failed).collect();
             let worn = Superblock { failed_units, ..wlfc };
             assert_eq!((worn.encode()[12], Superblock::decode(&worn.encode())), (6, Ok(worn.clone())));
-            let mut marked = Superblock { marks_resets: true, ..worn };
+            let mut marked = Superblock { resets: Resets::FirstSector, ..worn };
             for run in (1..20).chain([13]) {
                 let last = (run % 2 == 0).then_some(Witness { bucket: run as u32, epoch: run << 33, page: 5 });
                 marked.note_end(RunEnd { run, sequence: run + 100, last });
             }
             let runs: Vec<u64> = marked.ends.iter().map(|end| end.run).collect();
             assert_eq!(runs, [12, 14, 15, 16, 17, 18, 19, 13], "the newest, each once");
-            assert_eq!((marked.encode()[12], Superblock::decode(&marked.encode())), (7, Ok(marked)));
+            assert_eq!((marked.encode()[12], Superblock::decode(&marked.encode())), (7, Ok(marked.clone())));
+            let digest = Some(Digest::new(5, 6, [0, 0x8000_0001, u32::MAX].into_iter()));
+            let newest = Superblock { resets: Resets::EverySector, digest, ..marked };
+            assert_eq!((newest.encode()[12], Superblock::decode(&newest.encode())), (8, Ok(newest)));
         }
     }
 

@@ -13,6 +13,8 @@ pub const HEADER_BLOCKS: u32 = 896;
 pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"FWWL");
 const RESET_MAGIC: u32 = u32::from_le_bytes(*b"FWWR");
 const SECTOR: usize = 512;
+/// Sectors of a page, which a power failure may leave apart.
+pub const SECTORS_PER_PAGE: u32 = (BLOCK_BYTES / SECTOR) as u32;
 /// The checksums of the other sectors, so that a torn page is told from a damaged one.
 const SECTORS: usize = 80;
 const BEFORE: usize = 108;
@@ -211,13 +213,20 @@ impl Header {
         (possible && header.part < header.parts().max(1)).then_some(header)
     }
 
-    /// Whether each sector of a page whose first is that of a header is what it was written as, or zeroes: as where a power failure tore the write
-    /// of it, or of the zeroes that took its place.
-    pub fn is_torn(page: &Page) -> bool {
-        (1..BLOCK_BYTES / SECTOR).all(|number| {
-            let sector = sector(page, number);
-            sector.iter().all(|byte| *byte == 0) || u32_at(page, SECTORS + 4 * (number - 1)) == checksum::crc32c(sector)
-        })
+    /// True if a power failure may have left a page whose first sector is a header's: at least one sector is not the header's, and `is_other` accepts all such
+    /// sectors.
+    pub fn is_torn(page: &Page, is_other: impl Fn(u32) -> bool) -> bool {
+        let is_own = |number: &u32| {
+            let at = SECTORS + 4 * (*number as usize - 1);
+            u32_at(page, at) == checksum::crc32c(sector(page, *number as usize))
+        };
+        let mut others = (1..SECTORS_PER_PAGE).filter(|number| !is_own(number)).peekable();
+        others.peek().is_some() && others.all(is_other)
+    }
+
+    /// The checksum field of a header page.
+    pub fn checksum_of(page: &Page) -> u32 {
+        u32_at(page, 4)
     }
 
     /// Reads a header page: what it says, and its own checksum; none if it is damaged, or no header.
@@ -243,27 +252,39 @@ impl Header {
     }
 }
 
-/// The first page of a bucket that was reset, where buckets are no zones: its first sector says so, and of which bucket of which cache. So damage
-/// is told from it, which zeroes are not.
-pub fn reset_mark(cache: u64, bucket: u32) -> Page {
+/// The time of a reset: its run and its sequence.
+pub type ResetAt = (u64, u64);
+
+/// The first page of a bucket after a reset, if buckets are not zones. Each sector names the cache, the bucket and the time of the reset. So damage differs
+/// from a reset, and from a reset that a power failure tore.
+pub fn reset_mark(cache: u64, bucket: u32, (run, sequence): ResetAt) -> Page {
     let mut page = [0; BLOCK_BYTES];
-    put(&mut page, 0, &RESET_MAGIC.to_le_bytes());
-    put(&mut page, 8, &cache.to_le_bytes());
-    put(&mut page, 16, &bucket.to_le_bytes());
-    let sector = checksum::crc32c(&page[8..SECTOR]);
-    put(&mut page, 4, &sector.to_le_bytes());
+    for number in 0..SECTORS_PER_PAGE {
+        let at = number as usize * SECTOR;
+        put(&mut page, at, &RESET_MAGIC.to_le_bytes());
+        put(&mut page, at + 8, &cache.to_le_bytes());
+        put(&mut page, at + 16, &bucket.to_le_bytes());
+        put(&mut page, at + 20, &number.to_le_bytes());
+        put(&mut page, at + 24, &run.to_le_bytes());
+        put(&mut page, at + 32, &sequence.to_le_bytes());
+        let sector = checksum::crc32c(&page[at + 8..at + SECTOR]);
+        put(&mut page, at + 4, &sector.to_le_bytes());
+    }
     page
 }
 
-/// Whether the first page of a bucket is its [mark](reset_mark): its first sector is. What a torn write left of the rest does not count.
-pub fn is_reset_mark(page: &Page, cache: u64, bucket: u32) -> bool {
-    page[..SECTOR] == reset_mark(cache, bucket)[..SECTOR]
+/// The time of the reset that a sector of a bucket's first page names, if the sector is part of a [mark](reset_mark). It is 0 in version 7.
+pub fn reset_at(page: &Page, number: u32, cache: u64, bucket: u32) -> Option<ResetAt> {
+    let sector = sector(page, number as usize);
+    let is_mark = u32_at(sector, 0) == RESET_MAGIC && u32_at(sector, 4) == checksum::crc32c(&sector[8..]);
+    let is_here = (u64_at(sector, 8), u32_at(sector, 16), u32_at(sector, 20)) == (cache, bucket, number);
+    (is_mark && is_here).then(|| (u64_at(sector, 24), u64_at(sector, 32)))
 }
 
 /// The bucket of the cache of which a page is the [mark](reset_mark), wherever it lies; none if it is no mark.
 pub fn marked_bucket(page: &Page, cache: u64) -> Option<u32> {
     let bucket = u32_at(page, 16);
-    is_reset_mark(page, cache, bucket).then_some(bucket)
+    reset_at(page, 0, cache, bucket).map(|_| bucket)
 }
 
 fn sector(page: &Page, number: usize) -> &[u8] {
@@ -316,7 +337,7 @@ mod tests {
             damaged[at] ^= 1;
             assert!(Header::decode(&damaged).is_none(), "byte {at}");
             assert_eq!(Header::of_sector(&damaged).is_some(), (4..8).contains(&at) || at >= SECTOR, "byte {at}");
-            assert!(at < SECTOR || !Header::is_torn(&damaged), "byte {at}");
+            assert!(at < SECTOR || !Header::is_torn(&damaged, |_| false), "byte {at}");
         }
     }
 
@@ -354,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_header_has_sectors_of_its_own_and_zeroes() {
+    fn a_torn_header_has_sectors_of_its_own_and_of_what_was_there() {
         let oob = Oob { state: State::Write, backend: 7, epoch: 9, log: Log::Data, at: 0, blocks: 800 };
         let header = Header {
             cache: 1,
@@ -370,21 +391,34 @@ mod tests {
         };
         let mut page = [0; BLOCK_BYTES];
         header.encode(&[Ok(0x0101_0101); 800], &mut page);
+        let whole = page;
+        assert!(!Header::is_torn(&page, |_| true), "all of it is there");
         page[1024..2048].fill(0);
-        assert!(Header::decode(&page).is_none() && Header::of_sector(&page) == Some(header) && Header::is_torn(&page));
+        let is_zero = |number: u32| sector(&page, number as usize).iter().all(|byte| *byte == 0);
+        assert!(Header::decode(&page).is_none() && Header::of_sector(&page) == Some(header));
+        assert!(Header::is_torn(&page, is_zero) && !Header::is_torn(&page, |_| false));
+        let mut page = page;
         page[2048] ^= 1;
-        assert!(!Header::is_torn(&page), "it is damaged");
+        assert!(!Header::is_torn(&page, |number| number < 4), "it is damaged");
+        // The reset of its bucket was torn.
+        let mut page = whole;
+        page[1024..2048].copy_from_slice(&reset_mark(1, 5, (2, 9))[1024..2048]);
+        assert!(Header::is_torn(&page, |number| reset_at(&page, number, 1, 5) == Some((2, 9))));
     }
 
     #[test]
     fn a_mark_of_a_reset_is_of_its_bucket_and_a_changed_byte_is_noticed() {
-        let page = reset_mark(0x11, 7);
-        assert!(is_reset_mark(&page, 0x11, 7) && !is_reset_mark(&page, 0x11, 8) && !is_reset_mark(&page, 0x12, 7));
+        let page = reset_mark(0x11, 7, (3, 4));
         assert!(Header::trace(&page).is_none());
+        for number in 0..SECTORS_PER_PAGE {
+            assert_eq!(reset_at(&page, number, 0x11, 7), Some((3, 4)));
+            assert_eq!((reset_at(&page, number, 0x11, 8), reset_at(&page, number, 0x12, 7)), (None, None));
+        }
         for at in 0..BLOCK_BYTES {
             let mut damaged = page;
             damaged[at] ^= 1;
-            assert_eq!(is_reset_mark(&damaged, 0x11, 7), at >= SECTOR, "byte {at}");
+            let whole = (0..SECTORS_PER_PAGE).filter(|number| reset_at(&damaged, *number, 0x11, 7).is_some());
+            assert!(whole.eq((0..SECTORS_PER_PAGE).filter(|number| *number as usize != at / SECTOR)), "byte {at}");
         }
     }
 

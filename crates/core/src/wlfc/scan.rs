@@ -11,11 +11,11 @@ use std::collections::{BTreeSet, HashMap};
 use super::bucket::{Log, Oob, State};
 use super::config::Config;
 use super::durable::Durable;
-use super::header::{Crc, Header, Missing, is_reset_mark};
+use super::header::{Crc, Header, Missing, ResetAt, SECTORS_PER_PAGE, reset_at};
 use super::pieces::runs_without;
 use super::recovery::Scan;
 use crate::checksum;
-use crate::format::{BLOCK_BYTES, Page, RunEnd, Witness};
+use crate::format::{BLOCK_BYTES, Digest, Page, Resets, RunEnd, Witness};
 
 /// Cache buckets that can be read.
 pub trait Buckets {
@@ -28,9 +28,8 @@ pub trait Buckets {
     /// Whether buckets are written front to back, and the device knows how far.
     fn in_order(&self) -> bool;
 
-    /// Whether the first page of a bucket that was reset is a [mark](super::header::reset_mark), where they are not [in order](Self::in_order): else it
-    /// may be zeroes too.
-    fn marks_resets(&self) -> bool;
+    /// The first page of a bucket after a reset, if buckets are not [in order](Self::in_order).
+    fn resets(&self) -> Resets;
 
     /// Pages of a bucket that may have been written, where the device knows; else all.
     fn written_pages(&self, bucket: u32) -> Result<u32, Self::Error>;
@@ -48,6 +47,12 @@ pub enum ScanError<E> {
         "bucket {bucket} was written up to page {written} when the cache was closed in order, and nothing of that is there"
     )]
     Missing { bucket: u32, written: u32 },
+    #[error(
+        "bucket {bucket} has other content than when everything was durable; what is there, up to page {page}, may be older"
+    )]
+    Changed { bucket: u32, page: u32 },
+    #[error("several buckets have other content than when everything was durable; which ones is not known")]
+    SeveralChanged,
 }
 
 /// What was programmed together.
@@ -87,6 +92,10 @@ pub struct Walk {
     pub(super) damaged: Option<u32>,
     /// A header that would go on is left in part where the chain ends: its run, its sequence and its page.
     trace: Option<(u64, u64, u32)>,
+    /// The time of the last reset that the first page names.
+    reset: Option<ResetAt>,
+    /// The checksum of the first header of a clean copy that does not count, else 0.
+    uncounted: u32,
 }
 
 impl Walk {
@@ -101,8 +110,21 @@ impl Walk {
     }
 
     /// Of a bucket that has something else than it had last.
-    pub(super) fn of_nobody_knows_what() -> Walk {
+    pub fn of_nobody_knows_what() -> Walk {
         Walk { torn: true, damaged_first: true, ..Walk::default() }
+    }
+
+    /// The bucket's value in a digest, if the programs that count end at page `end`. `None` if the bucket was begun or reset after the digest.
+    pub fn value_in(&self, digest: &Digest, end: u32) -> Option<u32> {
+        let first = self.programs.first().map(|program| (program.header.run, program.header.sequence));
+        let mut begins = [first, self.begun, self.reset].into_iter().flatten();
+        if begins.any(|(run, sequence)| !digest.covers(run, sequence)) {
+            return None;
+        }
+        let covered = |program: &&Program| {
+            program.header.end() <= end && digest.covers(program.header.run, program.header.sequence)
+        };
+        Some(self.programs.iter().rfind(covered).map_or(self.uncounted, |program| program.crc))
     }
 
     /// What is left where damage is made no account of: what was programmed before it.
@@ -199,7 +221,7 @@ pub struct Found {
     pub headers: Vec<u32>,
     /// Pages of blocks that are lost.
     pub absent: Vec<u32>,
-    /// The checksum of the last header that counts.
+    /// The checksum of the last header that counts, or of the first header of a clean copy that does not count: the bucket's value in a digest.
     pub last: u32,
 }
 
@@ -242,24 +264,21 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
     }
     let mut pages = Pages { buckets, bucket, end: written, first: 0, bytes: Vec::new() };
     let first = pages.page(0, 1)?;
-    let marks_resets = buckets.marks_resets();
     let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
-    let is_reset = is_reset_mark(first, cache, bucket) || !marks_resets && is_zero(first);
-    if is_reset && !buckets.in_order() {
-        // Of a mark that came in part nothing counts, and it is written again: a header that is torn over what is left of the one before would look damaged.
-        found.torn = !is_zero(&first[512..]);
-        return Ok(found);
-    }
     let of_cache = |header: &Header| header.cache == cache;
+    if !buckets.in_order() {
+        let resets = |number| reset_at(first, number, cache, bucket);
+        found.reset = (0..SECTORS_PER_PAGE).filter_map(resets).max();
+        let mark = resets(0);
+        if mark.is_some() || buckets.resets() == Resets::Unmarked && is_zero(first) {
+            // Of a mark that came in part nothing counts, and it is written again: a header that is torn over what is left of the one before would look damaged.
+            let is_whole = (1..SECTORS_PER_PAGE).all(|number| mark.is_some() && resets(number) == mark);
+            found.torn = !is_whole && (buckets.resets() == Resets::EverySector || !is_zero(&first[512..]));
+            return Ok(found);
+        }
+    }
     if !Header::decode(first).is_some_and(|(header, _)| of_cache(&header)) {
-        found.torn = true;
-        found.begun = Header::of_sector(first).filter(of_cache).map(|header| (header.run, header.sequence));
-        found.first_backend = Header::trace(first).filter(of_cache).map(|header| header.oob.backend);
-        found.damaged_first = match Header::of_sector(first).filter(|header| of_cache(header) || !marks_resets) {
-            Some(header) => of_cache(&header) && header.oob.state != State::Read && !Header::is_torn(first),
-            // Of a mark or a header a power failure leaves the first sector whole.
-            None => marks_resets || !is_zero(&first[..512]),
-        };
+        look_at_its_first(cache, bucket, buckets, first, &mut found);
         if buckets.in_order() && found.begun.is_none() && !found.damaged_first {
             look_for_its_first(cache, &mut found, &mut pages)?;
         }
@@ -314,6 +333,38 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
     Ok(found)
 }
 
+/// Looks at a first page that is neither a mark nor a whole header.
+fn look_at_its_first<B: Buckets>(cache: u64, bucket: u32, buckets: &B, first: &Page, found: &mut Walk) {
+    let of_cache = |header: &Header| header.cache == cache;
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    let is_marked = !buckets.in_order() && buckets.resets() > Resets::Unmarked;
+    let says_torn_resets = !buckets.in_order() && buckets.resets() == Resets::EverySector;
+    found.torn = true;
+    found.first_backend = Header::trace(first).filter(of_cache).map(|header| header.oob.backend);
+    let Some(header) = Header::of_sector(first).filter(|header| of_cache(header) || !is_marked) else {
+        // Of a mark or a header a power failure leaves the first sector whole.
+        found.damaged_first = is_marked || !is_zero(&first[..BLOCK_BYTES / SECTORS_PER_PAGE as usize]);
+        return;
+    };
+    if !of_cache(&header) {
+        return;
+    }
+    found.begun = Some((header.run, header.sequence));
+    if header.oob.state == State::Read {
+        found.uncounted = Header::checksum_of(first);
+        return;
+    }
+    let sectors: Vec<&[u8]> = first.chunks(BLOCK_BYTES / SECTORS_PER_PAGE as usize).collect();
+    let is_other = |number: u32| {
+        reset_at(first, number, cache, bucket).is_some() || !says_torn_resets && is_zero(sectors[number as usize])
+    };
+    found.damaged_first = !Header::is_torn(first, is_other);
+    // Only a later reset tears a durable header.
+    if buckets.in_order() || says_torn_resets && found.reset < found.begun {
+        found.torn_first = found.begun;
+    }
+}
+
 /// Looks for what is behind a first page that says nothing, of a bucket that is written in order: where that was durable, so was the first page.
 fn look_for_its_first<B: Buckets>(
     cache: u64,
@@ -346,8 +397,12 @@ fn look_behind<B: Buckets>(
     let Some(Program { header: last, .. }) = found.programs.last() else {
         // The headers of a copy were torn, or what was durable of it is damaged.
         found.torn = true;
-        let (header, _) = Header::decode(pages.page(0, 1)?).expect("it was read before");
-        found.torn_first = (header.oob.state != State::Read).then_some((header.run, header.sequence));
+        let (header, crc) = Header::decode(pages.page(0, 1)?).expect("it was read before");
+        found.begun = Some((header.run, header.sequence));
+        match header.oob.state {
+            State::Read => found.uncounted = crc,
+            State::Dirty | State::Write => found.torn_first = found.begun,
+        }
         return Ok(());
     };
     if last.oob.state != State::Write {
@@ -397,7 +452,8 @@ pub fn judge<B: Buckets>(
     {
         return damaged(page);
     }
-    let mut found = Found { scan: Scan { torn: walk.torn, ..Scan::default() }, ..Found::default() };
+    let scan = Scan { torn: walk.torn, ..Scan::default() };
+    let mut found = Found { scan, last: walk.uncounted, ..Found::default() };
     let vouched_for = walk.programs.iter().map(|program| program.header.durable_end).max().unwrap_or(0);
     for program in &walk.programs {
         let Program { header, crc, absent } = program;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use flashwise_core::format::{
-    BLOCK_BYTES, Geometry, Header, Kind, Layout, Page, Place, RECORDS_PER_PAGE, Record, Role, RunEnd, State,
-    Superblock, Witness, encode_metadata,
+    BLOCK_BYTES, Digest, Geometry, Header, Kind, Layout, Page, Place, RECORDS_PER_PAGE, Record, Resets, Role, RunEnd,
+    State, Superblock, Witness, encode_metadata,
 };
 use flashwise_core::wlfc::header::Missing;
 use flashwise_core::wlfc::{self, Log, Oob, State as BucketState};
@@ -74,7 +74,8 @@ fn the_superblock_is_as_documented() {
         in_order: false,
         layout: Layout::Log,
         failed_units: Vec::new(),
-        marks_resets: false,
+        resets: Resets::Unmarked,
+        digest: None,
         ends: Vec::new(),
     };
     let page = superblock.encode();
@@ -100,6 +101,7 @@ fn the_superblock_is_as_documented() {
         ("in order", vec![0; 4]),
         ("failed units", vec![0; 4]),
         ("failed", vec![0; 4 * Superblock::FAILED_UNITS_MAX]),
+        ("digest", vec![0; 80]),
         ("ends of runs", vec![0; 32 * Superblock::ENDS_MAX]),
     ];
     assert_rows("Superblock", &page, &fields);
@@ -108,19 +110,26 @@ fn the_superblock_is_as_documented() {
     let last = Witness { bucket: 0x33, epoch: 0x34, page: 0x35 };
     let ends =
         vec![RunEnd { run: 0x31, sequence: 0x32, last: None }, RunEnd { run: 0x36, sequence: 0, last: Some(last) }];
-    let page = Superblock { layout: Layout::Wlfc, marks_resets: true, ends, ..superblock }.encode();
+    let digest = Some(Digest::new(0x37, 0x38, [5, 0, 7].into_iter()));
+    let page = Superblock { layout: Layout::Wlfc, resets: Resets::EverySector, digest, ends, ..superblock }.encode();
     let words = [0x31_u64, 0x32, 0, 0, 0x36, 0, 0x34, 0x35 << 32 | 0x34];
-    assert_eq!(page[12], 7);
+    assert_eq!(page[12], 8);
     assert_eq!(page[3840..3904], words.map(u64::to_le_bytes).concat()[..]);
+    let sums = (0..8).map(|power| 5 + 7 * 3_u64.pow(power));
+    let words: Vec<u8> = [0x37, 0x38].into_iter().chain(sums).flat_map(u64::to_le_bytes).collect();
+    assert_eq!(page[3760..3840], words[..]);
 }
 
 /// The text under "Buckets" says what a bucket has that was reset.
 #[test]
 fn the_mark_of_a_bucket_that_was_reset_is_as_documented() {
-    let page = wlfc::header::reset_mark(0x0102, 0x33);
-    let checksum = crc32c::crc32c(&page[8..512]).to_le_bytes();
-    let fields = [&b"FWWR"[..], &checksum, &0x0102_u64.to_le_bytes(), &0x33_u32.to_le_bytes()].concat();
-    assert!(page.starts_with(&fields) && page[fields.len()..].iter().all(|&byte| byte == 0));
+    let page = wlfc::header::reset_mark(0x0102, 0x33, (0x44, 0x55));
+    for (number, sector) in (0_u32..).zip(page.chunks(512)) {
+        let checksum = crc32c::crc32c(&sector[8..]).to_le_bytes();
+        let (cache, at) = (0x0102_u64.to_le_bytes(), [0x44_u64, 0x55].map(u64::to_le_bytes).concat());
+        let fields = [&b"FWWR"[..], &checksum, &cache, &0x33_u32.to_le_bytes(), &number.to_le_bytes(), &at].concat();
+        assert!(sector.starts_with(&fields) && sector[fields.len()..].iter().all(|&byte| byte == 0));
+    }
 }
 
 #[test]

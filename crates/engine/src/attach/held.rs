@@ -2,11 +2,11 @@
 
 use std::io;
 
-use flashwise_core::format::{Layout, Place, RunEnd, Superblock};
+use flashwise_core::format::{Digest, Layout, Place, RunEnd, Superblock};
 use flashwise_core::recovery::Recovered;
 
 use crate::disk::Disk;
-use crate::flash::{FlashError, Progress, recover_log, settle};
+use crate::flash::{FlashError, Progress, recover_log, settle, write_superblock};
 use crate::wlfc::start;
 
 /// What a cache holds, by its layout.
@@ -55,7 +55,15 @@ impl Held {
         }
     }
 
-    /// Whether it is one of buckets that are [marked where they are reset](Superblock::marks_resets) since it was settled.
+    /// The digest of buckets, for a start of this number.
+    pub(super) fn digest(&self, start: u64) -> Option<Digest> {
+        match self {
+            Held::Log(_) => None,
+            Held::Wlfc(held) => Some(held.digest(start)),
+        }
+    }
+
+    /// Whether it is one of buckets that are [marked where they are reset](Superblock::resets) since it was settled.
     pub(super) fn marks_from_now_on(&self) -> bool {
         matches!(self, Held::Wlfc(held) if held.marks_from_now_on())
     }
@@ -75,7 +83,8 @@ impl Held {
         }
     }
 
-    /// Drops what the backend had too, and says where in the log that was; returns how many blocks those are.
+    /// Drops what the backend had too, and says where in the log that was; returns how many blocks those are. Before it resets buckets, it writes the superblock
+    /// of the new start without a digest.
     pub(super) fn drop_clean(&mut self, flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<u64> {
         match self {
             Held::Log(recovered) => {
@@ -86,6 +95,8 @@ impl Held {
             }
             Held::Wlfc(held) => {
                 let clean = held.clean_blocks();
+                superblock.digest = None;
+                write_superblock(flash, superblock)?;
                 held.drop_clean(flash)?;
                 Ok(clean)
             }

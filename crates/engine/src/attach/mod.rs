@@ -20,7 +20,7 @@ pub mod stores;
 
 use std::io;
 
-use flashwise_core::format::{FailedUnit, Geometry, Layout, PageError, Place, RunEnd, State, Superblock};
+use flashwise_core::format::{FailedUnit, Geometry, Layout, PageError, Place, Resets, RunEnd, State, Superblock};
 use uuid::Uuid;
 
 pub use self::error::{AttachError, Refusal};
@@ -28,7 +28,7 @@ pub use self::held::Held;
 pub use self::side::{BackendSide, Closed, Owned, Record, Stamp, Writes, is_damaged};
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, format, is_blank, read_copies, read_superblock, write_superblock};
-use crate::wlfc::start;
+use crate::wlfc::{BucketsEnd, start};
 
 /// What [`AttachError::Geometry`] calls the size of the volume.
 pub(crate) const VOLUME_SIZE: &str = "volume size";
@@ -216,6 +216,8 @@ fn make_up(flash: &dyn Disk, found: &Superblock, record: Option<&Record>) -> io:
             state: State::Clean,
             durable: Place { sequence: closed.end_sequence, page: closed.end_page },
             may_be_dirty: record.may_be_dirty,
+            // The older copy has an older digest.
+            digest: None,
             ..found.clone()
         }),
         _ => Ok(found.clone()),
@@ -352,12 +354,13 @@ fn create(
         Superblock::new(wanted.new_cache, wanted.pairing.backend, wanted.geometry, wanted.volume_bytes);
     superblock.may_be_dirty = wanted.writes_back;
     (superblock.in_order, superblock.layout) = (flash.zoned().is_some(), wanted.layout);
-    superblock.marks_resets = wanted.layout == Layout::Wlfc;
+    superblock.resets = if wanted.layout == Layout::Wlfc { Resets::EverySector } else { Resets::Unmarked };
     format(flash, &mut superblock).map_err(FlashError::Io)?;
     if superblock.layout == Layout::Wlfc {
         start::format(flash, &superblock).map_err(FlashError::Io)?;
     }
     let held = Held::empty(&superblock);
+    superblock.digest = held.digest(superblock.attach);
     let attachment = Attachment::count(flash, side, superblock)?;
     Ok(Attached { attachment, held, formatted: true, crashed: false, notes })
 }
@@ -372,9 +375,18 @@ fn resume(
     changed: Option<String>,
 ) -> Result<Attached, AttachError> {
     held.settle(flash).map_err(FlashError::Io)?;
-    superblock.marks_resets |= held.marks_from_now_on();
+    if held.marks_from_now_on() {
+        superblock.resets = Resets::EverySector;
+    }
     held.ends().iter().for_each(|end| superblock.note_end(*end));
     let crashed = superblock.state == State::InUse;
+    superblock.volume_bytes = wanted.volume_bytes;
+    superblock.state = State::InUse;
+    superblock.durable = held.end();
+    superblock.may_be_dirty = wanted.writes_back || held.may_be_dirty();
+    // A cache that the backend does not know yet has begun all the same.
+    superblock.attach_confirmed = record.map_or(superblock.attach_confirmed.max(1), |record| record.attach);
+    superblock.attach = superblock.attach.max(1) + 1;
     let mut notes = Vec::new();
     if let Held::Log(recovered) = &held
         && recovered.dropped_blocks > 0
@@ -391,13 +403,7 @@ fn resume(
             _ => format!("{clean} clean blocks of the cache were dropped, as {changed}"),
         });
     }
-    superblock.volume_bytes = wanted.volume_bytes;
-    superblock.state = State::InUse;
-    superblock.durable = held.end();
-    superblock.may_be_dirty = wanted.writes_back || held.may_be_dirty();
-    // A cache that the backend does not know yet has begun all the same.
-    superblock.attach_confirmed = record.map_or(superblock.attach_confirmed.max(1), |record| record.attach);
-    superblock.attach = superblock.attach.max(1) + 1;
+    superblock.digest = held.digest(superblock.attach);
     write_superblock(flash, &mut superblock).map_err(FlashError::Io)?;
     let attachment = Attachment::count(flash, side, superblock)?;
     Ok(Attached { attachment, held, formatted: false, crashed, notes })
@@ -409,7 +415,7 @@ pub enum End {
     /// Up to this place of the log.
     Log(Place),
     /// What was programmed to buckets.
-    Buckets(RunEnd),
+    Buckets(BucketsEnd),
 }
 
 impl End {
@@ -417,7 +423,7 @@ impl End {
     fn place(self) -> Place {
         match self {
             End::Log(place) => place,
-            End::Buckets(RunEnd { run, sequence, .. }) => Place { sequence, page: run as u32 },
+            End::Buckets(BucketsEnd { run, .. }) => Place { sequence: run.sequence, page: run.run as u32 },
         }
     }
 }
@@ -474,8 +480,10 @@ impl Attachment {
 
     fn note_end(&mut self, end: End) {
         self.superblock.durable = end.place();
-        if let End::Buckets(end) = end {
-            self.superblock.note_end(end);
+        if let End::Buckets(BucketsEnd { run, digest }) = end {
+            self.superblock.note_end(run);
+            // An older digest stays valid: later changes have later sequences.
+            self.superblock.digest = digest.or(self.superblock.digest);
         }
     }
 
@@ -484,7 +492,7 @@ impl Attachment {
         if failed_units.len() > Superblock::FAILED_UNITS_MAX {
             return Err(io::Error::other(format!("{} of its erase units have failed", failed_units.len())));
         }
-        self.superblock.failed_units = failed_units;
+        (self.superblock.failed_units, self.superblock.digest) = (failed_units, None);
         write_superblock(flash, &mut self.superblock)
     }
 
@@ -506,6 +514,8 @@ impl Attachment {
     /// The run has ended in order: everything is durable up to `end`, where the log ends.
     pub fn close(&mut self, flash: &dyn Disk, side: &dyn BackendSide, end: End, may_be_dirty: bool) -> io::Result<()> {
         (self.superblock.state, self.superblock.may_be_dirty) = (State::Clean, may_be_dirty);
+        // After an orderly end the digest is exact.
+        self.superblock.digest = None;
         self.note_end(end);
         write_superblock(flash, &mut self.superblock)?;
         let (generation, Place { sequence, page }) = (self.superblock.generation, end.place());

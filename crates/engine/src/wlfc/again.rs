@@ -38,7 +38,7 @@ pub fn find_again(
     };
     let known = failed_units(attachment.superblock(), &before.failures);
     // What this process knows to be durable is not torn, whatever became of it since.
-    attachment.note_ends(&[before.end()]);
+    attachment.note_ends(&[before.end().run]);
     let superblock = Superblock { failed_units: listed(&known), ..attachment.superblock().clone() };
     let in_use = InUse { remembered: &remembered, read_pause: before.settings.read_pause };
     let mut held = match start::scan_again(flash, &superblock, &in_use) {
@@ -83,10 +83,12 @@ pub fn find_again(
     if before.waits {
         tracing::warn!(path = flash.description(), "the flash can be read again");
     }
-    let holds_frozen = wlfc.is_frozen() && (!was_frozen || before.holds_frozen);
+    let is_frozen = wlfc.is_frozen();
+    let holds_frozen = is_frozen && (!was_frozen || before.holds_frozen);
     let settings = Settings { found_again: before.settings.found_again + 1, ..before.settings };
     let mut engine = Engine::new(wlfc, settings, started);
     engine.faults = before.faults;
+    engine.frozen = is_frozen;
     engine.holds_frozen = holds_frozen && settings.holds_failed;
     // A flush that works later says nothing of what one that failed was to make durable.
     engine.failures.flushes = !settled;

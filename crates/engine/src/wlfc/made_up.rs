@@ -2,8 +2,8 @@
 
 use std::io;
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, Superblock};
-use flashwise_core::wlfc::header::{Header, marked_bucket};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, Resets, Superblock};
+use flashwise_core::wlfc::header::{Header, marked_bucket, reset_at};
 
 use crate::disk::Disk;
 use crate::flash::cache_tag;
@@ -13,7 +13,7 @@ use crate::memory::Memory;
 /// them, up to the end of the device; none if it has none.
 pub(crate) fn made_up(flash: &dyn Disk, superblock: &Superblock) -> io::Result<Option<(Superblock, bool)>> {
     let (cache, Geometry { units, unit_pages }) = (cache_tag(superblock), superblock.geometry);
-    let (mut is_there, mut marks_resets, mut in_place) = (false, false, true);
+    let (mut is_there, mut resets, mut in_place) = (false, Resets::Unmarked, true);
     let mut pages = Memory::new(unit_pages as usize);
     let unit_bytes = u64::from(unit_pages) * BLOCK_BYTES as u64;
     for unit in 1..(flash.size() / unit_bytes) as u32 {
@@ -28,11 +28,12 @@ pub(crate) fn made_up(flash: &dyn Disk, superblock: &Superblock) -> io::Result<O
                 is_there = true;
                 in_place &= header.page + header.part == number && unit < units;
             } else if let Some(bucket) = marked_bucket(page, cache) {
-                marks_resets = true;
+                let is_whole = reset_at(page, 1, cache, bucket).is_some();
+                resets = resets.max(if is_whole { Resets::EverySector } else { Resets::FirstSector });
                 in_place &= (bucket + 1, 0) == (unit, number) && unit < units;
             }
         }
     }
-    let made_up = Superblock { layout: Layout::Wlfc, marks_resets, ..superblock.clone() };
-    Ok((is_there || marks_resets).then_some((made_up, in_place)))
+    let made_up = Superblock { layout: Layout::Wlfc, resets, ..superblock.clone() };
+    Ok((is_there || resets > Resets::Unmarked).then_some((made_up, in_place)))
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Page, Superblock};
 use flashwise_core::mending::Mending;
-use flashwise_core::wlfc::header::{Header, reset_mark};
+use flashwise_core::wlfc::header::{Header, SECTORS_PER_PAGE, reset_at, reset_mark};
 use parking_lot::Mutex;
 
 use crate::disk::Disk;
@@ -47,9 +47,14 @@ impl<'a> Mended<'a> {
         if let Some((mended, _)) = self.mending.bucket_header(page).filter(|(_, header)| is_here(header)) {
             return Some(mended);
         }
-        let mark = reset_mark(self.cache, bucket);
+        if page_of_bucket > 0 {
+            return None;
+        }
+        // The other sectors name the time of the reset, since version 8.
+        let at = (1..SECTORS_PER_PAGE).find_map(|number| reset_at(page, number, self.cache, bucket));
+        let mark = reset_mark(self.cache, bucket, at.unwrap_or_default());
         let wrong: u32 = mark[..512].iter().zip(page).map(|(expected, found)| (expected ^ found).count_ones()).sum();
-        (page_of_bucket == 0 && (1..=MARK_BITS_MAX).contains(&wrong)).then_some(mark)
+        (1..=MARK_BITS_MAX).contains(&wrong).then_some(mark)
     }
 }
 

@@ -13,7 +13,8 @@
 //! | `read.rs` | reads of the flash, and what they are compared with |
 //! | `failed_reads.rs` | what becomes of reads that failed |
 //! | `transfers.rs` | what is handed out to devices |
-//! | `start.rs` | reading what a flash holds |
+//! | `start.rs` | what a flash holds, at a start and formatted |
+//! | `start/scan.rs` | reading it |
 //! | `mended.rs` | reading a flash of which some bits are wrong |
 //! | `again.rs` | going on where something failed |
 //! | `checksums.rs` | where the checksums of data are |
@@ -41,7 +42,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use flashwise_core::cache::{Cache, Event};
-use flashwise_core::format::{RunEnd, Witness};
+use flashwise_core::format::{Digest, RunEnd, Witness};
 use flashwise_core::wlfc::{State, Step, Wlfc};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -186,6 +187,15 @@ struct OnFlash {
     end: u32,
 }
 
+/// The durable end of a run, with the digest of all buckets if everything is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketsEnd {
+    /// The end of the run.
+    pub run: RunEnd,
+    /// The digest of the buckets.
+    pub digest: Option<Digest>,
+}
+
 /// A WLFC and all that is under way for it: takes requests and ended transfers, and answers with transfers and replies.
 pub struct Engine<C = Wlfc> {
     cache: C,
@@ -212,7 +222,7 @@ pub struct Engine<C = Wlfc> {
     /// The frames of the read cache in RAM, and those whose content never came.
     ram: Option<Memory>,
     bad_frames: FxHashSet<u32>,
-    /// The number of what is programmed next, and below which everything is durable.
+    /// The number of what was programmed or reset last, and below which everything is durable.
     sequence: u64,
     durable: u64,
     /// What was planned to be programmed last.
@@ -240,7 +250,9 @@ pub struct Engine<C = Wlfc> {
     lossy: BTreeSet<u64>,
     /// The flash cannot be read for now: all requests fail until the cache is found again.
     waits: bool,
-    /// Nothing is written to the flash any more since the cache was found again, and requests that fail are handed back.
+    /// Nothing is written to the flash any more since the cache was found again, ...
+    frozen: bool,
+    /// ... and requests that fail are handed back.
     holds_frozen: bool,
     transfers: FxHashMap<u64, SmallVec<[(StepId, Part); 1]>>,
     next_tag: u64,
@@ -302,6 +314,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             postponed: Vec::new(),
             lossy: BTreeSet::new(),
             waits: false,
+            frozen: false,
             holds_frozen: false,
             transfers: FxHashMap::with_hasher(FxBuildHasher),
             next_tag: 1,
@@ -347,21 +360,39 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     /// Asked once in a while: up to where what this run programmed is durable, if nothing was programmed since it was asked before and it has not
-    /// said so yet.
-    pub fn pause(&mut self) -> Option<RunEnd> {
+    /// said so yet. If nothing is under way, it flushes programs and resets that are not durable.
+    pub fn pause(&mut self) -> Option<BucketsEnd> {
         let seen = std::mem::replace(&mut self.seen, self.sequence);
-        let quiet = self.stopped.is_none() && self.running == 0 && seen == self.sequence && self.noted < self.durable;
-        quiet.then(|| {
+        if self.stopped.is_some() || self.waits || self.running > 0 {
+            return None;
+        }
+        let quiet = seen == self.sequence && self.noted < self.durable;
+        let end = quiet.then(|| {
             self.noted = self.durable;
             self.end()
-        })
+        });
+        if !self.is_durable() {
+            self.enqueue_plan(&mut vec![Step::FlushFlash], None, false);
+            self.run_ready();
+        }
+        end
+    }
+
+    /// True if all programs and resets of this run are durable.
+    fn is_durable(&self) -> bool {
+        self.sequence == 0 || self.durable > self.sequence
     }
 
     /// Up to where what this run programmed is durable.
-    pub fn end(&self) -> RunEnd {
+    pub fn end(&self) -> BucketsEnd {
         let Settings { start, found_again, .. } = self.settings;
-        let last = self.programmed.filter(|_| self.durable > self.sequence);
-        RunEnd { run: start::run(start, found_again), sequence: self.durable, last }
+        let run = start::run(start, found_again);
+        let is_durable = self.is_durable();
+        let last = self.programmed.filter(|_| is_durable);
+        let values =
+            || (0..).zip(&self.on_flash).map(|(bucket, of)| if self.worn.contains(&bucket) { 0 } else { of.last });
+        let digest = (is_durable && !self.frozen).then(|| Digest::new(run, self.sequence + 1, values()));
+        BucketsEnd { run: RunEnd { run, sequence: self.durable, last }, digest }
     }
 
     /// Whether the backend's copy of `block` is not its newest, or is being changed.
@@ -546,6 +577,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::ReadFlash { bucket, .. } => {
                 self.step(id).state = self.on_flash[bucket as usize].state;
             }
+            // A mark says when its bucket was reset.
+            Step::Reset { .. } => self.sequence += 1,
             _ => {}
         }
         let sequence = self.sequence;

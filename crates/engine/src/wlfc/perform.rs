@@ -387,7 +387,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             return self.hand_out(id, FLASH, Operation::Discard, offset, self.unit_bytes, smallvec![]);
         }
         // What is behind is not discarded: it may go before this page does, and is then missed.
-        let memory = super::start::mark(self.settings.cache, bucket);
+        let run = super::start::run(self.settings.start, self.settings.found_again);
+        let memory = super::start::mark(self.settings.cache, bucket, (run, self.step(id).sequence));
         let buffers = smallvec![memory.buffer(0, 1)];
         self.step(id).memory = Some(memory);
         self.hand_out(id, FLASH, Operation::Write, offset, BLOCK, buffers);

@@ -3,33 +3,24 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry, RunEnd, State as CacheState, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Digest, Geometry, Resets, RunEnd, Superblock};
 use flashwise_core::quantity::ByteSize;
-use flashwise_core::wlfc::durable::Durable;
-use flashwise_core::wlfc::header::{HEADER_BLOCKS, reset_mark};
-use flashwise_core::wlfc::scan::{Buckets, Found, ScanError, Walk, confront, end_of, judge, walk};
+use flashwise_core::wlfc::header::{HEADER_BLOCKS, ResetAt, reset_mark};
+use flashwise_core::wlfc::scan::Found;
 use flashwise_core::wlfc::{Around, Config, ConfigError, Oob, Refresh, Scan, State, Step, Wlfc, recover_around};
-use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 
 use super::OnFlash;
 use super::checksums::HeaderPages;
 use crate::disk::Disk;
 use crate::disk::zoned::{Use, ZonedFlash};
-use crate::flash::{FlashError, Progress, cache_tag, superblock_pages};
+use crate::flash::cache_tag;
 use crate::memory::Memory;
 
-/// Threads that read buckets, with a piece of a bucket each in memory.
-const THREADS_MAX: u32 = 8;
-/// How many times a bucket is read again that cannot be read, where the cache goes around it.
-const READ_TRIALS: u32 = 3;
-/// Where more than one in so many cannot be read, it is the flash that cannot be.
-const UNREAD_SHARE_MAX: usize = 4;
-/// Buckets for which another of them is worth its while.
-const BUCKETS_PER_THREAD: u32 = 16;
+mod scan;
+
+pub use scan::{InUse, Missing, scan, scan_again, scan_remains};
 
 /// What a volume may say of its buckets; the rest follows from its devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -125,7 +116,7 @@ pub struct Held {
     pub headers: HeaderPages,
     /// Pages whose data never came.
     pub absent: FxHashSet<u32>,
-    /// The checksum of the last header of each bucket.
+    /// The checksum of the last header of each bucket: its value in a digest.
     pub lasts: Vec<u32>,
     /// Buckets that failed and what is on them counts, and those of which nothing does.
     pub worn: BTreeSet<u32>,
@@ -137,9 +128,9 @@ pub struct Held {
     crashed: bool,
     /// Up to where what was programmed since the last start is durable once this is [settled](Self::settle), by run.
     pub ends: Vec<RunEnd>,
-    /// The tag of the cache, and whether its buckets say that they were reset.
+    /// The tag of the cache, and what its buckets are once they were reset.
     cache: u64,
-    marks_resets: bool,
+    resets: Resets,
 }
 
 impl Held {
@@ -159,7 +150,7 @@ impl Held {
             crashed: false,
             ends: Vec::new(),
             cache: cache_tag(superblock),
-            marks_resets: superblock.marks_resets,
+            resets: superblock.resets,
         }
     }
 
@@ -258,13 +249,20 @@ impl Held {
 
     /// Makes the buckets empty, durably, that hold copies of what the backend had.
     pub fn drop_clean(&mut self, flash: &dyn Disk) -> io::Result<()> {
-        for (bucket, scan) in (0..).zip(&mut self.scans) {
+        for (bucket, (scan, last)) in (0..).zip(self.scans.iter_mut().zip(&mut self.lasts)) {
             if scan.found.first().is_some_and(|(_, oob)| oob.state == State::Read) {
                 wipe(flash, self.cache, self.unit_pages, bucket)?;
-                *scan = Scan::default();
+                (*scan, *last) = (Scan::default(), 0);
             }
         }
         flash.sync()
+    }
+
+    /// The digest of the settled buckets, for this start. The start writes it before its first program or reset.
+    pub fn digest(&self, start: u64) -> Digest {
+        let counts = |bucket: u32| !self.worn.contains(&bucket) && !self.dead.contains(&bucket);
+        let values = (0..).zip(&self.lasts).map(|(bucket, last)| if counts(bucket) { *last } else { 0 });
+        Digest::new(run(start, 0), 0, values)
     }
 
     /// Makes durable what was found: it may be in the device's volatile cache only. Zones that are not written on are finished, and those of
@@ -272,9 +270,10 @@ impl Held {
     pub fn settle(&mut self, flash: &dyn Disk) -> io::Result<()> {
         flash.sync()?;
         if flash.zoned().is_none() && self.marks_from_now_on() {
-            for (bucket, scan) in (0..).zip(&mut self.scans).filter(|(_, scan)| scan.found.is_empty()) {
+            let all = (0..).zip(self.scans.iter_mut().zip(&mut self.lasts));
+            for (bucket, (scan, last)) in all.filter(|(_, (scan, _))| scan.found.is_empty()) {
                 wipe(flash, self.cache, self.unit_pages, bucket)?;
-                *scan = Scan::default();
+                (*scan, *last) = (Scan::default(), 0);
             }
             flash.sync()?;
         }
@@ -288,7 +287,8 @@ impl Held {
                 Some(_) => Use::Open,
                 None => Use::None,
             })?;
-            scans.iter_mut().filter(|scan| scan.found.is_empty()).for_each(|scan| *scan = Scan::default());
+            let empty = scans.iter_mut().zip(&mut self.lasts).filter(|(scan, _)| scan.found.is_empty());
+            empty.for_each(|(scan, last)| (*scan, *last) = (Scan::default(), 0));
             flash.sync()?;
         }
         Ok(())
@@ -297,7 +297,7 @@ impl Held {
     /// Whether [settling](Self::settle) marks the buckets that are empty, so that the superblock may say so of all from then on: not where some
     /// failed, which cannot be marked.
     pub fn marks_from_now_on(&self) -> bool {
-        !self.marks_resets && self.worn.is_empty() && self.dead.is_empty()
+        self.resets < Resets::EverySector && self.worn.is_empty() && self.dead.is_empty()
     }
 
     /// The cache, and what its engine has to know.
@@ -344,236 +344,25 @@ pub struct Started {
     pub(super) steps: Vec<Step>,
 }
 
-/// The buckets of a flash.
-struct FlashBuckets<'a> {
-    flash: &'a dyn Disk,
-    unit_pages: u32,
-    marks_resets: bool,
-}
-
-impl Buckets for FlashBuckets<'_> {
-    type Error = io::Error;
-
-    fn read(&self, bucket: u32, page: u32, bytes: &mut [u8]) -> io::Result<()> {
-        let mut pages = Memory::new(bytes.len() / BLOCK_BYTES);
-        let offset = (u64::from(bucket) + 1) * u64::from(self.unit_pages) + u64::from(page);
-        self.flash.read_at(pages.bytes_mut(), offset * BLOCK_BYTES as u64)?;
-        bytes.copy_from_slice(&pages.bytes_mut()[..bytes.len()]);
-        Ok(())
-    }
-
-    fn marks_resets(&self) -> bool {
-        self.marks_resets && !self.in_order()
-    }
-
-    fn in_order(&self) -> bool {
-        self.flash.zoned().is_some()
-    }
-
-    fn written_pages(&self, bucket: u32) -> io::Result<u32> {
-        Ok(self.flash.zoned().map_or(self.unit_pages, |zoned| zoned.written_pages(bucket + 1)))
-    }
-}
-
-/// Does something for each bucket, on some threads; the first error ends it.
-fn for_each_bucket<T: Send>(
-    buckets: u32,
-    threads: u32,
-    work: impl Fn(u32) -> Result<T, ScanError<io::Error>> + Sync,
-) -> Result<Vec<T>, ScanError<io::Error>> {
-    let threads = threads.min(buckets / BUCKETS_PER_THREAD);
-    let (next, done) = (AtomicU32::new(0), Mutex::new(Vec::new()));
-    let take = || -> Result<(), ScanError<io::Error>> {
-        loop {
-            let bucket = next.fetch_add(1, Ordering::Relaxed);
-            if bucket >= buckets {
-                return Ok(());
-            }
-            let result = work(bucket).inspect_err(|_| next.store(buckets, Ordering::Relaxed))?;
-            done.lock().push((bucket, result));
-        }
-    };
-    if threads <= 1 {
-        take()?;
-    } else {
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(take)).collect();
-            threads.into_iter().try_for_each(|thread| thread.join().expect("reading does not panic"))
-        })?;
-    }
-    let mut done = done.into_inner();
-    done.sort_unstable_by_key(|(bucket, _)| *bucket);
-    Ok(done.into_iter().map(|(_, result)| result).collect())
-}
-
-/// Reads what a flash holds. Writes nothing.
-///
-/// # Errors
-/// It cannot be read, or is damaged.
-pub fn scan(
-    flash: &dyn Disk,
-    superblock: &Superblock,
-    threads: u32,
-    progress: Progress<'_>,
-) -> Result<Held, FlashError> {
-    scan_with(flash, superblock, threads, progress, None, &mut |_, error| Err(error))
-}
-
-/// What is known of a cache in use, to find it again.
-pub struct InUse<'a> {
-    /// What a bucket was to hold that cannot be read any more, as far as that is known.
-    pub remembered: &'a dyn Fn(u32) -> Option<Scan>,
-    /// After how long such a bucket is read again.
-    pub read_pause: Duration,
-}
-
-/// As [`scan`], of a cache in use.
-///
-/// # Errors
-/// The flash cannot be read, but for a few buckets, or something else is there than the cache has put there.
-pub fn scan_again(flash: &dyn Disk, superblock: &Superblock, in_use: &InUse) -> Result<Held, FlashError> {
-    scan_with(flash, superblock, THREADS_MAX, &|_, _| (), Some(in_use), &mut |_, error| Err(error))
-}
-
-/// As [`scan`], where damage is made no account of: with the backend buckets of which something is missing, none for one that is not known.
-pub fn scan_remains(
-    flash: &dyn Disk,
-    superblock: &Superblock,
-    threads: u32,
-    progress: Progress<'_>,
-) -> Result<(Held, Vec<Option<u32>>), FlashError> {
-    let mut missing = Vec::new();
-    let held = scan_with(flash, superblock, threads, progress, None, &mut |walk, error| match error {
-        ScanError::Damaged { .. } | ScanError::Missing { .. } => {
-            missing.push(walk.backend());
-            Ok(walk.clone().without_damage())
-        }
-        error @ ScanError::Read(_) => Err(error),
-    })?;
-    Ok((held, missing))
-}
-
-/// Is told of what cannot be judged, and may put something else in its place.
-type Mend<'a> = &'a mut dyn FnMut(&Walk, ScanError<io::Error>) -> Result<Walk, ScanError<io::Error>>;
-
-fn scan_with(
-    flash: &dyn Disk,
-    superblock: &Superblock,
-    threads: u32,
-    progress: Progress<'_>,
-    in_use: Option<&InUse>,
-    mend: Mend<'_>,
-) -> Result<Held, FlashError> {
-    let geometry = superblock.geometry;
-    flash.zoned().into_iter().for_each(ZonedFlash::write_many);
-    let config = config(geometry, &Options::default(), superblock.volume_bytes).map_err(FlashError::Config)?;
-    let buckets = FlashBuckets { flash, unit_pages: geometry.unit_pages, marks_resets: superblock.marks_resets };
-    let (count, cache) = (geometry.log_units(), cache_tag(superblock));
-    let read = AtomicU64::new(0);
-    let failed = |counts: bool| {
-        let of = superblock.failed_units.iter().filter(move |failed| failed.counts == counts);
-        of.map(|failed| failed.unit - 1).collect::<BTreeSet<u32>>()
-    };
-    let (worn, dead, goes_around) = (failed(true), failed(false), in_use.is_some());
-    let walk_bucket = |bucket: u32| match walk(&config, cache, bucket, &buckets) {
-        _ if dead.contains(&bucket) => Ok(Some(Walk::default())),
-        Err(_) if goes_around => Ok(None),
-        walk => walk.map(Some),
-    };
-    let mut walks = for_each_bucket(count, threads.min(THREADS_MAX), |bucket| {
-        let walk = walk_bucket(bucket)?;
-        progress(read.fetch_add(1, Ordering::Relaxed) + 1, count.into());
-        Ok(walk)
-    })?;
-    for attempt in 0..=READ_TRIALS {
-        let unread: Vec<usize> = (0..walks.len()).filter(|bucket| walks[*bucket].is_none()).collect();
-        if unread.is_empty() {
-            break;
-        }
-        // What is to be read again later must not be gone around now.
-        check_readable(flash)?;
-        if unread.len() > walks.len() / UNREAD_SHARE_MAX {
-            return Err(unreadable(flash, &format!("{} of its {count} buckets cannot be read", unread.len())));
-        }
-        if let Some(in_use) = in_use.filter(|_| attempt < READ_TRIALS) {
-            std::thread::sleep(in_use.read_pause);
-            for bucket in unread {
-                walks[bucket] = walk_bucket(bucket as u32)?;
-            }
-        }
-    }
-    let mut durable = Durable::default();
-    walks.iter().flatten().for_each(|walk| walk.tell(&mut durable));
-    // Of an orderly end, or of a pause.
-    durable.add(run(superblock.attach, superblock.durable.page), superblock.durable.sequence);
-    superblock.ends.iter().for_each(|end| durable.add(end.run, end.sequence));
-    confront(&mut walks, &durable, &superblock.ends);
-    // At an orderly end each bucket that is written begins with a header: a start erases what a crash has left of others. What it describes may be
-    // data that never came.
-    let zones = flash.zoned().filter(|_| superblock.state == CacheState::Clean);
-    let judged = |bucket: u32, walk: &Walk| {
-        let found = judge(&config, bucket, walk, &durable, &buckets)?;
-        let zones = zones.filter(|_| found.scan.end == 0 && !worn.contains(&bucket) && !dead.contains(&bucket));
-        match zones.map_or(0, |zones| zones.written_pages(bucket + 1)) {
-            0 => Ok(found),
-            written => Err(ScanError::Missing { bucket, written }),
-        }
-    };
-    let founds: Vec<_> =
-        (0..).zip(&walks).map(|(bucket, walk)| walk.as_ref().map(|walk| judged(bucket, walk))).collect();
-    let mut held = Held { crashed: superblock.state == CacheState::InUse, worn, dead, ..Held::empty(superblock) };
-    for ((bucket, walk), found) in (0..).zip(&walks).zip(founds) {
-        match (found, walk, in_use) {
-            (Some(Ok(found)), ..) => held.add(bucket, found),
-            (_, _, Some(InUse { remembered, .. })) => {
-                let scan =
-                    remembered(bucket).ok_or_else(|| unreadable(flash, &format!("bucket {bucket} cannot be read")))?;
-                held.add_unread(bucket, scan);
-            }
-            (Some(Err(error)), Some(walk), None) => {
-                held.add(bucket, judge(&config, bucket, &mend(walk, error)?, &durable, &buckets)?);
-            }
-            _ => unreachable!("a bucket that cannot be read ends it"),
-        }
-    }
-    let counted: Vec<u32> = held.scans.iter().map(|scan| scan.end).collect();
-    let headers = walks.iter().flatten().flat_map(|walk| &walk.programs).map(|program| program.header.run);
-    let runs: BTreeSet<u64> = headers.filter(|run| run >> 32 == superblock.attach).collect();
-    held.ends = runs.into_iter().filter_map(|run| end_of(run, &walks, &counted)).collect();
-    for &bucket in &held.worn {
-        held.scans[bucket as usize].torn |= !held.scans[bucket as usize].found.is_empty();
-    }
-    Ok(held)
-}
-
-fn unreadable(flash: &dyn Disk, what: &str) -> FlashError {
-    FlashError::Io(io::Error::other(format!("{}: {what}", flash.description())))
-}
-
-/// Fails unless the flash can be read at all: its superblocks, whatever they say.
-fn check_readable(flash: &dyn Disk) -> Result<(), FlashError> {
-    superblock_pages(flash).map(drop).map_err(FlashError::Io)
-}
-
 /// The number of a run: which start it is of, and how many times its cache was found again since.
 pub fn run(start: u64, found_again: u32) -> u64 {
     start << 32 | u64::from(found_again)
 }
 
-/// Makes a bucket empty: not durably.
+/// Resets a bucket, not durably. Its value in the superblock's digest, if there is one, is 0.
 fn wipe(flash: &dyn Disk, cache: u64, unit_pages: u32, bucket: u32) -> io::Result<()> {
     let unit_bytes = u64::from(unit_pages) * BLOCK_BYTES as u64;
     let offset = (u64::from(bucket) + 1) * unit_bytes;
     if flash.zoned().is_some() {
         return flash.discard(offset, unit_bytes);
     }
-    flash.write_at(mark(cache, bucket).bytes_mut(), offset)
+    flash.write_at(mark(cache, bucket, (0, 0)).bytes_mut(), offset)
 }
 
 /// What the first page of a bucket is once it was reset, where buckets are no zones.
-pub(super) fn mark(cache: u64, bucket: u32) -> Memory {
+pub(super) fn mark(cache: u64, bucket: u32, at: ResetAt) -> Memory {
     let mut memory = Memory::new(1);
-    *memory.page_mut(0) = reset_mark(cache, bucket);
+    *memory.page_mut(0) = reset_mark(cache, bucket, at);
     memory
 }
 

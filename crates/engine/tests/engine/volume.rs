@@ -290,7 +290,7 @@ fn a_newer_format_is_called_by_its_name() {
         file.write_all_at(&bytes, page).unwrap();
     }
     assert!(
-        setting.refusal().contains("it has format version 9; this program reads versions 1 to 7"),
+        setting.refusal().contains("it has format version 9; this program reads versions 1 to 8"),
         "{}",
         setting.refusal()
     );

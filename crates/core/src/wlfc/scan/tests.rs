@@ -4,8 +4,8 @@ use super::*;
 use crate::wlfc::bucket::Oob;
 use crate::wlfc::header::reset_mark;
 
-/// The pages of one bucket that is not written front to back, and whether resets are marked.
-struct Bucket(Vec<[u8; BLOCK_BYTES]>, bool);
+/// The pages of one bucket that is not written front to back, and what it is once it was reset.
+struct Bucket(Vec<[u8; BLOCK_BYTES]>, Resets);
 
 impl Buckets for Bucket {
     type Error = std::convert::Infallible;
@@ -20,7 +20,7 @@ impl Buckets for Bucket {
         false
     }
 
-    fn marks_resets(&self) -> bool {
+    fn resets(&self) -> Resets {
         self.1
     }
 
@@ -46,7 +46,7 @@ fn bucket() -> (Config, Bucket, Header) {
         before: None,
     };
     let pages = vec![[0; BLOCK_BYTES]; config.bucket_pages() as usize];
-    (config, Bucket(pages, true), header)
+    (config, Bucket(pages, Resets::EverySector), header)
 }
 
 fn judged(config: &Config, bucket: &Bucket) -> Result<Scan, ScanError<std::convert::Infallible>> {
@@ -98,11 +98,18 @@ fn a_first_page_of_zeroes_is_damage_where_resets_are_marked() {
     let (config, mut bucket, header) = bucket();
     let damaged = Err(ScanError::Damaged { bucket: 0, page: 0 });
     assert_eq!(judged(&config, &bucket), damaged);
-    bucket.1 = false;
+    bucket.1 = Resets::Unmarked;
     assert_eq!(judged(&config, &bucket).map(|scan| scan.torn), Ok(false), "it may be a reset of before");
-    let mark = reset_mark(1, 0);
-    for marks_resets in [false, true] {
-        bucket.1 = marks_resets;
+    let mark = reset_mark(1, 0, (2, 7));
+    let mut of_one_sector = [0; BLOCK_BYTES];
+    of_one_sector[..512].copy_from_slice(&reset_mark(1, 0, (0, 0))[..512]);
+    for (resets, mark) in [
+        (Resets::Unmarked, of_one_sector),
+        (Resets::FirstSector, of_one_sector),
+        (Resets::FirstSector, mark),
+        (Resets::EverySector, mark),
+    ] {
+        bucket.1 = resets;
         bucket.0[0] = mark;
         assert_eq!(judged(&config, &bucket), Ok(Scan::default()));
         // Torn: the mark over a header, and a header over the mark.
@@ -115,7 +122,10 @@ fn a_first_page_of_zeroes_is_damage_where_resets_are_marked() {
         let scan = judged(&config, &bucket).unwrap();
         assert_eq!((scan.torn, scan.found.len()), (true, 0));
     }
-    for other in [reset_mark(2, 0), reset_mark(1, 1)] {
+    bucket.1 = Resets::EverySector;
+    bucket.0[0] = of_one_sector;
+    assert_eq!(judged(&config, &bucket), Ok(Scan { torn: true, ..Scan::default() }), "it is written again");
+    for other in [reset_mark(2, 0, (2, 7)), reset_mark(1, 1, (2, 7))] {
         bucket.0[0] = other;
         assert_eq!(judged(&config, &bucket), damaged, "it is of another cache or bucket");
     }
@@ -124,6 +134,32 @@ fn a_first_page_of_zeroes_is_damage_where_resets_are_marked() {
     bucket.0[0][..512].fill(0);
     let walk = walk(&config, 1, 0, &bucket).unwrap();
     assert_eq!((walk.backend(), judged(&config, &bucket)), (Some(6), damaged));
+}
+
+/// A sector of a first header is zeroes, or what is left of a mark: a power failure tore what was being written, or it is damaged.
+#[test]
+fn a_durable_header_is_torn_by_a_reset_alone() {
+    let (config, mut bucket, header) = bucket();
+    let header = Header { run: 3, sequence: 5, oob: Oob { log: Log::Data, blocks: 6, ..header.oob }, ..header };
+    header.encode(&[Ok(0x0101_0101); 6], &mut bucket.0[0]);
+    let whole = bucket.0[0];
+    let mut with_sector = |sector: &[u8], durable_to: u64| {
+        bucket.0[0] = whole;
+        bucket.0[0][512..1024].copy_from_slice(sector);
+        let walk = walk(&config, 1, 0, &bucket).unwrap();
+        let mut durable = Durable::default();
+        durable.add(3, durable_to);
+        judge(&config, 0, &walk, &durable, &bucket).map(|found| found.scan.found.len())
+    };
+    let damaged = Err(ScanError::Damaged { bucket: 0, page: 0 });
+    let (before, since) = (reset_mark(1, 0, (3, 4)), reset_mark(1, 0, (3, 6)));
+    assert_eq!([5, 6].map(|durable| with_sector(&[0; 512], durable)), [damaged, damaged]);
+    assert_eq!([5, 6].map(|durable| with_sector(&before[512..1024], durable)), [Ok(0), damaged]);
+    assert_eq!([5, 6].map(|durable| with_sector(&since[512..1024], durable)), [Ok(0), Ok(0)]);
+    // Its checksum alone is wrong.
+    bucket.0[0] = whole;
+    bucket.0[0][5] ^= 1;
+    assert_eq!(judged(&config, &bucket).map(|scan| scan.found.len()), damaged);
 }
 
 #[test]

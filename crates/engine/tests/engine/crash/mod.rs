@@ -5,6 +5,7 @@
 //! some seconds are enough for, from 2,000 to 10,000.
 
 pub mod clients;
+mod damage;
 mod fake_side;
 mod faults;
 mod images;

@@ -83,6 +83,11 @@ impl Model {
         Model { blocks: vec![block; blocks], faults }
     }
 
+    /// How many blocks there are.
+    pub fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// The newest content, over which a partial write goes.
     pub fn newest(&self, block: usize) -> Content {
         self.blocks[block].versions.last().unwrap().content
@@ -223,7 +228,7 @@ pub fn decode(bytes: &[u8]) -> Vec<u64> {
         .chunks(SECTOR_BYTES)
         .map(|sector| {
             let tag = u64::from_le_bytes(sector[..8].try_into().unwrap());
-            let whole = sector.chunks(8).all(|piece| piece == tag.to_le_bytes());
+            let whole = sector[8..] == sector[..sector.len() - 8];
             if whole { tag } else { 0xBAD0_0000_0000_0000 }
         })
         .collect()

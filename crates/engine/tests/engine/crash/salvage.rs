@@ -3,56 +3,20 @@
 use std::collections::{BTreeMap, HashSet};
 
 use flashwise_core::cache::Mode;
-use flashwise_core::format::{BLOCK_BYTES, Kind, Role};
+use flashwise_core::format::{BLOCK_BYTES, Role};
 use flashwise_engine::attach::Pairing;
 use flashwise_engine::detach::{DetachError, Detached, detach};
 use flashwise_engine::engine::{BACKEND, FLASH};
 use flashwise_engine::export::Operation;
 use flashwise_engine::salvage::{Options, Outcome as Salvaged, Pair, Reason, salvage};
-use flashwise_testing::fake_disk::{CORRUPTIONS, Corruption, Loss};
+use flashwise_testing::fake_disk::Loss;
 use flashwise_testing::random::Random;
 use flashwise_testing::setting;
 
+use crate::crash::damage::{DAMAGES, Damage, Holds, pages_of_log};
 use crate::crash::model::{Content, Model, SECTORS, decode};
 use crate::crash::planted::metadata;
-use crate::crash::world::{Devices, Outcome, Setup, VOLUME_BLOCKS, World, no_crash};
-
-/// What may happen to a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Damage {
-    Bit,
-    Byte,
-    Zeroes,
-    Noise,
-    Stale,
-    Misdirected,
-}
-
-const DAMAGES: [Damage; 6] =
-    [Damage::Bit, Damage::Byte, Damage::Zeroes, Damage::Noise, Damage::Stale, Damage::Misdirected];
-
-/// What a page holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Holds {
-    Header,
-    Footer,
-    Data,
-    Superblock,
-}
-
-fn do_damage(devices: &Devices, page: usize, damage: Damage, random: &mut Random) {
-    let flash = &devices.disks[FLASH];
-    let mut bytes = flash.page(page);
-    match damage {
-        Damage::Bit => bytes = flash.corrupted(page, Corruption::BitFlip, random),
-        Damage::Byte => bytes[random.below(BLOCK_BYTES as u64) as usize] ^= 1 + random.below(255) as u8,
-        Damage::Zeroes => bytes = flash.corrupted(page, CORRUPTIONS[1], random),
-        Damage::Noise => bytes.fill_with(|| random.next() as u8),
-        Damage::Stale => bytes = flash.corrupted(page, Corruption::Stale, random),
-        Damage::Misdirected => bytes = flash.corrupted(page, Corruption::Misdirected, random),
-    }
-    flash.set_page(page, bytes);
-}
+use crate::crash::world::{Devices, Outcome, Setup, World, no_crash};
 
 /// What a server left behind, with everything flushed: it ended in order, or was killed while it was idle.
 fn left_behind(seed: u64, in_order: bool) -> (Setup, Devices, Model) {
@@ -73,25 +37,19 @@ fn left_behind(seed: u64, in_order: bool) -> (Setup, Devices, Model) {
     (setup, devices, model)
 }
 
-/// All pages of the log that matter, and the superblock.
+fn do_damage(devices: &Devices, page: usize, damage: Damage, random: &mut Random) {
+    damage.damage_page(&devices.disks[FLASH], page, random);
+}
+
 fn pages(setup: &Setup, devices: &Devices) -> Vec<(usize, Holds)> {
-    let superblocks = devices.disks[FLASH].superblock_pages();
-    let mut pages: Vec<_> = superblocks.into_iter().map(|page| (page, Holds::Superblock)).collect();
-    for (page, role, metadata) in metadata(&devices.disks[FLASH], setup.geometry.pages() as usize) {
-        pages.push((page, if role == Role::Segment { Holds::Header } else { Holds::Footer }));
-        if role == Role::Segment {
-            let dirty = metadata.records.iter().filter(|record| record.kind == Kind::Dirty);
-            pages.extend(dirty.map(|record| (record.slot as usize, Holds::Data)));
-        }
-    }
-    pages
+    pages_of_log(&devices.disks[FLASH], setup.geometry)
 }
 
 fn pairing() -> Pairing {
     Pairing { backend: [9; 16], is_identified: false, discards: false }
 }
 
-fn run(devices: &Devices, options: &Options) -> Result<Salvaged, DetachError> {
+pub fn run(devices: &Devices, options: &Options) -> Result<Salvaged, DetachError> {
     let [flash, backend] = &devices.disks;
     let pair = Pair { flash, backend, side: &devices.side(), pairing: &pairing() };
     salvage(pair, options, &mut |_| Ok(()), &|_, _| (), &mut |_, _| ())
@@ -102,10 +60,10 @@ fn listed(salvaged: &Salvaged) -> HashSet<usize> {
 }
 
 /// The rule: a block of the backend is as it was flushed, or newer, or listed.
-fn verify(devices: &Devices, model: &Model, salvaged: &Salvaged) -> Outcome<()> {
+pub fn verify(devices: &Devices, model: &Model, salvaged: &Salvaged) -> Outcome<()> {
     let mut model = model.clone();
     let listed = listed(salvaged);
-    for block in (0..VOLUME_BLOCKS).filter(|block| !listed.contains(block)) {
+    for block in (0..model.blocks()).filter(|block| !listed.contains(block)) {
         let content: Content = decode(&devices.disks[BACKEND].page(block)).try_into().unwrap();
         let earliest = model.earliest(block);
         model.read(block, earliest, &content, 0..SECTORS)?;
@@ -238,7 +196,7 @@ fn an_older_copy_before_a_gap_is_not_written_over_the_backend_unless_it_is_asked
                 bytes[70] ^= 0xFF;
                 devices.disks[FLASH].set_page(*footer, bytes);
             }
-            let before: Vec<_> = (0..VOLUME_BLOCKS).map(|block| devices.disks[BACKEND].page(block)).collect();
+            let before: Vec<_> = (0..model.blocks()).map(|block| devices.disks[BACKEND].page(block)).collect();
             let forked = devices.fork();
             let Ok(salvaged) = run(&forked, &Options::default()) else { continue };
             if salvaged.blocks(Reason::Uncertain) == 0 {

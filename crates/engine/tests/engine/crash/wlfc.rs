@@ -24,6 +24,7 @@ use flashwise_testing::setting;
 use crate::crash::clients::{Clients, Outcome, fail, random_range};
 use crate::crash::fake_side::{FakeRecord, FakeSide};
 use crate::crash::model::{Content, Model, SECTORS, decode};
+use crate::crash::world::Devices;
 
 /// A bug that is planted, which the tests must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,16 +54,21 @@ const BUGS: [Bug; 6] = [
 
 /// What a world is made of.
 #[derive(Clone, Debug)]
-struct Setup {
-    geometry: Geometry,
+pub struct Setup {
+    pub geometry: Geometry,
     config: Config,
     depth: usize,
-    zoned: bool,
+    pub zoned: bool,
     sector: usize,
     bug: Option<Bug>,
 }
 
 impl Setup {
+    /// One without a bug.
+    pub fn sound(random: &mut Random) -> Setup {
+        Setup::random(random, None)
+    }
+
     fn random(random: &mut Random, bug: Option<Bug>) -> Setup {
         let geometry = Geometry { units: 11 + random.below(6) as u32, unit_pages: random.pick(&[16, 16, 24, 40]) };
         let buckets = u64::from(geometry.log_units());
@@ -161,13 +167,13 @@ fn highest_epoch(scans: &mut [Scan]) {
     }
 }
 
-struct World {
+pub struct World {
     setup: Setup,
-    disks: [FakeDisk; 2],
+    pub disks: [FakeDisk; 2],
     record: FakeRecord,
     attachment: Attachment,
     engine: Engine<Planted>,
-    clients: Clients,
+    pub clients: Clients,
     random: Random,
     /// Transfers with the last write that a flush covers.
     in_flight: Vec<(Transfer, u64)>,
@@ -177,7 +183,7 @@ struct World {
 }
 
 impl World {
-    fn new(setup: Setup, seed: u64) -> World {
+    pub fn new(setup: Setup, seed: u64) -> World {
         let flash = match setup.zoned {
             true => FakeDisk::zoned(setup.geometry, ACTIVE_MIN - 1 + setup.config.write_queue),
             false => FakeDisk::new(setup.geometry.pages() as usize, setup.sector),
@@ -187,7 +193,7 @@ impl World {
         World::open(setup, disks, FakeRecord::default(), model, Random(seed), 1).unwrap()
     }
 
-    fn open(
+    pub fn open(
         setup: Setup,
         disks: [FakeDisk; 2],
         record: FakeRecord,
@@ -243,7 +249,7 @@ impl World {
         Ok(world)
     }
 
-    fn submit(&mut self, operation: Operation, offset: usize, length: usize, durable: bool) {
+    pub fn submit(&mut self, operation: Operation, offset: usize, length: usize, durable: bool) {
         let (request, done) = self.clients.ask(operation, offset, length, durable, Caching::default());
         self.engine.submit(request, done, 0);
         self.collect();
@@ -298,12 +304,9 @@ impl World {
     }
 
     /// Does one thing that can happen next. `at_transfer` is called before a transfer takes place.
-    fn step(&mut self, at_transfer: &mut dyn FnMut(&World) -> Outcome<()>) -> Outcome<()> {
-        // As a server does once in a while.
-        if self.random.chance(30)
-            && let Some(end) = self.engine.pause()
-        {
-            self.attachment.note_durable(&self.disks[FLASH], End::Buckets(end)).map_err(|error| error.to_string())?;
+    pub fn step(&mut self, at_transfer: &mut dyn FnMut(&World) -> Outcome<()>) -> Outcome<()> {
+        if self.random.chance(30) {
+            self.pause()?;
         }
         let may_submit = self.clients.outstanding() < self.setup.depth;
         if may_submit && (self.in_flight.is_empty() || self.random.chance(3)) {
@@ -315,6 +318,14 @@ impl World {
         self.check()
     }
 
+    /// As a server does once in a while.
+    fn pause(&mut self) -> Outcome<()> {
+        let end = self.engine.pause();
+        self.collect();
+        let note = |end| self.attachment.note_durable(&self.disks[FLASH], End::Buckets(end));
+        end.map_or(Ok(()), note).map_err(|error| error.to_string())
+    }
+
     fn check(&self) -> Outcome<()> {
         self.clients.check()?;
         match self.disks[FLASH].refusals() {
@@ -324,7 +335,7 @@ impl World {
     }
 
     /// Lets everything that was begun end.
-    fn settle(&mut self) -> Outcome<()> {
+    pub fn settle(&mut self) -> Outcome<()> {
         while !self.in_flight.is_empty() {
             self.complete_one();
         }
@@ -353,36 +364,44 @@ impl World {
         Ok(world)
     }
 
-    /// Reads every block.
-    fn read_all(&mut self) -> Outcome<Vec<Content>> {
-        let found = Arc::new(Mutex::new(Vec::new()));
-        let (shared, length) = (found.clone(), self.setup.volume_blocks() * BLOCK_BYTES);
-        let done = move |result: Result<Vec<u8>, _>| *shared.lock().unwrap() = result.unwrap_or_default();
-        let (operation, caching) = (Operation::Read, Default::default());
-        let request = Request {
-            operation,
-            offset: 0,
-            length: length as u64,
-            force_unit_access: false,
-            data: Vec::new(),
-            caching,
+    /// Reads every block; `None` where that failed.
+    pub fn read_all(&mut self) -> Outcome<Vec<Option<Content>>> {
+        let blocks = self.setup.volume_blocks();
+        let found = Arc::new(Mutex::new(vec![None; blocks]));
+        self.read_into(&found, 0, blocks)?;
+        if found.lock().unwrap()[0].is_none() {
+            (0..blocks).try_for_each(|block| self.read_into(&found, block, 1))?;
+        }
+        Ok(std::mem::take(&mut *found.lock().unwrap()))
+    }
+
+    fn read_into(&mut self, found: &Arc<Mutex<Vec<Option<Content>>>>, first: usize, count: usize) -> Outcome<()> {
+        let shared = found.clone();
+        let done = move |result: Result<Vec<u8>, _>| {
+            for (bytes, found) in
+                result.iter().flat_map(|bytes| bytes.chunks(BLOCK_BYTES)).zip(&mut shared.lock().unwrap()[first..])
+            {
+                *found = Some(decode(bytes).try_into().unwrap());
+            }
         };
+        let (offset, length) = ((first * BLOCK_BYTES) as u64, (count * BLOCK_BYTES) as u64);
+        let (operation, caching) = (Operation::Read, Default::default());
+        let request = Request { operation, offset, length, force_unit_access: false, data: Vec::new(), caching };
         self.engine.submit(request, Box::new(done), 0);
         self.collect();
-        self.settle()?;
-        let bytes = std::mem::take(&mut *found.lock().unwrap());
-        if bytes.len() != length {
-            return Err("the volume cannot be read".to_owned());
-        }
-        Ok(bytes.chunks(BLOCK_BYTES).map(|block| decode(block).try_into().unwrap()).collect())
+        self.settle()
     }
 
     /// Reads every block after a crash; from then on each is what it was found to be.
-    fn verify_recovered(&mut self) -> Outcome<()> {
+    pub fn verify_recovered(&mut self) -> Outcome<()> {
         let found = self.read_all()?;
         let mut model = self.clients.model.lock().unwrap();
         for (block, content) in found.iter().enumerate() {
-            model.settled(block, content, self.killed)?;
+            match content {
+                Some(content) => model.settled(block, content, self.killed)?,
+                // What is lost is found by reads.
+                None => model.read_lost(block, true)?,
+            }
         }
         Ok(())
     }
@@ -406,23 +425,44 @@ impl World {
         Ok(())
     }
 
-    /// Ends in order, and starts again: nothing may be lost.
-    fn reopened(mut self) -> Outcome<World> {
+    /// A copy of what would outlive it.
+    pub fn devices(&self) -> Devices {
+        Devices { disks: self.disks.each_ref().map(FakeDisk::fork), record: self.record.fork() }
+    }
+
+    /// Some seconds in which no one asks for anything.
+    pub fn idle(&mut self) -> Outcome<()> {
+        for _ in 0..3 {
+            self.pause()?;
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Ends in order; what outlives it.
+    pub fn close(&mut self) -> Outcome<Devices> {
         self.settle()?;
         self.engine.close(0);
         self.collect();
         self.settle()?;
-        let end = End::Buckets(self.engine.end());
-        let World { setup, disks, record, mut attachment, clients, random, .. } = self;
-        let side = FakeSide { record: &record, backend: &disks[BACKEND], flash: &disks[FLASH] };
-        attachment.close(&disks[FLASH], &side, end, true).map_err(|error| error.to_string())?;
+        let (end, devices) = (End::Buckets(self.engine.end()), self.devices());
+        let closed = self.attachment.close(&devices.disks[FLASH], &devices.side(), end, true);
+        closed.map_err(|error| error.to_string())?;
+        Ok(devices)
+    }
+
+    /// Ends in order, and starts again: nothing may be lost.
+    fn reopened(mut self) -> Outcome<World> {
+        let Devices { disks, record } = self.close()?;
+        let World { setup, clients, random, .. } = self;
         let model = clients.model.lock().unwrap().clone();
         let mut world = World::open(setup, disks, record, model, random, clients.next_tag)?;
         let found = world.read_all()?;
         let mut model = world.clients.model.lock().unwrap();
         for (block, content) in found.iter().enumerate() {
             let earliest = model.earliest(block);
-            model.read(block, earliest, content, 0..SECTORS).map_err(|error| format!("once reopened: {error}"))?;
+            let content = content.ok_or_else(|| format!("once reopened: block {block} cannot be read"))?;
+            model.read(block, earliest, &content, 0..SECTORS).map_err(|error| format!("once reopened: {error}"))?;
         }
         drop(model);
         Ok(world)

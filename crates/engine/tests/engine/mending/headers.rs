@@ -1,16 +1,17 @@
 //! Headers that are damaged or lost: what is known of them elsewhere.
 
-use flashwise_core::format::{BLOCK_BYTES, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Resets, Superblock};
+use flashwise_core::wlfc::header::reset_mark;
 use flashwise_engine::attach::End;
 use flashwise_engine::disk::Disk;
 use flashwise_engine::engine::FLASH;
 use flashwise_engine::export::{Error, Operation};
-use flashwise_engine::flash::read_superblock;
+use flashwise_engine::flash::{cache_tag, read_superblock};
 use flashwise_engine::wlfc::again::find_again;
 use flashwise_engine::wlfc::start;
 
 use crate::mending::block;
-use crate::mending::world::{GEOMETRY, World};
+use crate::mending::world::{GEOMETRY, World, bytes_of};
 
 /// The last header of a bucket is zeroes. What was programmed next, elsewhere, says that it was there; that it was durable is what the one after says.
 #[test]
@@ -51,6 +52,7 @@ fn a_damaged_last_header_is_refused_once_anything_says_that_it_was_durable() {
             world.ask(Operation::Write, 40, &block(7)).unwrap();
         }
         assert_eq!(world.engine.pause(), None, "it was just written");
+        world.settle();
         let place = world.engine.pause();
         assert_eq!((place.is_some(), world.engine.pause()), (true, None));
         if pause {
@@ -81,7 +83,7 @@ fn a_header_that_is_lost_as_a_whole_is_refused_after_a_pause_though_nothing_foll
             world.ask(Operation::Flush, 0, &[]).unwrap();
             assert_eq!(world.engine.pause(), None, "it was just written");
             let end = world.engine.pause().unwrap();
-            assert_eq!((end.run, end.sequence), (1 << 32, 3));
+            assert_eq!((end.run.run, end.run.sequence), (1 << 32, 3));
             world.attachment.note_durable(&world.disks[FLASH], End::Buckets(end)).unwrap();
             for start in 2..=starts {
                 world = world.reopened(start);
@@ -100,25 +102,67 @@ fn a_header_that_is_lost_as_a_whole_is_refused_after_a_pause_though_nothing_foll
     }
 }
 
-/// What is between the headers and behind them may be anything: of a cache of before version 7, zeroes of a reset too.
+/// No header has a witness of a bucket that was reset. The digest in the superblock has, and names the bucket. A bucket that was begun after the digest is sound.
 #[test]
-fn a_cache_whose_resets_were_not_marked_is_from_its_next_start_on() {
+fn a_bucket_with_older_content_is_named_after_a_pause() {
     let mut world = World::new();
     world.ask(Operation::Write, 3, &block(5)).unwrap();
     world.ask(Operation::Flush, 0, &[]).unwrap();
-    let unit = u64::from(GEOMETRY.unit_pages) * BLOCK_BYTES as u64;
-    let first_pages: Vec<u64> = (2..u64::from(GEOMETRY.units)).map(|number| number * unit).collect();
-    first_pages.iter().for_each(|at| world.disks[FLASH].write_at(&block(0), *at).unwrap());
-    let mut superblock = read_superblock(&world.disks[FLASH]).unwrap();
-    superblock.marks_resets = false;
-    let held = |superblock: &Superblock| start::scan(&world.disks[FLASH], superblock, 2, &|_, _| ());
-    let mut found = held(&superblock).unwrap();
-    assert!(held(&Superblock { marks_resets: true, ..superblock.clone() }).is_err(), "zeroes are damage");
-    assert!(found.marks_from_now_on());
-    found.settle(&world.disks[FLASH]).unwrap();
-    for marks_resets in [false, true] {
-        let again = held(&Superblock { marks_resets, ..superblock.clone() }).unwrap();
-        assert_eq!((again.blocks(), again.marks_from_now_on()), ((1, 1), !marks_resets));
+    let mut earlier = vec![0; GEOMETRY.unit_pages as usize * BLOCK_BYTES];
+    world.disks[FLASH].read_at(&mut earlier, bytes_of(0).start).unwrap();
+    world.engine.destage_all(0);
+    world.settle();
+    world.engine.close(0);
+    world.settle();
+    world.engine.pause();
+    let end = world.engine.pause().unwrap();
+    world.attachment.note_durable(&world.disks[FLASH], End::Buckets(end)).unwrap();
+    let found = |world: &World| {
+        let superblock = read_superblock(&world.disks[FLASH]).unwrap();
+        start::scan(&world.disks[FLASH], &superblock, 1, &|_, _| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(found(&world).unwrap().blocks(), (0, 0));
+    world.ask(Operation::Write, 40, &block(7)).unwrap();
+    assert_eq!(found(&world).unwrap().blocks(), (1, 1));
+    world.disks[FLASH].write_at(&earlier, bytes_of(0).start).unwrap();
+    let error = found(&world).unwrap_err();
+    assert!(error.contains("bucket 0 has other content"), "{error}");
+}
+
+/// What is between the headers and behind them may be anything: of a cache of before version 7, zeroes of a reset too, and behind the first sector of one
+/// of version 7.
+#[test]
+fn a_cache_whose_resets_were_not_marked_in_every_sector_is_from_its_next_start_on() {
+    for before in [Resets::Unmarked, Resets::FirstSector] {
+        let mut world = World::new();
+        world.ask(Operation::Write, 3, &block(5)).unwrap();
+        world.ask(Operation::Flush, 0, &[]).unwrap();
+        let mut superblock = read_superblock(&world.disks[FLASH]).unwrap();
+        superblock.resets = before;
+        let unit = u64::from(GEOMETRY.unit_pages) * BLOCK_BYTES as u64;
+        for bucket in 1..GEOMETRY.log_units() {
+            let mut page = block(0);
+            if before == Resets::FirstSector {
+                page[..512].copy_from_slice(&reset_mark(cache_tag(&superblock), bucket, (0, 0))[..512]);
+            }
+            world.disks[FLASH].write_at(&page, (u64::from(bucket) + 1) * unit).unwrap();
+        }
+        let held = |resets: Resets| {
+            start::scan(&world.disks[FLASH], &Superblock { resets, ..superblock.clone() }, 2, &|_, _| ())
+        };
+        let mut found = held(before).unwrap();
+        match held(Resets::EverySector) {
+            Ok(held) => assert!(before == Resets::FirstSector && held.scans[1].torn, "it is written again"),
+            Err(_) => assert_eq!(before, Resets::Unmarked, "zeroes are damage"),
+        }
+        assert!(found.marks_from_now_on());
+        found.settle(&world.disks[FLASH]).unwrap();
+        for resets in [before, Resets::EverySector] {
+            let again = held(resets).unwrap();
+            let are_marked = resets == Resets::EverySector;
+            assert_eq!((again.blocks(), again.marks_from_now_on()), ((1, 1), !are_marked));
+            assert!(!again.scans[1].torn);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A cache of buckets in memory, on devices that fail.
 
 use flashwise_core::cache::Cache;
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, Resets, Superblock};
 use flashwise_engine::attach::Attachment;
 use flashwise_engine::disk::memory::MemoryDisk;
 use flashwise_engine::disk::{Disk, Operation as DiskOperation, Transfer};
@@ -124,7 +124,7 @@ impl World {
         let flash = MemoryDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES);
         let backend = MemoryDisk::new(blocks * BLOCK_BYTES);
         let mut superblock = Superblock::new([7; 16], [9; 16], GEOMETRY, (blocks * BLOCK_BYTES) as u64);
-        (superblock.layout, superblock.marks_resets) = (Layout::Wlfc, true);
+        (superblock.layout, superblock.resets) = (Layout::Wlfc, Resets::EverySector);
         format(&flash, &mut superblock).unwrap();
         start::format(&flash, &superblock).unwrap();
         World::open_with([flash, backend], 1, options).unwrap()
