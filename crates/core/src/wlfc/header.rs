@@ -397,7 +397,6 @@ mod tests {
         let is_zero = |number: u32| sector(&page, number as usize).iter().all(|byte| *byte == 0);
         assert!(Header::decode(&page).is_none() && Header::of_sector(&page) == Some(header));
         assert!(Header::is_torn(&page, is_zero) && !Header::is_torn(&page, |_| false));
-        let mut page = page;
         page[2048] ^= 1;
         assert!(!Header::is_torn(&page, |number| number < 4), "it is damaged");
         // The reset of its bucket was torn.

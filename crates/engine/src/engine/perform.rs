@@ -2,14 +2,14 @@
 
 use flashwise_core::cache::{Appending, Cache, Event};
 use flashwise_core::checksum;
-use flashwise_core::format::{BLOCK_BYTES, Header, Page, RECORDS_PER_PAGE, Role, encode_metadata};
+use flashwise_core::format::{BLOCK_BYTES, Header, RECORDS_PER_PAGE, Role, encode_metadata};
 use flashwise_core::layout::containers::{Footer, Segment};
-use flashwise_core::step::{Frame, LogRecord, Step};
+use flashwise_core::step::{Frame, Step};
 use smallvec::{SmallVec, smallvec};
 
-use super::hazard::{Hazard, StepId};
+use super::hazard::StepId;
 use super::streams::Stream;
-use super::{BACKEND, Bond, Bug, Engine, FLASH, Group, Part, Running, TRANSFER_BLOCKS};
+use super::{BACKEND, Bond, Bug, Engine, FLASH, Group, Part, TRANSFER_BLOCKS};
 use crate::disk::{Buffer, Operation, Transfer};
 use crate::export::Error;
 
@@ -126,48 +126,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         if let Some(ok) = at_once {
             self.finish(id, if ok { Ok(()) } else { Err(Error::Io) });
-        }
-    }
-
-    /// Ends a read whose content was still in memory.
-    fn read_from_memory(&mut self, id: StepId, content: &Page) {
-        let (Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. }) = self.step(id).step else {
-            unreachable!("only reads get content from memory")
-        };
-        self.memory.page_mut(frame.number).copy_from_slice(content);
-        self.finish(id, Ok(()));
-    }
-
-    /// Gives the reads that wait for a failed step the content that it has in memory, if a client may have been answered for it. Without
-    /// this a partial write over that content would fail, and the only copy would be lost with it.
-    fn forward(&mut self, failed: &Running) {
-        for &(reader, bond) in &failed.dependents {
-            if bond != Bond::Needs {
-                continue;
-            }
-            let frame = match (&failed.step, &self.step(reader).step) {
-                (
-                    &Step::WriteBackend { frame, acknowledged, replaces, logged: false, batch: None, .. },
-                    Step::ReadBackend { .. },
-                ) if acknowledged || replaces => Some(frame),
-                (Step::ZeroBackend { replaces, .. }, Step::ReadBackend { block, .. }) if replaces.contains(block) => {
-                    None
-                }
-                (Step::Append(segment), Step::ReadFlash { slot, dirty: true, .. }) => {
-                    let of_slot = |record: &&LogRecord| record.kind.has_data() && record.slot == *slot;
-                    match segment.records.iter().find(of_slot) {
-                        Some(record) => Some(record.frame),
-                        None => continue,
-                    }
-                }
-                _ => continue,
-            };
-            let content = match frame {
-                Some(frame) if self.frames[frame.number as usize].bad => continue,
-                Some(frame) => Box::new(*self.memory.page(frame.number)),
-                None => Box::new([0; BLOCK_BYTES]),
-            };
-            self.step(reader).content = Some(content);
         }
     }
 
@@ -450,7 +408,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         true
     }
 
-    fn finish(&mut self, id: StepId, result: Result<(), Error>) {
+    pub(super) fn finish(&mut self, id: StepId, result: Result<(), Error>) {
         let mut running = self.steps[id as usize].take().expect("a step ends once");
         // What another flush that failed was to make durable may be gone, whatever this one says.
         let result =
@@ -567,24 +525,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::Destaged { .. } | Step::Pause { .. } | Step::Reply => {}
         }
         self.tell_failed(step, missing);
-    }
-
-    /// The step that changes a block of the backend last, of those that have not ended.
-    fn last_writer(&self, block: u32) -> Option<StepId> {
-        self.backend.get(&block).and_then(Hazard::writer)
-    }
-
-    /// What a block was to hold did not come to the backend, and what is newer may be on its way there: what becomes of that counts, and it
-    /// takes the place of this. Whether it does.
-    fn hand_on(&mut self, block: u32) -> bool {
-        let Some(newer) = self.last_writer(block) else { return false };
-        match &mut self.step(newer).step {
-            Step::WriteBackend { replaces, logged: false, batch: None, .. } => *replaces = true,
-            Step::ZeroBackend { replaces, .. } if replaces.contains(&block) => {}
-            Step::ZeroBackend { replaces, .. } => replaces.push(block),
-            _ => return false,
-        }
-        true
     }
 
     /// Tells the cache that a step failed, whose frames are then numbered as the cache knows them.

@@ -66,9 +66,11 @@ impl BackendSide for SharedSide {
     }
 }
 
+type Answer = Result<Vec<u8>, Error>;
+
 enum Served {
     Volume(Arc<Volume>),
-    Pool(Pool),
+    Pool(Box<Pool>),
 }
 
 impl Served {
@@ -116,7 +118,10 @@ pub struct World {
 
 /// What happened to whose blocks, in order: printed with a violation.
 #[derive(Clone, Default)]
-struct History(Arc<Mutex<Vec<(Range<usize>, String)>>>);
+struct History(Arc<Mutex<Vec<Event>>>);
+
+/// The blocks that an event is about, and what it is.
+type Event = (Range<usize>, String);
 
 impl History {
     fn add(&self, blocks: Range<usize>, event: String) {
@@ -199,7 +204,7 @@ impl World {
             true => {
                 let config = PoolConfig { disks: Vec::new(), degraded: false, cache: self.config.clone() };
                 let opened = Pool::open_on(config, self.disks(), &|_, _| ());
-                Served::Pool(opened.map_err(|error| failed(error.to_string()))?.0)
+                Served::Pool(Box::new(opened.map_err(|error| failed(error.to_string()))?.0))
             }
         });
         Ok(())
@@ -474,7 +479,7 @@ impl World {
     }
 
     fn ask(&self, at: usize, operation: Operation, block: usize, blocks: usize) -> Result<Vec<u8>, Error> {
-        let answer: Arc<Mutex<Option<Result<Vec<u8>, Error>>>> = Arc::default();
+        let answer: Arc<Mutex<Option<Answer>>> = Arc::default();
         let (offset, length) = ((block * BLOCK_BYTES) as u64, (blocks * BLOCK_BYTES) as u64);
         let caching = Caching::Usual;
         let request = Request { operation, offset, length, force_unit_access: false, data: Vec::new(), caching };

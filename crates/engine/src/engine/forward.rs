@@ -1,0 +1,71 @@
+//! The content of a step that failed, which is still in memory: reads that wait for it get it, and the next write of its block takes its place.
+
+use flashwise_core::cache::Cache;
+use flashwise_core::format::{BLOCK_BYTES, Page};
+use flashwise_core::step::{LogRecord, Step};
+
+use super::hazard::{Hazard, StepId};
+use super::order::Bond;
+use super::{Engine, Running};
+
+impl<C: Cache<Step = Step>> Engine<C> {
+    /// Ends a read whose content was still in memory.
+    pub(super) fn read_from_memory(&mut self, id: StepId, content: &Page) {
+        let (Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. }) = self.step(id).step else {
+            unreachable!("only reads get content from memory")
+        };
+        self.memory.page_mut(frame.number).copy_from_slice(content);
+        self.finish(id, Ok(()));
+    }
+
+    /// Gives the reads that wait for a failed step the content that it has in memory, if a client may have been answered for it. Without
+    /// this a partial write over that content would fail, and the only copy would be lost with it.
+    pub(super) fn forward(&mut self, failed: &Running) {
+        for &(reader, bond) in &failed.dependents {
+            if bond != Bond::Needs {
+                continue;
+            }
+            let frame = match (&failed.step, &self.step(reader).step) {
+                (
+                    &Step::WriteBackend { frame, acknowledged, replaces, logged: false, batch: None, .. },
+                    Step::ReadBackend { .. },
+                ) if acknowledged || replaces => Some(frame),
+                (Step::ZeroBackend { replaces, .. }, Step::ReadBackend { block, .. }) if replaces.contains(block) => {
+                    None
+                }
+                (Step::Append(segment), Step::ReadFlash { slot, dirty: true, .. }) => {
+                    let of_slot = |record: &&LogRecord| record.kind.has_data() && record.slot == *slot;
+                    match segment.records.iter().find(of_slot) {
+                        Some(record) => Some(record.frame),
+                        None => continue,
+                    }
+                }
+                _ => continue,
+            };
+            let content = match frame {
+                Some(frame) if self.frames[frame.number as usize].bad => continue,
+                Some(frame) => Box::new(*self.memory.page(frame.number)),
+                None => Box::new([0; BLOCK_BYTES]),
+            };
+            self.step(reader).content = Some(content);
+        }
+    }
+
+    /// The step that changes a block of the backend last, of those that have not ended.
+    pub(super) fn last_writer(&self, block: u32) -> Option<StepId> {
+        self.backend.get(&block).and_then(Hazard::writer)
+    }
+
+    /// What a block was to hold did not come to the backend, and what is newer may be on its way there: what becomes of that counts, and it
+    /// takes the place of this. Whether it does.
+    pub(super) fn hand_on(&mut self, block: u32) -> bool {
+        let Some(newer) = self.last_writer(block) else { return false };
+        match &mut self.step(newer).step {
+            Step::WriteBackend { replaces, logged: false, batch: None, .. } => *replaces = true,
+            Step::ZeroBackend { replaces, .. } if replaces.contains(&block) => {}
+            Step::ZeroBackend { replaces, .. } => replaces.push(block),
+            _ => return false,
+        }
+        true
+    }
+}
