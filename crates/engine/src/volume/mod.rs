@@ -203,8 +203,11 @@ impl Volume {
     fn make_transfers(self: &Arc<Self>) -> io::Result<Arc<dyn Transfers>> {
         let weak = Arc::downgrade(self);
         let completed: Completed = Box::new(move |batch: &mut Vec<Completion>| {
-            if let Some(volume) = weak.upgrade() {
-                volume.completed(batch);
+            let Some(volume) = weak.upgrade() else { return };
+            volume.completed(batch);
+            // The end of a volume waits for its transfers, which use its memory. This thread ends transfers, so it cannot wait for them.
+            if let Some(volume) = Arc::into_inner(volume) {
+                let _ = vital::spawn("end of volume", move || drop(volume));
             }
         });
         let disks: Vec<Arc<dyn Disk>> = vec![self.flash.clone(), self.backend.clone()];

@@ -92,7 +92,8 @@ impl Served {
 /// An export, and the clients of it.
 struct Guest {
     name: &'static str,
-    export: Arc<dyn Export>,
+    /// None while its volume or pool starts again.
+    export: Option<Arc<dyn Export>>,
     clients: Clients,
     /// Its size.
     blocks: usize,
@@ -136,7 +137,7 @@ impl History {
         let touches = |blocks: &Range<usize>| block.is_none_or(|block| blocks.contains(&block));
         let lines: Vec<&str> =
             events.iter().filter(|(blocks, _)| touches(blocks)).map(|(_, event)| &event[..]).collect();
-        lines[lines.len().saturating_sub(40)..].join("\n    ")
+        lines[lines.len().saturating_sub(60)..].join("\n    ")
     }
 }
 
@@ -218,9 +219,13 @@ impl World {
         self.served.as_ref().expect("it is open")
     }
 
-    fn create(&mut self, name: &'static str) -> Outcome<()> {
+    fn pool(&self) -> &Pool {
         let Served::Pool(pool) = self.served() else { unreachable!("only pools have logical disks") };
-        let logical = pool.create_logical(&new(name, (BLOCKS * BLOCK_BYTES) as u64));
+        pool
+    }
+
+    fn create(&mut self, name: &'static str) -> Outcome<()> {
+        let logical = self.pool().create_logical(&new(name, (BLOCKS * BLOCK_BYTES) as u64));
         let export: Arc<LogicalDisk> = logical.map_err(|error| format!("{name} cannot be created: {error}"))?;
         self.add_guest(name, export);
         Ok(())
@@ -229,7 +234,7 @@ impl World {
     fn add_guest(&mut self, name: &'static str, export: Arc<dyn Export>) {
         let next_tag = self.random.next() >> 16;
         let clients = Clients::new(Model::new(BLOCKS_MAX, true), next_tag);
-        self.guests.push(Guest { name, export, clients, blocks: BLOCKS, changing: Arc::default() });
+        self.guests.push(Guest { name, export: Some(export), clients, blocks: BLOCKS, changing: Arc::default() });
     }
 
     /// Runs the world to its end; the error is the first violation.
@@ -345,6 +350,8 @@ impl World {
         self.history.add(0..BLOCKS_MAX, format!("restart, {closed:?}"));
         let flashless = self.served().volume().status().state.is_without_flash();
         self.served = None;
+        self.guests.iter_mut().for_each(|guest| guest.export = None);
+        self.await_end()?;
         for guest in &self.guests {
             let mut model = guest.clients.model.lock().unwrap();
             match &closed {
@@ -364,12 +371,13 @@ impl World {
         self.open()?;
         for at in 0..self.guests.len() {
             let name = self.guests[at].name;
-            self.guests[at].export = match self.served() {
+            let export: Arc<dyn Export> = match self.served() {
                 Served::Volume(volume) => volume.clone(),
                 Served::Pool(pool) => {
                     pool.logical(name).map_err(|error| format!("{name} is gone after a restart: {error}"))?
                 }
             };
+            self.guests[at].export = Some(export);
             if closed.is_err() {
                 let found = self.read_all(at)?;
                 let mut model = self.guests[at].clients.model.lock().unwrap();
@@ -382,13 +390,26 @@ impl World {
         Ok(())
     }
 
+    /// Waits until nothing uses the devices any more, as after the end of a process.
+    fn await_end(&self) -> Outcome<()> {
+        let started = Instant::now();
+        let is_idle = |disk: &Arc<Failing>, owners| Arc::strong_count(disk) == owners;
+        let flash_owners = 1 + usize::from(self.config.flash_disk.is_some());
+        while !(is_idle(&self.flash, flash_owners) && self.backends.iter().all(|disk| is_idle(disk, 1))) {
+            if started.elapsed() > BOUND {
+                return Err("the end leaves something that uses the devices".to_owned());
+            }
+            take(Duration::from_micros(200));
+        }
+        Ok(())
+    }
+
     /// Deletes a logical disk and creates it again: it reads as zeroes.
     fn replace_logical(&mut self) -> Outcome<()> {
         self.heal()?;
         let Some(Guest { name, .. }) = self.guests.pop() else { return Ok(()) };
-        let Served::Pool(pool) = self.served() else { unreachable!("only pools have logical disks") };
         let started = Instant::now();
-        while let Err(error) = pool.delete_logical(name) {
+        while let Err(error) = self.pool().delete_logical(name) {
             if started.elapsed() > BOUND {
                 return Err(format!("{name} cannot be deleted: {error}"));
             }
@@ -402,11 +423,10 @@ impl World {
     fn grow_logical(&mut self) -> Outcome<()> {
         self.heal()?;
         self.leave_failed_flash()?;
-        let Served::Pool(pool) = self.served() else { unreachable!("only pools have logical disks") };
         let (name, size_bytes) = (self.guests[0].name, (BLOCKS_MAX * BLOCK_BYTES) as u64);
         let started = Instant::now();
-        while self.guests[0].export.size() < size_bytes {
-            if let Err(error) = pool.grow_logical(name, size_bytes)
+        while self.export(0).size() < size_bytes {
+            if let Err(error) = self.pool().grow_logical(name, size_bytes)
                 && started.elapsed() > BOUND
             {
                 return Err(format!("{name} cannot grow: {error}"));
@@ -462,20 +482,25 @@ impl World {
                 changing.swap_remove(ended);
             }
         };
-        guest.export.submit(request, Box::new(noted));
+        self.export(at).submit(request, Box::new(noted));
     }
 
-    /// Does what an operator does where a flash has failed that holds data: it works again, and is detached.
-    fn leave_failed_flash(&self) -> Outcome<()> {
-        let volume = self.served().volume();
-        if volume.status().state == VolumeState::FlashFailed {
-            let lost =
-                volume.detach().map_err(|error| format!("a flash that works again cannot be detached: {error}"))?;
-            if lost > 0 {
-                return Err(format!("a detach loses {lost} blocks"));
-            }
+    /// Does what an operator does where a flash has failed that holds data: it works again, and is detached. Where the log was planned
+    /// around once more, only a start finds all of it, and the refusal says so.
+    fn leave_failed_flash(&mut self) -> Outcome<()> {
+        let volume = self.served().volume().clone();
+        if volume.status().state != VolumeState::FlashFailed {
+            return Ok(());
         }
-        Ok(())
+        match volume.detach().map_err(|error| error.to_string()) {
+            Ok(0) => Ok(()),
+            Ok(lost) => Err(format!("a detach loses {lost} blocks, lost {:?}", volume.status().lost_blocks)),
+            Err(error) if error.contains("stop the server") => {
+                drop(volume);
+                self.restart()
+            }
+            Err(error) => Err(format!("a flash that works again cannot be detached: {error}")),
+        }
     }
 
     fn ask(&self, at: usize, operation: Operation, block: usize, blocks: usize) -> Result<Vec<u8>, Error> {
@@ -484,7 +509,7 @@ impl World {
         let caching = Caching::Usual;
         let request = Request { operation, offset, length, force_unit_access: false, data: Vec::new(), caching };
         let sent = answer.clone();
-        self.guests[at].export.submit(request, Box::new(move |result| *sent.lock().unwrap() = Some(result)));
+        self.export(at).submit(request, Box::new(move |result| *sent.lock().unwrap() = Some(result)));
         let started = Instant::now();
         loop {
             if let Some(result) = answer.lock().unwrap().take() {
@@ -493,6 +518,10 @@ impl World {
             assert!(started.elapsed() < 2 * BOUND, "{operation:?} is not answered");
             take(Duration::from_micros(100));
         }
+    }
+
+    fn export(&self, at: usize) -> &Arc<dyn Export> {
+        self.guests[at].export.as_ref().expect("it is served")
     }
 
     fn read_all(&self, at: usize) -> Outcome<Vec<Content>> {
