@@ -117,7 +117,10 @@ impl Cache for Twins {
                 self.ask(Event::Done(step), Event::Done(step), steps);
                 "done"
             }
-            Event::Missing { .. } => unreachable!("a log appends what came"),
+            Event::Missing { step, blocks } => {
+                self.ask(Event::Missing { step, blocks }, Event::Missing { step, blocks }, steps);
+                "without data"
+            }
             Event::Postponed(step) => {
                 self.ask(Event::Postponed(step), Event::Postponed(step), steps);
                 "postponed"
@@ -322,6 +325,7 @@ fn the_same_events_get_the_same_steps_and_each_step_ends_once() {
         "postponed",
         "request",
         "tick",
+        "without data",
     ];
     assert_eq!(names, all, "every kind of event happens: {seen:?}");
 }
