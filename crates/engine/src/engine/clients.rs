@@ -32,7 +32,7 @@ pub(crate) struct Client {
     pub reads_anew: bool,
     /// Counts changes in the order in which they came.
     number: u64,
-    /// Bytes of it that changes which came later have overwritten, and were answered.
+    /// Changes of its bytes that came later and were answered: the bytes that each is about.
     overwritten: Vec<Range<u64>>,
     pub of_buckets: OfBuckets,
 }
@@ -122,17 +122,14 @@ impl Clients {
 
     /// Notes that a change was answered: an older one that is under way and has to be repeated leaves out the bytes of this one.
     pub fn note_answered(&mut self, answered: &Client) {
-        if !answered.request.changes() || self.len() == 0 {
+        let change = &answered.request;
+        if !change.changes() || self.len() == 0 {
             return;
         }
         let is_older = |client: &&mut Client| client.number < answered.number && client.request.changes();
-        for client in self.all.iter_mut().flatten().filter(is_older) {
-            let Request { offset, length, .. } = client.request;
-            let from = answered.request.offset.max(offset);
-            let to = (answered.request.offset + answered.request.length).min(offset + length);
-            if from < to {
-                client.overwritten.push(from..to);
-            }
+        let of_change = |client: &&mut Client| change.changes_part_of(&client.request);
+        for client in self.all.iter_mut().flatten().filter(is_older).filter(of_change) {
+            client.overwritten.push(change.offset..change.offset + change.length);
         }
     }
 

@@ -501,9 +501,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::Append(_) | Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => {
                 self.faults.flash_write_errors += 1;
                 self.flash_fails();
-                if let Step::Append(segment) = &*step {
-                    let blocks = self.blocks_that_came(segment);
-                    return self.append_failed(step, blocks);
+                if matches!(step, Step::Append(_)) {
+                    return self.append_failed(step);
                 }
             }
             Step::FlushBackend { .. } => {

@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use flashwise_core::cache::{self, Cache, Event};
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Page};
-use flashwise_core::layout::containers::Segment;
-use flashwise_core::step::{LogRecord, Step};
+use flashwise_core::step::Step;
 
 use super::Engine;
 use super::clients::OfBuckets;
@@ -64,21 +63,17 @@ impl Engine {
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// The blocks of a segment whose content came, and where it is in memory.
-    pub(super) fn blocks_that_came(&self, segment: &Segment) -> Vec<(u32, u32)> {
-        let records = segment.records.iter().filter(|record| record.kind.has_data());
-        let places = records.map(|record| (record.block, record.frame.number));
-        places.filter(|(_, place)| !self.frames[*place as usize].bad).collect()
-    }
-
     /// A segment could not be written. What is lost with it is kept, in case it can be written elsewhere.
-    pub(super) fn append_failed(&mut self, step: &mut Step, blocks: Vec<(u32, u32)>) {
-        let mut new = blocks;
-        new.retain(|(block, _)| !self.cache.is_lost(*block));
+    pub(super) fn append_failed(&mut self, step: &mut Step) {
         let Step::Append(segment) = &*step else { unreachable!("a segment is appended") };
-        let never_came =
-            |(_, record): &(u32, &LogRecord)| record.kind.has_data() && self.frames[record.frame.number as usize].bad;
-        let missing: Vec<u32> = (0..).zip(&segment.records).filter(never_came).map(|(number, _)| number).collect();
+        let (mut missing, mut new) = (Vec::new(), Vec::new());
+        for (number, record) in (0..).zip(&segment.records).filter(|(_, record)| record.kind.has_data()) {
+            if self.frames[record.frame.number as usize].bad {
+                missing.push(number);
+            } else if !self.cache.is_lost(record.block) {
+                new.push((record.block, record.frame.number));
+            }
+        }
         if !missing.is_empty() {
             self.tell(Event::Missing { step, blocks: &missing });
         }
