@@ -54,7 +54,7 @@ impl LogCache {
                     // It would be found there after the log has something else of the block again.
                     self.forget_read(block);
                 }
-                self.memory_unreadable(block);
+                self.memory_unreadable(block, frame);
             }
             // What the log has of it counts.
             &Step::WriteBackend { logged: true, .. } => self.backend_refuses |= !missing,
@@ -238,10 +238,12 @@ impl LogCache {
         self.log.need_backend_flush();
     }
 
-    /// What a block should hold in memory never came. If it waits there for the flash, it cannot be read before it is written anew.
-    fn memory_unreadable(&mut self, block: u32) {
+    /// What a block should hold in `frame` never came. If it waits there for the flash, it cannot be read before it is written anew. A newer
+    /// write of it may wait in another frame.
+    fn memory_unreadable(&mut self, block: u32, frame: Frame) {
         if let Some(slot) = self.log.find(block)
             && self.log.is_dirty(slot)
+            && self.log.in_memory(slot) == Some(frame)
         {
             self.unreadable.insert(block, slot);
         }

@@ -254,6 +254,8 @@ impl LogCache {
                 Beside::Found => self.add_found(block, frame, steps),
                 Beside::Dirty => {
                     self.reclaim(steps);
+                    // Its dirty copy may be of what a reader was given of a write that failed.
+                    self.lost.remove(&block);
                     self.log_add(block, frame, true, Cause::Client, steps);
                 }
                 Beside::Copy { uses } => {

@@ -24,8 +24,8 @@ pub(crate) struct Client {
     started_us: u64,
     /// It is not answered before this time.
     pub until_us: u64,
-    /// It takes the place of what is kept in memory.
-    pub replaces_kept: bool,
+    /// It takes the place of what is kept in memory, up to this number.
+    pub replaces_kept: Option<u64>,
     /// Changes that were answered before it came and are made since, or something newer: what it reads may lack them.
     pub made_since: Vec<Request>,
     /// It read content that was not written after all, and begins anew.
@@ -70,7 +70,7 @@ impl Clients {
     pub fn insert(&mut self, request: Request, done: Done, started_us: u64) -> u32 {
         let reply = if request.operation == Operation::Read { vec![0; request.length as usize] } else { Vec::new() };
         let (pending, planned, error, until_us, of_buckets) = (0, false, None, 0, OfBuckets::default());
-        let (replaces_kept, made_since) = (false, Vec::new());
+        let (replaces_kept, made_since) = (None, Vec::new());
         let client = Client {
             request,
             reply,
@@ -246,7 +246,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Plans a request.
     pub(super) fn begin_request(&mut self, request: Request, done: Done, now_us: u64, of_buckets: OfBuckets) {
-        let replaces_kept = !of_buckets.again && self.change_begins(&request);
+        let replaces_kept = if of_buckets.again { None } else { self.change_begins(&request) };
         let Request { operation, offset, length, force_unit_access, caching, .. } = request;
         let number = self.clients.insert(request, done, now_us.saturating_sub(of_buckets.waited_us));
         self.clients.get_mut(number).of_buckets = of_buckets;
@@ -288,8 +288,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if client.of_buckets.again {
             return;
         }
-        if client.replaces_kept {
-            self.change_ends(&client.request, client.error.is_some());
+        if let Some(before) = client.replaces_kept {
+            self.change_ends(&client.request, client.error.is_some(), before);
         }
         if client.error.is_some() && self.hands_back() {
             self.held.extend(client.repeat());

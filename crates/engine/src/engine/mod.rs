@@ -163,6 +163,8 @@ pub struct Engine<C = LogCache> {
     flash_failed: bool,
     /// What was answered and could not be written, of blocks that are lost else.
     unwritten: Unwritten,
+    /// How many times something was kept there.
+    kept: u64,
     /// What a client that flushes has to hear of.
     errors: Errors,
     /// Of how many of these one has heard.
@@ -265,6 +267,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             calm: false,
             flash_failed: false,
             unwritten: Unwritten::new(),
+            kept: 0,
             errors: Errors::default(),
             errors_reported: Errors::default(),
             failed_flushes: 0,

@@ -420,13 +420,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.unregister(id, &running.step);
         self.free_steps.push(id);
         self.running -= 1;
+        let mut handed_on = false;
         if ok {
             self.succeeded(&mut running.step);
             // Whoever was told of that flush was told before this is answered.
             self.errors.backend += u64::from(running.may_be_gone);
             self.failed_flushes += u64::from(running.may_be_gone);
         } else {
-            self.failed(&mut running.step, running.request.is_some());
+            handed_on = self.failed(&mut running.step, running.request.is_some());
         }
         self.goes_on |= matches!(running.step, Step::Destaged { .. });
         for (dependent, bond) in running.dependents {
@@ -435,6 +436,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             next.doubtful |= bond == Bond::Trusts && !ok;
             next.stranded |= bond == Bond::Strands && !ok;
             next.unseen |= bond == Bond::Sees && !ok;
+            // A flush that waits for this alone does not wait for what was to take its place.
+            next.doomed |= handed_on && matches!(next.step, Step::FlushBackend { .. });
             next.waiting -= 1;
             if next.waiting == 0 {
                 self.ready.push_back(dependent);
@@ -456,7 +459,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.tell(Event::Done(step));
     }
 
-    fn failed(&mut self, step: &mut Step, awaited: bool) {
+    /// What a failed step leaves. Returns whether a newer step [takes its place](Self::hand_on).
+    fn failed(&mut self, step: &mut Step, awaited: bool) -> bool {
         let mut missing = false;
         match step {
             Step::ReadFlash { frame, dirty, .. } => {
@@ -474,7 +478,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 // The log has the content still where it has a copy that is newer than the backend's.
                 missing = std::mem::replace(bad, *bad || !(logged || batch.is_some()));
                 self.faults.backend_write_errors += u64::from(!missing);
-                if (*replaces || *acknowledged) && batch.is_none() && !logged && self.hand_on(block) {
+                let handed_on = (*replaces || *acknowledged) && batch.is_none() && !logged && self.hand_on(block);
+                if handed_on {
                     (*acknowledged, *replaces) = (false, false);
                 }
                 let (acknowledged, replaces) = (*acknowledged, *replaces);
@@ -487,22 +492,24 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 }
                 let is_known = was_kept || self.cache.leaves(block);
                 self.errors.backend += u64::from(!is_known && (replaces || (acknowledged && !missing)));
-                return;
+                return handed_on;
             }
             Step::ZeroBackend { replaces, .. } => {
+                let before = replaces.len();
                 replaces.retain(|block| !self.hand_on(*block));
                 let replaces = replaces.clone();
                 self.faults.backend_write_errors += 1;
                 self.tell_failed(step, missing);
                 replaces.iter().for_each(|block| self.keep(*block, vec![0; BLOCK as usize]));
                 self.errors.backend += u64::from(replaces.iter().any(|block| !self.cache.leaves(*block)));
-                return;
+                return replaces.len() < before;
             }
             Step::Append(_) | Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => {
                 self.faults.flash_write_errors += 1;
                 self.flash_fails();
                 if matches!(step, Step::Append(_)) {
-                    return self.append_failed(step);
+                    self.append_failed(step);
+                    return false;
                 }
             }
             Step::FlushBackend { .. } => {
@@ -519,11 +526,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 }
             }
             // The cache knows already.
-            Step::Receive { .. } | Step::Send { .. } | Step::Zero { .. } | Step::Copy { .. } => return,
+            Step::Receive { .. } | Step::Send { .. } | Step::Zero { .. } | Step::Copy { .. } => return false,
             Step::AwaitFlushes | Step::Fail => assert!(awaited, "a client hears of it"),
             Step::Destaged { .. } | Step::Pause { .. } | Step::Reply => {}
         }
         self.tell_failed(step, missing);
+        false
     }
 
     /// Tells the cache that a step failed, whose frames are then numbered as the cache knows them.

@@ -23,8 +23,10 @@ pub(super) type Unwritten = BTreeMap<u32, Kept>;
 #[derive(Debug)]
 pub(super) struct Kept {
     data: Vec<u8>,
-    /// Clients' changes of all of it that are under way: it is not written meanwhile, and stays where they fail.
+    /// Clients' changes of all of it that are under way and came later: it is not written meanwhile, and stays where they fail.
     changes: u32,
+    /// Counts what was kept so far.
+    number: u64,
 }
 
 impl Engine {
@@ -85,8 +87,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub(super) fn keep(&mut self, block: u32, data: Vec<u8>) {
         let has_room = self.unwritten.len() < UNWRITTEN_MAX || self.unwritten.contains_key(&block);
         if has_room && self.cache.is_lost(block) {
-            let changes = self.unwritten.get(&block).map_or(0, |kept| kept.changes);
-            self.unwritten.insert(block, Kept { data, changes });
+            self.kept += 1;
+            // A change that is under way is not newer than this: what is newer would take the place of this before it is kept.
+            self.unwritten.insert(block, Kept { data, changes: 0, number: self.kept });
             self.cache.keep(block);
         }
     }
@@ -103,31 +106,35 @@ impl<C: Cache<Step = Step>> Engine<C> {
         with_content.for_each(|(block, content)| self.keep(block, content.to_vec()));
     }
 
-    /// A client's change begins, which takes the place of what is to be written of whole blocks, unless it fails. Returns whether it does of any.
-    pub(super) fn change_begins(&mut self, change: &Request) -> bool {
+    /// A client's change begins, which takes the place of what is kept of whole blocks, unless it fails. Returns the number of what was kept
+    /// last, if it takes the place of any.
+    pub(super) fn change_begins(&mut self, change: &Request) -> Option<u64> {
         if self.unwritten.is_empty() || !change.changes() {
-            return false;
+            return None;
         }
         self.forget_written();
-        self.kept_whole(change).map(|(_, kept)| kept.changes += 1).count() > 0
+        let replaced = self.kept_whole(change, self.kept).map(|(_, kept)| kept.changes += 1).count();
+        (replaced > 0).then_some(self.kept)
     }
 
-    /// A change has ended of which [`change_begins`](Self::change_begins) said so: what was answered counts from now on.
-    pub(super) fn change_ends(&mut self, change: &Request, failed: bool) {
+    /// A change has ended whose [begin](Self::change_begins) returned `before`: what was answered counts from now on. What was kept since is
+    /// of that change itself, or newer, and stays.
+    pub(super) fn change_ends(&mut self, change: &Request, failed: bool, before: u64) {
         if failed {
-            self.kept_whole(change).for_each(|(_, kept)| kept.changes = kept.changes.saturating_sub(1));
+            self.kept_whole(change, before).for_each(|(_, kept)| kept.changes -= 1);
         } else {
             // It is in memory elsewhere, or on its way.
-            let newer: Vec<u32> = self.kept_whole(change).map(|(block, _)| block).collect();
+            let newer: Vec<u32> = self.kept_whole(change, before).map(|(block, _)| block).collect();
             newer.iter().for_each(|block| drop(self.unwritten.remove(block)));
         }
         self.forget_written();
     }
 
-    /// What is kept of blocks that a change is about as a whole.
-    fn kept_whole(&mut self, change: &Request) -> impl Iterator<Item = (u32, &mut Kept)> {
+    /// What is kept of blocks that a change is about as a whole, up to a number.
+    fn kept_whole(&mut self, change: &Request, before: u64) -> impl Iterator<Item = (u32, &mut Kept)> {
         let (first, end) = (change.offset.div_ceil(BLOCK) as u32, ((change.offset + change.length) / BLOCK) as u32);
-        self.unwritten.range_mut(first..end.max(first)).map(|(block, kept)| (*block, kept))
+        let whole = self.unwritten.range_mut(first..end.max(first)).map(|(block, kept)| (*block, kept));
+        whole.filter(move |(_, kept)| kept.number <= before)
     }
 
     /// What was written anew since needs nothing of before.

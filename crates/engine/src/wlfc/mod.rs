@@ -166,7 +166,7 @@ struct Plan {
     unfinished: u32,
     /// What it counts of the bytes that plans take.
     bytes: u64,
-    /// It puts blocks elsewhere, where they were then forgotten: in a copy, or on the backend.
+    /// It puts blocks elsewhere, where they were then forgotten: in a copy, on the backend, or in the log with what a client changes of them.
     moves: bool,
 }
 
@@ -453,10 +453,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let bytes = if request.is_some() { regions.bytes() } else { 0 };
         self.planned_bytes += bytes;
         // One more until all are entered.
-        let moves = steps.iter().any(|step| match step {
-            Step::Append { oob, .. } => oob.state != State::Write,
-            step => matches!(step, Step::WriteBackend { .. }),
-        });
+        let moves = steps.iter().any(|step| matches!(step, Step::Append { .. } | Step::WriteBackend { .. }));
         let plan = insert(&mut self.plans, &mut self.free_plans, Plan { regions, unfinished: 1, bytes, moves });
         let mut entered = Entered::default();
         let mut client = request.map_or(AskedBy::NoOne, AskedBy::Waits);
