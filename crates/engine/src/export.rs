@@ -45,9 +45,9 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::time::RwLock;
 use flashwise_core::filter::{Caching, Client};
 use flashwise_core::recording;
-use parking_lot::RwLock;
 
 pub use claims::{Claim, Claimable};
 

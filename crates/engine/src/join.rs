@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use crate::time::Mutex;
 
 use crate::export::{Done, Error};
 

@@ -3,9 +3,9 @@
 //! Source: Tene, HdrHistogram: counts in buckets whose width is at most a thousandth of their value. What was answered is handed
 //! over in batches, so that recording costs one lock for many requests.
 
+use crate::time::Mutex;
 use flashwise_core::recording::Operation;
 use hdrhistogram::Histogram;
-use parking_lot::Mutex;
 
 use crate::engine::Answered;
 use crate::status::{LatencyBucket, LatencyStatus};

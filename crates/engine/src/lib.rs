@@ -19,6 +19,7 @@ pub mod pool;
 pub mod record;
 pub mod salvage;
 pub mod status;
+pub mod time;
 mod vital;
 pub mod volume;
 pub mod what_if;

@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::time::Mutex;
 use crossbeam_queue::ArrayQueue;
 use flashwise_core::filter::Caching;
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::recording::{self, Flags};
-use parking_lot::Mutex;
 
 use crate::export::{Operation, Request};
 use crate::status::{RecordingState, RecordingStatus};

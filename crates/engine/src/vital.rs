@@ -2,16 +2,19 @@
 //! written: the process aborts, which loses nothing that was flushed.
 
 use std::io;
-use std::thread::JoinHandle;
+use std::sync::TryLockError;
+use std::time::Duration;
 
-/// The standard library's locks, because they record a panic of their holder. Other locks are `parking_lot`'s, which do not.
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+use crate::time::{self, JoinHandle};
+
+/// The standard library's locks, because they record a panic of their holder. Other locks are [`time::Mutex`], which do not.
+pub(crate) use std::sync::{Mutex, MutexGuard};
 
 /// Starts a thread whose panic aborts the process.
 ///
 /// # Errors
 /// There is no thread to be had.
-pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
     struct AbortOnPanic;
     impl Drop for AbortOnPanic {
         fn drop(&mut self) {
@@ -20,18 +23,56 @@ pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Res
             }
         }
     }
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        let _guard = AbortOnPanic;
-        body();
+    time::spawn(name, body, |body| {
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let _guard = AbortOnPanic;
+            body();
+        })
     })
 }
 
 /// Locks what a panic may have left half changed: then the process aborts.
 pub(crate) fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(|_| {
-        tracing::error!("a thread panicked while it changed what all others use: the process ends");
-        std::process::abort()
-    })
+    let attempt = || match state.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Poisoned(_)) => abort(),
+    };
+    time::take(attempt, || state.lock().unwrap_or_else(|_| abort()))
+}
+
+fn abort() -> ! {
+    tracing::error!("a thread panicked while it changed what all others use: the process ends");
+    std::process::abort()
+}
+
+/// Where threads wait for a change of what a lock guards.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(std::sync::Condvar);
+
+impl Condvar {
+    /// Waits until it is notified, for at most `time`. Returns `guard` of `mutex` again, and whether that time has passed.
+    pub(crate) fn wait_timeout<'a, T>(
+        &self,
+        mutex: &'a Mutex<T>,
+        guard: MutexGuard<'a, T>,
+        time: Duration,
+    ) -> (MutexGuard<'a, T>, bool) {
+        if !time::is_virtual() {
+            let (guard, waited) = self.0.wait_timeout(guard, time).unwrap_or_else(|_| abort());
+            return (guard, waited.timed_out());
+        }
+        drop(guard);
+        let woken = time::wait_at(self, time);
+        (lock(mutex), !woken)
+    }
+
+    pub(crate) fn notify_all(&self) {
+        match time::is_virtual() {
+            true => time::wake_all(self),
+            false => self.0.notify_all(),
+        }
+    }
 }
 
 #[cfg(test)]

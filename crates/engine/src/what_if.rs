@@ -10,6 +10,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::time::Mutex;
 use crossbeam_queue::ArrayQueue;
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::admission::shadow::Sampler;
@@ -17,7 +18,6 @@ use flashwise_core::counters::Counters;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::index::Hashed;
 use flashwise_core::policy::{AnyPolicy, Boxed, Info, Spec, online};
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

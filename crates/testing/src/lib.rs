@@ -13,6 +13,7 @@ pub mod memory;
 pub mod mounted;
 pub mod processor;
 pub mod random;
+pub mod virtual_time;
 pub mod waiting;
 
 /// The number that an environment variable sets, or else `default`.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use parking_lot::Mutex;
+use crate::time::Mutex;
 
 use super::{BackendSide, Record, Stamp};
 

@@ -1,11 +1,7 @@
 //! Where threads that end transfers meet the function that is told of it: one at a time, and all that has come up since.
 
-use std::cell::Cell;
-use std::thread::JoinHandle;
-
-use parking_lot::Mutex;
-
 use super::{Completed, Completion};
+use crate::time::{self, JoinHandle, Mutex};
 
 /// Gives completions of several threads to one function.
 pub(super) struct Completions {
@@ -19,10 +15,6 @@ struct Waiting {
     completions: Vec<Completion>,
     /// Whether a thread calls the function, and will call it again for what it finds waiting.
     delivering: bool,
-}
-
-thread_local! {
-    static DELIVERING: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Completions {
@@ -46,9 +38,10 @@ impl Completions {
         }
         let mut completed = self.completed.lock();
         while !batch.is_empty() {
-            let nested = DELIVERING.replace(true);
+            // The mark of a thread says that the function is calling.
+            let nested = time::mark(true);
             completed(batch);
-            DELIVERING.set(nested);
+            time::mark(nested);
             batch.clear();
             let mut waiting = self.waiting.lock();
             std::mem::swap(&mut waiting.completions, batch);
@@ -58,8 +51,8 @@ impl Completions {
 }
 
 /// Waits for a thread to end, unless the function that takes completions is calling, which that thread may wait for.
-pub(super) fn join(thread: JoinHandle<()>) {
-    if !DELIVERING.get() {
+pub(super) fn join(thread: JoinHandle) {
+    if !time::is_marked() {
         thread.join().expect("a panic in it aborts the process");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use parking_lot::RwLock;
+use crate::time::RwLock;
 
 use super::{Disk, length_on_disk};
 

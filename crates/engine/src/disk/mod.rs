@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::export::Extent;
+use crate::time;
 
 mod buffers;
 mod completions;
@@ -297,6 +298,7 @@ pub fn transfers(disks: Vec<Arc<dyn Disk>>, method: Method, completed: Completed
     Ok(match method {
         Method::Pool => Arc::new(pool::Pool::new(disks, completed)?),
         Method::Ring => Arc::new(ring::Ring::new(disks, completed)?),
+        Method::Automatic if time::is_virtual() => Arc::new(pool::Pool::new(disks, completed)?),
         Method::Automatic => match ring::probe() {
             Ok(()) => Arc::new(ring::Ring::new(disks, completed)?),
             Err(refusal) => Arc::new(pool::Pool::new(disks, completed)?.because(&refusal)),

@@ -3,12 +3,10 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
-
-use parking_lot::{Condvar, Mutex};
 
 use super::completions::{Completions, join};
 use super::{Completed, Completion, Disk, Transfer, Transfers};
+use crate::time::{Condvar, JoinHandle, Mutex};
 use crate::vital::spawn;
 
 /// The most threads of a pool. They are started as transfers wait for them.
@@ -30,7 +28,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     transfers: VecDeque<Transfer>,
-    workers: Vec<JoinHandle<()>>,
+    workers: Vec<JoinHandle>,
     /// Workers that wait for `ready`.
     idle: usize,
     stopping: bool,
@@ -95,7 +93,7 @@ impl Drop for Pool {
     }
 }
 
-fn start_worker(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
+fn start_worker(shared: &Arc<Shared>) -> io::Result<JoinHandle> {
     let shared = Arc::clone(shared);
     spawn("disk", move || work(&shared))
 }
@@ -113,7 +111,7 @@ fn work(shared: &Arc<Shared>) {
                 return;
             }
             queue.idle += 1;
-            shared.ready.wait(&mut queue);
+            queue = shared.ready.wait(&shared.queue, queue, None);
             queue.idle -= 1;
         };
         let more = !queue.transfers.is_empty();

@@ -11,12 +11,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::thread::JoinHandle;
 
 use io_uring::squeue::Entry;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, Probe, opcode};
-use parking_lot::Mutex;
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 use slab::Slab;
@@ -24,6 +22,7 @@ use slab::Slab;
 use super::completions::{Completions, join};
 use super::pool::Pool;
 use super::{Completed, Completion, Disk, Operation, Transfer, Transfers};
+use crate::time::{JoinHandle, Mutex};
 use crate::vital::spawn;
 
 /// The most transfers that the kernel is given at a time; one entry of the ring is kept for the wake-up.
@@ -42,7 +41,7 @@ const WAKE_UP: u64 = u64::MAX;
 /// Performs transfers by io_uring.
 pub struct Ring {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle>,
 }
 
 struct Shared {

@@ -5,15 +5,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use slab::Slab;
 
 use super::completions::{Completions, join};
 use super::{Completed, Completion, Disk, Operation, Transfer, Transfers};
 use crate::export::Extent;
+use crate::time::{self, Condvar, JoinHandle, Mutex};
 use crate::vital::spawn;
 
 /// How slow a disk is.
@@ -35,7 +34,7 @@ struct Spindles {
 impl Spindles {
     fn new(slowness: Slowness) -> Self {
         assert!(slowness.spindles > 0, "a disk has a spindle");
-        let now = Instant::now();
+        let now = time::now();
         Self { delay: slowness.delay, free_at: (0..slowness.spindles).map(|_| Reverse(now)).collect() }
     }
 
@@ -61,9 +60,9 @@ impl SlowDisk {
     }
 
     fn delayed(&self, transfer: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let end = self.spindles.lock().take(Instant::now());
+        let end = self.spindles.lock().take(time::now());
         let result = transfer();
-        std::thread::sleep(end.saturating_duration_since(Instant::now()));
+        time::sleep(end.saturating_duration_since(time::now()));
         result
     }
 }
@@ -117,7 +116,7 @@ pub struct SlowTransfers {
     shared: Arc<Shared>,
     /// Dropped before the timer is waited for.
     transfers: Option<Arc<dyn Transfers>>,
-    timer: Option<JoinHandle<()>>,
+    timer: Option<JoinHandle>,
 }
 
 struct Shared {
@@ -172,7 +171,7 @@ impl SlowTransfers {
 
 impl Transfers for SlowTransfers {
     fn submit(&self, transfers: &mut Vec<Transfer>) {
-        let now = Instant::now();
+        let now = time::now();
         transfers.iter().for_each(|transfer| transfer.check(self.disks));
         let mut state = self.shared.state.lock();
         for transfer in transfers.iter_mut() {
@@ -204,7 +203,7 @@ impl Drop for SlowTransfers {
 impl Shared {
     /// Passes on the completions that are due, and leaves the others to the timer.
     fn hold_back(&self, batch: &mut Vec<Completion>) {
-        let now = Instant::now();
+        let now = time::now();
         let mut state = self.state.lock();
         let earliest = state.held_back.peek().copied();
         batch.retain_mut(|completion| {
@@ -236,7 +235,7 @@ impl Shared {
         let mut batch = Vec::new();
         let mut state = self.state.lock();
         loop {
-            let now = Instant::now();
+            let now = time::now();
             while let Some(&Reverse((end, number))) = state.held_back.peek()
                 && end <= now
             {
@@ -250,11 +249,11 @@ impl Shared {
                 state = self.state.lock();
                 continue;
             }
-            match state.held_back.peek() {
-                Some(&Reverse((end, _))) => drop(self.changed.wait_until(&mut state, end)),
-                None if state.stopping && state.under_way.is_empty() => return,
-                None => self.changed.wait(&mut state),
+            let end = state.held_back.peek().map(|Reverse((end, _))| *end);
+            if end.is_none() && state.stopping && state.under_way.is_empty() {
+                return;
             }
+            state = self.changed.wait(&self.state, state, end);
         }
     }
 }
@@ -266,7 +265,7 @@ mod tests {
     #[test]
     fn a_transfer_waits_for_the_spindle_that_is_free_first() {
         let mut spindles = Spindles::new(Slowness { delay: Duration::from_millis(10), spindles: 2 });
-        let start = Instant::now() + Duration::from_secs(1);
+        let start = time::now() + Duration::from_secs(1);
         let mut end_ms = |at_ms: u64| {
             let end = spindles.take(start + Duration::from_millis(at_ms));
             end.duration_since(start).as_millis()

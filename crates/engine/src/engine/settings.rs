@@ -14,6 +14,12 @@ pub enum Bug {
     ZeroesBesideData,
     /// A detach drops the data that only memory has, if the backend refuses it.
     DropsRefusedData,
+    /// A detach begins while another one is under way.
+    DetachesTwice,
+    /// Requests to buckets that failed with the flash, and wait until nothing runs, are forgotten.
+    ForgetsHeldRequests,
+    /// The places of a refused first write stay taken.
+    KeepsRefusedPlaces,
 }
 
 /// How the engine behaves, beyond the cache's own configuration.

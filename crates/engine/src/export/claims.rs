@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use crate::time::{Mutex, RwLock};
 use flashwise_core::filter::Client;
-use parking_lot::{Mutex, RwLock};
 
 use super::{Done, Error, Export, Extent, Guest, Operation, Request};
 

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
-use parking_lot::{Mutex, RwLock};
+use crate::time::{self, Mutex, RwLock};
 
 use super::{CHUNK_BYTES, POOL_BYTES};
 use crate::disk::health::{Change, Health};
@@ -122,14 +121,14 @@ impl PoolDisk {
 
     /// Why the disk whose chunks begin with this one counts as failed, if it does.
     pub fn failure(&self, base: u32) -> Option<String> {
-        self.health.lock().get(&base)?.failure(Instant::now())
+        self.health.lock().get(&base)?.failure(time::now())
     }
 
     fn note(&self, range: &Range, operation: Operation, result: &io::Result<()>) {
         let Some(disk) = &range.disk else { return };
         let mut all = self.health.lock();
         let health = all.entry(range.base).or_default();
-        let (pool, path, now) = (&self.name, disk.description(), Instant::now());
+        let (pool, path, now) = (&self.name, disk.description(), time::now());
         match (health.ended(operation, result, now), result) {
             (Some(Change::Failure), Err(error)) => tracing::warn!(pool, disk = path, %error, "a transfer failed"),
             (Some(Change::Failed), _) => {

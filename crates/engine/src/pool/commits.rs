@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::sync::mpsc::RecvTimeoutError;
 
 use flashwise_core::filter::Caching;
 
@@ -17,6 +15,7 @@ use super::owners::chunk_of;
 use super::record::Change;
 use super::{CHUNK_BYTES, PoolError, Shared, State};
 use crate::export::{Done, Error, Export, Operation, Request};
+use crate::time::{self, JoinHandle, Receiver, channel};
 use crate::vital;
 
 /// What is to be done once all changes are durable that are in memory now.
@@ -32,14 +31,14 @@ pub(super) enum Job {
 /// Largest request that gives up chunks.
 const TRIM_BYTES: u64 = 1 << 30;
 
-pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<JoinHandle<()>> {
+pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<JoinHandle> {
     let name = format!("pool {}", shared.name);
     vital::spawn(&name, move || {
-        let (mut told, mut cleaned): (Option<String>, _) = (None, Instant::now());
+        let (mut told, mut cleaned): (Option<String>, _) = (None, time::now());
         loop {
-            if cleaned.elapsed() >= REVIVE_INTERVAL {
+            if time::elapsed(cleaned) >= REVIVE_INTERVAL {
                 shared.clean();
-                cleaned = Instant::now();
+                cleaned = time::now();
             }
             // Not more often than they are to be tried, whatever else there is to do. One that fails again is tried again.
             let _ = shared.state().metadata.bring_up_to_date();

@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::time::MutexGuard;
 use flashwise_core::cache::Mode;
-use parking_lot::MutexGuard;
 use uuid::Uuid;
 
 use super::label::{Label, clear};

@@ -13,6 +13,7 @@ use super::map::Entry;
 use super::record::{Change, Member};
 use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared, State};
 use crate::export::{Error, Operation};
+use crate::time;
 use crate::vital;
 
 /// Chunks that are moved together: 4 MiB.
@@ -162,7 +163,7 @@ impl Pool {
                     Err(error) => shared.wait_to_evacuate(id, &error),
                 };
                 drop(shared);
-                std::thread::sleep(rest);
+                time::sleep(rest);
             }
         });
         if let Err(error) = spawned {
@@ -248,7 +249,7 @@ impl Shared {
         if count.free < count.chunks {
             drop(state);
             // Chunks that were held by others when we looked.
-            std::thread::sleep(Duration::from_millis(5));
+            time::sleep(Duration::from_millis(5));
             return Ok(Next::More);
         }
         if !state.has_disk_that_stays(id) {
@@ -355,7 +356,7 @@ impl Shared {
         let mut state = self.state();
         while committed.is_err() && state.committing {
             drop(state);
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            time::sleep(std::time::Duration::from_millis(5));
             state = self.state();
         }
         let before = state.pending.len();

@@ -123,8 +123,7 @@ impl LogicalDisk {
         if zeroes.is_empty() {
             return write(Ok(()));
         }
-        let is_planted = self.shared.volume().config().planted == Some(Bug::ZeroesBesideData);
-        let (zeroed, write): (Done, _) = match is_planted {
+        let (zeroed, write): (Done, _) = match self.has_planted(Bug::ZeroesBesideData) {
             true => (Box::new(|_| ()), Some(write)),
             false => (Box::new(move |result| write(result.map(drop))), None),
         };
@@ -141,6 +140,10 @@ impl LogicalDisk {
             self.shared.volume().submit(zero, join.piece(0));
         }
         write.into_iter().for_each(|write| write(Ok(())));
+    }
+
+    fn has_planted(&self, bug: Bug) -> bool {
+        self.shared.volume().config().planted == Some(bug)
     }
 
     /// As `durable`, of a write whose places are not written down for certain.
@@ -201,7 +204,8 @@ impl LogicalDisk {
                         entries.set(new.at, now);
                         add_run(&mut changes, self.id, new.at as u32, new.chunk, true);
                     } else {
-                        released.extend(new.undo(&mut entries));
+                        let place = new.undo(&mut entries);
+                        released.extend(place.filter(|_| !self.has_planted(Bug::KeepsRefusedPlaces)));
                     }
                 }
                 drop(entries);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use crate::time::{self, Mutex};
 
 /// Counts those who have looked at the map and not handed their request to the cache yet, in two turns.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl Gate {
             rounds += 1;
             match rounds {
                 ..64 => std::thread::yield_now(),
-                _ => std::thread::sleep(std::time::Duration::from_micros(50)),
+                _ => time::sleep(std::time::Duration::from_micros(50)),
             }
         }
     }

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
+use crate::time::Mutex;
 use flashwise_core::cache::Mode;
 use flashwise_core::filter::{Caching, Client};
-use parking_lot::Mutex;
 
 use super::map::Logical;
 use super::pieces::{Piece, covers, cut, part};

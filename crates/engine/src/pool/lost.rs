@@ -10,6 +10,7 @@ use super::map::{Entry, Logical};
 use super::record::{Change, Member};
 use super::{CHUNK_BYTES, Pool, PoolError, Shared, State};
 use crate::export::Operation;
+use crate::time;
 
 /// Tries to find the map without changes on their way, 10 ms apart: a second.
 const TRIES: u32 = 100;
@@ -50,7 +51,7 @@ impl Pool {
             if tries == TRIES {
                 return Err(self.refuse("its map changes all the time; try again when clients write less".to_owned()));
             }
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            time::sleep(std::time::Duration::from_millis(10));
         };
         let map = &mut state.metadata.map;
         let copy = |logical: &Arc<Logical>| Ok((logical.clone(), logical.entries().copy()?));

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::time::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use uuid::Uuid;
 
 pub use super::entries::Entry;

@@ -18,6 +18,7 @@ use super::label::{Label, LabelError, NAME_BYTES_MAX, clear};
 use super::map::Map;
 use super::record::{Change, Member};
 use crate::disk::{Disk, is_dead};
+use crate::time;
 
 /// Time between two tries of a disk that did not take a change of the map.
 pub(super) const REVIVE_INTERVAL: Duration = Duration::from_secs(5);
@@ -308,7 +309,7 @@ impl Metadata {
 
     /// Once in a while, tries those disks again that did not take a change; whether one of them takes the whole map now.
     fn revive(&mut self) -> bool {
-        if self.tried.is_none_or(|tried| tried.elapsed() < REVIVE_INTERVAL) {
+        if self.tried.is_none_or(|tried| time::elapsed(tried) < REVIVE_INTERVAL) {
             return false;
         }
         let mut revived = false;
@@ -320,7 +321,7 @@ impl Metadata {
             }
         }
         let stale = self.present.iter().any(|present| present.stale);
-        self.tried = stale.then(Instant::now);
+        self.tried = stale.then(time::now);
         revived
     }
 
@@ -418,7 +419,7 @@ impl Metadata {
         if written > 0 {
             (self.torn, self.torn_snapshot) = (false, false);
             if !failed.is_empty() {
-                self.tried = Some(Instant::now());
+                self.tried = Some(time::now());
             }
             failed.into_iter().for_each(|at| self.present[at].stale = true);
             return Ok(());
@@ -446,7 +447,7 @@ impl Metadata {
         match failed {
             Some(error) if written == 0 => Err(error),
             Some(_) => {
-                self.tried = Some(Instant::now());
+                self.tried = Some(time::now());
                 Ok(())
             }
             None => Ok(()),

@@ -49,12 +49,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::Duration;
-
-use parking_lot::{Mutex, RwLock};
 
 pub use uuid::Uuid;
 
@@ -64,6 +60,7 @@ use crate::disk::identity::Identity;
 use crate::disk::slow::{SlowDisk, Slowness};
 use crate::disk::{Disk, is_dead};
 use crate::flash::Progress;
+use crate::time::{self, JoinHandle, Mutex, RwLock, Sender};
 use crate::vital;
 use crate::volume::{Opened, Storage, Volume, VolumeConfig, VolumeError};
 
@@ -170,7 +167,7 @@ pub type DisksChanged = Box<dyn Fn(&[String]) + Send + Sync>;
 /// An open pool.
 pub struct Pool {
     shared: Arc<Shared>,
-    commits: Mutex<Option<JoinHandle<()>>>,
+    commits: Mutex<Option<JoinHandle>>,
     config: PoolConfig,
 }
 
@@ -366,7 +363,7 @@ impl Pool {
         let name = config.cache.name.clone();
         let metadata = Metadata::open(&name, disks, config.degraded, &mut notes)?;
         let (state, disk, storage) = storage_of(metadata, notes);
-        let (jobs, received) = std::sync::mpsc::channel();
+        let (jobs, received) = time::channel();
         let shared = Arc::new(Shared {
             name: name.clone(),
             state,

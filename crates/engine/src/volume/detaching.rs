@@ -18,6 +18,7 @@ use crate::engine::{BACKEND, Bug, Engine, FLASH, Settings};
 use crate::export::{Error, Export, Request};
 use crate::memory::Memory;
 use crate::status::VolumeState;
+use crate::time;
 use crate::vital::MutexGuard;
 
 /// How often what is to be written back is tried in vain before the flash stays, ...
@@ -87,14 +88,17 @@ impl Volume {
             ),
         }
         let mut held = std::mem::take(&mut inner.held);
-        held.append(&mut inner.engine.stop_holding());
+        let failed = inner.engine.stop_holding();
+        if self.config.planted != Some(Bug::ForgetsHeldRequests) {
+            held.extend(failed);
+        }
         inner.failed_requests += held.len() as u64;
         self.dispatch(inner);
         held.into_iter().for_each(|(_, done)| done(Err(Error::Io)));
     }
 
     fn detach_into(&self, state: VolumeState) -> Result<(), VolumeError> {
-        let _only = self.detaching.lock();
+        let _only = (self.config.planted != Some(Bug::DetachesTwice)).then(|| self.detaching.lock());
         let mode;
         {
             let mut inner = self.lock();
@@ -125,14 +129,14 @@ impl Volume {
         loop {
             let mut inner = self.lock();
             match *marked {
-                true => inner.engine.destage_rest(Volume::now_us()),
-                false => inner.engine.destage_all(Volume::now_us()),
+                true => inner.engine.destage_rest(time::now_us()),
+                false => inner.engine.destage_all(time::now_us()),
             }
             self.dispatch(inner);
             let mut inner = self.freeze();
             if matches!(inner.engine, Driver::Wlfc(_)) && inner.engine.blocks_to_write_back() > 0 {
                 // What was written meanwhile; it admits no less for being given up.
-                inner.engine.destage_all(Volume::now_us());
+                inner.engine.destage_all(time::now_us());
                 self.dispatch(inner);
                 inner = self.freeze();
             }
@@ -172,7 +176,7 @@ impl Volume {
                     _ => VolumeError::NotDestaged { volume, dirty_blocks },
                 });
             }
-            std::thread::sleep(ATTEMPT_INTERVAL);
+            time::sleep(ATTEMPT_INTERVAL);
             self.mend();
         }
     }

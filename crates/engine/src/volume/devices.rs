@@ -18,6 +18,7 @@ use crate::disk::zoned::file::ZoneFile;
 use crate::disk::zoned::{ZonedFlash, open_flash as open_any_flash};
 use crate::flash::{FlashError, SCAN_THREADS, is_blank};
 use crate::inventory::{DiskInfo, Places, Role, examine};
+use crate::time;
 
 fn page_cache(config: &VolumeConfig) -> PageCache {
     if config.direct_io { PageCache::AvoidIfPossible } else { PageCache::Use }
@@ -189,7 +190,7 @@ pub(super) fn wanted(config: &VolumeConfig, flash: &dyn Disk, backend: [u8; 16],
         layout: config.layout,
         volume_bytes,
         writes_back: config.cache.mode() == Mode::WriteBack,
-        threads: SCAN_THREADS,
+        threads: time::threads(SCAN_THREADS),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::attach::End;
 use crate::disk;
 use crate::engine::{Engine, Faults, Output};
 use crate::export::{Done, Error, Operation, Request};
+use crate::time;
 use crate::wlfc;
 
 /// Bytes of memory that requests to buckets may take at a time, besides those of one more.
@@ -141,7 +142,7 @@ impl Driver {
         match self {
             Driver::Log(engine) => {
                 engine.read_again();
-                engine.write_unwritten(super::Volume::now_us());
+                engine.write_unwritten(time::now_us());
             }
             Driver::Wlfc(engine) => {
                 engine.read_later();

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
 use super::requests::Waiting;
 use super::{TICK, Volume, VolumeError};
 use crate::export::{Done, Error, Request};
+use crate::time::{self, Receiver};
 
 /// How long the end waits for a flash that cannot be read.
 const UNREAD_MAX: Duration = Duration::from_secs(10);
@@ -18,8 +19,8 @@ impl Volume {
         self.begin_flush().recv().map_err(|_| Error::ShuttingDown)?.map(drop)
     }
 
-    fn begin_flush(&self) -> mpsc::Receiver<Result<Vec<u8>, Error>> {
-        let (sender, receiver) = mpsc::channel();
+    fn begin_flush(&self) -> Receiver<Result<Vec<u8>, Error>> {
+        let (sender, receiver) = time::channel();
         // The disks of a pool count for themselves what has failed.
         let untold = (!self.config.of_pool).then(|| self.untold.clone());
         let done: Done = Box::new(move |result| {
@@ -36,13 +37,13 @@ impl Volume {
     /// crash.
     fn last_flush(&self) -> Option<Result<(), Error>> {
         let receiver = self.begin_flush();
-        let started = Instant::now();
+        let started = time::now();
         loop {
             match receiver.recv_timeout(TICK) {
                 Ok(result) => return Some(result.map(drop)),
-                Err(mpsc::RecvTimeoutError::Disconnected) => return Some(Err(Error::ShuttingDown)),
-                Err(mpsc::RecvTimeoutError::Timeout) => {
-                    if started.elapsed() > UNREAD_MAX && self.lock().engine.has_postponed() {
+                Err(RecvTimeoutError::Disconnected) => return Some(Err(Error::ShuttingDown)),
+                Err(RecvTimeoutError::Timeout) => {
+                    if time::elapsed(started) > UNREAD_MAX && self.lock().engine.has_postponed() {
                         return None;
                     }
                 }
@@ -70,7 +71,7 @@ impl Volume {
         let refused: Vec<_> = waiting.chain(std::mem::take(&mut inner.held)).collect();
         let detached = inner.state.is_without_flash() || self.config.flash.as_os_str().is_empty();
         if flushed.is_ok() && !detached {
-            inner.engine.close(Volume::now_us());
+            inner.engine.close(time::now_us());
         }
         self.dispatch(inner);
         for (_, done) in refused {

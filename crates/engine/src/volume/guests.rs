@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
+use crate::time::{Mutex, MutexGuard};
 use flashwise_core::filter::{Client, Filter, Rule};
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::export::Guest;
 use crate::status::ClientStatus;

@@ -1,6 +1,6 @@
 //! A volume of buckets goes on where something failed that its cache relies on.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::driver::Driver;
 use super::requests::Waiting;
@@ -8,6 +8,7 @@ use super::{TICK, Volume};
 use crate::engine::BACKEND;
 use crate::export::Error;
 use crate::flash::FlashError;
+use crate::time;
 use crate::wlfc::again::find_again;
 
 /// Times that the cache is found again within a [`TICK`] before those who wait hear of it.
@@ -24,7 +25,7 @@ impl Volume {
         }
         let mut inner = self.freeze();
         // While the flash cannot be read, that is tried once in a while.
-        let is_soon = inner.mended.is_some_and(|(since, _)| since.elapsed() < TICK / 2);
+        let is_soon = inner.mended.is_some_and(|(since, _)| time::elapsed(since) < TICK / 2);
         if inner.engine.waits() && is_soon {
             return self.thaw(inner);
         }
@@ -49,14 +50,15 @@ impl Volume {
                 }
             }
         }
-        let (since, before) = inner.mended.filter(|(since, _)| since.elapsed() < TICK).unwrap_or((Instant::now(), 0));
+        let (since, before) =
+            inner.mended.filter(|(since, _)| time::elapsed(*since) < TICK).unwrap_or((time::now(), 0));
         inner.mended = Some((since, before + 1));
         let mut held = std::mem::take(&mut inner.held);
         let waits = inner.engine.waits();
         let first =
-            inner.mending.filter(|(_, last)| last.elapsed() < 2 * TICK).map_or(Instant::now(), |(first, _)| first);
-        let is_long = first.elapsed() > MENDING_MAX;
-        inner.mending = (!is_long).then(|| (first, Instant::now()));
+            inner.mending.filter(|(_, last)| time::elapsed(*last) < 2 * TICK).map_or(time::now(), |(first, _)| first);
+        let is_long = time::elapsed(first) > MENDING_MAX;
+        inner.mending = (!is_long).then(|| (first, time::now()));
         let goes_on = before < MENDED_MAX && !waits && !is_long;
         let failed = if goes_on { Vec::new() } else { std::mem::take(&mut held) };
         inner.failed_requests += failed.len() as u64;

@@ -37,13 +37,13 @@ mod status;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, OnceLock, Weak, mpsc};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use flashwise_core::cache::{LogCache, Mode};
 use flashwise_core::filter::Client;
 use flashwise_core::format::{BLOCK_BYTES, Layout};
-use parking_lot::Mutex;
 
 use crate::attach::{Attachment, BackendSide};
 use crate::disk::health::Health;
@@ -54,6 +54,7 @@ use crate::flash::superblock_pages;
 use crate::latency::Latencies;
 use crate::record::Recorder;
 use crate::status::{VolumeState, VolumeStatus};
+use crate::time::{self, Mutex, Receiver, Sender};
 use crate::vital;
 use crate::what_if::{WhatIf, WhatIfStatus};
 use crate::wipe;
@@ -142,7 +143,7 @@ pub struct Volume {
     /// A flush failed that an operator asked for: the next of a client's tells.
     untold: Arc<AtomicBool>,
     opened: Instant,
-    stop: Mutex<Option<mpsc::Sender<()>>>,
+    stop: Mutex<Option<Sender<()>>>,
 }
 
 impl Volume {
@@ -169,11 +170,11 @@ impl Volume {
             health: Default::default(),
             recorder: None,
         };
-        let (stop, stopped) = mpsc::channel();
+        let (stop, stopped) = time::channel();
         let volume = Arc::new(Volume {
             size_bytes: AtomicU64::new(size_bytes),
             inner: vital::Mutex::new(inner),
-            ended: vital::Condvar::new(),
+            ended: vital::Condvar::default(),
             transfers: OnceLock::new(),
             detaching: Mutex::default(),
             attachment: Mutex::new(attachment),
@@ -183,7 +184,7 @@ impl Volume {
             pacer: OnceLock::new(),
             what_if,
             untold: Arc::default(),
-            opened: Instant::now(),
+            opened: time::now(),
             stop: Mutex::new(Some(stop)),
             flash,
             backend: storage.disk,
@@ -222,12 +223,6 @@ impl Volume {
     /// The configuration that it was opened with.
     pub fn config(&self) -> &VolumeConfig {
         &self.config
-    }
-
-    /// Microseconds on a clock that all volumes share.
-    fn now_us() -> u64 {
-        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-        START.elapsed().as_micros() as u64
     }
 
     /// Records every request from now on, as one to the volume of this number.
@@ -295,9 +290,9 @@ impl Volume {
         inner.frozen = true;
         inner.engine.set_calm(true);
         while inner.engine.running() > 0 {
-            let (now, waited) = self.ended.wait_timeout(inner, TICK).expect("no thread panics with the engine");
-            inner = now;
-            if waited.timed_out() {
+            let timed_out;
+            (inner, timed_out) = self.ended.wait_timeout(&self.inner, inner, TICK);
+            if timed_out {
                 // Who does what is due once in a while may be who waits here.
                 inner.engine.look();
                 self.dispatch(inner);
@@ -447,12 +442,12 @@ impl Export for Volume {
 }
 
 /// What is due once in a while, and whenever someone asks to look at the flash.
-fn tick(volume: &Weak<Volume>, looks: &mpsc::Receiver<()>) {
+fn tick(volume: &Weak<Volume>, looks: &Receiver<()>) {
     loop {
         let asked = match looks.recv_timeout(TICK) {
             Ok(()) => true,
-            Err(mpsc::RecvTimeoutError::Timeout) => false,
-            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => false,
+            Err(RecvTimeoutError::Disconnected) => break,
         };
         let Some(volume) = volume.upgrade() else { break };
         volume.mend();
@@ -464,16 +459,16 @@ fn tick(volume: &Weak<Volume>, looks: &mpsc::Receiver<()>) {
         // A flash that cannot be read at all may be read later: what is to be moved does not count as lost for that.
         let waits = volume.lock().engine.has_postponed() && superblock_pages(&*volume.flash).is_err();
         let mut inner = volume.lock();
-        inner.unread_since = waits.then(|| inner.unread_since.unwrap_or_else(Instant::now));
+        inner.unread_since = waits.then(|| inner.unread_since.unwrap_or_else(time::now));
         match inner.unread_since {
-            Some(since) if since.elapsed() < UNREAD_MAX => inner.engine.be_patient(),
+            Some(since) if time::elapsed(since) < UNREAD_MAX => inner.engine.be_patient(),
             // Nothing of it is given up: it may be there after a start.
             Some(_) if !inner.engine.has_flash_failed() => inner.engine.give_flash_up(),
             _ => {}
         }
         inner.engine.look();
         if !inner.frozen {
-            inner.engine.advance(Volume::now_us());
+            inner.engine.advance(time::now_us());
         }
         let pause = inner.engine.pause();
         volume.dispatch(inner);

@@ -1,7 +1,7 @@
 //! Opening a volume: with the flash that it is to have, or without one.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flashwise_core::format::Layout;
 
@@ -20,6 +20,7 @@ use crate::disk::{Disk, Operation};
 use crate::engine::FLASH;
 use crate::flash::Progress;
 use crate::status::VolumeState;
+use crate::time;
 use crate::wlfc::start::check_flash;
 
 /// The devices of a volume, which belong together.
@@ -118,7 +119,7 @@ impl Volume {
         let may_make = || check_empty(&*storage.side, config.discard_cache).map(drop).map_err(refuse);
         let flash = open_flash(config, may_make)?;
         let size_bytes = size_of(config, storage);
-        let started = Instant::now();
+        let started = time::now();
         let wanted = wanted(config, &*flash, storage.identity.id, size_bytes);
         if wanted.layout == Layout::Wlfc {
             let error = |error| VolumeError::Unfit { volume: config.whose(), error };
@@ -128,7 +129,7 @@ impl Volume {
             attach(&*flash, &*storage.side, &wanted, progress).map_err(refuse)?;
         let mut opened = Opened { notes: flash.notes().to_owned(), ..Opened::default() };
         opened.notes.extend(notes.into_iter().map(|note| format!("{} {}: {note}", config.whose().kind(), config.name)));
-        (opened.formatted, opened.crashed, opened.recovery) = (formatted, crashed, started.elapsed());
+        (opened.formatted, opened.crashed, opened.recovery) = (formatted, crashed, time::elapsed(started));
         let engine = match held {
             Held::Log(recovered) => log_engine(config, &*flash, &attachment, *recovered, size_bytes, &mut opened)?,
             Held::Wlfc(held) => wlfc_engine(config, &*flash, &attachment, *held, size_bytes, &mut opened)?,
@@ -154,7 +155,7 @@ impl Volume {
             let mut inner = volume.lock();
             inner.state = VolumeState::WithoutFlash;
             let reason = std::io::Error::other(error.to_string());
-            inner.health[FLASH].ended(Operation::Read, &Err(reason), Instant::now());
+            inner.health[FLASH].ended(Operation::Read, &Err(reason), time::now());
             drop(inner);
             opened.notes.push(format!("{error}; {given_up}, and the volume starts without it"));
         }

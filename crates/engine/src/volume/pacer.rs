@@ -2,42 +2,44 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Weak, mpsc};
+use std::sync::Weak;
+use std::sync::mpsc::{RecvTimeoutError, SendError};
 use std::time::Duration;
 
 use super::Volume;
 use crate::engine::Paused;
+use crate::time::{self, Receiver, Sender};
 use crate::vital;
 
 /// Gives answers at their times, by a thread of its own. Those that wait when it is dropped are given at once.
 #[derive(Debug)]
 pub(super) struct Pacer {
-    answers: mpsc::Sender<Paused>,
+    answers: Sender<Paused>,
 }
 
 impl Pacer {
     /// A pacer for `volume`.
     pub(super) fn start(volume: Weak<Volume>, name: &str) -> io::Result<Pacer> {
-        let (answers, paused) = mpsc::channel();
+        let (answers, paused) = time::channel();
         vital::spawn(&format!("pace {name}"), move || pace(&volume, &paused))?;
         Ok(Pacer { answers })
     }
 
     /// Takes an answer to give it later.
     pub(super) fn hold(&self, paused: Paused) {
-        if let Err(mpsc::SendError(paused)) = self.answers.send(paused) {
+        if let Err(SendError(paused)) = self.answers.send(paused) {
             (paused.done)(paused.result);
         }
     }
 }
 
-fn pace(volume: &Weak<Volume>, paused: &mpsc::Receiver<Paused>) {
+fn pace(volume: &Weak<Volume>, paused: &Receiver<Paused>) {
     // By time, and in the order in which they came.
     let mut waiting: BTreeMap<(u64, u64), Paused> = BTreeMap::new();
     let mut came = 0;
     let mut ended = false;
     while !ended || !waiting.is_empty() {
-        let now_us = Volume::now_us();
+        let now_us = time::now_us();
         while let Some(first) = waiting.first_entry()
             && (ended || first.key().0 <= now_us)
         {
@@ -51,15 +53,15 @@ fn pace(volume: &Weak<Volume>, paused: &mpsc::Receiver<Paused>) {
         let received = match next {
             Some(wait_us) => paused.recv_timeout(Duration::from_micros(wait_us)),
             None if ended => break,
-            None => paused.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+            None => paused.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match received {
             Ok(answer) => {
                 came += 1;
                 waiting.insert((answer.until_us, came), answer);
             }
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-            Err(mpsc::RecvTimeoutError::Disconnected) => ended = true,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => ended = true,
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use super::{Inner, Part, Volume};
 use crate::disk::health::Change;
 use crate::disk::{self, Completion, Disk, Transfer};
 use crate::engine::{BACKEND, FLASH, Output};
 use crate::export::{Done, Error, Operation, Request};
+use crate::time;
 use crate::vital::MutexGuard;
 
 /// Steps under way above which requests wait before they are planned.
@@ -72,7 +72,10 @@ impl Volume {
             inner.engine.take_output(&mut output);
             if !output.held.is_empty() || inner.engine.has_stopped() && inner.engine.running() == 0 {
                 inner.held.append(&mut output.held);
-                self.look_at_flash();
+                // A flash that cannot be read is tried once in a while, and not for each request that fails for it.
+                if !inner.engine.waits() {
+                    self.look_at_flash();
+                }
             }
             inner.failed_requests += output.answered.iter().filter(|answered| answered.failed).count() as u64;
             for paused in output.paused.drain(..) {
@@ -85,7 +88,7 @@ impl Volume {
                 self.ended.notify_all();
             }
             if !output.answered.is_empty() {
-                self.latencies.record(&output.answered, Volume::now_us());
+                self.latencies.record(&output.answered, time::now_us());
                 output.answered.clear();
             }
             self.perform_now(&mut output.transfers, &mut done);
@@ -150,7 +153,7 @@ impl Volume {
         if disk == BACKEND && self.backend.ended(operation, offset, &completion.result) {
             return;
         }
-        let now = Instant::now();
+        let now = time::now();
         let health = &mut inner.health[disk];
         let (volume, device) = (&self.config.name, if disk == FLASH { "flash" } else { "backend" });
         match (health.ended(operation, &completion.result, now), &completion.result) {
@@ -196,7 +199,7 @@ impl Volume {
             (!inner.waiting.is_empty(), STEPS_MAX)
         };
         if inner.frozen || behind || inner.engine.is_full(steps_max) {
-            inner.waiting.push_back(Waiting { came_us: Some(Volume::now_us()), ..waiting });
+            inner.waiting.push_back(Waiting { came_us: Some(time::now_us()), ..waiting });
             return false;
         }
         self.plan(&mut inner, waiting);
@@ -204,7 +207,7 @@ impl Volume {
     }
 
     fn plan(&self, inner: &mut Inner, Waiting { request, done, part, came_us }: Waiting) {
-        let now_us = Volume::now_us();
+        let now_us = time::now_us();
         let waited_us = came_us.map_or(0, |came_us| now_us.saturating_sub(came_us));
         if request.changes() {
             inner.held_back_us += waited_us;

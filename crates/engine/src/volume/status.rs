@@ -1,7 +1,5 @@
 //! What a volume says of itself.
 
-use std::time::Instant;
-
 use flashwise_core::cache::{Cache, LogCache, Mode, Reads};
 use flashwise_core::filter::listed;
 use flashwise_core::format::Layout;
@@ -12,6 +10,7 @@ use super::{BLOCK, Inner, Volume};
 use crate::engine::{BACKEND, FLASH};
 use crate::export::Export;
 use crate::status::{CacheStatus, FaultsStatus, Rating, VolumeState, VolumeStatus};
+use crate::time;
 
 impl Volume {
     /// The blocks whose only copy was lost, or cannot be read, in order.
@@ -71,7 +70,7 @@ impl Volume {
             .config
             .drive_writes_per_day
             .map(|drive_writes_per_day| Rating { drive_writes_per_day, warranty_years: self.config.warranty_years });
-        status.set_wear(self.opened.elapsed().as_secs_f64(), rating);
+        status.set_wear(time::elapsed(self.opened).as_secs_f64(), rating);
         status
     }
 }
@@ -155,7 +154,7 @@ fn wlfc_status(cache: &Wlfc) -> VolumeStatus {
 
 /// What state it is in, and why if a device failed.
 pub(super) fn state(inner: &Inner) -> (VolumeState, Option<String>) {
-    let backend = inner.health[BACKEND].failure(Instant::now()).map(|reason| format!("backend: {reason}"));
+    let backend = inner.health[BACKEND].failure(time::now()).map(|reason| format!("backend: {reason}"));
     if inner.engine.has_flash_failed() || inner.unread_since.is_some() || inner.state == VolumeState::WithoutFlash {
         let flash = inner.health[FLASH].last_failure().map(|last| format!("flash: {last}"));
         let reasons: Vec<_> = flash.into_iter().chain(backend).chain(inner.engine.remarks()).collect();

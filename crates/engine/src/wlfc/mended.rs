@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use crate::time::Mutex;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Page, Superblock};
 use flashwise_core::mending::Mending;
 use flashwise_core::wlfc::header::{Header, SECTORS_PER_PAGE, reset_at, reset_mark};
-use parking_lot::Mutex;
 
 use crate::disk::Disk;
 use crate::disk::zoned::ZonedFlash;

@@ -9,7 +9,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use crate::time::Mutex;
 
 use super::super::Disk;
 use super::super::file::{Allocation, FileDisk, Options};

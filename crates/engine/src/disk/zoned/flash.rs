@@ -3,8 +3,8 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::time::{Mutex, MutexGuard};
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
-use parking_lot::{Mutex, MutexGuard};
 
 use super::super::{ALIGNMENT, Disk};
 use super::{Condition, Zone, ZonedDevice};

@@ -5,11 +5,11 @@ use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::time::{self, Mutex};
 use flashwise_core::format::{BLOCK_BYTES, Difference, Resets, State as CacheState, Superblock};
 use flashwise_core::wlfc::Scan;
 use flashwise_core::wlfc::durable::Durable;
 use flashwise_core::wlfc::scan::{Buckets, Found, ScanError, Walk, confront, end_of, judge, walk};
-use parking_lot::Mutex;
 
 use super::{Held, Options, config, run};
 use crate::disk::Disk;
@@ -196,7 +196,7 @@ fn scan_with(
             return Err(unreadable(flash, &format!("{} of its {count} buckets cannot be read", unread.len())));
         }
         if let Some(in_use) = in_use.filter(|_| attempt < READ_TRIALS) {
-            std::thread::sleep(in_use.read_pause);
+            time::sleep(in_use.read_pause);
             for bucket in unread {
                 walks[bucket] = walk_bucket(bucket as u32)?;
             }

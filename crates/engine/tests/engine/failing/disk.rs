@@ -9,7 +9,7 @@ use flashwise_core::format::BLOCK_BYTES;
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::memory::MemoryDisk;
 use flashwise_testing::random::Random;
-use flashwise_testing::waiting::take;
+use flashwise_testing::virtual_time::pass;
 
 /// Kinds of transfers that fail separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Failing {
 
     /// Waits for as long as the transfer takes; returns the effect that it has if it fails.
     fn begin(&self, class: Class) -> Option<Effect> {
-        let (time, effect) = {
+        let (service, effect) = {
             let state = &mut *self.state.lock().unwrap();
             let random = &mut state.random;
             let micros = if random.chance(20) { random.below(3_000) } else { random.below(150) };
@@ -72,7 +72,7 @@ impl Failing {
             let effect = failures.find(|failure| random.chance(failure.odds)).map(|failure| failure.effect);
             (Duration::from_micros(micros), effect)
         };
-        take(time);
+        pass(service);
         effect
     }
 

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flashwise_core::cache::settings::Settings;
 use flashwise_core::filter::Caching;
@@ -16,11 +17,13 @@ use flashwise_engine::engine::Bug;
 use flashwise_engine::export::{Error, Export, Operation, Request};
 use flashwise_engine::pool::{LogicalDisk, Metadata, Pool, PoolConfig};
 use flashwise_engine::status::VolumeState;
+use flashwise_engine::time;
 use flashwise_engine::volume::{OpenDisk, Storage, Volume, VolumeConfig};
 use flashwise_testing::random::Random;
-use flashwise_testing::waiting::take;
+use flashwise_testing::virtual_time::pass;
 
 use super::disk::{Class, Effect, Failing, Failure};
+use super::history::History;
 use crate::crash::clients::{Clients, Outcome, random_range};
 use crate::crash::model::{Content, Model, SECTORS, decode};
 use crate::pool::live::new;
@@ -113,32 +116,9 @@ pub struct World {
     served: Option<Served>,
     guests: Vec<Guest>,
     depth: usize,
-    detaching: Option<std::thread::JoinHandle<Result<usize, String>>>,
+    /// Whether a detach is under way.
+    detaching: Arc<AtomicBool>,
     history: History,
-}
-
-/// What happened to whose blocks, in order: printed with a violation.
-#[derive(Clone, Default)]
-struct History(Arc<Mutex<Vec<Event>>>);
-
-/// The blocks that an event is about, and what it is.
-type Event = (Range<usize>, String);
-
-impl History {
-    fn add(&self, blocks: Range<usize>, event: String) {
-        self.0.lock().unwrap().push((blocks, event));
-    }
-
-    /// The latest events that touch the block that a violation names, or all blocks.
-    fn of(&self, violation: &str) -> String {
-        let after = violation.split("block ").nth(1).or(violation.split("lost [").nth(1)).unwrap_or_default();
-        let block = after.split(|letter: char| !letter.is_ascii_digit()).next().and_then(|number| number.parse().ok());
-        let events = self.0.lock().unwrap();
-        let touches = |blocks: &Range<usize>| block.is_none_or(|block| blocks.contains(&block));
-        let lines: Vec<&str> =
-            events.iter().filter(|(blocks, _)| touches(blocks)).map(|(_, event)| &event[..]).collect();
-        lines[lines.len().saturating_sub(60)..].join("\n    ")
-    }
 }
 
 impl World {
@@ -183,7 +163,7 @@ impl World {
             served,
             guests,
             depth,
-            detaching: None,
+            detaching: Arc::default(),
             history: History::default(),
         }
     }
@@ -237,9 +217,12 @@ impl World {
         self.guests.push(Guest { name, export: Some(export), clients, blocks: BLOCKS, changing: Arc::default() });
     }
 
-    /// Runs the world to its end; the error is the first violation.
-    pub fn run(mut self) -> Outcome<()> {
-        self.run_all().map_err(|violation| format!("{violation}\n    {}", self.history.of(&violation)))
+    /// Runs the world to its end. Returns a digest of all that happened; the error is the first violation.
+    pub fn run(mut self) -> Outcome<u64> {
+        let ended = self.run_all();
+        ended
+            .map(|()| self.history.digest())
+            .map_err(|violation| format!("{violation}\n    {}", self.history.of(&violation)))
     }
 
     fn run_all(&mut self) -> Outcome<()> {
@@ -267,7 +250,7 @@ impl World {
         match self.random.below(200) {
             0..8 => self.fail_something(),
             8..14 => self.heal_disks(),
-            14 if self.detaching.is_none() && self.config.flash_disk.is_some() => self.detach(),
+            14 if !self.detaching.load(Ordering::SeqCst) && self.config.flash_disk.is_some() => self.detach(),
             15 => {
                 self.heal()?;
                 self.restart()?;
@@ -279,7 +262,7 @@ impl World {
                 if self.guests[at].clients.outstanding() < self.depth {
                     self.submit(at);
                 } else {
-                    take(Duration::from_micros(100));
+                    pass(Duration::from_micros(100));
                 }
             }
         }
@@ -295,11 +278,7 @@ impl World {
     fn fail_something(&mut self) {
         let random = &mut self.random;
         let of_flash = self.config.flash_disk.is_some() && random.chance(2);
-        // A read of the flash that fails for long may be of the only copy.
-        let class = match of_flash {
-            true => random.pick(&[Class::Write, Class::Flush]),
-            false => random.pick(&[Class::Read, Class::Write, Class::Write, Class::Flush]),
-        };
+        let class = random.pick(&[Class::Read, Class::Write, Class::Write, Class::Flush]);
         let effect = random.pick(&[Effect::None, Effect::Half, Effect::All]);
         let failure = Failure { class, effect, odds: random.pick(&[1, 1, 3]) };
         let disk = random.below(self.backends.len() as u64) as usize;
@@ -317,23 +296,19 @@ impl World {
     /// Lets no device fail any more, and waits until all requests are answered.
     fn heal(&mut self) -> Outcome<()> {
         self.heal_disks();
-        let started = Instant::now();
+        let started = time::now();
         while self.guests.iter().any(|guest| guest.clients.outstanding() > 0) {
-            if started.elapsed() > BOUND {
+            if time::elapsed(started) > BOUND {
                 let left: usize = self.guests.iter().map(|guest| guest.clients.outstanding()).sum();
                 return Err(format!("{left} requests are not answered"));
             }
-            take(Duration::from_micros(200));
+            pass(Duration::from_micros(200));
         }
-        if let Some(detaching) = self.detaching.take() {
-            while !detaching.is_finished() {
-                if started.elapsed() > BOUND {
-                    return Err("the detach does not end".to_owned());
-                }
-                take(Duration::from_micros(500));
+        while self.detaching.load(Ordering::SeqCst) {
+            if time::elapsed(started) > BOUND {
+                return Err("the detach does not end".to_owned());
             }
-            // It may fail while devices do.
-            let _ = detaching.join().map_err(|_| "the detach panics".to_owned())?;
+            pass(Duration::from_micros(500));
         }
         self.check()
     }
@@ -341,7 +316,13 @@ impl World {
     fn detach(&mut self) {
         let volume = self.served().volume().clone();
         self.history.add(0..BLOCKS_MAX, "detach".to_owned());
-        self.detaching = Some(std::thread::spawn(move || volume.detach().map_err(|error| error.to_string())));
+        self.detaching.store(true, Ordering::SeqCst);
+        let detaching = self.detaching.clone();
+        time::start("detach", move || {
+            // It may fail while devices do.
+            let _ = volume.detach();
+            detaching.store(false, Ordering::SeqCst);
+        });
     }
 
     /// Ends in order and starts again; all devices work.
@@ -392,14 +373,14 @@ impl World {
 
     /// Waits until nothing uses the devices any more, as after the end of a process.
     fn await_end(&self) -> Outcome<()> {
-        let started = Instant::now();
+        let started = time::now();
         let is_idle = |disk: &Arc<Failing>, owners| Arc::strong_count(disk) == owners;
         let flash_owners = 1 + usize::from(self.config.flash_disk.is_some());
         while !(is_idle(&self.flash, flash_owners) && self.backends.iter().all(|disk| is_idle(disk, 1))) {
-            if started.elapsed() > BOUND {
+            if time::elapsed(started) > BOUND {
                 return Err("the end leaves something that uses the devices".to_owned());
             }
-            take(Duration::from_micros(200));
+            pass(Duration::from_micros(200));
         }
         Ok(())
     }
@@ -408,13 +389,13 @@ impl World {
     fn replace_logical(&mut self) -> Outcome<()> {
         self.heal()?;
         let Some(Guest { name, .. }) = self.guests.pop() else { return Ok(()) };
-        let started = Instant::now();
+        let started = time::now();
         while let Err(error) = self.pool().delete_logical(name) {
-            if started.elapsed() > BOUND {
+            if time::elapsed(started) > BOUND {
                 return Err(format!("{name} cannot be deleted: {error}"));
             }
             self.leave_failed_flash()?;
-            take(Duration::from_millis(20));
+            pass(Duration::from_millis(20));
         }
         self.create(name)
     }
@@ -424,10 +405,10 @@ impl World {
         self.heal()?;
         self.leave_failed_flash()?;
         let (name, size_bytes) = (self.guests[0].name, (BLOCKS_MAX * BLOCK_BYTES) as u64);
-        let started = Instant::now();
+        let started = time::now();
         while self.export(0).size() < size_bytes {
             if let Err(error) = self.pool().grow_logical(name, size_bytes)
-                && started.elapsed() > BOUND
+                && time::elapsed(started) > BOUND
             {
                 return Err(format!("{name} cannot grow: {error}"));
             }
@@ -510,13 +491,13 @@ impl World {
         let request = Request { operation, offset, length, force_unit_access: false, data: Vec::new(), caching };
         let sent = answer.clone();
         self.export(at).submit(request, Box::new(move |result| *sent.lock().unwrap() = Some(result)));
-        let started = Instant::now();
+        let started = time::now();
         loop {
             if let Some(result) = answer.lock().unwrap().take() {
                 return result;
             }
-            assert!(started.elapsed() < 2 * BOUND, "{operation:?} is not answered");
-            take(Duration::from_micros(100));
+            assert!(time::elapsed(started) < 2 * BOUND, "{operation:?} is not answered");
+            pass(Duration::from_micros(100));
         }
     }
 
@@ -525,30 +506,44 @@ impl World {
     }
 
     fn read_all(&self, at: usize) -> Outcome<Vec<Content>> {
-        let Guest { name, blocks, .. } = self.guests[at];
+        let blocks = self.guests[at].blocks;
         let bytes = self.ask(at, Operation::Read, 0, blocks).or_else(|_| {
-            let block = |block| {
-                self.ask(at, Operation::Read, block, 1).map_err(|error| format!("{name}: block {block}: {error}"))
-            };
-            (0..blocks).map(block).collect::<Outcome<Vec<_>>>().map(|blocks| blocks.concat())
+            (0..blocks)
+                .map(|block| self.read_block(at, block))
+                .collect::<Outcome<Vec<_>>>()
+                .map(|blocks| blocks.concat())
         })?;
         Ok(bytes.chunks(BLOCK_BYTES).map(|block| decode(block).try_into().unwrap()).collect())
+    }
+
+    /// Reads a block, which may have to be found again by a cache whose flash could not be read.
+    fn read_block(&self, at: usize, block: usize) -> Outcome<Vec<u8>> {
+        let started = time::now();
+        loop {
+            match self.ask(at, Operation::Read, block, 1) {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) if time::elapsed(started) > BOUND => {
+                    return Err(format!("{}: block {block}: {error}", self.guests[at].name));
+                }
+                Err(_) => pass(Duration::from_millis(20)),
+            }
+        }
     }
 
     /// No device fails: flushes succeed after a while, every block can be read and is right, and the status has no fault.
     fn verify(&mut self) -> Outcome<()> {
         self.leave_failed_flash()?;
-        let started = Instant::now();
+        let started = time::now();
         for at in 0..self.guests.len() {
             let answered = self.guests[at].clients.model.lock().unwrap().answered();
             while let Err(error) = self.ask(at, Operation::Flush, 0, 0) {
-                if started.elapsed() > BOUND {
+                if time::elapsed(started) > BOUND {
                     let status = self.served().volume().status();
                     let (state, reason, lost) = (status.state, status.state_reason, status.lost_blocks);
                     return Err(format!("no flush succeeds: {error}; {state:?}, {reason:?}, lost {lost:?}"));
                 }
                 self.leave_failed_flash()?;
-                take(Duration::from_millis(20));
+                pass(Duration::from_millis(20));
             }
             self.guests[at].clients.model.lock().unwrap().flushed(&answered);
             let found = self.read_all(at)?;
@@ -565,7 +560,7 @@ impl World {
 
     /// Once all is well, the status says so: no fault but that of a flash that was given up, no lost block, and no space without an owner.
     fn verify_status(&self) -> Outcome<()> {
-        let started = Instant::now();
+        let started = time::now();
         loop {
             let status = self.served().volume().status();
             if !status.lost_blocks.is_empty() {
@@ -579,20 +574,20 @@ impl World {
             if reason.is_empty() || was_refused || may_say_why && says_why {
                 break;
             }
-            if started.elapsed() > BOUND {
+            if time::elapsed(started) > BOUND {
                 return Err(format!("the state is {state:?}, {reason}"));
             }
-            take(Duration::from_millis(20));
+            pass(Duration::from_millis(20));
         }
         let Served::Pool(pool) = self.served() else { return Ok(()) };
         loop {
             // Chunks that could not be zeroed are tried again every second.
             let status = pool.status();
             let owned: u64 = status.logical_disks.iter().map(|disk| disk.allocated_bytes).sum();
-            match (owned == status.used_bytes, started.elapsed() > BOUND) {
+            match (owned == status.used_bytes, time::elapsed(started) > BOUND) {
                 (true, _) => return Ok(()),
                 (false, true) => return Err(format!("{owned} bytes have an owner, of {} used", status.used_bytes)),
-                (false, false) => take(Duration::from_millis(20)),
+                (false, false) => pass(Duration::from_millis(20)),
             }
         }
     }
