@@ -30,6 +30,7 @@ pub mod managed_clients;
 pub mod managed_pools;
 mod reload;
 pub mod scsi;
+mod secret;
 pub mod served;
 pub mod server;
 

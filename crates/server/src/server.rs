@@ -18,6 +18,7 @@ use crate::manage::{self, Address, AddressError, Api, ApiError, Tokens};
 use crate::managed::{Load, Volumes};
 use crate::managed_clients::ServedClients;
 use crate::managed_pools::ServedPools;
+use crate::secret;
 use crate::served::Served;
 use flashwise_engine::export::Exports;
 use flashwise_engine::pool::{OpenError, Pool, PoolError};
@@ -45,7 +46,7 @@ pub enum ServerError {
     ApiAddress(#[from] AddressError),
     #[error(transparent)]
     Api(#[from] ApiError),
-    #[error("the token file {path} cannot be read: {error}")]
+    #[error("the token file {path}: {error}")]
     Token { path: PathBuf, error: io::Error },
     #[error("the secret of CHAP in {path}: {error}")]
     Secret { path: PathBuf, error: io::Error },
@@ -73,6 +74,7 @@ impl ServerError {
             ServerError::Api(
                 ApiError::TokenNeeded { .. }
                 | ApiError::BadToken { .. }
+                | ApiError::ShortToken { .. }
                 | ApiError::NoOtherToken
                 | ApiError::NotBuilt { .. },
             ) => true,
@@ -366,7 +368,7 @@ fn serve(
 /// What the token files hold, as far as there are any.
 pub(crate) fn tokens(config: &ServerConfig) -> Result<Tokens, ServerError> {
     let read = |path: &PathBuf| {
-        let text = std::fs::read_to_string(path).map_err(|error| ServerError::Token { path: path.clone(), error })?;
+        let text = secret::read(path).map_err(|error| ServerError::Token { path: path.clone(), error })?;
         Ok::<_, ServerError>(text.trim().to_owned())
     };
     let of = |path: &Option<PathBuf>| path.as_ref().map(read).transpose();

@@ -72,6 +72,6 @@ impl Certificates {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, authority).unwrap();
         std::fs::write(self.path(&format!("{name}-cert.pem")), certificate.pem()).unwrap();
-        std::fs::write(self.path(&format!("{name}-key.pem")), key.serialize_pem()).unwrap();
+        crate::write_private(self.path(&format!("{name}-key.pem")), &key.serialize_pem());
     }
 }

@@ -16,6 +16,13 @@ pub mod random;
 pub mod virtual_time;
 pub mod waiting;
 
+/// Writes a file that this user alone may read, as tokens, secrets and keys are.
+pub fn write_private(path: impl AsRef<std::path::Path>, text: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
 /// The number that an environment variable sets, or else `default`.
 pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name)

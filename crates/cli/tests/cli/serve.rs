@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
@@ -255,7 +256,7 @@ fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
         let error = fail(path, &arguments, code);
         assert!(error.contains(expected), "{arguments:?}: {error}");
     };
-    std::fs::write(path.join("empty"), "").unwrap();
+    flashwise_testing::write_private(path.join("empty"), "");
     std::fs::write(path.join("foreign.img"), vec![7; 4 << 20]).unwrap();
     std::fs::File::create(path.join("other.img")).unwrap().set_len(8 << 20).unwrap();
     let name = "volume 'disk': ";
@@ -264,6 +265,25 @@ fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
         [with("--api", "0.0.0.0:0"), vec!["--api-token-file".into(), "empty".into()]].concat(),
         2,
         "the token of the management API is empty",
+    );
+    flashwise_testing::write_private(path.join("short"), "0123456789abcde\n");
+    std::fs::write(path.join("open"), "0123456789abcdef\n").unwrap();
+    std::fs::set_permissions(path.join("open"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    let with_token = |token: &str| [with("--api", "0.0.0.0:0"), vec!["--api-token-file".into(), token.into()]].concat();
+    refused(
+        with_token("short"),
+        2,
+        "the token of the management API has 15 characters, expected at least 16, as other machines",
+    );
+    refused(
+        with_token("open"),
+        2,
+        "its mode is 644, so that every user of this machine may use it; run: chmod o= open",
+    );
+    refused(
+        with_token("/dev/zero"),
+        2,
+        "--api-token-file: found /dev/zero, which cannot be read: it is not a regular file",
     );
     refused(with("--api", "unix:missing/api.sock"), 2, "cannot listen on unix:missing/api.sock");
     refused(with("--listen", "nbd+unix:///?socket=missing/nbd.sock"), 2, "cannot listen");
@@ -506,7 +526,7 @@ fn status_is_a_page_for_people_or_json_over_tcp_and_unix_sockets() {
 fn flush_set_and_detach_ask_what_the_api_expects() {
     let folder = folder();
     let path = folder.path();
-    std::fs::write(path.join("token"), "secret\n").unwrap();
+    flashwise_testing::write_private(path.join("token"), "secret\n");
     let (address, asked) = tcp_stub(&[(200, "{}"), (204, "")]);
     let out = succeed(path, &["flush", "--api", &address, "--token-file", "token"]);
     assert_eq!(out, "Flushed.\n");

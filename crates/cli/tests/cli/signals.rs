@@ -94,7 +94,7 @@ fn sighup_reloads_certificates_and_token_and_loses_nothing() {
     let setting = Setting::new(8 << 20, VOLUME_KEYS);
     let folder = setting.directory.path();
     install(&old, folder);
-    std::fs::write(setting.path("token"), "first\n").unwrap();
+    flashwise_testing::write_private(setting.path("token"), "first\n");
     let config = std::fs::read_to_string(setting.path("flashwise.toml")).unwrap();
     let (before, after) = config.split_once("[api]\n").unwrap();
     let config = format!(
@@ -114,7 +114,7 @@ fn sighup_reloads_certificates_and_token_and_loses_nothing() {
 
     // Clients that are there stay; new ones see the new certificate, and must show the new token.
     install(&new, folder);
-    std::fs::write(setting.path("token"), "second\n").unwrap();
+    flashwise_testing::write_private(setting.path("token"), "second\n");
     hang_up(&server, "reloaded the token of the management API");
     assert!(server.told().contains("reloaded the TLS files"), "{}", server.told());
     assert!(read(&mut early, 0, data.len()) == data);
@@ -196,13 +196,13 @@ fn sighup_reloads_what_flags_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     File::create(path.join("disk.img")).unwrap().set_len(8 << 20).unwrap();
-    std::fs::write(path.join("token"), "first").unwrap();
+    flashwise_testing::write_private(path.join("token"), "first");
     let flags = "serve --backend disk.img --flash cache.img --flash-size 4MiB --erase-unit 64KiB --ram 1MiB --api unix:api.sock \
                  --api-token-file token --listen nbd+unix:///?socket=nbd.sock";
     let server = Server::start(path, &flags.split_whitespace().collect::<Vec<_>>());
     std::fs::write(path.join("first"), "first").unwrap();
     succeed(path, &["status", "--api", "unix:api.sock", "--token-file", "first"]);
-    std::fs::write(path.join("token"), "second").unwrap();
+    flashwise_testing::write_private(path.join("token"), "second");
     hang_up(&server, "reloaded the token of the management API");
     fail(path, &["status", "--api", "unix:api.sock", "--token-file", "first"], 1);
     succeed(path, &["status", "--api", "unix:api.sock", "--token-file", "token"]);

@@ -13,6 +13,7 @@ use super::keys::VOLUME_BYTES_MAX;
 use super::value::Problem;
 use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
 use crate::front::iscsi::chap::read_secret;
+use crate::secret;
 use flashwise_engine::disk::device;
 use flashwise_engine::disk::zoned::may_have_zones;
 use flashwise_engine::record::segments::Names;
@@ -156,7 +157,9 @@ fn check_readable(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), Conf
     }
     for (section, key, path) in files {
         let Some(path) = path else { continue };
-        if let Err(error) = std::fs::File::open(path) {
+        let is_public = ["certificate", "client-authorities"].contains(&key);
+        let read = if is_public { secret::read_public(path, secret::BYTES_MAX) } else { secret::read(path) };
+        if let Err(error) = read {
             let problem = format!("found {}, which cannot be read: {error}", path.display());
             return Err(origin.refuse(section, key, problem));
         }

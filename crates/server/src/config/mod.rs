@@ -34,6 +34,8 @@ use flashwise_engine::volume::VolumeConfig;
 use keys::{API_KEYS, ISCSI_KEYS, Key, LIMITS_KEYS, POOL_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
 use value::{Problem, Value};
 
+use crate::secret::{self, CONFIGURATION_BYTES_MAX};
+
 /// What a server is made of.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -343,8 +345,8 @@ impl ServerConfig {
         path: &Path,
         check: impl FnOnce(&Origin<'_>) -> Result<ServerConfig, ConfigError>,
     ) -> Result<ServerConfig, ConfigError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let text = secret::read_public(path, CONFIGURATION_BYTES_MAX)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         let mut tables = Tables::parse(path, &text)?;
         let folder = tables.entries(Section::Server).iter().find(|entry| entry.key == "state-directory");
         let folder = folder.and_then(|entry| entry.value.text().ok());

@@ -479,7 +479,7 @@ fn secrets_of_chap_are_looked_at_before_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, contents: &str| {
         let path = folder.path().join(name);
-        std::fs::write(&path, contents).unwrap();
+        flashwise_testing::write_private(&path, contents);
         path.display().to_string()
     };
     let (backend, config) = (file("disk.img", &"0".repeat(1 << 20)), folder.path().join("flashwise.toml"));

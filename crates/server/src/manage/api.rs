@@ -1,6 +1,7 @@
 //! The API while it runs: its listener, its threads, and what it keeps.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use super::live::{self, Live};
 use super::routes::{self, Page};
 use super::sessions::Sessions;
 use super::{ApiError, Managed, Options, Tokens, connections};
+use crate::secret::CHARACTERS_MIN;
 
 /// Threads for calls of [`Managed`], which wait for locks and devices; more calls wait their turn.
 const BLOCKING_THREADS_MAX: usize = 8;
@@ -23,7 +25,9 @@ const BLOCKING_THREADS_MAX: usize = 8;
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Tokens {
-    fn check(&self) -> Result<(), ApiError> {
+    /// Checks the tokens of an API that listens on these TCP addresses.
+    fn check(&self, addresses: &[SocketAddr]) -> Result<(), ApiError> {
+        let is_for_others = addresses.iter().any(|address| !guard::is_loopback(address.ip()));
         let good = |token: &String| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
         let tokens = [
             (&self.change, "the token of the management API"),
@@ -32,6 +36,9 @@ impl Tokens {
         for (token, whose) in tokens {
             if !token.iter().all(good) {
                 return Err(ApiError::BadToken { whose });
+            }
+            if let Some(token) = token.as_ref().filter(|token| is_for_others && token.len() < CHARACTERS_MIN) {
+                return Err(ApiError::ShortToken { whose, found: token.len() });
             }
         }
         if self.read.is_some() && (self.change.is_none() || self.read == self.change) {
@@ -53,12 +60,12 @@ impl Listening {
     /// Listens on an address. Those who ask must bear a token, if there is one; without one the address must be a Unix socket or
     /// loopback.
     pub fn at(address: &Address, tokens: Tokens) -> Result<Listening, ApiError> {
-        tokens.check()?;
         let listen_error = |error: io::Error| match (error.kind(), address.to_string()) {
             (io::ErrorKind::AddrInUse, address) => ApiError::InUse { address },
             (_, address) => ApiError::Listen { address, error },
         };
         let resolved = address.resolved().map_err(listen_error)?;
+        tokens.check(&resolved)?;
         if tokens.change.is_none()
             && let Some(&address) = resolved.iter().find(|address| !guard::is_loopback(address.ip()))
         {
@@ -120,7 +127,8 @@ impl Api {
 
     /// Asks for other tokens from now on, each where one is asked for, and signs everybody out.
     pub fn set_tokens(&self, tokens: Tokens) -> Result<(), ApiError> {
-        tokens.check()?;
+        // It is a number already, so that nobody is asked.
+        tokens.check(&self.address.resolved().unwrap_or_default())?;
         for (current, new) in [(&self.guard.token, tokens.change), (&self.guard.read_token, tokens.read)] {
             if let (Some(current), Some(new)) = (current, new) {
                 *current.write() = new;

@@ -62,6 +62,8 @@ pub use routes::openapi;
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
 use flashwise_engine::what_if::WhatIfStatus;
 
+use crate::secret::CHARACTERS_MIN;
+
 /// Where the API listens if nothing is said of it: at [`DEFAULT_ADDRESS`], or nowhere where it was not built.
 pub const DEFAULT_LISTEN: &str = if cfg!(feature = "http") { DEFAULT_ADDRESS } else { "off" };
 
@@ -200,6 +202,11 @@ pub enum ApiError {
     TokenNeeded { address: SocketAddr },
     #[error("{whose} is empty or holds other than visible ASCII characters")]
     BadToken { whose: &'static str },
+    #[error(
+        "{whose} has {found} characters, expected at least {}, as other machines reach the management API",
+        CHARACTERS_MIN
+    )]
+    ShortToken { whose: &'static str, found: usize },
     #[error("the management API has a token for looking, and the same one or none for changes: expected one for each")]
     NoOtherToken,
     #[error("the management API cannot listen on {address}: {error}")]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRef, FromRequestParts, Path, Query, Request, State};
-use axum::http::header::{ACCEPT, CONTENT_TYPE, ETAG, VARY, WWW_AUTHENTICATE};
+use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ETAG, VARY, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
@@ -37,6 +37,8 @@ use flashwise_engine::pool::status::PoolState;
 use flashwise_engine::status::{ServerStatus, VolumeState, VolumeStatus};
 use flashwise_engine::what_if::WhatIfStatus;
 
+/// Whoever gives a wrong token waits for this long.
+const WRONG_TOKEN_PAUSE: Duration = Duration::from_millis(500);
 /// The largest body of a request.
 const BODY_BYTES_MAX: usize = 64 << 10;
 /// A request's body must arrive within this time.
@@ -452,7 +454,11 @@ async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) 
             Err(failure) => failure.into_response(),
         },
         Err(refusal) => {
+            let is_wrong = refusal.status == StatusCode::UNAUTHORIZED && request.headers().contains_key(AUTHORIZATION);
             let _ = received(request).await;
+            if is_wrong {
+                tokio::time::sleep(WRONG_TOKEN_PAUSE).await;
+            }
             Failure::new(refusal.status, refusal.error).into_response()
         }
     };

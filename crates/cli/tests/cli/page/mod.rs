@@ -25,8 +25,8 @@ fn everything_can_be_done_by_mouse_and_by_keyboard() {
     for name in ["a.img", "b.img", "c.img", "d.img", "lost-one.img", "lost-two.img", "one.img", "two.img"] {
         File::create(path.join(name)).unwrap().set_len(32 * MIB).unwrap();
     }
-    std::fs::write(path.join("token"), "sesame\n").unwrap();
-    std::fs::write(path.join("read-token"), "peep\n").unwrap();
+    flashwise_testing::write_private(path.join("token"), "sesame\n");
+    flashwise_testing::write_private(path.join("read-token"), "peep\n");
     let (api, iscsi) = (port(), port());
     let certificates = Certificates::default();
     let file = |name: &str| certificates.path(name).display().to_string();

@@ -9,12 +9,13 @@ use subtle::ConstantTimeEq;
 
 use super::text::{binary, hex, number, put};
 use crate::front::options::Credentials;
+use crate::secret;
 
 /// Shortest secret that is taken, in bytes. RFC 7143 demands 96 bits.
 const SECRET_BYTES_MIN: usize = 12;
 /// Reads a secret: what a file holds but for white space around it. One that is too short is an error.
 pub fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
-    let secret = std::fs::read_to_string(path)?.trim().as_bytes().to_vec();
+    let secret = secret::read(path)?.trim().as_bytes().to_vec();
     if secret.len() < SECRET_BYTES_MIN {
         let found = format!("found {} bytes, expected at least {SECRET_BYTES_MIN}", secret.len());
         return Err(io::Error::new(io::ErrorKind::InvalidData, found));

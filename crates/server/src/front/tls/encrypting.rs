@@ -16,6 +16,7 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::TlsFiles;
 use crate::front::output::Output;
+use crate::secret;
 
 /// Certificates and keys.
 #[derive(Debug)]
@@ -76,11 +77,9 @@ impl TlsFiles {
     /// Reads the files.
     pub fn load(&self) -> Result<Arc<Config>, TlsError> {
         let certificates = certificates("TLS certificate", &self.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| TlsError::File {
-            what: "TLS key",
-            path: self.key.clone(),
-            error,
-        })?;
+        let file = |error| TlsError::File { what: "TLS key", path: self.key.clone(), error };
+        let text = secret::read(&self.key).map_err(|error| file(pem::Error::Io(error)))?;
+        let key = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(file)?;
         let pair = |error| TlsError::Pair { certificate: self.certificate.clone(), key: self.key.clone(), error };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -113,8 +112,9 @@ impl TlsFiles {
 
 fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let file = |error| TlsError::File { what, path: path.to_owned(), error };
+    let text = secret::read_public(path, secret::BYTES_MAX).map_err(|error| file(pem::Error::Io(error)))?;
     let certificates: Vec<_> =
-        CertificateDer::pem_file_iter(path).map_err(file)?.collect::<Result<_, _>>().map_err(file)?;
+        CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<_, _>>().map_err(file)?;
     if certificates.is_empty() {
         return Err(TlsError::Empty { what, path: path.to_owned() });
     }

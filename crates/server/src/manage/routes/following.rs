@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
@@ -18,7 +17,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{Answer, ErrorBody, Failure, Name, Server, asked, bad, blocking, grouped, named};
+use super::{Answer, ErrorBody, Failure, Name, Server, WRONG_TOKEN_PAUSE, asked, bad, blocking, grouped, named};
 use crate::manage::guard::Guard;
 use crate::manage::history::{Event, Past, Query};
 use crate::manage::live::Live;
@@ -27,8 +26,6 @@ use flashwise_engine::status::ServerStatus;
 
 /// Those who follow the server at a time. Each holds a connection, of which there must be some left for others.
 const FOLLOWERS_MAX: usize = 32;
-/// Whoever gives a wrong token waits for this long.
-const WRONG_TOKEN_PAUSE: Duration = Duration::from_millis(500);
 
 /// What these routes answer from.
 #[derive(Clone)]
