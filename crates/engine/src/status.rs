@@ -361,6 +361,9 @@ pub struct ServerStatus {
     pub request_memory_bytes_max: u64,
     /// Where clients connect, as NBD URIs.
     pub listening: Vec<String>,
+    /// Those of them where other machines can connect and read and write every volume, as `insecure` allows.
+    #[serde(default)]
+    pub insecure: Vec<String>,
     /// The recording of its requests, if it makes one.
     pub recording: Option<RecordingStatus>,
     /// Its volumes.

@@ -23,6 +23,7 @@ use flashwise_engine::what_if::WhatIfStatus;
 pub struct Volumes {
     served: Arc<Served>,
     listening: Vec<String>,
+    insecure: Vec<String>,
     load: Box<dyn Fn() -> Load + Send + Sync>,
     recorder: Option<Arc<Recorder>>,
     pools: Arc<ServedPools>,
@@ -51,17 +52,18 @@ struct Detaching {
 }
 
 impl Volumes {
-    /// Volumes that clients reach at `listening`; `load` says what these take.
+    /// Volumes that clients reach at `listening`, at `insecure` without showing who they are; `load` says what these take.
     pub fn new(
         served: Arc<Served>,
         listening: Vec<String>,
+        insecure: Vec<String>,
         load: Box<dyn Fn() -> Load + Send + Sync>,
         recorder: Option<Arc<Recorder>>,
         pools: ServedPools,
         clients: ServedClients,
     ) -> Volumes {
         let (pools, (detaching, changed)) = (Arc::new(pools), Default::default());
-        Volumes { served, listening, load, recorder, pools, clients, detaching, changed }
+        Volumes { served, listening, insecure, load, recorder, pools, clients, detaching, changed }
     }
 
     fn find(&self, name: &str) -> Result<Arc<Volume>, ManageError> {
@@ -114,6 +116,7 @@ impl Managed for Volumes {
             request_memory_bytes: load.request_memory_bytes,
             request_memory_bytes_max: load.request_memory_bytes_max,
             listening: self.listening.clone(),
+            insecure: self.insecure.clone(),
             recording: self.recorder.as_ref().map(|recorder| recorder.status()),
             volumes: self.served.volumes().iter().map(|volume| self.status_of(volume)).collect(),
             unserved_pools: self.served.unserved(),

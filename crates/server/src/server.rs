@@ -349,13 +349,14 @@ fn serve(
                 request_memory_bytes_max: budget.bytes_max() as u64,
             });
             let listening = front.uris("");
+            let insecure = config.open_to_all().cloned().collect();
             let portals = front.endpoints().iter().filter(|endpoint| endpoint.protocol.guarded);
             let portals = portals.map(|endpoint| endpoint.uri(false, "")).collect();
             let assignments = Arc::clone(&access.assignments);
             let clients = ServedClients::new(served.clone(), exports.clone(), front.connections(), access, portals);
             let making = Arc::new(Making::new(config.clone()));
             let pools = ServedPools::new(served.clone(), making, exports, assignments);
-            let volumes = Volumes::new(served.clone(), listening, load, recorder.clone(), pools, clients);
+            let volumes = Volumes::new(served.clone(), listening, insecure, load, recorder.clone(), pools, clients);
             // Who has no such directory has no use for what outlives the process.
             let history = config.state_directory.is_dir().then(|| config.state_directory.join("history.redb"));
             Some(Api::serve(api, history, Arc::new(volumes))?)

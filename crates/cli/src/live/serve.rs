@@ -119,6 +119,9 @@ pub struct VolumeFlags {
     /// Where clients connect: nbd+unix:///?socket=PATH, nbd://HOST:PORT or iscsi://HOST:PORT; can be given many times
     #[arg(long, value_name = "URI")]
     listen: Vec<String>,
+    /// Let nbd:// and nbds:// listen where other machines can connect: they may read and write every volume
+    #[arg(long, requires = "listen")]
+    insecure: bool,
     /// Where the management API listens: HOST:PORT, unix:PATH or off
     #[arg(long, value_name = "ADDRESS")]
     api: Option<String>,
@@ -199,9 +202,11 @@ impl VolumeFlags {
         let stem = self.backend.as_ref().and_then(|path| std::path::Path::new(path).file_stem());
         let name = self.name.clone().or_else(|| Some(stem?.to_string_lossy().into_owned()));
         volume.extend(name.map(|name| ("name", name)));
+        let insecure = self.insecure.then(|| "true".to_owned());
         Flags {
             listen: self.listen.clone(),
             server: given(&[
+                ("insecure", &insecure),
                 ("record", &self.record),
                 ("record-segment-size", &self.record_segment_size),
                 ("record-size-max", &self.record_size_max),
@@ -246,6 +251,9 @@ impl Serve {
         })?;
         drop(bar);
         tell(&server);
+        for uri in config.open_to_all() {
+            warning!("every machine that can connect to {uri} may read and write every volume, as insecure is true");
+        }
         let count = server.served().volumes().len() as u64;
         let watchdog = Watchdog::start(server.served());
         notify(&[NotifyState::Ready, NotifyState::Status(&format!("serving {}", human::counted(count, "volume")))]);

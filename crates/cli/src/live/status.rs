@@ -58,6 +58,10 @@ fn page(status: &ServerStatus) -> String {
     for uri in &status.listening {
         let _ = writeln!(page, "listening at {uri}");
     }
+    for uri in &status.insecure {
+        let told = format!("INSECURE: every machine that can connect to {uri} may read and write every volume");
+        let _ = writeln!(page, "{}", fit::sentences(&told, 2, fit::width()));
+    }
     if let Some(recording) = &status.recording {
         let _ = writeln!(page, "{}", recorded(recording));
     }

@@ -26,6 +26,15 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Vec<ConfigErr
     }
     let of_listen = config.listen.iter().filter_map(|uri| check_listen(uri, config).err());
     wrong.extend(of_listen.map(|problem| origin.refuse(Section::Server, "listen", problem)));
+    if !config.insecure {
+        let open = config.open_to_all().map(|uri| {
+            format!(
+                "found '{uri}', where other machines can connect and read and write every volume; expected mode = \"required\" and \
+                 client-authorities in the table [tls], an address of this machine, or insecure = true"
+            )
+        });
+        wrong.extend(open.map(|problem| origin.refuse(Section::Server, "listen", problem)));
+    }
     let of_api = config.api.address().and_then(|address| check_api(address).err());
     wrong.extend(of_api.map(|problem| origin.refuse(Section::Api, "listen", problem)));
     if config.api.read_token_file.is_some() && config.api.token_file.is_none() {

@@ -100,6 +100,10 @@ pub const SERVER_KEYS: &[Key<ServerConfig>] = &[
         server.listen = value.texts()?;
         Ok(())
     }),
+    key("insecure", Some("false"), |server, value| {
+        server.insecure = value.boolean()?;
+        Ok(())
+    }),
     key("record", None, |server, value| Ok(server.record = Some(value.path()?))),
     key("record-segment-size", Some(record::SEGMENT_SIZE), |server, value| {
         server.record_limits.segment_bytes_max = value.size(LIMIT_BYTES_MIN, RECORD_BYTES_MAX)?;

@@ -34,6 +34,7 @@ use flashwise_engine::volume::VolumeConfig;
 use keys::{API_KEYS, ISCSI_KEYS, Key, LIMITS_KEYS, POOL_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
 use value::{Problem, Value};
 
+use crate::front;
 use crate::secret::{self, CONFIGURATION_BYTES_MAX};
 
 /// What a server is made of.
@@ -41,6 +42,8 @@ use crate::secret::{self, CONFIGURATION_BYTES_MAX};
 pub struct ServerConfig {
     /// Where clients connect, as NBD or iSCSI URIs without an export.
     pub listen: Vec<String>,
+    /// Whether NBD may listen where other machines can connect without a certificate.
+    pub insecure: bool,
     /// What every request is recorded to, if anything: the path that the files are [named](flashwise_engine::record::segments::Names) after.
     pub record: Option<PathBuf>,
     /// Where the records of backends are kept that have no room for their own.
@@ -110,6 +113,16 @@ pub struct Tls {
     pub key: Option<PathBuf>,
     /// Authorities that clients' certificates must come from.
     pub client_authorities: Option<PathBuf>,
+}
+
+impl ServerConfig {
+    /// The addresses where clients come from other machines without having to show who they are.
+    pub fn open_to_all(&self) -> impl Iterator<Item = &String> {
+        let shows_who = self.tls.mode == TlsMode::Required && self.tls.client_authorities.is_some();
+        let is_open =
+            move |uri: &front::Uri| !(uri.endpoint.protocol.guarded || uri.endpoint.address.is_local() || shows_who);
+        self.listen.iter().filter(move |text| text.parse().is_ok_and(|uri| is_open(&uri)))
+    }
 }
 
 impl Tls {
@@ -381,6 +394,7 @@ impl ServerConfig {
     fn consistent(origin: &Origin<'_>) -> Result<ServerConfig, ConfigError> {
         let mut config = ServerConfig {
             listen: Vec::new(),
+            insecure: false,
             record: None,
             state_directory: default_state_directory(),
             log_level: LevelFilter::OFF,

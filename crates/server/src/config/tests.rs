@@ -514,3 +514,30 @@ fn secrets_of_chap_are_looked_at_before_the_start() {
         assert!(error.ends_with(expected), "{error}");
     }
 }
+
+#[test]
+fn nbd_listens_for_other_machines_only_if_clients_show_who_they_are() {
+    let tls = |mode: &str, authorities: &str| {
+        format!("[tls]\nmode = '{mode}'\ncertificate = 'server.pem'\nkey = 'server.key'\n{authorities}")
+    };
+    let authorities = "client-authorities = 'clients.pem'\n";
+    let volume = "[[volume]]\nname = 'a'\nbackend = 'disk.img'\n";
+    let of = |listen: &str, tls: &str| {
+        parse(&format!("listen = '{listen}'\n{tls}{volume}")).map(|config| config.open_to_all().count())
+    };
+    for listen in ["nbd://0.0.0.0", "nbd://[::]:10809", "nbd://nas.example", "nbd://"] {
+        let open = [String::new(), tls("off", ""), tls("allowed", authorities), tls("required", "")];
+        for tls in open {
+            let error = of(listen, &tls).unwrap_err().to_string();
+            assert!(
+                error.contains("where other machines can connect and read and write every volume"),
+                "{listen} {tls}: {error}"
+            );
+            assert_eq!(of(listen, &format!("insecure = true\n{tls}")).unwrap(), 1, "{listen} {tls}");
+        }
+        assert_eq!(of(listen, &tls("required", authorities)).unwrap(), 0, "{listen}");
+    }
+    for listen in ["nbd://localhost", "nbd://127.0.0.1", "nbd://[::1]", "nbd+unix:///?socket=nbd.sock"] {
+        assert_eq!(of(listen, "").unwrap(), 0, "{listen}");
+    }
+}

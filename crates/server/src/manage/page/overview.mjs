@@ -11,6 +11,7 @@ const RATE_KNOWN_SECONDS = 3600;
 function worries(status, pools) {
   const found = pools.filter(pool => pool.warning).map(pool => `Pool ${pool.name}: ${pool.warning}.`);
   for (const pool of status.unserved_pools) found.push(`Pool ${pool.name} is not served: ${pool.reason}.`);
+  for (const uri of status.insecure) found.push(`Every machine that can connect to ${uri} may read and write every volume, as the configuration says insecure.`);
   for (const volume of status.volumes) {
     if (volume.state !== "ok") found.push(`${volume.name} is ${volume.state}${volume.state_reason ? `: ${volume.state_reason}` : ""}.`);
     if (volume.state === "ok" && volume.unwritten_blocks > 0) found.push(`${volume.name}: ${numbers.count(volume.unwritten_blocks)} blocks that were answered wait in memory for a place: flushes fail, and they are lost if the server ends before.`);

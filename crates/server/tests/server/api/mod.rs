@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 fn start(address: &str, token: Option<&str>) -> Result<(Api, Arc<Fake>), ApiError> {
     let fake = Arc::new(Fake::default());
-    let tokens = Tokens { change: token.map(str::to_owned), read: token.map(|_| "peep".to_owned()) };
+    let tokens = Tokens { change: token.map(str::to_owned), read: token.map(|_| "peep-peep-peep-peep".to_owned()) };
     let options = Options { tokens, ..Options::default() };
     let api = Api::start(&address.parse().unwrap(), options, Arc::clone(&fake) as _)?;
     Ok((api, fake))
@@ -134,18 +134,20 @@ fn other_machines_need_a_token_and_a_wrong_one_helps_nobody() {
     for token in ["", "two words", "t\u{e4}"] {
         assert!(matches!(start("127.0.0.1:0", Some(token)), Err(ApiError::BadToken { .. })), "{token}");
     }
-    let (api, fake) = start("0.0.0.0:0", Some("sesame")).unwrap();
+    let short = start("0.0.0.0:0", Some("0123456789abcde"));
+    assert!(matches!(short, Err(ApiError::ShortToken { found: 15, .. })));
+    let (api, fake) = start("0.0.0.0:0", Some("open-sesame-01234")).unwrap();
     let get = |path: &str, headers: &str| {
         request(&api, &format!("GET {path} HTTP/1.1\r\nHost: any.example\r\n{headers}\r\n"))
     };
-    for headers in ["", "Authorization: Bearer sesam\r\n", "Authorization: Basic sesame\r\n"] {
+    for headers in ["", "Authorization: Bearer open-sesame-0123\r\n", "Authorization: Basic open-sesame-01234\r\n"] {
         for path in ["/v1/status", "/metrics", "/openapi.json", "/nowhere"] {
             let answer = get(path, headers);
             assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some("Bearer")), "{path} {headers}");
             assert!(error_of(&answer).1.starts_with("a token is needed"));
         }
     }
-    assert_eq!(get("/v1/status", "Authorization: Bearer sesame\r\n").status, 200);
+    assert_eq!(get("/v1/status", "Authorization: Bearer open-sesame-01234\r\n").status, 200);
     assert_eq!((get("/healthz", "").status, get("/healthz", "").body), (200, "ok\n".to_owned()));
     assert_eq!(fake.calls(), [] as [&str; 0]);
 }
@@ -439,7 +441,7 @@ fn who_may_look_sees_everything_and_changes_nothing() {
     for (path, methods) in description["paths"].as_object().unwrap().iter().filter(|(path, _)| *path != "/v1/events") {
         for method in methods.as_object().unwrap().keys().map(|method| method.to_uppercase()) {
             let path = path.replace("{name}", "one").replace("{number}", "1").replace("{disk}", "data");
-            let head = format!("{method} {path} HTTP/1.1\r\nHost: any\r\nAuthorization: Bearer peep\r\n\r\n");
+            let head = format!("{method} {path} HTTP/1.1\r\nHost: any\r\nAuthorization: Bearer peep-peep-peep-peep\r\n\r\n");
             let answer = request(&api, &head);
             match method.as_str() {
                 "GET" => assert!([200, 404].contains(&answer.status), "{method} {path}: {}", answer.status),
@@ -454,7 +456,7 @@ fn who_may_look_sees_everything_and_changes_nothing() {
     }
     assert_eq!(refused, 17);
     assert_eq!((fake.calls().len(), fake.changes().names().count()), (0, 0));
-    let session = "GET /v1/session HTTP/1.1\r\nHost: any\r\nAuthorization: Bearer peep\r\n\r\n";
+    let session = "GET /v1/session HTTP/1.1\r\nHost: any\r\nAuthorization: Bearer peep-peep-peep-peep\r\n\r\n";
     let expected = json!({"token_needed": true, "signed_in": true, "may_change": false});
     assert_eq!(json_of(&request(&api, session)), expected);
     let same = Tokens { change: Some("one".to_owned()), read: Some("one".to_owned()) };
