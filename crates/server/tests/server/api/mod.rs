@@ -441,7 +441,8 @@ fn who_may_look_sees_everything_and_changes_nothing() {
     for (path, methods) in description["paths"].as_object().unwrap().iter().filter(|(path, _)| *path != "/v1/events") {
         for method in methods.as_object().unwrap().keys().map(|method| method.to_uppercase()) {
             let path = path.replace("{name}", "one").replace("{number}", "1").replace("{disk}", "data");
-            let head = format!("{method} {path} HTTP/1.1\r\nHost: any\r\nAuthorization: Bearer peep-peep-peep-peep\r\n\r\n");
+            let head =
+                format!("{method} {path} HTTP/1.1\r\nHost: any\r\nAuthorization: Bearer peep-peep-peep-peep\r\n\r\n");
             let answer = request(&api, &head);
             match method.as_str() {
                 "GET" => assert!([200, 404].contains(&answer.status), "{method} {path}: {}", answer.status),
