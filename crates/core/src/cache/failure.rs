@@ -25,6 +25,9 @@ impl LogCache {
                     self.block_written_back();
                 }
             }
+            Step::ZeroBackend { block, count, .. } => {
+                self.backend_lacks.retain(|lacking| !(block..block + count).contains(lacking));
+            }
             Step::FlushFlash { sequence, page } => self.log.set_flushed(sequence, page),
             Step::AwaitFlushes => self.promised = self.log.flushed(),
             Step::Destaged { batch } => self.end_batch(batch, true),
@@ -289,6 +292,14 @@ impl LogCache {
     /// How many dirty blocks could not be read from flash the last time.
     pub fn unreadable_blocks(&self) -> u64 {
         self.unreadable.iter().filter(|(block, slot)| self.is_unreadable(**block, **slot)).count() as u64
+    }
+
+    /// Dirty blocks that could not be read from flash the last time, from `first` on and then from the beginning, in order.
+    pub fn unreadable_from(&self, first: u32) -> Vec<u32> {
+        let unreadable = self.unreadable.iter().filter(|(block, slot)| self.is_unreadable(**block, **slot));
+        let mut blocks: Vec<u32> = unreadable.map(|(block, _)| *block).collect();
+        blocks.sort_unstable_by_key(|block| (*block < first, *block));
+        blocks
     }
 
     pub(super) fn is_unreadable(&self, block: u32, slot: u32) -> bool {

@@ -527,9 +527,17 @@ impl Attachment {
     /// Everything was written back: the backend alone is whole. One of both sides is enough to know it: where the flash cannot be
     /// written any more, the backend takes it for an older copy.
     pub fn detach(&mut self, flash: &dyn Disk, side: &dyn BackendSide) -> io::Result<()> {
+        let (state, record) = (self.superblock.state, self.record.clone());
         self.superblock.state = State::Detached;
         let marked = write_superblock(flash, &mut self.superblock);
-        self.abandon(side).or(marked)
+        let detached = self.abandon(side).or(marked);
+        if detached.is_err() {
+            // They stay a pair. What was refused may have taken effect, so both say again what they said before.
+            (self.superblock.state, self.record) = (state, record);
+            let _ = write_superblock(flash, &mut self.superblock);
+            let _ = side.write(&self.record);
+        }
+        detached
     }
 
     /// The flash is given up as it is: the backend alone is whole from now on, and knows it.

@@ -165,6 +165,8 @@ pub struct Engine<C = LogCache> {
     unwritten: Unwritten,
     /// How many times something was kept there.
     kept: u64,
+    /// Dirty blocks that could not be read are read again from this one on.
+    reread: u32,
     /// What a client that flushes has to hear of.
     errors: Errors,
     /// Of how many of these one has heard.
@@ -268,6 +270,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             flash_failed: false,
             unwritten: Unwritten::new(),
             kept: 0,
+            reread: 0,
             errors: Errors::default(),
             errors_reported: Errors::default(),
             failed_flushes: 0,

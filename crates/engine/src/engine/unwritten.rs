@@ -13,6 +13,8 @@ use super::clients::OfBuckets;
 use crate::export::{Operation, Request};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Blocks that are read again at a time.
+const READ_AGAIN_MAX: usize = 8;
 /// Most blocks that are kept: 64 MiB.
 const UNWRITTEN_MAX: usize = 16 << 10;
 
@@ -53,6 +55,22 @@ impl Engine {
                 caching: Caching::Through,
             };
             // Where that fails too, it stays as it was.
+            self.begin_request(request, Box::new(|_| ()), now_us, OfBuckets { again: true, ..OfBuckets::default() });
+        }
+    }
+
+    /// Reads some of the dirty blocks again that could not be read: those that can be are not listed any more.
+    pub fn read_unreadable(&mut self, now_us: u64) {
+        for block in self.cache.unreadable_from(self.reread).into_iter().take(READ_AGAIN_MAX) {
+            self.reread = block + 1;
+            let request = Request {
+                operation: Operation::Cache,
+                offset: u64::from(block) * BLOCK,
+                length: BLOCK,
+                force_unit_access: false,
+                data: Vec::new(),
+                caching: Caching::default(),
+            };
             self.begin_request(request, Box::new(|_| ()), now_us, OfBuckets { again: true, ..OfBuckets::default() });
         }
     }

@@ -146,9 +146,17 @@ impl Volume {
                 return Err(VolumeError::Closed { volume: self.config.whose() });
             }
             if dirty_blocks == 0 {
-                return self.give_up_flash(inner, state);
+                match self.read_rests(&cache.unwritten()) {
+                    Ok(rests) => return self.give_up_flash(inner, state, rests),
+                    Err(error) if attempts_left <= 1 => {
+                        self.thaw(inner);
+                        return Err(VolumeError::Backend { volume: self.config.whose(), error });
+                    }
+                    // It may be readable soon.
+                    Err(_) => {}
+                }
             }
-            if !*marked && cache.has_flash_failed() && cache.durable_dirty_blocks() == 0 {
+            if !*marked && dirty_blocks > 0 && cache.has_flash_failed() && cache.durable_dirty_blocks() == 0 {
                 // The rest is in memory alone, and may go to the backend once nothing older on flash counts any more.
                 let result = self.check_flash_knows_none(cache).and_then(|()| self.mark_detached());
                 self.thaw(inner);
@@ -162,7 +170,7 @@ impl Volume {
                 (attempts_left, fewest) = (ATTEMPTS, dirty_blocks);
             }
             if *marked && attempts_left == 0 && cache.is_rest_unreadable() {
-                return self.give_up_flash(inner, state);
+                return self.give_up_flash(inner, state, BTreeMap::new());
             }
             self.thaw(inner);
             if attempts_left == 0 {
@@ -181,7 +189,13 @@ impl Volume {
         }
     }
 
-    fn give_up_flash(&self, mut inner: MutexGuard<'_, Inner>, state: VolumeState) -> Result<(), VolumeError> {
+    /// `rests`: of blocks that [memory has in part](Self::read_rests).
+    fn give_up_flash(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        state: VolumeState,
+        rests: BTreeMap<u64, Box<Page>>,
+    ) -> Result<(), VolumeError> {
         let marked = self.check_flash_knows_none(&inner.engine).and_then(|()| self.mark_detached());
         if let Err(error) = marked {
             self.thaw(inner);
@@ -192,7 +206,7 @@ impl Volume {
             Driver::Wlfc(_) => geometry_without_flash(&self.config),
         };
         let lost = inner.engine.lost_blocks();
-        let refused = self.write_unwritten(inner.engine.take_unwritten());
+        let refused = self.write_unwritten(inner.engine.take_unwritten(), rests);
         let mut engine = engine_without_flash(&self.config, geometry, self.size(), true);
         let blocks: Vec<u32> = lost.iter().chain(refused.keys()).map(|block| *block as u32).collect();
         engine.cache_mut().take_over_lost(inner.engine.log(), blocks);
@@ -220,9 +234,30 @@ impl Volume {
         Ok(())
     }
 
+    /// What the backend has of the blocks of which changes are about a part.
+    fn read_rests(&self, changes: &[Request]) -> io::Result<BTreeMap<u64, Box<Page>>> {
+        let mut rests = BTreeMap::new();
+        for request in changes {
+            let end = request.offset + request.length;
+            for (block, is_whole) in [
+                (request.offset / BLOCK, request.offset.is_multiple_of(BLOCK) && request.length >= BLOCK),
+                ((end - 1) / BLOCK, end.is_multiple_of(BLOCK) && request.length >= BLOCK),
+            ] {
+                if !is_whole && !rests.contains_key(&block) {
+                    rests.insert(block, self.read_block(block)?);
+                }
+            }
+        }
+        Ok(rests)
+    }
+
     /// Writes changes that only memory has to the backend, durably. Returns the blocks that the backend refuses, with their content; none
-    /// of a block that is changed in part and whose rest cannot be read.
-    fn write_unwritten(&self, changes: Vec<Request>) -> BTreeMap<u64, Option<Box<Page>>> {
+    /// of a block that is changed in part and whose rest is not among `rests` and cannot be read.
+    fn write_unwritten(
+        &self,
+        changes: Vec<Request>,
+        mut rests: BTreeMap<u64, Box<Page>>,
+    ) -> BTreeMap<u64, Option<Box<Page>>> {
         let mut contents: BTreeMap<u64, Option<Box<Page>>> = BTreeMap::new();
         for request in changes {
             let end = request.offset + request.length;
@@ -231,7 +266,7 @@ impl Volume {
                 let before = match contents.remove(&block) {
                     _ if is_whole => Some(Box::new([0; BLOCK_BYTES])),
                     Some(before) => before,
-                    None => self.read_block(block).ok(),
+                    None => rests.remove(&block).or_else(|| self.read_block(block).ok()),
                 };
                 let content = before.map(|mut content| {
                     request.put_over(block * BLOCK, &mut *content);
@@ -270,7 +305,7 @@ impl Volume {
     fn check_flash_knows_none(&self, cache: &Driver) -> Result<(), VolumeError> {
         let (volume, lost) = (self.config.whose(), cache.lost_on_flash());
         match (lost, cache.has_flash_failed()) {
-            (0, _) => match self.write_unwritten(cache.unwritten_on_flash()).len() as u64 {
+            (0, _) => match self.write_unwritten(cache.unwritten_on_flash(), BTreeMap::new()).len() as u64 {
                 0 => Ok(()),
                 dirty_blocks => Err(VolumeError::NotDestaged { volume, dirty_blocks }),
             },

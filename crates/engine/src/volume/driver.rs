@@ -142,6 +142,7 @@ impl Driver {
         match self {
             Driver::Log(engine) => {
                 engine.read_again();
+                engine.read_unreadable(time::now_us());
                 engine.write_unwritten(time::now_us());
             }
             Driver::Wlfc(engine) => {
@@ -342,6 +343,14 @@ impl Driver {
         match self {
             Driver::Log(engine) => engine.cache().unreadable_blocks() == engine.cache().blocks_to_write_back(),
             Driver::Wlfc(_) => false,
+        }
+    }
+
+    /// Returns what [`take_unwritten`](Self::take_unwritten) would of changes of parts of blocks. A log keeps whole blocks.
+    pub fn unwritten(&self) -> Vec<Request> {
+        match self {
+            Driver::Log(_) => Vec::new(),
+            Driver::Wlfc(engine) => engine.unwritten(),
         }
     }
 

@@ -128,6 +128,11 @@ impl Ahead {
         }
     }
 
+    /// The changes that could not be made, in order, of blocks that are lost.
+    pub fn not_made(&self) -> Vec<Request> {
+        Ahead { lost: self.lost.clone(), ..Ahead::default() }.take_not_made()
+    }
+
     /// Takes the changes that could not be made, in order, of blocks that are lost; none is lost any more as far as this knows.
     pub fn take_not_made(&mut self) -> Vec<Request> {
         let mut changes: BTreeMap<u64, (Arc<Request>, Vec<u64>)> = BTreeMap::new();
@@ -231,6 +236,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub fn not_durable_blocks(&self) -> Vec<u64> {
         let all: BTreeSet<u64> = self.unreadable.iter().chain(self.ahead.lost()).copied().collect();
         all.into_iter().collect()
+    }
+
+    /// What was answered and could not be made, in order, of blocks that are lost without it.
+    pub fn unwritten(&self) -> Vec<Request> {
+        self.ahead.not_made()
     }
 
     /// Takes what was answered and could not be made, in order, to be made elsewhere: of blocks that are lost without it.

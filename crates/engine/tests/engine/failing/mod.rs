@@ -6,6 +6,7 @@
 
 mod disk;
 mod history;
+mod side;
 mod world;
 
 use std::sync::Mutex;
@@ -79,7 +80,7 @@ fn planted_bugs_are_found_on_failing_devices() {
     let bugs = [
         (Bug::ForgetsContent, &[Kind::Log, Kind::NoFlash][..], 265),
         (Bug::ShowsRefusedWrites, &[Kind::Log], 300),
-        (Bug::ZeroesBesideData, &[Kind::Pool], 1),
+        (Bug::ZeroesBesideData, &[Kind::Pool], 1800),
         (Bug::DropsRefusedData, &[Kind::Log, Kind::Pool], 219),
         (Bug::DetachesTwice, &[Kind::Log, Kind::Pool], 292),
         (Bug::ForgetsHeldRequests, &[Kind::Buckets], 17),

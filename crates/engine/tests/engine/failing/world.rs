@@ -10,7 +10,6 @@ use flashwise_core::cache::settings::Settings;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Layout};
 use flashwise_engine::attach::memory::MemorySide;
-use flashwise_engine::attach::{BackendSide, Record, Stamp};
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::identity::Identity;
 use flashwise_engine::engine::Bug;
@@ -24,6 +23,7 @@ use flashwise_testing::virtual_time::pass;
 
 use super::disk::{Class, Effect, Failing, Failure};
 use super::history::History;
+use super::side::SharedSide;
 use crate::crash::clients::{Clients, Outcome, random_range};
 use crate::crash::model::{Content, Model, SECTORS, decode};
 use crate::pool::live::new;
@@ -47,27 +47,6 @@ const BLOCKS_MAX: usize = BLOCKS + 24;
 const STEPS: u64 = 250;
 /// The time in which a request has to be answered, and a detach or a flush has to succeed, once no device fails any more.
 const BOUND: Duration = Duration::from_secs(40);
-
-/// A record that outlives its volume.
-struct SharedSide(Arc<MemorySide>);
-
-impl BackendSide for SharedSide {
-    fn read(&self) -> std::io::Result<Option<Record>> {
-        self.0.read()
-    }
-
-    fn write(&self, record: &Record) -> std::io::Result<()> {
-        self.0.write(record)
-    }
-
-    fn stamp(&self) -> std::io::Result<Stamp> {
-        self.0.stamp()
-    }
-
-    fn inode(&self) -> Option<u64> {
-        None
-    }
-}
 
 type Answer = Result<Vec<u8>, Error>;
 
@@ -205,8 +184,17 @@ impl World {
     }
 
     fn create(&mut self, name: &'static str) -> Outcome<()> {
-        let logical = self.pool().create_logical(&new(name, (BLOCKS * BLOCK_BYTES) as u64));
-        let export: Arc<LogicalDisk> = logical.map_err(|error| format!("{name} cannot be created: {error}"))?;
+        let started = time::now();
+        let export: Arc<LogicalDisk> = loop {
+            match self.pool().create_logical(&new(name, (BLOCKS * BLOCK_BYTES) as u64)) {
+                Ok(export) => break export,
+                Err(error) if time::elapsed(started) > BOUND => {
+                    return Err(format!("{name} cannot be created: {error}"));
+                }
+                Err(_) => self.leave_failed_flash()?,
+            }
+            pass(Duration::from_millis(20));
+        };
         self.add_guest(name, export);
         Ok(())
     }
@@ -253,7 +241,11 @@ impl World {
             14 if !self.detaching.load(Ordering::SeqCst) && self.config.flash_disk.is_some() => self.detach(),
             15 => {
                 self.heal()?;
-                self.restart()?;
+                // What only memory has, or the flash takes no more, would be gone.
+                let status = self.served().volume().status();
+                if status.unwritten_blocks == 0 && status.state != VolumeState::FlashFailed {
+                    self.restart()?;
+                }
             }
             16 if self.is_pool() => self.replace_logical()?,
             17 if self.is_pool() => self.grow_logical()?,
@@ -391,6 +383,10 @@ impl World {
         let Some(Guest { name, .. }) = self.guests.pop() else { return Ok(()) };
         let started = time::now();
         while let Err(error) = self.pool().delete_logical(name) {
+            // A deletion whose commit fails is committed later.
+            if error.to_string().contains("no logical disk") {
+                break;
+            }
             if time::elapsed(started) > BOUND {
                 return Err(format!("{name} cannot be deleted: {error}"));
             }
@@ -564,7 +560,12 @@ impl World {
         loop {
             let status = self.served().volume().status();
             if !status.lost_blocks.is_empty() {
-                return Err(format!("blocks {:?} are listed as lost", status.lost_blocks));
+                if time::elapsed(started) > BOUND {
+                    return Err(format!("blocks {:?} are listed as lost", status.lost_blocks));
+                }
+                // Blocks that could not be read are read again every second.
+                pass(Duration::from_millis(20));
+                continue;
             }
             let (state, reason) = (status.state, status.state_reason.unwrap_or_default());
             // A flash that was given up says why, and buckets that failed are not used again.
