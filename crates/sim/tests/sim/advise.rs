@@ -103,7 +103,7 @@ fn cheapest(all: &[AdvisedCache], targets: Targets) -> Option<f64> {
     all.iter().filter(meets).map(|run| run.price).reduce(f64::min)
 }
 
-/// At targets that many, few and none of the caches meet, with estimates over all of the trace and over a quarter, in turn.
+/// At targets that many, few and none of the caches meet, with estimates over all of the trace and over a quarter.
 #[test]
 fn it_costs_at_most_a_twentieth_more_than_the_best_of_all() {
     let catalogue = Catalogue::parse("ours.toml", CATALOGUE).unwrap();
@@ -118,31 +118,31 @@ fn it_costs_at_most_a_twentieth_more_than_the_best_of_all() {
         latencies.sort_by(f64::total_cmp);
         years.sort_by(f64::total_cmp);
         let sampled = workload(&text, Some(0.25));
-        let pairs = [(2, 100), (10, 50), (10, 90), (30, 30), (30, 80), (60, 5), (60, 70), (100, 95)];
-        for (number, (fast, long)) in pairs.into_iter().enumerate() {
+        for (fast, long) in [(2, 100), (10, 50), (10, 90), (30, 30), (30, 80), (60, 5), (60, 70), (100, 95)] {
             // Between two caches, so that no rounding decides.
             let targets = targets(latencies[fast] + 0.01, years[long] * 0.9999);
             let expected = cheapest(&all, targets);
-            let workload = if (number as u64 + seed).is_multiple_of(2) { &whole } else { &sampled };
-            let advice = ask(&catalogue, workload, targets, false).unwrap();
-            (ran, caches) = (ran + advice.runs.len(), caches + all.len());
-            let Some(expected) = expected else {
-                assert_eq!(advice.verdict, Verdict::NothingMeets, "{targets:?}");
-                assert!(advice.cache.is_some() && advice.sentences.len() >= 3, "{advice:?}");
-                refusals += 1;
-                continue;
-            };
-            let cache = advice.cache.unwrap();
-            assert_eq!((advice.verdict, cache.meets), (Verdict::Buy, 1), "{targets:?}");
-            assert!(cache.cost <= 1.05 * expected, "{targets:?}: {} for {expected}: {cache:?}", cache.cost);
-            // An exact run by its job says the same.
-            let row = run(workload, &cache.job);
-            assert_eq!(row, cache.latency_mean_us);
-            assert!(row <= targets.latency_us.unwrap() && cache.cache_lifetime_years.unwrap() >= targets.years);
-            answers += 1;
+            for workload in [&whole, &sampled] {
+                let advice = ask(&catalogue, workload, targets, false).unwrap();
+                (ran, caches) = (ran + advice.runs.len(), caches + all.len());
+                let Some(expected) = expected else {
+                    assert_eq!(advice.verdict, Verdict::NothingMeets, "{targets:?}");
+                    assert!(advice.cache.is_some() && advice.sentences.len() >= 3, "{advice:?}");
+                    refusals += 1;
+                    continue;
+                };
+                let cache = advice.cache.unwrap();
+                assert_eq!((advice.verdict, cache.meets), (Verdict::Buy, 1), "{targets:?}");
+                assert!(cache.cost <= 1.05 * expected, "{targets:?}: {} for {expected}: {cache:?}", cache.cost);
+                // An exact run by its job says the same.
+                let row = run(workload, &cache.job);
+                assert_eq!(row, cache.latency_mean_us);
+                assert!(row <= targets.latency_us.unwrap() && cache.cache_lifetime_years.unwrap() >= targets.years);
+                answers += 1;
+            }
         }
     }
-    assert!(answers >= 6 && refusals >= 1, "{answers} answers, {refusals} refusals");
+    assert!(answers >= 12 && refusals >= 2, "{answers} answers, {refusals} refusals");
     assert!(ran * 3 < caches, "{ran} of {caches} caches were run");
 }
 
