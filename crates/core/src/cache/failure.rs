@@ -289,15 +289,20 @@ impl LogCache {
         nothing_dirty && self.lost_on_flash() == 0
     }
 
+    /// Dirty blocks that could not be read from flash the last time.
+    pub(super) fn unreadable_now(&self) -> impl Iterator<Item = u32> {
+        let unreadable = self.unreadable.iter().filter(|(block, slot)| self.is_unreadable(**block, **slot));
+        unreadable.map(|(block, _)| *block)
+    }
+
     /// How many dirty blocks could not be read from flash the last time.
     pub fn unreadable_blocks(&self) -> u64 {
-        self.unreadable.iter().filter(|(block, slot)| self.is_unreadable(**block, **slot)).count() as u64
+        self.unreadable_now().count() as u64
     }
 
     /// Dirty blocks that could not be read from flash the last time, from `first` on and then from the beginning, in order.
     pub fn unreadable_from(&self, first: u32) -> Vec<u32> {
-        let unreadable = self.unreadable.iter().filter(|(block, slot)| self.is_unreadable(**block, **slot));
-        let mut blocks: Vec<u32> = unreadable.map(|(block, _)| *block).collect();
+        let mut blocks: Vec<u32> = self.unreadable_now().collect();
         blocks.sort_unstable_by_key(|block| (*block < first, *block));
         blocks
     }

@@ -530,9 +530,7 @@ impl Cache for LogCache {
     }
 
     fn lost_blocks(&self) -> Vec<u32> {
-        let is_still = |(block, slot): &(&u32, &u32)| self.is_unreadable(**block, **slot);
-        let unreadable = self.unreadable.iter().filter(is_still).map(|(block, _)| block);
-        let mut lost: Vec<u32> = self.lost.keys().chain(unreadable).copied().collect();
+        let mut lost: Vec<u32> = self.lost.keys().copied().chain(self.unreadable_now()).collect();
         lost.retain(|&block| self.write_buffer.get(block).is_none());
         lost.sort_unstable();
         lost

@@ -238,12 +238,8 @@ impl Volume {
     fn read_rests(&self, changes: &[Request]) -> io::Result<BTreeMap<u64, Box<Page>>> {
         let mut rests = BTreeMap::new();
         for request in changes {
-            let end = request.offset + request.length;
-            for (block, is_whole) in [
-                (request.offset / BLOCK, request.offset.is_multiple_of(BLOCK) && request.length >= BLOCK),
-                ((end - 1) / BLOCK, end.is_multiple_of(BLOCK) && request.length >= BLOCK),
-            ] {
-                if !is_whole && !rests.contains_key(&block) {
+            for block in [request.offset / BLOCK, (request.offset + request.length - 1) / BLOCK] {
+                if !is_whole(request, block) && !rests.contains_key(&block) {
                     rests.insert(block, self.read_block(block)?);
                 }
             }
@@ -262,9 +258,8 @@ impl Volume {
         for request in changes {
             let end = request.offset + request.length;
             for block in request.offset / BLOCK..end.div_ceil(BLOCK) {
-                let is_whole = request.offset <= block * BLOCK && (block + 1) * BLOCK <= end;
                 let before = match contents.remove(&block) {
-                    _ if is_whole => Some(Box::new([0; BLOCK_BYTES])),
+                    _ if is_whole(&request, block) => Some(Box::new([0; BLOCK_BYTES])),
                     Some(before) => before,
                     None => rests.remove(&block).or_else(|| self.read_block(block).ok()),
                 };
@@ -319,6 +314,11 @@ impl Volume {
         let detached = self.with_attachment(|attachment| attachment.detach(&*self.flash, &*self.side));
         detached.map_err(|error| VolumeError::Flash { volume: self.config.whose(), error })
     }
+}
+
+/// Whether a change is about all of a block.
+fn is_whole(change: &Request, block: u64) -> bool {
+    change.offset <= block * BLOCK && (block + 1) * BLOCK <= change.offset + change.length
 }
 
 /// The engine of a volume that has no flash, of a cache that would have had this geometry: RAM alone. `detached`: whether it had one, whose
