@@ -193,7 +193,7 @@ fn the_configuration_that_is_installed_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let config = std::fs::read_to_string(project().join("packaging/flashwise.toml")).unwrap();
     let token = folder.path().join("token");
-    std::fs::write(&token, "sesame\n").unwrap();
+    flashwise_testing::write_private(&token, "sesame\n");
     let own = config
         .replace("/run/flashwise/nbd.sock", text(&folder.path().join("nbd.sock")))
         .replace("/etc/flashwise/token", text(&token))
