@@ -107,6 +107,7 @@ impl LogCache {
                     _ if self.is_not_found(record, segment.sequence, found.is_some()) => kind = RecordKind::Lost,
                     None => kind = self.data_missing(record, segment.sequence),
                     Some(found) => {
+                        self.unwritten.remove(&(block, slot));
                         crc = *found;
                         if doubtful && kind == RecordKind::Clean {
                             kind = RecordKind::Dirty;
@@ -155,11 +156,7 @@ impl LogCache {
         let newest = self.log.is_newest(block, slot, sequence);
         let dirty = newest && self.log.is_dirty(slot);
         self.log.vacate(block, slot, sequence);
-        // What it took the place of may have failed with another segment before.
-        let old = match record.old {
-            Some((old, true)) => self.unwritten.get(&(block, old)).copied().unwrap_or(Some(old)),
-            _ => None,
-        };
+        let old = self.place_before(record).and_then(|(old, dirty)| dirty.then_some(old));
         if !newest {
             self.unwritten.insert((block, slot), old);
             return;
@@ -176,14 +173,31 @@ impl LogCache {
         }
     }
 
+    /// The place of the block that `record` takes over, and whether that is dirty. A place whose own content never came is left out.
+    fn place_before(&self, record: &LogRecord) -> Option<(u32, bool)> {
+        match record.old {
+            Some((old, true)) => match self.unwritten.get(&(record.block, old)) {
+                Some(before) => before.map(|slot| (slot, true)),
+                None => record.old,
+            },
+            old => old,
+        }
+    }
+
     /// The data of `record` never came: it could not be read. Returns what is recorded in its place in the unit of `sequence`.
     ///
     /// No acknowledged write is in such data: a write into a frame whose old content did not come fails.
     fn data_missing(&mut self, record: &LogRecord, sequence: u64) -> RecordKind {
-        let LogRecord { kind, block, old, .. } = *record;
+        let LogRecord { kind, block, slot, .. } = *record;
+        let old = self.place_before(record);
         let current = self.drop_copy(record, sequence);
+        if !current && kind == RecordKind::Dirty && !record.is_copied() {
+            self.unwritten.insert((block, slot), old.and_then(|(old, dirty)| dirty.then_some(old)));
+        }
         match old {
             _ if kind == RecordKind::Clean => RecordKind::Void,
+            // What follows may fail too.
+            Some((old, true)) if !current && !record.is_copied() && self.log.holds(block, old) => RecordKind::Void,
             Some((old, dirty)) if current && !record.is_copied() && self.log.bring_back(block, old, dirty, false) => {
                 RecordKind::Void
             }
@@ -207,7 +221,8 @@ impl LogCache {
             if record.is_copied() || !self.drop_copy(record, segment.sequence) {
                 continue;
             }
-            let LogRecord { block, old, .. } = *record;
+            let LogRecord { block, .. } = *record;
+            let old = self.place_before(record);
             match old {
                 Some((old, dirty)) if self.log.bring_back(block, old, dirty, true) => {}
                 None | Some((_, false)) if !self.backend_lacks.remove(&block) => {}
@@ -324,7 +339,7 @@ mod tests {
 
     use super::*;
     use crate::cache::{Cache, Config, Event, Kind, Request};
-    use crate::format::Geometry;
+    use crate::format::{BLOCK_BYTES, Geometry};
     use crate::layout::containers::Log;
 
     fn plan(cache: &mut LogCache, kind: Kind, length: u64) -> Vec<Step> {
@@ -412,7 +427,18 @@ mod tests {
             for step in steps {
                 let mut ok = true;
                 match step {
+                    Step::Receive { frame, length, .. } if usize::from(*length) < BLOCK_BYTES => {
+                        ok = !self.bad.contains(&frame.number);
+                    }
                     Step::Receive { frame, .. } | Step::Zero { frame, .. } => drop(self.bad.remove(&frame.number)),
+                    Step::Copy { from, to, .. } if self.bad.contains(&from.number) => {
+                        ok = false;
+                        self.bad.insert(to.number);
+                    }
+                    Step::ReadBackend { block, frame } if refused.contains(block) => {
+                        ok = false;
+                        self.bad.insert(frame.number);
+                    }
                     Step::WriteBackend { block, frame, .. } if refused.contains(block) => {
                         ok = false;
                         self.bad.insert(frame.number);
@@ -497,6 +523,37 @@ mod tests {
             assert!(cache.lost_blocks().into_iter().all(|block| block >= 100));
             ask(&mut cache, Kind::Flush, 0..0, &(0..0));
             (0..100).for_each(|block| assert_ne!(flash.last(block), Some(RecordKind::Lost), "block {block}"));
+        }
+    }
+
+    /// Two writes of parts of a block fail, one over the other, because the backend cannot be read: the backend still has the block.
+    #[test]
+    fn writes_that_fail_one_over_the_other_lose_nothing() {
+        let geometry = Geometry { units: 24, unit_pages: 16 };
+        let config = Config { write_buffer_blocks: 0, ..Config::new(geometry, "lru".parse().unwrap()) };
+        for flushed_before in [false, true] {
+            let mut cache = LogCache::new(config.clone(), Log::new(geometry), HashMap::new());
+            let mut flash = Flash::default();
+            if flushed_before {
+                let mut steps = plan(&mut cache, Kind::Write, 4096);
+                steps.extend(plan(&mut cache, Kind::Flush, 0));
+                flash.perform(&mut cache, &steps, &(0..0));
+            }
+            let mut steps = Vec::new();
+            for (kind, length) in [(Kind::Write, 512), (Kind::Flush, 0), (Kind::Write, 1024), (Kind::Flush, 0)] {
+                steps.extend(plan(&mut cache, kind, length));
+            }
+            for step in &mut steps {
+                // A flash that cannot be read fails as a backend does.
+                if let &mut Step::ReadFlash { block, frame, .. } = step {
+                    *step = Step::ReadBackend { block, frame };
+                }
+            }
+            flash.perform(&mut cache, &steps, &(0..100));
+            assert_eq!(cache.lost_blocks(), [0; 0], "flushed before: {flushed_before}");
+            let expected = if flushed_before { Some(RecordKind::Dirty) } else { Some(RecordKind::Forget) };
+            assert_eq!(flash.last(7), expected, "flushed before: {flushed_before}");
+            cache.check();
         }
     }
 

@@ -380,14 +380,19 @@ impl Log {
     /// after all if `undo_resets`.
     pub fn bring_back(&mut self, block: u32, slot: u32, dirty: bool, undo_resets: bool) -> bool {
         assert!(self.find(block).is_none(), "block {block} has a newer copy");
-        let sequence = self.sequence_at(slot);
-        if self.contents.block_at(slot) != Some(block) || (sequence < self.tail && !undo_resets) {
+        let is_there = if undo_resets { self.contents.block_at(slot) == Some(block) } else { self.holds(block, slot) };
+        if !is_there {
             return false;
         }
-        self.tail = self.tail.min(sequence);
+        self.tail = self.tail.min(self.sequence_at(slot));
         self.contents.place(block, slot);
         self.set_dirty(slot, dirty);
         true
+    }
+
+    /// Whether `slot` holds a copy of `block`, new or old, in a unit whose reset is not planned.
+    pub fn holds(&self, block: u32, slot: u32) -> bool {
+        self.contents.block_at(slot) == Some(block) && self.sequence_at(slot) >= self.tail
     }
 
     /// Notes that the cached block at `slot` was asked for again.

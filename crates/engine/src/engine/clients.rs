@@ -101,6 +101,12 @@ impl Clients {
         self.requests().any(Request::changes)
     }
 
+    /// Whether a change that is not answered is about bytes of `request`.
+    pub fn is_being_changed(&self, request: &Request) -> bool {
+        let mut first_time = self.all.iter().flatten().filter(|client| !client.of_buckets.again);
+        first_time.any(|client| client.request.changes_part_of(request))
+    }
+
     pub fn get(&self, number: u32) -> &Client {
         self.all[number as usize].as_ref().expect("a request is there until it is answered")
     }

@@ -16,22 +16,37 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// As [`submit`](Self::submit), of a request that came this long before.
     pub fn submit_waited(&mut self, mut request: Request, done: Done, now_us: u64, waited_us: u64) {
         self.requests += 1;
-        if self.stopped.is_some() {
-            if self.settings.holds_failed && !self.waits {
-                self.held.push((self.requests, request, done));
-            } else {
-                let started_us = now_us.saturating_sub(waited_us);
-                self.answered.push(Answered { operation: request.operation, started_us, failed: true });
-                self.answers.push((done, Err(Error::Io)));
-            }
-            return;
-        }
-        if self.settings.answers_flushes_at_once && leave_out_flushes(&mut request) {
+        if self.stopped.is_none() && self.settings.answers_flushes_at_once && leave_out_flushes(&mut request) {
             self.answers.push((done, Ok(Vec::new())));
             return;
         }
         let of_buckets = OfBuckets { number: self.requests, waited_us, ..OfBuckets::default() };
-        self.begin_request(request, done, of_buckets, now_us);
+        self.admit(request, done, of_buckets, now_us);
+    }
+
+    /// Begins a request, unless the cache has stopped or a read needs the outcome of a change that is not answered. A read that showed the
+    /// content of a change that then fails would show content that comes and goes.
+    fn admit(&mut self, request: Request, done: Done, of_buckets: OfBuckets, now_us: u64) {
+        if self.stopped.is_some() {
+            if self.settings.holds_failed && !self.waits {
+                self.held.push((of_buckets.number, request, done));
+            } else {
+                let started_us = now_us.saturating_sub(of_buckets.waited_us);
+                self.answered.push(Answered { operation: request.operation, started_us, failed: true });
+                self.answers.push((done, Err(Error::Io)));
+            }
+        } else if request.operation == Operation::Read && self.clients.is_being_changed(&request) {
+            self.delayed.push((request, done, of_buckets, now_us));
+        } else {
+            self.begin_request(request, done, of_buckets, now_us);
+        }
+    }
+
+    /// Begins the reads whose changes are answered now.
+    pub(super) fn admit_delayed(&mut self) {
+        for (request, done, of_buckets, now_us) in std::mem::take(&mut self.delayed) {
+            self.admit(request, done, of_buckets, now_us);
+        }
     }
 
     /// Plans a request.

@@ -48,7 +48,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::engine::hazard::StepId;
-use crate::engine::{Answered, Clients, Faults, insert};
+use crate::engine::{Answered, Clients, Faults, OfBuckets, insert};
 use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
 use ahead::Ahead;
@@ -239,6 +239,8 @@ pub struct Engine<C = Wlfc> {
     worn: BTreeSet<u32>,
     requests: u64,
     held: Vec<(u64, Request, Done)>,
+    /// Reads that wait for the answers of changes, each with the time at which it came.
+    delayed: Vec<(Request, Done, OfBuckets, u64)>,
     ahead: Ahead,
     /// Blocks that could not be read from flash and that the backend does not have.
     unreadable: FxHashSet<u64>,
@@ -308,6 +310,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             worn: started.worn,
             requests: 0,
             held: Vec::new(),
+            delayed: Vec::new(),
             ahead: Ahead::default(),
             unreadable: started.unreadable,
             reread: 0,
@@ -351,7 +354,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Requests that are under way.
     pub fn requests(&self) -> usize {
-        self.clients.len()
+        self.clients.len() + self.delayed.len()
     }
 
     /// Failures since the start.

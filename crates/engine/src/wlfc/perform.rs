@@ -54,10 +54,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         match step {
             Step::Receive { offset, length } => self.receive(id, plan, offset, length),
             Step::Send { offset, length } => self.send(id, plan, offset, length),
-            Step::Zero { offset, length } => {
-                self.plan(plan).regions.of(offset / BLOCK).bytes(offset, length as usize).fill(0);
-                self.changed_in_memory(id, plan, offset, length);
-            }
+            Step::Zero { offset, length } => self.change_memory(id, plan, offset, length, |_, bytes| bytes.fill(0)),
             Step::ReadRam { block, frame } => {
                 let bad = self.bad_frames.contains(&frame);
                 let ram = self.ram.as_ref().expect("frames that are read are there");
@@ -143,23 +140,33 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     fn receive(&mut self, id: StepId, plan: u32, offset: u64, length: u32) {
         let number = self.step(id).request().expect("a client waits for what it sends");
-        let client = self.clients.get(number);
-        let from = (offset - client.request.offset) as usize;
-        let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(offset / BLOCK);
-        region.bytes(offset, length as usize).copy_from_slice(&client.request.data[from..from + length as usize]);
-        self.changed_in_memory(id, plan, offset, length);
+        let request = &mut self.clients.get_mut(number).request;
+        let (data, start) = (std::mem::take(&mut request.data), request.offset);
+        self.change_memory(id, plan, offset, length, |offset, bytes| {
+            bytes.copy_from_slice(&data[(offset - start) as usize..][..bytes.len()]);
+        });
+        self.clients.get_mut(number).request.data = data;
     }
 
-    /// Bytes in memory are what they are to be. Of a block that is changed in part and whose rest never came, or is nowhere, the request fails.
-    fn changed_in_memory(&mut self, id: StepId, plan: u32, offset: u64, length: u32) {
+    /// Changes bytes in memory: `change` gets the offset of the first and the bytes. The request fails if it changes part of a block whose
+    /// rest never came or is nowhere. A block of which a change still waits in memory stays as the flash has it, for that change.
+    fn change_memory(&mut self, id: StepId, plan: u32, offset: u64, length: u32, change: impl FnOnce(u64, &mut [u8])) {
+        let (mut from, mut to) = (offset, offset + u64::from(length));
+        for block in self.ahead.lost_of(offset, length.into()) {
+            if block * BLOCK < offset {
+                from = (block + 1) * BLOCK;
+            } else if (block + 1) * BLOCK > to {
+                to = block * BLOCK;
+            }
+        }
         let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(offset / BLOCK);
-        self.ahead.lost_of(offset, length.into()).for_each(|block| region.set_missing(block, Some(Missing::Lost)));
-        for block in offset.div_ceil(BLOCK)..(offset + u64::from(length)) / BLOCK {
-            region.set_missing(block, None);
+        if from < to {
+            change(from, region.bytes(from, (to - from) as usize));
+            (from.div_ceil(BLOCK)..to / BLOCK).for_each(|block| region.set_missing(block, None));
         }
         let (block, blocks) = blocks_of(&Step::Receive { offset, length }, 1).expect("it has bytes");
-        let has_bad = region.has_bad(block, blocks);
-        if let (true, Some(number)) = (has_bad, self.step(id).request()) {
+        let fails = to.saturating_sub(from) < length.into() || region.has_bad(block, blocks);
+        if let (true, Some(number)) = (fails, self.step(id).request()) {
             let client = self.clients.get_mut(number);
             client.error = Some(Error::Io);
             // Not all of it is done, whatever else has failed: nothing but an error may be the answer.

@@ -67,6 +67,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             std::mem::take(&mut self.postponed).into_iter().for_each(|id| self.finish(id, false));
             self.run_ready();
         }
+        self.admit_delayed();
         if self.running == 0 && self.is_given_up() {
             self.lose_answered();
         }
