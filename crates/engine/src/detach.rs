@@ -124,6 +124,7 @@ fn detach_counted(
     let superblock =
         paired_superblock(flash, side, pairing).map_err(|error| DetachError::pair(flash, backend, error))?;
     if superblock.state == State::Detached {
+        Attachment::finish_detach(superblock, side)?;
         return Ok(Detached::Before);
     }
     check_size(backend, &superblock)?;

@@ -137,6 +137,7 @@ pub fn salvage(
     let (found, is_whole) = find_superblock(pair, options, &mending)?;
     let superblock = paired(flash, side, found, pairing).map_err(pair_error)?;
     if superblock.state == State::Detached {
+        Attachment::finish_detach(superblock, side)?;
         return Ok(Outcome { detached: true, was_detached: true, ..Outcome::default() });
     }
     check_size(backend, &superblock)?;

@@ -540,6 +540,17 @@ impl Attachment {
         detached
     }
 
+    /// Finishes a detach that ended between the mark on the flash, which `superblock` has, and the backend's record.
+    pub(crate) fn finish_detach(superblock: Superblock, side: &dyn BackendSide) -> io::Result<()> {
+        let cache = Uuid::from_bytes(superblock.cache);
+        match side.read()? {
+            Some(record) if record.cache == cache && record.may_be_dirty => {
+                Attachment::of(superblock, side.inode()).abandon(side)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The flash is given up as it is: the backend alone is whole from now on, and knows it.
     pub fn abandon(&mut self, side: &dyn BackendSide) -> io::Result<()> {
         self.record.attach += 1;

@@ -502,6 +502,24 @@ impl Setting {
     }
 }
 
+/// A detach may end after its mark on the flash and before the backend's record: the next finishes it.
+#[test]
+fn a_detach_that_was_cut_off_is_finished_by_the_next() {
+    let mut setting = Setting::new(Mode::WriteBack);
+    setting.write_and_close(7);
+    let record = setting.record();
+    assert_eq!(setting.detach().unwrap(), Detached::Now { destaged_blocks: 4 });
+    let (finished, flash) = (setting.record(), setting.config.flash.clone());
+    setting.set_record(&record);
+    setting.config.flash = setting.at("new.img");
+    assert!(setting.refusal().contains("may hold data that was not written back"), "{}", setting.refusal());
+    setting.config.flash = flash;
+    assert_eq!(setting.detach().unwrap(), Detached::Before);
+    assert_eq!(setting.record(), finished);
+    setting.config.flash = setting.at("new.img");
+    assert_eq!(setting.first_byte(), 7);
+}
+
 /// A start is refused for good and names the command that helps: detaching the flash writes the record anew.
 #[test]
 fn a_damaged_record_is_refused_until_the_flash_is_detached() {
