@@ -363,14 +363,16 @@ fn walk_unit(flash: &dyn Disk, superblock: &Superblock, unit: u32) -> io::Result
 /// Whether the log is continuous, and each of its units as it should be.
 fn check_log(geometry: Geometry, units: &BTreeMap<u64, UnitWalk>, report: &mut Report) {
     let counts = &mut report.counts;
-    // The newest unit may have been begun and never flushed; then the one before it is the newest that counts.
-    let head = units.values().rev().find(|walk| !walk.segments.is_empty());
-    let Some((head, last)) = head.and_then(|head| Some((head.header.sequence, head.segments.last()?))) else {
+    // The newest unit may have been begun and never flushed; then the one before it is the newest that counts. A footer says what segments
+    // say behind a first page that is damaged.
+    let head = units.values().rev().find(|walk| !walk.segments.is_empty() || walk.footer.is_some());
+    let Some(newest) = head else {
         counts.unused_units = geometry.log_units().into();
         return;
     };
-    let sequences = last.tail..=head;
-    counts.log_units = head + 1 - last.tail;
+    let head = newest.header.sequence;
+    let sequences = newest.segments.last().map_or(newest.header.tail, |last| last.tail)..=head;
+    counts.log_units = head + 1 - sequences.start();
     counts.unused_units = u64::from(geometry.log_units()).saturating_sub(counts.log_units);
     let mut damage = Vec::new();
     let mut next_previous_end = None;
@@ -385,7 +387,7 @@ fn check_log(geometry: Geometry, units: &BTreeMap<u64, UnitWalk>, report: &mut R
             continue;
         };
         let is_head = sequence == head;
-        check_unit(walk, is_head, next_previous_end, &mut damage);
+        check_unit(geometry, walk, is_head, next_previous_end, &mut damage);
         next_previous_end = Some(walk.header.previous_end);
         let all =
             walk.footer.as_ref().filter(|(end, _)| *end >= walk.end).map_or(&walk.records, |(_, records)| records);
@@ -406,11 +408,13 @@ fn check_log(geometry: Geometry, units: &BTreeMap<u64, UnitWalk>, report: &mut R
 }
 
 /// A unit behind the head was flushed before the next was begun, which says where its segments end.
-fn check_unit(walk: &UnitWalk, is_head: bool, end: Option<u32>, damage: &mut Vec<String>) {
+fn check_unit(geometry: Geometry, walk: &UnitWalk, is_head: bool, end: Option<u32>, damage: &mut Vec<String>) {
     let UnitWalk { unit, header, .. } = walk;
     if let Some(error) = walk.first {
         damage.push(format!(
-            "Erase unit {unit}: its first page, the header of a segment, is damaged: {error}. The footer repeats what it said."
+            "Page {}, the first of erase unit {unit} and the header of a segment, is damaged: {error}. The unit's footer repeats the \
+             header, so nothing is lost.",
+            geometry.slot(*unit, 0)
         ));
         return;
     }

@@ -239,13 +239,32 @@ fn damaged_headers_and_footers_are_found_and_a_unit_without_either_ends_the_cach
     world.damage(GEOMETRY.slot(unit, 0));
     let report = world.check(false);
     assert_eq!(damage_of(&report).len(), 1, "{report:?}");
-    assert!(damage_of(&report)[0].starts_with(&format!("Erase unit {unit}: its first page")), "{report:?}");
+    assert!(damage_of(&report)[0].contains(&format!("the first of erase unit {unit} and the header")), "{report:?}");
     assert!(report.counts.cached_blocks > 0, "the footer stands in");
     world.damage(GEOMETRY.slot(unit, GEOMETRY.segments_end()));
     let report = world.check(false);
     let damage = damage_of(&report);
     assert!(damage[0].contains(&format!("Erase unit {unit} should hold part {sequence} of the log")), "{damage:?}");
     assert!(damage[1].contains("The cache cannot be opened") && !report.opens, "{damage:?}");
+}
+
+/// At rest, the newest unit has a footer too: a start reads that, and the check says which page is damaged.
+#[test]
+fn a_zeroed_first_page_of_the_newest_unit_is_named() {
+    let world = world_that_rested(30, Some(29));
+    let superblock = world.superblock.clone();
+    let newest = walk_units(&world.flash, &superblock, &|_| ()).unwrap().into_values().next_back().unwrap();
+    let page = GEOMETRY.slot(newest.unit, 0);
+    let sound = world.check(true);
+    assert_eq!(damage_of(&sound), [""; 0]);
+    world.flash.write_at(&[0; BLOCK_BYTES], u64::from(page) * BLOCK_BYTES as u64).unwrap();
+    let report = world.check(true);
+    let expected =
+        format!("Page {page}, the first of erase unit {} and the header of a segment, is damaged", newest.unit);
+    assert!(damage_of(&report)[0].starts_with(&expected), "{:?}", damage_of(&report));
+    assert!(damage_of(&report)[0].ends_with("so nothing is lost."), "{:?}", damage_of(&report));
+    assert_eq!(report.counts.log_units, sound.counts.log_units);
+    assert_eq!(report.counts.cached_blocks, sound.counts.cached_blocks);
 }
 
 #[test]
