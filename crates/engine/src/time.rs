@@ -226,20 +226,21 @@ pub(crate) fn wake_all<T: ?Sized>(what: &T) {
 }
 
 /// A channel from threads to one.
-pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
+pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = mpsc::channel();
     let place = Arc::new(0);
     (Sender { sender, place: place.clone() }, Receiver { receiver, place })
 }
 
 /// Where messages are given.
-pub(crate) struct Sender<T> {
+pub struct Sender<T> {
     sender: mpsc::Sender<T>,
     place: Arc<u8>,
 }
 
 impl<T> Sender<T> {
-    pub(crate) fn send(&self, message: T) -> Result<(), SendError<T>> {
+    /// Gives a message; an error if nobody takes it any more.
+    pub fn send(&self, message: T) -> Result<(), SendError<T>> {
         self.sender.send(message)?;
         wake_all(&*self.place);
         Ok(())
@@ -266,13 +267,14 @@ impl<T> Drop for Sender<T> {
 }
 
 /// Where messages are taken.
-pub(crate) struct Receiver<T> {
+pub struct Receiver<T> {
     receiver: mpsc::Receiver<T>,
     place: Arc<u8>,
 }
 
 impl<T> Receiver<T> {
-    pub(crate) fn recv(&self) -> Result<T, RecvError> {
+    /// Waits for a message; an error if nobody can give one any more.
+    pub fn recv(&self) -> Result<T, RecvError> {
         match world() {
             None => self.receiver.recv(),
             Some(world) => self.recv_until(&*world, None).map_err(|_| RecvError),

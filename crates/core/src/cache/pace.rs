@@ -107,12 +107,17 @@ impl LogCache {
         steps.push(Step::Pause { until_us });
     }
 
+    /// Blocks that the flash has yet to give to the backend, and those that wait in RAM for the flash.
+    pub(super) fn dirty_and_buffered(&self) -> u64 {
+        self.log.dirty_blocks() + if self.has_flash { self.buffered_blocks() as u64 } else { 0 }
+    }
+
     /// How urgent it is that dirty blocks are written back, from 0: between where the cleaner begins and where no more blocks may be
-    /// dirty, or between enough units at the tail that can be reset at once and none.
+    /// dirty, or between enough units at the tail that can be reset at once and none. What waits in RAM counts: the flash has to take it.
     fn pressure(&mut self) -> f64 {
         let most = self.config.dirty_max() as f64;
         let begins = (self.config.data_pages() as f64 * self.config.dirty_high).min(0.9 * most);
-        let full = (self.log.dirty_blocks() as f64 - begins) / (most - begins);
+        let full = (self.dirty_and_buffered() as f64 - begins) / (most - begins);
         let (tail, head) = (*self.log.sequences().start(), *self.log.sequences().end());
         self.pace.clean_until = self.pace.clean_until.clamp(tail, head.max(tail));
         while self.pace.clean_until < head && !self.log.has_dirty(self.pace.clean_until) {

@@ -39,7 +39,7 @@ impl LogCache {
         let may_stay = self.may_stay(request);
         let buffered = may_stay && !bypasses && !request.durable && self.may_wait_in_ram();
         let mut written = Vec::new();
-        let dirty_before = self.log.dirty_blocks();
+        let dirty_before = self.dirty_and_buffered();
         for part in parts(request.offset, request.length) {
             self.figures.writes += 1;
             if buffered && self.config.write_buffer_blocks > 0 {
@@ -50,7 +50,7 @@ impl LogCache {
         }
         let replaces_dirty = self.write_down(&written, !bypasses, may_stay, false, steps);
         self.transient.extend(written.iter().map(|write| write.frame));
-        self.pause(self.log.dirty_blocks().saturating_sub(dirty_before), steps);
+        self.pause(self.dirty_and_buffered().saturating_sub(dirty_before), steps);
         self.end_change(request, replaces_dirty, steps);
     }
 

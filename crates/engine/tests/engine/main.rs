@@ -21,6 +21,7 @@ mod pool;
 mod pressure;
 mod recording;
 mod refusal;
+mod times;
 mod transfers;
 mod volume;
 mod zoned;

@@ -17,6 +17,7 @@ use flashwise_testing::budget::Budget;
 use flashwise_testing::setting;
 use flashwise_testing::virtual_time;
 
+pub use side::SharedSide;
 use world::{KINDS, Kind, World};
 
 /// Runs worlds from seed `first` on while `goes_on` allows it, given how many have begun. Returns their number and the violations.

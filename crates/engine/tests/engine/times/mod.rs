@@ -1,0 +1,196 @@
+//! How long requests wait, in virtual time: the real volume, modelled devices, and modelled clients. The figures are exact, so a scenario
+//! states its bounds.
+
+mod device;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use flashwise_core::cache::settings::Settings;
+use flashwise_core::format::BLOCK_BYTES;
+use flashwise_engine::disk::identity::Identity;
+use flashwise_engine::export::{Export, Operation, Request};
+use flashwise_engine::time;
+use flashwise_engine::volume::{OpenDisk, Storage, Volume, VolumeConfig};
+use flashwise_testing::random::Random;
+use flashwise_testing::virtual_time::{self, pass};
+
+use crate::failing::SharedSide;
+use device::Device;
+
+const MIB: usize = 1 << 20;
+const BLOCKS_PER_MIB: u64 = (MIB / BLOCK_BYTES) as u64;
+
+fn ms(time: u64) -> Duration {
+    Duration::from_millis(time)
+}
+
+/// What a client does again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Load {
+    /// Writes a block anywhere.
+    Write,
+    /// Reads a block of the cached first MiB.
+    ReadCached,
+    Flush,
+}
+
+/// One client: it waits for each answer, and then thinks.
+#[derive(Clone, Copy)]
+struct Client {
+    load: Load,
+    thinks: Duration,
+}
+
+struct Scenario {
+    settings: Vec<(&'static str, &'static str)>,
+    flash_mib: usize,
+    backend_mib: usize,
+    backend_service: Duration,
+    /// MiB from the start that clients read, and that are on flash when the time begins.
+    cached_mib: u64,
+    clients: Vec<Client>,
+    lasts: Duration,
+    /// When the backend hangs, and for how long.
+    hangs: Option<(Duration, Duration)>,
+}
+
+/// The waits of each kind of request.
+type Waits = BTreeMap<Load, Vec<Duration>>;
+
+fn ask(export: &dyn Export, operation: Operation, block: u64, data: Vec<u8>) -> Duration {
+    let length = if operation == Operation::Flush { 0 } else { BLOCK_BYTES as u64 };
+    let offset = block * BLOCK_BYTES as u64;
+    let request = Request { operation, offset, length, force_unit_access: false, data, caching: Default::default() };
+    let (started, (sender, answer)) = (time::now(), time::channel());
+    export.submit(request, Box::new(move |result| drop(sender.send(result))));
+    answer.recv().expect("it is answered").expect("no device fails");
+    time::elapsed(started)
+}
+
+impl Scenario {
+    fn open(&self) -> (Arc<Volume>, Arc<Device>) {
+        let flash = Device::new("flash", self.flash_mib * MIB, Duration::from_micros(20), Duration::from_micros(500));
+        let backend = Device::new("disk", self.backend_mib * MIB, self.backend_service, ms(1));
+        let mut config = VolumeConfig::of("v", Path::new("disk"), Path::new("flash"));
+        config.flash_disk = Some(OpenDisk(flash));
+        config.cache = Settings::of(&self.settings).unwrap();
+        let identity = Identity { id: [9; 16], description: "a backend in memory".to_owned() };
+        let side = Box::new(SharedSide(Arc::default()));
+        let storage = Storage { disk: backend.clone(), identity, side, notes: Vec::new() };
+        let (volume, _) = Volume::open_on(config, storage, &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));
+        (volume, backend)
+    }
+
+    fn run(self, seed: u64) -> Waits {
+        let (waits, left) = virtual_time::run(seed, move || self.run_in_time(seed));
+        assert!(left.is_empty(), "these threads do not end: {left:?}");
+        waits
+    }
+
+    fn run_in_time(self, seed: u64) -> Waits {
+        let (volume, backend) = self.open();
+        let cached_blocks = self.cached_mib * BLOCKS_PER_MIB;
+        for block in 0..cached_blocks {
+            ask(&*volume, Operation::Write, block, vec![1; BLOCK_BYTES]);
+        }
+        volume.flush().unwrap();
+        let waits: Arc<Mutex<Waits>> = Arc::default();
+        let (ended, running) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(self.clients.len())));
+        for (number, client) in (0..).zip(self.clients) {
+            let (volume, waits) = (volume.clone(), waits.clone());
+            let (ended, running) = (ended.clone(), running.clone());
+            let mut random = Random(seed + number);
+            let blocks = self.backend_mib as u64 * BLOCKS_PER_MIB;
+            time::start("client", move || {
+                while !ended.load(Ordering::SeqCst) {
+                    let wait = match client.load {
+                        Load::Write => {
+                            let block = cached_blocks + random.below(blocks - cached_blocks);
+                            ask(&*volume, Operation::Write, block, vec![2; BLOCK_BYTES])
+                        }
+                        Load::ReadCached => ask(&*volume, Operation::Read, random.below(cached_blocks), Vec::new()),
+                        Load::Flush => ask(&*volume, Operation::Flush, 0, Vec::new()),
+                    };
+                    waits.lock().unwrap().entry(client.load).or_default().push(wait);
+                    pass(client.thinks);
+                }
+                running.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+        match self.hangs {
+            Some((at, lasts)) => {
+                pass(at);
+                backend.hang(lasts);
+                pass(self.lasts - at);
+            }
+            None => pass(self.lasts),
+        }
+        ended.store(true, Ordering::SeqCst);
+        while running.load(Ordering::SeqCst) > 0 {
+            pass(ms(10));
+        }
+        volume.close().unwrap();
+        std::mem::take(&mut *waits.lock().unwrap())
+    }
+}
+
+/// Writers of random blocks, a reader of cached ones and a flush every 200 ms, on a backend of 8 ms: dirty data reaches its limit.
+fn writers(policy: &'static str, ram: &'static str) -> Scenario {
+    let client = |load, thinks| Client { load, thinks };
+    let mut clients = vec![client(Load::Write, ms(3)); 8];
+    clients.extend([client(Load::ReadCached, ms(1)), client(Load::Flush, ms(200))]);
+    let settings = vec![("erase-unit", "256KiB"), ("policy", policy), ("ram", ram)];
+    let (flash_mib, backend_mib, cached_mib, lasts) = (64, 256, 4, Duration::from_secs(60));
+    Scenario { settings, flash_mib, backend_mib, backend_service: ms(8), cached_mib, clients, lasts, hangs: None }
+}
+
+/// The longest waits that a scenario allows: for a read of a cached block, a write, and a flush.
+type Bounds = [(Load, Duration); 3];
+
+fn bounds(read: u64, write: u64, flush: u64) -> Bounds {
+    [(Load::ReadCached, ms(read)), (Load::Write, ms(write)), (Load::Flush, ms(flush))]
+}
+
+/// Runs a scenario and holds it to its bounds; clients wrote at least `blocks_per_second`.
+fn hold(name: &str, scenario: Scenario, bounds: Bounds, blocks_per_second: u64) {
+    let lasts = scenario.lasts.as_secs();
+    let waits = scenario.run(1);
+    for (load, bound) in bounds {
+        let of = &waits[&load];
+        let longest = of.iter().copied().max().unwrap_or_default();
+        println!("{name}: {load:?}: {} requests, longest {longest:?}", of.len());
+        assert!(longest <= bound, "{name}: {load:?} waits for {longest:?}, expected at most {bound:?}");
+    }
+    let written = waits[&Load::Write].len() as u64 / lasts;
+    assert!(written >= blocks_per_second, "{name}: {written} blocks are written a second");
+}
+
+/// Where writes in RAM caused no pressure, a write waited for 20 s with 8 MiB of RAM, a flush for 156 s with 128 MiB.
+#[test]
+fn writers_do_not_stop_when_dirty_data_reaches_its_limit() {
+    for ram in ["0", "8MiB", "128MiB"] {
+        hold(&format!("lru, ram {ram}"), writers("lru", ram), bounds(50, 260, 500), 119);
+    }
+    // What LARC does not admit goes past the flash: a flush waits for the backend to take it.
+    hold("larc, ram 8MiB", writers("larc", "8MiB"), bounds(50, 250, 1_000), 119);
+}
+
+/// The flash has room for what is written meanwhile.
+#[test]
+fn hits_writes_and_flushes_go_on_while_the_backend_hangs() {
+    for ram in ["0", "8MiB"] {
+        let mut scenario = writers("lru", ram);
+        scenario
+            .clients
+            .iter_mut()
+            .filter(|client| client.load == Load::Write)
+            .for_each(|client| client.thinks = ms(200));
+        scenario.hangs = Some((Duration::from_secs(10), Duration::from_secs(60)));
+        scenario.lasts = Duration::from_secs(75);
+        hold(&format!("the backend hangs, ram {ram}"), scenario, bounds(50, 250, 500), 30);
+    }
+}
