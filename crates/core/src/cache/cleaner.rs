@@ -212,6 +212,7 @@ impl LogCache {
     fn dirty_bounds(&self) -> (u64, u64) {
         let pages = self.config.data_pages() as f64;
         match self.config.mode {
+            _ if self.is_leaving() => (0, 0),
             Mode::WriteBack => ((pages * self.config.dirty_high) as u64, (pages * self.config.dirty_low) as u64),
             Mode::WriteThrough | Mode::WriteAround => (0, 0),
         }

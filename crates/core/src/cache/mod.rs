@@ -387,10 +387,20 @@ impl LogCache {
         (self.admitting, self.has_flash) = (false, false);
     }
 
-    /// Nothing more is admitted to flash, and writes go around it where they can: it is being given up.
+    /// The flash is being given up: nothing more is admitted, and the cleaner writes back all that is dirty. Writes of dirty blocks still
+    /// go to the flash, so that they do not wait for the cleaner.
     pub fn stop_admitting(&mut self) {
         self.admitting = false;
+    }
+
+    /// From now on, writes go around the flash where they can.
+    pub fn write_around(&mut self) {
         self.config.mode = Mode::WriteAround;
+    }
+
+    /// Whether the flash is being given up.
+    fn is_leaving(&self) -> bool {
+        self.has_flash && !self.admitting
     }
 
     /// The flash stays after all: what [`stop_admitting`](Self::stop_admitting) ended goes on, in the mode that there was.

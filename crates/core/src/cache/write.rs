@@ -37,7 +37,7 @@ impl LogCache {
     pub(super) fn plan_write(&mut self, request: &Request, steps: &mut Vec<Step>) {
         let bypasses = self.bypasses(request, Op::Write);
         let may_stay = self.may_stay(request);
-        let buffered = may_stay && !bypasses && !request.durable && self.may_wait_in_ram();
+        let buffered = may_stay && !bypasses && !request.durable && self.may_wait_in_ram() && !self.is_leaving();
         let mut written = Vec::new();
         let dirty_before = self.dirty_and_buffered();
         for part in parts(request.offset, request.length) {

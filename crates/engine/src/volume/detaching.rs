@@ -28,6 +28,13 @@ const ATTEMPTS_TO_READ: u32 = 25;
 /// ... and how long that rests in between.
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Blocks that are written back while clients wait.
+const FEW_BLOCKS: u64 = 12;
+/// The cleaner does not get on if it wrote nothing back for so long: blocks that wait in RAM go to the flash after `commit-age`.
+const STALLED: Duration = Duration::from_secs(7);
+/// How often it is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
 impl Volume {
     /// Writes everything back and gives the cache up: afterwards the backend alone is whole, and the volume goes on without flash. Where that
     /// fails, the volume goes on with its flash, unless what the flash holds counts no more already.
@@ -107,9 +114,15 @@ impl Volume {
             }
             inner.state = VolumeState::Detaching;
             inner.detaching_failed = None;
+            // What waits in RAM goes to the flash, which takes it sooner than the backend. The cleaner finds out whether that works.
+            drop(inner);
+            drop(self.begin_flush());
+            inner = self.lock();
             mode = inner.engine.log().map(|cache| cache.config().mode);
             inner.engine.stop_admitting();
         }
+        self.write_most_back();
+        self.lock().engine.write_around();
         let mut marked = false;
         let result = self.write_all_back(state, &mut marked);
         if let Err(error) = &result
@@ -121,6 +134,28 @@ impl Volume {
             mode.into_iter().for_each(|mode| inner.engine.admit_again(mode));
         }
         result
+    }
+
+    /// Waits while the cleaner writes back what is dirty, as long as it gets on: clients go on meanwhile, and little is left to be written
+    /// back while they wait.
+    fn write_most_back(&self) {
+        let (mut fewest, mut fewer_at) = (u64::MAX, time::now());
+        loop {
+            let left = {
+                let inner = self.lock();
+                if inner.closed || inner.engine.has_flash_failed() {
+                    return;
+                }
+                inner.engine.blocks_to_write_back()
+            };
+            if left < fewest {
+                (fewest, fewer_at) = (left, time::now());
+            }
+            if left <= FEW_BLOCKS || time::elapsed(fewer_at) > STALLED {
+                return;
+            }
+            time::sleep(LOOK_INTERVAL);
+        }
     }
 
     /// Writes everything back until nothing is only on flash, and gives that up; `marked` is set where it counts no more before that.
@@ -338,6 +373,7 @@ pub(super) fn engine_without_flash(
     let mut cache = LogCache::new(of_cache, Log::new(geometry), Default::default());
     if detached {
         cache.stop_admitting();
+        cache.write_around();
     }
     cache.do_without_flash();
     let settings = Settings {

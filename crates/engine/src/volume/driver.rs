@@ -218,6 +218,10 @@ impl Driver {
         self.log_mut().into_iter().for_each(LogCache::stop_admitting);
     }
 
+    pub fn write_around(&mut self) {
+        self.log_mut().into_iter().for_each(LogCache::write_around);
+    }
+
     /// What [`stop_admitting`](Self::stop_admitting) ended goes on, in the mode that there was.
     pub fn admit_again(&mut self, mode: Mode) {
         self.log_mut().into_iter().for_each(|cache| cache.admit_again(mode));

@@ -19,7 +19,7 @@ impl Volume {
         self.begin_flush().recv().map_err(|_| Error::ShuttingDown)?.map(drop)
     }
 
-    fn begin_flush(&self) -> Receiver<Result<Vec<u8>, Error>> {
+    pub(super) fn begin_flush(&self) -> Receiver<Result<Vec<u8>, Error>> {
         let (sender, receiver) = time::channel();
         // The disks of a pool count for themselves what has failed.
         let untold = (!self.config.of_pool).then(|| self.untold.clone());

@@ -45,6 +45,15 @@ struct Client {
     thinks: Duration,
 }
 
+/// What happens meanwhile.
+#[derive(Clone, Copy)]
+enum Event {
+    /// The backend serves nothing for so long.
+    Hangs(Duration),
+    /// The volume is detached from its flash.
+    Detach,
+}
+
 struct Scenario {
     settings: Vec<(&'static str, &'static str)>,
     flash_mib: usize,
@@ -54,8 +63,7 @@ struct Scenario {
     cached_mib: u64,
     clients: Vec<Client>,
     lasts: Duration,
-    /// When the backend hangs, and for how long.
-    hangs: Option<(Duration, Duration)>,
+    event: Option<(Duration, Event)>,
 }
 
 /// The waits of each kind of request.
@@ -121,14 +129,20 @@ impl Scenario {
                 running.fetch_sub(1, Ordering::SeqCst);
             });
         }
-        match self.hangs {
-            Some((at, lasts)) => {
-                pass(at);
-                backend.hang(lasts);
-                pass(self.lasts - at);
+        let begun = time::now();
+        if let Some((at, event)) = self.event {
+            pass(at);
+            match event {
+                Event::Hangs(lasts) => backend.hang(lasts),
+                Event::Detach => {
+                    let dirty = volume.status().dirty_blocks;
+                    let started = time::now();
+                    assert_eq!(volume.detach().unwrap(), 0);
+                    println!("{dirty} dirty blocks are detached in {:?}", time::elapsed(started));
+                }
             }
-            None => pass(self.lasts),
         }
+        pass(self.lasts.saturating_sub(time::elapsed(begun)));
         ended.store(true, Ordering::SeqCst);
         while running.load(Ordering::SeqCst) > 0 {
             pass(ms(10));
@@ -145,7 +159,7 @@ fn writers(policy: &'static str, ram: &'static str) -> Scenario {
     clients.extend([client(Load::ReadCached, ms(1)), client(Load::Flush, ms(200))]);
     let settings = vec![("erase-unit", "256KiB"), ("policy", policy), ("ram", ram)];
     let (flash_mib, backend_mib, cached_mib, lasts) = (64, 256, 4, Duration::from_secs(60));
-    Scenario { settings, flash_mib, backend_mib, backend_service: ms(8), cached_mib, clients, lasts, hangs: None }
+    Scenario { settings, flash_mib, backend_mib, backend_service: ms(8), cached_mib, clients, lasts, event: None }
 }
 
 /// The longest waits that a scenario allows: for a read of a cached block, a write, and a flush.
@@ -189,8 +203,19 @@ fn hits_writes_and_flushes_go_on_while_the_backend_hangs() {
             .iter_mut()
             .filter(|client| client.load == Load::Write)
             .for_each(|client| client.thinks = ms(200));
-        scenario.hangs = Some((Duration::from_secs(10), Duration::from_secs(60)));
+        scenario.event = Some((Duration::from_secs(10), Event::Hangs(Duration::from_secs(60))));
         scenario.lasts = Duration::from_secs(75);
         hold(&format!("the backend hangs, ram {ram}"), scenario, bounds(50, 250, 500), 30);
     }
+}
+
+/// Clients that read cached blocks, miss, and write, before and while 24 MiB of dirty data are written back.
+#[test]
+fn clients_go_on_while_a_volume_is_detached() {
+    let mut scenario = writers("lru", "8MiB");
+    scenario.backend_service = ms(4);
+    scenario.clients.iter_mut().filter(|client| client.load == Load::Write).for_each(|client| client.thinks = ms(100));
+    scenario.event = Some((Duration::from_secs(60), Event::Detach));
+    scenario.lasts = Duration::from_secs(60);
+    hold("detach", scenario, bounds(50, 250, 500), 30);
 }
