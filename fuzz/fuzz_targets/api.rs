@@ -3,9 +3,9 @@
 #![no_main]
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use flashwise_core::cache::settings::Settings;
@@ -59,26 +59,32 @@ impl Managed for Fake {
 
 const TOKEN: &str = "secret";
 
-/// The sockets of an API that is open to its user, and of one with a token.
-fn sockets() -> &'static [PathBuf; 2] {
-    static SOCKETS: OnceLock<[PathBuf; 2]> = OnceLock::new();
-    SOCKETS.get_or_init(|| {
-        [None, Some(TOKEN)].map(|token| {
-            let kind = if token.is_some() { "token" } else { "open" };
-            let path = std::env::temp_dir().join(format!("flashwise-fuzz-{}-{kind}.http", std::process::id()));
-            let tokens = Tokens { change: token.map(str::to_owned), ..Tokens::default() };
-            let options = Options { tokens, ..Options::default() };
-            let api = Api::start(&Address::Unix(path.clone()), options, Arc::new(Fake));
+/// The addresses of an API that is open to its user, and of one with a token.
+fn addresses() -> &'static [Address; 2] {
+    static ADDRESSES: OnceLock<[Address; 2]> = OnceLock::new();
+    ADDRESSES.get_or_init(|| {
+        let path = std::env::temp_dir().join(format!("flashwise-fuzz-{}.http", std::process::id()));
+        let open = (Address::Unix(path), None);
+        let guarded = (Address::Tcp("127.0.0.1".to_owned(), 0), Some(TOKEN.to_owned()));
+        [open, guarded].map(|(address, change)| {
+            let options = Options { tokens: Tokens { change, ..Tokens::default() }, ..Options::default() };
+            let api = Api::start(&address, options, Arc::new(Fake)).expect("the address is free");
+            let address = api.address().clone();
             // It runs as long as the program.
-            std::mem::forget(api.expect("a socket is free"));
-            path
+            std::mem::forget(api);
+            address
         })
     })
 }
 
-/// What is answered to all that a client says, who then stops talking if `ends`.
-fn talk(socket: &PathBuf, said: &[u8], ends: bool) -> Vec<u8> {
-    let mut socket = UnixStream::connect(socket).expect("the API listens");
+/// The answer to all that a client says, who then stops talking if `ends`.
+fn talk(address: &Address, said: &[u8], ends: bool) -> Vec<u8> {
+    let socket: OwnedFd = match address {
+        Address::Unix(path) => UnixStream::connect(path).expect("the API listens").into(),
+        Address::Tcp(host, port) => TcpStream::connect((host.as_str(), *port)).expect("the API listens").into(),
+    };
+    // Both kinds are read, written and shut down in the same way.
+    let mut socket = TcpStream::from(socket);
     let mut heard = Vec::new();
     // The server may end the connection before it has heard everything.
     let _ = socket.write_all(said);
@@ -139,14 +145,14 @@ fn request(program: &mut Unstructured) -> (String, Vec<u8>, bool) {
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((&first, rest)) = bytes.split_first() else { return };
-    let socket = &sockets()[usize::from(first % 2)];
+    let address = &addresses()[usize::from(first % 2)];
     if first >= 192 {
-        let heard = talk(socket, rest, true);
+        let heard = talk(address, rest, true);
         assert!(heard.is_empty() || heard.starts_with(b"HTTP/1."), "{}", String::from_utf8_lossy(&heard));
         return;
     }
     let (head, body, may) = request(&mut Unstructured::new(rest));
-    let heard = talk(socket, &[head.as_bytes(), &body].concat(), false);
+    let heard = talk(address, &[head.as_bytes(), &body].concat(), false);
     let text = String::from_utf8(heard).expect("what the API says is text");
     let status: u16 = text.get(9..12).and_then(|status| status.parse().ok()).expect("an answer begins with a status");
     assert!(text.starts_with("HTTP/1.1 ") && (200..500).contains(&status), "{head}: {text}");

@@ -2,6 +2,7 @@
 //!
 //! Messages of the program itself have a level as those of the cache and the server have. For people they stand behind the program's name.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
@@ -96,11 +97,21 @@ pub fn tell(level: Level, text: &str) {
         return;
     }
     let line = match chosen.format {
-        Format::Text => fit::sentences(&format!("flashwise: {text}"), 0, fit::width_of_errors()),
+        Format::Text => fit::sentences(&format!("flashwise: {}", visible(text)), 0, fit::width_of_errors()),
         Format::Json => json(level, text),
     };
     // Where nobody listens any more, such as on a terminal that was closed, the program goes on.
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// The text with control characters escaped, which would reach the terminal from a name or a path; it keeps its lines.
+fn visible(text: &str) -> Cow<'_, str> {
+    let is_hidden = |letter: char| letter.is_control() && letter != '\n';
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = |letter: char| if is_hidden(letter) { letter.escape_default().to_string() } else { letter.into() };
+    text.chars().map(escaped).collect()
 }
 
 /// A message as a JSON object.

@@ -17,6 +17,8 @@ pub struct Malformed {
 pub struct Toml<'a> {
     text: &'a str,
     root: DeTable<'a>,
+    /// Where each line ends, so that the line of a key is found without reading the text again.
+    line_ends: Vec<usize>,
 }
 
 /// A key, its value and its line.
@@ -36,10 +38,11 @@ impl<'a> Toml<'a> {
     /// # Errors
     /// It is no TOML.
     pub fn parse(text: &'a str) -> Result<Toml<'a>, Malformed> {
+        let line_ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
         match DeTable::parse(text) {
-            Ok(root) => Ok(Toml { text, root: root.into_inner() }),
+            Ok(root) => Ok(Toml { text, root: root.into_inner(), line_ends }),
             Err(error) => Err(Malformed {
-                line: line(text, error.span().map_or(0, |span| span.start)),
+                line: line(&line_ends, error.span().map_or(0, |span| span.start)),
                 message: format!("is no TOML: {}", error.message()),
             }),
         }
@@ -54,7 +57,7 @@ impl<'a> Toml<'a> {
     pub fn entries<'t>(&self, table: &'t DeTable<'a>) -> Vec<Entry<'t, 'a>> {
         let entry = |(key, value): (&'t Spanned<_>, &'t Spanned<DeValue<'a>>)| {
             let name: &'t std::borrow::Cow<'a, str> = key.get_ref();
-            Entry { key: name, value, line: line(self.text, key.span().start) }
+            Entry { key: name, value, line: line(&self.line_ends, key.span().start) }
         };
         let mut entries: Vec<_> = table.iter().map(entry).collect();
         entries.sort_by_key(|entry| entry.line);
@@ -102,7 +105,7 @@ impl<'a> Toml<'a> {
     }
 
     fn line_of(&self, value: &Spanned<DeValue<'_>>) -> usize {
-        line(self.text, value.span().start)
+        line(&self.line_ends, value.span().start)
     }
 }
 
@@ -115,6 +118,7 @@ pub fn decimal(number: &DeInteger<'_>) -> String {
     }
 }
 
-fn line(text: &str, at: usize) -> usize {
-    1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
+/// The line of a byte, from 1.
+fn line(line_ends: &[usize], at: usize) -> usize {
+    1 + line_ends.partition_point(|end| *end < at)
 }

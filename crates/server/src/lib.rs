@@ -28,6 +28,7 @@ pub mod manage;
 pub mod managed;
 pub mod managed_clients;
 pub mod managed_pools;
+mod reach;
 mod reload;
 pub mod scsi;
 mod secret;

@@ -17,6 +17,7 @@ use crate::front::iscsi::names;
 use crate::making::{Making, error};
 use crate::manage::plan::Plan;
 use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, NewLogicalDisk, NewPool, PoolChange, Pools};
+use crate::reach::Reach;
 use crate::served::Served;
 
 /// The pools of a server.
@@ -25,13 +26,9 @@ pub struct ServedPools {
     making: Arc<Making>,
     exports: Exports,
     assignments: Arc<Assignments>,
+    reach: Reach,
     /// One change of the table of exports at a time.
     changing: Mutex<()>,
-}
-
-/// Where a disk that is to be added is, as it is kept: it has to be found from any directory.
-fn place(disk: &DiskAdded) -> Result<PathBuf, ManageError> {
-    std::path::absolute(&disk.path).map_err(|error| ManageError::Invalid(format!("path: '{}': {error}", disk.path)))
 }
 
 /// Whether a disk that is to be added is to be wiped.
@@ -78,9 +75,16 @@ impl ServedPools {
         making: Arc<Making>,
         exports: Exports,
         assignments: Arc<Assignments>,
+        reach: Reach,
     ) -> ServedPools {
         served.pools().iter().filter(|pool| making.is_made(pool.name())).for_each(|pool| follow(&making, pool));
-        ServedPools { served, making, exports, assignments, changing: Mutex::new(()) }
+        ServedPools { served, making, exports, assignments, reach, changing: Mutex::new(()) }
+    }
+
+    /// Where a disk that is to be added is, as it is kept: it has to be found from any directory.
+    fn place(&self, disk: &DiskAdded) -> Result<PathBuf, ManageError> {
+        self.reach.check("path", Path::new(&disk.path))?;
+        std::path::absolute(&disk.path).map_err(|error| ManageError::Invalid(format!("path: '{}': {error}", disk.path)))
     }
 
     fn find(&self, name: &str) -> Result<Arc<Pool>, ManageError> {
@@ -214,12 +218,14 @@ impl Pools for ServedPools {
     }
 
     fn plan_pool(&self, new: &NewPool) -> Result<Plan, ManageError> {
+        self.reach.check_pool(new)?;
         self.check_unserved(&new.name)?;
         self.making.plan(new)
     }
 
     fn make_pool(&self, new: &NewPool) -> Result<(), ManageError> {
         let _one = self.changing.lock();
+        self.reach.check_pool(new)?;
         self.check_unserved(&new.name)?;
         let (pool, opened) = self.making.make(new)?;
         opened.notes.iter().for_each(|note| tracing::info!("{note}"));
@@ -256,7 +262,7 @@ impl Pools for ServedPools {
     fn plan(&self, pool: &str, change: &PoolChange) -> Result<Plan, ManageError> {
         self.check_kept(pool, change)?;
         let planned = match change {
-            PoolChange::AddDisk(disk) => self.find(pool)?.plan_add(&place(disk)?, wipes(disk)?),
+            PoolChange::AddDisk(disk) => self.find(pool)?.plan_add(&self.place(disk)?, wipes(disk)?),
             PoolChange::RemoveDisk(number) => self.find(pool)?.plan_remove(*number),
             PoolChange::KeepDisk(number) => self.find(pool)?.plan_keep(*number),
             PoolChange::GiveUpDisk(number, disk) => {
@@ -296,7 +302,7 @@ impl Pools for ServedPools {
         match change {
             PoolChange::AddDisk(disk) => {
                 let (pool, wipe) = (self.find(pool)?, wipes(disk)?);
-                pool.add_disk(&place(disk)?, wipe).map(drop).map_err(error)
+                pool.add_disk(&self.place(disk)?, wipe).map(drop).map_err(error)
             }
             PoolChange::RemoveDisk(number) => self.find(pool)?.remove_disk(*number).map_err(error),
             PoolChange::KeepDisk(number) => self.find(pool)?.keep_disk(*number).map_err(error),
@@ -311,6 +317,7 @@ impl Pools for ServedPools {
     }
 
     fn wipeable(&self, path: &str) -> Result<DiskInfo, ManageError> {
+        self.reach.check("path", Path::new(path))?;
         let info = prepare::check(Path::new(path), true).map_err(error)?;
         // What is no disk is not taken for one.
         prepare::check_size(&info).map_err(error)?;

@@ -18,6 +18,7 @@ use crate::manage::{self, Address, AddressError, Api, ApiError, Tokens};
 use crate::managed::{Load, Volumes};
 use crate::managed_clients::ServedClients;
 use crate::managed_pools::ServedPools;
+use crate::reach::Reach;
 use crate::secret;
 use crate::served::Served;
 use flashwise_engine::export::Exports;
@@ -87,8 +88,8 @@ impl ServerError {
 
 /// Whether no program can listen there: the folder of a socket is missing, its path is too long, or the port is for others.
 fn is_of_the_address(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidInput, NotADirectory, NotFound, PermissionDenied};
-    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied | InvalidInput)
+    use io::ErrorKind::{AlreadyExists, InvalidInput, NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), AlreadyExists | NotFound | NotADirectory | PermissionDenied | InvalidInput)
 }
 
 /// A running server.
@@ -355,7 +356,7 @@ fn serve(
             let assignments = Arc::clone(&access.assignments);
             let clients = ServedClients::new(served.clone(), exports.clone(), front.connections(), access, portals);
             let making = Arc::new(Making::new(config.clone()));
-            let pools = ServedPools::new(served.clone(), making, exports, assignments);
+            let pools = ServedPools::new(served.clone(), making, exports, assignments, Reach::of(config));
             let volumes = Volumes::new(served.clone(), listening, insecure, load, recorder.clone(), pools, clients);
             // Who has no such directory has no use for what outlives the process.
             let history = config.state_directory.is_dir().then(|| config.state_directory.join("history.redb"));

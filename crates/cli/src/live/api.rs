@@ -10,21 +10,28 @@ use client as built;
 #[cfg(not(feature = "http"))]
 use missing as built;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use flashwise_server::manage::DEFAULT_ADDRESS;
+use flashwise_engine::attach::stores::default_state_directory;
+use flashwise_server::config::ServerConfig;
+use flashwise_server::manage::find_default_socket;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::failure::Misuse;
+
 pub use built::Client;
+
+/// The configuration of a server that is given none.
+pub const DEFAULT_CONFIG: &str = "/etc/flashwise/flashwise.toml";
 
 /// Where the server is.
 #[derive(Clone, Debug, Args)]
 pub struct ApiOptions {
-    /// The server's API: HOST:PORT or unix:PATH
-    #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_ADDRESS)]
-    api: String,
+    /// The server's API: HOST:PORT or unix:PATH [default: the socket of a server that runs, or that of /etc/flashwise/flashwise.toml]
+    #[arg(long, value_name = "ADDRESS")]
+    api: Option<String>,
     /// The file that holds the token that the API asks for
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -33,19 +40,39 @@ pub struct ApiOptions {
 impl ApiOptions {
     /// A server whose API is at an address and asks for no token.
     pub fn at(address: String) -> ApiOptions {
-        ApiOptions { api: address, token_file: None }
+        ApiOptions { api: Some(address), token_file: None }
     }
 
     /// A client; nothing is asked yet.
     pub fn client(&self) -> anyhow::Result<Client> {
-        let token = match &self.token_file {
+        let (address, token_file) = match &self.api {
+            Some(address) => (address.clone(), None),
+            None => find()?,
+        };
+        let token = match self.token_file.as_ref().or(token_file.as_ref()) {
             Some(path) => {
                 let text = std::fs::read_to_string(path).with_context(|| format!("token file {}", path.display()))?;
                 Some(text.trim().to_owned())
             }
             None => None,
         };
-        Client::of(&self.api, token)
+        Client::of(&address, token)
+    }
+}
+
+/// The server of this machine: its address, and the file of its token if it has one.
+fn find() -> anyhow::Result<(String, Option<PathBuf>)> {
+    if let Some(socket) = find_default_socket(&default_state_directory()) {
+        return Ok((format!("unix:{}", socket.display()), None));
+    }
+    let configured = Path::new(DEFAULT_CONFIG).exists().then(|| ServerConfig::read_alone(Path::new(DEFAULT_CONFIG)));
+    match configured.transpose().context("--api is not given")? {
+        Some(config) if config.api.address().is_some() => Ok((config.api.listen, config.api.token_file)),
+        _ => {
+            let what = "found no server that runs with the default socket of its API; expected --api unix:PATH or HOST:PORT, as \
+                        flashwise serve printed it when it started";
+            Err(Misuse(what.to_owned()).into())
+        }
     }
 }
 

@@ -1,5 +1,6 @@
-//! `flashwise flush` and `flashwise set`: have a running server do something.
+//! `flashwise flush`, `flashwise set` and `flashwise page`: have a running server do something.
 
+use anyhow::Context;
 use clap::Args;
 use flashwise_core::cache::settings::{Given, Setting};
 use serde_json::{Map, Value};
@@ -19,6 +20,24 @@ impl Flush {
     pub fn run(&self) -> anyhow::Result<()> {
         self.api.client()?.post("/v1/flush")?;
         println!("Flushed.");
+        Ok(())
+    }
+}
+
+/// Print an address that opens the page of a running server in a browser
+///
+/// The address opens the page once, within five minutes. It is on loopback: from another machine, forward its port with ssh -L.
+#[derive(Debug, Args)]
+pub struct Page {
+    #[command(flatten)]
+    api: ApiOptions,
+}
+
+impl Page {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let answer = self.api.client()?.post("/v1/page")?;
+        let url = answer.get("url").and_then(Value::as_str);
+        println!("{}", url.context("the answer has no url; is this flashwise's API?")?);
         Ok(())
     }
 }

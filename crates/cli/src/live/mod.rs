@@ -22,6 +22,7 @@ pub enum Live {
     Serve(Box<serve::Serve>),
     Status(status::Status),
     Flush(manage::Flush),
+    Page(manage::Page),
     Set(manage::Set),
     Disks(disks::Disks),
     #[command(subcommand)]
@@ -42,6 +43,7 @@ impl Live {
             Live::Serve(command) => command.run(),
             Live::Status(command) => command.run(),
             Live::Flush(command) => command.run(),
+            Live::Page(command) => command.run(),
             Live::Set(command) => command.run(),
             Live::Disks(command) => command.run(),
             Live::Pool(command) => command.run(),

@@ -23,6 +23,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 
 use crate::failure::Misuse;
+use crate::live::api::DEFAULT_CONFIG;
 use crate::log::{self, note, warning};
 use crate::progress::Bar;
 use crate::settings::ServeSettings;
@@ -122,7 +123,7 @@ pub struct VolumeFlags {
     /// Let nbd:// and nbds:// listen where other machines can connect: they may read and write every volume
     #[arg(long, requires = "listen")]
     insecure: bool,
-    /// Where the management API listens: HOST:PORT, unix:PATH or off
+    /// Where the management API listens: unix:PATH, off, or HOST:PORT, which needs a token [default: a socket in the runtime directory]
     #[arg(long, value_name = "ADDRESS")]
     api: Option<String>,
     /// The file that holds the token that clients of the API must show
@@ -220,9 +221,6 @@ impl VolumeFlags {
 
 /// Signals that would end the process, and with it what waits in memory, and that have no meaning for the server.
 const IGNORED: [c_int; 4] = [SIGUSR1, SIGUSR2, SIGALRM, SIGXFSZ];
-
-/// The configuration where none is named and no volume is described by flags.
-const DEFAULT_CONFIG: &str = "/etc/flashwise/flashwise.toml";
 
 /// How long clients' requests may take to be answered when the server ends.
 const GRACE: Duration = Duration::from_secs(30);

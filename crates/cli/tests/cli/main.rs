@@ -7,7 +7,10 @@
 mod common;
 mod serving;
 
+#[cfg(feature = "device-tests")]
+mod access;
 mod advise;
+mod api;
 mod array;
 #[cfg(feature = "client-tests")]
 mod assigned;

@@ -205,6 +205,22 @@ fn the_configuration_that_is_installed_is_accepted() {
 }
 
 #[test]
+fn systemd_finds_nothing_wrong_with_the_unit() {
+    let folder = tempfile::tempdir().unwrap();
+    let unit = std::fs::read_to_string(project().join("packaging/flashwise.service")).unwrap();
+    // The code of what trying again cannot mend, an end of restarts, and a place for what has to be kept.
+    for line in ["RestartPreventExitStatus=2", "StartLimitBurst=20", "StateDirectory=flashwise"] {
+        assert!(unit.lines().any(|found| found == line), "{line}");
+    }
+    let unit = unit.replace("/usr/bin/flashwise", env!("CARGO_BIN_EXE_flashwise"));
+    let path = folder.path().join("flashwise.service");
+    std::fs::write(&path, unit).unwrap();
+    let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !told.contains("flashwise.service"), "{told}");
+}
+
+#[test]
 fn the_unit_is_sandboxed() {
     let unit = project().join("packaging/flashwise.service");
     // In tenths: 3.0, where less is more closed.

@@ -122,8 +122,7 @@ fn logical_disks_are_made_served_over_both_protocols_and_whole_after_a_kill() {
 
 /// A configuration that names neither volume nor pool, and what a pool made by the running server is made with.
 pub fn bare(folder: &Path) -> Vec<&'static str> {
-    let config =
-        "listen = ['nbd+unix:///?socket=nbd.sock']\nstate-directory = 'state'\n[api]\nlisten = 'unix:api.sock'\n";
+    let config = "listen = ['nbd+unix:///?socket=nbd.sock']\nstate-directory = 'state'\n[api]\nlisten = 'unix:api.sock'\ndirectories = '.'\n";
     std::fs::write(folder.join("tank.toml"), config).unwrap();
     let settings = ["flash=cache.img", "flash-size=16MiB", "erase-unit=1MiB", "ram=4MiB"];
     settings.into_iter().flat_map(|setting| ["--set", setting]).collect()

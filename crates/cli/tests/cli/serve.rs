@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 
-use crate::common::{fail, project, run, succeed};
+use crate::common::{fail, run, succeed};
 use crate::serving::Server;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -260,20 +260,21 @@ fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
     std::fs::write(path.join("foreign.img"), vec![7; 4 << 20]).unwrap();
     std::fs::File::create(path.join("other.img")).unwrap().set_len(8 << 20).unwrap();
     let name = "volume 'disk': ";
-    refused(with("--api", "0.0.0.0:0"), 2, "give it a token, or let it listen on 127.0.0.1");
+    refused(with("--api", "127.0.0.1:0"), 2, "--api: found '127.0.0.1:0' without a token-file, so that every user");
+    let token = |arguments, file: &str| [arguments, vec!["--api-token-file".to_owned(), file.to_owned()]].concat();
     refused(
-        [with("--api", "0.0.0.0:0"), vec!["--api-token-file".into(), "empty".into()]].concat(),
+        token(with("--api", "0.0.0.0:0"), "empty"),
         2,
-        "the token of the management API is empty",
+        "--api-token-file: found empty, which is empty or has other than visible ASCII characters",
     );
     flashwise_testing::write_private(path.join("short"), "0123456789abcde\n");
     std::fs::write(path.join("open"), "0123456789abcdef\n").unwrap();
     std::fs::set_permissions(path.join("open"), std::fs::Permissions::from_mode(0o644)).unwrap();
-    let with_token = |token: &str| [with("--api", "0.0.0.0:0"), vec!["--api-token-file".into(), token.into()]].concat();
+    let with_token = |file: &str| token(with("--api", "0.0.0.0:0"), file);
     refused(
         with_token("short"),
         2,
-        "the token of the management API has 15 characters, expected at least 16, as other machines",
+        "--api-token-file: found short, which has 15 characters; expected at least 16, as other machines",
     );
     refused(
         with_token("open"),
@@ -285,8 +286,16 @@ fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
         2,
         "--api-token-file: found /dev/zero, which cannot be read: it is not a regular file",
     );
-    refused(with("--api", "unix:missing/api.sock"), 2, "cannot listen on unix:missing/api.sock");
-    refused(with("--listen", "nbd+unix:///?socket=missing/nbd.sock"), 2, "cannot listen");
+    refused(
+        with("--api", "unix:missing/api.sock"),
+        2,
+        "--api: found missing/api.sock, but no socket can be made in missing",
+    );
+    refused(
+        with("--listen", "nbd+unix:///?socket=missing/nbd.sock"),
+        2,
+        "--listen: found missing/nbd.sock, but no socket",
+    );
     refused(with("--backend", "other.img"), 2, "volume 'other': the flash 'cache.img' is a cache of another backend");
     refused(with("--flash", "foreign.img"), 2, "holds something that is not a cache");
     refused(with("--flash-size", "2MiB"), 2, &format!("{name}the flash 'cache.img' is a cache whose flash size is "));
@@ -306,7 +315,7 @@ fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = listener.local_addr().unwrap();
     refused(with("--listen", &format!("nbd://{taken}")), 1, "address in use");
-    refused(with("--api", &taken.to_string()), 1, "cannot listen on ");
+    refused(token(with("--api", &taken.to_string()), "short"), 1, "cannot listen on ");
     // What cannot be served is not made either.
     let at = FLAGS.iter().position(|flag| *flag == "--flash").unwrap();
     let new = |flag: &str, value: &str| {
@@ -315,7 +324,7 @@ fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
         arguments
     };
     refused(new("--listen", &format!("nbd://{taken}")), 1, "address in use");
-    refused(new("--api", &taken.to_string()), 1, "cannot listen on ");
+    refused(token(new("--api", &taken.to_string()), "short"), 1, "cannot listen on ");
     assert!(!path.join("new.img").exists());
     let server = serve(path);
     refused(with("--listen", "nbd+unix:///?socket=other.sock"), 1, "in use by another process, or mounted");
@@ -580,20 +589,4 @@ fn what_a_server_refuses_is_told_in_its_own_words() {
         fail(folder.path(), &["detach", "data", "--api", &address], 1)
     });
     insta::assert_snapshot!(format!("{}{}", errors.concat(), failed.concat()));
-}
-
-#[test]
-fn systemd_finds_nothing_wrong_with_the_unit() {
-    let folder = folder();
-    let unit = std::fs::read_to_string(project().join("packaging/flashwise.service")).unwrap();
-    // The code of what trying again cannot mend, an end of restarts, and a place for what has to be kept.
-    for line in ["RestartPreventExitStatus=2", "StartLimitBurst=20", "StateDirectory=flashwise"] {
-        assert!(unit.lines().any(|found| found == line), "{line}");
-    }
-    let unit = unit.replace("/usr/bin/flashwise", env!("CARGO_BIN_EXE_flashwise"));
-    let path = folder.path().join("flashwise.service");
-    std::fs::write(&path, unit).unwrap();
-    let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !told.contains("flashwise.service"), "{told}");
 }

@@ -63,7 +63,7 @@ pub fn check_name(name: &str) -> Result<(), PoolError> {
     {
         return Ok(());
     }
-    Err(PoolError::Name { name: name.to_owned() })
+    Err(PoolError::Name { name: name.escape_debug().to_string() })
 }
 
 /// A size that a logical disk can have.

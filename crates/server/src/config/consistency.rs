@@ -1,12 +1,14 @@
 //! What must hold between the keys of a configuration.
 
+use std::collections::HashMap;
+
 use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::SETTINGS;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout};
 use flashwise_core::quantity::ByteSize;
 
 use super::keys::VOLUME_BYTES_MAX;
-use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
+use super::{Api, ConfigError, Origin, Section, ServerConfig, TlsMode};
 use crate::front::iscsi::names;
 use crate::front::{self, Assignment};
 use crate::manage::Address;
@@ -35,7 +37,7 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Vec<ConfigErr
         });
         wrong.extend(open.map(|problem| origin.refuse(Section::Server, "listen", problem)));
     }
-    let of_api = config.api.address().and_then(|address| check_api(address).err());
+    let of_api = config.api.address().and_then(|address| check_api(address, &config.api).err());
     wrong.extend(of_api.map(|problem| origin.refuse(Section::Api, "listen", problem)));
     if config.api.read_token_file.is_some() && config.api.token_file.is_none() {
         wrong.push(origin.missing(Section::Api, "token-file", "the token of those who may change something"));
@@ -46,9 +48,10 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Vec<ConfigErr
         let expected = "at least one table [[volume]] or [[pool]], or the management API, by which pools are made";
         wrong.push(origin.missing(Section::Server, "[[volume]]", expected));
     }
+    let mut names = HashMap::new();
     for (number, volume) in config.volumes.iter().enumerate() {
         let checked = check_volume(number, volume, origin)
-            .and_then(|()| check_names(number, config, origin))
+            .and_then(|()| check_names(number, volume, &mut names, origin))
             .and_then(|()| check_rules(number, volume, origin));
         wrong.extend(checked.err());
     }
@@ -57,11 +60,17 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Vec<ConfigErr
     wrong
 }
 
-fn check_api(address: &str) -> Result<(), String> {
-    address.parse::<Address>().map_err(|error| format!("{error}, or off"))?;
-    match cfg!(feature = "http") {
-        true => Ok(()),
-        false => Err(format!("found '{address}', expected off: this server was built without the feature http")),
+fn check_api(text: &str, api: &Api) -> Result<(), String> {
+    let address = text.parse::<Address>().map_err(|error| format!("{error}, or off"))?;
+    if cfg!(not(feature = "http")) {
+        return Err(format!("found '{text}', expected off: this server was built without the feature http"));
+    }
+    match address {
+        Address::Tcp(..) if api.token_file.is_none() => Err(format!(
+            "found '{text}' without a token-file, so that every user of this machine could change everything; expected a token-file \
+             too, or unix:PATH"
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -174,22 +183,25 @@ fn check_iscsi(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigE
     Ok(())
 }
 
-/// Refuses a name that is taken.
-fn check_names(number: usize, config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
-    let volume = &config.volumes[number];
-    let names = volume.export_names();
-    for (at, name) in names.iter().enumerate() {
-        let key = if at == 0 { "name" } else { "aliases" };
-        let refuse = |whose: String| {
-            let problem = format!("found '{name}', which is the name of {whose} too; expected another");
-            Err(origin.refuse(Section::Volume(number), key, problem))
+/// Refuses a name that is taken. `taken` has the names of the volumes before, with their numbers.
+fn check_names(
+    number: usize,
+    volume: &VolumeConfig,
+    taken: &mut HashMap<String, usize>,
+    origin: &Origin<'_>,
+) -> Result<(), ConfigError> {
+    for (at, name) in volume.export_names().into_iter().enumerate() {
+        let whose = match taken.get(&name) {
+            None => {
+                taken.insert(name, number);
+                continue;
+            }
+            Some(&other) if other == number => "the volume itself, or an alias".to_owned(),
+            Some(other) => format!("volume number {}", other + 1),
         };
-        if names[..at].contains(name) {
-            return refuse("the volume itself, or an alias".to_owned());
-        }
-        if let Some(other) = config.volumes[..number].iter().position(|other| other.export_names().contains(name)) {
-            return refuse(format!("volume number {}", other + 1));
-        }
+        let key = if at == 0 { "name" } else { "aliases" };
+        let problem = format!("found '{name}', which is the name of {whose} too; expected another");
+        return Err(origin.refuse(Section::Volume(number), key, problem));
     }
     Ok(())
 }

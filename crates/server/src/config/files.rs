@@ -1,10 +1,12 @@
 //! What must hold of the files and devices that a configuration names.
 
+use std::collections::HashMap;
 use std::fs::Metadata;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::quantity::ByteSize;
 use rustix::fs::Access;
 
@@ -12,8 +14,10 @@ use super::consistency::check_flash_size;
 use super::keys::VOLUME_BYTES_MAX;
 use super::value::Problem;
 use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
+use crate::front;
 use crate::front::iscsi::chap::read_secret;
-use crate::secret;
+use crate::manage::{Address, SOCKET_PATH_BYTES_MAX, is_runtime_directory};
+use crate::secret::{self, CHARACTERS_MIN};
 use flashwise_engine::disk::device;
 use flashwise_engine::disk::zoned::may_have_zones;
 use flashwise_engine::record::segments::Names;
@@ -22,7 +26,8 @@ use flashwise_engine::volume::VolumeConfig;
 /// Checks the files, and sets what depends on them: discarding is for block devices unless it was asked for.
 pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
     check_readable(config, origin)?;
-    let mut used: Vec<(FileId, String)> = Vec::new();
+    check_directories(config, origin).map_err(|(section, key, problem)| origin.refuse(section, key, problem))?;
+    let mut used: HashMap<FileId, String> = HashMap::new();
     let mut memory_bytes = 0;
     for (number, volume) in config.volumes.iter_mut().enumerate() {
         let section = Section::Volume(number);
@@ -66,7 +71,7 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
             return Err(refuse(format!("found {}, which names a device; expected a file", record.display())));
         }
         let id = FileId::of(record).map_err(|error| refuse(format!("found {}: {error}", record.display())))?;
-        if let Some((_, other)) = used.iter().find(|(known, _)| *known == id) {
+        if let Some(other) = used.get(&id) {
             return Err(refuse(format!("found {}, which is {other}; expected a file of its own", record.display())));
         }
         let names = Names::of(record);
@@ -81,7 +86,7 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
 
 /// Takes note of a file that is used; refuses one that is used twice. An empty path is none.
 fn take(
-    used: &mut Vec<(FileId, String)>,
+    used: &mut HashMap<FileId, String>,
     origin: &Origin<'_>,
     section: Section,
     key: &'static str,
@@ -94,18 +99,18 @@ fn take(
     let id = FileId::of(path).map_err(|error| {
         origin.refuse(section, key, format!("found {}, which cannot be examined: {error}", path.display()))
     })?;
-    if let Some((_, other)) = used.iter().find(|(known, _)| *known == id) {
+    if let Some(other) = used.get(&id) {
         let problem = format!("found {}, which is {other} too; expected a file of its own", path.display());
         return Err(origin.refuse(section, key, problem));
     }
     let what = if key == "disks" { "a disk" } else { key };
     let article = if key == "disks" { String::new() } else { "the ".to_owned() };
-    used.push((id, format!("{article}{what} of {whose}")));
+    used.insert(id, format!("{article}{what} of {whose}"));
     Ok(())
 }
 
 /// What tells one file from another, whatever names they have.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 enum FileId {
     Device(u64),
     File {
@@ -122,8 +127,7 @@ impl FileId {
             Ok(metadata) if metadata.file_type().is_block_device() => Ok(FileId::Device(metadata.rdev())),
             Ok(metadata) => Ok(FileId::File { device: metadata.dev(), inode: metadata.ino() }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-                Ok(FileId::Path(folder.canonicalize()?.join(path.file_name().unwrap_or_default())))
+                Ok(FileId::Path(folder_of(path).canonicalize()?.join(path.file_name().unwrap_or_default())))
             }
             Err(error) => Err(error),
         }
@@ -159,12 +163,103 @@ fn check_readable(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), Conf
         let Some(path) = path else { continue };
         let is_public = ["certificate", "client-authorities"].contains(&key);
         let read = if is_public { secret::read_public(path, secret::BYTES_MAX) } else { secret::read(path) };
-        if let Err(error) = read {
-            let problem = format!("found {}, which cannot be read: {error}", path.display());
-            return Err(origin.refuse(section, key, problem));
+        let problem = match read {
+            Err(error) => Some(format!("which cannot be read: {error}")),
+            Ok(text) if section == Section::Api => check_token(config, text.trim()).err(),
+            Ok(_) => None,
+        };
+        if let Some(problem) = problem {
+            return Err(origin.refuse(section, key, format!("found {}, {problem}", path.display())));
         }
     }
     Ok(())
+}
+
+/// Refuses what is no token, or is too short for an address that other machines reach.
+fn check_token(config: &ServerConfig, token: &str) -> Result<(), Problem> {
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(
+            "which is empty or has other than visible ASCII characters; expected a token on one line".to_owned()
+        );
+    }
+    let addresses = config.api.address().and_then(|address| address.parse::<Address>().ok()?.resolved().ok());
+    let is_for_others =
+        addresses.is_some_and(|all| all.iter().any(|address| !address.ip().to_canonical().is_loopback()));
+    if is_for_others && token.len() < CHARACTERS_MIN {
+        let found = token.len();
+        return Err(format!(
+            "which has {found} characters; expected at least {CHARACTERS_MIN}, as other machines reach the management API"
+        ));
+    }
+    Ok(())
+}
+
+/// Looks at the directories and sockets that the server itself uses.
+fn check_directories(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), (Section, &'static str, Problem)> {
+    let state = &config.state_directory;
+    let there = state.ancestors().find_map(|folder| folder.canonicalize().ok());
+    let problem = match there.filter(|_| !state.as_os_str().is_empty()) {
+        Some(there) if !there.is_dir() => Some(format!("{} is a file; expected a directory", there.display())),
+        Some(there) if is_of_the_kernel(&there) => {
+            Some("where nothing can be kept; expected a directory on a disk".to_owned())
+        }
+        _ => None,
+    };
+    if let Some(problem) = problem {
+        return Err((Section::Server, "state-directory", format!("found {}: {problem}", state.display())));
+    }
+    if let Some(directory) = config.api.directories.iter().flatten().find(|directory| !directory.is_dir()) {
+        let problem = format!("found {}, which is no directory; expected directories", directory.display());
+        return Err((Section::Api, "directories", problem));
+    }
+    let endpoints = config.listen.iter().filter_map(|uri| Some(uri.parse::<front::Uri>().ok()?.endpoint.address));
+    let of_clients = endpoints.filter_map(|address| match address {
+        front::Address::Unix(path) => Some((Section::Server, path)),
+        front::Address::Tcp { .. } => None,
+    });
+    // The default depends on who starts the server.
+    let is_given = origin.tables.entries(Section::Api).iter().any(|entry| entry.key == "listen");
+    let of_api = match config.api.address().map(str::parse) {
+        Some(Ok(Address::Unix(path))) if is_given => Some((Section::Api, path)),
+        _ => None,
+    };
+    for (section, path) in of_clients.chain(of_api) {
+        check_socket(&path).map_err(|problem| (section, "listen", format!("found {}, {problem}", path.display())))?;
+    }
+    Ok(())
+}
+
+/// Refuses the path of a Unix socket where none can be. A socket that is there already belongs to a server that runs, or was killed.
+fn check_socket(path: &Path) -> Result<(), Problem> {
+    let bytes = path.as_os_str().len();
+    if bytes > SOCKET_PATH_BYTES_MAX {
+        return Err(format!("a path of {bytes} bytes; expected at most {SOCKET_PATH_BYTES_MAX} for a socket"));
+    }
+    if path.symlink_metadata().is_ok_and(|found| !found.file_type().is_socket()) {
+        return Err("which is a file and no socket; remove it or choose another path".to_owned());
+    }
+    match folder_of(path) {
+        folder if is_runtime_directory(folder) && !folder.exists() => Ok(()),
+        folder => check_folder(folder, "socket"),
+    }
+}
+
+/// Refuses a directory in which nothing can be made.
+fn check_folder(folder: &Path, what: &str) -> Result<(), Problem> {
+    let refuse = |why: &dyn std::fmt::Display| Err(format!("but no {what} can be made in {}: {why}", folder.display()));
+    match rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK) {
+        Err(error) => refuse(&error),
+        Ok(()) if folder.canonicalize().is_ok_and(|folder| is_of_the_kernel(&folder)) => refuse(&"it is the kernel's"),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn is_of_the_kernel(folder: &Path) -> bool {
+    ["/proc", "/sys"].iter().any(|root| folder.starts_with(root))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 type KeyProblem = (&'static str, Problem);
@@ -226,6 +321,13 @@ fn check_backend(volume: &VolumeConfig) -> Result<(), KeyProblem> {
                 format!("found {size} for volume '{name}', expected at most the size of its backend {backend}, {most}");
             Err(("size", problem))
         }
+        None if bytes > 0 && bytes < BLOCK_BYTES as u64 => {
+            let problem = format!(
+                "found {backend}, which has {bytes} bytes; expected at least one block, {}",
+                shown(BLOCK_BYTES as u64)
+            );
+            Err(("backend", problem))
+        }
         None if bytes == 0 => Err(("backend", format!("found {backend}, which is empty; expected the volume's bytes"))),
         None if bytes > VOLUME_BYTES_MAX => {
             let problem = format!("is missing; {backend} has {}, expected at most 16TiB", shown(bytes));
@@ -256,7 +358,10 @@ fn check_flash(volume: &VolumeConfig) -> Result<bool, KeyProblem> {
                 format!("is missing; {flash} does not exist yet, expected how large to make it, such as 1GiB");
             Err(("flash-size", problem))
         }
-        (None, Some(_)) => Ok(false),
+        (None, Some(_)) => {
+            let problem = |problem| ("flash", format!("found {flash}, {problem}"));
+            check_folder(folder_of(&volume.flash), "file").map(|()| false).map_err(problem)
+        }
         (Some((bytes, metadata)), wanted) => {
             let is_device = metadata.file_type().is_block_device();
             match wanted {

@@ -18,7 +18,6 @@ use super::value::{Problem, Value};
 use super::{ServerConfig, TlsMode};
 use crate::front::check_client;
 use crate::front::iscsi::names;
-use crate::manage::DEFAULT_LISTEN;
 use flashwise_engine::disk::zoned::zoning::Zoning;
 use flashwise_engine::pool::PoolConfig;
 use flashwise_engine::pool::metadata::check_name;
@@ -134,12 +133,16 @@ const LOG_LEVELS: [(&str, LevelFilter); 5] = [
 
 /// Keys of `[api]`.
 pub const API_KEYS: &[Key<ServerConfig>] = &[
-    key("listen", Some(DEFAULT_LISTEN), |server, value| {
+    key("listen", None, |server, value| {
         server.api.listen = value.text()?;
         Ok(())
     }),
     key("token-file", None, |server, value| Ok(server.api.token_file = Some(value.path()?))),
     key("read-token-file", None, |server, value| Ok(server.api.read_token_file = Some(value.path()?))),
+    key("directories", None, |server, value| {
+        server.api.directories = Some(value.texts()?.into_iter().map(PathBuf::from).collect());
+        Ok(())
+    }),
 ];
 
 /// The words of the key `mode` of `[tls]`.
@@ -409,6 +412,7 @@ fn other_keys() -> [Key<VolumeConfig>; 6] {
 
 fn export_name(name: &str) -> Result<String, Problem> {
     if name.len() > 255 || name.chars().any(|letter| letter.is_control() || letter == '/') {
+        let name = name.escape_debug();
         return Err(format!("found '{name}', expected a name of at most 255 bytes without '/' and control characters"));
     }
     // Browsers and others resolve these in the path of a URL.

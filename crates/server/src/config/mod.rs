@@ -35,6 +35,7 @@ use keys::{API_KEYS, ISCSI_KEYS, Key, LIMITS_KEYS, POOL_KEYS, SERVER_KEYS, TLS_K
 use value::{Problem, Value};
 
 use crate::front;
+use crate::manage::default_socket;
 use crate::secret::{self, CONFIGURATION_BYTES_MAX};
 
 /// What a server is made of.
@@ -81,6 +82,8 @@ pub struct Api {
     pub token_file: Option<PathBuf>,
     /// The file that holds the token of those who may only look.
     pub read_token_file: Option<PathBuf>,
+    /// The directories whose files requests may name; without them, those of the files that the configuration names.
+    pub directories: Option<Vec<PathBuf>>,
 }
 
 impl Api {
@@ -310,7 +313,7 @@ impl Origin<'_> {
     fn one_of(&self, table: &str, section: Section, number: usize) -> String {
         let entries = self.tables.entries(section);
         match entries.iter().find(|entry| entry.key == "name").and_then(|entry| entry.value.text().ok()) {
-            Some(name) => format!("[[{table}]] '{name}'"),
+            Some(name) => format!("[[{table}]] '{}'", name.escape_debug()),
             None => format!("[[{table}]] number {}", number + 1),
         }
     }
@@ -365,7 +368,11 @@ impl ServerConfig {
         let folder = folder.and_then(|entry| entry.value.text().ok());
         let folder = folder.map_or_else(default_state_directory, PathBuf::from);
         let file = made::path(&folder);
-        let kept = made::read(&folder).map_err(ConfigError::Kept)?;
+        let kept = match made::read(&folder) {
+            // A file in the place of the directory is refused with its key, when files are looked at.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Vec::new(),
+            kept => kept.map_err(ConfigError::Kept)?,
+        };
         kept.iter().for_each(|pool| tables.add_made(pool, Some(file.clone())));
         let config = check(&Origin { path: Some(path), tables: &tables })?;
         Ok(ServerConfig { made_pools: kept, ..config })
@@ -431,6 +438,10 @@ impl ServerConfig {
             origin.apply(Section::Pool(number), &POOL_KEYS, &mut pool, &mut wrong);
             pool.cache.state_directory.clone_from(&config.state_directory);
             config.pools.push(pool);
+        }
+        if config.api.listen.is_empty() {
+            let socket = || format!("unix:{}", default_socket(&config.state_directory).display());
+            config.api.listen = if cfg!(feature = "http") { socket() } else { "off".to_owned() };
         }
         // What must hold between keys is looked at once each is right by itself.
         ConfigError::refuse_if_any(wrong)?;

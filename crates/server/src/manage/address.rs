@@ -1,19 +1,64 @@
 //! Where the management API listens: a TCP address, or a Unix socket as `unix:/path`.
 
 use std::fmt;
+use std::fs::DirBuilder;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+use rustix::fs::Access;
+use rustix::io::Errno;
 
 use crate::front::uri_parts::split_host;
 
 /// The TCP port where none is given.
 pub const DEFAULT_PORT: u16 = 9470;
-/// The address where none is given.
-pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9470";
+/// The file name of the socket where no address is given.
+const SOCKET: &str = "api.sock";
+/// Most bytes of the path of a Unix socket (unix(7)).
+pub const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// The directories that hold sockets while programs run: that of the service manager, that of the system, and the user's.
+fn runtime_directories() -> impl Iterator<Item = PathBuf> {
+    let given = std::env::var("RUNTIME_DIRECTORY").unwrap_or_default();
+    // Of several, separated by colons, the first.
+    let of_service = given.split(':').next().filter(|path| !path.is_empty()).map(PathBuf::from);
+    let of_user = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
+    let of_user = of_user.map(|path| PathBuf::from(path).join("flashwise"));
+    of_service.into_iter().chain([PathBuf::from("/run/flashwise")]).chain(of_user)
+}
+
+/// True if a directory that is missing is made for a socket in it, by a server or the service manager.
+pub fn is_runtime_directory(path: &Path) -> bool {
+    runtime_directories().any(|directory| directory == path)
+}
+
+/// Where a server listens if it is given no address: in the first runtime directory that it can use, else in its state directory.
+pub fn default_socket(state_directory: &Path) -> PathBuf {
+    let is_usable = |directory: &PathBuf| {
+        let can_write = |path: &Path| rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK);
+        match can_write(directory) {
+            Err(Errno::NOENT) => directory.parent().is_some_and(|parent| can_write(parent).is_ok()),
+            found => found.is_ok(),
+        }
+    };
+    runtime_directories().find(is_usable).unwrap_or_else(|| state_directory.to_owned()).join(SOCKET)
+}
+
+/// The socket of a server that was given no address, if there is one: the first that this process may connect to, else the first.
+pub fn find_default_socket(state_directory: &Path) -> Option<PathBuf> {
+    let paths = runtime_directories().chain([state_directory.to_owned()]).map(|directory| directory.join(SOCKET));
+    let found: Vec<PathBuf> = paths.filter(|path| is_socket(path)).collect();
+    let may_connect = |path: &&PathBuf| rustix::fs::access(path.as_path(), Access::WRITE_OK).is_ok();
+    found.iter().find(may_connect).or(found.first()).cloned()
+}
+
+fn is_socket(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket())
+}
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,9 +148,17 @@ impl Address {
 }
 
 fn bind_unix(path: &Path) -> io::Result<Listener> {
-    // What a server that was killed left behind is in the way; one that answers is another server, and other files are not ours.
-    let is_socket = path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
-    if is_socket && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+    if let Some(directory) = path.parent().filter(|directory| is_runtime_directory(directory)) {
+        // Binding says why if this fails.
+        let _ = DirBuilder::new().mode(0o755).create(directory);
+    }
+    if path.symlink_metadata().is_ok() && !is_socket(path) {
+        let what = "found a file that is not a socket; remove it or choose another path";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+    }
+    // What a server that was killed left behind is in the way; one that answers is another server.
+    if is_socket(path) && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    {
         std::fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
@@ -130,7 +183,6 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), shown);
         }
-        assert_eq!(DEFAULT_ADDRESS.parse(), Ok(Address::Tcp("127.0.0.1".to_owned(), DEFAULT_PORT)));
     }
 
     #[test]
@@ -154,7 +206,8 @@ mod tests {
         drop(live);
         assert!(!path.exists());
         std::fs::write(&path, "precious").unwrap();
-        assert_eq!(address.bind(&[]).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let error = address.bind(&[]).unwrap_err().to_string();
+        assert_eq!(error, "found a file that is not a socket; remove it or choose another path");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
     }
 }

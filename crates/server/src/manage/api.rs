@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::address::{Address, Listener};
+use super::connections::{self, Accepting};
 use super::guard::{self, Guard};
 use super::live::{self, Live};
 use super::routes::{self, Page};
 use super::sessions::Sessions;
-use super::{ApiError, Managed, Options, Tokens, connections};
+use super::{ApiError, Managed, Options, Tokens};
 use crate::secret::CHARACTERS_MIN;
 
 /// Threads for calls of [`Managed`], which wait for locks and devices; more calls wait their turn.
@@ -57,8 +58,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Listens on an address. Those who ask must bear a token, if there is one; without one the address must be a Unix socket or
-    /// loopback.
+    /// Listens on an address. A TCP address needs a token, as every user of the machine can connect to it; loopback too.
     pub fn at(address: &Address, tokens: Tokens) -> Result<Listening, ApiError> {
         let listen_error = |error: io::Error| match (error.kind(), address.to_string()) {
             (io::ErrorKind::AddrInUse, address) => ApiError::InUse { address },
@@ -66,10 +66,8 @@ impl Listening {
         };
         let resolved = address.resolved().map_err(listen_error)?;
         tokens.check(&resolved)?;
-        if tokens.change.is_none()
-            && let Some(&address) = resolved.iter().find(|address| !guard::is_loopback(address.ip()))
-        {
-            return Err(ApiError::TokenNeeded { address });
+        if tokens.change.is_none() && matches!(address, Address::Tcp(..)) {
+            return Err(ApiError::TokenNeeded { address: address.to_string() });
         }
         let listener = address.bind(&resolved).map_err(listen_error)?;
         let address = match &listener {
@@ -104,19 +102,25 @@ impl Api {
     /// forgotten with the process.
     pub fn serve(listening: Listening, history: Option<PathBuf>, server: Arc<dyn Managed>) -> Result<Api, ApiError> {
         let Listening { listener, address, tokens } = listening;
-        let checks_host = tokens.change.is_none() && matches!(address, Address::Tcp(..));
         let (token, read_token) = (tokens.change.map(RwLock::new), tokens.read.map(RwLock::new));
-        let guard = Arc::new(Guard { token, read_token, checks_host, sessions: Sessions::default() });
+        let owner = rustix::process::geteuid().as_raw();
+        let guard = Arc::new(Guard { token, read_token, owner, sessions: Sessions::default() });
         let runtime = runtime().map_err(|error| ApiError::Threads { error })?;
         let (stopping, stopped) = watch::channel(false);
         let live = Arc::new(Live::new(history.as_deref()));
-        let page = Page::new(Arc::clone(&live), Arc::clone(&guard), stopped.clone());
+        let (listeners, mut pages) = mpsc::channel(1);
+        let page = Page::new(Arc::clone(&live), Arc::clone(&guard), stopped.clone(), listeners);
         let router = routes::router(Arc::clone(&server), page);
         runtime.spawn(Arc::clone(&live).look(server));
         let context = runtime.enter();
-        let accepting = connections::Accepting::new(listener).map_err(|error| ApiError::Threads { error })?;
+        let accepting = Accepting::new(listener).map_err(|error| ApiError::Threads { error })?;
         drop(context);
-        let serving = runtime.spawn(connections::serve(accepting, router, stopped));
+        let serving = runtime.spawn(connections::serve(accepting, router.clone(), stopped.clone()));
+        runtime.spawn(async move {
+            if let Some(listener) = pages.recv().await {
+                connections::serve(Accepting::Tcp(listener), router, stopped).await;
+            }
+        });
         Ok(Api { runtime: Some(runtime), serving: Some(serving), stopping, address, guard, live })
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::address::{Listener, SocketFile};
+use super::guard::{Peer, Process};
 
 /// Connections at a time; more wait.
 pub const CONNECTIONS_MAX: usize = 64;
@@ -43,11 +44,15 @@ impl Accepting {
 pub async fn serve(accepting: Accepting, router: Router, stopping: watch::Receiver<bool>) {
     match accepting {
         Accepting::Tcp(listener) => {
-            let accept = async || listener.accept().await.map(|(stream, _)| stream);
+            let accept = async || listener.accept().await.map(|(stream, address)| (stream, Peer::Tcp(address)));
             serve_streams(accept, router, stopping).await;
         }
         Accepting::Unix(listener, _file) => {
-            let accept = async || listener.accept().await.map(|(stream, _)| stream);
+            let accept = async || {
+                let (stream, _) = listener.accept().await?;
+                let process = stream.peer_cred().ok().map(|found| Process { uid: found.uid(), pid: found.pid() });
+                Ok((stream, Peer::Unix(process)))
+            };
             serve_streams(accept, router, stopping).await;
         }
     }
@@ -56,7 +61,7 @@ pub async fn serve(accepting: Accepting, router: Router, stopping: watch::Receiv
 async fn serve_streams<S, F>(accept: impl Fn() -> F, router: Router, mut stopping: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    F: Future<Output = io::Result<S>>,
+    F: Future<Output = io::Result<(S, Peer)>>,
 {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
@@ -70,8 +75,9 @@ where
             _ = stopping.changed() => break,
         };
         match accepted {
-            Ok(stream) => {
-                connections.spawn(serve_stream(stream, router.clone(), stopping.clone(), permit));
+            Ok((stream, peer)) => {
+                let router = router.clone().layer(Extension(peer));
+                connections.spawn(serve_stream(stream, router, stopping.clone(), permit));
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }

@@ -1,12 +1,13 @@
-//! Who may use the management API: bearers of its token, or who is on the same machine and no web page of somebody else.
+//! Access to the management API: by the user at the other end of its Unix socket, by a token, or by the cookie of a page.
 //!
-//! Source: RFC 6750 (bearer tokens). Without a token the API listens on loopback or a Unix socket only. Web pages reach
+//! Source: RFC 6750 (bearer tokens), unix(7) (SO_PEERCRED). Over the Unix socket root and the server's own user may do everything. Over TCP
+//! every user of the machine can connect, so a token or the cookie of a page that was opened is needed. Web pages of others reach
 //! loopback too: by a name that they make resolve to it (DNS rebinding), which the `Host` header gives away, or by sending
-//! requests whose answers they cannot read, which the `Origin` header gives away. Who is signed in sends a cookie in the token's place;
-//! since a browser sends that by itself, what changes something must then come from this server's own page. Who bears the token for
-//! reading may look at everything and change nothing.
+//! requests whose answers they cannot read, which the `Origin` header gives away. A browser sends a cookie by itself; a change that bears
+//! one must therefore come from this server's own page. The token for reading shows everything and changes nothing.
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
@@ -26,91 +27,160 @@ pub struct Refusal {
     pub error: String,
 }
 
-/// What is asked of those who send requests.
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub enum Peer {
+    /// A process of this machine, over the API's Unix socket; nothing is known of it if the system does not say.
+    Unix(Option<Process>),
+    /// Over TCP, from this address.
+    Tcp(SocketAddr),
+}
+
+/// A process of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Process {
+    /// Its user.
+    pub uid: u32,
+    /// Its number, if it is seen from here.
+    pub pid: Option<i32>,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Unix(Some(Process { uid, pid: Some(pid) })) => write!(f, "uid {uid} (pid {pid})"),
+            Peer::Unix(Some(Process { uid, pid: None })) => write!(f, "uid {uid}"),
+            Peer::Unix(None) => f.write_str("an unknown user"),
+            Peer::Tcp(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+/// What the sender of a request may do, and who it is, for the log.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// What it may do.
+    pub right: Right,
+    /// Who it is.
+    pub name: String,
+    /// True if a cookie says so, which a browser sends by itself.
+    pub by_cookie: bool,
+}
+
+/// The credentials that requests are held to.
 #[derive(Debug)]
 pub struct Guard {
-    /// The token of those who may change something; where there is none, everybody may.
+    /// The token for changes, if there is one.
     pub token: Option<RwLock<String>>,
-    /// The token of those who may only look.
+    /// The token for reading, if there is one.
     pub read_token: Option<RwLock<String>>,
-    /// Whether the `Host` header must name this machine.
-    pub checks_host: bool,
-    /// Those who are signed in to the page.
+    /// The server's own user.
+    pub owner: u32,
+    /// The pages that are signed in.
     pub sessions: Sessions,
 }
 
 /// Where one signs in and out.
 const SESSION: &str = "/v1/session";
+/// Where the address of a page is asked for, which has the right of the request.
+const PAGE: &str = "/v1/page";
 
-/// What anybody may ask for, who may reach the server at all: there is nothing in it, or it is how one signs in.
+/// Requests that need no credential: they tell nothing of the server, or sign in.
 pub(super) fn is_open(method: &Method, path: &str) -> bool {
     ["/healthz", "/readyz"].contains(&path) || page::is_of_page(path) || (path == SESSION && method != Method::DELETE)
 }
 
 impl Guard {
-    /// Refuses a request that may not be made.
-    pub fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    /// The sender of a request that may be made; none if the request needs no credential.
+    ///
+    /// # Errors
+    /// The request may not be made.
+    pub fn check(
+        &self,
+        peer: &Peer,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Option<Client>, Refusal> {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-        if self.checks_host && !host.is_some_and(is_this_machine) {
+        let forbidden = |error: String| Err(Refusal { status: StatusCode::FORBIDDEN, error });
+        let checks_host = self.token.is_none() && matches!(peer, Peer::Tcp(_));
+        if checks_host && !host.is_some_and(is_this_machine) {
             let found = host.map_or("none".to_owned(), |host| format!("'{}'", host.escape_debug()));
-            let error = format!("Host header: found {found}, expected localhost or a loopback address");
-            return Err(Refusal { status: StatusCode::FORBIDDEN, error });
+            return forbidden(format!("Host header: found {found}, expected localhost or a loopback address"));
         }
         let is_elsewhere =
             |origin: &HeaderValue| !origin.to_str().ok().zip(host).is_some_and(|(origin, host)| is_same(origin, host));
         let of_other_site = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
         if !method.is_safe() && (of_other_site || headers.get(ORIGIN).is_some_and(is_elsewhere)) {
-            let error = "requests from other web pages are refused".to_owned();
-            return Err(Refusal { status: StatusCode::FORBIDDEN, error });
+            return forbidden("requests from other web pages are refused".to_owned());
         }
         if is_open(method, uri.path()) {
-            return Ok(());
+            return Ok(None);
         }
-        let forbidden = |error: &str| Err(Refusal { status: StatusCode::FORBIDDEN, error: error.to_owned() });
-        let (right, by_cookie) = match (self.right_of_bearer(headers), self.sessions.right_of(headers)) {
-            (Some(right), _) => (right, false),
-            (None, Some(right)) => (right, true),
-            (None, None) => {
-                let error = "a token is needed, as the header 'Authorization: Bearer TOKEN'".to_owned();
-                return Err(Refusal { status: StatusCode::UNAUTHORIZED, error });
-            }
-        };
+        let Some(client) = self.client(peer, headers) else { return Err(self.refusal(peer)) };
         if method.is_safe() {
-            return Ok(());
+            return Ok(Some(client));
         }
         let same_site = headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin");
-        if by_cookie && !same_site && !headers.contains_key(ORIGIN) {
-            return forbidden("a change that bears a cookie must come from the server's own page");
+        if client.by_cookie && !same_site && !headers.contains_key(ORIGIN) {
+            return forbidden("a change that bears a cookie must come from the server's own page".to_owned());
         }
-        if right == Right::Look && uri.path() != SESSION {
-            return forbidden("this token is for looking; what changes something needs the other one");
+        if client.right == Right::Look && ![SESSION, PAGE].contains(&uri.path()) {
+            return forbidden("this token is for looking; what changes something needs the other one".to_owned());
         }
-        Ok(())
+        Ok(Some(client))
     }
 
-    /// What somebody who sends these headers may do; none where a token is needed.
-    pub fn right_of(&self, headers: &HeaderMap) -> Option<Right> {
-        self.right_of_bearer(headers).or_else(|| self.sessions.right_of(headers))
+    fn refusal(&self, peer: &Peer) -> Refusal {
+        match (&self.token, peer) {
+            (Some(_), _) => Refusal {
+                status: StatusCode::UNAUTHORIZED,
+                error: "a token is needed, as the header 'Authorization: Bearer TOKEN'".to_owned(),
+            },
+            (None, Peer::Tcp(_)) => Refusal {
+                status: StatusCode::UNAUTHORIZED,
+                error: "open the page by the address that `flashwise page` prints".to_owned(),
+            },
+            (None, Peer::Unix(_)) => Refusal {
+                status: StatusCode::FORBIDDEN,
+                error: format!("found {peer}, expected root or the server's own user, uid {}", self.owner),
+            },
+        }
     }
 
-    /// What the bearer of this token may do; where none is asked for, everybody may do everything.
+    /// The sender of a request with these headers; none if it has no credential that counts. A token that is shown counts alone, so that a
+    /// wrong one is refused.
+    pub fn client(&self, peer: &Peer, headers: &HeaderMap) -> Option<Client> {
+        if self.token.is_some()
+            && let Some(given) = headers.get(AUTHORIZATION)
+        {
+            let (scheme, given) = given.as_bytes().split_at_checked("Bearer ".len())?;
+            let right = scheme.eq_ignore_ascii_case(b"Bearer ").then(|| self.right_of_token(given)).flatten()?;
+            return Some(Client { right, name: format!("{} at {peer}", right.token()), by_cookie: false });
+        }
+        match peer {
+            Peer::Unix(Some(Process { uid, .. })) if [0, self.owner].contains(uid) => {
+                Some(Client { right: Right::Change, name: peer.to_string(), by_cookie: false })
+            }
+            _ => {
+                let (right, name) = self.sessions.signed_in(headers)?;
+                Some(Client { right, name: format!("the page of {name}, at {peer}"), by_cookie: true })
+            }
+        }
+    }
+
+    /// The right that a token gives, if it is one of the API's.
     pub fn right_of_token(&self, given: &[u8]) -> Option<Right> {
         // Takes as long wherever the first wrong byte is.
-        let is = |token: &RwLock<String>| bool::from(given.ct_eq(token.read().as_bytes()));
-        match (&self.token, &self.read_token) {
-            (None, _) => Some(Right::Change),
-            (Some(token), _) if is(token) => Some(Right::Change),
-            (Some(_), Some(read_token)) if is(read_token) => Some(Right::Look),
-            _ => None,
+        let is = |token: &Option<RwLock<String>>| {
+            token.as_ref().is_some_and(|token| given.ct_eq(token.read().as_bytes()).into())
+        };
+        match (is(&self.token), is(&self.read_token)) {
+            (true, _) => Some(Right::Change),
+            (false, true) => Some(Right::Look),
+            (false, false) => None,
         }
-    }
-
-    fn right_of_bearer(&self, headers: &HeaderMap) -> Option<Right> {
-        if self.token.is_none() {
-            return Some(Right::Change);
-        }
-        let (scheme, given) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked("Bearer ".len())?;
-        if scheme.eq_ignore_ascii_case(b"Bearer ") { self.right_of_token(given) } else { None }
     }
 }
 
@@ -133,18 +203,32 @@ fn is_same(origin: &str, host: &str) -> bool {
 mod tests {
     use super::*;
 
+    const OWNER: u32 = 1000;
+
     fn guard(token: Option<&str>) -> Guard {
         let read_token = token.map(|_| RwLock::new("peep".to_owned()));
         let token = token.map(|token| RwLock::new(token.to_owned()));
-        Guard { checks_host: token.is_none(), token, read_token, sessions: Sessions::default() }
+        Guard { token, read_token, owner: OWNER, sessions: Sessions::default() }
+    }
+
+    fn tcp() -> Peer {
+        Peer::Tcp(([127, 0, 0, 1], 40_000).into())
+    }
+
+    fn unix(uid: u32) -> Peer {
+        Peer::Unix(Some(Process { uid, pid: Some(7) }))
     }
 
     fn check(guard: &Guard, method: Method, path: &str, headers: &[(&'static str, &str)]) -> u16 {
+        check_of(&tcp(), guard, method, path, headers)
+    }
+
+    fn check_of(peer: &Peer, guard: &Guard, method: Method, path: &str, headers: &[(&'static str, &str)]) -> u16 {
         let headers = headers.iter().map(|(name, value)| {
             (axum::http::HeaderName::from_static(name), axum::http::HeaderValue::from_str(value).unwrap())
         });
-        let checked = guard.check(&method, &path.parse().unwrap(), &headers.collect());
-        checked.map_or_else(|refusal| refusal.status.as_u16(), |()| 200)
+        let checked = guard.check(peer, &method, &path.parse().unwrap(), &headers.collect());
+        checked.map_or_else(|refusal| refusal.status.as_u16(), |_| 200)
     }
 
     #[test]
@@ -165,9 +249,37 @@ mod tests {
             ("[::1", 403),
             ("", 403),
         ] {
-            assert_eq!(check(&guard, Method::GET, "/v1/status", &[("host", host)]), status, "{host}");
+            assert_eq!(check(&guard, Method::GET, "/healthz", &[("host", host)]), status, "{host}");
         }
         assert_eq!(check(&guard, Method::GET, "/healthz", &[]), 403);
+    }
+
+    #[test]
+    fn root_and_the_own_user_may_do_everything_over_the_unix_socket_and_others_nothing() {
+        for token in [None, Some("sesame")] {
+            let guard = guard(token);
+            for (peer, status) in [(unix(0), 200), (unix(OWNER), 200), (unix(65534), 403), (Peer::Unix(None), 403)] {
+                let refused = if token.is_some() && status != 200 { 401 } else { status };
+                assert_eq!(check_of(&peer, &guard, Method::GET, "/v1/status", &[]), refused, "{peer}");
+                assert_eq!(check_of(&peer, &guard, Method::POST, "/v1/disks/wipe", &[]), refused, "{peer}");
+                assert_eq!(check_of(&peer, &guard, Method::GET, "/healthz", &[]), 200, "{peer}");
+            }
+            // A token that is shown counts alone.
+            let wrong = [("authorization", "Bearer sesam")];
+            let expected = if token.is_some() { 401 } else { 200 };
+            assert_eq!(check_of(&unix(0), &guard, Method::GET, "/v1/status", &wrong), expected);
+        }
+        assert_eq!(
+            check_of(
+                &unix(7),
+                &guard(Some("sesame")),
+                Method::POST,
+                "/v1/flush",
+                &[("authorization", "Bearer sesame")]
+            ),
+            200
+        );
+        assert_eq!(check(&guard(None), Method::GET, "/v1/status", &[("host", "localhost")]), 401);
     }
 
     #[test]
@@ -194,7 +306,7 @@ mod tests {
     #[test]
     fn a_cookie_stands_for_the_token_on_the_own_page() {
         let guard = guard(Some("sesame"));
-        let set = guard.sessions.begin(Right::Change).unwrap();
+        let set = guard.sessions.begin(Right::Change, "me").unwrap();
         let cookie = set.split_once(';').unwrap().0;
         let from = |method, more: &[(&'static str, &str)]| {
             check(&guard, method, "/v1/flush", &[&[("host", "nas:9470"), ("cookie", cookie)], more].concat())
@@ -222,7 +334,7 @@ mod tests {
     #[test]
     fn who_may_look_changes_nothing() {
         let guard = guard(Some("sesame"));
-        let set = guard.sessions.begin(Right::Look).unwrap();
+        let set = guard.sessions.begin(Right::Look, "me").unwrap();
         let cookie = ("cookie", set.split_once(';').unwrap().0);
         let same_site = ("sec-fetch-site", "same-origin");
         for sent in [&[("authorization", "Bearer peep")][..], &[cookie, same_site]] {
@@ -243,16 +355,15 @@ mod tests {
     #[test]
     fn pages_from_elsewhere_change_nothing() {
         let guard = guard(None);
-        let from = |method, origin: &str| {
-            check(&guard, method, "/v1/flush", &[("host", "localhost:9470"), ("origin", origin)])
-        };
+        let check = |method, headers: &[(&'static str, &str)]| check_of(&unix(0), &guard, method, "/v1/flush", headers);
+        let from = |method, origin: &str| check(method, &[("host", "localhost:9470"), ("origin", origin)]);
         assert_eq!(from(Method::POST, "http://localhost:9470"), 200);
         assert_eq!(from(Method::POST, "http://localhost:80"), 403);
         assert_eq!(from(Method::PATCH, "http://evil.example"), 403);
         assert_eq!(from(Method::POST, "null"), 403);
         assert_eq!(from(Method::GET, "http://evil.example"), 200);
         let without_origin = [("host", "localhost:9470"), ("sec-fetch-site", "cross-site")];
-        assert_eq!(check(&guard, Method::POST, "/v1/flush", &without_origin), 403);
-        assert_eq!(check(&guard, Method::GET, "/v1/flush", &without_origin), 200);
+        assert_eq!(check(Method::POST, &without_origin), 403);
+        assert_eq!(check(Method::GET, &without_origin), 200);
     }
 }

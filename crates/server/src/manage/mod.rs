@@ -37,14 +37,16 @@ mod sessions;
 mod tag;
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use flashwise_core::cache::settings::Settings;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-pub use address::{Address, AddressError, DEFAULT_ADDRESS, DEFAULT_PORT, Listener};
+pub use address::{
+    Address, AddressError, DEFAULT_PORT, Listener, SOCKET_PATH_BYTES_MAX, default_socket, find_default_socket,
+    is_runtime_directory,
+};
 #[cfg(feature = "http")]
 pub use api::{Api, Listening};
 pub use changes::{Changes, parse as parse_changes};
@@ -63,9 +65,6 @@ use flashwise_engine::status::{ServerStatus, VolumeStatus};
 use flashwise_engine::what_if::WhatIfStatus;
 
 use crate::secret::CHARACTERS_MIN;
-
-/// Where the API listens if nothing is said of it: at [`DEFAULT_ADDRESS`], or nowhere where it was not built.
-pub const DEFAULT_LISTEN: &str = if cfg!(feature = "http") { DEFAULT_ADDRESS } else { "off" };
 
 /// What the API manages. Calls come from several threads, may wait, and must not stop the [`Api`].
 pub trait Managed: Send + Sync + 'static {
@@ -196,10 +195,10 @@ impl ManageError {
 #[allow(missing_docs)]
 pub enum ApiError {
     #[error(
-        "the management API would listen on {address}, which other machines reach: give it a token, or let it listen on \
-         127.0.0.1 or unix:/path"
+        "the management API cannot listen on {address} without a token, as every user of this machine could change everything: give it a \
+         token-file, or let it listen on unix:PATH"
     )]
-    TokenNeeded { address: SocketAddr },
+    TokenNeeded { address: String },
     #[error("{whose} is empty or holds other than visible ASCII characters")]
     BadToken { whose: &'static str },
     #[error(
@@ -209,7 +208,7 @@ pub enum ApiError {
     ShortToken { whose: &'static str, found: usize },
     #[error("the management API has a token for looking, and the same one or none for changes: expected one for each")]
     NoOtherToken,
-    #[error("the management API cannot listen on {address}: {error}")]
+    #[error("the management API cannot listen on {address}: {error}; --api or [api] listen chooses another address")]
     Listen { address: String, error: io::Error },
     #[error(
         "the management API cannot listen on {address}: another program listens there; stop it or choose another address"
@@ -226,7 +225,7 @@ pub enum ApiError {
 /// What the management API asks for.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// The token of those who may change something; without it, everybody may.
+    /// The token of those who may change something; without it, only users of the Unix socket may.
     pub change: Option<String>,
     /// The token of those who may look and change nothing.
     pub read: Option<String>,

@@ -4,6 +4,7 @@ mod clients;
 mod following;
 mod pools;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,7 +30,7 @@ use utoipa_axum::routes;
 pub use self::following::Page;
 use super::changes::{self, Changes};
 use super::exposition::Exposition;
-use super::guard::{self, Guard};
+use super::guard::{self, Client, Guard, Peer};
 use super::live::Live;
 use super::plan::{self, DryRun, Plan};
 use super::{DetachProgress, ManageError, Managed, SettingStatus, page, tag};
@@ -110,10 +111,23 @@ struct IfMatch {
     _if_match: Option<String>,
 }
 
+/// The log of changes, with the client that makes them.
+struct Log {
+    live: Arc<Live>,
+    client: Client,
+}
+
+impl Log {
+    /// Takes a change down, with who made it.
+    fn told(&self, about: Option<&str>, text: impl fmt::Display) {
+        self.live.told_always(about, format!("{text}, by {}", self.client.name));
+    }
+}
+
 /// What every request for a change comes with besides the change.
 struct Asked {
     server: Arc<dyn Managed>,
-    live: Arc<Live>,
+    live: Log,
     changing: Changing,
     /// Whether only what would happen is asked for.
     dry: bool,
@@ -122,8 +136,8 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(Routed { server, live, changing }: Routed, dry: bool, headers: &HeaderMap) -> Asked {
-        Asked { server, live, changing, dry, wanted: tag::wanted(headers) }
+    fn of(Routed { server, live, changing }: Routed, client: Client, dry: bool, headers: &HeaderMap) -> Asked {
+        Asked { server, live: Log { live, client }, changing, dry, wanted: tag::wanted(headers) }
     }
 }
 
@@ -132,7 +146,8 @@ impl FromRequestParts<Routed> for Asked {
 
     async fn from_request_parts(parts: &mut Parts, routed: &Routed) -> Answer<Asked> {
         let dry = asked(Query::<DryRun>::try_from_uri(&parts.uri))?.dry_run;
-        Ok(Asked::of(routed.clone(), dry, &parts.headers))
+        let client = parts.extensions.get::<Client>().cloned().ok_or_else(unknown_client)?;
+        Ok(Asked::of(routed.clone(), client, dry, &parts.headers))
     }
 }
 
@@ -157,6 +172,11 @@ async fn blocking<T: Send + 'static>(
     let done = tokio::task::spawn_blocking(move || work(&*server)).await;
     let failed = |_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the server failed to do this".to_owned());
     Ok(done.map_err(failed)??)
+}
+
+/// The guard names the client of each request that needs a credential.
+fn unknown_client() -> Failure {
+    Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the client is not known".to_owned())
 }
 
 /// That the request is wrong.
@@ -336,7 +356,7 @@ async fn detach(Asked { server, live, changing, dry, wanted }: Asked, name: Name
             return Ok(Json(plan::of_detach(&server.volume(&name)?)).into_response());
         }
         server.detach(&name)?;
-        live.told(Some(&name), "Somebody asked to detach the flash");
+        live.told(Some(&name), "Detaching the flash began");
         Ok((StatusCode::ACCEPTED, Json(server.detach_progress(&name)?)).into_response())
     };
     blocking(server, work).await
@@ -446,11 +466,19 @@ async fn wrong_method(request: Request) -> Failure {
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, error)
 }
 
-async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+async fn guarded(
+    State(guard): State<Arc<Guard>>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let response = match guard.check(&method, request.uri(), request.headers()) {
-        Ok(()) => match received(request).await {
-            Ok(request) => next.run(request).await,
+    let response = match guard.check(&peer, &method, request.uri(), request.headers()) {
+        Ok(client) => match received(request).await {
+            Ok(mut request) => {
+                client.map(|client| request.extensions_mut().insert(client));
+                next.run(request).await
+            }
             Err(failure) => failure.into_response(),
         },
         Err(refusal) => {
@@ -462,7 +490,7 @@ async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) 
             Failure::new(refusal.status, refusal.error).into_response()
         }
     };
-    tracing::debug!(%method, path, status = response.status().as_u16(), "the API was asked");
+    tracing::debug!(%peer, %method, path, status = response.status().as_u16(), "the API was asked");
     response
 }
 

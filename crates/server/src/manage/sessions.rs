@@ -1,4 +1,4 @@
-//! Who is signed in to the page: a token is given once, and a cookie stands for it from then on.
+//! The pages that are signed in: a token or the code of an address is given once, and a cookie stands for it from then on.
 //!
 //! The cookie is a random number of 256 bits, of which only a hash is kept, for twelve hours. Scripts cannot read it (`HttpOnly`), and
 //! browsers do not send it with requests that other sites cause (`SameSite=Strict`). Its name is of this process alone: browsers have one jar for all
@@ -15,10 +15,12 @@ use parking_lot::Mutex;
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::{Digest, Sha256};
 
-/// How long one is signed in.
+/// How long a page is signed in.
 const LIFETIME: Duration = Duration::from_secs(12 * 3600);
-/// Most who are signed in; the one who has been for longest is signed out.
-const SESSIONS_MAX: usize = 256;
+/// How long the address of a page can be opened.
+pub const ADDRESS_LIFETIME: Duration = Duration::from_secs(5 * 60);
+/// Most pages that are signed in, and most addresses that can be opened; the oldest goes first.
+const SECRETS_MAX: usize = 256;
 
 type Hash = [u8; 32];
 
@@ -31,56 +33,113 @@ pub enum Right {
     Change,
 }
 
-/// Those who are signed in.
+impl Right {
+    /// The key of the configuration whose token gives this right.
+    pub fn token(self) -> &'static str {
+        match self {
+            Right::Look => "the token of read-token-file",
+            Right::Change => "the token of token-file",
+        }
+    }
+}
+
+/// Random numbers that were given away, by their hashes: since when each counts, its right, and the name of its owner.
+#[derive(Debug)]
+struct Secrets {
+    lifetime: Duration,
+    given: Mutex<HashMap<Hash, (Instant, Right, String)>>,
+}
+
+impl Secrets {
+    fn new(lifetime: Duration) -> Secrets {
+        Secrets { lifetime, given: Mutex::default() }
+    }
+
+    /// A new one.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    fn give(&self, right: Right, name: &str) -> io::Result<String> {
+        let mut random = [0; 32];
+        getrandom(&mut random, GetRandomFlags::empty())?;
+        let secret = crate::hex(&random);
+        let mut given = self.given.lock();
+        given.retain(|_, (since, ..)| since.elapsed() < self.lifetime);
+        if given.len() == SECRETS_MAX
+            && let Some(oldest) = given.iter().min_by_key(|(_, (since, ..))| *since).map(|(hash, _)| *hash)
+        {
+            given.remove(&oldest);
+        }
+        given.insert(hash(&secret), (Instant::now(), right, name.to_owned()));
+        Ok(secret)
+    }
+
+    fn find(&self, secret: &str) -> Option<(Right, String)> {
+        let given = self.given.lock();
+        let (since, right, name) = given.get(&hash(secret))?;
+        (since.elapsed() < self.lifetime).then(|| (*right, name.clone()))
+    }
+
+    fn take(&self, secret: &str) -> Option<(Right, String)> {
+        let (since, right, name) = self.given.lock().remove(&hash(secret))?;
+        (since.elapsed() < self.lifetime).then_some((right, name))
+    }
+}
+
+/// The pages that are signed in, and the addresses that sign one in.
 #[derive(Debug)]
 pub struct Sessions {
     /// The cookie's name.
     name: String,
-    /// When each began and what it may do, by the hash of its cookie.
-    begun: Mutex<HashMap<Hash, (Instant, Right)>>,
+    begun: Secrets,
+    addresses: Secrets,
 }
 
 impl Default for Sessions {
-    /// Nobody is.
+    /// There are none.
     fn default() -> Sessions {
         let own = RandomState::new().build_hasher().finish();
-        Sessions { name: format!("flashwise-{own:016x}"), begun: Mutex::default() }
+        let (begun, addresses) = (Secrets::new(LIFETIME), Secrets::new(ADDRESS_LIFETIME));
+        Sessions { name: format!("flashwise-{own:016x}"), begun, addresses }
     }
 }
 
 impl Sessions {
-    /// Signs somebody in who may do this, and gives the header `Set-Cookie` that says so.
+    /// Signs a page of `owner` in, and gives the header `Set-Cookie` that says so.
     ///
     /// # Errors
     /// The system has no random numbers.
-    pub fn begin(&self, right: Right) -> io::Result<String> {
-        let mut random = [0; 32];
-        getrandom(&mut random, GetRandomFlags::empty())?;
-        let cookie = crate::hex(&random);
-        let mut begun = self.begun.lock();
-        begun.retain(|_, (begun, _)| begun.elapsed() < LIFETIME);
-        if begun.len() == SESSIONS_MAX
-            && let Some(oldest) = begun.iter().min_by_key(|(_, (begun, _))| *begun).map(|(hash, _)| *hash)
-        {
-            begun.remove(&oldest);
-        }
-        begun.insert(hash(&cookie), (Instant::now(), right));
-        let (name, seconds) = (&self.name, LIFETIME.as_secs());
+    pub fn begin(&self, right: Right, owner: &str) -> io::Result<String> {
+        let (name, cookie, seconds) = (&self.name, self.begun.give(right, owner)?, LIFETIME.as_secs());
         Ok(format!("{name}={cookie}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict"))
     }
 
-    /// What somebody who sent this request may do, if signed in.
-    pub fn right_of(&self, headers: &HeaderMap) -> Option<Right> {
-        let begun = self.begun.lock();
-        let lasting = |(begun, right): &(Instant, Right)| (begun.elapsed() < LIFETIME).then_some(*right);
-        self.cookies(headers).find_map(|cookie| begun.get(&hash(cookie)).and_then(lasting))
+    /// A code that signs a page of `owner` in, once and soon.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn invite(&self, right: Right, owner: &str) -> io::Result<String> {
+        self.addresses.give(right, owner)
     }
 
-    /// Signs out whoever sent this request, and gives the header `Set-Cookie` that says so.
+    /// Signs a page in by such a code, as [`begin`](Self::begin); none if the code was used, is too old or never was one.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn accept(&self, code: &str) -> io::Result<Option<String>> {
+        let Some((right, owner)) = self.addresses.take(code) else { return Ok(None) };
+        self.begin(right, &owner).map(Some)
+    }
+
+    /// The right of the page that sent this request, and its owner's name, if it is signed in.
+    pub fn signed_in(&self, headers: &HeaderMap) -> Option<(Right, String)> {
+        self.cookies(headers).find_map(|cookie| self.begun.find(cookie))
+    }
+
+    /// Signs the page out that sent this request, and gives the header `Set-Cookie` that says so.
     pub fn end(&self, headers: &HeaderMap) -> String {
-        let mut begun = self.begun.lock();
         for cookie in self.cookies(headers) {
-            begun.remove(&hash(cookie));
+            self.begun.take(cookie);
         }
         format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", self.name)
     }
@@ -91,9 +150,10 @@ impl Sessions {
         pairs.filter(|&(name, _)| name == self.name).map(|(_, cookie)| cookie)
     }
 
-    /// Signs everybody out: a token is another one.
+    /// Signs every page out: a token is another one.
     pub fn end_all(&self) {
-        self.begun.lock().clear();
+        self.begun.given.lock().clear();
+        self.addresses.given.lock().clear();
     }
 }
 
@@ -113,26 +173,27 @@ mod tests {
     #[test]
     fn another_server_signs_nobody_out() {
         let [one, other] = [Sessions::default(), Sessions::default()];
-        let [of_one, of_other] = [&one, &other].map(|sessions| sessions.begin(Right::Change).unwrap());
+        let [of_one, of_other] = [&one, &other].map(|sessions| sessions.begin(Right::Change, "me").unwrap());
         let [(own, own_value), (others, others_value)] =
             [&of_one, &of_other].map(|set| set.split_once(';').unwrap().0.split_once('=').unwrap());
         assert_ne!(own, others);
         let both = sent(&format!("{own}={own_value}; {others}={others_value}"));
-        assert_eq!([one.right_of(&both), other.right_of(&both)], [Some(Right::Change); 2]);
+        let known = Some((Right::Change, "me".to_owned()));
+        assert_eq!([one.signed_in(&both), other.signed_in(&both)], [known.clone(), known]);
     }
 
     #[test]
     fn who_signed_in_is_known_until_signed_out() {
         let sessions = Sessions::default();
-        let set = sessions.begin(Right::Change).unwrap();
+        let set = sessions.begin(Right::Change, "me").unwrap();
         let (cookie, attributes) = set.split_once(';').unwrap();
         assert_eq!(attributes, " Path=/; Max-Age=43200; HttpOnly; SameSite=Strict");
         let (name, secret) = cookie.split_once('=').unwrap();
         assert_eq!(secret.len(), 64);
-        let right_of = |cookie: &str| sessions.right_of(&sent(cookie));
+        let right_of = |cookie: &str| sessions.signed_in(&sent(cookie)).map(|(right, _)| right);
         assert_eq!(right_of(cookie), Some(Right::Change));
         assert_eq!(right_of(&format!("other=1; {cookie}")), Some(Right::Change));
-        let other = sessions.begin(Right::Look).unwrap();
+        let other = sessions.begin(Right::Look, "me").unwrap();
         assert_ne!(other, set);
         let wrong = [
             String::new(),
@@ -155,10 +216,24 @@ mod tests {
     }
 
     #[test]
+    fn an_address_signs_one_page_in_with_the_right_of_its_owner() {
+        let sessions = Sessions::default();
+        let code = sessions.invite(Right::Look, "uid 7").unwrap();
+        assert_eq!(sessions.accept(&code[1..]).unwrap(), None);
+        let set = sessions.accept(&code).unwrap().unwrap();
+        let cookie = set.split_once(';').unwrap().0;
+        assert_eq!(sessions.signed_in(&sent(cookie)), Some((Right::Look, "uid 7".to_owned())));
+        assert_eq!(sessions.accept(&code).unwrap(), None, "it was used");
+        let code = sessions.invite(Right::Change, "uid 7").unwrap();
+        sessions.end_all();
+        assert_eq!(sessions.accept(&code).unwrap(), None, "a token is another one");
+    }
+
+    #[test]
     fn the_longest_signed_in_leave_where_there_are_too_many() {
         let sessions = Sessions::default();
-        let all: Vec<String> = (0..=SESSIONS_MAX).map(|_| sessions.begin(Right::Change).unwrap()).collect();
-        let known = |set: &String| sessions.right_of(&sent(set.split_once(';').unwrap().0)).is_some();
+        let all: Vec<String> = (0..=SECRETS_MAX).map(|_| sessions.begin(Right::Change, "me").unwrap()).collect();
+        let known = |set: &String| sessions.signed_in(&sent(set.split_once(';').unwrap().0)).is_some();
         assert!(!known(&all[0]));
         assert!(all[1..].iter().all(known));
     }

@@ -10,10 +10,11 @@ pub fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// A command that runs flashwise in `folder`, with nothing on standard input.
+/// A command that runs flashwise in `folder`, with nothing on standard input. The default socket of the API is in the folder.
 pub fn flashwise(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashwise"));
     command.current_dir(folder).args(arguments).stdin(Stdio::null()).env_remove("RAYON_NUM_THREADS");
+    command.env("RUNTIME_DIRECTORY", folder);
     command
 }
 

@@ -31,7 +31,7 @@ function useView() {
   });
 }
 
-function SignIn({ done }) {
+function SignIn({ done, session }) {
   const [failed, setFailed] = useState(null);
   const submit = async event => {
     event.preventDefault();
@@ -42,6 +42,7 @@ function SignIn({ done }) {
       setFailed(error.message);
     }
   };
+  if (!session.token_needed) return html`<main id="main"><h1>flashwise</h1><p>Run <code>flashwise page</code> and open the address that it prints.</p></main>`;
   return html`<main id="main"><h1>flashwise</h1>
     <form onSubmit=${submit}>
       <p><label>Token of the management API <input type="password" name="token" autocomplete="current-password" required /></label></p>
@@ -107,7 +108,7 @@ function App() {
   useEffect(() => {
     document.title = `${view[1] ?? view[0] ?? ""} ${view[0] ? "- " : ""}flashwise`.trim();
   }, [key]);
-  if (session && !signedIn) return html`<${SignIn} done=${open} />`;
+  if (session && !signedIn) return html`<${SignIn} done=${open} session=${session} />`;
   if (!status) return html`<main id="main"><h1>flashwise</h1>${lost ? html`<${Message} bad=${true} text="The server does not answer." />` : html`<p>Loading.</p>`}</main>`;
   const item = (path, text) => html`<a href=${`#/${path.map(encodeURIComponent).join("/")}`} aria-label=${path[0] === "pool" ? `Pool ${text}` : undefined} aria-current=${path.join("/") === (key || "overview") ? "page" : undefined}>${text}</a>`;
   const signOut = () => ask("DELETE", "/v1/session").then(() => location.reload());
@@ -125,7 +126,7 @@ function App() {
         ${item(["events"], "Events")}
       </nav>
       ${session?.signed_in && !session.may_change && html`<span>may look only</span>`}
-      ${session?.token_needed && html`<button type="button" onClick=${signOut}>Sign out</button>`}
+      ${session?.signed_in && html`<button type="button" onClick=${signOut}>Sign out</button>`}
     </header>
     <main id="main">
       ${lost && html`<${Message} bad=${true} text="The server does not answer. What is shown is old." />`}

@@ -1,24 +1,28 @@
 //! The routes that the page lives on: who is signed in, what happens, and how the figures were.
 
 use std::convert::Infallible;
+use std::io;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, Query as UrlQuery, Request, State};
-use axum::http::header::SET_COOKIE;
+use axum::http::header::{LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Json};
 use futures_util::stream::{self, Stream};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::net::TcpListener;
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{Answer, ErrorBody, Failure, Name, Server, WRONG_TOKEN_PAUSE, asked, bad, blocking, grouped, named};
-use crate::manage::guard::Guard;
+use crate::manage::guard::{Client, Guard, Peer};
 use crate::manage::history::{Event, Past, Query};
 use crate::manage::live::Live;
 use crate::manage::sessions::Right;
@@ -26,6 +30,8 @@ use flashwise_engine::status::ServerStatus;
 
 /// Those who follow the server at a time. Each holds a connection, of which there must be some left for others.
 const FOLLOWERS_MAX: usize = 32;
+/// Where the address of the page leads.
+const ENTER: &str = "/page/enter";
 
 /// What these routes answer from.
 #[derive(Clone)]
@@ -34,12 +40,51 @@ pub struct Page {
     pub guard: Arc<Guard>,
     pub stopping: watch::Receiver<bool>,
     followers: Arc<Semaphore>,
+    loopback: Arc<Loopback>,
 }
 
 impl Page {
-    pub fn new(live: Arc<Live>, guard: Arc<Guard>, stopping: watch::Receiver<bool>) -> Page {
-        Page { live, guard, stopping, followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)) }
+    /// `listeners` takes the socket of the page, once somebody asks for its address.
+    pub fn new(
+        live: Arc<Live>,
+        guard: Arc<Guard>,
+        stopping: watch::Receiver<bool>,
+        listeners: mpsc::Sender<TcpListener>,
+    ) -> Page {
+        let loopback = Arc::new(Loopback { port: OnceCell::new(), listeners });
+        Page { live, guard, stopping, followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)), loopback }
     }
+}
+
+/// The loopback port of the page, at which the API answers too once somebody asked for it.
+struct Loopback {
+    port: OnceCell<u16>,
+    listeners: mpsc::Sender<TcpListener>,
+}
+
+impl Loopback {
+    async fn port(&self) -> io::Result<u16> {
+        let open = async || {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+            let port = listener.local_addr()?.port();
+            self.listeners.send(listener).await.map_err(|_| io::Error::other("the server ends"))?;
+            Ok(port)
+        };
+        self.port.get_or_try_init(open).await.copied()
+    }
+}
+
+/// The address of the page.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PageAddress {
+    /// Opens the page once, within five minutes, with the right of the request that asked for it.
+    url: String,
+}
+
+/// A code that opens the page.
+#[derive(Deserialize)]
+struct Code {
+    code: String,
 }
 
 /// Whether somebody has to sign in, and has.
@@ -68,9 +113,9 @@ pub struct SignIn {
     security(()),
     responses((status = 200, description = "What was asked for", body = Session))
 )]
-pub async fn session(State(page): State<Page>, headers: HeaderMap) -> Json<Session> {
+pub async fn session(State(page): State<Page>, Extension(peer): Extension<Peer>, headers: HeaderMap) -> Json<Session> {
     let token_needed = page.guard.token.is_some();
-    let right = page.guard.right_of(&headers);
+    let right = page.guard.client(&peer, &headers).map(|client| client.right);
     Json(Session { token_needed, signed_in: right.is_some(), may_change: right == Some(Right::Change) })
 }
 
@@ -86,18 +131,48 @@ pub async fn session(State(page): State<Page>, headers: HeaderMap) -> Json<Sessi
         (status = 401, description = "The token is wrong", body = ErrorBody),
     )
 )]
-pub async fn sign_in(State(page): State<Page>, request: Request) -> Answer<Response> {
+pub async fn sign_in(State(page): State<Page>, Extension(peer): Extension<Peer>, request: Request) -> Answer<Response> {
     let given = Json::<SignIn>::from_request(request, &()).await;
     let Json(SignIn { token }) = given.map_err(|error| bad(error.body_text()))?;
     let Some(right) = page.guard.right_of_token(token.as_bytes()) else {
         tokio::time::sleep(WRONG_TOKEN_PAUSE).await;
         return Err(Failure::new(StatusCode::UNAUTHORIZED, "this is not the token of the management API".to_owned()));
     };
-    let cookie = page.guard.sessions.begin(right);
-    let cookie = cookie.map_err(|error| {
-        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the system gives no random numbers: {error}"))
-    })?;
+    let cookie = page.guard.sessions.begin(right, &format!("{} at {peer}", right.token())).map_err(no_random)?;
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
+}
+
+fn no_random(error: io::Error) -> Failure {
+    Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the system gives no random numbers: {error}"))
+}
+
+/// Gives an address on loopback that opens the page once, signed in with the right of this request.
+#[utoipa::path(
+    post,
+    path = "/v1/page",
+    responses(
+        (status = 200, description = "What was asked for", body = PageAddress),
+        (status = 500, description = "The server cannot listen on loopback", body = ErrorBody),
+    )
+)]
+pub async fn page_address(State(page): State<Page>, Extension(client): Extension<Client>) -> Answer<Json<PageAddress>> {
+    let port = page.loopback.port().await.map_err(|error| {
+        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the page cannot listen on loopback: {error}"))
+    })?;
+    let code = page.guard.sessions.invite(client.right, &client.name).map_err(no_random)?;
+    Ok(Json(PageAddress { url: format!("http://127.0.0.1:{port}{ENTER}?code={code}") }))
+}
+
+/// Signs the page in by the code of its address.
+async fn enter(State(page): State<Page>, query: Result<UrlQuery<Code>, QueryRejection>) -> Answer<Response> {
+    let Code { code } = asked(query)?;
+    match page.guard.sessions.accept(&code).map_err(no_random)? {
+        Some(cookie) => Ok((StatusCode::SEE_OTHER, [(SET_COOKIE, cookie), (LOCATION, "/".to_owned())]).into_response()),
+        None => {
+            let error = "this address was used, or is older than 5 minutes: run `flashwise page` again".to_owned();
+            Err(Failure::new(StatusCode::UNAUTHORIZED, error))
+        }
+    }
 }
 
 /// Signs out.
@@ -146,6 +221,7 @@ pub async fn history(
 )]
 pub async fn events(
     State(page): State<Page>,
+    Extension(peer): Extension<Peer>,
     headers: HeaderMap,
 ) -> Answer<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>> {
     let permit = Arc::clone(&page.followers).try_acquire_owned().map_err(|_| {
@@ -157,6 +233,7 @@ pub async fn events(
         status: page.live.watch(),
         stopping: page.stopping,
         told: page.live.number_told(told_before(&headers)),
+        peer,
         headers,
         live: page.live,
         waiting: Vec::new(),
@@ -169,6 +246,7 @@ pub async fn events(
 struct Follower {
     /// Who it is, and may look as long as it may.
     guard: Arc<Guard>,
+    peer: Peer,
     headers: HeaderMap,
     live: Arc<Live>,
     status: watch::Receiver<Arc<ServerStatus>>,
@@ -192,7 +270,7 @@ impl Follower {
             _ = self.stopping.wait_for(|stopping| *stopping) => return None,
         }
         // The token may be another by now, and a session ended.
-        self.guard.right_of(&self.headers)?;
+        self.guard.client(&self.peer, &self.headers)?;
         self.waiting = self.live.events_after(self.told);
         self.waiting.reverse();
         let status = Arc::clone(&self.status.borrow_and_update());
@@ -213,6 +291,7 @@ fn written(name: &str, value: &impl Serialize) -> sse::Event {
 
 /// The routes.
 pub fn routes() -> OpenApiRouter<Page> {
-    let router = OpenApiRouter::default().routes(routes!(session, sign_in, sign_out)).routes(routes!(events));
+    let router = OpenApiRouter::default().routes(routes!(session, sign_in, sign_out));
+    let router = router.routes(routes!(page_address)).routes(routes!(events)).route(ENTER, get(enter));
     grouped("following", router)
 }

@@ -1,12 +1,12 @@
 //! The routes of pools, their disks and their logical disks.
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::header::ETAG;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use flashwise_engine::inventory::DiskInfo;
 use flashwise_engine::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{Answer, Asked, ErrorBody, IfMatch, Routed, Server, asked, bad, blocking, grouped, json, named};
+use crate::manage::guard::Client;
 use crate::manage::plan::{self, DryRun, Plan};
 use crate::manage::{
     DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, ManageError, Managed, NewLogicalDisk, NewPool, PoolChange,
@@ -126,6 +127,7 @@ pub(super) async fn one_pool(State(server): Server, name: Names<String>) -> Answ
 )]
 pub(super) async fn delete_pool(
     State(routed): State<Routed>,
+    Extension(client): Extension<Client>,
     name: Names<String>,
     query: Result<Query<Deletion>, QueryRejection>,
     headers: HeaderMap,
@@ -135,7 +137,7 @@ pub(super) async fn delete_pool(
     if !is_confirmed(dry, confirm.as_ref(), &name) {
         return Err(bad(format!("to delete the pool '{name}', give its name as confirm")));
     }
-    let Asked { server, live, changing, wanted, .. } = Asked::of(routed, dry, &headers);
+    let Asked { server, live, changing, wanted, .. } = Asked::of(routed, client, dry, &headers);
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
         let pools = pools(server)?;
@@ -450,6 +452,7 @@ pub(super) struct Deletion {
 )]
 pub(super) async fn delete_logical_disk(
     State(routed): State<Routed>,
+    Extension(client): Extension<Client>,
     of: Names<(String, String)>,
     query: Result<Query<Deletion>, QueryRejection>,
     headers: HeaderMap,
@@ -459,7 +462,7 @@ pub(super) async fn delete_logical_disk(
     if !is_confirmed(dry, confirm.as_ref(), &name) {
         return Err(bad(format!("what '{name}' holds is lost then; to delete it, give its name as confirm")));
     }
-    Ok(match change_pool(Asked::of(routed, dry, &headers), (pool, PoolChange::Delete(name))).await? {
+    Ok(match change_pool(Asked::of(routed, client, dry, &headers), (pool, PoolChange::Delete(name))).await? {
         Changed::Planned(plan, tag) => told_plan(plan, tag),
         Changed::Made(_) => StatusCode::NO_CONTENT.into_response(),
     })

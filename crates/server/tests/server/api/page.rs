@@ -2,13 +2,79 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 
-use flashwise_server::manage::Tokens;
+use flashwise_server::manage::{Address, Api, Tokens};
 use flashwise_testing::waiting::wait_for;
 use serde_json::{Value, json};
 
-use super::client::{ask, request};
-use super::{error_of, json_of, local, start};
+use super::client::{ask, request, send};
+use super::{error_of, json_of, local, over_tcp};
+
+/// The address of a page that is opened, and the path that opens it.
+pub fn address(api: &Api) -> (Address, String) {
+    let url = json_of(&ask(api, "POST", "/v1/page", ""))["url"].as_str().unwrap().to_owned();
+    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    assert!(address.starts_with("127.0.0.1:"), "{url}");
+    (address.parse().unwrap(), format!("/{path}"))
+}
+
+/// Who runs `flashwise page` gets an address on loopback, where every user of the machine can connect: it opens once, and nothing is to be had
+/// there without the cookie.
+#[test]
+fn an_address_opens_the_page_once_and_nothing_is_there_without_its_cookie() {
+    let (api, fake) = local();
+    let (page, path) = address(&api);
+    let get = |method: &str, path: &str, headers: &str| {
+        send(
+            &page,
+            format!("{method} {path} HTTP/1.1\r\nHost: {page}\r\nConnection: close\r\n{headers}\r\n").as_bytes(),
+        )
+    };
+    let is = |answer: String, status: u16| assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    for path in ["/", "/healthz", "/readyz", "/v1/session"] {
+        is(get("GET", path, ""), 200);
+    }
+    let refused = get("GET", "/v1/status", "");
+    assert!(refused.contains("open the page by the address that `flashwise page` prints"), "{refused}");
+    is(get("POST", "/v1/page", ""), 401);
+    is(get("POST", "/v1/flush", "Authorization: Bearer sesame\r\n"), 401);
+    is(get("GET", "/page/enter?code=0123", ""), 401);
+    let opened = get("GET", &path, "");
+    assert!(opened.starts_with("HTTP/1.1 303 ") && opened.contains("\r\nlocation: /\r\n"), "{opened}");
+    let cookie = opened.split_once("set-cookie: ").unwrap().1.split_once(';').unwrap().0;
+    let with = format!("Cookie: {cookie}\r\n");
+    is(get("GET", "/v1/status", &with), 200);
+    is(get("POST", "/v1/flush", &with), 403);
+    is(get("POST", "/v1/flush", &format!("{with}Sec-Fetch-Site: same-origin\r\n")), 204);
+    assert_eq!(fake.calls(), ["flush all"]);
+    is(get("GET", &path, ""), 401);
+    assert_eq!(address(&api).0, page, "there is one port for all pages");
+    api.stop();
+}
+
+/// Who may only look opens a page that may only look.
+#[test]
+fn a_page_has_the_right_of_who_asked_for_it() {
+    let (api, _) = over_tcp();
+    let bearer = |token: &str| {
+        let head = format!("POST /v1/page HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+        json_of(&request(&api, &head))["url"].as_str().map(str::to_owned)
+    };
+    assert_eq!(bearer("open"), None);
+    for (token, may_change) in [("sesame", true), ("peep-peep-peep-peep", false)] {
+        let url = bearer(token).unwrap();
+        let (page, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+        let get = |path: &str, cookie: &str| {
+            let head = format!("GET /{path} HTTP/1.1\r\nHost: {page}\r\nConnection: close\r\nCookie: {cookie}\r\n\r\n");
+            send(&page.parse().unwrap(), head.as_bytes())
+        };
+        let opened = get(path, "");
+        let cookie = opened.split_once("set-cookie: ").unwrap().1.split_once(';').unwrap().0;
+        let seen = get("v1/session", cookie);
+        assert!(seen.ends_with(&format!("\"signed_in\":true,\"may_change\":{may_change}}}")), "{seen}");
+    }
+}
 
 #[test]
 fn the_page_is_served_whole_and_may_load_nothing_else() {
@@ -31,7 +97,7 @@ fn the_page_is_served_whole_and_may_load_nothing_else() {
 
 #[test]
 fn a_token_is_given_once_and_a_cookie_stands_for_it() {
-    let (api, _) = start("127.0.0.1:0", Some("sesame")).unwrap();
+    let (api, _) = over_tcp();
     assert_eq!(ask(&api, "GET", "/", "").status, 200);
     let seen = ask(&api, "GET", "/v1/session", "");
     assert_eq!(json_of(&seen), json!({"token_needed": true, "signed_in": false, "may_change": false}));
@@ -61,7 +127,7 @@ fn a_token_is_given_once_and_a_cookie_stands_for_it() {
 
 #[test]
 fn another_token_signs_everybody_out() {
-    let (api, _) = start("127.0.0.1:0", Some("sesame")).unwrap();
+    let (api, _) = over_tcp();
     let body = r#"{"token": "sesame"}"#;
     let head =
         "POST /v1/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n";
@@ -82,14 +148,19 @@ fn another_token_signs_everybody_out() {
     assert!(lines.filter(|line| line.as_ref().unwrap() == "event: status").count() <= 1);
 }
 
+fn connect(api: &Api) -> UnixStream {
+    let Address::Unix(path) = api.address() else { panic!("a Unix socket") };
+    UnixStream::connect(path).unwrap()
+}
+
 /// Events of a stream until this many of `status` were seen: their names and data.
-fn events(api: &flashwise_server::manage::Api, statuses: usize) -> Vec<(String, Value)> {
+fn events(api: &Api, statuses: usize) -> Vec<(String, Value)> {
     events_after(api, statuses, "")
 }
 
 /// As [`events`], asked for with this header.
-fn events_after(api: &flashwise_server::manage::Api, statuses: usize, header: &str) -> Vec<(String, Value)> {
-    let mut stream = TcpStream::connect(api.address().to_string()).unwrap();
+fn events_after(api: &Api, statuses: usize, header: &str) -> Vec<(String, Value)> {
+    let mut stream = connect(api);
     stream.write_all(format!("GET /v1/events HTTP/1.1\r\nHost: localhost\r\n{header}\r\n").as_bytes()).unwrap();
     let (mut name, mut found, mut ids) = (String::new(), Vec::new(), Vec::new());
     for line in BufReader::new(stream).lines() {
@@ -119,7 +190,9 @@ fn who_follows_sees_the_status_each_second_and_what_happened() {
     let status = &seen.iter().find(|(name, _)| name == "status").unwrap().1;
     assert_eq!(status["volumes"][0]["policy"], "lru");
     let happened: Vec<_> = seen.iter().filter(|(name, _)| name == "happened").map(|(_, event)| event).collect();
-    assert_eq!(happened[0]["text"], "Settings were changed: policy = lru");
+    let told = happened[0]["text"].as_str().unwrap();
+    let me = format!("by uid {} (pid {})", rustix::process::geteuid().as_raw(), std::process::id());
+    assert_eq!(told, format!("Settings were changed: policy = lru, {me}"));
     assert_eq!((&happened[1]["volume"], &happened[1]["number"]), (&json!("one"), &json!(2)));
     // Who comes again is told what is new, and of a server that was started anew all.
     for (header, told) in [("1", vec![2]), ("2", vec![]), ("0", vec![1, 2]), ("999", vec![1, 2]), ("abc", vec![1, 2])] {
@@ -128,7 +201,7 @@ fn who_follows_sees_the_status_each_second_and_what_happened() {
         assert_eq!(numbers, told, "{header}");
     }
     // Those who follow do not hold up the end.
-    let mut follower = TcpStream::connect(api.address().to_string()).unwrap();
+    let mut follower = connect(&api);
     follower.write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     BufReader::new(&follower).read_line(&mut String::new()).unwrap();
     api.stop();
