@@ -1,5 +1,7 @@
 //! What a running server says of itself: the one set of figures behind `flashwise status`, the JSON API and the metrics.
 
+use std::collections::BTreeMap;
+
 use flashwise_core::cache::{Figures, Reads};
 use flashwise_core::filter::{Caching, Client};
 use flashwise_core::tiers::YEAR_DAYS;
@@ -359,6 +361,9 @@ pub struct ServerStatus {
     pub request_memory_bytes: u64,
     /// Most of it that they may hold, in bytes: `memory-max`.
     pub request_memory_bytes_max: u64,
+    /// How often each limit was reached since the server was started.
+    #[serde(default)]
+    pub limits_reached: BTreeMap<String, u64>,
     /// Where clients connect, as NBD URIs.
     pub listening: Vec<String>,
     /// Those of them where other machines can connect and read and write every volume, as `insecure` allows.

@@ -21,8 +21,10 @@
 
 pub mod allocator;
 pub mod config;
+mod files;
 pub mod front;
 mod kept;
+pub mod limits;
 mod making;
 pub mod manage;
 pub mod managed;

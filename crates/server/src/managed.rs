@@ -10,6 +10,8 @@ use flashwise_core::filter::Filter;
 use flashwise_core::options::{Kind, Parameter};
 use parking_lot::Mutex;
 
+use crate::front::{Budget, Counters};
+use crate::limits::Limits;
 use crate::manage::{Clients, DetachProgress, DetachState, ManageError, Managed, Pools, SettingStatus};
 use crate::managed_clients::ServedClients;
 use crate::managed_pools::ServedPools;
@@ -24,7 +26,7 @@ pub struct Volumes {
     served: Arc<Served>,
     listening: Vec<String>,
     insecure: Vec<String>,
-    load: Box<dyn Fn() -> Load + Send + Sync>,
+    load: Load,
     recorder: Option<Arc<Recorder>>,
     pools: Arc<ServedPools>,
     clients: ServedClients,
@@ -34,15 +36,12 @@ pub struct Volumes {
     changed: Mutex<HashMap<String, Settings>>,
 }
 
-/// What clients take of a server at a moment.
-#[derive(Clone, Copy, Debug)]
+/// What clients take of a server.
 pub struct Load {
-    /// Connections that are open.
-    pub connections: u64,
+    /// Their connections, and how often they reached a limit.
+    pub counters: Arc<Counters>,
     /// Memory of their requests and answers.
-    pub request_memory_bytes: u64,
-    /// Most of it that they may have.
-    pub request_memory_bytes_max: u64,
+    pub budget: Arc<Budget>,
 }
 
 struct Detaching {
@@ -57,7 +56,7 @@ impl Volumes {
         served: Arc<Served>,
         listening: Vec<String>,
         insecure: Vec<String>,
-        load: Box<dyn Fn() -> Load + Send + Sync>,
+        load: Load,
         recorder: Option<Arc<Recorder>>,
         pools: ServedPools,
         clients: ServedClients,
@@ -108,13 +107,14 @@ fn becomes_write_back(changes: &Settings) -> bool {
 
 impl Managed for Volumes {
     fn status(&self) -> ServerStatus {
-        let load = (self.load)();
+        let Load { counters, budget } = &self.load;
         ServerStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            connections: load.connections,
-            request_memory_bytes: load.request_memory_bytes,
-            request_memory_bytes_max: load.request_memory_bytes_max,
+            connections: counters.connections.load(Ordering::Relaxed),
+            request_memory_bytes: budget.used_bytes() as u64,
+            request_memory_bytes_max: budget.bytes_max() as u64,
+            limits_reached: counters.limits.counts(),
             listening: self.listening.clone(),
             insecure: self.insecure.clone(),
             recording: self.recorder.as_ref().map(|recorder| recorder.status()),
@@ -136,6 +136,10 @@ impl Managed for Volumes {
 
     fn pools(&self) -> Option<&dyn Pools> {
         Some(&*self.pools)
+    }
+
+    fn limits(&self) -> Arc<Limits> {
+        Arc::clone(&self.load.counters.limits)
     }
 
     fn clients(&self) -> Option<&dyn Clients> {

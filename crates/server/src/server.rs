@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::config::{ServerConfig, TlsMode, made};
+use crate::files;
 use crate::front::iscsi::chap::read_secret;
 use crate::front::{
     self, Assignment, Credentials, Endpoint, ListenError, StartError, Tls, TlsError, TlsFiles, Uri, UriError,
@@ -108,6 +108,7 @@ impl Server {
     /// Opens the volumes and serves them. Where something fails, the volumes that were opened are closed in order. `progress` is told which
     /// volume is being opened, how many erase units of its cache were read, and of how many.
     pub fn start(config: &ServerConfig, progress: &(dyn Fn(&str, u64, u64) + Sync)) -> Result<Server, ServerError> {
+        files::raise_limit(config.limits.connections_max);
         let options = options(config)?;
         // Before flash is made, opened and recovered, so that an address that cannot be had changes nothing.
         let listening = Listening::at(config)?;
@@ -343,12 +344,7 @@ fn serve(
     let front = front::Server::serve(listening.front, exports.clone(), options)?;
     let api = match listening.api {
         Some(api) => {
-            let (counters, budget) = (front.counters().clone(), front.budget().clone());
-            let load = Box::new(move || Load {
-                connections: counters.connections.load(Ordering::Relaxed),
-                request_memory_bytes: budget.used_bytes() as u64,
-                request_memory_bytes_max: budget.bytes_max() as u64,
-            });
+            let load = Load { counters: front.counters().clone(), budget: front.budget().clone() };
             let listening = front.uris("");
             let insecure = config.open_to_all().cloned().collect();
             let portals = front.endpoints().iter().filter(|endpoint| endpoint.protocol.guarded);

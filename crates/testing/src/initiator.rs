@@ -165,6 +165,24 @@ impl Initiator {
         self.outcome()
     }
 
+    /// Writes `data`, none of which is sent before it is asked for.
+    pub fn write_solicited(&mut self, cdb: &[u8], data: &[u8]) -> Outcome {
+        let header = self.command(0xa0, data.len() as u32, cdb);
+        self.send(header, &[]).unwrap();
+        let mut sent = 0;
+        while sent < data.len() {
+            let asked = self.receive().unwrap();
+            assert_eq!(asked.opcode(), 0x31, "{asked:?}");
+            let (from, length) = (asked.word(40) as usize, asked.word(44) as usize);
+            for (number, at) in (from..from + length).step_by(128 << 10).enumerate() {
+                let end = (at + (128 << 10)).min(from + length);
+                self.data_out(end == from + length, asked.word(20), number as u32, at as u32, &data[at..end]);
+            }
+            sent += length;
+        }
+        self.outcome()
+    }
+
     /// What the last command is answered with.
     pub fn outcome(&mut self) -> Outcome {
         let mut data = Vec::new();

@@ -1,13 +1,18 @@
 //! The memory that requests and answers of all connections share, and how it is shared out.
 //!
 //! A quarter of it belongs to the connections in equal parts, as many as there may be: each can always make small requests, whatever
-//! others do. The rest is a pool. There a connection may hold a quarter of what is free, so that nobody counts connections, and each
-//! that comes finds something, less the more there are. Source: A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length Thresholds for
-//! Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6(2), 1998.
+//! others do. Memory for one longest request is the lane, see below. The rest is a pool. There a connection may hold a quarter of what is
+//! free, so that nobody counts connections, and each that comes finds something, less the more there are. Source: A. K. Choudhury and
+//! E. L. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6(2), 1998.
 //!
-//! A request is admitted whole or not at all. One that is over its connection's share waits until the connection holds less. One of a
-//! connection that holds nothing waits in a queue and is admitted in its turn, however long it is; a sixteenth of the pool is left
-//! to others meanwhile. So as long as some client takes its answers, each request comes to its turn.
+//! A read is admitted whole. A write takes memory in parts, each when data for it has come, so that a client that announces much and sends
+//! little holds little. What is over a connection's share waits until the connection holds less. If nothing of the connection would
+//! end by itself, it waits in a queue and is admitted in its turn; a sixteenth of the pool is left to others meanwhile.
+//!
+//! Writes that have come in part could fill the pool and all wait for their rest. So if the pool has nothing for the first in the queue, the
+//! lane holds all that a request still needs: in turn of the one that has waited longest and of the one that needs least. The lane is free for
+//! the next when the request is answered, or when its client stalls, for which it has little time, and is cut off. So as long as some
+//! client sends its data and takes its answers, each request comes to its turn, and one that needs little does so soon.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use parking_lot::Mutex;
 
 use super::completions::Completions;
+use crate::limits::{Limit, Limits};
 
 /// One part in this number of the budget belongs to the connections.
 const OWN: usize = 4;
@@ -23,6 +29,30 @@ const OWN: usize = 4;
 const SHARE: usize = 4;
 /// One part in this number of the pool is not for long requests that have waited.
 const RESERVE: usize = 16;
+/// Memory of a request beside its data, at most.
+const OVERHEAD_BYTES: usize = 4 << 10;
+
+/// The end of the next part of a write of which `received` bytes have come: each part is as long as all before it, and at least
+/// `part_bytes_min`.
+pub fn next_part(received: usize, length: usize, part_bytes_min: usize) -> usize {
+    (received + received.max(part_bytes_min)).min(length)
+}
+
+/// Memory that a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// What it needs to go on; more than 0.
+    pub bytes: usize,
+    /// What it needs from now on until it is whole; at least `bytes`.
+    pub rest_bytes: usize,
+}
+
+impl Need {
+    /// A request that is admitted whole.
+    pub fn whole(bytes: usize) -> Need {
+        Need { bytes, rest_bytes: bytes }
+    }
+}
 
 /// One budget, of the connections of one server.
 #[derive(Debug)]
@@ -32,6 +62,11 @@ pub struct Budget {
     own_bytes: usize,
     accounts: AtomicUsize,
     pool_bytes: usize,
+    /// For the rest of one longest request, or of several, beside the pool.
+    lane_bytes: usize,
+    lane_used_bytes: AtomicUsize,
+    /// Whether the lane is next for the request that needs least.
+    is_turn_of_least: AtomicBool,
     /// Left to others when a request that has waited is admitted.
     reserve_bytes: usize,
     /// Of the pool.
@@ -41,12 +76,15 @@ pub struct Budget {
     /// Fewest free bytes with which a waiting request is admitted; `usize::MAX` if none waits.
     needed_bytes: AtomicUsize,
     queue: Mutex<VecDeque<Waiting>>,
+    limits: Arc<Limits>,
 }
 
-/// A request that waits for memory of the pool, of a connection that holds none.
+/// A request that waits for memory of the pool.
 #[derive(Debug)]
 struct Waiting {
-    bytes: usize,
+    need: Need,
+    /// What its connection holds of the pool.
+    held_bytes: usize,
     seat: Arc<Seat>,
 }
 
@@ -54,25 +92,33 @@ struct Waiting {
 #[derive(Debug)]
 struct Seat {
     admitted: AtomicBool,
+    /// Whether it was admitted to the lane, with the rest of its request.
+    has_lane: AtomicBool,
     completions: Arc<Completions>,
 }
 
 impl Budget {
-    /// A budget of `bytes_max`, of which nothing is used, for at most `connections_max` connections.
-    pub fn new(bytes_max: usize, connections_max: usize) -> Budget {
+    /// A budget of `bytes_max`, of which nothing is used, for at most `connections_max` connections, whose requests have at most
+    /// `request_bytes_max` of data: less than three quarters of the budget. `limits` counts requests that wait.
+    pub fn new(bytes_max: usize, connections_max: usize, request_bytes_max: usize, limits: Arc<Limits>) -> Budget {
         let connections_max = connections_max.max(1);
         let own_bytes = bytes_max / OWN / connections_max;
-        let pool_bytes = bytes_max - own_bytes * connections_max;
+        let lane_bytes = request_bytes_max + OVERHEAD_BYTES;
+        let pool_bytes = bytes_max - own_bytes * connections_max - lane_bytes;
         Budget {
             bytes_max,
             own_bytes,
             accounts: AtomicUsize::new(0),
             pool_bytes,
+            lane_bytes,
+            lane_used_bytes: AtomicUsize::new(0),
+            is_turn_of_least: AtomicBool::new(false),
             reserve_bytes: pool_bytes / RESERVE,
             used_bytes: AtomicUsize::new(0),
             promised_bytes: AtomicUsize::new(0),
             needed_bytes: AtomicUsize::new(usize::MAX),
             queue: Mutex::default(),
+            limits,
         }
     }
 
@@ -83,7 +129,8 @@ impl Budget {
 
     /// What is taken now, with what each connection has for itself.
     pub fn used_bytes(&self) -> usize {
-        self.accounts.load(SeqCst) * self.own_bytes + self.used_bytes.load(SeqCst)
+        let shared_bytes = self.used_bytes.load(SeqCst) + self.lane_used_bytes.load(SeqCst);
+        self.accounts.load(SeqCst) * self.own_bytes + shared_bytes
     }
 
     /// Whether a request waits that can only be admitted when others give something back.
@@ -131,30 +178,53 @@ impl Budget {
         }
     }
 
+    fn give_lane_back(&self, bytes: usize) {
+        self.lane_used_bytes.fetch_sub(bytes, SeqCst);
+        self.admit(&mut self.queue.lock());
+    }
+
+    /// Admits a waiting request to the lane; `false` if the one whose turn it is does not fit.
+    fn admit_to_lane(&self, queue: &mut VecDeque<Waiting>) -> bool {
+        let of_least = self.is_turn_of_least.load(SeqCst);
+        let least = queue.iter().enumerate().min_by_key(|(_, waiting)| waiting.need.rest_bytes).map(|(at, _)| at);
+        let Some(at) = least.map(|at| if of_least { at } else { 0 }) else { return false };
+        let rest_bytes = queue[at].need.rest_bytes;
+        if self.lane_used_bytes.load(SeqCst) + rest_bytes > self.lane_bytes {
+            return false;
+        }
+        // More is only taken with the queue locked.
+        self.lane_used_bytes.fetch_add(rest_bytes, SeqCst);
+        self.is_turn_of_least.store(!of_least, SeqCst);
+        queue.remove(at).into_iter().for_each(|waiting| waiting.seat.admit(true));
+        true
+    }
+
     /// Admits those who wait and whose turn it is: the first one once there is enough, those behind it within their share.
     fn admit(&self, queue: &mut VecDeque<Waiting>) {
         loop {
-            while let Some(first) = queue.front() {
-                let bytes = first.bytes;
-                let enough = |free| self.is_share(bytes, free, 0) || free >= bytes + self.reserve_bytes;
-                if !self.take_if(bytes, enough) {
+            while let Some(Waiting { need, held_bytes, seat }) = queue.front() {
+                let is_share = |free: usize| self.is_share(held_bytes + need.bytes, free, 0);
+                if self.take_if(need.bytes, |free| is_share(free) || free >= need.bytes + self.reserve_bytes) {
+                    seat.admit(false);
+                    queue.pop_front();
+                } else if !self.admit_to_lane(queue) {
                     break;
                 }
-                queue.pop_front().expect("there is a first one").seat.admit();
             }
-            let promised_bytes = queue.front().map_or(0, |first| first.bytes);
+            let promised_bytes = queue.front().map_or(0, |first| first.need.bytes);
             self.promised_bytes.store(promised_bytes, SeqCst);
             let mut needed_bytes = usize::MAX;
             let mut is_first = true;
-            queue.retain(|waiting| {
+            queue.retain(|Waiting { need, held_bytes, seat }| {
                 let first = std::mem::take(&mut is_first);
-                if !first && self.take_share(0, waiting.bytes) {
-                    waiting.seat.admit();
+                if !first && self.take_share(*held_bytes, need.bytes) {
+                    seat.admit(false);
                     return false;
                 }
-                let mut needed = self.needed_for_share(waiting.bytes, if first { 0 } else { promised_bytes });
+                let promised_bytes = if first { 0 } else { promised_bytes };
+                let mut needed = self.needed_for_share(held_bytes + need.bytes, promised_bytes);
                 if first {
-                    needed = needed.min(waiting.bytes + self.reserve_bytes);
+                    needed = needed.min(need.bytes + self.reserve_bytes);
                 }
                 needed_bytes = needed_bytes.min(needed);
                 true
@@ -169,7 +239,8 @@ impl Budget {
 }
 
 impl Seat {
-    fn admit(&self) {
+    fn admit(&self, has_lane: bool) {
+        self.has_lane.store(has_lane, SeqCst);
         self.admitted.store(true, SeqCst);
         self.completions.ring();
     }
@@ -180,69 +251,94 @@ impl Seat {
 pub struct Account {
     budget: Arc<Budget>,
     seat: Arc<Seat>,
-    /// What requests and answers hold, the connection's own part first.
+    /// What requests and answers hold: of the lane, then the connection's own part, then of the pool.
     held_bytes: usize,
+    /// What of that is of the lane.
+    lane_bytes: usize,
     /// What buffers hold of the pool that the connection could do without.
     buffer_bytes: usize,
-    /// What the connection waits in the queue for.
-    waits_for: Option<usize>,
+    /// What the connection waits in the queue for, and what of that its own part has no room for.
+    waits_for: Option<(Need, usize)>,
 }
 
 impl Account {
     /// An account of a connection whose bell rings when it has waited and is admitted.
     pub fn new(budget: &Arc<Budget>, completions: &Arc<Completions>) -> Account {
-        let seat = Arc::new(Seat { admitted: AtomicBool::new(false), completions: Arc::clone(completions) });
+        let (admitted, has_lane) = (AtomicBool::new(false), AtomicBool::new(false));
+        let seat = Arc::new(Seat { admitted, has_lane, completions: Arc::clone(completions) });
         budget.accounts.fetch_add(1, SeqCst);
-        Account { budget: Arc::clone(budget), seat, held_bytes: 0, buffer_bytes: 0, waits_for: None }
+        Account { budget: Arc::clone(budget), seat, held_bytes: 0, lane_bytes: 0, buffer_bytes: 0, waits_for: None }
     }
 
-    /// Takes `bytes`, more than 0, for a request; returns whether it got them. If not, it is worth asking again when the connection
-    /// holds less, or, if it holds nothing, after its bell rang.
-    pub fn take(&mut self, bytes: usize) -> bool {
-        let held_bytes = self.budget.pooled(self.held_bytes);
-        let more_bytes = self.budget.pooled(self.held_bytes + bytes) - held_bytes;
-        if self.waits_for.is_some_and(|awaited| awaited != more_bytes) {
+    /// What requests and answers hold of the pool.
+    fn pooled_bytes(&self) -> usize {
+        self.budget.pooled(self.held_bytes - self.lane_bytes)
+    }
+
+    /// Takes memory for a request; returns how much it got: none, what it needs to go on, or all that it needs. If none, it is worth asking
+    /// again when the connection holds less, or after its bell rang. `is_idle` says that nothing of the connection ends by itself, so that
+    /// it waits in the queue.
+    pub fn take(&mut self, need: Need, is_idle: bool) -> usize {
+        let held_bytes = self.pooled_bytes();
+        let more_bytes = self.budget.pooled(self.held_bytes - self.lane_bytes + need.bytes) - held_bytes;
+        if self.waits_for.is_some_and(|awaited| awaited != (need, more_bytes)) {
             self.leave_queue();
         }
         if self.waits_for.is_some() {
             if !self.seat.admitted.swap(false, SeqCst) {
-                return false;
+                return 0;
             }
             self.waits_for = None;
-        } else if more_bytes > 0 && !self.budget.take_share(held_bytes, more_bytes) {
-            if self.held_bytes == 0 {
-                self.enter_queue(more_bytes);
+            if self.seat.has_lane.load(SeqCst) {
+                self.lane_bytes += need.rest_bytes;
+                self.held_bytes += need.rest_bytes;
+                return need.rest_bytes;
             }
-            return false;
+        } else if more_bytes > 0 && !self.budget.take_share(held_bytes, more_bytes) {
+            if is_idle || self.held_bytes == 0 {
+                self.enter_queue(need, more_bytes);
+            }
+            return 0;
         }
-        self.held_bytes += bytes;
-        true
+        self.held_bytes += need.bytes;
+        need.bytes
     }
 
-    fn enter_queue(&mut self, bytes: usize) {
-        self.waits_for = Some(bytes);
+    fn enter_queue(&mut self, need: Need, more_bytes: usize) {
+        self.budget.limits.reached(Limit::RequestMemory);
+        self.waits_for = Some((need, more_bytes));
+        let (need, held_bytes) = (Need { bytes: more_bytes, ..need }, self.pooled_bytes());
         let mut queue = self.budget.queue.lock();
-        queue.push_back(Waiting { bytes, seat: Arc::clone(&self.seat) });
+        queue.push_back(Waiting { need, held_bytes, seat: Arc::clone(&self.seat) });
         self.budget.admit(&mut queue);
     }
 
     fn leave_queue(&mut self) {
-        let Some(bytes) = self.waits_for.take() else { return };
+        let Some((need, bytes)) = self.waits_for.take() else { return };
         let mut queue = self.budget.queue.lock();
         queue.retain(|waiting| !Arc::ptr_eq(&waiting.seat, &self.seat));
         self.budget.admit(&mut queue);
         drop(queue);
         if self.seat.admitted.swap(false, SeqCst) {
-            self.budget.give_back(bytes);
+            match self.seat.has_lane.load(SeqCst) {
+                true => self.budget.give_lane_back(need.rest_bytes),
+                false => self.budget.give_back(bytes),
+            }
         }
     }
 
-    /// Gives back what requests and answers hold beyond `bytes`.
+    /// Gives back what requests and answers hold beyond `bytes`, the lane first.
     pub fn keep(&mut self, bytes: usize) {
-        if self.held_bytes > bytes {
-            let spare_bytes = self.budget.pooled(self.held_bytes) - self.budget.pooled(bytes);
-            self.held_bytes = bytes;
-            self.budget.give_back(spare_bytes);
+        let spare_bytes = self.held_bytes.saturating_sub(bytes);
+        let of_lane = spare_bytes.min(self.lane_bytes);
+        let pooled_bytes = self.pooled_bytes();
+        self.held_bytes -= spare_bytes;
+        self.lane_bytes -= of_lane;
+        if spare_bytes > of_lane {
+            self.budget.give_back(pooled_bytes - self.pooled_bytes());
+        }
+        if of_lane > 0 {
+            self.budget.give_lane_back(of_lane);
         }
     }
 
@@ -254,9 +350,14 @@ impl Account {
         grown
     }
 
+    /// Whether it holds a part of the lane, for which it has little time.
+    pub fn has_lane(&self) -> bool {
+        self.lane_bytes > 0
+    }
+
     /// Whether it holds what another connection waits for.
     pub fn is_in_the_way(&self) -> bool {
-        self.budget.pooled(self.held_bytes) + self.buffer_bytes > 0 && self.budget.is_awaited()
+        self.lane_bytes + self.pooled_bytes() + self.buffer_bytes > 0 && self.budget.is_awaited()
     }
 
     /// Gives back what buffers hold.
@@ -268,7 +369,8 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         self.leave_queue();
-        self.budget.give_back(self.budget.pooled(self.held_bytes) + self.buffer_bytes);
+        self.keep(0);
+        self.drop_buffers();
         self.budget.accounts.fetch_sub(1, SeqCst);
     }
 }

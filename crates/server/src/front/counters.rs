@@ -1,6 +1,9 @@
 //! What a server has done so far.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::limits::Limits;
 
 /// Counters of one server, from its start; they may be read at any time.
 #[derive(Debug, Default)]
@@ -23,6 +26,8 @@ pub struct Counters {
     pub bytes_read: AtomicU64,
     /// Bytes that were written by clients.
     pub bytes_written: AtomicU64,
+    /// How often each limit was reached.
+    pub limits: Arc<Limits>,
 }
 
 impl Counters {

@@ -10,12 +10,17 @@ use super::input::Input;
 use super::output::Output;
 use super::polling::Polling;
 use super::transport::{Patience, Transport};
+use crate::limits::Limit;
 
 /// Size of the buffer that messages are received into, at first and where the client fills it.
 pub const INPUT_BYTES_MIN: usize = 4 << 10;
 const INPUT_BYTES_MAX: usize = 128 << 10;
 /// A client that is silent for this time needs no buffers.
 const SILENCE: Duration = Duration::from_secs(1);
+/// A client that moves fewer bytes of what it asked for in the time that it may stall, stalls.
+const PROGRESS_BYTES_MIN: u64 = 16 << 10;
+/// A client that holds the lane of the budget has this part of the time.
+const LANE_HASTE: u32 = 5;
 /// Data that is at least as long is received where it stays.
 pub const DIRECT_BYTES_MIN: usize = 32 << 10;
 
@@ -23,7 +28,7 @@ pub const DIRECT_BYTES_MIN: usize = 32 << 10;
 pub struct Direct<'a> {
     /// Where.
     pub data: &'a mut Vec<u8>,
-    /// How long it is when it is whole.
+    /// How long it is when all of it has come that there is memory for.
     pub length: usize,
 }
 
@@ -44,6 +49,10 @@ pub struct Link<'a> {
     transport: Transport,
     counters: &'a Counters,
     stall_time_max: Duration,
+    /// Bytes that the client has sent and taken.
+    moved_bytes: u64,
+    /// How long the client was waited for since it moved enough of what it owes, and the bytes by then.
+    stalled: (Duration, u64),
     polling: Polling,
     /// Its part of the memory that all share.
     pub account: Account,
@@ -74,6 +83,8 @@ impl<'a> Link<'a> {
             transport,
             counters,
             stall_time_max,
+            moved_bytes: 0,
+            stalled: (Duration::ZERO, 0),
             polling: Polling::default(),
             account,
             input,
@@ -95,9 +106,11 @@ impl<'a> Link<'a> {
 
     /// Sends what the client takes at once.
     pub fn send(&mut self) {
+        let unsent = self.output.length();
         if !self.gone && self.transport.send(&mut self.output).is_err() {
             self.lose();
         }
+        self.moved_bytes += unsent.saturating_sub(self.output.length()) as u64;
     }
 
     /// Notes that the client is gone. Its requests go on in the export, so the connection lasts, and counts, until they end.
@@ -178,14 +191,20 @@ impl<'a> Link<'a> {
             return Ok(());
         }
         let awaits_client = write || awaited.asked;
+        if !awaits_client || self.moved_bytes - self.stalled.1 >= PROGRESS_BYTES_MIN {
+            self.stalled = (Duration::ZERO, self.moved_bytes);
+        }
+        let stall_time_max = self.stall_time_max / if self.account.has_lane() { LANE_HASTE } else { 1 };
         let patience = match (awaits_client, alone && !self.resting) {
-            (true, _) => Some(self.stall_time_max),
+            (true, _) => Some(stall_time_max.saturating_sub(self.stalled.0)),
             (false, true) => Some(SILENCE),
             (false, false) => None,
         };
-        let deadline = patience.map(|patience| Instant::now() + patience);
+        let since = Instant::now();
+        let deadline = patience.map(|patience| since + patience);
         let ready = self.transport.wait(read, write, completions.bell(), deadline);
         completions.wake_up(ready.as_ref().is_ok_and(|ready| ready.rung));
+        self.stalled.0 += since.elapsed();
         if ready.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
             return self.stalled(awaits_client);
         }
@@ -194,8 +213,9 @@ impl<'a> Link<'a> {
 
     /// What to do when the client was silent, or stalled what it asked for.
     fn stalled(&mut self, asked: bool) -> io::Result<()> {
+        self.stalled = (Duration::ZERO, self.moved_bytes);
         if asked && self.account.is_in_the_way() {
-            tracing::warn!("a client was cut off: it took and sent nothing while others waited for its memory");
+            self.counters.limits.reached(Limit::StallTime);
             Counters::add(&self.counters.connections_broken, 1);
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -239,13 +259,16 @@ impl<'a> Link<'a> {
                 count
             }
             _ => {
-                if self.input.is_too_small() {
+                // The next part of the data goes where it stays, once there is memory for it.
+                let begins_part = direct.as_ref().is_some_and(|direct| direct.data.len() == direct.length);
+                if self.input.is_too_small() && !begins_part {
                     self.grow_input();
                 }
                 self.input.receive(&mut self.transport, patience)?
             }
         };
         self.resting = false;
+        self.moved_bytes += count as u64;
         if count == 0 {
             self.open = false;
         }

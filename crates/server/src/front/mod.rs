@@ -56,6 +56,8 @@ pub use counters::Counters;
 pub use listener::ListenError;
 pub use options::{Credentials, Iscsi, Options};
 pub use protocol::{Endpoint, Protocol, Service, Uri, UriError};
+#[cfg(feature = "http")]
+pub(crate) use server::is_exhausted;
 pub use server::{Connections, Listening, Server, StartError};
 pub use tls::{Config as TlsConfig, Tls, TlsError, TlsFiles};
 

@@ -84,7 +84,7 @@ impl Default for Options {
             requests_in_flight_max: 128,
             bytes_in_flight_max: 64 << 20,
             memory_max: 512 << 20,
-            stall_time_max: Duration::from_secs(30),
+            stall_time_max: Duration::from_secs(5),
             iscsi: Iscsi::default(),
         }
     }

@@ -20,6 +20,8 @@ use super::listener::{ListenError, Listener};
 use super::options::Options;
 use super::protocol::{Endpoint, Protocol, Service};
 use super::tls::{Config, Tls};
+use crate::files;
+use crate::limits::Limit;
 use flashwise_engine::export::Exports;
 
 /// Why a server does not start.
@@ -142,13 +144,15 @@ impl Server {
     pub fn serve(listening: Listening, exports: Exports, options: Options) -> Result<Self, StartError> {
         let Listening { listeners, endpoints } = listening;
         let longest = endpoints.iter().map(|endpoint| endpoint.protocol.request_bytes_max).max().unwrap_or(0);
-        let budget = Arc::new(Budget::new(options.memory_max.max(2 * longest), options.connections_max));
+        let counters: Arc<Counters> = Arc::default();
+        let memory_max = options.memory_max.max(2 * longest);
+        let budget = Arc::new(Budget::new(memory_max, options.connections_max, longest, Arc::clone(&counters.limits)));
         let shared = Arc::new(Shared {
             endpoints,
             exports,
             options: RwLock::new(options),
             budget,
-            counters: Arc::default(),
+            counters,
             registry: Mutex::default(),
             changed: Condvar::new(),
             stopping: AtomicBool::new(false),
@@ -280,14 +284,26 @@ fn accept(name: &'static str, service: &Arc<dyn Service>, listener: &Listener, s
         let finished = std::mem::take(&mut shared.registry.lock().finished);
         join(finished);
         exhausted = match listener.accept() {
-            Ok((socket, client)) => admit(name, service, socket, client, shared).is_err(),
-            Err(error) => is_exhausted(&error),
+            Ok((socket, client)) => {
+                let admitted = admit(name, service, socket, client, shared);
+                if admitted.is_err() {
+                    shared.counters.limits.reached(Limit::Threads);
+                }
+                admitted.is_err()
+            }
+            Err(error) => {
+                let exhausted = is_exhausted(&error);
+                if exhausted {
+                    shared.counters.limits.reached(Limit::Files);
+                }
+                exhausted
+            }
         };
     }
 }
 
 /// Whether an error of `accept(2)` will still be there at once, rather than be that of a client who went.
-fn is_exhausted(error: &io::Error) -> bool {
+pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].map(|errno| errno.raw_os_error());
     error.raw_os_error().is_some_and(|errno| exhausted.contains(&errno))
@@ -301,11 +317,13 @@ fn admit(
     client: Client,
     shared: &Arc<Shared>,
 ) -> io::Result<()> {
+    if files::is_for_others(&socket) {
+        return refuse(shared, Limit::Files);
+    }
     let options = shared.options();
     let mut registry = shared.registry.lock();
     if registry.connections.len() >= options.connections_max {
-        Counters::add(&shared.counters.connections_refused, 1);
-        return Ok(());
+        return refuse(shared, Limit::Connections);
     }
     let control = Arc::new(Control::new(socket)?);
     registry.next += 1;
@@ -330,6 +348,13 @@ fn admit(
     registry.connections.insert(id, (control, thread));
     Counters::add(&shared.counters.connections_accepted, 1);
     Counters::add(&shared.counters.connections, 1);
+    Ok(())
+}
+
+/// Counts a client that is closed at once, and the limit that it came up against.
+fn refuse(shared: &Shared, limit: Limit) -> io::Result<()> {
+    Counters::add(&shared.counters.connections_refused, 1);
+    shared.counters.limits.reached(limit);
     Ok(())
 }
 

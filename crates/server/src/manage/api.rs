@@ -15,13 +15,14 @@ use super::address::{Address, Listener};
 use super::connections::{self, Accepting};
 use super::guard::{self, Guard};
 use super::live::{self, Live};
+use super::places::{PERFORMED_MAX, Places};
 use super::routes::{self, Page};
 use super::sessions::Sessions;
 use super::{ApiError, Managed, Options, Tokens};
 use crate::secret::CHARACTERS_MIN;
 
-/// Threads for calls of [`Managed`], which wait for locks and devices; more calls wait their turn.
-const BLOCKING_THREADS_MAX: usize = 8;
+/// Threads for calls of [`Managed`], which wait for locks and devices; two are left for health checks and the look at each second.
+const BLOCKING_THREADS_MAX: usize = PERFORMED_MAX + 2;
 /// What is being answered when the API stops has this long.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -109,16 +110,19 @@ impl Api {
         let (stopping, stopped) = watch::channel(false);
         let live = Arc::new(Live::new(history.as_deref()));
         let (listeners, mut pages) = mpsc::channel(1);
-        let page = Page::new(Arc::clone(&live), Arc::clone(&guard), stopped.clone(), listeners);
+        let limits = server.limits();
+        let page = Page::new(Arc::clone(&live), Arc::clone(&guard), stopped.clone(), listeners, Arc::clone(&limits));
         let router = routes::router(Arc::clone(&server), page);
         runtime.spawn(Arc::clone(&live).look(server));
         let context = runtime.enter();
         let accepting = Accepting::new(listener).map_err(|error| ApiError::Threads { error })?;
         drop(context);
-        let serving = runtime.spawn(connections::serve(accepting, router.clone(), stopped.clone()));
+        let places = Places::new(limits);
+        let serving =
+            runtime.spawn(connections::serve(accepting, router.clone(), stopped.clone(), Arc::clone(&places)));
         runtime.spawn(async move {
             if let Some(listener) = pages.recv().await {
-                connections::serve(Accepting::Tcp(listener), router, stopped).await;
+                connections::serve(Accepting::Tcp(listener), router, stopped, places).await;
             }
         });
         Ok(Api { runtime: Some(runtime), serving: Some(serving), stopping, address, guard, live })

@@ -1,26 +1,34 @@
-//! The connections of the management API: HTTP/1.1 (RFC 9112), a limited number at a time, none of which may send slowly.
+//! The connections of the management API: HTTP/1.1 (RFC 9112). None may send or take slowly; [`places`](super::places) limits their number.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::{Extension, Router};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
+use tokio::task::{JoinSet, yield_now};
+use tokio_io_timeout::TimeoutStream;
 
 use super::address::{Listener, SocketFile};
 use super::guard::{Peer, Process};
+use super::places::{Place, Places};
+use crate::files;
+use crate::front::is_exhausted;
 
-/// Connections at a time; more wait.
-pub const CONNECTIONS_MAX: usize = 64;
 /// A request's head must arrive within this time, from when the connection is ready for it.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest head of a request.
 const HEAD_BYTES_MAX: usize = 16 << 10;
+/// A client that takes nothing of its answer for this time is closed.
+const TAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// After an accept fails, which it does where files run out, it is tried again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -41,11 +49,11 @@ impl Accepting {
 }
 
 /// Serves connections until `stopping` changes; then until those that are open have their answers.
-pub async fn serve(accepting: Accepting, router: Router, stopping: watch::Receiver<bool>) {
+pub async fn serve(accepting: Accepting, router: Router, stopping: watch::Receiver<bool>, places: Arc<Places>) {
     match accepting {
         Accepting::Tcp(listener) => {
             let accept = async || listener.accept().await.map(|(stream, address)| (stream, Peer::Tcp(address)));
-            serve_streams(accept, router, stopping).await;
+            serve_streams(accept, router, stopping, places).await;
         }
         Accepting::Unix(listener, _file) => {
             let accept = async || {
@@ -53,51 +61,67 @@ pub async fn serve(accepting: Accepting, router: Router, stopping: watch::Receiv
                 let process = stream.peer_cred().ok().map(|found| Process { uid: found.uid(), pid: found.pid() });
                 Ok((stream, Peer::Unix(process)))
             };
-            serve_streams(accept, router, stopping).await;
+            serve_streams(accept, router, stopping, places).await;
         }
     }
 }
 
-async fn serve_streams<S, F>(accept: impl Fn() -> F, router: Router, mut stopping: watch::Receiver<bool>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+async fn serve_streams<S, F>(
+    accept: impl Fn() -> F,
+    router: Router,
+    mut stopping: watch::Receiver<bool>,
+    places: Arc<Places>,
+) where
+    S: AsyncRead + AsyncWrite + AsFd + Unpin + Send + 'static,
     F: Future<Output = io::Result<(S, Peer)>>,
 {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
-        let next = async {
-            let permit = Arc::clone(&permits).acquire_owned().await.expect("the semaphore is never closed");
-            (permit, accept().await)
-        };
-        let (permit, accepted) = tokio::select! {
-            next = next => next,
+        let accepted = tokio::select! {
+            accepted = accept() => accepted,
             _ = stopping.changed() => break,
         };
         match accepted {
             Ok((stream, peer)) => {
+                if files::is_for_devices(&stream) {
+                    places.make_room();
+                }
                 let router = router.clone().layer(Extension(peer));
-                connections.spawn(serve_stream(stream, router, stopping.clone(), permit));
+                connections.spawn(serve_stream(stream, router, stopping.clone(), places.enter()));
+                // It reads its request before the next one comes, which may have the oldest one closed.
+                yield_now().await;
             }
-            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            Err(error) => {
+                if is_exhausted(&error) {
+                    places.make_room();
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
         }
         while connections.try_join_next().is_some() {}
     }
     while connections.join_next().await.is_some() {}
 }
 
-async fn serve_stream<S>(stream: S, router: Router, mut stopping: watch::Receiver<bool>, _permit: OwnedSemaphorePermit)
+async fn serve_stream<S>(stream: S, router: Router, mut stopping: watch::Receiver<bool>, place: Place)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
-    let service = TowerToHyperService::new(router);
-    let connection = server.serve_connection(TokioIo::new(stream), service);
+    let (routes, of_requests) = (TowerToHyperService::new(router), place.clone());
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(of_requests.clone());
+        routes.call(request)
+    });
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(TAKE_TIMEOUT));
+    let connection = server.serve_connection(TokioIo::new(Box::pin(stream)), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         // An error is the client's: there is nobody else to tell.
         _ = connection.as_mut() => {}
+        () = place.closed() => {}
         _ = stopping.changed() => {
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;

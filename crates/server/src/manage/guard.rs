@@ -85,9 +85,14 @@ const SESSION: &str = "/v1/session";
 /// Where the address of a page is asked for, which has the right of the request.
 const PAGE: &str = "/v1/page";
 
+/// True for health checks, which anybody may make.
+pub(super) fn is_health(path: &str) -> bool {
+    ["/healthz", "/readyz"].contains(&path)
+}
+
 /// Requests that need no credential: they tell nothing of the server, or sign in.
 pub(super) fn is_open(method: &Method, path: &str) -> bool {
-    ["/healthz", "/readyz"].contains(&path) || page::is_of_page(path) || (path == SESSION && method != Method::DELETE)
+    is_health(path) || page::is_of_page(path) || (path == SESSION && method != Method::DELETE)
 }
 
 impl Guard {

@@ -225,6 +225,11 @@ fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result
         let unit = Some(&Unit::Bytes);
         encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?.encode_gauge(&bytes)?;
     }
+    let help = "How often clients reached a limit of the server";
+    let mut limits = encoder.encode_descriptor("limit_reached", help, None, MetricType::Counter)?;
+    for (limit, times) in &status.limits_reached {
+        counter(&mut limits.encode_family(&Labels(&[("limit", limit.as_str())]))?, *times)?;
+    }
     if let Some(recording) = &status.recording {
         let counts = [
             ("recorded_requests", "Requests that were taken down in the recording", recording.recorded_requests),
@@ -376,7 +381,9 @@ fn histogram(encoder: &mut MetricEncoder, latency: &LatencyStatus) -> fmt::Resul
 /// The names of all metrics as they are written, for the documentation.
 pub fn names() -> Vec<String> {
     let recording = Some(flashwise_engine::status::RecordingStatus::default());
-    let status = ServerStatus { recording, volumes: vec![VolumeStatus::default()], ..ServerStatus::default() };
+    let limits_reached = crate::limits::Limits::default().counts();
+    let volumes = vec![VolumeStatus::default()];
+    let status = ServerStatus { recording, limits_reached, volumes, ..ServerStatus::default() };
     let disks = vec![PoolDiskStatus::default()];
     let pool = PoolStatus { disks, logical_disks: vec![LogicalDiskStatus::default()], ..PoolStatus::default() };
     let text = encode(&status, &[pool]);

@@ -30,6 +30,8 @@ mod news;
 #[cfg(feature = "http")]
 mod page;
 #[cfg(feature = "http")]
+mod places;
+#[cfg(feature = "http")]
 mod routes;
 #[cfg(feature = "http")]
 mod sessions;
@@ -38,6 +40,7 @@ mod tag;
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use flashwise_core::cache::settings::Settings;
 use serde::{Deserialize, Serialize};
@@ -64,6 +67,7 @@ pub use routes::openapi;
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
 use flashwise_engine::what_if::WhatIfStatus;
 
+use crate::limits::Limits;
 use crate::secret::CHARACTERS_MIN;
 
 /// What the API manages. Calls come from several threads, may wait, and must not stop the [`Api`].
@@ -92,6 +96,11 @@ pub trait Managed: Send + Sync + 'static {
     /// The clients, if it can have any.
     fn clients(&self) -> Option<&dyn Clients> {
         None
+    }
+
+    /// Counts how often the limits of the server are reached.
+    fn limits(&self) -> Arc<Limits> {
+        Arc::default()
     }
 
     /// What another policy or size would do for a volume.

@@ -32,6 +32,7 @@ use super::changes::{self, Changes};
 use super::exposition::Exposition;
 use super::guard::{self, Client, Guard, Peer};
 use super::live::Live;
+use super::places::{KNOWN_MAX, Place};
 use super::plan::{self, DryRun, Plan};
 use super::{DetachProgress, ManageError, Managed, SettingStatus, page, tag};
 use flashwise_engine::pool::status::PoolState;
@@ -469,14 +470,24 @@ async fn wrong_method(request: Request) -> Failure {
 async fn guarded(
     State(guard): State<Arc<Guard>>,
     Extension(peer): Extension<Peer>,
+    Extension(place): Extension<Place>,
     request: Request,
     next: Next,
 ) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let is_health = guard::is_health(&path);
+    let is_known = !is_health && guard.client(&peer, request.headers()).is_some();
+    // Health checks stay with the connections that have no credential, which nobody can keep them from.
+    let answering = if is_known { place.admit() } else { is_health.then(|| place.answer()) };
     let response = match guard.check(&peer, &method, request.uri(), request.headers()) {
+        Ok(_) if is_known && answering.is_none() => {
+            let error = format!("{KNOWN_MAX} connections are being answered already, which is the most");
+            Failure::new(StatusCode::SERVICE_UNAVAILABLE, error).into_response()
+        }
         Ok(client) => match received(request).await {
             Ok(mut request) => {
                 client.map(|client| request.extensions_mut().insert(client));
+                let _turn = if is_known { Some(place.turn().await) } else { None };
                 next.run(request).await
             }
             Err(failure) => failure.into_response(),

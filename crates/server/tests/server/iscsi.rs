@@ -394,24 +394,36 @@ fn many_commands_at_a_time_fit_into_little_memory() {
         // Of each write of 4 MiB nothing comes before it is asked for.
         let data = noise(isid.into(), 4 << 20);
         for round in 0..4 {
-            let header = initiator.command(0xa0, 4 << 20, &cdb_10(0x2a, u32::from(isid) * 8192, 8192));
-            initiator.send(header, &[]).unwrap();
-            let mut sent = 0;
-            while sent < data.len() {
-                let asked = initiator.receive().unwrap();
-                assert_eq!(asked.opcode(), 0x31, "round {round}: {asked:?}");
-                let (from, length) = (asked.word(40) as usize, asked.word(44) as usize);
-                for (number, at) in (from..from + length).step_by(128 << 10).enumerate() {
-                    let end = (at + (128 << 10)).min(from + length);
-                    initiator.data_out(end == from + length, asked.word(20), number as u32, at as u32, &data[at..end]);
-                }
-                sent += length;
-            }
-            assert!(initiator.outcome().is_good());
+            let outcome = initiator.write_solicited(&cdb_10(0x2a, u32::from(isid) * 8192, 8192), &data);
+            assert!(outcome.is_good(), "round {round}");
         }
         assert!(initiator.read(4 << 20, &cdb_10(0x28, u32::from(isid) * 8192, 8192)).data == data);
     };
     std::thread::scope(|scope| (1..=12).for_each(|isid| drop(scope.spawn(move || write(isid)))));
+    assert!(server.budget().used_bytes() <= server.budget().bytes_max());
+}
+
+/// Sessions announce 16 MiB each, are asked for the first part of it, and send nothing.
+#[test]
+fn sessions_that_announce_much_and_send_nothing_keep_no_command_from_its_turn() {
+    let disk = Arc::new(Memory::new(SIZE));
+    let stall_time_max = Duration::from_millis(100);
+    let options = Options { memory_max: 1, connections_max: 256, stall_time_max, ..Options::default() };
+    let (server, address) = start(&disk, options);
+    let stalled: Vec<Initiator> = (1..=200)
+        .map(|isid| {
+            let mut initiator = ready(&address, isid);
+            let header = initiator.command(0xa0, 16 << 20, &cdb_10(0x2a, 0, 32_768));
+            initiator.send(header, &[]).unwrap();
+            initiator
+        })
+        .collect();
+    let mut writer = ready(&address, 201);
+    for blocks in [128_u16, 2048, 16_384, 32_768] {
+        let data = noise(blocks.into(), usize::from(blocks) * 512);
+        assert!(writer.write_solicited(&cdb_10(0x2a, 0, blocks), &data).is_good(), "{blocks} blocks");
+    }
+    drop(stalled);
     assert!(server.budget().used_bytes() <= server.budget().bytes_max());
 }
 

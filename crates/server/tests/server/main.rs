@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
+mod open_files;
 mod support;
 
 #[cfg(feature = "http")]

@@ -1,11 +1,13 @@
 //! The memory that all connections share: clients that take or send nothing, many that want all of it, and who goes on beside them.
 
+use std::io::Read;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use flashwise_server::front::Options;
 use flashwise_server::front::nbd::protocol::command::{NBD_CMD_READ, NBD_CMD_WRITE};
+use flashwise_server::limits::Limit;
 use flashwise_testing::client::{Client, request_bytes};
 use flashwise_testing::memory::{Memory, noise, random};
 use flashwise_testing::waiting::wait_until;
@@ -98,6 +100,62 @@ fn some_are_cut_off(rig: &Rig) {
     assert_eq!(patient.read(0, 32 * MIB).unwrap().len(), 32 << 20, "a long request comes to its turn");
     drop(stalled);
     rig.check_well_behaved();
+}
+
+/// Clients announce 32 MiB each, send a little of it, and are never cut off.
+#[test]
+fn whoever_announces_much_and_sends_little_takes_little() {
+    let (rig, _disk) = rig(false, NEVER);
+    let announced = [&request_bytes(NBD_CMD_WRITE, 0, 1, 0, 32 * MIB)[..], &noise(3, 10_000)].concat();
+    let stalled: Vec<Client> = (0..150)
+        .map(|number| {
+            let mut client = rig.open(false);
+            client.give(if number % 2 == 0 { &announced } else { &announced[..28] }).unwrap();
+            client
+        })
+        .collect();
+    let mut writer = rig.open(false);
+    for length in [64 << 10, MIB, 8 * MIB, 32 * MIB] {
+        assert_eq!(writer.write(0, &noise(7, length as usize)).unwrap(), 0, "{length} bytes");
+    }
+    assert_eq!(rig.server.counters().connections_broken.load(Ordering::Relaxed), 0);
+    drop(stalled);
+}
+
+/// Clients announce 32 MiB, send one, and come again when they are cut off. Together they want far more than there is.
+#[test]
+fn stalled_clients_that_come_again_and_again_keep_no_request_from_its_turn() {
+    let (rig, _disk) = rig(false, Duration::from_millis(500));
+    let stops = AtomicBool::new(false);
+    let announced = [&request_bytes(NBD_CMD_WRITE, 0, 1, 0, 32 * MIB)[..], &noise(3, 1 << 20)].concat();
+    std::thread::scope(|scope| {
+        for _ in 0..24 {
+            let (rig, stops, announced) = (&rig, &stops, &announced);
+            scope.spawn(move || {
+                while !stops.load(Ordering::Relaxed) {
+                    let mut client = rig.open(false);
+                    let _ = client.give(announced);
+                    // It says nothing more until it is cut off.
+                    let mut rest = Vec::new();
+                    let _ = client.socket.read_to_end(&mut rest);
+                }
+            });
+        }
+        let limits = &rig.server.counters().limits;
+        wait_until("some are cut off", || limits.times(Limit::StallTime) > 0);
+        for length in [MIB, 8 * MIB, 32 * MIB] {
+            // On a busy machine, this client stalls as well.
+            wait_until("a write and a read", || {
+                let mut client = rig.open(false);
+                let written = client.write(0, &noise(7, length as usize)).is_ok_and(|error| error == 0);
+                written && client.read(0, length).is_ok_and(|data| data.len() == length as usize)
+            });
+        }
+        stops.store(true, Ordering::Relaxed);
+        // Those that nobody waits for are not cut off.
+        rig.server.connections().end(&(0..10_000).collect::<Vec<_>>(), Duration::ZERO);
+    });
+    assert!(rig.server.counters().limits.times(Limit::RequestMemory) > 0);
 }
 
 /// Requests of all lengths, several at a time. A wake-up that is lost leaves a client waiting, until its patience ends.

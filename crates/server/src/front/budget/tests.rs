@@ -23,9 +23,31 @@ impl Connection {
         rustix::io::read(self.completions.bell(), &mut [0; 8]).is_ok()
     }
 
+    /// Takes memory for a whole request, if it gets it at once.
+    fn take(&mut self, bytes: usize) -> bool {
+        self.account.take(Need::whole(bytes), false) == bytes
+    }
+
     /// Takes `bytes`, waiting as long as it needs.
     fn take_patiently(&mut self, bytes: usize) {
-        while !self.account.take(bytes) {
+        self.take_parts(bytes, bytes);
+    }
+
+    /// Takes `bytes` in parts of at most `part_bytes`, waiting as long as it needs.
+    fn take_parts(&mut self, bytes: usize, part_bytes: usize) {
+        let mut taken = 0;
+        while taken < bytes {
+            let rest_bytes = bytes - taken;
+            taken += self.await_memory(Need { bytes: part_bytes.min(rest_bytes), rest_bytes });
+        }
+    }
+
+    fn await_memory(&mut self, need: Need) -> usize {
+        loop {
+            let taken = self.account.take(need, true);
+            if taken > 0 {
+                return taken;
+            }
             poll(&mut [PollFd::from_borrowed_fd(self.completions.bell().as_fd(), PollFlags::IN)], None).unwrap();
             self.is_rung();
         }
@@ -34,7 +56,7 @@ impl Connection {
 
 /// A pool of `bytes`, of which connections have nothing for themselves.
 fn pool(bytes: usize) -> Arc<Budget> {
-    Arc::new(Budget::new(bytes, usize::MAX))
+    Arc::new(Budget::new(bytes + OVERHEAD_BYTES, usize::MAX, 0, Arc::default()))
 }
 
 #[test]
@@ -42,11 +64,11 @@ fn a_connection_may_hold_a_quarter_of_what_is_free() {
     // h <= (512 - h) / 4, so h <= 512 / 5 = 102.4.
     let budget = pool(512 * MIB);
     let mut alone = Connection::new(&budget);
-    assert_eq!((0..512).filter(|_| alone.account.take(MIB)).count(), 102);
+    assert_eq!((0..512).filter(|_| alone.take(MIB)).count(), 102);
     assert_eq!(budget.used_bytes(), 102 * MIB);
     // Free are 410: h <= (410 - h) / 4, so h <= 82.
     let mut other = Connection::new(&budget);
-    assert_eq!((0..512).filter(|_| other.account.take(MIB)).count(), 82);
+    assert_eq!((0..512).filter(|_| other.take(MIB)).count(), 82);
     alone.account.keep(10 * MIB);
     other.account.keep(0);
     assert_eq!(budget.used_bytes(), 10 * MIB);
@@ -58,16 +80,16 @@ fn a_connection_may_hold_a_quarter_of_what_is_free() {
 #[test]
 fn whoever_takes_all_they_can_leave_small_requests_of_others_alone() {
     for request_bytes in [4 << 10, 256 << 10, MIB, 32 * MIB] {
-        let budget = Arc::new(Budget::new(512 * MIB, 4096));
+        let budget = Arc::new(Budget::new(512 * MIB, 4096, 32 * MIB, Arc::default()));
         let mut hogs: Vec<Connection> = (0..4095).map(|_| Connection::new(&budget)).collect();
         for hog in &mut hogs {
-            while hog.account.take(request_bytes) {}
+            while hog.take(request_bytes) {}
         }
         assert!((384 * MIB..=512 * MIB).contains(&budget.used_bytes()), "{}", budget.used_bytes());
         let mut modest = Connection::new(&budget);
         for _ in 0..3 {
-            assert!((0..8).all(|_| modest.account.take(4 << 10)), "beside requests of {request_bytes} bytes");
-            assert!(!modest.account.take(40 * MIB));
+            assert!((0..8).all(|_| modest.take(4 << 10)), "beside requests of {request_bytes} bytes");
+            assert!(!modest.take(40 * MIB));
             modest.account.keep(0);
         }
         drop(hogs);
@@ -86,19 +108,19 @@ fn a_long_request_waits_for_its_turn_and_others_go_on() {
     }
     let mut first = Connection::new(&budget);
     let mut second = Connection::new(&budget);
-    assert!(!first.account.take(32 * MIB));
-    assert!(!second.account.take(16 * MIB));
+    assert!(!first.take(32 * MIB));
+    assert!(!second.take(16 * MIB));
     let mut modest = Connection::new(&budget);
     for _ in 0..1000 {
-        assert!(modest.account.take(MIB), "others go on");
+        assert!(modest.take(MIB), "others go on");
         modest.account.keep(0);
     }
-    assert!(!first.account.take(32 * MIB) && !first.is_rung());
+    assert!(!first.take(32 * MIB) && !first.is_rung());
     hogs.pop();
-    assert!(first.is_rung() && first.account.take(32 * MIB), "the one that has waited longest is admitted");
-    assert!(!second.is_rung() && !second.account.take(16 * MIB));
+    assert!(first.is_rung() && first.take(32 * MIB), "the one that has waited longest is admitted");
+    assert!(!second.is_rung() && !second.take(16 * MIB));
     hogs.pop();
-    assert!(second.is_rung() && second.account.take(16 * MIB));
+    assert!(second.is_rung() && second.take(16 * MIB));
     drop((first, second, hogs, modest));
     assert_eq!((budget.used_bytes(), budget.queue.lock().len()), (0, 0));
 }
@@ -109,17 +131,43 @@ fn who_goes_or_wants_something_else_leaves_the_queue_to_those_behind() {
     let mut hog = Connection::new(&budget);
     hog.take_patiently(40 * MIB);
     let mut waiting: Vec<Connection> = (0..3).map(|_| Connection::new(&budget)).collect();
-    waiting.iter_mut().for_each(|connection| assert!(!connection.account.take(32 * MIB)));
+    waiting.iter_mut().for_each(|connection| assert!(!connection.take(32 * MIB)));
     drop(waiting.remove(0));
-    assert!(waiting[0].account.take(MIB), "a refusal needs less than what was asked for");
+    assert!(waiting[0].take(MIB), "a refusal needs less than what was asked for");
     waiting[0].account.keep(0);
     hog.account.keep(0);
-    assert!(waiting[1].is_rung() && waiting[1].account.take(32 * MIB));
+    assert!(waiting[1].is_rung() && waiting[1].take(32 * MIB));
     // Admitted, and gone before it knew.
-    assert!(!waiting[0].account.take(32 * MIB));
+    assert!(!waiting[0].take(32 * MIB));
     waiting[1].account.keep(0);
     assert_eq!(budget.used_bytes(), 32 * MIB);
     drop(waiting);
+    assert_eq!((budget.used_bytes(), budget.queue.lock().len()), (0, 0));
+}
+
+/// Writes have come in part and fill the pool. One after the other gets its rest from the lane, those that need little in between.
+#[test]
+fn requests_that_hold_a_part_get_their_rest_from_the_lane_in_turn() {
+    let budget = Arc::new(Budget::new(48 * MIB, usize::MAX, 32 * MIB, Arc::default()));
+    let mut parts: Vec<Connection> = (0..8).map(|_| Connection::new(&budget)).collect();
+    while parts.iter_mut().map(|part| part.take(MIB / 4)).filter(|taken| *taken).count() > 0 {}
+    let need = |rest_bytes| Need { bytes: 16 * MIB, rest_bytes };
+    assert!(parts[0].account.take(need(32 * MIB), true) == 0, "it is told by its bell");
+    assert_eq!(parts[0].account.take(need(32 * MIB), true), 32 * MIB, "the lane is free");
+    assert!(parts[0].account.has_lane());
+    for part in &mut parts[1..4] {
+        assert_eq!(part.account.take(need(32 * MIB), true), 0);
+    }
+    assert_eq!(parts[4].account.take(need(20 * MIB), true), 0);
+    let held_bytes = parts[0].account.held_bytes;
+    parts[0].account.keep(held_bytes - 12 * MIB);
+    assert_eq!(parts[1].account.take(need(32 * MIB), true), 0, "20 MiB of the lane are in use");
+    parts[0].account.keep(0);
+    assert_eq!(parts[4].account.take(need(20 * MIB), true), 20 * MIB, "the turn is of the one that needs least");
+    assert!(parts[1..4].iter_mut().all(|part| part.account.take(need(32 * MIB), true) == 0));
+    parts[4].account.keep(0);
+    assert_eq!(parts[1].account.take(need(32 * MIB), true), 32 * MIB, "the turn is of the one that has waited longest");
+    drop(parts);
     assert_eq!((budget.used_bytes(), budget.queue.lock().len()), (0, 0));
 }
 
@@ -137,21 +185,24 @@ fn buffers_take_no_more_than_half() {
 /// Each waits for memory as a connection does. A wake-up that is lost leaves one waiting for ever.
 #[test]
 fn nobody_waits_for_ever() {
-    let budget = Arc::new(Budget::new(64 * MIB, 160));
+    let budget = Arc::new(Budget::new(80 * MIB, 160, 32 * MIB, Arc::default()));
     std::thread::scope(|scope| {
         for number in 0..16_u64 {
             let budget = &budget;
             scope.spawn(move || {
                 let mut state = number + 1;
                 let mut connection = Connection::new(budget);
-                for _ in 0..3000 {
+                for _ in 0..1500 {
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     let bytes = match (state >> 33) % 4 {
                         0 => 32 * MIB,
                         1 => 1 + (state >> 40) as usize % (32 * MIB),
                         _ => 1 + (state >> 40) as usize % MIB,
                     };
-                    connection.take_patiently(bytes);
+                    match state >> 37 & 1 {
+                        0 => connection.take_patiently(bytes),
+                        _ => connection.take_parts(bytes, 4 * MIB),
+                    }
                     assert!(budget.used_bytes() <= budget.bytes_max());
                     if (state >> 36).is_multiple_of(3) {
                         std::thread::yield_now();
@@ -160,7 +211,7 @@ fn nobody_waits_for_ever() {
                         // Another connection takes its place.
                         0 => {
                             connection = Connection::new(budget);
-                            let _ = connection.account.take(bytes);
+                            let _ = connection.take(bytes);
                             connection = Connection::new(budget);
                         }
                         _ => connection.account.keep(0),

@@ -1,8 +1,8 @@
 //! The full feature phase of one connection, which is all of its session. One thread receives, submits, and sends what the export has
 //! answered, as for NBD.
 //!
-//! Memory is bounded by what is set aside when a command is accepted: its data, and its answer. It comes out of the
-//! [budget](crate::front::budget) that all connections share. While that has nothing left, no command is accepted and the client's bytes
+//! Memory is bounded by what is set aside: when a command is accepted, for its answer and for the data that comes unasked; for other data
+//! part by part, before it is asked for. It comes out of the [budget](crate::front::budget) that all connections share. While that has nothing left, no command is accepted and the client's bytes
 //! stay in its socket, unless data is to come that commands before them wait for: then those that bring no data wait, and those that do
 //! are told that the task set is full.
 
@@ -166,6 +166,8 @@ pub struct Session<'a> {
     completed: Vec<Completed>,
     requests_in_flight: usize,
     bytes_in_flight: usize,
+    /// Memory that all commands take once their data has come.
+    bytes_promised: usize,
     tally: Tally,
 }
 
@@ -218,6 +220,7 @@ impl<'a> Session<'a> {
             completed: Vec::new(),
             requests_in_flight: 0,
             bytes_in_flight: 0,
+            bytes_promised: 0,
             tally: Tally::default(),
         }
     }

@@ -4,8 +4,8 @@
 //! together. An export that answers later does so through [`Completions`](crate::front::completions::Completions), which wakes this
 //! thread up if it sleeps.
 //!
-//! Memory is bounded by what is set aside when a request is accepted: the data of a write, the answer of a read. It comes out of a
-//! [budget](crate::front::budget) that all connections share. While too much is set aside or unsent, no request is accepted, and the
+//! Memory is bounded by what is set aside: for the answer of a read when the request is accepted, for the data of a write part by part as it
+//! comes. It comes out of a [budget](crate::front::budget) that all connections share. While too much is set aside or unsent, no request is accepted, and the
 //! client's bytes stay in its socket. Buffers grow where they are filled, and are given up when the client is silent.
 
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use super::protocol::{Descriptor, REQUEST_BYTES, error, put_block_status_chunk};
 use super::transmission::{
     Command, PAYLOAD_BYTES_MAX, Terms, Verdict, descriptors, error_number, judge, put_done, put_error, put_read,
 };
+use crate::front::budget::{Need, next_part};
 use crate::front::completions::{Asked, Completed};
 use crate::front::connection::Control;
 use crate::front::counters::Counters;
@@ -26,6 +27,8 @@ use flashwise_engine::export::{Export, Guest, Operation, Request};
 
 /// What a request takes beside its data: what the server knows of it, and the header of its answer.
 const REQUEST_OVERHEAD_BYTES: usize = 512;
+/// The shortest part of a write's data for which memory is taken.
+const PART_BYTES_MIN: usize = 64 << 10;
 /// Unsent replies that are sent before all received requests are looked at.
 const SENT_EARLY_BYTES: usize = 256 << 10;
 /// Unsent replies that keep requests from being accepted.
@@ -38,6 +41,8 @@ enum Expected {
     Data {
         command: Command,
         data: Vec<u8>,
+        /// How much of the data has memory.
+        granted: usize,
     },
     /// The rest of a refused write's data.
     Refused {
@@ -51,7 +56,7 @@ enum Expected {
 /// Where the rest of a write's data is received.
 fn direct(expected: &mut Expected) -> Option<Direct<'_>> {
     match expected {
-        Expected::Data { command, data } => Some(Direct { data, length: command.length as usize }),
+        Expected::Data { data, granted, .. } => Some(Direct { data, length: *granted }),
         Expected::Request | Expected::Refused { .. } => None,
     }
 }
@@ -68,7 +73,7 @@ enum Pause {
 }
 
 /// Memory that is set aside for a request until its answer is sent. What a refused write has for data is never kept.
-fn reserved_bytes(command: &Command, verdict: Verdict) -> usize {
+fn memory_bytes(command: &Command, verdict: Verdict) -> usize {
     match verdict {
         Verdict::Perform(Operation::Read | Operation::Write) => command.length as usize + REQUEST_OVERHEAD_BYTES,
         Verdict::Extents(extents_max) => extents_max * size_of::<Descriptor>() + REQUEST_OVERHEAD_BYTES,
@@ -174,7 +179,7 @@ impl<'a> Transmission<'a> {
         let awaited = Awaited {
             bytes: starved,
             answers: self.requests_in_flight,
-            asked: matches!(self.expected, Expected::Data { .. }),
+            asked: starved && matches!(self.expected, Expected::Data { .. }),
         };
         self.link.wait(awaited, direct(&mut self.expected));
         if self.link.is_resting() {
@@ -190,20 +195,7 @@ impl<'a> Transmission<'a> {
             }
             let pause = match &mut self.expected {
                 Expected::Request => self.request(),
-                Expected::Data { command, data } => {
-                    let wanted = command.length as usize - data.len();
-                    let available = self.link.input.available();
-                    let count = wanted.min(available.len());
-                    data.extend_from_slice(&available[..count]);
-                    self.link.input.consume(count);
-                    if count < wanted {
-                        return Pause::Starved;
-                    }
-                    let (command, data) = (*command, std::mem::take(data));
-                    self.expected = Expected::Request;
-                    self.submit(&command, Operation::Write, data);
-                    None
-                }
+                Expected::Data { .. } => self.data(),
                 Expected::Refused { left, cookie, error, reason } => {
                     let count = (*left).min(self.link.input.available().len());
                     self.link.input.consume(count);
@@ -230,10 +222,37 @@ impl<'a> Transmission<'a> {
                 && self.bytes_in_flight + self.link.output.length() + reserved_bytes > self.bytes_in_flight_max)
     }
 
-    /// Takes memory for a request; what was sent since it was last given back may be enough.
-    fn take(&mut self, bytes: usize) -> bool {
+    /// Takes memory for a request; what was sent since it was last given back may be enough. Returns how much it got.
+    fn take(&mut self, need: Need) -> usize {
         self.settle();
-        self.link.account.take(bytes)
+        let is_idle = self.requests_in_flight == 0 && self.link.output.held_bytes() == 0;
+        self.link.account.take(need, is_idle)
+    }
+
+    /// Takes the data of a write from the received bytes, and memory for each part of it when the first of the part has come.
+    fn data(&mut self) -> Option<Pause> {
+        let Expected::Data { command, data, granted } = &mut self.expected else { return None };
+        let length = command.length as usize;
+        let available = self.link.input.available();
+        let count = (*granted - data.len()).min(available.len());
+        data.extend_from_slice(&available[..count]);
+        self.link.input.consume(count);
+        if data.len() == length {
+            let (command, data) = (*command, std::mem::take(data));
+            self.expected = Expected::Request;
+            self.submit(&command, Operation::Write, data);
+            return None;
+        }
+        if data.len() < *granted || self.link.input.available().is_empty() {
+            return Some(Pause::Starved);
+        }
+        let need =
+            Need { bytes: next_part(data.len(), length, PART_BYTES_MIN) - *granted, rest_bytes: length - *granted };
+        let taken = self.take(need);
+        self.bytes_in_flight += taken;
+        let Expected::Data { granted, .. } = &mut self.expected else { return None };
+        *granted += taken;
+        if taken == 0 { Some(Pause::Full) } else { None }
     }
 
     /// Gives back the memory of what is answered and sent.
@@ -253,19 +272,26 @@ impl<'a> Transmission<'a> {
             _ if self.control.is_stopping() => Verdict::Refuse(error::NBD_ESHUTDOWN, "the server is shutting down"),
             verdict => verdict,
         };
-        let reserved_bytes = reserved_bytes(&command, verdict);
-        if self.is_full(reserved_bytes) || (reserved_bytes > 0 && !self.take(reserved_bytes)) {
+        let memory_bytes = memory_bytes(&command, verdict);
+        let is_write = matches!(verdict, Verdict::Perform(Operation::Write));
+        let first_bytes = if is_write { REQUEST_OVERHEAD_BYTES } else { memory_bytes };
+        let need = Need { bytes: first_bytes, rest_bytes: memory_bytes };
+        if self.is_full(memory_bytes) {
+            return Some(Pause::Full);
+        }
+        let taken = if first_bytes > 0 { self.take(need) } else { 0 };
+        if taken < first_bytes {
             return Some(Pause::Full);
         }
         self.link.input.consume(REQUEST_BYTES);
         self.tally.requests += 1;
         match verdict {
             Verdict::Perform(Operation::Write) => {
-                self.bytes_in_flight += reserved_bytes;
-                self.expected = Expected::Data { command, data: Vec::with_capacity(command.length as usize) };
+                self.bytes_in_flight += taken;
+                self.expected = Expected::Data { command, data: Vec::new(), granted: taken - first_bytes };
             }
             Verdict::Perform(operation) => {
-                self.bytes_in_flight += reserved_bytes;
+                self.bytes_in_flight += taken;
                 self.submit(&command, operation, Vec::new());
             }
             Verdict::Extents(extents_max) => self.extents(&command, extents_max),
@@ -287,7 +313,7 @@ impl<'a> Transmission<'a> {
 
     fn submit(&mut self, command: &Command, operation: Operation, data: Vec<u8>) {
         let reads = operation == Operation::Read;
-        let reserved_bytes = reserved_bytes(command, Verdict::Perform(operation));
+        let reserved_bytes = memory_bytes(command, Verdict::Perform(operation));
         let asked =
             Asked { cookie: command.cookie, offset: command.offset, length: command.length, reads, reserved_bytes };
         let force_unit_access =

@@ -22,9 +22,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{Answer, ErrorBody, Failure, Name, Server, WRONG_TOKEN_PAUSE, asked, bad, blocking, grouped, named};
+use crate::limits::{Limit, Limits};
 use crate::manage::guard::{Client, Guard, Peer};
 use crate::manage::history::{Event, Past, Query};
 use crate::manage::live::Live;
+use crate::manage::places::{Answering, Place};
 use crate::manage::sessions::Right;
 use flashwise_engine::status::ServerStatus;
 
@@ -41,6 +43,7 @@ pub struct Page {
     pub stopping: watch::Receiver<bool>,
     followers: Arc<Semaphore>,
     loopback: Arc<Loopback>,
+    limits: Arc<Limits>,
 }
 
 impl Page {
@@ -50,9 +53,10 @@ impl Page {
         guard: Arc<Guard>,
         stopping: watch::Receiver<bool>,
         listeners: mpsc::Sender<TcpListener>,
+        limits: Arc<Limits>,
     ) -> Page {
         let loopback = Arc::new(Loopback { port: OnceCell::new(), listeners });
-        Page { live, guard, stopping, followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)), loopback }
+        Page { live, guard, stopping, followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)), loopback, limits }
     }
 }
 
@@ -222,9 +226,11 @@ pub async fn history(
 pub async fn events(
     State(page): State<Page>,
     Extension(peer): Extension<Peer>,
+    Extension(place): Extension<Place>,
     headers: HeaderMap,
 ) -> Answer<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>> {
     let permit = Arc::clone(&page.followers).try_acquire_owned().map_err(|_| {
+        page.limits.reached(Limit::ApiStreams);
         let error = format!("{FOLLOWERS_MAX} clients follow the server already, which is the most");
         Failure::new(StatusCode::SERVICE_UNAVAILABLE, error)
     })?;
@@ -238,6 +244,7 @@ pub async fn events(
         live: page.live,
         waiting: Vec::new(),
         _permit: permit,
+        _answering: place.answer(),
     };
     Ok(Sse::new(stream::unfold(follower, Follower::next)))
 }
@@ -256,6 +263,7 @@ struct Follower {
     /// What it is told of next, last first.
     waiting: Vec<Event>,
     _permit: OwnedSemaphorePermit,
+    _answering: Answering,
 }
 
 impl Follower {

@@ -1,12 +1,13 @@
 //! A server that only remembers what was asked of it.
 
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use flashwise_core::cache::settings::{Setting, Settings};
 use flashwise_engine::status::{
     CacheStatus, FaultsStatus, LatencyBucket, LatencyStatus, ServerStatus, VolumeState, VolumeStatus,
 };
 use flashwise_engine::what_if::{EstimateStatus, WhatIfStatus};
+use flashwise_server::limits::Limits;
 use flashwise_server::manage::{DetachProgress, DetachState, ManageError, Managed, SettingStatus};
 
 #[derive(Debug, Default)]
@@ -26,6 +27,7 @@ struct State {
 pub struct Fake {
     state: Mutex<State>,
     changed: Condvar,
+    pub limits: Arc<Limits>,
 }
 
 /// A volume whose figures are its seed and what follows.
@@ -114,7 +116,9 @@ impl Fake {
         }
         let two = VolumeStatus { state: self.state().second, ..volume("two / three", 1000) };
         let volumes = vec![one, two];
-        ServerStatus { version: "0.1.0".to_owned(), pid: 5, connections: 2, volumes, ..ServerStatus::default() }
+        let limits_reached = self.limits.counts();
+        let version = "0.1.0".to_owned();
+        ServerStatus { version, pid: 5, connections: 2, volumes, limits_reached, ..ServerStatus::default() }
     }
 }
 
@@ -130,6 +134,10 @@ impl Managed for Fake {
         self.changed.notify_all();
         let state = self.changed.wait_while(state, |state| state.flush_held).unwrap();
         if state.flush_broken { Err(ManageError::Failed("volume one: the flash failed".to_owned())) } else { Ok(()) }
+    }
+
+    fn limits(&self) -> Arc<Limits> {
+        Arc::clone(&self.limits)
     }
 
     fn what_if(&self, name: &str) -> Result<WhatIfStatus, ManageError> {

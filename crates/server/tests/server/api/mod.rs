@@ -1,11 +1,11 @@
 //! The management API over real sockets, in front of a server that only pretends.
 
 pub mod client;
+mod connections;
 pub mod fake;
 mod page;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +19,7 @@ use flashwise_engine::status::{RecordingState, RecordingStatus, ServerStatus, Vo
 use flashwise_server::manage::{Address, Api, ApiError, Options, Tokens, encode_metrics, metric_names, openapi};
 use serde_json::{Value, json};
 
-fn start(address: &str, token: Option<&str>) -> Result<(Api, Arc<Fake>), ApiError> {
+pub fn start(address: &str, token: Option<&str>) -> Result<(Api, Arc<Fake>), ApiError> {
     let fake = Arc::new(Fake::default());
     let tokens = Tokens { change: token.map(str::to_owned), read: token.map(|_| "peep-peep-peep-peep".to_owned()) };
     let options = Options { tokens, ..Options::default() };
@@ -229,34 +229,6 @@ fn a_port_in_use_is_named() {
     let (api, _) = over_tcp();
     let error = start(&api.address().to_string(), Some("sesame")).unwrap_err().to_string();
     assert!(error.starts_with(&format!("the management API cannot listen on {}: ", api.address())), "{error}");
-}
-
-/// 64 connections that send nothing take all places; one more has to wait until one of them goes.
-#[test]
-fn connections_beyond_the_limit_wait_their_turn() {
-    let (api, _) = over_tcp();
-    let Address::Tcp(host, port) = api.address() else { panic!("TCP") };
-    let connect = || TcpStream::connect((host.as_str(), *port)).unwrap();
-    let mut held: Vec<_> = (0..64).map(|_| connect()).collect();
-    for stream in &mut held {
-        // Answered, so that it has its place.
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let mut answer = [0; 15];
-        stream.read_exact(&mut answer).unwrap();
-        assert_eq!(&answer, b"HTTP/1.1 200 OK");
-    }
-    let mut waiting = connect();
-    waiting.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    waiting.set_nonblocking(true).unwrap();
-    // Whoever is served is served after a connection that has its place, and this one answers once more.
-    held[0].write_all(b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    assert!(held[0].read(&mut [0; 4096]).unwrap() > 0);
-    assert_eq!(waiting.read(&mut [0; 15]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
-    waiting.set_nonblocking(false).unwrap();
-    drop(held.pop());
-    let mut answer = String::new();
-    waiting.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("ok\n"), "{answer}");
 }
 
 /// What is sent with a request is read before it is answered, whatever the answer: who is still sending would find the connection closed,

@@ -3,8 +3,9 @@
 use flashwise_engine::export::{Export, Operation, Request};
 
 use super::super::pdu::{FINAL, Header, NO_TAG, reject};
-use super::task::{ReadyToTransfer, State, Task};
+use super::task::{OVERHEAD_BYTES, ReadyToTransfer, State, Task, first_need};
 use super::{IMMEDIATE_MAX, Owner, Pause, Session, Turn, Use};
+use crate::front::budget::Need;
 use crate::front::completions::{Asked, Completed};
 use crate::scsi::call::Work;
 use crate::scsi::cdb::CDB_BYTES;
@@ -14,8 +15,6 @@ use crate::scsi::status::{Answer, Sense, Status, code, key};
 
 const READS: u8 = 0x40;
 const WRITES: u8 = 0x20;
-/// Memory of a command that is refused, or waits.
-const OVERHEAD_BYTES: usize = 1024;
 /// LUN 0, however it is written (SAM-5, section 4.7): the method of addressing is in the first two bits.
 fn is_the_unit(lun: [u8; 8]) -> bool {
     lun[0] & 0x3f == 0 && lun[1..].iter().all(|byte| *byte == 0)
@@ -31,14 +30,40 @@ fn begin(used: &Use, header: &Header) -> Result<Begun, Answer> {
     opcodes::begin(&used.unit, &used.nexus, &cdb)
 }
 
+/// How much an initiator sends with a command.
+fn sent(header: &Header) -> u64 {
+    if header.has(WRITES) { header.word(20).into() } else { 0 }
+}
+
+/// The memory that a command needs to begin, with the data that comes unasked.
+fn need_of(header: &Header, begun: &Result<Begun, Answer>, first_burst_bytes_max: usize) -> Need {
+    let wanted = begun.as_ref().map(|begun| (begun, begun.wanted(sent(header))));
+    let Ok((begun, Ok(wanted))) = wanted else { return Need::whole(OVERHEAD_BYTES) };
+    let unasked = if header.has(FINAL) { header.data_bytes() } else { first_burst_bytes_max };
+    first_need(begun, wanted as usize, unasked)
+}
+
 impl Session<'_> {
+    /// True if a command that takes so many bytes in the end is too much beside the others.
     fn is_full(&self, bytes: usize) -> bool {
-        self.bytes_in_flight > 0 && self.bytes_in_flight + self.link.output.length() + bytes > self.bytes_in_flight_max
+        self.bytes_promised > 0 && self.bytes_promised + self.link.output.length() + bytes > self.bytes_in_flight_max
     }
 
-    fn take(&mut self, bytes: usize) -> bool {
+    /// Takes memory; returns how much it got.
+    fn take(&mut self, need: Need) -> usize {
         self.settle();
-        !self.is_full(bytes) && self.link.account.take(bytes)
+        let is_idle = self.requests_in_flight == 0 && !self.tasks.await_data() && self.link.output.held_bytes() == 0;
+        let taken = self.link.account.take(need, is_idle);
+        self.bytes_in_flight += taken;
+        taken
+    }
+
+    /// Takes note of memory that a command has taken.
+    fn reserve(&mut self, tag: u32, need: Need, taken: usize) {
+        let Some(task) = self.tasks.get_mut(tag) else { return };
+        let before = task.promised_bytes;
+        task.reserve(need, taken);
+        self.bytes_promised += task.promised_bytes - before;
     }
 
     /// Accepts a command whose header takes the next `length` bytes.
@@ -69,9 +94,11 @@ impl Session<'_> {
         let aborts = used.nexus.aborts();
         let mut begun = self.ahead.take().unwrap_or_else(|| begin(used, header));
         let brings_data = header.data_bytes() > 0 || !header.has(FINAL);
-        let reserved_bytes = OVERHEAD_BYTES + begun.as_ref().map_or(0, |begun| begun.memory_bytes as usize);
+        let need = need_of(header, &begun, self.parameters.first_burst_bytes_max as usize);
         let gathers = self.tasks.await_data();
-        let has_memory = (self.waiting.is_empty() || gathers && brings_data) && self.take(reserved_bytes);
+        let may_take = (self.waiting.is_empty() || gathers && brings_data) && !self.is_full(need.rest_bytes);
+        let taken = if may_take { self.take(need) } else { 0 };
+        let has_memory = taken > 0;
         if !has_memory && !gathers {
             self.ahead = Some(begun);
             return Some(Pause::Full);
@@ -84,15 +111,14 @@ impl Session<'_> {
         debug_assert_eq!(turn, Turn::Now, "it is the next");
         self.tally.requests += 1;
         self.accept(header, begun, aborts);
-        let task = self.tasks.get_mut(tag)?;
         if has_memory {
-            task.reserved_bytes = reserved_bytes;
-            self.bytes_in_flight += reserved_bytes;
+            self.reserve(tag, need, taken);
         } else if !brings_data {
             self.tasks.set_state(tag, State::Waiting);
             self.waiting.push_back(tag);
             return None;
         }
+        let task = self.tasks.get_mut(tag)?;
         let (received, kept) = (header.data_bytes(), task.wanted.min(header.data_bytes()));
         let most = self.parameters.first_burst_bytes_max as usize;
         if received > most || (received > 0 && !self.parameters.immediate_data) || received > task.expected {
@@ -107,7 +133,7 @@ impl Session<'_> {
     fn accept(&mut self, header: &Header, begun: Result<Begun, Answer>, aborts: u64) {
         let (reads, writes) = (header.has(READS), header.has(WRITES));
         let expected = header.word(20) as usize;
-        let sent = if writes { expected as u64 } else { 0 };
+        let sent = sent(header);
         let out_bytes = begun.as_ref().map_or(0, |begun| begun.out_bytes);
         let (begun, wanted) = match begun.and_then(|begun| begun.wanted(sent).map(|wanted| (begun, wanted))) {
             Ok((begun, wanted)) => (Ok(begun), wanted as usize),
@@ -122,12 +148,14 @@ impl Session<'_> {
             begun,
             out_bytes,
             wanted,
+            granted: 0,
             data: Vec::new(),
             received: 0,
             data_number: 0,
             asked: 0,
             state: if unsolicited { State::Unsolicited } else { State::Gathered },
             reserved_bytes: 0,
+            promised_bytes: 0,
             aborts,
             aborted: false,
             submitted: false,
@@ -191,7 +219,17 @@ impl Session<'_> {
     fn gathered(&mut self, tag: u32) {
         let Some(task) = self.tasks.get_mut(tag) else { return };
         if task.received < task.wanted {
-            let length = (task.wanted - task.received).min(self.parameters.burst_bytes_max as usize);
+            if task.granted <= task.received {
+                let need = task.need();
+                let taken = if self.waiting.is_empty() { self.take(need) } else { 0 };
+                if taken == 0 {
+                    self.tasks.set_state(tag, State::Waiting);
+                    return self.waiting.push_back(tag);
+                }
+                self.reserve(tag, need, taken);
+            }
+            let Some(task) = self.tasks.get_mut(tag) else { return };
+            let length = (task.granted - task.received).min(self.parameters.burst_bytes_max as usize);
             self.transfers = if self.transfers == NO_TAG - 1 { 0 } else { self.transfers + 1 };
             let (transfer, from, lun, number) = (self.transfers, task.received, task.lun, task.asked);
             task.asked += 1;
@@ -303,16 +341,14 @@ impl Session<'_> {
             self.advance(tag, None);
         }
         while let Some(tag) = self.waiting.front().copied() {
-            let needed = self.tasks.get(tag).and_then(|task| task.begun.as_ref().ok());
-            let bytes = OVERHEAD_BYTES + needed.map_or(0, |begun| begun.memory_bytes as usize);
-            if !self.take(bytes) {
+            let need = self.tasks.get(tag).map_or(Need::whole(OVERHEAD_BYTES), Task::need);
+            let begins = self.tasks.get(tag).is_some_and(|task| task.reserved_bytes == 0);
+            let taken = if begins && self.is_full(need.rest_bytes) { 0 } else { self.take(need) };
+            if taken == 0 {
                 return;
             }
             self.waiting.pop_front();
-            self.bytes_in_flight += bytes;
-            if let Some(task) = self.tasks.get_mut(tag) {
-                task.reserved_bytes = bytes;
-            }
+            self.reserve(tag, need, taken);
             self.tasks.set_state(tag, State::Gathered);
             self.gathered(tag);
         }
@@ -322,6 +358,7 @@ impl Session<'_> {
     pub(super) fn forget(&mut self, tag: u32) -> Option<Task> {
         let task = self.tasks.remove(tag)?;
         self.bytes_in_flight -= task.reserved_bytes;
+        self.bytes_promised -= task.promised_bytes;
         Some(task)
     }
 

@@ -2,9 +2,21 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::front::budget::{Need, next_part};
 use crate::scsi::opcodes::Begun;
 use crate::scsi::plan::Plan;
 use crate::scsi::status::Answer;
+
+/// The shortest part of a command's data for which memory is taken and the initiator is asked: a common burst.
+const PART_BYTES_MIN: usize = 256 << 10;
+/// Memory of a command that is refused, or waits.
+pub const OVERHEAD_BYTES: usize = 1024;
+
+/// The memory of a command that wants `wanted` bytes of data, of which `unasked` come without being asked for.
+pub fn first_need(begun: &Begun, wanted: usize, unasked: usize) -> Need {
+    let rest_bytes = OVERHEAD_BYTES + begun.memory_bytes as usize;
+    Need { bytes: rest_bytes - wanted.saturating_sub(unasked), rest_bytes }
+}
 
 /// What was asked of the initiator.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +29,7 @@ pub struct ReadyToTransfer {
 
 /// How far a command has come.
 pub enum State {
-    /// It waits for memory.
+    /// It waits for memory: to begin, or to ask for the next part of its data.
     Waiting,
     /// Data that was not asked for is to come.
     Unsolicited,
@@ -45,6 +57,8 @@ pub struct Task {
     pub out_bytes: u64,
     /// How much of its data is wanted.
     pub wanted: usize,
+    /// How much of that has memory.
+    pub granted: usize,
     /// What has come of that.
     pub data: Vec<u8>,
     /// How much has come, wanted or not.
@@ -57,6 +71,8 @@ pub struct Task {
     pub state: State,
     /// Memory that is set aside for it.
     pub reserved_bytes: usize,
+    /// Memory that it takes once all of its data has come; 0 until some is set aside.
+    pub promised_bytes: usize,
     /// How often commands of its session had been aborted when it came.
     pub aborts: u64,
     /// Whether it was aborted: it is not answered.
@@ -74,6 +90,27 @@ impl Task {
         };
         // What goes the other way than expected is beyond what is expected.
         if moves || moved == 0 { moved - self.expected as i64 } else { moved }
+    }
+
+    /// The memory that it needs for its next step: to begin, or to ask for the next part of its data.
+    pub fn need(&self) -> Need {
+        match &self.begun {
+            Ok(begun) if self.reserved_bytes == 0 => first_need(begun, self.wanted, 0),
+            Ok(_) => {
+                let bytes = next_part(self.granted, self.wanted, PART_BYTES_MIN) - self.granted;
+                Need { bytes, rest_bytes: self.wanted - self.granted }
+            }
+            Err(_) => Need::whole(OVERHEAD_BYTES),
+        }
+    }
+
+    /// Takes note of memory that was set aside for a need of it.
+    pub fn reserve(&mut self, need: Need, taken: usize) {
+        if self.reserved_bytes == 0 {
+            self.promised_bytes = need.rest_bytes;
+        }
+        self.reserved_bytes += taken;
+        self.granted = self.wanted.saturating_sub(need.rest_bytes - taken);
     }
 
     /// Whether data from the initiator is to come.

@@ -1,0 +1,139 @@
+//! The limits of a server: each time that one is reached is counted, and the log says so at most once a minute.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// The log repeats the message about one limit after this time at the earliest.
+const LOG_PERIOD: Duration = Duration::from_secs(60);
+
+/// A limit that clients can reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// `connections-max`.
+    Connections,
+    /// The file descriptors of the process, less the reserve.
+    Files,
+    /// The threads of the process or the machine.
+    Threads,
+    /// `memory-max`.
+    RequestMemory,
+    /// The time that a client may stall while others wait for memory.
+    StallTime,
+    /// Connections of the management API without a credential.
+    ApiUnknown,
+    /// Connections of the management API with a credential.
+    ApiKnown,
+    /// Event streams of the management API.
+    ApiStreams,
+}
+
+impl Limit {
+    /// All limits, in the order of their declaration.
+    pub const ALL: [Limit; 8] = [
+        Limit::Connections,
+        Limit::Files,
+        Limit::Threads,
+        Limit::RequestMemory,
+        Limit::StallTime,
+        Limit::ApiUnknown,
+        Limit::ApiKnown,
+        Limit::ApiStreams,
+    ];
+
+    /// The name in the status and in the metric's label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Limit::Connections => "connections",
+            Limit::Files => "files",
+            Limit::Threads => "threads",
+            Limit::RequestMemory => "request-memory",
+            Limit::StallTime => "stall-time",
+            Limit::ApiUnknown => "api-unknown",
+            Limit::ApiKnown => "api-known",
+            Limit::ApiStreams => "api-streams",
+        }
+    }
+
+    /// What was reached, and what the server did.
+    const fn message(self) -> &'static str {
+        match self {
+            Limit::Connections => "connections-max is reached: the server closes new connections at once",
+            Limit::Files => {
+                "file descriptors run out: the server closes new connections and keeps the rest for itself; \
+                 raise LimitNOFILE or ulimit -n"
+            }
+            Limit::Threads => {
+                "the system gives no thread to a new connection, which is closed; raise TasksMax or ulimit -u"
+            }
+            Limit::RequestMemory => "memory-max is reached: requests wait until others are answered",
+            Limit::StallTime => "a client was cut off: it sent or took too little while others waited for its memory",
+            Limit::ApiUnknown => {
+                "too many connections to the management API have no credential: the oldest one is closed for each new one"
+            }
+            Limit::ApiKnown => {
+                "too many connections to the management API are in use: the one unused for longest is closed"
+            }
+            Limit::ApiStreams => "too many clients follow the events of the management API: more are refused",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Reached {
+    times: u64,
+    logged: Option<(Instant, u64)>,
+}
+
+/// How often each limit was reached since the server was started.
+#[derive(Debug, Default)]
+pub struct Limits([Mutex<Reached>; Limit::ALL.len()]);
+
+impl Limits {
+    /// Counts that a limit was reached, and logs it unless that was logged in the last minute.
+    pub fn reached(&self, limit: Limit) {
+        if let Some(times) = self.count(limit, Instant::now()) {
+            tracing::warn!(limit = limit.name(), times, "{}", limit.message());
+        }
+    }
+
+    /// Counts, and returns how often the limit was reached since it was logged last if it is to be logged now.
+    fn count(&self, limit: Limit, now: Instant) -> Option<u64> {
+        let mut reached = self.0[limit as usize].lock();
+        reached.times += 1;
+        let (last, told) = reached.logged.map_or((None, 0), |(last, told)| (Some(last), told));
+        if last.is_some_and(|last| now.saturating_duration_since(last) < LOG_PERIOD) {
+            return None;
+        }
+        reached.logged = Some((now, reached.times));
+        Some(reached.times - told)
+    }
+
+    /// The counts by the limits' names.
+    pub fn counts(&self) -> BTreeMap<String, u64> {
+        Limit::ALL.iter().map(|&limit| (limit.name().to_owned(), self.times(limit))).collect()
+    }
+
+    /// How often one was reached.
+    pub fn times(&self, limit: Limit) -> u64 {
+        self.0[limit as usize].lock().times
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_logged_once_a_minute_with_the_times_since() {
+        let limits = Limits::default();
+        let start = Instant::now();
+        let at = |seconds| limits.count(Limit::Files, start + Duration::from_secs(seconds));
+        assert_eq!((at(0), at(1), at(59), at(60), at(61), at(200)), (Some(1), None, None, Some(3), None, Some(2)));
+        assert_eq!(limits.count(Limit::Connections, start), Some(1), "each limit is logged for itself");
+        assert_eq!(limits.times(Limit::Files), 6);
+        assert_eq!(limits.counts()["connections"], 1);
+        assert!(Limit::ALL.iter().enumerate().all(|(number, limit)| *limit as usize == number));
+    }
+}
