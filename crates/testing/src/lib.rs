@@ -3,6 +3,7 @@
 
 pub mod alone;
 pub mod budget;
+pub mod cache_memory;
 #[cfg(feature = "certificates")]
 pub mod certificates;
 #[cfg(feature = "nbd")]

@@ -10,6 +10,7 @@ use flashwise_server::front::nbd::protocol::command::{NBD_CMD_FLUSH, NBD_CMD_REA
 use flashwise_server::manage;
 use flashwise_server::server::Server;
 use flashwise_testing::alone::alone;
+use flashwise_testing::cache_memory::measure;
 use flashwise_testing::client::Client;
 use flashwise_testing::memory::random;
 use flashwise_testing::waiting::wait_until;
@@ -175,5 +176,33 @@ fn buckets_take_less_than_a_byte_for_each_page_of_flash() {
         let a_page = (large as f64 - small as f64) / 262_144.0;
         println!("{small} and {large} bytes in use, {a_page:.3} a page");
         assert!((0.2..1.0).contains(&a_page), "{small} and {large} bytes in use, {a_page:.3} a page");
+    });
+}
+
+/// The documentation says how much RAM a page of flash takes, by policy: at first, and with all that a policy remembers of evicted blocks.
+#[test]
+fn a_page_of_flash_takes_the_memory_that_the_documentation_says() {
+    alone(|| {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let table = text.split_once("| policy | bytes for a page").unwrap().1.split_once("\n\n").unwrap().0;
+        let mut documented = Vec::new();
+        for row in table.lines().skip(2) {
+            let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let (first, most): (f64, f64) = (cells[1].parse().unwrap(), cells[2].parse().unwrap());
+            documented.extend(cells[0].split(", ").map(|name| (name.trim_matches('`'), first, most)));
+        }
+        let mut names: Vec<&str> = documented.iter().map(|(name, ..)| *name).collect();
+        let mut expected: Vec<&str> = flashwise_core::policy::online().map(|info| info.name).collect();
+        names.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(names, expected);
+        let wrong = documented.into_iter().filter(|(name, first, most)| {
+            let bytes = measure(name, 64, &counting::in_use_bytes);
+            println!("{name} {bytes:?}");
+            let is_near = |documented: f64, measured: f64| measured <= documented && measured > documented - 2.5;
+            !is_near(*first, bytes.filled.max(bytes.restarted)) || !is_near(*most, bytes.overwritten)
+        });
+        assert_eq!(wrong.collect::<Vec<_>>(), []);
     });
 }
