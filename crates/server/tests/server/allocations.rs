@@ -198,7 +198,7 @@ fn a_page_of_flash_takes_the_memory_that_the_documentation_says() {
         expected.sort_unstable();
         assert_eq!(names, expected);
         let wrong = documented.into_iter().filter(|(name, first, most)| {
-            let bytes = measure(name, 64, &counting::in_use_bytes);
+            let bytes = measure(name, 128, &counting::in_use_bytes);
             println!("{name} {bytes:?}");
             let is_near = |documented: f64, measured: f64| measured <= documented && measured > documented - 2.5;
             !is_near(*first, bytes.filled.max(bytes.restarted)) || !is_near(*most, bytes.overwritten)
