@@ -18,14 +18,12 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json, Router};
 use parking_lot::Mutex;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoParams, OpenApi, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub use self::following::Page;
 use super::changes::{self, Changes};
@@ -458,8 +456,7 @@ async fn description() -> Json<utoipa::openapi::OpenApi> {
 }
 
 async fn no_such_route() -> Failure {
-    let error = "no such path; /openapi.json lists those that there are".to_owned();
-    Failure::new(StatusCode::NOT_FOUND, error)
+    Failure::new(StatusCode::NOT_FOUND, "no such path; /openapi.json lists those that there are".to_owned())
 }
 
 async fn wrong_method(request: Request) -> Failure {
