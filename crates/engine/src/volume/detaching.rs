@@ -30,8 +30,8 @@ const ATTEMPT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Blocks that are written back while clients wait.
 const FEW_BLOCKS: u64 = 12;
-/// The cleaner does not get on if it wrote nothing back for so long: blocks that wait in RAM go to the flash after `commit-age`.
-const STALLED: Duration = Duration::from_secs(7);
+/// The cleaner does not get on if it wrote nothing back for so long: it writes back the newest erase unit once a second.
+const STALLED: Duration = Duration::from_secs(3);
 /// How often it is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -136,14 +136,15 @@ impl Volume {
         result
     }
 
-    /// Waits while the cleaner writes back what is dirty, as long as it gets on: clients go on meanwhile, and little is left to be written
-    /// back while they wait.
+    /// Waits while the cleaner of a log writes back what is dirty, as long as it gets on: clients go on meanwhile, and little is left to be
+    /// written back while they wait.
     fn write_most_back(&self) {
         let (mut fewest, mut fewer_at) = (u64::MAX, time::now());
         loop {
             let left = {
                 let inner = self.lock();
-                if inner.closed || inner.engine.has_flash_failed() {
+                let fails = inner.engine.has_flash_failed() || inner.health[BACKEND].last_failure().is_some();
+                if inner.closed || fails || inner.engine.log().is_none() {
                     return;
                 }
                 inner.engine.blocks_to_write_back()
