@@ -15,7 +15,7 @@ use crate::support::Rig;
 fn clients_leave_files_to_the_server_itself() {
     alone(|| {
         let (rig, _disk) = Rig::with_disk(1 << 20);
-        let (api, _) = crate::api::start("127.0.0.1:0", None).unwrap();
+        let (api, _) = crate::api::start("127.0.0.1:0", Some("sesame")).unwrap();
         setrlimit(Resource::Nofile, Rlimit { current: Some(256), ..getrlimit(Resource::Nofile) }).unwrap();
         let open = || Client::open(rig.address(), "disk", false).ok();
         let mut clients: Vec<Client> = std::iter::from_fn(open).take(200).collect();

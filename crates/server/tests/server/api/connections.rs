@@ -9,7 +9,7 @@ use flashwise_server::manage::{Address, Api};
 use serde_json::{Value, json};
 
 use super::client::ask;
-use super::start;
+use super::{local, start};
 
 /// Longer than any answer takes; a client that is kept out fails then.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -140,7 +140,7 @@ fn calls_that_wait_for_devices_keep_no_health_check_waiting() {
 
 #[test]
 fn the_limits_are_in_status_and_metrics() {
-    let (api, fake) = start("127.0.0.1:0", None).unwrap();
+    let (api, fake) = local();
     (0..7).for_each(|_| fake.limits.reached(Limit::Files));
     let text = ask(&api, "GET", "/metrics", "").body;
     assert!(text.contains("flashwise_limit_reached_total{limit=\"files\"} 7\n"), "{text}");
