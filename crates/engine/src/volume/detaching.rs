@@ -30,8 +30,10 @@ const ATTEMPT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Blocks that are written back while clients wait.
 const FEW_BLOCKS: u64 = 12;
-/// The cleaner does not get on if it wrote nothing back for so long: it writes back the newest erase unit once a second.
-const STALLED: Duration = Duration::from_secs(3);
+/// The cleaner does not get on if clients make as much dirty as it writes back for so long, ...
+const STALLED: Duration = Duration::from_secs(30);
+/// ... or if it writes nothing for so long: it begins with the newest erase unit once a second.
+const IDLE: Duration = Duration::from_secs(3);
 /// How often it is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -141,18 +143,21 @@ impl Volume {
     fn write_most_back(&self) {
         let (mut fewest, mut fewer_at) = (u64::MAX, time::now());
         loop {
-            let left = {
+            let (left, is_idle) = {
                 let inner = self.lock();
                 let fails = inner.engine.has_flash_failed() || inner.health[BACKEND].last_failure().is_some();
-                if inner.closed || fails || inner.engine.log().is_none() {
-                    return;
+                match inner.engine.log() {
+                    Some(cache) if !inner.closed && !fails => {
+                        (inner.engine.blocks_to_write_back(), cache.destaging_blocks() == 0)
+                    }
+                    _ => return,
                 }
-                inner.engine.blocks_to_write_back()
             };
             if left < fewest {
                 (fewest, fewer_at) = (left, time::now());
             }
-            if left <= FEW_BLOCKS || time::elapsed(fewer_at) > STALLED {
+            let waited = time::elapsed(fewer_at);
+            if left <= FEW_BLOCKS || waited > STALLED || is_idle && waited > IDLE {
                 return;
             }
             time::sleep(LOOK_INTERVAL);

@@ -212,10 +212,13 @@ fn hits_writes_and_flushes_go_on_while_the_backend_hangs() {
 /// Clients that read cached blocks, miss, and write, before and while 24 MiB of dirty data are written back.
 #[test]
 fn clients_go_on_while_a_volume_is_detached() {
-    let mut scenario = writers("lru", "8MiB");
-    scenario.backend_service = ms(4);
-    scenario.clients.iter_mut().filter(|client| client.load == Load::Write).for_each(|client| client.thinks = ms(100));
-    scenario.event = Some((Duration::from_secs(60), Event::Detach));
-    scenario.lasts = Duration::from_secs(60);
-    hold("detach", scenario, bounds(50, 250, 500), 30);
+    for unit in ["256KiB", "2MiB"] {
+        let mut scenario = writers("lru", "8MiB");
+        scenario.settings[0] = ("erase-unit", unit);
+        scenario.backend_service = ms(4);
+        let writers = scenario.clients.iter_mut().filter(|client| client.load == Load::Write);
+        writers.for_each(|client| client.thinks = ms(100));
+        scenario.event = Some((Duration::from_secs(60), Event::Detach));
+        hold(&format!("detach, erase units of {unit}"), scenario, bounds(50, 250, 500), 30);
+    }
 }
