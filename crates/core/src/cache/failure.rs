@@ -156,7 +156,7 @@ impl LogCache {
         let newest = self.log.is_newest(block, slot, sequence);
         let dirty = newest && self.log.is_dirty(slot);
         self.log.vacate(block, slot, sequence);
-        let old = self.place_before(record).and_then(|(old, dirty)| dirty.then_some(old));
+        let old = only_dirty(self.place_before(record));
         if !newest {
             self.unwritten.insert((block, slot), old);
             return;
@@ -192,7 +192,7 @@ impl LogCache {
         let old = self.place_before(record);
         let current = self.drop_copy(record, sequence);
         if !current && kind == RecordKind::Dirty && !record.is_copied() {
-            self.unwritten.insert((block, slot), old.and_then(|(old, dirty)| dirty.then_some(old)));
+            self.unwritten.insert((block, slot), only_dirty(old));
         }
         match old {
             _ if kind == RecordKind::Clean => RecordKind::Void,
@@ -330,6 +330,11 @@ impl LogCache {
     pub fn has_flash_failed(&self) -> bool {
         self.flash_failed
     }
+}
+
+/// The slot of a place that is dirty.
+fn only_dirty(place: Option<(u32, bool)>) -> Option<u32> {
+    place.and_then(|(slot, dirty)| dirty.then_some(slot))
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ impl LogCache {
     pub(super) fn plan_write(&mut self, request: &Request, steps: &mut Vec<Step>) {
         let bypasses = self.bypasses(request, Op::Write);
         let may_stay = self.may_stay(request);
-        let buffered = may_stay && !bypasses && !request.durable && self.may_wait_in_ram() && !self.is_leaving();
+        let buffered = may_stay && !bypasses && !request.durable && self.may_wait_in_ram();
         let mut written = Vec::new();
         let dirty_before = self.dirty_and_buffered();
         for part in parts(request.offset, request.length) {
@@ -145,14 +145,15 @@ impl LogCache {
         }
     }
 
-    /// Whether what is answered from RAM will find a place: not where the backend takes nothing and the flash is full of what it has yet to take.
+    /// Whether what is answered from RAM will find a place: not where the backend takes nothing and the flash is full of what it has yet to take,
+    /// nor on a flash that is being given up.
     fn may_wait_in_ram(&self) -> bool {
-        !self.backend_refuses || self.has_room_for_dirty()
+        !self.is_leaving() && (!self.backend_refuses || self.has_room_for_dirty())
     }
 
     /// Whether the flash, where there is one, has room for one more block that is to be written back.
     pub fn has_room_for_dirty(&self) -> bool {
-        let is_full = || self.log.dirty_blocks() + self.buffered_blocks() as u64 >= self.config.dirty_max();
+        let is_full = || self.dirty_and_buffered() >= self.config.dirty_max();
         !(self.has_flash && (self.is_pressed() || is_full()))
     }
 
