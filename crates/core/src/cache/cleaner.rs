@@ -1,7 +1,8 @@
 //! Background work: resetting the oldest units, copying forward what is still wanted, and writing dirty blocks back.
 //!
 //! Source: LARC (section V.A: the cleaner begins above a threshold of dirty blocks and also cleans what has been idle for 15
-//! minutes).
+//! minutes). Here, what has been dirty for so long is cleaned, idle or not, and first of all: no block that is written again and again keeps
+//! others dirty.
 
 use super::config::RESERVE_UNITS;
 use super::{Batch, CopyForward, DESTAGING_BLOCKS_MAX, LogCache, Mode};
@@ -11,7 +12,7 @@ use crate::step::{Cause, Frame, LogRecord, Step};
 /// How long the cleaner rests after the backend refused to be written.
 const DESTAGE_RETRY_US: u64 = 1_000_000;
 
-/// How often the unit that is being filled is cleaned where no dirty blocks are to stay.
+/// How often the unit that is being filled is cleaned.
 const HEAD_CLEAN_US: u64 = 1_000_000;
 
 /// Free units below which dirty blocks are copied forward rather than waited for.
@@ -116,12 +117,14 @@ impl LogCache {
 
     pub(super) fn mark_lost(&mut self, block: u32, steps: &mut Vec<Step>) {
         self.log_mark(RecordKind::Lost, block, 0, steps);
+        self.touched.add(block..block + 1);
         self.lost.entry(block).or_default().said = Some(*self.log.sequences().end());
     }
 
     /// Plans to write back what is due, as far as few enough blocks are under way.
     pub(super) fn go_on(&mut self, steps: &mut Vec<Step>) {
         if !self.flash_failed && self.now_us >= self.destage_after_us {
+            self.clean_due(steps);
             self.clean_ahead_of_tail(steps);
             self.clean_above_threshold(steps);
         }
@@ -143,7 +146,7 @@ impl LogCache {
         let mut sequence = tail.max(self.clean_from);
         while sequence < end && self.may_destage() {
             if self.log.dirty_in(sequence) > 0 {
-                self.destage(sequence, BATCH_BLOCKS, steps);
+                self.destage(sequence, BATCH_BLOCKS, false, steps);
             }
             sequence += 1;
             self.clean_from = sequence;
@@ -165,47 +168,75 @@ impl LogCache {
         let mut sequence = self.clean_from.max(*self.log.sequences().start());
         while self.dirty_to_clean() > dirty_blocks && !self.log.is_head(sequence) && self.may_destage() {
             if self.log.dirty_in(sequence) > 0 {
-                self.destage(sequence, BATCH_BLOCKS, steps);
+                self.destage(sequence, BATCH_BLOCKS, false, steps);
             }
             sequence += 1;
         }
         self.clean_from = sequence;
     }
 
-    pub(super) fn clean_aged(&mut self, steps: &mut Vec<Step>) {
-        if self.now_us < self.destage_after_us {
+    /// Blocks that have been dirty for too long.
+    fn clean_due(&mut self, steps: &mut Vec<Step>) {
+        if self.log.due_us() != Some(0) {
+            return;
+        }
+        let (tail, head) = (*self.log.sequences().start(), *self.log.sequences().end());
+        let count = self.log.due_count();
+        let from = if self.due_from.0 == count { self.due_from.1.max(tail) } else { tail };
+        let mut sequence = (from..head).find(|&sequence| self.log.has_due(sequence)).unwrap_or(head);
+        self.due_from = (count, sequence);
+        while sequence < head && self.may_destage() {
+            if self.log.has_due(sequence) && self.log.dirty_in(sequence) > 0 {
+                self.destage(sequence, BATCH_BLOCKS, true, steps);
+            }
+            sequence += 1;
+        }
+        let is_due = self.due_from.1 == head && self.log.has_due(head) && self.log.dirty_in(head) > 0;
+        if is_due && self.may_destage() && self.now_us >= self.head_cleaned_us.saturating_add(self.head_rests_us()) {
+            self.head_cleaned_us = self.now_us;
+            self.destage(head, BATCH_BLOCKS, true, steps);
+        }
+    }
+
+    /// Where nothing is to stay dirty, every now and then: all blocks, also those of the unit that is being filled.
+    pub(super) fn clean_all(&mut self, steps: &mut Vec<Step>) {
+        if self.now_us < self.destage_after_us || self.dirty_bounds().0 > 0 {
             return;
         }
         let mut sequence = self.clean_from.max(*self.log.sequences().start());
-        while sequence < *self.log.sequences().end() && self.may_destage() && self.ages_us(sequence) <= self.now_us {
+        while sequence < *self.log.sequences().end() && self.may_destage() && self.all_due_us(sequence) <= self.now_us {
             if self.log.dirty_in(sequence) > 0 {
-                self.destage(sequence, BATCH_BLOCKS, steps);
+                self.destage(sequence, BATCH_BLOCKS, false, steps);
             }
             sequence += 1;
             self.clean_from = sequence;
         }
         let head = *self.log.sequences().end();
-        if head > 0 && sequence == head && self.log.dirty_in(head) > 0 && self.ages_us(head) <= self.now_us {
+        if head > 0 && sequence == head && self.log.dirty_in(head) > 0 && self.all_due_us(head) <= self.now_us {
             self.head_cleaned_us = self.now_us;
-            self.destage(head, BATCH_BLOCKS, steps);
+            self.destage(head, BATCH_BLOCKS, false, steps);
         }
     }
 
-    /// When the unit with the oldest dirty blocks is to be cleaned for its age.
+    /// When the cleaner has something to do for the age of blocks. While it is at work, it goes on by itself.
     pub(super) fn aged_us(&self) -> Option<u64> {
+        if self.dirty_bounds().0 > 0 {
+            let is_at_work = self.log.due_us() == Some(0) && self.destaging_blocks > 0;
+            return self.log.due_us().filter(|_| !is_at_work).map(|due_us| due_us.max(self.destage_after_us));
+        }
         let from = self.clean_from.max(*self.log.sequences().start());
         let dirty = (from..=*self.log.sequences().end()).find(|&sequence| self.log.dirty_in(sequence) > 0)?;
-        Some(self.ages_us(dirty).max(self.destage_after_us))
+        Some(self.all_due_us(dirty).max(self.destage_after_us))
     }
 
-    /// When dirty blocks of a unit are to be cleaned for their age: where none are to stay, those of the unit that is being filled too, every now
-    /// and then.
-    fn ages_us(&self, sequence: u64) -> u64 {
-        let begun_us = self.log.begun_us(sequence);
-        match self.dirty_bounds() {
-            (0, _) => begun_us.max(self.head_cleaned_us).saturating_add(HEAD_CLEAN_US.min(self.config.dirty_age_us)),
-            _ => begun_us.saturating_add(self.config.dirty_age_us),
-        }
+    /// When the dirty blocks of a unit are to be cleaned where none are to stay.
+    fn all_due_us(&self, sequence: u64) -> u64 {
+        self.log.begun_us(sequence).max(self.head_cleaned_us).saturating_add(self.head_rests_us())
+    }
+
+    /// How long the unit that is being filled is left alone after it was cleaned.
+    fn head_rests_us(&self) -> u64 {
+        HEAD_CLEAN_US.min(self.config.dirty_age_us)
     }
 
     /// Above how many dirty blocks the cleaner begins, and to how many it cleans.
@@ -265,13 +296,14 @@ impl LogCache {
     fn destage_units(&mut self, steps: &mut Vec<Step>) {
         for sequence in self.log.sequences() {
             if sequence > 0 && self.log.dirty_in(sequence) > 0 {
-                self.destage(sequence, usize::MAX, steps);
+                self.destage(sequence, usize::MAX, false, steps);
             }
         }
     }
 
-    /// Plans to write back dirty blocks of a unit, the first ones if there are more than `most`, in the backend's order.
-    fn destage(&mut self, sequence: u64, most: usize, steps: &mut Vec<Step>) {
+    /// Plans to write back dirty blocks of a unit, in the backend's order: the first ones if there are more than `most`, and none that
+    /// became dirty a short time ago if `only_old`.
+    fn destage(&mut self, sequence: u64, most: usize, only_old: bool, steps: &mut Vec<Step>) {
         if self.log.is_head(sequence) && !self.flash_failed {
             self.log_seal(steps);
         }
@@ -285,6 +317,11 @@ impl LogCache {
         if dirty.is_empty() {
             return;
         }
+        let count = dirty.len();
+        if only_old {
+            dirty.retain(|&(_, slot)| !self.log.is_newly_dirty(slot));
+        }
+        let leaves_some = dirty.len() < count;
         let is_all = dirty.len() <= most;
         dirty.truncate(most);
         // Of the head, what is appended later is not meant.
@@ -315,7 +352,7 @@ impl LogCache {
             steps.append(&mut writes);
         }
         steps.push(Step::FlushBackend { batch: Some(batch) });
-        let last_slot = last_slot.filter(|_| !self.flash_failed);
+        let last_slot = last_slot.filter(|_| !self.flash_failed && !leaves_some);
         self.batches.insert(batch, Batch { sequence, last_slot, blocks: dirty, failed: Vec::new() });
         steps.push(Step::Destaged { batch });
     }
@@ -363,6 +400,7 @@ impl LogCache {
     pub(super) fn end_batch(&mut self, batch: u32, flushed: bool) {
         let Batch { sequence, last_slot, blocks, failed } = self.batches.remove(&batch).expect("a batch ends once");
         let is_whole = flushed && failed.is_empty();
+        let last_slot = last_slot.filter(|_| is_whole);
         self.figures.destaged_blocks += if flushed { (blocks.len() - failed.len()) as u64 } else { 0 };
         self.active = true;
         self.destaging_blocks -= blocks.len() as u64;
@@ -377,9 +415,17 @@ impl LogCache {
             return;
         }
         for (block, slot) in blocks {
-            if flushed && self.log.find(block) == Some(slot) && !failed.contains(&block) {
+            if !flushed || failed.contains(&block) {
+                continue;
+            }
+            let newest = self.log.find(block);
+            if let Some(newest) = newest.filter(|&newest| newest != slot && self.log.is_dirty(newest)) {
+                // It was written again meanwhile.
+                self.log.set_dirty(newest, true);
+            }
+            if newest == Some(slot) {
                 self.log.set_dirty(slot, false);
-                if !is_whole && self.log.has_room_for_mark() {
+                if last_slot.is_none() && !self.flash_failed && self.log.has_room_for_mark() {
                     let mut none = Vec::new();
                     self.log.mark(RecordKind::Destaged, block, slot, &mut none);
                     assert!(none.is_empty(), "a mark that has room needs no new segment");
@@ -387,7 +433,7 @@ impl LogCache {
             }
         }
         // One mark for them all, once there is room for it or the cache is closed.
-        if is_whole && let Some(last_slot) = last_slot {
+        if let Some(last_slot) = last_slot {
             self.log.note_destaged(sequence, last_slot);
         }
     }

@@ -246,7 +246,7 @@ impl LogCache {
     fn distrust(&mut self, record: &LogRecord, sequence: u64) {
         if self.log.is_newest(record.block, record.slot, sequence) {
             self.log.set_dirty(record.slot, true);
-            (self.clean_from, self.pace.clean_until) = (0, 0);
+            (self.clean_from, self.due_from, self.pace.clean_until) = (0, (0, 0), 0);
         }
     }
 

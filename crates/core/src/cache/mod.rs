@@ -49,6 +49,7 @@ mod pace;
 mod read;
 pub mod request;
 pub mod settings;
+mod touched;
 mod write;
 
 use std::collections::{HashMap, HashSet};
@@ -61,7 +62,9 @@ use intents::Intents;
 use lost::{Found, Lost};
 use pace::Pace;
 pub use request::{Kind, Request};
+use request::{Part, parts};
 use settings::{Devices, Live, SettingError, Settings};
+use touched::Touched;
 
 use crate::admission::Admission;
 use crate::admission::adaptive::Decision;
@@ -132,12 +135,15 @@ pub struct LogCache {
     pace: Pace,
     /// No unit before this sequence has dirty blocks that are not being written back.
     clean_from: u64,
-    /// When the unit that is being filled was cleaned last, where nothing is to stay dirty.
+    /// How often blocks became due, and before which sequence no unit has due ones since.
+    due_from: (u64, u64),
+    /// When the unit that is being filled was cleaned last.
     head_cleaned_us: u64,
     /// After writing back failed, when to try again.
     destage_after_us: u64,
     /// Blocks whose only copy was lost.
     lost: HashMap<u32, Lost>,
+    touched: Touched,
     /// Blocks that were, and are being written to the backend, with the clean copies that are to take the place of what the flash says.
     found: HashMap<u32, Found>,
     intents: Intents,
@@ -192,37 +198,6 @@ struct Batch {
     failed: Vec<u32>,
 }
 
-/// Bytes of one block that a request touches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
-    block: u32,
-    at: u16,
-    length: u16,
-    /// Where they are in the request's bytes.
-    from: u32,
-}
-
-impl Part {
-    fn is_whole(&self) -> bool {
-        usize::from(self.length) == BLOCK_BYTES
-    }
-}
-
-fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
-    let block_bytes = BLOCK_BYTES as u64;
-    let end = offset + length;
-    let blocks = offset / block_bytes..end.div_ceil(block_bytes);
-    blocks.map(move |block| {
-        let (start, stop) = ((block * block_bytes).max(offset), ((block + 1) * block_bytes).min(end));
-        Part {
-            block: u32::try_from(block).expect("a volume has fewer than 2^32 blocks"),
-            at: (start % block_bytes) as u16,
-            length: (stop - start) as u16,
-            from: (start - offset) as u32,
-        }
-    })
-}
-
 impl LogCache {
     /// A cache over a log that is empty or was recovered; `lost` are the blocks that recovery found lost, each with the sequence of
     /// the unit that says so.
@@ -248,12 +223,14 @@ impl LogCache {
             destaging_blocks: 0,
             pace: Pace::default(),
             clean_from,
+            due_from: (0, 0),
             head_cleaned_us: 0,
             destage_after_us: 0,
             lost: lost
                 .into_iter()
                 .map(|(block, sequence)| (block, Lost { said: Some(sequence), ..Lost::default() }))
                 .collect(),
+            touched: Touched::default(),
             found: HashMap::new(),
             intents: Intents::new(config.regions),
             unreadable: HashMap::new(),
@@ -278,6 +255,7 @@ impl LogCache {
             config,
         };
         cache.warm_policy();
+        cache.lost.keys().for_each(|&block| cache.touched.add(block..block + 1));
         cache
     }
 
@@ -290,6 +268,7 @@ impl LogCache {
                     self.log.prefetch(ahead);
                 }
                 self.log.policy_mut().warm(block);
+                self.touched.add(block..block + 1);
             }
         }
     }
@@ -421,6 +400,9 @@ impl LogCache {
             steps.push(Step::Reply);
             return;
         }
+        if matches!(request.kind, Kind::Read | Kind::Prefetch | Kind::Write) {
+            self.touched.add(request.blocks());
+        }
         match request.kind {
             Kind::Read => self.plan_read(request, true, steps),
             Kind::Prefetch => self.plan_read(request, false, steps),
@@ -458,7 +440,7 @@ impl LogCache {
             self.log.policy_mut().tick(now_us);
             self.flush_down(steps);
         }
-        self.clean_aged(steps);
+        self.clean_all(steps);
         self.background(steps);
         self.become_sure(steps);
         // Where nothing was appended for a while: a witness costs as much as a small segment.
@@ -473,7 +455,7 @@ impl LogCache {
 
     fn set_time(&mut self, now_us: u64) {
         self.now_us = now_us;
-        self.log.set_time(now_us);
+        self.log.set_time(now_us, self.config.dirty_age_us);
     }
 
     fn plan_flush(&mut self, steps: &mut Vec<Step>) {

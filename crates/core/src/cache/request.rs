@@ -2,6 +2,8 @@
 //!
 //! Source: our own. The server and the simulator cut alike, so that the same requests lead to the same steps.
 
+use std::ops::Range;
+
 use super::{PIECE_BLOCKS, ZERO_PIECE_BLOCKS};
 use crate::filter::Caching;
 use crate::format::BLOCK_BYTES;
@@ -58,6 +60,13 @@ impl Kind {
 }
 
 impl Request {
+    /// The blocks that it touches.
+    pub fn blocks(&self) -> Range<u32> {
+        let (block_bytes, end) = (BLOCK_BYTES as u64, self.offset + self.length);
+        let number = |block: u64| u32::try_from(block).expect("a volume has fewer than 2^32 blocks");
+        number(self.offset / block_bytes)..number(end.div_ceil(block_bytes))
+    }
+
     /// A client's request that is not cut, of which the I/O filter says nothing.
     pub fn whole(kind: Kind, offset: u64, length: u64, durable: bool) -> Request {
         Request { kind, offset, length, whole_length: length, durable, last: true, caching: Caching::Usual }
@@ -121,6 +130,48 @@ impl Iterator for Pieces {
     }
 }
 
+/// Bytes of one block that a request touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) block: u32,
+    pub(super) at: u16,
+    pub(super) length: u16,
+    /// Where they are in the request's bytes.
+    pub(super) from: u32,
+}
+
+impl Part {
+    pub(super) fn is_whole(&self) -> bool {
+        usize::from(self.length) == BLOCK_BYTES
+    }
+}
+
+/// The parts of a request for `length` bytes from `offset`, in order.
+pub(super) fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
+    let block_bytes = BLOCK_BYTES as u64;
+    let end = offset + length;
+    let blocks = offset / block_bytes..end.div_ceil(block_bytes);
+    blocks.map(move |block| {
+        let (start, stop) = ((block * block_bytes).max(offset), ((block + 1) * block_bytes).min(end));
+        Part {
+            block: u32::try_from(block).expect("a volume has fewer than 2^32 blocks"),
+            at: (start % block_bytes) as u16,
+            length: (stop - start) as u16,
+            from: (start - offset) as u32,
+        }
+    })
+}
+
+/// Those of the parts that are less than a block: the first, the last or both.
+pub(super) fn edges(offset: u64, length: u64) -> Vec<Part> {
+    let block_bytes = BLOCK_BYTES as u64;
+    let (end, first_bytes) = (offset + length, length.min(block_bytes - offset % block_bytes));
+    let last = (end / block_bytes * block_bytes).max(offset + first_bytes);
+    let behind = |part: Part| Part { from: (last - offset) as u32, ..part };
+    let edges = parts(offset, first_bytes).chain(parts(last, end - last).map(behind));
+    edges.filter(|part| part.length > 0 && !part.is_whole()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,5 +193,15 @@ mod tests {
     #[test]
     fn a_flush_is_one_piece_without_bytes() {
         assert_eq!(ranges(Kind::Flush, 0, 0), [(0, 0, true)]);
+    }
+
+    #[test]
+    fn edges_are_the_parts_that_are_less_than_a_block() {
+        for offset in [0, 1, 4095, 4096, 4100, 8192] {
+            for length in [1, 100, 4095, 4096, 4097, 8191, 8192, 8200, 20_000] {
+                let expected: Vec<Part> = parts(offset, length).filter(|part| !part.is_whole()).collect();
+                assert_eq!(edges(offset, length), expected, "{length} bytes from {offset}");
+            }
+        }
     }
 }

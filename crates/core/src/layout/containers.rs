@@ -10,6 +10,7 @@
 //! A unit is a row of segments and a footer: a segment is a header page with records and the data pages that they speak of; the
 //! footer repeats all records of the unit, at a fixed place, so that recovery reads a full unit's metadata at once.
 
+mod ages;
 mod state;
 mod witness;
 
@@ -19,6 +20,7 @@ use super::contents::{AnyPolicy, Contents};
 use crate::format::{Geometry, Kind, Place, RECORDS_PER_PAGE, Record, Region};
 use crate::step::{Cause, Frame, LogRecord, Step};
 pub use crate::step::{Footer, Segment};
+use ages::Ages;
 
 /// Regions that are said one by one to be forgotten, where fewer units than [`FORGETTING_UNITS_MIN`] are free.
 const FORGOTTEN_MAX: usize = 64;
@@ -52,6 +54,7 @@ pub struct Log {
     geometry: Geometry,
     contents: Contents,
     dirty: Vec<u64>,
+    ages: Ages,
     /// Two bits for each slot: how often, 2 at most, the block in it was asked for again since it was put there by an admission or a copy.
     uses: Vec<u64>,
     units: Vec<Unit>,
@@ -81,7 +84,6 @@ pub struct Log {
     to_forget: Vec<Region>,
     /// Up to where a footer repeats the log and calls it durable.
     witnessed: Place,
-    dirty_blocks: u64,
     /// Whether a segment was appended after the last flush.
     unflushed: bool,
     now_us: u64,
@@ -113,6 +115,7 @@ impl Log {
             geometry,
             contents: Contents::new(geometry.pages()),
             dirty: vec![0; slots.div_ceil(64)],
+            ages: Ages::new(slots),
             uses: vec![0; slots.div_ceil(32)],
             units: vec![Unit::default(); geometry.units as usize],
             tail: 1,
@@ -129,7 +132,6 @@ impl Log {
             destaged: VecDeque::new(),
             to_forget: Vec::new(),
             witnessed: Place::default(),
-            dirty_blocks: 0,
             unflushed: false,
             now_us: 0,
             written: [0; 3],
@@ -212,9 +214,10 @@ impl Log {
         (last / self.geometry.unit_pages * self.geometry.unit_pages..=last).all(|slot| !self.is_dirty(slot))
     }
 
-    /// Tells the log the time, in microseconds.
-    pub fn set_time(&mut self, now_us: u64) {
+    /// Tells the log the time, and how long blocks may be dirty, in microseconds.
+    pub fn set_time(&mut self, now_us: u64, dirty_age_us: u64) {
         self.now_us = now_us;
+        self.ages.pass(now_us, dirty_age_us);
     }
 
     /// Says whether the dirty blocks of the unit of `sequence` are being written back. Plans may use that unit for a newer sequence already.
@@ -250,9 +253,7 @@ impl Log {
         }
         self.ensure_room(true, steps);
         let old = old.map(|slot| (slot, self.is_dirty(slot)));
-        if let Some((slot, _)) = old {
-            self.set_dirty(slot, false);
-        }
+        let since = old.and_then(|(slot, _)| self.become_clean(slot)).unwrap_or(self.ages.newest());
         let (unit, page) = {
             let open = self.open.as_mut().expect("there is room in an open segment");
             open.data_pages += 1;
@@ -264,7 +265,9 @@ impl Log {
         self.push(LogRecord { kind, block, slot, frame, old, cause });
         self.contents.place(block, slot);
         self.set_uses(slot, uses);
-        self.set_dirty(slot, dirty);
+        if dirty {
+            self.become_dirty(slot, since);
+        }
         None
     }
 
@@ -411,22 +414,6 @@ impl Log {
         let word = &mut self.uses[slot as usize / 32];
         let shift = slot % 32 * 2;
         *word = *word & !(3 << shift) | u64::from(uses.min(2)) << shift;
-    }
-
-    /// Says whether the copy at `slot` is newer than the backend's.
-    pub fn set_dirty(&mut self, slot: u32, dirty: bool) {
-        if self.is_dirty(slot) == dirty {
-            return;
-        }
-        set_bit(&mut self.dirty, slot, dirty);
-        let unit = &mut self.units[(slot / self.geometry.unit_pages) as usize];
-        if dirty {
-            unit.dirty += 1;
-            self.dirty_blocks += 1;
-        } else {
-            unit.dirty -= 1;
-            self.dirty_blocks -= 1;
-        }
     }
 
     /// The next segment that is sealed must wait for a flush of the backend.
@@ -587,7 +574,7 @@ impl Log {
             dirty += u64::from(self.is_dirty(slot));
         }
         assert_eq!(copies, self.len());
-        assert_eq!(dirty, self.dirty_blocks);
+        assert_eq!(dirty, self.dirty_blocks());
         assert_eq!(self.dirty.iter().map(|word| u64::from(word.count_ones())).sum::<u64>(), dirty);
         assert_eq!(self.units.iter().map(|unit| u64::from(unit.dirty)).sum::<u64>(), dirty);
         if let Some(open) = &self.open {

@@ -4,7 +4,7 @@ use flashwise_core::cache::Cache;
 use flashwise_core::format::{BLOCK_BYTES, Page};
 use flashwise_core::step::{LogRecord, Step};
 
-use super::hazard::{Hazard, StepId};
+use super::hazard::StepId;
 use super::order::Bond;
 use super::{Engine, Running};
 
@@ -53,7 +53,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// The step that changes a block of the backend last, of those that have not ended.
     pub(super) fn last_writer(&self, block: u32) -> Option<StepId> {
-        self.backend.get(&block).and_then(Hazard::writer)
+        self.backend.writer(block)
     }
 
     /// What a block was to hold did not come to the backend, and what is newer may be on its way there: what becomes of that counts, and it

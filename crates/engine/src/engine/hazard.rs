@@ -14,6 +14,11 @@ pub struct Hazard {
 }
 
 impl Hazard {
+    /// A thing that one step at most uses, which writes it.
+    pub fn written_by(writer: Option<StepId>) -> Hazard {
+        Hazard { writer, ..Hazard::default() }
+    }
+
     /// Whether a reader has to wait.
     #[inline]
     pub fn is_written(&self) -> bool {

@@ -7,6 +7,7 @@
 //! server gives them to disks, the crash tests to a disk that fails in every way.
 
 mod background;
+mod blocks;
 mod clients;
 mod forward;
 pub(crate) mod hazard;
@@ -31,6 +32,7 @@ use crate::disk::{Buffer, Operation as DiskOperation, Transfer};
 use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
 use background::Background;
+use blocks::Blocks;
 pub use clients::{Answered, Paused};
 pub(crate) use clients::{Client, Clients, OfBuckets, insert, kind, leave_out_flushes};
 use hazard::{Hazard, StepId};
@@ -142,7 +144,7 @@ pub struct Engine<C = LogCache> {
     free_steps: Vec<StepId>,
     clients: Clients,
     ready: VecDeque<StepId>,
-    backend: HashMap<u32, Hazard, FxBuildHasher>,
+    backend: Blocks,
     /// Writes of the backend that are of no batch.
     backend_writes: FxHashSet<StepId>,
     /// Writes of the backend by batch.
@@ -256,7 +258,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             free_steps: Vec::new(),
             clients: Clients::default(),
             ready: VecDeque::new(),
-            backend: HashMap::default(),
+            backend: Blocks::default(),
             backend_writes: FxHashSet::default(),
             batch_writes: HashMap::default(),
             appends: Vec::new(),
@@ -307,7 +309,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Whether the backend's copy of `block` is not its newest, or is being changed.
     pub fn is_newer_than_backend(&self, block: u32) -> bool {
-        self.backend.contains_key(&block) || self.cache.is_newer_than_backend(block)
+        self.backend.is_used(block) || self.cache.is_newer_than_backend(block)
     }
 
     /// Whether a step failed that writes or flushes the flash: no other begins.

@@ -3,7 +3,7 @@
 use flashwise_core::cache::Cache;
 use flashwise_core::step::Step;
 
-use super::hazard::{Hazard, StepId};
+use super::hazard::StepId;
 use super::{Bug, Engine, Running};
 
 /// What becomes of a step that waits for another one, if that fails.
@@ -24,8 +24,8 @@ pub(super) enum Bond {
 impl<C: Cache<Step = Step>> Engine<C> {
     /// Returns the unfinished write of a client that goes only to the backend, if it is the last writer of a block. Until it succeeds, no
     /// client may see its content: a later read could return the old content.
-    pub(super) fn undecided(&self, block: &Hazard) -> Option<StepId> {
-        let writer = block.writer()?;
+    pub(super) fn undecided(&self, block: u32) -> Option<StepId> {
+        let writer = self.backend.writer(block)?;
         let step = &self.steps[writer as usize].as_ref().expect("an unfinished step is in the table").step;
         let is_undecided =
             matches!(step, Step::WriteBackend { acknowledged: false, replaces: false, logged: false, batch: None, .. });
@@ -36,7 +36,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub(super) fn register(&mut self, id: StepId, waits: &mut Vec<(StepId, Bond)>) {
         let step = &self.steps[id as usize].as_ref().expect("the step was just made").step;
         let undecided = match step {
-            Step::Send { block, .. } => self.backend.get(block).and_then(|hazard| self.undecided(hazard)),
+            Step::Send { block, .. } => self.undecided(*block),
             _ => None,
         };
         let mut after = |step: StepId| waits.push((step, Bond::Follows));
@@ -58,7 +58,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 frames[frame.number as usize].hazard.write(id, &mut after);
                 if !dirty {
                     // Where it may fall back to the backend.
-                    self.backend.entry(*block).or_default().read(id, |write| waits.push((write, Bond::Strands)));
+                    self.backend.entry(*block).read(id, |write| waits.push((write, Bond::Strands)));
                 }
                 // What is on the page if the append fails belongs to another block.
                 let appends = self.appends.iter().filter(|(first, last, _)| (*first..=*last).contains(slot));
@@ -67,11 +67,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::ReadBackend { block, frame } => {
                 frames[frame.number as usize].hazard.write(id, &mut after);
                 // After a write that failed, the backend may hold less than what was acknowledged.
-                self.backend.entry(*block).or_default().read(id, |write| waits.push((write, Bond::Needs)));
+                self.backend.entry(*block).read(id, |write| waits.push((write, Bond::Needs)));
             }
             Step::WriteBackend { block, frame, batch, .. } => {
                 frames[frame.number as usize].hazard.read(id, &mut after);
-                self.backend.entry(*block).or_default().write(id, &mut after);
+                self.backend.entry(*block).write(id, &mut after);
                 match batch {
                     Some(batch) => self.batch_writes.entry(*batch).or_default().insert(id),
                     None => self.backend_writes.insert(id),
@@ -79,9 +79,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 follows_flash = true;
             }
             Step::ZeroBackend { block, count, .. } => {
-                for block in *block..*block + *count {
-                    self.backend.entry(block).or_default().write(id, &mut after);
-                }
+                self.backend.zero(id, *block..*block + *count, &mut after);
                 self.backend_writes.insert(id);
                 follows_flash = true;
             }
@@ -150,16 +148,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::ReadFlash { frame, block, dirty, .. } => {
                 self.end_frame(id, *frame);
                 if !dirty {
-                    self.end_backend(*block, id);
+                    self.backend.end(*block, id);
                 }
             }
             Step::ReadBackend { block, frame } => {
                 self.end_frame(id, *frame);
-                self.end_backend(*block, id);
+                self.backend.end(*block, id);
             }
             Step::WriteBackend { block, frame, batch, .. } => {
                 self.end_frame(id, *frame);
-                self.end_backend(*block, id);
+                self.backend.end(*block, id);
                 self.backend_writes.remove(&id);
                 if let Some(batch) = batch
                     && let Some(writes) = self.batch_writes.get_mut(batch)
@@ -170,10 +168,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
                     }
                 }
             }
-            Step::ZeroBackend { block, count, .. } => {
-                for block in *block..*block + *count {
-                    self.end_backend(block, id);
-                }
+            Step::ZeroBackend { .. } => {
+                self.backend.end_zeroing(id);
                 self.backend_writes.remove(&id);
             }
             Step::Append(segment) => {
@@ -196,15 +192,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.batch_flushes.remove(batch);
             }
             Step::Destaged { .. } | Step::AwaitFlushes | Step::Fail | Step::Pause { .. } | Step::Reply => {}
-        }
-    }
-
-    fn end_backend(&mut self, block: u32, id: StepId) {
-        if let Some(hazard) = self.backend.get_mut(&block) {
-            hazard.end(id);
-            if hazard.is_idle() {
-                self.backend.remove(&block);
-            }
         }
     }
 }

@@ -64,6 +64,8 @@ pub struct Link<'a> {
     resting: bool,
     /// Whether more is received.
     pub open: bool,
+    /// Whether the client ended the connection, rather than the server.
+    pub hung_up: bool,
     /// Whether it is gone, so that answers go nowhere.
     pub gone: bool,
 }
@@ -91,6 +93,7 @@ impl<'a> Link<'a> {
             output: Output::default(),
             resting: false,
             open: true,
+            hung_up: false,
             gone: false,
         };
         if !link.transport.encrypted() && link.transport.set_patience(SILENCE).is_err() {
@@ -116,8 +119,23 @@ impl<'a> Link<'a> {
     /// Notes that the client is gone. Its requests go on in the export, so the connection lasts, and counts, until they end.
     pub fn lose(&mut self) {
         self.gone = true;
-        self.open = false;
+        self.end();
         self.output.discard();
+    }
+
+    /// Receives no more.
+    fn end(&mut self) {
+        self.open = false;
+        // A server that stops closes this side itself.
+        self.hung_up |= !self.control.is_stopping();
+    }
+
+    /// Receives no more if the client has closed its side. A session that let requests wait for room asks this before it begins them: another
+    /// client may have changed the same bytes since.
+    pub fn look_for_end(&mut self) {
+        if self.open && !self.control.is_stopping() && self.transport.has_hung_up() {
+            self.end();
+        }
     }
 
     /// Whether the client is silent, so that its buffers are given up.
@@ -270,7 +288,7 @@ impl<'a> Link<'a> {
         self.resting = false;
         self.moved_bytes += count as u64;
         if count == 0 {
-            self.open = false;
+            self.end();
         }
         Ok(())
     }

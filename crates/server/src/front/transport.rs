@@ -126,6 +126,12 @@ impl Transport {
         Ok(Ready { readable, rung: !polled[0].revents().is_empty() })
     }
 
+    /// Whether the client has closed its side, even if bytes it sent before are not received yet.
+    pub fn has_hung_up(&self) -> bool {
+        let mut polled = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
     /// Says goodbye, if the socket takes it at once.
     pub fn close(&mut self) {
         if let Some(tls) = &mut self.tls {
@@ -153,6 +159,16 @@ mod tests {
 
     use super::super::completions::Completions;
     use super::*;
+
+    #[test]
+    fn a_client_that_hangs_up_is_noticed_behind_what_it_sent() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let transport = Transport::new(Arc::new(ours.into()));
+        std::io::Write::write_all(&mut theirs, b"unread").unwrap();
+        assert!(!transport.has_hung_up());
+        drop(theirs);
+        assert!(transport.has_hung_up());
+    }
 
     #[test]
     fn a_client_that_is_gone_wakes_no_one_who_waits_for_the_bell() {

@@ -308,6 +308,28 @@ fn aborted_commands_are_not_answered() {
     assert!(initiator.read(512, &cdb_10(0x28, 0, 1)).is_good());
 }
 
+/// A write that waited for room when its session was lost would take effect after newer ones of others.
+#[test]
+fn commands_that_were_not_begun_end_with_their_session() {
+    let disk = Arc::new(Memory::new(SIZE));
+    let (server, address) = start(&disk, Options { bytes_in_flight_max: 1, ..Options::default() });
+    let (mut first, mut second) = (ready(&address, 1), ready(&address, 2));
+    disk.stall();
+    let read = first.command(0xc0, 16 << 20, &cdb_10(0x28, 0, 32_768));
+    let mut write = first.command(0xa0, 64 << 10, &cdb_10(0x2a, 8, 128));
+    write[5] = 1;
+    first.stream.write_all(&[&read[..], &write, &[1; 64 << 10]].concat()).unwrap();
+    wait_until("the read is held", || disk.held() == 1);
+    drop(first);
+    let write = second.command(0xa0, 512, &cdb_10(0x2a, 8, 1));
+    second.send(write, &[2; 512]).unwrap();
+    wait_until("the other write is held", || disk.read(4096, 1) == [2]);
+    disk.release();
+    assert!(second.outcome().is_good());
+    wait_until("the first has gone", || server.counters().connections.load(Ordering::SeqCst) == 1);
+    assert_eq!(disk.read(4096, 1), [2]);
+}
+
 #[test]
 fn who_is_not_named_or_names_nothing_is_not_let_in() {
     let iscsi = Iscsi {

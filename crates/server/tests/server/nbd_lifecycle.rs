@@ -2,12 +2,13 @@
 
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use flashwise_engine::export::Exports;
 use flashwise_server::front::nbd::protocol::command::*;
 use flashwise_server::front::{Address, Options, Server, nbd};
-use flashwise_testing::client::Client;
+use flashwise_testing::client::{Client, request_bytes};
 use flashwise_testing::memory::Memory;
 use flashwise_testing::waiting::wait_until;
 
@@ -155,4 +156,31 @@ fn exports_can_be_added_while_the_server_runs() {
     assert!(Client::open(rig.address(), "new", true).is_err());
     assert!(rig.exports.add("new", Arc::new(Memory::new(4096))));
     assert_eq!(Client::open(rig.address(), "new", true).unwrap().size, 4096);
+}
+
+/// A write that waited for room when its client died would take effect after newer ones of others.
+#[test]
+fn requests_that_were_not_begun_end_with_their_client() {
+    let disk = Arc::new(Memory::new(SIZE));
+    for options in [Options { requests_in_flight_max: 1, ..Options::default() }, Options::default()] {
+        let begun = options.requests_in_flight_max as u64;
+        let rig = Rig::start(&[("disk", disk.clone())], options);
+        let (mut first, mut second) = (rig.open(true), rig.open(true));
+        disk.stall();
+        let mut bytes: Vec<u8> = (0..begun).flat_map(|cookie| request_bytes(NBD_CMD_READ, 0, cookie, 0, 512)).collect();
+        bytes.extend(request_bytes(NBD_CMD_WRITE, 0, begun, 4096, 512));
+        bytes.extend([1; 512]);
+        first.give(&bytes).unwrap();
+        wait_until("all are held that may be", || disk.held() as u64 == begun);
+        drop(first);
+        second.request(NBD_CMD_WRITE, 0, 7, 4096, 512).unwrap();
+        second.give(&[2; 512]).unwrap();
+        wait_until("the other write is held", || disk.read(4096, 1) == [2]);
+        disk.release();
+        assert_eq!(second.reply(0).unwrap().error, 0);
+        wait_until("the first has gone", || rig.server.counters().connections.load(Ordering::SeqCst) == 1);
+        assert_eq!(disk.read(4096, 1), [2]);
+        assert!(rig.server.stop(LONG));
+        disk.write(4096, &[0]);
+    }
 }

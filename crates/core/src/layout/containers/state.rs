@@ -34,7 +34,7 @@ impl Log {
 
     /// Blocks that are newer than the backend's.
     pub fn dirty_blocks(&self) -> u64 {
-        self.dirty_blocks
+        self.ages.total()
     }
 
     /// Blocks put into the log for `cause`.
@@ -77,6 +77,28 @@ impl Log {
     pub fn dirty_in(&self, sequence: u64) -> u32 {
         let unit = &self.units[self.geometry.unit_of(sequence) as usize];
         if unit.destaging { 0 } else { unit.dirty }
+    }
+
+    /// Whether a block in the unit of `sequence`, being written back or not, has been dirty for so long that it is due.
+    pub fn has_due(&self, sequence: u64) -> bool {
+        let unit = self.geometry.unit_of(sequence);
+        let mut slots = self.geometry.slot(unit, 0)..self.geometry.slot(unit + 1, 0);
+        self.has_dirty(sequence) && slots.any(|slot| self.is_dirty(slot) && self.ages.is_due(slot))
+    }
+
+    /// When a block will be due; 0 if one is. None is dirty if there is no such time.
+    pub fn due_us(&self) -> Option<u64> {
+        self.ages.due_us()
+    }
+
+    /// How often blocks became due so far.
+    pub fn due_count(&self) -> u64 {
+        self.ages.count()
+    }
+
+    /// Whether the dirty block at `slot` became dirty a short time ago.
+    pub fn is_newly_dirty(&self, slot: u32) -> bool {
+        self.ages.of(slot) == self.ages.newest()
     }
 
     /// Whether the unit of `sequence` has dirty blocks, being written back or not.

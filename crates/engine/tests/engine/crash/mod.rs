@@ -153,7 +153,7 @@ fn find(planted: Planted, seeds: std::ops::Range<u64>) -> Result<String, u64> {
 /// Where the search for a bug begins: near a seed that finds it, where that takes long.
 fn first_seed(planted: Planted) -> u64 {
     match planted {
-        Planted::DropDirty => 125,
+        Planted::DropDirty => 115,
         Planted::SameEpoch => 105,
         _ => 1,
     }

@@ -28,6 +28,13 @@ impl Device {
         *self.free_at.lock().unwrap() = time::now() + time;
     }
 
+    /// A byte that it holds.
+    pub fn byte_at(&self, offset: u64) -> u8 {
+        let mut byte = [0];
+        self.disk.read_at(&mut byte, offset).expect("memory can be read");
+        byte[0]
+    }
+
     fn serve(&self, takes: Duration) {
         let now = time::now();
         let ends = {

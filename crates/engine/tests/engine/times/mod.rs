@@ -31,11 +31,15 @@ fn ms(time: u64) -> Duration {
 /// What a client does again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Load {
-    /// Writes a block anywhere.
+    /// Writes a block anywhere in the last MiB.
     Write,
     /// Reads a block of the cached first MiB.
     ReadCached,
     Flush,
+    /// Writes a block once; it waits until the backend has it.
+    WriteOnce,
+    /// Overwrites a block; it waits for nothing. The wait is that of the oldest write that the backend lacks.
+    Overwrite,
 }
 
 /// One client: it waits for each answer, and then thinks.
@@ -52,6 +56,10 @@ enum Event {
     Hangs(Duration),
     /// The volume is detached from its flash.
     Detach,
+    /// Blocks are written once and flushed, one after the other, each when the backend has the one before.
+    WriteOnce { blocks: u64 },
+    /// A block is overwritten every 100 ms for a minute.
+    Overwrite,
 }
 
 struct Scenario {
@@ -61,6 +69,8 @@ struct Scenario {
     backend_service: Duration,
     /// MiB from the start that clients read, and that are on flash when the time begins.
     cached_mib: u64,
+    /// MiB at the end that clients write.
+    written_mib: u64,
     clients: Vec<Client>,
     lasts: Duration,
     event: Option<(Duration, Event)>,
@@ -106,22 +116,24 @@ impl Scenario {
             ask(&*volume, Operation::Write, block, vec![1; BLOCK_BYTES]);
         }
         volume.flush().unwrap();
-        let waits: Arc<Mutex<Waits>> = Arc::default();
+        let collected: Arc<Mutex<Waits>> = Arc::default();
         let (ended, running) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(self.clients.len())));
         for (number, client) in (0..).zip(self.clients) {
-            let (volume, waits) = (volume.clone(), waits.clone());
+            let (volume, waits) = (volume.clone(), collected.clone());
             let (ended, running) = (ended.clone(), running.clone());
             let mut random = Random(seed + number);
-            let blocks = self.backend_mib as u64 * BLOCKS_PER_MIB;
+            let written = self.written_mib * BLOCKS_PER_MIB;
+            let first_written = self.backend_mib as u64 * BLOCKS_PER_MIB - written;
             time::start("client", move || {
                 while !ended.load(Ordering::SeqCst) {
                     let wait = match client.load {
                         Load::Write => {
-                            let block = cached_blocks + random.below(blocks - cached_blocks);
+                            let block = first_written + random.below(written);
                             ask(&*volume, Operation::Write, block, vec![2; BLOCK_BYTES])
                         }
                         Load::ReadCached => ask(&*volume, Operation::Read, random.below(cached_blocks), Vec::new()),
                         Load::Flush => ask(&*volume, Operation::Flush, 0, Vec::new()),
+                        Load::WriteOnce | Load::Overwrite => unreachable!("it is an event"),
                     };
                     waits.lock().unwrap().entry(client.load).or_default().push(wait);
                     pass(client.thinks);
@@ -140,6 +152,32 @@ impl Scenario {
                     assert_eq!(volume.detach().unwrap(), 0);
                     println!("{dirty} dirty blocks are detached in {:?}", time::elapsed(started));
                 }
+                Event::Overwrite => {
+                    let writes: Vec<_> = (1..=600).map(|number| (number % 250 + 1) as u8).collect();
+                    let behind = (0..writes.len()).map(|number| {
+                        ask(&*volume, Operation::Write, cached_blocks, vec![writes[number]; BLOCK_BYTES]);
+                        pass(ms(100));
+                        let has = backend.byte_at(cached_blocks * BLOCK_BYTES as u64);
+                        ms(100 * writes[..=number].iter().rev().take_while(|&&write| write != has).count() as u64)
+                    });
+                    let behind = behind.collect();
+                    collected.lock().unwrap().insert(Load::Overwrite, behind);
+                }
+                Event::WriteOnce { blocks } => {
+                    let waits = (cached_blocks..cached_blocks + blocks).map(|block| {
+                        ask(&*volume, Operation::Write, block, vec![3; BLOCK_BYTES]);
+                        volume.flush().unwrap();
+                        let written = time::now();
+                        while backend.byte_at(block * BLOCK_BYTES as u64) != 3 {
+                            pass(ms(100));
+                        }
+                        let wait = time::elapsed(written);
+                        pass(ms(700));
+                        wait
+                    });
+                    let waits = waits.collect();
+                    collected.lock().unwrap().insert(Load::WriteOnce, waits);
+                }
             }
         }
         pass(self.lasts.saturating_sub(time::elapsed(begun)));
@@ -148,7 +186,7 @@ impl Scenario {
             pass(ms(10));
         }
         volume.close().unwrap();
-        std::mem::take(&mut *waits.lock().unwrap())
+        std::mem::take(&mut *collected.lock().unwrap())
     }
 }
 
@@ -159,7 +197,9 @@ fn writers(policy: &'static str, ram: &'static str) -> Scenario {
     clients.extend([client(Load::ReadCached, ms(1)), client(Load::Flush, ms(200))]);
     let settings = vec![("erase-unit", "256KiB"), ("policy", policy), ("ram", ram)];
     let (flash_mib, backend_mib, cached_mib, lasts) = (64, 256, 4, Duration::from_secs(60));
-    Scenario { settings, flash_mib, backend_mib, backend_service: ms(8), cached_mib, clients, lasts, event: None }
+    let written_mib = backend_mib as u64 - cached_mib;
+    let backend_service = ms(8);
+    Scenario { settings, flash_mib, backend_mib, backend_service, cached_mib, written_mib, clients, lasts, event: None }
 }
 
 /// The longest waits that a scenario allows: for a read of a cached block, a write, and a flush.
@@ -221,4 +261,30 @@ fn clients_go_on_while_a_volume_is_detached() {
         scenario.event = Some((Duration::from_secs(60), Event::Detach));
         hold(&format!("detach, erase units of {unit}"), scenario, bounds(50, 250, 500), 30);
     }
+}
+
+/// The cleaner has no pause: clients overwrite a quarter of the flash faster than it is written back.
+#[test]
+fn a_block_that_is_written_once_reaches_the_backend_within_its_time() {
+    let mut scenario = writers("lru", "8MiB");
+    scenario.settings.push(("dirty-age", "60s"));
+    scenario.written_mib = 16;
+    scenario.event = Some((Duration::from_secs(10), Event::WriteOnce { blocks: 20 }));
+    let waits = &scenario.run(1)[&Load::WriteOnce];
+    let longest = waits.iter().max().unwrap();
+    println!("{} blocks, longest {longest:?}", waits.len());
+    assert!(*longest <= Duration::from_secs(66), "{longest:?}");
+}
+
+/// A block that was overwritten again and again was never old enough for the cleaner.
+#[test]
+fn a_block_that_is_overwritten_reaches_the_backend_within_its_time() {
+    let mut scenario = writers("lru", "8MiB");
+    scenario.settings.push(("dirty-age", "10s"));
+    scenario.clients = vec![Client { load: Load::Flush, thinks: ms(200) }];
+    scenario.event = Some((Duration::from_secs(1), Event::Overwrite));
+    let waits = &scenario.run(1)[&Load::Overwrite];
+    let longest = waits.iter().max().unwrap();
+    println!("longest {longest:?}");
+    assert!(*longest <= Duration::from_secs(11), "the backend is {longest:?} behind");
 }

@@ -225,12 +225,19 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Serves until the client goes and all its requests are answered.
+    /// Serves until the client goes and all its requests are answered. Commands that have not begun when it goes never do.
     pub fn run(&mut self) {
+        let mut pause = Pause::Starved;
         while !self.control.is_abandoned() {
             self.collect();
+            if pause == Pause::Full {
+                self.link.look_for_end();
+            }
+            if self.link.hung_up {
+                self.abort_tasks(|_, _| true);
+            }
             self.retry();
-            let pause = if self.link.open { self.process() } else { Pause::Over };
+            pause = if self.link.open { self.process() } else { Pause::Over };
             if pause == Pause::Over || (pause == Pause::Starved && self.control.is_stopping()) {
                 self.link.open = false;
             }

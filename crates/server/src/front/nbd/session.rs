@@ -149,11 +149,15 @@ impl<'a> Transmission<'a> {
         }
     }
 
-    /// Serves until the client goes and all its requests are answered.
+    /// Serves until the client goes and all its requests are answered. Those that still wait for room when it goes are never begun.
     pub fn run(&mut self) {
+        let mut pause = Pause::Starved;
         while !self.control.is_abandoned() {
             self.collect();
-            let pause = if self.link.open { self.process() } else { Pause::Over };
+            if pause == Pause::Full {
+                self.link.look_for_end();
+            }
+            pause = if self.link.open { self.process() } else { Pause::Over };
             if pause == Pause::Over || (pause == Pause::Starved && self.control.is_stopping()) {
                 self.link.open = false;
             }

@@ -242,6 +242,11 @@ impl Session<'_> {
     fn perform(&mut self, tag: u32) {
         let Some(used) = &self.used else { return };
         let Some(task) = self.tasks.get_mut(tag) else { return };
+        if used.nexus.aborts() != task.aborts {
+            // Another session reset the unit meanwhile.
+            self.forget(tag);
+            return;
+        }
         let work = match &task.begun {
             Err(answer) => Work::Answer(answer.clone()),
             Ok(_) if self.control.is_stopping() => Work::Answer(Answer::status(Status::Busy)),

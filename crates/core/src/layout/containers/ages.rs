@@ -1,0 +1,209 @@
+//! For how long blocks have been dirty, in periods: four bits for each slot.
+//!
+//! A block belongs to the period in which it became dirty. It stays there when it is overwritten or copied forward, until it is written back.
+//! Sixteen periods are told apart. So a new one begins only once no block of the sixteenth last is dirty any more; until then, the newest
+//! lasts longer, and its blocks count as older than they are.
+
+use super::{Log, set_bit};
+
+/// Periods that are told apart.
+const PERIODS: usize = 16;
+/// A period is this part of the age at which blocks are to be on the backend.
+const PERIODS_OF_AGE: u64 = 10;
+/// Blocks are due once so many periods have begun after theirs. That leaves a fifth of the age to write them back.
+const DUE_AFTER: usize = 8;
+
+/// The periods of dirty slots.
+#[derive(Debug)]
+pub(super) struct Ages {
+    /// Four bits for each slot, which mean something where it is dirty.
+    periods: Vec<u64>,
+    /// Dirty blocks of each period.
+    blocks: [u64; PERIODS],
+    /// Counts periods.
+    newest: u64,
+    /// When the newest period ends.
+    ends_us: u64,
+    /// How long a period lasts.
+    lasts_us: u64,
+}
+
+impl Ages {
+    /// No slot of so many is dirty.
+    pub fn new(slots: usize) -> Ages {
+        let periods = vec![0; slots.div_ceil(16)];
+        Ages { periods, blocks: [0; PERIODS], newest: 0, ends_us: u64::MAX, lasts_us: u64::MAX }
+    }
+
+    /// Takes note of the time, and of the age at which blocks are to be on the backend.
+    pub fn pass(&mut self, now_us: u64, age_us: u64) {
+        self.lasts_us = (age_us / PERIODS_OF_AGE).max(1);
+        let next_us = now_us.saturating_add(self.lasts_us);
+        self.ends_us = self.ends_us.min(next_us);
+        if now_us < self.ends_us {
+            return;
+        }
+        if self.blocks == [0; PERIODS] {
+            (self.newest, self.ends_us) = (self.newest + 1, next_us);
+        }
+        while now_us >= self.ends_us {
+            if self.blocks[self.ago(PERIODS - 1)] > 0 {
+                // The next one begins late, and lasts as long as others.
+                self.ends_us = now_us;
+                return;
+            }
+            self.newest += 1;
+            self.ends_us = self.ends_us.saturating_add(self.lasts_us);
+        }
+    }
+
+    /// The period so many before the newest.
+    fn ago(&self, periods: usize) -> usize {
+        (self.newest as usize).wrapping_sub(periods) % PERIODS
+    }
+
+    /// The newest period.
+    pub fn newest(&self) -> usize {
+        self.ago(0)
+    }
+
+    /// How many periods there were: when another begins, more is due.
+    pub fn count(&self) -> u64 {
+        self.newest
+    }
+
+    /// The period of a dirty slot.
+    pub fn of(&self, slot: u32) -> usize {
+        (self.periods[slot as usize / 16] >> (slot % 16 * 4) & 15) as usize
+    }
+
+    /// A slot becomes dirty, with the period of its block.
+    pub fn add(&mut self, slot: u32, period: usize) {
+        let (word, shift) = (&mut self.periods[slot as usize / 16], slot % 16 * 4);
+        *word = *word & !(15 << shift) | (period as u64) << shift;
+        self.blocks[period] += 1;
+    }
+
+    /// A dirty slot becomes clean. Returns the period that its block had.
+    pub fn remove(&mut self, slot: u32) -> usize {
+        let period = self.of(slot);
+        self.blocks[period] -= 1;
+        period
+    }
+
+    /// Dirty blocks that are due.
+    fn due_blocks(&self) -> u64 {
+        (DUE_AFTER..PERIODS).map(|periods| self.blocks[self.ago(periods)]).sum()
+    }
+
+    /// Whether the block of a dirty slot is due.
+    pub fn is_due(&self, slot: u32) -> bool {
+        (self.newest as usize).wrapping_sub(self.of(slot)) % PERIODS >= DUE_AFTER
+    }
+
+    /// When blocks are due next; a time that is over if some are.
+    pub fn due_us(&self) -> Option<u64> {
+        if self.due_blocks() > 0 {
+            return Some(0);
+        }
+        let begins_us = |periods: usize| self.ends_us.saturating_add(self.lasts_us.saturating_mul(periods as u64));
+        let of = |periods: usize| self.blocks[self.ago(DUE_AFTER - 1 - periods)] > 0;
+        (0..DUE_AFTER).find(|&periods| of(periods)).map(begins_us)
+    }
+
+    /// Dirty blocks.
+    pub fn total(&self) -> u64 {
+        self.blocks.iter().sum()
+    }
+}
+
+impl Log {
+    /// Says whether the copy at `slot` is newer than the backend's, from now on.
+    pub fn set_dirty(&mut self, slot: u32, dirty: bool) {
+        self.become_clean(slot);
+        if dirty {
+            self.become_dirty(slot, self.ages.newest());
+        }
+    }
+
+    pub(super) fn become_dirty(&mut self, slot: u32, period: usize) {
+        set_bit(&mut self.dirty, slot, true);
+        self.ages.add(slot, period);
+        self.units[(slot / self.geometry.unit_pages) as usize].dirty += 1;
+    }
+
+    /// Returns the period in which it became dirty, if it was.
+    pub(super) fn become_clean(&mut self, slot: u32) -> Option<usize> {
+        if !self.is_dirty(slot) {
+            return None;
+        }
+        set_bit(&mut self.dirty, slot, false);
+        let period = self.ages.remove(slot);
+        self.units[(slot / self.geometry.unit_pages) as usize].dirty -= 1;
+        Some(period)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Geometry;
+    use crate::step::{Cause, Frame};
+
+    #[test]
+    fn a_block_that_is_overwritten_or_copied_forward_keeps_its_age() {
+        for cause in [Cause::Client, Cause::CopyForward] {
+            let mut log = Log::new(Geometry { units: 16, unit_pages: 64 });
+            let (mut steps, frame) = (Vec::new(), Frame { number: 0, fill: 0 });
+            log.set_time(100_000_000, 10_000_000);
+            log.add(7, frame, true, Cause::Client, &mut steps);
+            log.seal(&mut steps);
+            log.set_time(105_000_000, 10_000_000);
+            log.add(7, frame, true, cause, &mut steps);
+            log.add(8, frame, true, Cause::Client, &mut steps);
+            assert_eq!(log.due_us(), Some(108_000_000), "{cause:?}");
+            log.set_time(108_000_000, 10_000_000);
+            assert!(log.has_due(1));
+            log.set_dirty(log.find(7).unwrap(), false);
+            assert_eq!(log.due_us(), Some(113_000_000), "{cause:?}");
+        }
+    }
+
+    #[test]
+    fn a_block_is_due_seven_to_eight_tenths_of_the_age_after_it_became_dirty() {
+        let mut ages = Ages::new(64);
+        // Periods of 1 s.
+        let at = |ages: &mut Ages, seconds: u64| {
+            ages.pass(seconds * 1_000_000, 10_000_000);
+            (ages.due_blocks(), ages.due_us().map(|us| us / 1_000_000))
+        };
+        assert_eq!(at(&mut ages, 100), (0, None));
+        ages.add(40, ages.newest());
+        assert_eq!(at(&mut ages, 101), (0, Some(108)));
+        ages.add(41, ages.newest());
+        assert_eq!(at(&mut ages, 107), (0, Some(108)));
+        ages.add(63, ages.newest());
+        assert_eq!(at(&mut ages, 108), (1, Some(0)));
+        assert!(ages.is_due(40) && !ages.is_due(41) && !ages.is_due(63));
+        assert_eq!(ages.remove(40), ages.ago(8));
+        assert_eq!(at(&mut ages, 108), (0, Some(109)));
+        assert_eq!(at(&mut ages, 109), (1, Some(0)));
+        assert_eq!(ages.remove(41), ages.ago(8));
+        assert_eq!(at(&mut ages, 110), (0, Some(115)));
+    }
+
+    #[test]
+    fn the_newest_period_lasts_while_blocks_of_the_sixteenth_last_are_dirty() {
+        let mut ages = Ages::new(64);
+        ages.pass(0, 10);
+        ages.add(0, ages.newest());
+        ages.pass(1_000, 10);
+        let newest = ages.newest();
+        ages.add(1, newest);
+        ages.pass(2_000, 10);
+        assert_eq!((ages.newest(), ages.due_blocks()), (newest, 1));
+        ages.remove(0);
+        ages.pass(2_000, 10);
+        assert_eq!((ages.due_us(), ages.total()), (Some(2_007), 1));
+    }
+}
