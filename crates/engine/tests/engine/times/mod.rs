@@ -36,6 +36,10 @@ enum Load {
     /// Reads a block of the cached first MiB.
     ReadCached,
     Flush,
+    /// Reads a block of the written region, some far more often than others.
+    ReadSkewed,
+    /// Writes one.
+    WriteSkewed,
     /// Writes a block once; it waits until the backend has it.
     WriteOnce,
     /// Overwrites a block; it waits for nothing. The wait is that of the oldest write that the backend lacks.
@@ -89,6 +93,12 @@ fn ask(export: &dyn Export, operation: Operation, block: u64, data: Vec<u8>) -> 
     time::elapsed(started)
 }
 
+/// One of so many blocks, by Zipf's law with an exponent of about 1, in an order of its own.
+fn skewed(random: &mut Random, blocks: u64) -> u64 {
+    let rank = (blocks as f64).powf(random.below(1 << 32) as f64 / (1_u64 << 32) as f64) as u64;
+    rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % blocks
+}
+
 impl Scenario {
     fn open(&self) -> (Arc<Volume>, Arc<Device>) {
         let flash = Device::new("flash", self.flash_mib * MIB, Duration::from_micros(20), Duration::from_micros(500));
@@ -133,6 +143,13 @@ impl Scenario {
                         }
                         Load::ReadCached => ask(&*volume, Operation::Read, random.below(cached_blocks), Vec::new()),
                         Load::Flush => ask(&*volume, Operation::Flush, 0, Vec::new()),
+                        Load::ReadSkewed => {
+                            ask(&*volume, Operation::Read, first_written + skewed(&mut random, written), Vec::new())
+                        }
+                        Load::WriteSkewed => {
+                            let block = first_written + skewed(&mut random, written);
+                            ask(&*volume, Operation::Write, block, vec![2; BLOCK_BYTES])
+                        }
                         Load::WriteOnce | Load::Overwrite => unreachable!("it is an event"),
                     };
                     waits.lock().unwrap().entry(client.load).or_default().push(wait);
@@ -287,4 +304,21 @@ fn a_block_that_is_overwritten_reaches_the_backend_within_its_time() {
     let longest = waits.iter().max().unwrap();
     println!("longest {longest:?}");
     assert!(*longest <= Duration::from_secs(11), "the backend is {longest:?} behind");
+}
+
+/// Clients read and write by Zipf's law while the log wraps, so that units are cleaned and reset.
+#[test]
+fn misses_go_on_while_units_are_cleaned_and_reset() {
+    let mut scenario = writers("lru", "8MiB");
+    scenario.settings.remove(0);
+    scenario.clients = vec![Client { load: Load::ReadSkewed, thinks: ms(20) }; 4];
+    scenario.clients.extend([Client { load: Load::WriteSkewed, thinks: ms(10) }; 4]);
+    (scenario.backend_mib, scenario.written_mib, scenario.backend_service) = (512, 500, ms(4));
+    scenario.lasts = Duration::from_secs(120);
+    let waits = scenario.run(1);
+    for (load, bound) in [(Load::ReadSkewed, 100), (Load::WriteSkewed, 50)] {
+        let longest = *waits[&load].iter().max().unwrap();
+        println!("{load:?}: {} requests, longest {longest:?}", waits[&load].len());
+        assert!(longest <= ms(bound), "{load:?} waits for {longest:?}, expected at most {bound} ms");
+    }
 }
