@@ -14,6 +14,7 @@ pub mod flash;
 pub mod inventory;
 mod join;
 pub mod latency;
+mod load;
 pub mod memory;
 pub mod pool;
 pub mod record;

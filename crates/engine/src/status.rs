@@ -8,6 +8,8 @@ use flashwise_core::tiers::YEAR_DAYS;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use crate::load::BackendLoad;
+
 /// The states that something can be in, each with its name in kebab case, which every output has. The first is the one that it begins in.
 macro_rules! states {
     ($(#[$meaning:meta])* $name:ident [$count:literal] { $($(#[$of_state:meta])* $state:ident $text:literal,)* }) => {
@@ -157,6 +159,12 @@ pub struct VolumeStatus {
     pub dirty_bytes: u64,
     /// Blocks that wait in the write buffer.
     pub buffered_blocks: u64,
+    /// Seconds since the block on flash that has been dirty for longest became dirty, or up to a tenth of `dirty-age` more; absent if none is
+    /// dirty, and with layout `wlfc`.
+    pub oldest_dirty_seconds: Option<f64>,
+    /// Transfers of the backend.
+    #[serde(default)]
+    pub backend_load: BackendLoad,
     /// Blocks whose only copy was lost; reading them is an error.
     pub lost_blocks: Vec<u64>,
     /// Blocks that were answered and have found no place yet: they wait in memory, and no flush succeeds before.

@@ -8,7 +8,9 @@ use clap::Args;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::tiers::YEAR_DAYS;
-use flashwise_engine::status::{LatencyStatus, RecordingStatus, ServerStatus, UnservedPool, VolumeState, VolumeStatus};
+use flashwise_engine::status::{
+    BackendLoad, LatencyStatus, RecordingStatus, ServerStatus, UnservedPool, VolumeState, VolumeStatus,
+};
 use flashwise_sim::results::caveat;
 use flashwise_trace::human;
 
@@ -151,6 +153,9 @@ fn volume_page(volume: &VolumeStatus) -> String {
             volume.throttled_seconds
         ),
     );
+    if let Some(seconds) = volume.oldest_dirty_seconds {
+        line("oldest dirty", human::duration((seconds * 1e6) as u64));
+    }
     line(
         "backend I/O",
         format!(
@@ -162,6 +167,7 @@ fn volume_page(volume: &VolumeStatus) -> String {
             blocks(volume.cache.filtered_blocks)
         ),
     );
+    line("backend load", backend_load(volume));
     line("requests", format!("{} under way", human::count(volume.queue_depth)));
     line("clients", clients(volume));
     line("memory", human::bytes(volume.memory_bytes as f64));
@@ -236,6 +242,17 @@ fn wear(volume: &VolumeStatus) -> String {
         let _ = write!(text, "; {caveat}");
     }
     text
+}
+
+fn backend_load(volume: &VolumeStatus) -> String {
+    let BackendLoad { under_way, transfers, transfer_seconds, busy_seconds } = volume.backend_load;
+    let under_way = format!("{} under way", human::counted(under_way, "transfer"));
+    if transfers == 0 {
+        return under_way;
+    }
+    let took = human::duration((transfer_seconds * 1e6 / transfers as f64) as u64);
+    let busy = human::percent((busy_seconds / volume.uptime_seconds.max(busy_seconds)).min(1.0));
+    format!("{under_way}; each took {took} on average; the backend was busy for {busy} of the time")
 }
 
 fn failures(volume: &VolumeStatus) -> String {

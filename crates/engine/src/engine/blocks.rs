@@ -107,7 +107,9 @@ mod tests {
         assert_eq!(waits(|wait| blocks.entry(8).write(6, wait)), [4]);
         assert_eq!(waits(|wait| blocks.zero(7, 8..10, wait)), [4, 6]);
         assert_eq!([7, 8, 9, 10].map(|block| blocks.writer(block)), [Some(4), Some(7), Some(7), Some(4)]);
-        [(5, 1), (90, 2), (7, 5), (8, 6)].map(|(block, step)| blocks.end(block, step));
+        for (block, step) in [(5, 1), (90, 2), (7, 5), (8, 6)] {
+            blocks.end(block, step);
+        }
         blocks.end_zeroing(4);
         assert_eq!([5, 7, 8, 9].map(|block| blocks.writer(block)), [None, None, Some(7), Some(7)]);
         assert!(!blocks.is_used(5) && blocks.is_used(9));

@@ -52,6 +52,7 @@ use crate::disk::{Completed, Completion, Disk, Method, Transfers, transfers};
 use crate::export::{Done, Error, Export, Extent, Guest, Request};
 use crate::flash::superblock_pages;
 use crate::latency::Latencies;
+use crate::load::Load;
 use crate::record::Recorder;
 use crate::status::{VolumeState, VolumeStatus};
 use crate::time::{self, Mutex, Receiver, Sender};
@@ -102,6 +103,8 @@ struct Inner {
     given_up: Option<Box<VolumeStatus>>,
     /// Time that requests which change something waited for before they were begun, as too much was under way.
     held_back_us: u64,
+    /// Of the backend.
+    load: Load,
     /// Why the flash was not detached when that was asked for last.
     detaching_failed: Option<String>,
     /// When and how many times the cache was found again, within a [`TICK`].
@@ -163,6 +166,7 @@ impl Volume {
             unread_since: None,
             given_up: None,
             held_back_us: 0,
+            load: Load::default(),
             detaching_failed: None,
             mended: None,
             mending: None,

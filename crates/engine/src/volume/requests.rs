@@ -83,6 +83,10 @@ impl Volume {
             }
             // To tell a condition costs a system call even where no one waits for it.
             let idle = inner.frozen && inner.engine.running() == 0;
+            let of_backend = output.transfers.iter().filter(|transfer| transfer.disk == BACKEND).count();
+            if of_backend > 0 {
+                inner.load.begin(of_backend as u64, time::now_us());
+            }
             drop(inner);
             if idle {
                 self.ended.notify_all();
@@ -109,6 +113,9 @@ impl Volume {
             }
             inner = self.lock();
             for tag in done.drain(..) {
+                if inner.engine.transfer_of(tag).0 == BACKEND {
+                    inner.load.pass_over();
+                }
                 inner.engine.completed(tag, Ok(()));
             }
             waited |= performed.is_some();
@@ -150,6 +157,9 @@ impl Volume {
     /// Keeps account of which device fails; the log has a line for each change, not one for each transfer.
     fn note_health(&self, inner: &mut Inner, completion: &Completion) {
         let (disk, operation, offset) = inner.engine.transfer_of(completion.tag);
+        if disk == BACKEND {
+            inner.load.end(time::now_us());
+        }
         if disk == BACKEND && self.backend.ended(operation, offset, &completion.result) {
             return;
         }

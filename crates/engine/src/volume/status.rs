@@ -49,6 +49,7 @@ impl Volume {
             dirty_bytes: engine.blocks_to_write_back() * BLOCK,
             lost_blocks: engine.lost_blocks(),
             unwritten_blocks: engine.unwritten_blocks() as u64,
+            backend_load: inner.load.until(time::now_us()),
             memory_bytes: resident_bytes(),
             faults: FaultsStatus {
                 flash_read_errors: faults.flash_read_errors,
@@ -112,6 +113,9 @@ fn log_status(cache: &LogCache, has_flash: bool) -> VolumeStatus {
         cached_blocks: log.len() as u64,
         dirty_blocks: log.dirty_blocks(),
         buffered_blocks: cache.buffered_blocks() as u64,
+        oldest_dirty_seconds: log
+            .oldest_dirty_us()
+            .map(|since_us| time::now_us().saturating_sub(since_us) as f64 / 1e6),
         ..VolumeStatus::default()
     }
 }

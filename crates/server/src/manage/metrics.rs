@@ -131,6 +131,28 @@ const METRICS: &[Metric] = &[
         Some(v.dirty_bytes as f64)
     }),
     gauge!("write_buffer", Some(Unit::Bytes), "Blocks that wait in the write buffer", |v| in_bytes(v.buffered_blocks)),
+    gauge!(
+        "oldest_dirty",
+        Some(Unit::Seconds),
+        "Since when the block on flash that has been dirty for longest is dirty",
+        |v| v.oldest_dirty_seconds
+    ),
+    gauge!("backend_queue_depth", None, "Transfers of the backend that are under way", |v| {
+        Some(v.backend_load.under_way as f64)
+    }),
+    counter!("backend_transfers", None, "Transfers of the backend that ended", |v| v.backend_load.transfers),
+    Metric {
+        name: "backend_transfer",
+        unit: Some(Unit::Seconds),
+        help: "Time that all transfers of the backend took, together",
+        series: Series::Seconds(|v| v.backend_load.transfer_seconds),
+    },
+    Metric {
+        name: "backend_busy",
+        unit: Some(Unit::Seconds),
+        help: "Time in which a transfer of the backend was under way",
+        series: Series::Seconds(|v| v.backend_load.busy_seconds),
+    },
     gauge!("lost_blocks", None, "Blocks whose only copy was lost", |v| Some(v.lost_blocks.len() as f64)),
     gauge!("unwritten_blocks", None, "Blocks that were answered and wait in memory for a place", |v| {
         Some(v.unwritten_blocks as f64)

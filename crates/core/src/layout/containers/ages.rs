@@ -20,6 +20,8 @@ pub(super) struct Ages {
     periods: Vec<u64>,
     /// Dirty blocks of each period.
     blocks: [u64; PERIODS],
+    /// When each period began.
+    begun_us: [u64; PERIODS],
     /// Counts periods.
     newest: u64,
     /// When the newest period ends.
@@ -32,7 +34,7 @@ impl Ages {
     /// No slot of so many is dirty.
     pub fn new(slots: usize) -> Ages {
         let periods = vec![0; slots.div_ceil(16)];
-        Ages { periods, blocks: [0; PERIODS], newest: 0, ends_us: u64::MAX, lasts_us: u64::MAX }
+        Ages { periods, blocks: [0; PERIODS], begun_us: [0; PERIODS], newest: 0, ends_us: u64::MAX, lasts_us: u64::MAX }
     }
 
     /// Takes note of the time, and of the age at which blocks are to be on the backend.
@@ -44,7 +46,8 @@ impl Ages {
             return;
         }
         if self.blocks == [0; PERIODS] {
-            (self.newest, self.ends_us) = (self.newest + 1, next_us);
+            self.begin(now_us);
+            self.ends_us = next_us;
         }
         while now_us >= self.ends_us {
             if self.blocks[self.ago(PERIODS - 1)] > 0 {
@@ -52,9 +55,20 @@ impl Ages {
                 self.ends_us = now_us;
                 return;
             }
-            self.newest += 1;
+            self.begin(self.ends_us);
             self.ends_us = self.ends_us.saturating_add(self.lasts_us);
         }
+    }
+
+    fn begin(&mut self, now_us: u64) {
+        self.newest += 1;
+        self.begun_us[self.newest()] = now_us;
+    }
+
+    /// When the first of the blocks that are dirty became dirty, or up to a period before.
+    pub fn oldest_us(&self) -> Option<u64> {
+        let oldest = (0..PERIODS).rev().map(|periods| self.ago(periods)).find(|&period| self.blocks[period] > 0)?;
+        Some(self.begun_us[oldest])
     }
 
     /// The period so many before the newest.
@@ -177,7 +191,7 @@ mod tests {
             ages.pass(seconds * 1_000_000, 10_000_000);
             (ages.due_blocks(), ages.due_us().map(|us| us / 1_000_000))
         };
-        assert_eq!(at(&mut ages, 100), (0, None));
+        assert_eq!((at(&mut ages, 100), ages.oldest_us()), ((0, None), None));
         ages.add(40, ages.newest());
         assert_eq!(at(&mut ages, 101), (0, Some(108)));
         ages.add(41, ages.newest());
@@ -188,6 +202,7 @@ mod tests {
         assert_eq!(ages.remove(40), ages.ago(8));
         assert_eq!(at(&mut ages, 108), (0, Some(109)));
         assert_eq!(at(&mut ages, 109), (1, Some(0)));
+        assert_eq!(ages.oldest_us(), Some(101_000_000));
         assert_eq!(ages.remove(41), ages.ago(8));
         assert_eq!(at(&mut ages, 110), (0, Some(115)));
     }

@@ -91,6 +91,11 @@ impl Log {
         self.ages.due_us()
     }
 
+    /// When the first of the blocks that are dirty became dirty, or up to a tenth of the age at which they are due before.
+    pub fn oldest_dirty_us(&self) -> Option<u64> {
+        self.ages.oldest_us()
+    }
+
     /// How often blocks became due so far.
     pub fn due_count(&self) -> u64 {
         self.ages.count()

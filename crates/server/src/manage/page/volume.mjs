@@ -119,6 +119,14 @@ function Actions({ volume }) {
   </section>`;
 }
 
+function dirtySince(seconds) {
+  return seconds == null ? "only on flash or in RAM" : `the oldest for ${numbers.duration(seconds)}`;
+}
+
+function transferTime({ transfers, transfer_seconds: seconds }) {
+  return transfers === 0 ? "under way" : `under way; each took ${numbers.micros(seconds * 1e6 / transfers)} on average`;
+}
+
 export function Volume({ volume }) {
   const shown = operation => [numbers.latency(volume, operation), "median, 99th percentile"];
   return html`<h2 id="view-title" tabindex="-1">Volume ${volume.name} <${State} state=${volume.state} /></h2>
@@ -128,7 +136,8 @@ export function Volume({ volume }) {
       ...(volume.flash ? [["Flash", numbers.bytes(volume.flash_bytes), volume.flash]] : [["Flash", "none", "the cache is in RAM alone"]]),
       ["Reads from RAM or flash", numbers.percent(volume.reads > 0 ? volume.read_hit_ratio : null), `of ${numbers.count(volume.reads)} blocks read`],
       ...(volume.flash ? [["Cached", numbers.bytes(volume.cached_blocks * 4096), `of at most ${numbers.bytes(volume.flash_room_blocks * 4096)}`]] : []),
-      ["Dirty", numbers.bytes(volume.dirty_bytes), "only on flash or in RAM"],
+      ["Dirty", numbers.bytes(volume.dirty_bytes), dirtySince(volume.oldest_dirty_seconds)],
+      ["Backend transfers", numbers.count(volume.backend_load.under_way), transferTime(volume.backend_load)],
       ...(volume.flash ? [
         ["Written to flash", numbers.bytes(volume.flash_bytes_written), `${volume.drive_writes_per_day.toFixed(2)} drive writes a day`],
         ["Flash lifetime", numbers.years(volume), "at the rate so far"],
