@@ -117,12 +117,14 @@ impl Memory {
     /// Bytes of it.
     pub fn read(&self, offset: u64, length: u64) -> Vec<u8> {
         let pages = self.pages.read().unwrap();
-        let mut data = Vec::with_capacity(length as usize);
+        let mut data = vec![0; length as usize];
+        let mut rest = &mut data[..];
         for (page, start, count) in pieces(offset, length) {
-            match pages.get(&page) {
-                Some(bytes) => data.extend_from_slice(&bytes[start..start + count]),
-                None => data.resize(data.len() + count, 0),
+            let (piece, behind) = rest.split_at_mut(count);
+            if let Some(bytes) = pages.get(&page) {
+                piece.copy_from_slice(&bytes[start..start + count]);
             }
+            rest = behind;
         }
         data
     }
