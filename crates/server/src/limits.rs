@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// The log repeats the message about one limit after this time at the earliest.
+/// The log repeats a message about one limit or one kind of failure after this time at the earliest.
 const LOG_PERIOD: Duration = Duration::from_secs(60);
 
 /// A limit that clients can reach.
@@ -80,15 +80,29 @@ impl Limit {
     }
 }
 
+/// How often something happened that the log has at most once a minute.
 #[derive(Clone, Copy, Debug, Default)]
-struct Reached {
+pub struct Repeated {
     times: u64,
     logged: Option<(Instant, u64)>,
 }
 
+impl Repeated {
+    /// Counts one more, and returns how many there are since the log had one last, if it is to have this one.
+    pub fn count(&mut self, now: Instant) -> Option<u64> {
+        self.times += 1;
+        let (last, told) = self.logged.map_or((None, 0), |(last, told)| (Some(last), told));
+        if last.is_some_and(|last| now.saturating_duration_since(last) < LOG_PERIOD) {
+            return None;
+        }
+        self.logged = Some((now, self.times));
+        Some(self.times - told)
+    }
+}
+
 /// How often each limit was reached since the server was started.
 #[derive(Debug, Default)]
-pub struct Limits([Mutex<Reached>; Limit::ALL.len()]);
+pub struct Limits([Mutex<Repeated>; Limit::ALL.len()]);
 
 impl Limits {
     /// Counts that a limit was reached, and logs it unless that was logged in the last minute.
@@ -100,14 +114,7 @@ impl Limits {
 
     /// Counts, and returns how often the limit was reached since it was logged last if it is to be logged now.
     fn count(&self, limit: Limit, now: Instant) -> Option<u64> {
-        let mut reached = self.0[limit as usize].lock();
-        reached.times += 1;
-        let (last, told) = reached.logged.map_or((None, 0), |(last, told)| (Some(last), told));
-        if last.is_some_and(|last| now.saturating_duration_since(last) < LOG_PERIOD) {
-            return None;
-        }
-        reached.logged = Some((now, reached.times));
-        Some(reached.times - told)
+        self.0[limit as usize].lock().count(now)
     }
 
     /// The counts by the limits' names.

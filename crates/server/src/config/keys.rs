@@ -116,7 +116,7 @@ pub const SERVER_KEYS: &[Key<ServerConfig>] = &[
         server.state_directory = value.path()?;
         Ok(())
     }),
-    key("log-level", Some("warn"), |server, value| {
+    key("log-level", Some("info"), |server, value| {
         server.log_level = value.word(&LOG_LEVELS)?;
         Ok(())
     }),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -105,7 +105,8 @@ impl Api {
         let Listening { listener, address, tokens } = listening;
         let (token, read_token) = (tokens.change.map(RwLock::new), tokens.read.map(RwLock::new));
         let owner = rustix::process::geteuid().as_raw();
-        let guard = Arc::new(Guard { token, read_token, owner, sessions: Sessions::default() });
+        let guard =
+            Arc::new(Guard { token, read_token, owner, sessions: Sessions::default(), refused: Mutex::default() });
         let runtime = runtime().map_err(|error| ApiError::Threads { error })?;
         let (stopping, stopped) = watch::channel(false);
         let live = Arc::new(Live::new(history.as_deref()));

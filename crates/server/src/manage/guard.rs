@@ -11,12 +11,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use subtle::ConstantTimeEq;
 
 use super::page;
 use super::sessions::{Right, Sessions};
 use crate::front::uri_parts::split_host;
+use crate::limits::Repeated;
 
 /// Why a request may not be made.
 #[derive(Debug)]
@@ -78,6 +79,8 @@ pub struct Guard {
     pub owner: u32,
     /// The pages that are signed in.
     pub sessions: Sessions,
+    /// Changes that were refused or failed.
+    pub refused: Mutex<Repeated>,
 }
 
 /// Where one signs in and out.
@@ -213,7 +216,7 @@ mod tests {
     fn guard(token: Option<&str>) -> Guard {
         let read_token = token.map(|_| RwLock::new("peep".to_owned()));
         let token = token.map(|token| RwLock::new(token.to_owned()));
-        Guard { token, read_token, owner: OWNER, sessions: Sessions::default() }
+        Guard { token, read_token, owner: OWNER, sessions: Sessions::default(), refused: Mutex::default() }
     }
 
     fn tcp() -> Peer {

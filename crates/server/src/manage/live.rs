@@ -69,15 +69,6 @@ impl Live {
         self.happened(about, text);
     }
 
-    /// Takes down what a client of the API changed, in the log too, at the level that it has by default.
-    pub fn told_always(&self, about: Option<&str>, text: String) {
-        match about {
-            Some(about) => tracing::warn!("{about}: {text}"),
-            None => tracing::warn!("{text}"),
-        }
-        self.happened(about, text);
-    }
-
     /// What happened after the event of that number, oldest first.
     pub fn events_after(&self, number: u64) -> Vec<Event> {
         self.history.events_after(number)

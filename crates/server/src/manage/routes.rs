@@ -1,22 +1,22 @@
 //! The routes of the management API, and their description in OpenAPI 3.1.
 
 mod clients;
+mod entrance;
 mod following;
 mod pools;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRef, FromRequestParts, Path, Query, Request, State};
-use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ETAG, VARY, WWW_AUTHENTICATE};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, ETAG, VARY, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
-use axum::middleware::{self, Next};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json, Router};
+use axum::{Json, Router};
 use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 use utoipa::openapi::path::Operation;
@@ -28,21 +28,13 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 pub use self::following::Page;
 use super::changes::{self, Changes};
 use super::exposition::Exposition;
-use super::guard::{self, Client, Guard, Peer};
+use super::guard::{self, Client};
 use super::live::Live;
-use super::places::{KNOWN_MAX, Place};
 use super::plan::{self, DryRun, Plan};
 use super::{DetachProgress, ManageError, Managed, SettingStatus, page, tag};
 use flashwise_engine::pool::status::PoolState;
 use flashwise_engine::status::{ServerStatus, VolumeState, VolumeStatus};
 use flashwise_engine::what_if::WhatIfStatus;
-
-/// Whoever gives a wrong token waits for this long.
-const WRONG_TOKEN_PAUSE: Duration = Duration::from_millis(500);
-/// The largest body of a request.
-const BODY_BYTES_MAX: usize = 64 << 10;
-/// A request's body must arrive within this time.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a request failed: a status and `{"error": text}`.
 #[derive(Debug)]
@@ -50,6 +42,10 @@ pub struct Failure {
     status: StatusCode,
     error: String,
 }
+
+/// The error of a failure, which its answer carries for the log.
+#[derive(Clone, Debug)]
+struct Reason(String);
 
 /// The body of failures.
 #[derive(Debug, Serialize, ToSchema)]
@@ -79,7 +75,9 @@ impl From<ManageError> for Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
+        let reason = Reason(self.error.clone());
         let mut response = (self.status, Json(ErrorBody { error: self.error })).into_response();
+        response.extensions_mut().insert(reason);
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -119,7 +117,7 @@ struct Log {
 impl Log {
     /// Takes a change down, with who made it.
     fn told(&self, about: Option<&str>, text: impl fmt::Display) {
-        self.live.told_always(about, format!("{text}, by {}", self.client.name));
+        self.live.told(about, format!("{text}, by {}", self.client.name));
     }
 }
 
@@ -283,19 +281,6 @@ async fn settings(State(server): Server, name: Name) -> Answer<Response> {
 async fn what_if(State(server): Server, name: Name) -> Answer<Json<WhatIfStatus>> {
     let name = named(name)?;
     blocking(server, move |server| server.what_if(&name)).await.map(Json)
-}
-
-/// The same request with its body in memory. Who is still sending would not come to read an answer, so that this comes before all answers but
-/// those to who may send nothing.
-async fn received(request: Request) -> Answer<Request> {
-    let (parts, body) = request.into_parts();
-    let read = tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, BODY_BYTES_MAX)).await;
-    let late = |_| Failure::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time".to_owned());
-    let large = |_| {
-        let error = format!("the body broke off or is too large, expected at most {BODY_BYTES_MAX} bytes");
-        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, error)
-    };
-    Ok(Request::from_parts(parts, read.map_err(late)?.map_err(large)?.into()))
 }
 
 /// The body of a request as what it should be.
@@ -464,44 +449,6 @@ async fn wrong_method(request: Request) -> Failure {
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, error)
 }
 
-async fn guarded(
-    State(guard): State<Arc<Guard>>,
-    Extension(peer): Extension<Peer>,
-    Extension(place): Extension<Place>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let is_health = guard::is_health(&path);
-    let is_known = !is_health && guard.client(&peer, request.headers()).is_some();
-    // Health checks stay with the connections that have no credential, which nobody can keep them from.
-    let answering = if is_known { place.admit() } else { is_health.then(|| place.answer()) };
-    let response = match guard.check(&peer, &method, request.uri(), request.headers()) {
-        Ok(_) if is_known && answering.is_none() => {
-            let error = format!("{KNOWN_MAX} connections are being answered already, which is the most");
-            Failure::new(StatusCode::SERVICE_UNAVAILABLE, error).into_response()
-        }
-        Ok(client) => match received(request).await {
-            Ok(mut request) => {
-                client.map(|client| request.extensions_mut().insert(client));
-                let _turn = if is_known { Some(place.turn().await) } else { None };
-                next.run(request).await
-            }
-            Err(failure) => failure.into_response(),
-        },
-        Err(refusal) => {
-            let is_wrong = refusal.status == StatusCode::UNAUTHORIZED && request.headers().contains_key(AUTHORIZATION);
-            let _ = received(request).await;
-            if is_wrong {
-                tokio::time::sleep(WRONG_TOKEN_PAUSE).await;
-            }
-            Failure::new(refusal.status, refusal.error).into_response()
-        }
-    };
-    tracing::debug!(%peer, %method, path, status = response.status().as_u16(), "the API was asked");
-    response
-}
-
 /// The routes that answer from the server, and their description.
 fn described() -> OpenApiRouter<Routed> {
     OpenApiRouter::with_openapi(Description::openapi())
@@ -530,7 +477,7 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
         .merge(Router::from(following::routes()).with_state(page))
         .fallback(no_such_route)
         .method_not_allowed_fallback(wrong_method)
-        .layer(middleware::from_fn_with_state(guard, guarded))
+        .layer(middleware::from_fn_with_state(guard, entrance::guarded))
 }
 
 #[derive(OpenApi)]

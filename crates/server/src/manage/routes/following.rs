@@ -21,7 +21,8 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{Answer, ErrorBody, Failure, Name, Server, WRONG_TOKEN_PAUSE, asked, bad, blocking, grouped, named};
+use super::entrance::WRONG_TOKEN_PAUSE;
+use super::{Answer, ErrorBody, Failure, Name, Server, asked, bad, blocking, grouped, named};
 use crate::limits::{Limit, Limits};
 use crate::manage::guard::{Client, Guard, Peer};
 use crate::manage::history::{Event, Past, Query};
