@@ -154,6 +154,12 @@ fn check_readable(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), Conf
         let Some(path) = path else { continue };
         let refuse = |what: String| origin.refuse(Section::Iscsi, key, format!("{}: {what}", path.display()));
         let secret = read_secret(path).map_err(|error| refuse(error.to_string()))?;
+        if secret.len() < CHARACTERS_MIN && has_iscsi_for_others(config) {
+            let found = secret.len();
+            return Err(refuse(format!(
+                "found {found} bytes, expected at least {CHARACTERS_MIN}, as other machines can connect"
+            )));
+        }
         if read.contains(&secret) {
             return Err(refuse("found the secret of initiators, expected another one (RFC 7143)".to_owned()));
         }
@@ -173,6 +179,11 @@ fn check_readable(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), Conf
         }
     }
     Ok(())
+}
+
+fn has_iscsi_for_others(config: &ServerConfig) -> bool {
+    let endpoints = config.listen.iter().filter_map(|uri| Some(uri.parse::<front::Uri>().ok()?.endpoint));
+    endpoints.into_iter().any(|endpoint| endpoint.protocol.guarded && !endpoint.address.is_local())
 }
 
 /// Refuses what is no token, or is too short for an address that other machines reach.

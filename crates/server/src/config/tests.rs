@@ -488,15 +488,26 @@ fn secrets_of_chap_are_looked_at_before_the_start() {
     let (one, same, other) =
         (file("one", "0123456789ab\n"), file("same", " 0123456789ab"), file("other", "ba9876543210"));
     let (short, empty) = (file("short", "01234\n"), file("empty", ""));
-    let read = |secret: &str, mutual: &str| {
+    let read_at = |listen: &str, secret: &str, mutual: &str| {
         let iscsi = format!(
             "chap-name = 'me'\nchap-secret-file = '{secret}'\nmutual-chap-name = 'it'\nmutual-chap-secret-file = '{mutual}'\n"
         );
-        let listen = format!("listen = 'iscsi://localhost'\nstate-directory = '{}'\n", folder.path().display());
+        let listen = format!("listen = '{listen}'\nstate-directory = '{}'\n", folder.path().display());
         std::fs::write(&config, format!("{listen}[iscsi]\n{iscsi}{volume}")).unwrap();
         ServerConfig::read(&config).map(drop).map_err(|error| error.to_string())
     };
+    let read = |secret: &str, mutual: &str| read_at("iscsi://localhost", secret, mutual);
     assert_eq!(read(&one, &other), Ok(()));
+    let (long, longer) = (file("long", "0123456789abcdef\n"), file("longer", "0123456789abcdefg"));
+    for listen in ["iscsi://0.0.0.0", "iscsi://[::]:3260"] {
+        assert_eq!(read_at(listen, &long, &longer), Ok(()));
+        for (secret, mutual, key) in [(&one, &long, "chap-secret-file"), (&long, &one, "mutual-chap-secret-file")] {
+            let error = read_at(listen, secret, mutual).unwrap_err();
+            let expected =
+                format!("[iscsi] {key}: {one}: found 12 bytes, expected at least 16, as other machines can connect");
+            assert!(error.ends_with(&expected), "{error}");
+        }
+    }
     for (secret, mutual, expected) in [
         (&short, &other, "[iscsi] chap-secret-file: FOLDER/short: found 5 bytes, expected at least 12"),
         (&one, &empty, "[iscsi] mutual-chap-secret-file: FOLDER/empty: found 0 bytes, expected at least 12"),
