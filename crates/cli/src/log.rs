@@ -105,7 +105,7 @@ pub fn tell(level: Level, text: &str) {
 }
 
 /// The text with control characters escaped, which would reach the terminal from a name or a path; it keeps its lines.
-fn visible(text: &str) -> Cow<'_, str> {
+pub fn visible(text: &str) -> Cow<'_, str> {
     let is_hidden = |letter: char| letter.is_control() && letter != '\n';
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);

@@ -33,7 +33,7 @@ pub mod managed_pools;
 mod reach;
 mod reload;
 pub mod scsi;
-mod secret;
+pub mod secret;
 pub mod served;
 pub mod server;
 

@@ -17,6 +17,7 @@ use clap::Args;
 use flashwise_engine::attach::stores::default_state_directory;
 use flashwise_server::config::ServerConfig;
 use flashwise_server::manage::find_default_socket;
+use flashwise_server::secret;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::failure::Misuse;
@@ -51,7 +52,7 @@ impl ApiOptions {
         };
         let token = match self.token_file.as_ref().or(token_file.as_ref()) {
             Some(path) => {
-                let text = std::fs::read_to_string(path).with_context(|| format!("token file {}", path.display()))?;
+                let text = secret::read(path).with_context(|| format!("token file {}", path.display()))?;
                 Some(text.trim().to_owned())
             }
             None => None,

@@ -229,7 +229,7 @@ impl Serve {
     pub fn run(&self) -> anyhow::Result<()> {
         let config = self.config()?;
         if self.check_config {
-            return Ok(std::io::stdout().write_all(summary(&config).as_bytes())?);
+            return Ok(std::io::stdout().write_all(log::visible(&summary(&config)).as_bytes())?);
         }
         flashwise_server::allocator::share_one_arena();
         log::set_level(config.log_level);

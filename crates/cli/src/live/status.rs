@@ -16,6 +16,7 @@ use flashwise_trace::human;
 
 use crate::fit;
 use crate::live::api::ApiOptions;
+use crate::log;
 use crate::table;
 
 /// Show what a running server does: hits, flash writes and wear, dirty data, latencies, failures
@@ -44,7 +45,7 @@ impl Status {
         }
         let status: ServerStatus = serde_json::from_value(json)
             .context("the server's figures are not those that this version knows; use the same version, or --json")?;
-        write!(out, "{}", page(&status))?;
+        write!(out, "{}", log::visible(&page(&status)))?;
         Ok(())
     }
 }

@@ -128,6 +128,15 @@ fn control_characters_of_a_name_are_refused_and_do_not_reach_the_terminal() {
         );
         assert!(error.contains(&expected) && !error.contains('\x1b') && error.lines().count() == 1, "{error:?}");
     }
-    let error = fail(path, &["check", "--flash", "\x1b[31m"], 1);
-    assert!(!error.contains('\x1b') && error.contains("\\u{1b}[31m"), "{error:?}");
+    File::create(path.join("\x1b[31m")).unwrap().set_len(8 << 20).unwrap();
+    let volume = VOLUME.replace("'disk.img'", "\"\\u001b[31m\"");
+    let config = format!("listen = 'nbd+unix:///?socket=nbd.sock'\nstate-directory = '.'\n{volume}");
+    std::fs::write(path.join("flashwise.toml"), config).unwrap();
+    let shown = succeed(path, &["serve", "--check-config", "flashwise.toml"]);
+    let server = Server::start(path, &["serve", "flashwise.toml"]);
+    for shown in [shown, succeed(path, &["status"]), server.end()] {
+        assert!(!shown.contains('\x1b'), "{shown:?}");
+    }
+    let error = fail(path, &["check", "--flash", "\x1b[32m"], 1);
+    assert!(!error.contains('\x1b') && error.contains("\\u{1b}[32m"), "{error:?}");
 }

@@ -200,7 +200,7 @@ fn sighup_reloads_what_flags_name() {
     let flags = "serve --backend disk.img --flash cache.img --flash-size 4MiB --erase-unit 64KiB --ram 1MiB --api unix:api.sock \
                  --api-token-file token --listen nbd+unix:///?socket=nbd.sock";
     let server = Server::start(path, &flags.split_whitespace().collect::<Vec<_>>());
-    std::fs::write(path.join("first"), "first").unwrap();
+    flashwise_testing::write_private(path.join("first"), "first");
     succeed(path, &["status", "--api", "unix:api.sock", "--token-file", "first"]);
     flashwise_testing::write_private(path.join("token"), "second");
     hang_up(&server, "reloaded the token of the management API");
