@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::common::{parts, succeed};
+use crate::common::{fail, parts, project, succeed};
 use crate::serving::Server;
 
 const NOBODY: u32 = 65534;
@@ -238,9 +238,14 @@ fn each_interface_lets_each_credential_do_what_the_threat_model_says() {
     let told = server.told();
     let me = "by uid 0 (pid ";
     for change in [
-        format!("one: Settings were changed: dirty-age = 5s, {me}"),
-        format!("The disk {} was wiped, {me}", host.path("disk.img").display()),
-        format!("The disk {} was wiped, by the page of uid 0 (pid ", host.path("disk.img").display()),
+        format!(" INFO one: Settings were changed: dirty-age = 5s, {me}"),
+        format!(" INFO The disk {} was wiped, {me}", host.path("disk.img").display()),
+        format!(" INFO The disk {} was wiped, by the page of uid 0 (pid ", host.path("disk.img").display()),
+        // Refusals are in the log once a minute, with the first one.
+        format!(
+            " WARN POST /v1/pools failed with 400: flash: found {}, expected ",
+            host.elsewhere.path().join("evil").display()
+        ),
     ] {
         assert!(told.contains(&change), "{change}: {told}");
     }
@@ -272,5 +277,52 @@ fn each_interface_lets_each_credential_do_what_the_threat_model_says() {
         host.hold("two", &tcp, &row(interface, credential, uid, headers, right));
     }
     let told = server.end();
-    assert!(told.contains("was wiped, by the token of token-file at 127.0.0.1:"), "{told}");
+    for line in [
+        "was wiped, by the token of token-file at 127.0.0.1:",
+        " WARN POST /v1/page failed with 401: a token is needed, as the header 'Authorization: Bearer TOKEN'; asked by 127.0.0.1:",
+    ] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+}
+
+/// Tokens of commands, as those of the server: no device, no FIFO, no file that other users can read.
+#[test]
+fn commands_read_tokens_from_private_files_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    flashwise_testing::write_private(path.join("open"), "sesame\n");
+    std::fs::set_permissions(path.join("open"), Permissions::from_mode(0o644)).unwrap();
+    assert!(Command::new("mkfifo").arg(path.join("fifo")).status().unwrap().success());
+    for (file, expected) in [
+        ("/dev/zero", "it is not a regular file"),
+        ("fifo", "it is not a regular file"),
+        ("open", "its mode is 644, so that every user of this machine may use it; run: chmod o= open"),
+    ] {
+        let error = fail(path, &["status", "--api", "unix:none.sock", "--token-file", file], 1);
+        assert!(error.contains(&format!("token file {file}: {expected}")), "{error}");
+    }
+}
+
+/// In the table of the interfaces, the last cell of a row is files, each with the tests in it.
+#[test]
+fn each_row_of_the_threat_model_names_tests_that_are_there() {
+    let document = std::fs::read_to_string(project().join("docs/security.md")).unwrap();
+    let table = document.split_once("| held by |").unwrap().1;
+    let rows: Vec<&str> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
+    assert!(rows.len() >= 12, "{rows:?}");
+    for row in rows {
+        let cell = row.trim_end_matches(['|', ' ']).rsplit_once('|').unwrap().1;
+        let (mut file, mut text, mut tests) = ("", String::new(), 0);
+        for name in cell.split('`').skip(1).step_by(2) {
+            if name.contains('/') {
+                (file, text) = (name, std::fs::read_to_string(project().join(name)).unwrap());
+            } else {
+                tests += 1;
+                let lines: Vec<&str> = text.lines().map(str::trim).collect();
+                let is_test = lines.windows(2).any(|two| two == ["#[test]", &format!("fn {name}() {{")]);
+                assert!(is_test, "{file} has no test {name}: {row}");
+            }
+        }
+        assert!(tests > 0, "no test is named: {row}");
+    }
 }
