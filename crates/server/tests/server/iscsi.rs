@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use flashwise_engine::export::Exports;
+use flashwise_engine::export::{Error, Exports};
 use flashwise_server::front::{Address, Assignment, Iscsi, Options, Server, iscsi, nbd};
 use flashwise_testing::client::Client;
 use flashwise_testing::initiator::{Initiator, NAME, TARGET, cdb_10, text};
@@ -315,11 +315,14 @@ fn commands_that_were_not_begun_end_with_their_session() {
     let (server, address) = start(&disk, Options { bytes_in_flight_max: 1, ..Options::default() });
     let (mut first, mut second) = (ready(&address, 1), ready(&address, 2));
     disk.stall();
-    let read = first.command(0xc0, 16 << 20, &cdb_10(0x28, 0, 32_768));
+    // As much as may be under way. Their answers are short, so that there is room for the write as soon as they come.
+    *disk.failure.lock().unwrap() = Some(Error::Io);
+    let reads = [(); 2].map(|()| first.command(0xc0, 16 << 20, &cdb_10(0x28, 0, 32_768)));
     let mut write = first.command(0xa0, 64 << 10, &cdb_10(0x2a, 8, 128));
     write[5] = 1;
-    first.stream.write_all(&[&read[..], &write, &[1; 64 << 10]].concat()).unwrap();
-    wait_until("the read is held", || disk.held() == 1);
+    first.stream.write_all(&[&reads[0][..], &reads[1], &write, &[1; 64 << 10]].concat()).unwrap();
+    wait_until("the reads are held", || disk.held() == 2);
+    *disk.failure.lock().unwrap() = None;
     drop(first);
     let write = second.command(0xa0, 512, &cdb_10(0x2a, 8, 1));
     second.send(write, &[2; 512]).unwrap();
