@@ -197,7 +197,8 @@ mod tests {
         }
     }
 
-    /// Written at 0.5 s, a block reaches flash at the tick at 6 s, and the backend at the one at 66 s.
+    /// Written at 0.5 s, a block reaches flash at the tick at 6 s, and the backend within the 60 s after that: eight periods of 6 s after the one
+    /// that began at 0.5 s, at the next tick.
     #[test]
     fn data_moves_down_by_its_age_at_ticks_between_requests() {
         let mut run = CacheRun::new(config());
@@ -206,9 +207,9 @@ mod tests {
         assert_eq!((run.cache().buffered_blocks(), run.counts().figures.flash_client_blocks), (1, 0));
         run.request(&request(6_000_000, Kind::Read, 1000));
         assert_eq!((run.cache().buffered_blocks(), run.counts().figures.flash_client_blocks), (0, 1));
-        run.request(&request(64_000_000, Kind::Read, 1000));
+        run.request(&request(48_000_000, Kind::Read, 1000));
         assert_eq!((run.cache().log().dirty_blocks(), run.counts().figures.destaged_blocks), (1, 0));
-        run.request(&request(80_000_000, Kind::Read, 1000));
+        run.request(&request(49_000_000, Kind::Read, 1000));
         assert_eq!((run.cache().log().dirty_blocks(), run.counts().figures.destaged_blocks), (0, 1));
         run.cache().check();
     }

@@ -39,6 +39,9 @@ impl Ages {
 
     /// Takes note of the time, and of the age at which blocks are to be on the backend.
     pub fn pass(&mut self, now_us: u64, age_us: u64) {
+        if self.ends_us == u64::MAX {
+            self.begun_us[self.newest()] = now_us;
+        }
         self.lasts_us = (age_us / PERIODS_OF_AGE).max(1);
         let next_us = now_us.saturating_add(self.lasts_us);
         self.ends_us = self.ends_us.min(next_us);
@@ -48,6 +51,7 @@ impl Ages {
         if self.blocks == [0; PERIODS] {
             self.begin(now_us);
             self.ends_us = next_us;
+            return;
         }
         while now_us >= self.ends_us {
             if self.blocks[self.ago(PERIODS - 1)] > 0 {
@@ -193,7 +197,7 @@ mod tests {
         };
         assert_eq!((at(&mut ages, 100), ages.oldest_us()), ((0, None), None));
         ages.add(40, ages.newest());
-        assert_eq!(at(&mut ages, 101), (0, Some(108)));
+        assert_eq!((at(&mut ages, 101), ages.oldest_us()), ((0, Some(108)), Some(100_000_000)));
         ages.add(41, ages.newest());
         assert_eq!(at(&mut ages, 107), (0, Some(108)));
         ages.add(63, ages.newest());
@@ -205,6 +209,17 @@ mod tests {
         assert_eq!(ages.oldest_us(), Some(101_000_000));
         assert_eq!(ages.remove(41), ages.ago(8));
         assert_eq!(at(&mut ages, 110), (0, Some(115)));
+    }
+
+    #[test]
+    fn time_may_jump_to_its_end() {
+        let mut ages = Ages::new(64);
+        for now_us in [0, 1 << 62, u64::MAX, u64::MAX] {
+            ages.pass(now_us, 10_000_000);
+        }
+        ages.add(0, ages.newest());
+        ages.pass(u64::MAX, 10_000_000);
+        assert_eq!(ages.total(), 1);
     }
 
     #[test]
