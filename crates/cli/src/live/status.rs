@@ -252,7 +252,7 @@ fn backend_load(volume: &VolumeStatus) -> String {
         return under_way;
     }
     let took = human::duration((transfer_seconds * 1e6 / transfers as f64) as u64);
-    let busy = human::percent((busy_seconds / volume.uptime_seconds.max(busy_seconds)).min(1.0));
+    let busy = human::percent(busy_seconds / volume.uptime_seconds.max(busy_seconds));
     format!("{under_way}; each took {took} on average; the backend was busy for {busy} of the time")
 }
 

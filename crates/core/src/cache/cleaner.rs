@@ -177,22 +177,26 @@ impl LogCache {
 
     /// Blocks that have been dirty for too long.
     fn clean_due(&mut self, steps: &mut Vec<Step>) {
-        if self.log.due_us() != Some(0) {
+        if self.log.due_us() != Some(0) || !self.may_destage() {
             return;
         }
         let (tail, head) = (*self.log.sequences().start(), *self.log.sequences().end());
         let count = self.log.due_count();
-        let from = if self.due_from.0 == count { self.due_from.1.max(tail) } else { tail };
-        let mut sequence = (from..head).find(|&sequence| self.log.has_due(sequence)).unwrap_or(head);
-        self.due_from = (count, sequence);
+        let mut sequence = if self.due_from.0 == count { self.due_from.1.max(tail) } else { tail };
         while sequence < head && self.may_destage() {
-            if self.log.has_due(sequence) && self.log.dirty_in(sequence) > 0 {
+            if self.log.dirty_in(sequence) > 0 && self.log.has_due(sequence) {
                 self.destage(sequence, BATCH_BLOCKS, true, steps);
             }
             sequence += 1;
         }
-        let is_due = self.due_from.1 == head && self.log.has_due(head) && self.log.dirty_in(head) > 0;
-        if is_due && self.may_destage() && self.now_us >= self.head_cleaned_us.saturating_add(self.head_rests_us()) {
+        self.due_from = (count, sequence);
+        let rests = self.now_us < self.head_cleaned_us.saturating_add(self.head_rests_us());
+        if sequence < head || !self.may_destage() || rests || self.log.dirty_in(head) == 0 {
+            return;
+        }
+        // The unit that is being filled comes last.
+        let is_due = |batch: &Batch| (tail..head).contains(&batch.sequence) && self.log.has_due(batch.sequence);
+        if self.log.has_due(head) && !self.batches.values().any(is_due) {
             self.head_cleaned_us = self.now_us;
             self.destage(head, BATCH_BLOCKS, true, steps);
         }
@@ -221,8 +225,8 @@ impl LogCache {
     /// When the cleaner has something to do for the age of blocks. While it is at work, it goes on by itself.
     pub(super) fn aged_us(&self) -> Option<u64> {
         if self.dirty_bounds().0 > 0 {
-            let is_at_work = self.log.due_us() == Some(0) && self.destaging_blocks > 0;
-            return self.log.due_us().filter(|_| !is_at_work).map(|due_us| due_us.max(self.destage_after_us));
+            let due_us = self.log.due_us().filter(|&due_us| due_us > 0 || self.destaging_blocks == 0)?;
+            return Some(due_us.max(self.destage_after_us));
         }
         let from = self.clean_from.max(*self.log.sequences().start());
         let dirty = (from..=*self.log.sequences().end()).find(|&sequence| self.log.dirty_in(sequence) > 0)?;
@@ -405,6 +409,7 @@ impl LogCache {
         self.active = true;
         self.destaging_blocks -= blocks.len() as u64;
         self.clean_from = *self.log.sequences().start();
+        self.due_from.1 = self.due_from.1.min(sequence);
         if !is_whole {
             self.destage_after_us = self.now_us + DESTAGE_RETRY_US;
         }

@@ -135,7 +135,7 @@ pub struct LogCache {
     pace: Pace,
     /// No unit before this sequence has dirty blocks that are not being written back.
     clean_from: u64,
-    /// How often blocks became due, and before which sequence no unit has due ones since.
+    /// How often blocks became due, and before which sequence no unit has due ones since that are not being written back.
     due_from: (u64, u64),
     /// When the unit that is being filled was cleaned last.
     head_cleaned_us: u64,
