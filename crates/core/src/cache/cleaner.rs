@@ -18,6 +18,9 @@ const HEAD_CLEAN_US: u64 = 1_000_000;
 /// Free units below which dirty blocks are copied forward rather than waited for.
 const FREE_UNITS_MIN: u32 = 2;
 
+/// Replaced copies that are remembered before old ones are forgotten.
+const REPLACED_MAX: usize = 4096;
+
 /// Most blocks of a batch.
 const BATCH_BLOCKS: usize = DESTAGING_BLOCKS_MAX as usize / 2;
 
@@ -415,6 +418,9 @@ impl LogCache {
         }
         // The unit comes back if its reset was only planned when the flash failed.
         self.log.set_destaging(sequence, false);
+        if flushed {
+            self.note_replaced(sequence, blocks.iter().filter(|(block, _)| !failed.contains(block)));
+        }
         if sequence < self.clean_from {
             // The unit was reset meanwhile; what was dirty moved on, and its slots may hold other blocks.
             return;
@@ -440,6 +446,20 @@ impl LogCache {
         // One mark for them all, once there is room for it or the cache is closed.
         if let Some(last_slot) = last_slot {
             self.log.note_destaged(sequence, last_slot);
+        }
+    }
+
+    /// Of copies in the unit of `sequence` that were written back, notes those that plans replaced, as long as what replaces them is not durable.
+    fn note_replaced<'a>(&mut self, sequence: u64, written_back: impl Iterator<Item = &'a (u32, u32)>) {
+        for &(block, slot) in written_back {
+            let newest = self.log.find(block);
+            if newest.is_some_and(|newest| newest != slot && !self.log.is_durable(newest)) {
+                self.replaced.insert((block, slot, sequence));
+            }
+        }
+        let (units, head) = (u64::from(self.log.geometry().log_units()), *self.log.sequences().end());
+        if self.replaced.len() > REPLACED_MAX {
+            self.replaced.retain(|(_, _, sequence)| sequence + units > head);
         }
     }
 
@@ -498,5 +518,60 @@ impl LogCache {
             }
             at += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::ops::Range;
+
+    use super::super::{Appending, Cache, Config, Event, Kind, Request};
+    use super::*;
+    use crate::filter::Caching;
+    use crate::format::Geometry;
+    use crate::layout::containers::Log;
+
+    fn write(cache: &mut LogCache, blocks: Range<u64>, length: u64, caching: Caching) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for block in blocks {
+            let request = Request { caching, ..Request::whole(Kind::Write, block * 4096, length, false) };
+            cache.on(Event::Request { request: &request, now_us: 1 }, &mut steps);
+        }
+        steps
+    }
+
+    fn perform(cache: &mut LogCache, steps: &[Step]) {
+        steps.iter().for_each(|step| cache.on(Event::Done(step), &mut Vec::new()));
+    }
+
+    /// Block 7 is written back while a part of it is written anew. That part never comes, and the unit of what was there before is to be reset.
+    #[test]
+    fn what_was_written_back_is_not_lost_with_a_write_that_never_came() {
+        let geometry = Geometry { units: 24, unit_pages: 16 };
+        let config = Config { write_buffer_blocks: 0, ..Config::new(geometry, "lru".parse().unwrap()) };
+        let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());
+        let mut steps = write(&mut cache, 7..8, 4096, Caching::default());
+        steps.extend(write(&mut cache, 100..116, 4096, Caching::Through));
+        cache.on(Event::Request { request: &Request::whole(Kind::Flush, 0, 0, false), now_us: 1 }, &mut steps);
+        perform(&mut cache, &steps);
+        let mut back = Vec::new();
+        cache.on(Event::DestageAll { now_us: 1 }, &mut back);
+        let mut later = write(&mut cache, 7..8, 512, Caching::default());
+        perform(&mut cache, &back);
+        later.extend(write(&mut cache, 200..600, 4096, Caching::Through));
+        assert!(later.iter().any(|step| matches!(step, Step::ResetUnit { unit: 1 })));
+        let of_block = |step: &Step| match step {
+            Step::Append(segment) if segment.records.iter().any(|record| record.block == 7) => Some(segment.clone()),
+            _ => None,
+        };
+        let segment = later.iter().find_map(of_block).unwrap();
+        let came = |record: &LogRecord| (record.block != 7).then_some(0);
+        let checksums: Vec<_> = segment.records.iter().filter(|record| record.kind.has_data()).map(came).collect();
+        let mut records = Vec::new();
+        let appending = Appending { segment: &segment, checksums: &checksums, doubtful: false, records: &mut records };
+        cache.on(Event::Appending(appending), &mut Vec::new());
+        let kind = records.iter().find(|record| record.block == 7).map(|record| record.kind);
+        assert_eq!((cache.lost_blocks(), kind), (vec![], Some(RecordKind::Forget)));
     }
 }

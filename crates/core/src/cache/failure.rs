@@ -28,6 +28,11 @@ impl LogCache {
             Step::ZeroBackend { block, count, .. } => {
                 self.backend_lacks.retain(|lacking| !(block..block + count).contains(lacking));
             }
+            Step::Append(ref segment) if !self.replaced.is_empty() => {
+                for (record, old) in segment.records.iter().filter_map(|record| Some((record, record.old?.0))) {
+                    self.replaced.remove(&(record.block, old, self.log.sequence_before(old, segment.sequence)));
+                }
+            }
             Step::FlushFlash { sequence, page } => self.log.set_flushed(sequence, page),
             Step::AwaitFlushes => self.promised = self.log.flushed(),
             Step::Destaged { batch } => self.end_batch(batch, true),
@@ -156,7 +161,7 @@ impl LogCache {
         let newest = self.log.is_newest(block, slot, sequence);
         let dirty = newest && self.log.is_dirty(slot);
         self.log.vacate(block, slot, sequence);
-        let old = only_dirty(self.place_before(record));
+        let old = only_dirty(self.place_before(record, sequence));
         if !newest {
             self.unwritten.insert((block, slot), old);
             return;
@@ -174,14 +179,15 @@ impl LogCache {
     }
 
     /// The place of the block that `record` takes over, and whether that is dirty. A place whose own content never came is left out.
-    fn place_before(&self, record: &LogRecord) -> Option<(u32, bool)> {
-        match record.old {
-            Some((old, true)) => match self.unwritten.get(&(record.block, old)) {
-                Some(before) => before.map(|slot| (slot, true)),
-                None => record.old,
-            },
-            old => old,
-        }
+    fn place_before(&self, record: &LogRecord, sequence: u64) -> Option<(u32, bool)> {
+        let (old, is_dirty) = match record.old {
+            Some((old, true)) => {
+                self.unwritten.get(&(record.block, old)).map_or(record.old, |before| Some(((*before)?, true)))?
+            }
+            old => old?,
+        };
+        let written_back = (record.block, old, self.log.sequence_before(old, sequence));
+        Some((old, is_dirty && !self.replaced.contains(&written_back)))
     }
 
     /// The data of `record` never came: it could not be read. Returns what is recorded in its place in the unit of `sequence`.
@@ -189,7 +195,7 @@ impl LogCache {
     /// No acknowledged write is in such data: a write into a frame whose old content did not come fails.
     fn data_missing(&mut self, record: &LogRecord, sequence: u64) -> RecordKind {
         let LogRecord { kind, block, slot, .. } = *record;
-        let old = self.place_before(record);
+        let old = self.place_before(record, sequence);
         let current = self.drop_copy(record, sequence);
         if !current && kind == RecordKind::Dirty && !record.is_copied() {
             self.unwritten.insert((block, slot), only_dirty(old));
@@ -222,7 +228,7 @@ impl LogCache {
                 continue;
             }
             let LogRecord { block, .. } = *record;
-            let old = self.place_before(record);
+            let old = self.place_before(record, segment.sequence);
             match old {
                 Some((old, dirty)) if self.log.bring_back(block, old, dirty, true) => {}
                 None | Some((_, false)) if !self.backend_lacks.remove(&block) => {}

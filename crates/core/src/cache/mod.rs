@@ -159,6 +159,9 @@ pub struct LogCache {
     promised: Place,
     /// Once it has, by block and slot: of copies that never came to be and were not the newest, the slot of what the backend lacks before them.
     unwritten: HashMap<(u32, u32), Option<u32>>,
+    /// Dirty copies that were written back after plans replaced them, by block, slot and sequence of the unit. What replaces them may never come:
+    /// then the backend has what counts.
+    replaced: HashSet<(u32, u32, u64)>,
     /// Whether the policy is asked at all; not once the cache is being given up.
     admitting: bool,
     /// Whether there is a flash at all: else nothing is ever put into the log.
@@ -241,6 +244,7 @@ impl LogCache {
             flash_failed: false,
             promised,
             unwritten: HashMap::new(),
+            replaced: HashSet::new(),
             admitting: true,
             has_flash: true,
             detached: false,

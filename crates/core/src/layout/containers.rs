@@ -337,10 +337,15 @@ impl Log {
 
     /// The sequence of the newest unit that was planned to have this slot.
     fn sequence_at(&self, slot: u32) -> u64 {
+        self.sequence_before(slot, self.head)
+    }
+
+    /// The same when the unit of sequence `head` was the newest.
+    pub fn sequence_before(&self, slot: u32, head: u64) -> u64 {
         let laps = u64::from(self.geometry.log_units());
         let unit = u64::from(slot / self.geometry.unit_pages);
         // Sequence 1 is unit 1.
-        self.head - (self.head + laps - unit) % laps
+        head - (head + laps - unit) % laps
     }
 
     /// Whether the newest copy of `block` is the one at `slot` in the unit of `sequence`.
