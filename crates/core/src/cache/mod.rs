@@ -501,7 +501,8 @@ impl Cache for LogCache {
     /// The next whole second, or after idle ones the first in which something is due. Where ticks are made so, before each request, what
     /// they do depends on the requests and their times alone.
     fn next_tick_us(&self, now_us: u64) -> Option<u64> {
-        let next_us = (self.ticked_us / TICK_US + 1) * TICK_US;
+        // None is made up for that would have had nothing to do: time does not go back.
+        let next_us = (self.ticked_us.max(self.now_us) / TICK_US + 1).checked_mul(TICK_US)?;
         if next_us > now_us || self.active {
             return (next_us <= now_us).then_some(next_us);
         }
