@@ -32,6 +32,8 @@ pub struct CacheRun<O = (), C = LogCache> {
     planned: Vec<Step>,
     /// Batches of blocks that are being written back.
     batches: VecDeque<u32>,
+    /// Answered writes that go past the flash, if they are [ended](CacheRun::end_past) one by one.
+    past: Option<Vec<Step>>,
 }
 
 impl CacheRun {
@@ -63,7 +65,7 @@ impl<O: Observer> CacheRun<O> {
 impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
     /// Asks a cache, of whose steps `observer` is told.
     pub fn of(cache: C, observer: O) -> CacheRun<O, C> {
-        CacheRun { cache, observer, now_us: 0, planned: Vec::new(), batches: VecDeque::new() }
+        CacheRun { cache, observer, now_us: 0, planned: Vec::new(), batches: VecDeque::new(), past: None }
     }
 
     /// Runs a request. A time before that of the request before it counts as the same.
@@ -75,6 +77,20 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
         }
         self.plan(request);
         self.end_batches(self.now_us);
+    }
+
+    /// Leaves answered writes that go past the flash to be [ended](Self::end_past).
+    pub fn leave_past(&mut self) {
+        self.past = Some(Vec::new());
+    }
+
+    /// Ends an answered write that goes past the flash, by the number of its frame.
+    pub fn end_past(&mut self, number: u32) {
+        let past = self.past.as_mut().expect("such writes were to be left");
+        let is_this = |step: &Step| matches!(step, Step::WriteBackend { frame, .. } if frame.number == number);
+        let at = past.iter().position(is_this).expect("a write is planned and ends once");
+        let step = past.swap_remove(at);
+        self.cache.on(Event::Done(&step), &mut self.planned);
     }
 
     /// Plans a tick, and leaves what is written back to be ended.
@@ -105,6 +121,9 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
         for step in &steps {
             match step {
                 Step::Destaged { batch } => self.batches.push_back(*batch),
+                Step::WriteBackend { acknowledged: true, .. } if self.past.is_some() => {
+                    self.past.as_mut().into_iter().for_each(|past| past.push(step.clone()));
+                }
                 step => self.cache.on(Event::Done(step), &mut self.planned),
             }
         }

@@ -388,6 +388,7 @@ impl LogCache {
                     logged: false,
                     batch: None,
                 });
+                self.go_past(block, frame);
                 self.backend_unflushed = true;
                 self.frames.release(frame);
             }

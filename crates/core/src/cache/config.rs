@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::past::BESIDE_BUFFER_BLOCKS;
 use super::{DESTAGING_BLOCKS_MAX, PIECE_BLOCKS};
 use crate::admission::{self, Admission, Setting};
 use crate::format::{BLOCK_BYTES, Geometry};
@@ -190,7 +191,8 @@ impl Config {
 
     pub(super) fn working_frames(&self) -> u32 {
         let segment = self.geometry.segments_end().min(self.segment_blocks);
+        let past = if self.write_buffer_blocks > 0 { BESIDE_BUFFER_BLOCKS } else { 0 };
         // A request's pieces, their old contents, and slack so that frames rest before they are used again.
-        self.read_buffer_blocks + self.write_buffer_blocks + 2 * segment + 8 * PIECE_BLOCKS
+        self.read_buffer_blocks + self.write_buffer_blocks + past + 2 * segment + 8 * PIECE_BLOCKS
     }
 }

@@ -46,6 +46,7 @@ mod figures;
 mod intents;
 mod lost;
 mod pace;
+mod past;
 mod read;
 pub mod request;
 pub mod settings;
@@ -122,6 +123,7 @@ pub struct LogCache {
     /// Of whom requests are: see [`ReadBuffer`].
     pin: u8,
     write_buffer: WriteBuffer<Frame>,
+    past: past::Past,
     streams: Streams,
     frames: Frames,
     /// By frame, of those in the write buffer: length in blocks of the request that wrote it last.
@@ -215,6 +217,7 @@ impl LogCache {
             log,
             read_buffer: ReadBuffer::new(config.read_buffer_blocks as usize),
             pin: 0,
+            past: past::Past::default(),
             write_buffer: WriteBuffer::new(config.write_buffer_blocks as usize, config.write_buffer_half_life),
             streams: Streams::new(config.sequential_blocks.into(), STREAMS_DEFAULT),
             frames: Frames::new(0, working),
@@ -490,11 +493,17 @@ impl Cache for LogCache {
             Event::DestageRest { now_us } => self.destage_rest(now_us, steps),
             Event::Close { now_us } => self.close(now_us, steps),
             Event::Appending(appending) => self.appending(appending),
-            Event::Done(step) => self.done(step),
+            Event::Done(step) => {
+                self.went_past(step);
+                self.done(step);
+            }
             Event::Missing { step: Step::Append(segment), blocks } => self.never_came(segment, blocks),
             Event::Missing { .. } => unreachable!("only a segment has blocks that have no content"),
             Event::Postponed(step) => self.postponed(step),
-            Event::Failed { step, missing } => self.failed(step, missing),
+            Event::Failed { step, missing } => {
+                self.went_past(step);
+                self.failed(step, missing);
+            }
         }
     }
 

@@ -4,12 +4,14 @@
 //! Source: our own. As Linux paces writers to a page cache: each waits a little, so that all together write as fast as is
 //! written back. *Pressure* is 0 as long as the cleaner keeps up and 1 where there is no space left; between the two, writers get
 //! `1 / pressure - 0.2` times the rate of writing back, which balances at a pressure of five sixths.
+//!
+//! Writers wait as well for what goes [past](super::past) the flash.
 
 use super::{LogCache, Mode, RESERVE_UNITS};
 use crate::step::Step;
 
 /// No answer waits for longer.
-const PAUSE_MAX_US: u64 = 200_000;
+pub(super) const PAUSE_MAX_US: u64 = 200_000;
 /// The rate of writing back is the average over about so long.
 const AVERAGE_US: f64 = 2_000_000.0;
 /// It is looked at this often.
@@ -17,15 +19,55 @@ const SAMPLE_US: u64 = 50_000;
 /// The rate before the first sample, in blocks per second: a disk's, with some luck.
 const RATE_FIRST: f64 = 1_000.0;
 
-/// How fast clients may write.
+/// How fast the backend takes blocks while it has some to take.
 #[derive(Debug)]
-pub(super) struct Pace {
-    /// Blocks that were written back in a second, lately.
-    rate: f64,
-    /// Blocks that were written back since the last sample.
-    written_back: u64,
-    /// When that was; none while nothing was being written back.
+pub(super) struct Rate {
+    /// Blocks in a second, lately.
+    pub per_second: f64,
+    /// Blocks since the last sample.
+    pub taken: u64,
+    /// When that was; none while the backend had none to take.
     sampled_us: Option<u64>,
+}
+
+impl Default for Rate {
+    fn default() -> Rate {
+        Rate { per_second: RATE_FIRST, taken: 0, sampled_us: None }
+    }
+}
+
+impl Rate {
+    /// When the last sample was, if the backend had blocks to take since.
+    pub fn sampled_us(&self) -> Option<u64> {
+        self.sampled_us
+    }
+
+    /// The backend has nothing to take: this is no time for a sample.
+    pub fn rest(&mut self) {
+        self.sampled_us = None;
+    }
+
+    /// Takes a sample if it is time. `busy`: whether the backend has blocks to take.
+    pub fn sample(&mut self, busy: bool, now_us: u64) {
+        let Some(since_us) = self.sampled_us else {
+            (self.sampled_us, self.taken) = (busy.then_some(now_us), 0);
+            return;
+        };
+        let took_us = now_us.saturating_sub(since_us);
+        if took_us >= SAMPLE_US {
+            let weight = (took_us as f64 / AVERAGE_US).min(1.0);
+            let rate = self.taken as f64 * 1e6 / took_us as f64;
+            self.per_second += (rate - self.per_second) * weight;
+            (self.sampled_us, self.taken) = (busy.then_some(now_us), 0);
+        }
+    }
+}
+
+/// How fast clients may write.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Blocks that are written back.
+    written_back: Rate,
     /// Until when writers have used up what they may write.
     used_until_us: u64,
     /// Time that answers were held back for, all of them together.
@@ -34,31 +76,10 @@ pub(super) struct Pace {
     pub(super) clean_until: u64,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace { rate: RATE_FIRST, written_back: 0, sampled_us: None, used_until_us: 0, throttled_us: 0, clean_until: 0 }
-    }
-}
-
 impl Pace {
-    /// Takes a sample of the rate if it is time. `busy`: whether blocks are being written back.
-    fn sample(&mut self, busy: bool, now_us: u64) {
-        let Some(since_us) = self.sampled_us else {
-            (self.sampled_us, self.written_back) = (busy.then_some(now_us), 0);
-            return;
-        };
-        let took_us = now_us.saturating_sub(since_us);
-        if took_us >= SAMPLE_US {
-            let weight = (took_us as f64 / AVERAGE_US).min(1.0);
-            let rate = self.written_back as f64 * 1e6 / took_us as f64;
-            self.rate += (rate - self.rate) * weight;
-            (self.sampled_us, self.written_back) = (busy.then_some(now_us), 0);
-        }
-    }
-
     /// Until when a writer of `blocks` waits under some pressure.
     fn pause_until_us(&mut self, blocks: u64, pressure: f64, now_us: u64) -> u64 {
-        let allowed = self.rate.max(1.0) * (1.0 / pressure.min(1.0) - 0.2);
+        let allowed = self.written_back.per_second.max(1.0) * (1.0 / pressure.min(1.0) - 0.2);
         let takes_us = (blocks as f64 * 1e6 / allowed) as u64;
         self.used_until_us = (self.used_until_us.max(now_us) + takes_us).min(now_us + PAUSE_MAX_US);
         self.used_until_us
@@ -68,7 +89,7 @@ impl Pace {
 impl LogCache {
     /// A block was written back, and is not durable yet.
     pub(super) fn block_written_back(&mut self) {
-        self.pace.written_back += 1;
+        self.pace.written_back.taken += 1;
     }
 
     /// Blocks that are being written back.
@@ -84,7 +105,7 @@ impl LogCache {
 
     /// Blocks that can be written back in a second, as far as is known.
     pub fn destage_rate(&self) -> f64 {
-        self.pace.rate
+        self.pace.written_back.per_second
     }
 
     /// Units at the tail that are cleaned before they have to be reset.
@@ -92,19 +113,23 @@ impl LogCache {
         (self.log.geometry().log_units() / 8).max(2)
     }
 
-    /// Plans that the answer to a write that made `blocks` dirty waits, if it has to.
-    pub(super) fn pause(&mut self, blocks: u64, steps: &mut Vec<Step>) {
-        self.pace.sample(self.destaging_blocks > 0, self.now_us);
-        if blocks == 0 || self.config.mode != Mode::WriteBack {
+    /// Plans that the answer to a write waits, if it has to: one that made `blocks` dirty, or sent older ones `past` the flash.
+    pub(super) fn pause(&mut self, blocks: u64, past: bool, steps: &mut Vec<Step>) {
+        self.pace.written_back.sample(self.destaging_blocks > 0, self.now_us);
+        self.past.sample(self.now_us);
+        if self.config.mode != Mode::WriteBack {
             return;
         }
-        let pressure = self.pressure();
-        if pressure <= 0.0 {
-            return;
+        let pressure = if blocks > 0 { self.pressure() } else { 0.0 };
+        let excess_us = if past { self.past.excess_us().min(PAUSE_MAX_US) } else { 0 };
+        let mut until_us = self.now_us + excess_us;
+        if pressure > 0.0 {
+            until_us = until_us.max(self.pace.pause_until_us(blocks, pressure, self.now_us));
         }
-        let until_us = self.pace.pause_until_us(blocks, pressure, self.now_us);
-        self.pace.throttled_us += until_us.saturating_sub(self.now_us);
-        steps.push(Step::Pause { until_us });
+        if until_us > self.now_us {
+            self.pace.throttled_us += until_us - self.now_us;
+            steps.push(Step::Pause { until_us });
+        }
     }
 
     /// Blocks that the flash has yet to give to the backend, and those that wait in RAM for the flash.
@@ -137,7 +162,7 @@ mod tests {
 
     #[test]
     fn writers_get_what_is_written_back_at_five_sixths_and_wait_no_longer_than_the_longest_pause() {
-        let mut pace = Pace { rate: 100.0, ..Pace::default() };
+        let mut pace = Pace { written_back: Rate { per_second: 100.0, ..Rate::default() }, ..Pace::default() };
         // 100 blocks a second: 10 ms each, one after the other.
         assert_eq!(pace.pause_until_us(1, 5.0 / 6.0, 1_000_000), 1_010_000);
         assert_eq!(pace.pause_until_us(2, 5.0 / 6.0, 1_000_000), 1_030_000);
@@ -150,17 +175,17 @@ mod tests {
 
     #[test]
     fn the_rate_is_an_average_over_two_seconds_of_writing_back() {
-        let mut pace = Pace { rate: 100.0, ..Pace::default() };
+        let mut rate = Rate { per_second: 100.0, ..Rate::default() };
         // Nothing was being written back before.
-        pace.written_back = 1_000;
-        pace.sample(true, 5_000_000);
-        pace.written_back = 100;
-        pace.sample(true, 5_040_000);
-        assert_eq!(pace.rate, 100.0, "too early");
+        rate.taken = 1_000;
+        rate.sample(true, 5_000_000);
+        rate.taken = 100;
+        rate.sample(true, 5_040_000);
+        assert_eq!(rate.per_second, 100.0, "too early");
         // 100 blocks in 200 ms are 500 a second, with a weight of 0.1.
-        pace.sample(true, 5_200_000);
-        assert_eq!(pace.rate, 140.0);
-        pace.sample(false, 9_000_000);
-        assert_eq!((pace.rate, pace.sampled_us), (0.0, None));
+        rate.sample(true, 5_200_000);
+        assert_eq!(rate.per_second, 140.0);
+        rate.sample(false, 9_000_000);
+        assert_eq!((rate.per_second, rate.sampled_us), (0.0, None));
     }
 }

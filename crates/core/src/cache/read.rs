@@ -93,7 +93,8 @@ impl LogCache {
 
     /// The content of a block that is not in a buffer, in a frame that is held until the request is planned.
     pub(super) fn fetch(&mut self, block: u32, slot: Option<u32>, steps: &mut Vec<Step>) -> Frame {
-        if let Some(frame) = slot.and_then(|slot| self.log.in_memory(slot)) {
+        let in_memory = slot.map_or_else(|| self.past.get(block), |slot| self.log.in_memory(slot));
+        if let Some(frame) = in_memory {
             self.frames.hold(frame);
             self.transient.push(frame);
             return frame;

@@ -42,10 +42,11 @@ impl LogCache {
         let may_stay = self.may_stay(request);
         let buffered = may_stay && !bypasses && !request.durable && self.may_wait_in_ram();
         let mut written = Vec::new();
-        let dirty_before = self.dirty_and_buffered();
+        let (dirty_before, past_before) = (self.dirty_and_buffered(), self.past.blocks());
         for part in parts(request.offset, request.length) {
             self.figures.writes += 1;
-            if buffered && self.config.write_buffer_blocks > 0 {
+            let may_come = || self.may_send_past() || self.write_buffer.get(part.block).is_some();
+            if buffered && self.config.write_buffer_blocks > 0 && may_come() {
                 self.write_buffered(part, steps);
             } else if let Some(write) = self.receive(part, steps) {
                 written.push(write);
@@ -53,7 +54,8 @@ impl LogCache {
         }
         let replaces_dirty = self.write_down(&written, !bypasses, may_stay, false, steps);
         self.transient.extend(written.iter().map(|write| write.frame));
-        self.pause(self.dirty_and_buffered().saturating_sub(dirty_before), steps);
+        let dirty = self.dirty_and_buffered().saturating_sub(dirty_before);
+        self.pause(dirty, self.past.blocks() > past_before, steps);
         self.end_change(request, replaces_dirty, steps);
     }
 
@@ -187,6 +189,7 @@ impl LogCache {
         let mut last = None;
         for &write in writes {
             let Write { block, frame, request_blocks, .. } = write;
+            self.past.forget(block);
             self.reclaim(steps);
             let wanted =
                 ask && self.config.mode != Mode::WriteAround && self.ask_policy(block, Op::Write, request_blocks);
@@ -249,6 +252,9 @@ impl LogCache {
             self.figures.backend_written_blocks += 1;
             let logged = beside == Beside::Dirty;
             steps.push(Step::WriteBackend { block, frame, acknowledged, replaces, logged, batch: None });
+            if acknowledged {
+                self.go_past(block, frame);
+            }
             if let Some(lost) = self.lost.get_mut(&block) {
                 lost.on_its_way += 1;
             }
@@ -349,6 +355,7 @@ impl LogCache {
                 replaces.push(block);
             }
             self.log.policy_mut().remove(block);
+            self.past.forget(block);
             let slot = self.log.find(block);
             let anew = self.anew(block);
             if matches!(anew, Some(Anew::Backend | Anew::Both)) {

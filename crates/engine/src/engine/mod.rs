@@ -434,6 +434,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     fn enqueue(&mut self, step: Step, request: Option<u32>) {
         let errors_before = self.errors_before(&step, request);
+        if matches!(step, Step::AwaitFlushes) {
+            self.background.flush_waits();
+        }
         let running = Running {
             step,
             request,

@@ -149,25 +149,21 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 }
                 self.transfer_frame(id, BACKEND, Operation::Read, block, frame);
             }
-            &Step::WriteBackend { block, frame, batch, .. } => {
+            &Step::WriteBackend { block, frame, batch, acknowledged, .. } => {
                 if doomed || self.frames[frame.number as usize].bad {
                     return Some(false);
                 }
-                if batch.is_some() {
+                if batch.is_some() || acknowledged {
                     let buffers = smallvec![self.memory.buffer(frame.number, 1)];
                     let offset = u64::from(block) * BLOCK;
                     self.step(id).transfers += 1;
                     let (disk, operation, length) = (BACKEND, Operation::Write, BLOCK);
-                    self.background.push(Part {
-                        disk,
-                        operation,
-                        offset,
-                        length,
-                        buffers,
-                        step: id,
-                        background: true,
-                        stream: 0,
-                    });
+                    let part = Part { disk, operation, offset, length, buffers, step: id, background: true, stream: 0 };
+                    if batch.is_some() {
+                        self.background.push_back(part);
+                    } else {
+                        self.background.push_past(part);
+                    }
                     return None;
                 }
                 self.transfer_frame(id, BACKEND, Operation::Write, block, frame);
@@ -430,6 +426,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
             handed_on = self.failed(&mut running.step, running.request.is_some());
         }
         self.goes_on |= matches!(running.step, Step::Destaged { .. });
+        if matches!(running.step, Step::AwaitFlushes) {
+            self.background.flush_goes();
+        }
         for (dependent, bond) in running.dependents {
             let next = self.step(dependent);
             next.doomed |= bond == Bond::Needs && !ok;

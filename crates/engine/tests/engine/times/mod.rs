@@ -306,19 +306,22 @@ fn a_block_that_is_overwritten_reaches_the_backend_within_its_time() {
     assert!(*longest <= Duration::from_secs(11), "the backend is {longest:?} behind");
 }
 
-/// Clients read and write by Zipf's law while the log wraps, so that units are cleaned and reset.
+/// Clients read and write by Zipf's law while the log wraps, so that units are cleaned and reset. Where nothing bounded how many answered writes
+/// were on their way past the flash, a read waited for 3.2 s.
 #[test]
 fn misses_go_on_while_units_are_cleaned_and_reset() {
-    let mut scenario = writers("lru", "8MiB");
-    scenario.settings.remove(0);
-    scenario.clients = vec![Client { load: Load::ReadSkewed, thinks: ms(20) }; 4];
-    scenario.clients.extend([Client { load: Load::WriteSkewed, thinks: ms(10) }; 4]);
-    (scenario.backend_mib, scenario.written_mib, scenario.backend_service) = (512, 500, ms(4));
-    scenario.lasts = Duration::from_secs(120);
-    let waits = scenario.run(1);
-    for (load, bound) in [(Load::ReadSkewed, 100), (Load::WriteSkewed, 50)] {
-        let longest = *waits[&load].iter().max().unwrap();
-        println!("{load:?}: {} requests, longest {longest:?}", waits[&load].len());
-        assert!(longest <= ms(bound), "{load:?} waits for {longest:?}, expected at most {bound} ms");
+    for (readers, writers_think_ms) in [(4, 10), (8, 20)] {
+        let mut scenario = writers("lru", "8MiB");
+        scenario.settings.remove(0);
+        scenario.clients = vec![Client { load: Load::ReadSkewed, thinks: ms(20) }; readers];
+        scenario.clients.extend(vec![Client { load: Load::WriteSkewed, thinks: ms(writers_think_ms) }; readers]);
+        (scenario.backend_mib, scenario.written_mib, scenario.backend_service) = (512, 500, ms(4));
+        scenario.lasts = Duration::from_secs(120);
+        let waits = scenario.run(1);
+        for (load, bound) in [(Load::ReadSkewed, 100), (Load::WriteSkewed, 50)] {
+            let longest = *waits[&load].iter().max().unwrap();
+            println!("{load:?}: {} requests, longest {longest:?}", waits[&load].len());
+            assert!(longest <= ms(bound), "{load:?} waits for {longest:?}, expected at most {bound} ms");
+        }
     }
 }

@@ -24,6 +24,8 @@ pub enum Event {
     Request(CacheRequest),
     /// A batch of blocks was written back.
     Ended(u32),
+    /// The backend took an answered write past the flash, from this frame.
+    WentPast(u32),
 }
 
 type Answers = Arc<Mutex<Answered>>;
@@ -199,9 +201,11 @@ impl Live {
         let transfer = self.in_flight.swap_remove(self.random.random_range(0..self.in_flight.len()));
         let disk = if transfer.disk == FLASH { &self.flash } else { &self.backend };
         transfer.perform(disk).unwrap();
-        let before = self.engine.cache().batches();
+        let (before, past_before) = (self.engine.cache().batches(), self.engine.cache().going_past());
         self.engine.completed(transfer.tag, Ok(()));
-        let after = self.engine.cache().batches();
+        let (after, past_after) = (self.engine.cache().batches(), self.engine.cache().going_past());
+        let went_past = past_before.into_iter().filter(|write| !past_after.contains(write));
+        self.events.extend(went_past.map(|(_, frame)| Event::WentPast(frame)));
         self.events.extend(before.into_iter().filter(|batch| !after.contains(batch)).map(Event::Ended));
         self.collect();
     }

@@ -85,14 +85,16 @@ fn simulated(config: &Config, requests: &[CacheRequest]) -> CacheCounts {
     run.counts()
 }
 
-/// A replay that is told when the ticks were and when what is written back had ended.
+/// A replay that is told when the ticks were, and when what is written back or past the flash had ended.
 fn replayed(config: &Config, events: &[Event]) -> CacheCounts {
     let mut run = CacheRun::new(config.clone());
+    run.leave_past();
     for event in events {
         match event {
             Event::Tick(tick_us) => run.tick(*tick_us),
             Event::Request(request) => run.plan(request),
             Event::Ended(batch) => run.end_batch(*batch),
+            Event::WentPast(frame) => run.end_past(*frame),
         }
     }
     run.counts()
@@ -120,7 +122,7 @@ fn a_random_run_with_one_request_at_a_time_has_the_same_figures_in_the_simulator
 }
 
 #[test]
-fn a_random_run_with_many_requests_at_a_time_differs_by_when_blocks_were_written_back_alone() {
+fn a_random_run_with_many_requests_at_a_time_differs_by_when_the_backend_took_blocks_alone() {
     let mut differing = 0;
     for (seed, config) in (1..).zip(configs()) {
         let requests = workload::random(seed, 500);
