@@ -119,12 +119,10 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
         self.observer.planned(of, now_us, &self.planned);
         let mut steps = std::mem::take(&mut self.planned);
         for step in &steps {
-            match step {
-                Step::Destaged { batch } => self.batches.push_back(*batch),
-                Step::WriteBackend { acknowledged: true, .. } if self.past.is_some() => {
-                    self.past.as_mut().into_iter().for_each(|past| past.push(step.clone()));
-                }
-                step => self.cache.on(Event::Done(step), &mut self.planned),
+            match (step, &mut self.past) {
+                (Step::Destaged { batch }, _) => self.batches.push_back(*batch),
+                (Step::WriteBackend { acknowledged: true, .. }, Some(past)) => past.push(step.clone()),
+                _ => self.cache.on(Event::Done(step), &mut self.planned),
             }
         }
         steps.clear();
