@@ -334,7 +334,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.outgoing.push(part);
             return;
         }
-        // What moves to a flash that has failed stays where it is.
+        // Nothing moves on a flash that has failed, and no unit is reset there.
         if result.is_err() && !self.flash_failed && self.step(id).patience > 0 && self.moves_dirty(id) {
             let retries = self.settings.retries;
             let running = self.step(id);
@@ -355,12 +355,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.finish(id, result);
     }
 
-    /// Whether a step reads a dirty block that is about to be moved: it would be lost. It is listed from now on, and said to be.
+    /// Whether a step reads a dirty block that is about to be moved, or changed in part. The log resets the unit that it is in as if the read
+    /// had worked: the block would be lost. It is listed from now on, and the server's log says so.
     fn moves_dirty(&mut self, id: StepId) -> bool {
         let step = |id: StepId| self.steps[id as usize].as_ref().expect("a step is there until it is done");
         let running = step(id);
         let Step::ReadFlash { block, dirty: true, .. } = running.step else { return false };
-        let moves = running.dependents.iter().any(|&(next, _)| matches!(step(next).step, Step::Append(_)));
+        let moves_in = |step: &Step| matches!(step, Step::Append(_) | Step::Copy { .. });
+        let moves = running.dependents.iter().any(|&(next, _)| moves_in(&step(next).step));
         if moves {
             // One line for all that cannot be read at a time.
             if self.postponed.is_empty() {

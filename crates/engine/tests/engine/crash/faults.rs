@@ -227,3 +227,21 @@ fn a_dirty_block_that_cannot_be_read_for_a_while_is_not_lost() {
     println!("{lost} blocks lost without patience in {runs} runs, none with it");
     assert!(lost > 5);
 }
+
+/// A write of a part of a block whose only copy cannot be read for a while waits, as a copy that is moved does: the log may reset the unit
+/// that the copy is in. An engine without patience answers with an error.
+#[test]
+fn a_write_of_a_part_waits_for_a_dirty_block_that_cannot_be_read_for_a_while() {
+    for setup in setups(Mode::WriteBack) {
+        let answered = |tries: u64| {
+            let faults = vec![fault(FLASH, Class::Read, 0..tries, 1, Effect::Fail)];
+            let setup = Setup { depth: 1, write_buffer_blocks: 0, read_buffer_blocks: 0, ..setup.clone() };
+            let mut world = World::new(Setup { faults, retries: (tries - 1) as u8, ..setup }, 7);
+            world.perform_script(&[Action::Write(0, 1), Action::Flush, Action::WritePart(0, 3, 1)], &mut no_crash)?;
+            world.settle()?;
+            let answered = world.clients.model.lock().unwrap().answered()[0];
+            Ok::<_, String>(answered)
+        };
+        assert_eq!((answered(1), answered(2)), (Ok(1), Ok(2)), "{setup:?}");
+    }
+}
