@@ -158,7 +158,10 @@ impl LogCache {
     /// Goes on without the flash from a cache that had one, maybe: what was lost there is lost until it is written anew.
     pub fn take_over_lost(&mut self, before: Option<&LogCache>, blocks: impl IntoIterator<Item = u32>) {
         self.leaves_lost |= before.is_some_and(|before| before.leaves_lost);
-        self.lost.extend(blocks.into_iter().map(|block| (block, Lost::default())));
+        for block in blocks {
+            self.touched.add(block..block + 1);
+            self.lost.insert(block, Lost::default());
+        }
     }
 }
 
@@ -178,6 +181,18 @@ mod tests {
             cache.on(Event::Request { request: &request, now_us: 1 }, &mut steps);
         }
         steps
+    }
+
+    /// A trim gives up a lost block that a cache took over from the one before it: the block is not lost any more.
+    #[test]
+    fn a_trim_of_a_lost_block_that_was_taken_over_makes_it_good() {
+        let geometry = Geometry { units: 24, unit_pages: 16 };
+        let config = Config::new(geometry, "lru".parse().unwrap());
+        let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());
+        cache.do_without_flash();
+        cache.take_over_lost(None, [700, 900]);
+        plan(&mut cache, Kind::Trim, 700).iter().for_each(|step| cache.on(Event::Done(step), &mut Vec::new()));
+        assert_eq!(cache.lost_blocks(), [900]);
     }
 
     /// Blocks are written over and over while the flash takes nothing, until the log is a lap ahead: what was flushed of them counts at a start, and

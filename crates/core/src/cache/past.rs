@@ -78,7 +78,10 @@ impl LogCache {
     /// A step ended: maybe the backend took such a write, or refused it.
     #[inline]
     pub(super) fn went_past(&mut self, step: &Step) {
-        if let &Step::WriteBackend { block, frame, acknowledged: true, .. } = step {
+        // One that failed and has a newer one behind it says that nothing was answered.
+        if let &Step::WriteBackend { block, frame, batch: None, .. } = step
+            && self.past.by_frame.get(&frame.number) == Some(&block)
+        {
             if self.past.get(block) == Some(frame) {
                 self.past.forget(block);
             }
@@ -109,6 +112,35 @@ impl LogCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::{Cache, Config, Event, Kind, Request};
+    use crate::format::Geometry;
+    use crate::layout::containers::Log;
+
+    /// The write of an answered block fails, and a newer one of it has begun: whoever performs them says of the first that nothing was answered.
+    #[test]
+    fn a_write_that_failed_is_no_longer_on_its_way() {
+        let geometry = Geometry { units: 24, unit_pages: 16 };
+        let config = Config { write_buffer_blocks: 4, ..Config::new(geometry, "lru".parse().unwrap()) };
+        let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());
+        cache.do_without_flash();
+        let mut steps = Vec::new();
+        for kind in [Kind::Write, Kind::Flush] {
+            let request = Request::whole(kind, 7 * 4096, 4096, false);
+            cache.on(Event::Request { request: &request, now_us: 1 }, &mut steps);
+        }
+        assert_eq!(cache.going_past().len(), 1);
+        for step in &mut steps {
+            let event = match step {
+                Step::WriteBackend { acknowledged, .. } => {
+                    *acknowledged = false;
+                    Event::Failed { step, missing: false }
+                }
+                _ => Event::Done(step),
+            };
+            cache.on(event, &mut Vec::new());
+        }
+        assert_eq!(cache.going_past(), []);
+    }
 
     #[test]
     fn a_writer_waits_until_the_backend_has_taken_all_but_20_ms_of_what_goes_past_the_flash() {
