@@ -162,6 +162,9 @@ pub struct VolumeStatus {
     /// Seconds since the block on flash that has been dirty for longest became dirty, or up to a tenth of `dirty-age` more; absent if none is
     /// dirty, and with layout `wlfc`.
     pub oldest_dirty_seconds: Option<f64>,
+    /// While the flash is being detached: how long that still takes in seconds, if dirty blocks are written back as fast as in the last seconds. Absent before
+    /// that is known, and with layout `wlfc`.
+    pub detach_remaining_seconds: Option<f64>,
     /// Transfers of the backend.
     #[serde(default)]
     pub backend_load: BackendLoad,

@@ -207,7 +207,7 @@ impl Managed for Volumes {
         let Some(state) = state else {
             let is_attached = !status.flash.is_empty();
             let state = if is_attached { DetachState::Attached } else { DetachState::Detached };
-            return Ok(DetachProgress { state, dirty_blocks, destaged_blocks: 0 });
+            return Ok(DetachProgress { state, dirty_blocks, ..DetachProgress::default() });
         };
         let running = state.running.load(Ordering::Acquire);
         let failed = state.error.lock().clone();
@@ -217,7 +217,7 @@ impl Managed for Volumes {
             (false, None) => DetachState::Detached,
             (false, Some(error)) => return Err(ManageError::Failed(error)),
         };
-        Ok(DetachProgress { state, dirty_blocks, destaged_blocks })
+        Ok(DetachProgress { state, dirty_blocks, destaged_blocks, remaining_seconds: status.detach_remaining_seconds })
     }
 
     fn settings(&self, name: &str) -> Result<Vec<SettingStatus>, ManageError> {

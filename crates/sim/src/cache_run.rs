@@ -91,6 +91,9 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
         let at = past.iter().position(is_this).expect("a write is planned and ends once");
         let step = past.swap_remove(at);
         self.cache.on(Event::Done(&step), &mut self.planned);
+        if self.cache.may_go_on() {
+            self.background(Event::GoOn, self.now_us);
+        }
     }
 
     /// Plans a tick, and leaves what is written back to be ended.
@@ -114,8 +117,17 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
         self.perform(None, now_us);
     }
 
-    /// Tells the observer what was planned, and the cache that it is done, but for the ends of batches.
+    /// Performs what was planned, and what the cache goes on with.
     fn perform(&mut self, of: Option<Kind>, now_us: u64) {
+        self.perform_planned(of, now_us);
+        while self.past.is_none() && self.cache.may_go_on() {
+            self.cache.on(Event::GoOn, &mut self.planned);
+            self.perform_planned(None, now_us);
+        }
+    }
+
+    /// Tells the observer what was planned, and the cache that it is done, but for the ends of batches.
+    fn perform_planned(&mut self, of: Option<Kind>, now_us: u64) {
         self.observer.planned(of, now_us, &self.planned);
         let mut steps = std::mem::take(&mut self.planned);
         for step in &steps {

@@ -154,6 +154,9 @@ fn volume_page(volume: &VolumeStatus) -> String {
             volume.throttled_seconds
         ),
     );
+    if let Some(seconds) = volume.detach_remaining_seconds {
+        line("detached in about", human::duration((seconds * 1e6) as u64));
+    }
     if let Some(seconds) = volume.oldest_dirty_seconds {
         line("oldest dirty", human::duration((seconds * 1e6) as u64));
     }

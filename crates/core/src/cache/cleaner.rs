@@ -412,6 +412,7 @@ impl LogCache {
         self.figures.destaged_blocks += if flushed { (blocks.len() - failed.len()) as u64 } else { 0 };
         self.active = true;
         self.destaging_blocks -= blocks.len() as u64;
+        self.batch_written_back((blocks.len() - failed.len()) as u64);
         self.clean_from = *self.log.sequences().start();
         self.due_from.1 = self.due_from.1.min(sequence);
         if !is_whole {

@@ -73,6 +73,11 @@ pub trait Cache {
         false
     }
 
+    /// Whether [`Event::GoOn`] brings more once a write of the backend has ended.
+    fn may_go_on(&self) -> bool {
+        false
+    }
+
     /// What happened so far.
     fn figures(&self) -> Self::Figures;
 
@@ -95,8 +100,8 @@ pub enum Event<'a, S = Step> {
         /// The time.
         now_us: u64,
     },
-    /// What was being written back came to its end, well or not. More is written back if it is due, unless some is still under way: so it
-    /// makes no difference what ended first.
+    /// A batch that was being written back came to its end, well or not, or an answered write [may go on](Cache::may_go_on). More is written back
+    /// if it is due, unless some is still under way: so it makes no difference what ended first.
     GoOn,
     /// Everything dirty is to be written back; once the flash has failed, everything that is durable there. It happens again, after the steps
     /// are done, until nothing is left.

@@ -136,6 +136,7 @@ impl LogCache {
         }
         if self.write_buffer.get(block) == Some(frame) {
             self.write_buffer.remove(block);
+            self.past.stays(block);
             self.frames.release(frame);
             if self.backend_lacks.remove(&block) {
                 self.lost.entry(block).or_default();

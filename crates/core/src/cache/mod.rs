@@ -425,13 +425,11 @@ impl LogCache {
 
     /// When a tick has something to do, as long as nothing else happens.
     fn due_us(&self) -> Option<u64> {
-        let commit_us =
-            self.write_buffer.oldest_us().map(|since_us| since_us.saturating_add(self.config.commit_age_us));
         let retry_us = (self.destage_after_us > self.ticked_us).then_some(self.destage_after_us);
         let appends = self.log.lacks_witness() || self.log.waits_to_say_sure();
         let witness_us = appends.then_some(self.ticked_us);
         let sure_us = self.intents.due_us();
-        commit_us.into_iter().chain(self.aged_us()).chain(retry_us).chain(sure_us).chain(witness_us).min()
+        self.commit_us().into_iter().chain(self.aged_us()).chain(retry_us).chain(sure_us).chain(witness_us).min()
     }
 
     /// Plans what is due at a time, without a request.
@@ -441,11 +439,10 @@ impl LogCache {
         if self.flash_failed {
             return;
         }
-        let due = |since: u64, age: u64| since.saturating_add(age) <= now_us;
-        if self.write_buffer.oldest_us().is_some_and(|since| due(since, self.config.commit_age_us)) {
+        if self.commit_us().is_some_and(|commit_us| commit_us <= now_us) {
             // Only before accesses, which come at the same times in a replay; other ticks need not.
             self.log.policy_mut().tick(now_us);
-            self.flush_down(steps);
+            self.commit(steps);
         }
         self.clean_all(steps);
         self.background(steps);
@@ -467,6 +464,7 @@ impl LogCache {
 
     fn plan_flush(&mut self, steps: &mut Vec<Step>) {
         self.figures.flushes += 1;
+        self.past.flushed(self.now_us);
         let can_be_durable = self.can_be_durable();
         if !self.flash_failed {
             self.flush_down(steps);
@@ -487,8 +485,12 @@ impl Cache for LogCache {
         match event {
             Event::Request { request, now_us } => self.plan(request, now_us, steps),
             Event::Tick { now_us } => self.tick(now_us, steps),
-            Event::GoOn if self.destaging_blocks == 0 => self.go_on(steps),
-            Event::GoOn => {}
+            Event::GoOn => {
+                self.send_past(steps);
+                if self.destaging_blocks == 0 {
+                    self.go_on(steps);
+                }
+            }
             Event::DestageAll { now_us } => self.destage_all(now_us, steps),
             Event::DestageRest { now_us } => self.destage_rest(now_us, steps),
             Event::Close { now_us } => self.close(now_us, steps),
@@ -535,6 +537,10 @@ impl Cache for LogCache {
         self.log.dirty_blocks() + self.buffered_blocks() as u64
     }
 
+    fn may_go_on(&self) -> bool {
+        self.past.leaving() > 0
+    }
+
     fn lost_blocks(&self) -> Vec<u32> {
         let mut lost: Vec<u32> = self.lost.keys().copied().chain(self.unreadable_now()).collect();
         lost.retain(|&block| self.write_buffer.get(block).is_none());
@@ -577,6 +583,7 @@ impl Cache for LogCache {
         self.log.policy().check();
         self.read_buffer.check();
         self.write_buffer.check();
+        assert!(self.past.leaving_blocks().all(|block| self.write_buffer.get(block).is_some()));
         assert!(self.transient.is_empty());
         assert!(self.flash_failed || self.log.free_units() >= 1, "a unit is free for copying forward");
         let is_said = |(block, lost): &(&u32, &Lost)| lost.said.is_some() && !self.found.contains_key(block);

@@ -7,7 +7,7 @@
 //!
 //! Writers wait as well for what goes [past](super::past) the flash.
 
-use super::{LogCache, Mode, RESERVE_UNITS};
+use super::{Cache, LogCache, Mode, RESERVE_UNITS};
 use crate::step::Step;
 
 /// No answer waits for longer.
@@ -68,6 +68,8 @@ impl Rate {
 pub(super) struct Pace {
     /// Blocks that are written back.
     written_back: Rate,
+    /// Blocks that were written back, of batches that have not ended: they count as dirty.
+    written_of_batches: u64,
     /// Until when writers have used up what they may write.
     used_until_us: u64,
     /// Time that answers were held back for, all of them together.
@@ -90,6 +92,17 @@ impl LogCache {
     /// A block was written back, and is not durable yet.
     pub(super) fn block_written_back(&mut self) {
         self.pace.written_back.taken += 1;
+        self.pace.written_of_batches += 1;
+    }
+
+    /// Of a batch that ended, this many had been written back.
+    pub(super) fn batch_written_back(&mut self, blocks: u64) {
+        self.pace.written_of_batches = self.pace.written_of_batches.saturating_sub(blocks);
+    }
+
+    /// Blocks that the backend has not been given: the others of [`blocks_to_write_back`](super::Cache::blocks_to_write_back) are not flushed there yet.
+    pub fn blocks_to_give_back(&self) -> u64 {
+        self.blocks_to_write_back().saturating_sub(self.pace.written_of_batches)
     }
 
     /// Blocks that are being written back.
@@ -121,8 +134,9 @@ impl LogCache {
             return;
         }
         let pressure = if blocks > 0 { self.pressure() } else { 0.0 };
-        let excess_us = if past { self.past.excess_us().min(PAUSE_MAX_US) } else { 0 };
-        let mut until_us = self.now_us + excess_us;
+        let excess_us = if past { self.past.excess_us() } else { 0 };
+        let of_flush_us = self.past.excess_of_flush_us(self.write_buffer.len(), self.now_us);
+        let mut until_us = self.now_us + excess_us.max(of_flush_us).min(PAUSE_MAX_US);
         if pressure > 0.0 {
             until_us = until_us.max(self.pace.pause_until_us(blocks, pressure, self.now_us));
         }

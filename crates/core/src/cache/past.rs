@@ -1,13 +1,17 @@
 //! Answered writes that go past the flash: the policy refused their blocks as they left the write buffer.
 //!
+//! Where the write buffer is emptied for its age, few of them are on their way at a time. The others wait in the write buffer, and are *leaving*.
+//! A block that is written again meanwhile stays. A flush sends them all.
+//!
 //! Their blocks are read from memory until the backend has them. The backend takes them at its
 //! own pace, so that nothing else bounds how many are on their way. A writer that sends more of them waits until the backend has taken all but those
 //! of the next [`BACKLOG_US`]. Where that would be too long, it waits for its own write.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::pace::{PAUSE_MAX_US, Rate};
-use super::{LogCache, PIECE_BLOCKS};
+use super::write::{From, Write};
+use super::{LogCache, Mode, PIECE_BLOCKS};
 use crate::step::{Frame, Step};
 
 /// So many hold nobody up, nor do those that the backend takes within this time.
@@ -15,6 +19,14 @@ const BACKLOG_BLOCKS: f64 = 4.0;
 const BACKLOG_US: f64 = 20_000.0;
 /// Samples tell of no longer time: nobody wrote meanwhile.
 const SAMPLES_US_MAX: u64 = 1_000_000;
+/// A flush is to find no more in RAM than the backend takes of it within this time.
+const FLUSH_US: f64 = 200_000.0;
+/// A client that flushed within this time will flush again.
+const FLUSHES_US: u64 = 10_000_000;
+/// The share that goes past the flash is the average over about so many blocks.
+const SHARE_BLOCKS: f64 = 64.0;
+/// So many are on their way at a time of those that leave the write buffer for their age.
+const LEAVING_MAX: usize = 16;
 /// So many may be on their way besides what the write buffer has room for.
 pub(super) const BESIDE_BUFFER_BLOCKS: u32 = 2 * PIECE_BLOCKS;
 
@@ -23,10 +35,16 @@ pub(super) const BESIDE_BUFFER_BLOCKS: u32 = 2 * PIECE_BLOCKS;
 pub(super) struct Past {
     /// Of each block that nothing is newer of, its content.
     newest: HashMap<u32, Frame>,
-    /// The blocks of writes on their way, newest or not, by the number of the frame.
-    by_frame: HashMap<u32, u32>,
+    /// The blocks of writes on their way, newest or not, by their content.
+    by_frame: HashMap<Frame, u32>,
     /// How fast the backend takes them.
     rate: Rate,
+    /// Blocks in the write buffer that the policy refused.
+    leaving: BTreeSet<u32>,
+    /// The share of the blocks that left the write buffer lately, from 0 to 1, which went past the flash.
+    share: f64,
+    /// When a client flushed last.
+    flushed_us: Option<u64>,
 }
 
 impl Past {
@@ -38,6 +56,42 @@ impl Past {
     /// The content of a block that is on its way and that nothing is newer of.
     pub fn get(&self, block: u32) -> Option<Frame> {
         self.newest.get(&block).copied()
+    }
+
+    /// A client flushes.
+    pub fn flushed(&mut self, now_us: u64) {
+        self.flushed_us = Some(now_us);
+    }
+
+    /// Blocks left the write buffer, some of them past the flash.
+    pub fn left(&mut self, blocks: usize, past: usize) {
+        let weight = (blocks as f64 / SHARE_BLOCKS).min(1.0);
+        self.share += (past as f64 / blocks as f64 - self.share) * weight;
+    }
+
+    /// Whether no more are to leave the write buffer for their age.
+    pub fn is_enough(&self) -> bool {
+        self.blocks() >= LEAVING_MAX
+    }
+
+    /// A block in the write buffer goes past the flash when its turn comes.
+    pub fn leaves(&mut self, block: u32) {
+        self.leaving.insert(block);
+    }
+
+    /// Blocks that are leaving.
+    pub fn leaving(&self) -> usize {
+        self.leaving.len()
+    }
+
+    /// Which these are, in order.
+    pub fn leaving_blocks(&self) -> impl Iterator<Item = u32> {
+        self.leaving.iter().copied()
+    }
+
+    /// A block is not leaving any more; whether it was.
+    pub fn stays(&mut self, block: u32) -> bool {
+        !self.leaving.is_empty() && self.leaving.remove(&block)
     }
 
     /// Something else is newer of a block.
@@ -61,8 +115,21 @@ impl Past {
 
     /// How long it takes until few enough are on their way.
     pub fn excess_us(&self) -> u64 {
+        self.takes_us(self.blocks() as f64, BACKLOG_US)
+    }
+
+    /// How long it takes until a flush finds little enough to wait for, with `buffered` blocks in RAM; 0 where clients do not flush.
+    pub fn excess_of_flush_us(&self, buffered: usize, now_us: u64) -> u64 {
+        if self.flushed_us.is_none_or(|flushed_us| now_us > flushed_us.saturating_add(FLUSHES_US)) {
+            return 0;
+        }
+        self.takes_us(self.blocks() as f64 + buffered as f64 * self.share, FLUSH_US)
+    }
+
+    /// How long the backend takes for all of `blocks` but those of the last `but_us`, of which there are a few.
+    fn takes_us(&self, blocks: f64, but_us: f64) -> u64 {
         let rate = self.rate.per_second;
-        let excess = self.blocks() as f64 - BACKLOG_BLOCKS.max(rate * BACKLOG_US / 1e6);
+        let excess = blocks - BACKLOG_BLOCKS.max(rate * but_us / 1e6);
         (excess.max(0.0) * 1e6 / rate.max(1.0)) as u64
     }
 }
@@ -71,8 +138,9 @@ impl LogCache {
     /// The answered content of a block goes past the flash.
     pub(super) fn go_past(&mut self, block: u32, frame: Frame) {
         self.frames.hold(frame);
+        self.past.stays(block);
         self.past.newest.insert(block, frame);
-        self.past.by_frame.insert(frame.number, block);
+        self.past.by_frame.insert(frame, block);
     }
 
     /// A step ended: maybe the backend took such a write, or refused it.
@@ -80,13 +148,12 @@ impl LogCache {
     pub(super) fn went_past(&mut self, step: &Step) {
         // One that failed and has a newer one behind it says that nothing was answered.
         if let &Step::WriteBackend { block, frame, batch: None, .. } = step
-            && self.past.by_frame.get(&frame.number) == Some(&block)
+            && self.past.by_frame.remove(&frame).is_some()
         {
             if self.past.get(block) == Some(frame) {
                 self.past.forget(block);
             }
             self.frames.release(frame);
-            self.past.by_frame.remove(&frame.number);
             self.past.rate.taken += 1;
             if self.past.is_idle() {
                 self.past.rate.rest();
@@ -94,9 +161,40 @@ impl LogCache {
         }
     }
 
+    /// Sends blocks that are leaving, until enough writes are on their way.
+    pub(super) fn send_past(&mut self, steps: &mut Vec<Step>) {
+        while !self.past.is_enough() && self.send_one_past(steps) {}
+    }
+
+    /// Sends the first block that is leaving, if there is one; whether there was.
+    pub(super) fn send_one_past(&mut self, steps: &mut Vec<Step>) -> bool {
+        let Some(&block) = self.past.leaving.first() else { return false };
+        let frame = self.write_buffer.remove(block).expect("a block that is leaving is in the write buffer");
+        let request_blocks = self.frame_request_blocks[frame.number as usize];
+        let may_stay = self.config.mode == Mode::WriteBack;
+        self.write_down(
+            &[Write { block, frame, replaces: false, request_blocks }],
+            true,
+            may_stay,
+            From::Buffer,
+            steps,
+        );
+        self.frames.release(frame);
+        if self.past.leaving.is_empty() {
+            self.flush_backend(steps);
+        }
+        true
+    }
+
+    /// When what waits in the write buffer is to leave it for its age; none if nothing waits but what is leaving.
+    pub(super) fn commit_us(&self) -> Option<u64> {
+        let oldest_us = self.write_buffer.oldest_us().filter(|_| self.write_buffer.len() > self.past.leaving())?;
+        Some(oldest_us.saturating_add(self.config.commit_age_us))
+    }
+
     /// The blocks and frames of answered writes on their way past the flash, in the order of blocks.
     pub fn going_past(&self) -> Vec<(u32, u32)> {
-        let mut writes: Vec<_> = self.past.by_frame.iter().map(|(frame, block)| (*block, *frame)).collect();
+        let mut writes: Vec<_> = self.past.by_frame.iter().map(|(frame, block)| (*block, frame.number)).collect();
         writes.sort_unstable();
         writes
     }
@@ -148,7 +246,8 @@ mod tests {
         for (rate, blocks, excess_us) in
             [(1000.0, 20, 0), (1000.0, 25, 5_000), (100.0, 4, 0), (100.0, 10, 60_000), (0.0, 5, 1_000_000)]
         {
-            (past.rate.per_second, past.by_frame) = (rate, (0..blocks).map(|frame| (frame, frame)).collect());
+            (past.rate.per_second, past.by_frame) =
+                (rate, (0..blocks).map(|number| (Frame { number, fill: 0 }, number)).collect());
             assert_eq!(past.excess_us(), excess_us, "{rate} {blocks}");
         }
     }

@@ -22,6 +22,17 @@ pub(super) struct Write {
     pub request_blocks: u32,
 }
 
+/// Where blocks come from that are written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum From {
+    /// From a client, which waits for its answer.
+    Client,
+    /// From the write buffer, which needs the room, or whose content a flush waits for.
+    Buffer,
+    /// From the write buffer for their age: what goes past the flash goes in its turn.
+    AgedBuffer,
+}
+
 /// What goes to flash beside what is written to the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
@@ -52,7 +63,7 @@ impl LogCache {
                 written.push(write);
             }
         }
-        let replaces_dirty = self.write_down(&written, !bypasses, may_stay, false, steps);
+        let replaces_dirty = self.write_down(&written, !bypasses, may_stay, From::Client, steps);
         self.transient.extend(written.iter().map(|write| write.frame));
         let dirty = self.dirty_and_buffered().saturating_sub(dirty_before);
         self.pause(dirty, self.past.blocks() > past_before, steps);
@@ -74,6 +85,7 @@ impl LogCache {
 
     /// Puts a part of the request into the write buffer, which gives up a chunk if it is full.
     fn write_buffered(&mut self, part: Part, steps: &mut Vec<Step>) {
+        self.past.stays(part.block);
         if let Some(mut frame) = self.write_buffer.write(part.block) {
             self.figures.ram_write_hits += 1;
             self.frame_request_blocks[frame.number as usize] = self.request_blocks;
@@ -86,9 +98,10 @@ impl LogCache {
         }
         let Some(Write { frame, .. }) = self.receive(part, steps) else { return };
         if self.write_buffer.is_full()
+            && !self.send_one_past(steps)
             && let Some(chunk) = self.write_buffer.pop()
         {
-            self.write_chunk(&chunk, steps);
+            self.write_chunk(&chunk, From::Buffer, steps);
         }
         self.frame_request_blocks[frame.number as usize] = self.request_blocks;
         self.write_buffer.insert(part.block, frame, self.now_us);
@@ -109,6 +122,7 @@ impl LogCache {
             return Some(Write { block, frame: self.frames.take(), replaces, request_blocks });
         }
         if let Some(frame) = self.write_buffer.remove(block) {
+            self.past.stays(block);
             return Some(Write { block, frame, replaces: true, request_blocks });
         }
         let from = if let Some(frame) = self.read_buffer.get(block, 0) {
@@ -131,20 +145,24 @@ impl LogCache {
     /// Takes a block out of the buffers; whether it was in the write buffer.
     fn drop_buffered(&mut self, block: u32) -> bool {
         self.forget_read(block);
+        self.past.stays(block);
         let buffered = self.write_buffer.remove(block);
         buffered.into_iter().for_each(|frame| self.frames.release(frame));
         buffered.is_some()
     }
 
     /// Writes the blocks of a chunk, which leave the write buffer, and gives their frames back.
-    fn write_chunk(&mut self, chunk: &Chunk<Frame>, steps: &mut Vec<Step>) {
+    fn write_chunk(&mut self, chunk: &Chunk<Frame>, from: From, steps: &mut Vec<Step>) {
         let write = |(block, frame): (u32, Frame)| {
             let request_blocks = self.frame_request_blocks[frame.number as usize];
             Write { block, frame, replaces: false, request_blocks }
         };
         let blocks: Vec<Write> = chunk.blocks().map(write).collect();
         let may_stay = self.config.mode == Mode::WriteBack;
-        self.write_down(&blocks, true, may_stay, true, steps);
+        let before = self.log.written_blocks(Cause::Client);
+        self.write_down(&blocks, true, may_stay, from, steps);
+        let to_flash = (self.log.written_blocks(Cause::Client) - before) as usize;
+        self.past.left(blocks.len(), blocks.len().saturating_sub(to_flash));
         for Write { frame, .. } in blocks {
             self.frames.release(frame);
         }
@@ -174,16 +192,17 @@ impl LogCache {
     }
 
     /// Writes blocks to flash, to the backend, or to both, as mode and policy (if it is asked) say. `may_stay`: whether they may be on flash
-    /// alone; `acknowledged`: the client has had its answer. Returns whether dirty copies are replaced of blocks that may not stay: a crash would bring
+    /// alone. Returns whether dirty copies are replaced of blocks that may not stay: a crash would bring
     /// those back over what is on the backend, until what replaces them is on the flash.
     pub(super) fn write_down(
         &mut self,
         writes: &[Write],
         ask: bool,
         may_stay: bool,
-        acknowledged: bool,
+        from: From,
         steps: &mut Vec<Step>,
     ) -> bool {
+        let acknowledged = from != From::Client;
         let mut to_backend: Vec<(Write, Beside)> = Vec::new();
         let mut forgotten = Vec::new();
         let mut last = None;
@@ -191,8 +210,10 @@ impl LogCache {
             let Write { block, frame, request_blocks, .. } = write;
             self.past.forget(block);
             self.reclaim(steps);
-            let wanted =
-                ask && self.config.mode != Mode::WriteAround && self.ask_policy(block, Op::Write, request_blocks);
+            // Of a block that is leaving, the policy was asked before.
+            let was_leaving = self.past.stays(block);
+            let asks = ask && !was_leaving && self.config.mode != Mode::WriteAround;
+            let wanted = asks && self.ask_policy(block, Op::Write, request_blocks);
             let slot = self.log.find(block);
             let dirty_copy = slot.is_some_and(|slot| self.log.is_dirty(slot));
             let refused = wanted && !dirty_copy && self.is_pressed();
@@ -238,6 +259,12 @@ impl LogCache {
         to_backend.sort_unstable_by_key(|(write, ..)| write.block);
         let replaces_dirty = to_backend.iter().any(|(_, beside)| *beside == Beside::Dirty);
         for &(Write { block, frame, replaces, .. }, beside) in &to_backend {
+            if from == From::AgedBuffer && beside == Beside::Nothing && self.past.is_enough() {
+                self.frames.hold(frame);
+                self.write_buffer.insert(block, frame, self.now_us);
+                self.past.leaves(block);
+                continue;
+            }
             if matches!(beside, Beside::Copy { .. }) {
                 self.reclaim(steps);
             }
@@ -282,8 +309,17 @@ impl LogCache {
 
     /// Plans that all that was written reaches flash or the backend and stays there.
     pub(super) fn flush_down(&mut self, steps: &mut Vec<Step>) {
+        self.write_down_all(From::Buffer, steps);
+    }
+
+    /// Plans the same of what has waited in RAM for long enough. The backend takes its part of it at its own pace.
+    pub(super) fn commit(&mut self, steps: &mut Vec<Step>) {
+        self.write_down_all(From::AgedBuffer, steps);
+    }
+
+    fn write_down_all(&mut self, from: From, steps: &mut Vec<Step>) {
         for chunk in self.write_buffer.drain() {
-            self.write_chunk(&chunk, steps);
+            self.write_chunk(&chunk, from, steps);
         }
         self.make_durable(steps);
     }
@@ -335,7 +371,7 @@ impl LogCache {
         }
         let (ask, may_stay) = (request.caching != Caching::Never, self.may_stay(request));
         let replaces_dirty =
-            self.write_down(&written, ask, may_stay, false, steps) || zeroes_dirty && !trim && !may_stay;
+            self.write_down(&written, ask, may_stay, From::Client, steps) || zeroes_dirty && !trim && !may_stay;
         self.transient.extend(written.iter().map(|write| write.frame));
         self.end_change(request, replaces_dirty, steps);
     }

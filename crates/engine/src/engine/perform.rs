@@ -427,7 +427,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
         } else {
             handed_on = self.failed(&mut running.step, running.request.is_some());
         }
-        self.goes_on |= matches!(running.step, Step::Destaged { .. });
+        self.goes_on |= match running.step {
+            Step::Destaged { .. } => true,
+            Step::WriteBackend { batch: None, .. } => self.cache.may_go_on(),
+            _ => false,
+        };
         if matches!(running.step, Step::AwaitFlushes) {
             self.background.flush_goes();
         }

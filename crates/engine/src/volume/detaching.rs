@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-use flashwise_core::cache::LogCache;
+use flashwise_core::cache::{Cache, LogCache};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, Page};
 use flashwise_core::layout::containers::Log;
 
 use super::config::cache_config;
 use super::devices::geometry_without_flash;
 use super::driver::Driver;
+use super::remaining::Remaining;
 use super::requests::Waiting;
 use super::status::figures_of;
 use super::{BLOCK, Inner, SPARE_FRAMES, Volume, VolumeConfig, VolumeError};
@@ -115,6 +116,7 @@ impl Volume {
                 return Ok(());
             }
             inner.state = VolumeState::Detaching;
+            inner.remaining = None;
             inner.detaching_failed = None;
             // What waits in RAM goes to the flash, which takes it sooner than the backend. The cleaner finds out whether that works.
             drop(inner);
@@ -143,19 +145,23 @@ impl Volume {
     fn write_most_back(&self) {
         let (mut fewest, mut fewer_at) = (u64::MAX, time::now());
         loop {
-            let (left, is_idle) = {
-                let inner = self.lock();
-                let fails = inner.engine.has_flash_failed() || inner.health[BACKEND].last_failure().is_some();
-                match inner.engine.log() {
-                    Some(cache) if !inner.closed && !fails => {
-                        (inner.engine.blocks_to_write_back(), cache.destaging_blocks() == 0)
-                    }
-                    _ => return,
+            let mut inner = self.lock();
+            let fails = inner.engine.has_flash_failed() || inner.health[BACKEND].last_failure().is_some();
+            let (left, unwritten, is_idle) = match inner.engine.log() {
+                Some(cache) if !inner.closed && !fails => {
+                    let unwritten = (cache.buffered_blocks() == 0).then(|| cache.blocks_to_give_back());
+                    (cache.blocks_to_write_back(), unwritten, cache.destaging_blocks() == 0)
                 }
+                _ => return,
             };
+            // Before, blocks in RAM may be newer ones of those on the flash.
+            if let Some(unwritten) = unwritten {
+                inner.remaining = Some(Remaining::seen(inner.remaining, time::now(), unwritten));
+            }
             if left < fewest {
                 (fewest, fewer_at) = (left, time::now());
             }
+            drop(inner);
             let waited = time::elapsed(fewer_at);
             if left <= FEW_BLOCKS || waited > STALLED || is_idle && waited > IDLE {
                 return;

@@ -31,6 +31,7 @@ mod mending;
 mod opening;
 mod pacer;
 mod reads;
+mod remaining;
 mod requests;
 mod status;
 
@@ -70,6 +71,7 @@ use self::driver::Driver;
 use self::extents::overlay;
 use self::opening::{Pair, size_of};
 use self::pacer::Pacer;
+use self::remaining::Remaining;
 use self::requests::Waiting;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -105,6 +107,8 @@ struct Inner {
     held_back_us: u64,
     /// Of the backend.
     load: Load,
+    /// Of a detach, once nothing waits in RAM any more.
+    remaining: Option<Remaining>,
     /// Why the flash was not detached when that was asked for last.
     detaching_failed: Option<String>,
     /// When and how many times the cache was found again, within a [`TICK`].
@@ -167,6 +171,7 @@ impl Volume {
             given_up: None,
             held_back_us: 0,
             load: Load::default(),
+            remaining: None,
             detaching_failed: None,
             mended: None,
             mending: None,

@@ -61,6 +61,9 @@ impl Volume {
             },
             ..of_cache
         };
+        if state == VolumeState::Detaching {
+            status.detach_remaining_seconds = inner.remaining.and_then(|remaining| remaining.seconds(time::now()));
+        }
         drop(inner);
         status.latencies = self.latencies.status();
         status.clients = self.guests.status();

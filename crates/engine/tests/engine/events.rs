@@ -156,6 +156,11 @@ impl Cache for Twins {
         self.first.blocks_to_write_back()
     }
 
+    fn may_go_on(&self) -> bool {
+        assert_eq!(self.first.may_go_on(), self.second.may_go_on());
+        self.first.may_go_on()
+    }
+
     fn lost_blocks(&self) -> Vec<u32> {
         let lost = self.first.lost_blocks();
         assert_eq!(lost, self.second.lost_blocks());

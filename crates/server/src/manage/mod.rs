@@ -143,7 +143,7 @@ pub struct SettingStatus {
 }
 
 /// How far detaching a volume is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DetachProgress {
     /// Whether it began, and whether it is done.
     pub state: DetachState,
@@ -151,6 +151,8 @@ pub struct DetachProgress {
     pub dirty_blocks: u64,
     /// Blocks that were written back since detaching began.
     pub destaged_blocks: u64,
+    /// How long the rest takes in seconds, at the rate of the last seconds; `null` until that is known.
+    pub remaining_seconds: Option<f64>,
 }
 
 /// Whether a volume is being detached. Where that fails, the question how far it is fails with the reason.

@@ -80,9 +80,9 @@ function Detaching({ volume }) {
   if (!progress) return null;
   if (progress.failed) return html`<${Message} bad=${true} text=${`Detaching failed: ${progress.failed}`} />`;
   if (progress.state === "attached") return null;
-  const { dirty_blocks: left, destaged_blocks: done } = progress;
+  const { dirty_blocks: left, destaged_blocks: done, remaining_seconds: remaining } = progress;
   if (progress.state === "detached") return html`<${Message} text="Detached: the backend alone is whole." />`;
-  return html`<p role="status"><label>Writing back, ${numbers.bytes(left * 4096)} left <progress max=${left + done} value=${done}></progress></label></p>`;
+  return html`<p role="status"><label>Writing back, ${numbers.bytes(left * 4096)} left${remaining == null ? "" : `, about ${numbers.duration(remaining)}`} <progress max=${left + done} value=${done}></progress></label></p>`;
 }
 
 function Actions({ volume }) {

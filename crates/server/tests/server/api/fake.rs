@@ -164,7 +164,12 @@ impl Managed for Fake {
         if !self.state().detaching {
             return Ok(DetachProgress { state: DetachState::Attached, ..DetachProgress::default() });
         }
-        Ok(DetachProgress { state: DetachState::Detaching, dirty_blocks: 7, destaged_blocks: 3 })
+        Ok(DetachProgress {
+            state: DetachState::Detaching,
+            dirty_blocks: 7,
+            destaged_blocks: 3,
+            remaining_seconds: Some(4.5),
+        })
     }
 
     fn settings(&self, name: &str) -> Result<Vec<SettingStatus>, ManageError> {
