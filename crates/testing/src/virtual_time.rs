@@ -76,6 +76,15 @@ impl State {
     }
 }
 
+thread_local! {
+    static TURNS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns how often a thread of a world has run until it waited, in all worlds of this thread of the machine.
+pub fn turns() -> u64 {
+    TURNS.get()
+}
+
 /// The clock and the threads of a world.
 #[derive(Default)]
 struct Threads {
@@ -152,6 +161,7 @@ impl Threads {
             let thread = state.threads.get_mut(&number).and_then(Option::take).expect("it is not running");
             (number, thread, state.waiters[&number].woken)
         };
+        TURNS.set(TURNS.get() + 1);
         let result = thread.resume(woken);
         let state = &mut *self.state.borrow_mut();
         match result {

@@ -1,26 +1,86 @@
-//! A device with one queue: it serves its requests one after the other, each for a fixed time.
+//! A device with one queue: it serves its requests one after the other, each for a fixed time and some more for each further block.
 
-use std::io;
+use std::collections::HashMap;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use flashwise_core::format::BLOCK_BYTES;
 use flashwise_engine::disk::Disk;
-use flashwise_engine::disk::memory::MemoryDisk;
 use flashwise_engine::time;
 use flashwise_testing::virtual_time::pass;
 
+/// A read of a device: when it came and when it ended, and its blocks.
+#[derive(Clone, Debug)]
+pub struct DeviceRead {
+    pub came: Instant,
+    pub ended: Instant,
+    pub blocks: Range<u64>,
+}
+
+/// The requests that a device has had.
+#[derive(Debug, Default)]
+pub struct Log {
+    /// In the order in which they ended.
+    pub reads: Vec<DeviceRead>,
+    pub blocks_written: u64,
+    /// All requests: reads, writes, flushes, and zeroes.
+    pub requests: u64,
+    /// Requests that it has now, with the one that it serves.
+    pub queued: usize,
+    /// The most that it had at once.
+    pub most_queued: usize,
+    /// The longest time that a request took, with its wait for others.
+    pub longest: Duration,
+}
+
+/// The times that requests take.
+#[derive(Clone, Copy, Debug)]
+pub struct Speed {
+    /// A read or a write of a block.
+    pub block: Duration,
+    /// Each further block of it.
+    pub further: Duration,
+    /// To make a range zeroes, however long it is.
+    pub zero: Duration,
+    pub flush: Duration,
+}
+
+impl Speed {
+    /// An SSD that takes 20 us for a block, and 1 GB/s.
+    pub const FLASH: Speed = Speed::ssd(20);
+
+    pub const fn ssd(block_us: u64) -> Speed {
+        Speed::of(block_us, 4, 500)
+    }
+
+    /// A disk that takes so many milliseconds for a block, and 200 MB/s. It has a map of its blocks, so that zeroes are quick.
+    pub const fn disk(block_ms: u64) -> Speed {
+        Speed::of(1_000 * block_ms, 20, 1_000)
+    }
+
+    const fn of(block_us: u64, further_us: u64, flush_us: u64) -> Speed {
+        let us = Duration::from_micros;
+        Speed { block: us(block_us), further: us(further_us), zero: us(20), flush: us(flush_us) }
+    }
+}
+
+#[derive(Debug)]
 pub struct Device {
     name: &'static str,
-    disk: MemoryDisk,
-    /// The time that a read or a write takes, and a flush.
-    service: Duration,
-    flush: Duration,
+    bytes: u64,
+    /// The blocks that are not all zeroes.
+    blocks: Mutex<HashMap<u64, Box<[u8]>>>,
+    speed: Mutex<Speed>,
     free_at: Mutex<Instant>,
+    log: Mutex<Log>,
 }
 
 impl Device {
-    pub fn new(name: &'static str, bytes: usize, service: Duration, flush: Duration) -> Arc<Device> {
-        Arc::new(Device { name, disk: MemoryDisk::new(bytes), service, flush, free_at: Mutex::new(time::now()) })
+    pub fn new(name: &'static str, bytes: u64, speed: Speed) -> Arc<Device> {
+        let (free_at, speed) = (Mutex::new(time::now()), Mutex::new(speed));
+        Arc::new(Device { name, bytes, blocks: Mutex::default(), speed, free_at, log: Mutex::default() })
     }
 
     /// The device serves nothing for this long.
@@ -30,25 +90,59 @@ impl Device {
 
     /// A byte that it holds.
     pub fn byte_at(&self, offset: u64) -> u8 {
-        let mut byte = [0];
-        self.disk.read_at(&mut byte, offset).expect("memory can be read");
-        byte[0]
+        let (block, at) = (offset / BLOCK_BYTES as u64, (offset % BLOCK_BYTES as u64) as usize);
+        self.blocks.lock().unwrap().get(&block).map_or(0, |block| block[at])
+    }
+
+    /// Returns the requests since it was asked before.
+    pub fn take_log(&self) -> Log {
+        let log = &mut *self.log.lock().unwrap();
+        let queued = log.queued;
+        std::mem::replace(log, Log { queued, most_queued: queued, ..Log::default() })
+    }
+
+    /// Blocks that were written since the requests were taken.
+    pub fn blocks_written(&self) -> u64 {
+        self.log.lock().unwrap().blocks_written
     }
 
     fn serve(&self, takes: Duration) {
         let now = time::now();
+        {
+            let log = &mut *self.log.lock().unwrap();
+            (log.requests, log.queued) = (log.requests + 1, log.queued + 1);
+            log.most_queued = log.most_queued.max(log.queued);
+        }
         let ends = {
             let free_at = &mut *self.free_at.lock().unwrap();
             *free_at = (*free_at).max(now) + takes;
             *free_at
         };
         pass(ends - now);
+        let log = &mut *self.log.lock().unwrap();
+        log.queued -= 1;
+        log.longest = log.longest.max(ends - now);
     }
+
+    fn speed(&self) -> Speed {
+        *self.speed.lock().unwrap()
+    }
+
+    /// The time for a read or a write of some blocks.
+    fn serve_blocks(&self, blocks: &Range<u64>) {
+        let Speed { block, further, .. } = self.speed();
+        self.serve(block + further * (blocks.end - blocks.start - 1) as u32);
+    }
+}
+
+fn blocks_of(offset: u64, length: u64) -> Range<u64> {
+    assert!(offset.is_multiple_of(BLOCK_BYTES as u64) && length.is_multiple_of(BLOCK_BYTES as u64), "whole blocks");
+    offset / BLOCK_BYTES as u64..(offset + length) / BLOCK_BYTES as u64
 }
 
 impl Disk for Device {
     fn size(&self) -> u64 {
-        self.disk.size()
+        self.bytes
     }
 
     fn description(&self) -> String {
@@ -56,26 +150,53 @@ impl Disk for Device {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.serve(self.service);
-        self.disk.read_at(buffer, offset)
+        self.read_vectored_at(&mut [IoSliceMut::new(buffer)], offset)
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
-        self.serve(self.service);
-        self.disk.write_at(buffer, offset)
+        self.write_vectored_at(&mut [IoSlice::new(buffer)], offset)
+    }
+
+    fn read_vectored_at(&self, buffers: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<()> {
+        let blocks = blocks_of(offset, buffers.iter().map(|buffer| buffer.len() as u64).sum());
+        let came = time::now();
+        self.serve_blocks(&blocks);
+        self.log.lock().unwrap().reads.push(DeviceRead { came, ended: time::now(), blocks: blocks.clone() });
+        let stored = self.blocks.lock().unwrap();
+        for (block, part) in blocks.zip(buffers.iter_mut().flat_map(|buffer| buffer.chunks_mut(BLOCK_BYTES))) {
+            match stored.get(&block) {
+                Some(bytes) => part.copy_from_slice(bytes),
+                None => part.fill(0),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_vectored_at(&self, buffers: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let blocks = blocks_of(offset, buffers.iter().map(|buffer| buffer.len() as u64).sum());
+        self.serve_blocks(&blocks);
+        self.log.lock().unwrap().blocks_written += blocks.end - blocks.start;
+        let stored = &mut *self.blocks.lock().unwrap();
+        for (block, part) in blocks.zip(buffers.iter().flat_map(|buffer| buffer.chunks(BLOCK_BYTES))) {
+            stored.insert(block, part.into());
+        }
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.serve(self.flush);
-        self.disk.sync()
+        self.serve(self.speed().flush);
+        Ok(())
     }
 
-    fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {
-        self.serve(self.service);
-        self.disk.zero(offset, length, may_punch_holes)
+    fn zero(&self, offset: u64, length: u64, _may_punch_holes: bool) -> io::Result<()> {
+        let blocks = blocks_of(offset, length);
+        self.serve(self.speed().zero);
+        self.blocks.lock().unwrap().retain(|block, _| !blocks.contains(block));
+        Ok(())
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.disk.discard(offset, length)
+        blocks_of(offset, length);
+        Ok(())
     }
 }
