@@ -88,6 +88,12 @@ failing-devices: ## Volumes and pools on failing devices: FLASHWISE_WORLDS, FLAS
 	FLASHWISE_WORLDS=$(FLASHWISE_WORLDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-engine --test engine -- --nocapture failing::
 
+# Random volumes in virtual time: settings, devices, clients, and a backend that hangs or becomes slower or faster. A scenario takes 2 s of CPU time.
+FLASHWISE_TIMES ?= 2000
+time: ## How long requests wait, in virtual time: FLASHWISE_TIMES, FLASHWISE_SEED
+	FLASHWISE_TIMES=$(FLASHWISE_TIMES) FLASHWISE_SEED=$(FLASHWISE_SEED) \
+	cargo test -p flashwise-engine --test engine -- --nocapture times::random
+
 kill: ## Kill a server with SIGKILL, FLASHWISE_KILLS times
 	FLASHWISE_KILLS=$(FLASHWISE_KILLS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test --release -p flashwise --test cli -- --nocapture kill::what
@@ -138,6 +144,13 @@ bench-ncache: ## The figures of the paper on NCache; as root
 # iSCSI beside tgt and NBD over loopback, and the cost of a pool's map: processor time of a request.
 bench-iscsi: ## iSCSI beside tgt and NBD
 	benches/iscsi.sh
+
+# A minute of writers before a slow disk in virtual time: docs/pacing.svg, from the table that a test writes.
+bench-pacing: ## The picture of pacing
+	mkdir -p target
+	FLASHWISE_TIME_CSV=$(CURDIR)/target/pacing.csv \
+	cargo test -p flashwise-engine --test engine times::scenarios::writers_do_not_stop_when
+	cargo run -p flashwise-benches --bin bench_pacing target/pacing.csv docs/pacing.svg
 
 # WLFC, WLFC_c and B_like, as in Figures 5 to 8 of the paper on WLFC, in simulation: tables, and docs/wlfc.svg. Takes some minutes.
 bench-wlfc: ## The figures of the paper on WLFC

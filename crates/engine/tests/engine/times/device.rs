@@ -27,7 +27,7 @@ pub struct Log {
     pub blocks_written: u64,
     /// All requests: reads, writes, flushes, and zeroes.
     pub requests: u64,
-    /// Requests that it has now, with the one that it serves.
+    /// Reads and writes that it has now, with the one that it serves.
     pub queued: usize,
     /// The most that it had at once.
     pub most_queued: usize,
@@ -88,6 +88,11 @@ impl Device {
         *self.free_at.lock().unwrap() = time::now() + time;
     }
 
+    /// From now on it is this fast.
+    pub fn change_speed(&self, speed: Speed) {
+        *self.speed.lock().unwrap() = speed;
+    }
+
     /// A byte that it holds.
     pub fn byte_at(&self, offset: u64) -> u8 {
         let (block, at) = (offset / BLOCK_BYTES as u64, (offset % BLOCK_BYTES as u64) as usize);
@@ -108,11 +113,6 @@ impl Device {
 
     fn serve(&self, takes: Duration) {
         let now = time::now();
-        {
-            let log = &mut *self.log.lock().unwrap();
-            (log.requests, log.queued) = (log.requests + 1, log.queued + 1);
-            log.most_queued = log.most_queued.max(log.queued);
-        }
         let ends = {
             let free_at = &mut *self.free_at.lock().unwrap();
             *free_at = (*free_at).max(now) + takes;
@@ -120,7 +120,7 @@ impl Device {
         };
         pass(ends - now);
         let log = &mut *self.log.lock().unwrap();
-        log.queued -= 1;
+        log.requests += 1;
         log.longest = log.longest.max(ends - now);
     }
 
@@ -130,8 +130,14 @@ impl Device {
 
     /// The time for a read or a write of some blocks.
     fn serve_blocks(&self, blocks: &Range<u64>) {
+        {
+            let log = &mut *self.log.lock().unwrap();
+            log.queued += 1;
+            log.most_queued = log.most_queued.max(log.queued);
+        }
         let Speed { block, further, .. } = self.speed();
         self.serve(block + further * (blocks.end - blocks.start - 1) as u32);
+        self.log.lock().unwrap().queued -= 1;
     }
 }
 

@@ -7,6 +7,7 @@ use flashwise_engine::export::Operation;
 use flashwise_engine::time;
 use flashwise_testing::virtual_time::pass;
 
+use super::device::Speed;
 use super::{Answered, World, ask, ms};
 use flashwise_core::format::BLOCK_BYTES;
 
@@ -14,6 +15,8 @@ use flashwise_core::format::BLOCK_BYTES;
 pub enum Event {
     /// The backend serves nothing for so long.
     Hangs(Duration),
+    /// The backend becomes slower or faster.
+    BackendIs(Speed),
     /// The volume is detached from its flash.
     Detach,
     /// Blocks are trimmed by one request.
@@ -33,6 +36,7 @@ impl Event {
         let stored = |block| backend.byte_at(block * BLOCK_BYTES as u64);
         match self {
             Event::Hangs(lasts) => backend.hang(lasts),
+            Event::BackendIs(speed) => backend.change_speed(speed),
             Event::Detach => {
                 let dirty = volume.status().dirty_blocks;
                 let started = time::now();

@@ -4,6 +4,7 @@
 mod device;
 mod events;
 mod picture;
+mod random;
 mod scenarios;
 
 use std::collections::BTreeMap;
@@ -153,20 +154,24 @@ impl Measured {
         meanwhile.into_iter().all(|read| read.blocks.end <= blocks.start || blocks.end <= read.blocks.start)
     }
 
-    /// The longest wait of reads that the backend was not read for.
-    fn longest_hit(&self, kind: &str) -> Duration {
+    /// The longest wait of a share of the reads of a kind that the backend was not read for.
+    fn hit(&self, kind: &str, share: f64) -> Duration {
         let requests = self.requests.get(kind).map_or(&[][..], Vec::as_slice);
-        let hits = requests.iter().filter(|request| self.is_hit(request));
-        hits.map(|request| request.waited).max().unwrap_or_default()
+        longest(requests.iter().filter(|request| self.is_hit(request)).map(|request| request.waited).collect(), share)
     }
 
     /// The longest wait, after some time, of a share of the requests of a kind.
     fn wait(&self, kind: &str, share: f64, after: Duration) -> Duration {
-        let mut waits: Vec<_> =
-            self.requests[kind].iter().map(|request| request.waited_after(self.begun + after)).collect();
-        waits.sort_unstable();
-        waits[((waits.len() as f64 * share).ceil() as usize).clamp(1, waits.len()) - 1]
+        let requests = &self.requests[kind];
+        longest(requests.iter().map(|request| request.waited_after(self.begun + after)).collect(), share)
     }
+}
+
+/// The longest of a share of waits; none of no waits.
+fn longest(mut waits: Vec<Duration>, share: f64) -> Duration {
+    waits.sort_unstable();
+    let count = (waits.len() as f64 * share).ceil() as usize;
+    waits[..count].last().copied().unwrap_or_default()
 }
 
 /// Asks and waits. Returns the time from `asked` on, which is the present.

@@ -11,7 +11,7 @@ use flashwise_testing::virtual_time::pass;
 use super::{Measured, World};
 
 /// From sample to sample.
-const EVERY: Duration = Duration::from_millis(500);
+const EVERY: Duration = Duration::from_secs(1);
 
 /// A volume at a moment.
 #[derive(Debug)]
