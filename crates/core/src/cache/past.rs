@@ -20,7 +20,7 @@ const BACKLOG_US: f64 = 20_000.0;
 /// Samples tell of no longer time: nobody wrote meanwhile.
 const SAMPLES_US_MAX: u64 = 1_000_000;
 /// A flush is to find no more in RAM than the backend takes of it within this time.
-const FLUSH_US: f64 = 200_000.0;
+const FLUSH_US: f64 = 300_000.0;
 /// A client that flushed within this time will flush again.
 const FLUSHES_US: u64 = 10_000_000;
 /// The share that goes past the flash is the average over about so many blocks.

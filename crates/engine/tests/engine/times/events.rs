@@ -1,9 +1,11 @@
 //! What happens to a volume and its devices while clients go on.
 
 use std::ops::Range;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use flashwise_engine::export::Operation;
+use flashwise_engine::status::VolumeState;
 use flashwise_engine::time;
 use flashwise_testing::virtual_time::pass;
 
@@ -40,8 +42,30 @@ impl Event {
             Event::Detach => {
                 let dirty = volume.status().dirty_blocks;
                 let started = time::now();
+                let told: Arc<Mutex<Vec<_>>> = Arc::default();
+                let (watched, tells) = (volume.clone(), told.clone());
+                time::start("watcher", move || {
+                    loop {
+                        pass(ms(500));
+                        let status = watched.status();
+                        if status.state == VolumeState::Detached {
+                            break;
+                        }
+                        let remaining = status.detach_remaining_seconds;
+                        tells.lock().unwrap().extend(remaining.map(|remaining| (time::now(), remaining)));
+                    }
+                });
                 assert_eq!(volume.detach().unwrap(), 0);
-                println!("{dirty} dirty blocks are detached in {:?}", time::elapsed(started));
+                let took = time::elapsed(started);
+                println!("{dirty} dirty blocks are detached in {took:?}");
+                // The first seconds write neighbours back together.
+                let told = told.lock().unwrap();
+                for &(at, remaining) in told.iter().filter(|(at, _)| at.duration_since(started) > ms(5_000)) {
+                    let really = (started + took).duration_since(at).as_secs_f64();
+                    let is_near = (remaining - really).abs() <= 0.1 * really + 0.2;
+                    assert!(is_near, "{remaining} s are told, {really} s remain");
+                }
+                assert!(told.len() > 20);
             }
             Event::Trim { blocks } => world.note("trim", ask(&**volume, Operation::Trim, &blocks, 0)),
             Event::WriteOnce { blocks } => {
