@@ -261,7 +261,7 @@ impl LogCache {
         for &(Write { block, frame, replaces, .. }, beside) in &to_backend {
             if from == From::AgedBuffer && beside == Beside::Nothing && self.past.is_enough() {
                 self.frames.hold(frame);
-                self.write_buffer.insert(block, frame, self.now_us);
+                self.write_buffer.put_back(block, frame, self.now_us);
                 self.past.leaves(block);
                 continue;
             }
@@ -321,16 +321,24 @@ impl LogCache {
         for chunk in self.write_buffer.drain() {
             self.write_chunk(&chunk, from, steps);
         }
-        self.make_durable(steps);
+        self.make_flash_durable(steps);
+        // Else the backend is flushed when the last block that is leaving has been sent.
+        if self.past.leaving() == 0 {
+            self.flush_backend(steps);
+        }
     }
 
     pub(super) fn make_durable(&mut self, steps: &mut Vec<Step>) {
+        self.make_flash_durable(steps);
+        self.flush_backend(steps);
+    }
+
+    fn make_flash_durable(&mut self, steps: &mut Vec<Step>) {
         self.say_lost(steps);
         if self.log.open_matters() || !self.found.is_empty() {
             self.log_seal(steps);
         }
         self.log.flush(steps);
-        self.flush_backend(steps);
     }
 
     /// Plans records of blocks that are only known in memory to be lost: what was acknowledged must not come back older.

@@ -153,6 +153,17 @@ impl<F: Copy> WriteBuffer<F> {
 
     /// Puts `block`, which must not be here, into a buffer that is not full, and counts the write.
     pub fn insert(&mut self, block: u32, frame: F, now_us: u64) {
+        let node = self.place(block, frame, now_us);
+        self.count(node, block);
+    }
+
+    /// Puts back a block that left: not a write, so that no frequency ages.
+    pub fn put_back(&mut self, block: u32, frame: F, now_us: u64) {
+        let node = self.place(block, frame, now_us);
+        self.note_write(node, block);
+    }
+
+    fn place(&mut self, block: u32, frame: F, now_us: u64) -> NodeId {
         assert!(!self.is_full(), "a write buffer of {} blocks is full", self.capacity_blocks);
         let number = block / CHUNK_BLOCKS;
         let node = self.chunks.find(number).unwrap_or_else(|| self.admit(number, now_us));
@@ -161,7 +172,7 @@ impl<F: Copy> WriteBuffer<F> {
         stay.frames[unit(block)] = Some(frame);
         stay.dirty += 1;
         self.len += 1;
-        self.count(node, block);
+        node
     }
 
     /// Starts the stay of a chunk at the end of the heap, to be moved by its first write.
@@ -177,6 +188,10 @@ impl<F: Copy> WriteBuffer<F> {
         if self.half_life_writes > 0 && self.writes.is_multiple_of(self.half_life_writes) {
             self.age();
         }
+        self.note_write(node, block);
+    }
+
+    fn note_write(&mut self, node: NodeId, block: u32) {
         let weight = self.weight;
         let stay = self.chunks.data_mut(node);
         stay.writes += weight;

@@ -355,8 +355,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.finish(id, result);
     }
 
-    /// Whether a step reads a dirty block that is about to be moved, or changed in part. The log resets the unit that it is in as if the read
-    /// had worked: the block would be lost. It is listed from now on, and the server's log says so.
+    /// Whether a step reads a dirty block that is about to be moved, or changed in part: it would be lost once its unit is reset. It is listed
+    /// from now on, and the server's log says so.
     fn moves_dirty(&mut self, id: StepId) -> bool {
         let step = |id: StepId| self.steps[id as usize].as_ref().expect("a step is there until it is done");
         let running = step(id);
@@ -427,11 +427,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         } else {
             handed_on = self.failed(&mut running.step, running.request.is_some());
         }
-        self.goes_on |= match running.step {
-            Step::Destaged { .. } => true,
-            Step::WriteBackend { batch: None, .. } => self.cache.may_go_on(),
-            _ => false,
-        };
+        self.goes_on |= matches!(running.step, Step::Destaged { .. });
+        self.goes_on |= matches!(running.step, Step::WriteBackend { .. }) && self.cache.may_go_on();
         if matches!(running.step, Step::AwaitFlushes) {
             self.background.flush_goes();
         }

@@ -137,6 +137,9 @@ const METRICS: &[Metric] = &[
         "Since when the block on flash that has been dirty for longest is dirty",
         |v| v.oldest_dirty_seconds
     ),
+    gauge!("detach_remaining", Some(Unit::Seconds), "How long the detach that is under way still takes", |v| {
+        v.detach_remaining_seconds
+    }),
     gauge!("backend_queue_depth", None, "Transfers of the backend that are under way", |v| {
         Some(v.backend_load.under_way as f64)
     }),

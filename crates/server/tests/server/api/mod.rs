@@ -85,7 +85,7 @@ fn detaching_is_accepted_followed_and_not_begun_twice() {
     let path = "/v1/volumes/one/detach";
     assert_eq!(json_of(&ask(&api, "GET", path, ""))["state"], "attached");
     let begun = ask(&api, "POST", path, "");
-    let progress = json!({"state": "detaching", "dirty_blocks": 7, "destaged_blocks": 3});
+    let progress = json!({"state": "detaching", "dirty_blocks": 7, "destaged_blocks": 3, "remaining_seconds": 4.5});
     assert_eq!((begun.status, json_of(&begun)), (202, progress.clone()));
     let seen = ask(&api, "GET", path, "");
     assert_eq!((seen.status, json_of(&seen)), (200, progress));
