@@ -1,6 +1,7 @@
 //! Proofs over random worlds: as many as there is time for, or as many as are asked for.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How much of a proof is done in a run of the tests.
@@ -22,4 +23,25 @@ impl Budget {
     pub fn goes_on(&self, done: u64) -> bool {
         done < self.counts.start || done < self.counts.end && Instant::now() < self.until
     }
+}
+
+/// Runs `one` for each number from 0 on, on all cores, while `goes_on` allows the next. Returns how many ran.
+pub fn on_all_cores(goes_on: impl Fn(u64) -> bool + Sync, one: impl Fn(u64) + Sync) -> u64 {
+    let begun = AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let number = begun.fetch_add(1, Ordering::Relaxed);
+                    if !goes_on(number) {
+                        return;
+                    }
+                    one(number);
+                }
+            });
+        }
+    });
+    // Each thread ends with one that it does not run.
+    begun.into_inner() - threads as u64
 }

@@ -10,10 +10,9 @@ mod side;
 mod world;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use flashwise_engine::engine::Bug;
-use flashwise_testing::budget::Budget;
+use flashwise_testing::budget::{Budget, on_all_cores};
 use flashwise_testing::setting;
 use flashwise_testing::virtual_time;
 
@@ -22,27 +21,16 @@ use world::{KINDS, Kind, World};
 
 /// Runs worlds from seed `first` on while `goes_on` allows it, given how many have begun. Returns their number and the violations.
 fn run(kinds: &[Kind], first: u64, planted: Option<Bug>, goes_on: impl Fn(u64) -> bool + Sync) -> (u64, Vec<String>) {
-    let begun = AtomicU64::new(0);
     let violations = Mutex::new(Vec::new());
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let number = begun.fetch_add(1, Ordering::Relaxed);
-                    // Of a planted bug, one violation is enough.
-                    if !goes_on(number) || planted.is_some() && !violations.lock().unwrap().is_empty() {
-                        return;
-                    }
-                    let (seed, kind) = (first + number, kinds[(first + number) as usize % kinds.len()]);
-                    if let Err(violation) = run_one(kind, seed, planted) {
-                        violations.lock().unwrap().push(format!("seed {seed}, {kind:?}: {violation}"));
-                    }
-                }
-            });
+    // Of a planted bug, one violation is enough.
+    let goes_on = |number| goes_on(number) && (planted.is_none() || violations.lock().unwrap().is_empty());
+    let worlds = on_all_cores(goes_on, |number| {
+        let (seed, kind) = (first + number, kinds[(first + number) as usize % kinds.len()]);
+        if let Err(violation) = run_one(kind, seed, planted) {
+            violations.lock().unwrap().push(format!("seed {seed}, {kind:?}: {violation}"));
         }
     });
-    (begun.into_inner() - threads as u64, violations.into_inner().unwrap())
+    (worlds, violations.into_inner().unwrap())
 }
 
 /// Runs a world. Returns a digest of what happened; the error is the first violation.

@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use flashwise_core::cache::settings::Settings;
 use flashwise_core::format::{BLOCK_BYTES, Layout};
 use flashwise_engine::export::Operation;
-use flashwise_testing::budget::Budget;
+use flashwise_testing::budget::{Budget, on_all_cores};
 use flashwise_testing::random::Random;
 use flashwise_testing::setting;
 
@@ -151,22 +150,15 @@ fn run(seed: u64) -> Vec<String> {
 #[test]
 fn random_volumes_keep_their_bounds() {
     let (first, budget) = (setting("FLASHWISE_SEED", 1), Budget::new("FLASHWISE_TIMES", 6..60, 5.0));
-    let (begun, broken) = (AtomicU64::new(0), Mutex::new(Vec::new()));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let number = begun.fetch_add(1, Ordering::Relaxed);
-                    if !budget.goes_on(number) {
-                        return;
-                    }
-                    broken.lock().unwrap().extend(run(first + number));
-                }
-            });
-        }
-    });
-    println!("{} scenarios", begun.into_inner() - threads as u64);
+    let broken = Mutex::new(Vec::new());
+    let scenarios = on_all_cores(
+        |begun| budget.goes_on(begun),
+        |number| {
+            let found = run(first + number);
+            broken.lock().unwrap().extend(found);
+        },
+    );
+    println!("{scenarios} scenarios");
     let broken = broken.into_inner().unwrap();
     assert!(broken.is_empty(), "{} bounds are broken:\n{}", broken.len(), broken.join("\n"));
 }
