@@ -5,7 +5,7 @@
 //!
 //! - no write to a device ([`Step::WriteBackend`], [`Step::ZeroBackend`], [`Step::Append`], [`Step::Witness`], [`Step::ResetUnit`])
 //!   starts before all flushes of the flash before it have ended, and none starts at all once one of these has failed;
-//! - an append starts after the flushes of the backend before it that are not of a batch;
+//! - an append that [needs it](Segment::needs_backend_flush) starts after the flushes of the backend before it that are not of a batch;
 //! - a flush starts after the writes before it to its device have ended, one of the backend only after those of its own batch, or of no
 //!   batch: what is written back is on flash as long as it is not durable;
 //! - appends, witnesses and resets are done in order;

@@ -389,7 +389,7 @@ impl LogCache {
                     batch: None,
                 });
                 self.go_past(block, frame);
-                self.backend_unflushed = true;
+                self.unflushed.add(block..block + 1);
                 self.frames.release(frame);
             }
         }
@@ -489,6 +489,10 @@ impl LogCache {
             self.frames.release(replaced);
         }
         self.settle(from, steps);
+        if !dirty && self.unflushed.contains(block) {
+            // It may be of a write that the backend could still lose; flash must not outlive that as clean.
+            self.log.need_backend_flush();
+        }
     }
 
     pub(super) fn log_mark(&mut self, kind: RecordKind, block: u32, slot: u32, steps: &mut Vec<Step>) {
@@ -512,8 +516,7 @@ impl LogCache {
                 for record in segment.records.iter().filter(|record| record.kind.has_data()) {
                     self.frames.release(record.frame);
                 }
-                if segment.needs_backend_flush && self.backend_unflushed {
-                    self.backend_unflushed = false;
+                if segment.needs_backend_flush && self.unflushed.begin_flush() {
                     steps.insert(at, Step::FlushBackend { batch: None });
                     at += 1;
                 }

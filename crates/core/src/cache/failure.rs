@@ -8,38 +8,6 @@ use crate::layout::containers::Segment;
 use crate::step::{Frame, LogRecord, Step};
 
 impl LogCache {
-    #[inline]
-    pub(super) fn done(&mut self, step: &Step) {
-        match *step {
-            Step::ReadFlash { block, dirty: true, .. } if !self.unreadable.is_empty() => {
-                self.unreadable.remove(&block);
-            }
-            Step::WriteBackend { block, batch, logged, .. } => {
-                if batch.is_none() {
-                    self.no_more_on_its_way(block);
-                }
-                self.backend_refuses = false;
-                // Where the log was to have it too and does not, what it has is older: the block is lost still.
-                self.backend_written(block, batch.is_some() || logged);
-                if batch.is_some() {
-                    self.block_written_back();
-                }
-            }
-            Step::ZeroBackend { block, count, .. } => {
-                self.backend_lacks.retain(|lacking| !(block..block + count).contains(lacking));
-            }
-            Step::Append(ref segment) if !self.replaced.is_empty() => {
-                for (record, old) in segment.records.iter().filter_map(|record| Some((record, record.old?.0))) {
-                    self.replaced.remove(&(record.block, old, self.log.sequence_before(old, segment.sequence)));
-                }
-            }
-            Step::FlushFlash { sequence, page } => self.log.set_flushed(sequence, page),
-            Step::AwaitFlushes => self.promised = self.log.flushed(),
-            Step::Destaged { batch } => self.end_batch(batch, true),
-            _ => {}
-        }
-    }
-
     /// A dirty block that cannot be read for now is listed until it can.
     pub(super) fn postponed(&mut self, step: &Step) {
         if let Step::ReadFlash { block, slot, dirty: true, .. } = *step {
@@ -93,7 +61,7 @@ impl LogCache {
                 }
             }
             Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => self.flash_failed(),
-            Step::FlushBackend { .. } => self.backend_flush_failed(),
+            &Step::FlushBackend { batch } => self.backend_flush_failed(batch.is_none()),
             &Step::Destaged { batch } => self.end_batch(batch, false),
             Step::Zero { .. } | Step::AwaitFlushes | Step::Fail | Step::Pause { .. } | Step::Reply => {}
         }
@@ -257,9 +225,9 @@ impl LogCache {
         }
     }
 
-    /// A flush of the backend failed: what it was to make durable waits for the next.
-    fn backend_flush_failed(&mut self) {
-        self.backend_unflushed = true;
+    /// A flush of the backend failed: what it was to make durable waits for the next. `planned`: not of a batch.
+    fn backend_flush_failed(&mut self, planned: bool) {
+        self.unflushed.flush_failed(planned);
         self.log.need_backend_flush();
     }
 
@@ -288,7 +256,7 @@ impl LogCache {
     }
 
     /// A block was written to the backend, whole. What was written back from the log may be older than what was lost since.
-    fn backend_written(&mut self, block: u32, back: bool) {
+    pub(super) fn backend_written(&mut self, block: u32, back: bool) {
         if !self.backend_lacks.is_empty() {
             self.backend_lacks.remove(&block);
         }
@@ -525,7 +493,7 @@ mod tests {
                 ask(&mut cache, kind, first..first + 10, &(0..2000));
                 // Clean copies of others, so that units are reset.
                 let clean = 3000 + 50 * (round % 4)..3050 + 50 * (round % 4);
-                ask(&mut cache, Kind::Write, clean.clone(), &(0..2000));
+                ask(&mut cache, Kind::Read, clean.clone(), &(0..2000));
                 ask(&mut cache, Kind::Trim, clean, &(0..2000));
             }
             let lost = cache.lost_blocks().into_iter().filter(|block| *block < 100).count();

@@ -89,7 +89,6 @@ impl LogCache {
             self.log_mark(RecordKind::Lost, block, 0, steps);
         }
         self.log_add(block, frame, false, Cause::Admission, steps);
-        self.log.need_backend_flush();
         if let Some(slot) = self.log.find(block) {
             self.found.insert(block, Found { slot, sequence: *self.log.sequences().end() });
         }

@@ -40,6 +40,7 @@
 
 mod cleaner;
 mod config;
+mod done;
 mod event;
 mod failure;
 mod figures;
@@ -51,6 +52,7 @@ mod read;
 pub mod request;
 pub mod settings;
 mod touched;
+mod unflushed;
 mod write;
 
 use std::collections::{HashMap, HashSet};
@@ -153,7 +155,7 @@ pub struct LogCache {
     unreadable: HashMap<u32, u32>,
     /// Blocks of which the backend lacks an acknowledged write, for which a later one that is not done yet may make up.
     backend_lacks: HashSet<u32>,
-    backend_unflushed: bool,
+    unflushed: unflushed::Unflushed,
     /// The last write that the backend was asked for failed.
     backend_refuses: bool,
     flash_failed: bool,
@@ -242,7 +244,7 @@ impl LogCache {
             unreadable: HashMap::new(),
             backend_lacks: HashSet::new(),
             // An earlier run may have written to the backend and died before it was flushed.
-            backend_unflushed: true,
+            unflushed: unflushed::Unflushed::new(),
             backend_refuses: false,
             flash_failed: false,
             promised,
@@ -426,8 +428,8 @@ impl LogCache {
     /// When a tick has something to do, as long as nothing else happens.
     fn due_us(&self) -> Option<u64> {
         let retry_us = (self.destage_after_us > self.ticked_us).then_some(self.destage_after_us);
-        let appends = self.log.lacks_witness() || self.log.waits_to_say_sure();
-        let witness_us = appends.then_some(self.ticked_us);
+        let waits = self.log.lacks_witness() || self.log.waits_to_say_sure();
+        let witness_us = waits.then_some(self.ticked_us);
         let sure_us = self.intents.due_us();
         self.commit_us().into_iter().chain(self.aged_us()).chain(retry_us).chain(sure_us).chain(witness_us).min()
     }
@@ -460,19 +462,6 @@ impl LogCache {
     fn set_time(&mut self, now_us: u64) {
         self.now_us = now_us;
         self.log.set_time(now_us, self.config.dirty_age_us);
-    }
-
-    fn plan_flush(&mut self, steps: &mut Vec<Step>) {
-        self.figures.flushes += 1;
-        self.past.flushed(self.now_us);
-        let can_be_durable = self.can_be_durable();
-        if !self.flash_failed {
-            self.flush_down(steps);
-        }
-        steps.push(Step::AwaitFlushes);
-        if self.flash_failed || !can_be_durable {
-            steps.push(Step::Fail);
-        }
     }
 }
 

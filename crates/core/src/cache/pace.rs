@@ -135,7 +135,7 @@ impl LogCache {
         }
         let pressure = if blocks > 0 { self.pressure() } else { 0.0 };
         let excess_us = if past { self.past.excess_us() } else { 0 };
-        let of_flush_us = self.past.excess_of_flush_us(self.write_buffer.len(), self.now_us);
+        let of_flush_us = self.excess_of_flush_us();
         let mut until_us = self.now_us + excess_us.max(of_flush_us).min(PAUSE_MAX_US);
         if pressure > 0.0 {
             until_us = until_us.max(self.pace.pause_until_us(blocks, pressure, self.now_us));

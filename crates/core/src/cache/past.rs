@@ -21,6 +21,8 @@ const BACKLOG_US: f64 = 20_000.0;
 const SAMPLES_US_MAX: u64 = 1_000_000;
 /// A flush is to find no more in RAM than the backend takes of it within this time.
 const FLUSH_US: f64 = 300_000.0;
+/// Where a flush would find so much more, a writer waits for its own write.
+const FLUSH_EXCESS_MAX_US: u64 = 500_000;
 /// A client that flushed within this time will flush again.
 const FLUSHES_US: u64 = 10_000_000;
 /// The share that goes past the flash is the average over about so many blocks.
@@ -118,12 +120,13 @@ impl Past {
         self.takes_us(self.blocks() as f64, BACKLOG_US)
     }
 
-    /// How long it takes until a flush finds little enough to wait for, with `buffered` blocks in RAM; 0 where clients do not flush.
-    pub fn excess_of_flush_us(&self, buffered: usize, now_us: u64) -> u64 {
+    /// How long it takes until a flush finds little enough to wait for; 0 where clients do not flush. In RAM are `buffered` blocks, and the flash
+    /// has no room for `beyond` of them.
+    fn excess_of_flush_us(&self, buffered: f64, beyond: f64, now_us: u64) -> u64 {
         if self.flushed_us.is_none_or(|flushed_us| now_us > flushed_us.saturating_add(FLUSHES_US)) {
             return 0;
         }
-        self.takes_us(self.blocks() as f64 + buffered as f64 * self.share, FLUSH_US)
+        self.takes_us(self.blocks() as f64 + beyond + (buffered - beyond) * self.share, FLUSH_US)
     }
 
     /// How long the backend takes for all of `blocks` but those of the last `but_us`, of which there are a few.
@@ -199,11 +202,19 @@ impl LogCache {
         writes
     }
 
+    /// See [`Past::excess_of_flush_us`].
+    pub(super) fn excess_of_flush_us(&self) -> u64 {
+        let buffered = self.write_buffer.len() as f64;
+        let beyond = self.dirty_and_buffered().saturating_sub(self.config.dirty_max()) as f64;
+        self.past.excess_of_flush_us(buffered, beyond.min(buffered), self.now_us)
+    }
+
     /// Whether one more block may come into the write buffer: not where so many are on their way that its writer has to wait for the backend itself.
     pub(super) fn may_send_past(&self) -> bool {
         let most = self.config.write_buffer_blocks as usize + BESIDE_BUFFER_BLOCKS as usize;
         let makes_room = || !self.write_buffer.is_full() || self.past.excess_us() <= PAUSE_MAX_US;
-        self.write_buffer.len() + self.past.blocks() < most && makes_room()
+        let delays_flush = || self.past.blocks() > 0 && self.excess_of_flush_us() > FLUSH_EXCESS_MAX_US;
+        self.write_buffer.len() + self.past.blocks() < most && makes_room() && !delays_flush()
     }
 }
 

@@ -216,7 +216,10 @@ impl LogCache {
             let wanted = asks && self.ask_policy(block, Op::Write, request_blocks);
             let slot = self.log.find(block);
             let dirty_copy = slot.is_some_and(|slot| self.log.is_dirty(slot));
-            let refused = wanted && !dirty_copy && self.is_pressed();
+            let may_dirty = may_stay && self.log.dirty_blocks() < self.config.dirty_max();
+            // A clean copy is no way out at the limit: it waits for all writes before it.
+            let no_room = self.is_pressed() || (may_stay && !may_dirty);
+            let refused = wanted && !dirty_copy && no_room;
             let wanted = wanted && !refused;
             if refused {
                 self.log.policy_mut().refuse(block);
@@ -224,7 +227,6 @@ impl LogCache {
             } else if !wanted && self.log.policy().contains(block) {
                 self.log.policy_mut().remove(block);
             }
-            let may_dirty = may_stay && self.log.dirty_blocks() < self.config.dirty_max();
             let anew = self.anew(block);
             // What was answered and the backend does not take has one place left, whatever the policy says.
             let has_to = self.has_flash && acknowledged && self.backend_refuses && !self.is_pressed();
@@ -285,7 +287,7 @@ impl LogCache {
             if let Some(lost) = self.lost.get_mut(&block) {
                 lost.on_its_way += 1;
             }
-            self.backend_unflushed = true;
+            self.unflushed.add(block..block + 1);
             match beside {
                 Beside::Nothing => {}
                 Beside::Found => self.add_found(block, frame, steps),
@@ -300,11 +302,23 @@ impl LogCache {
                     if let Some(slot) = self.log.find(block) {
                         self.log.set_uses(slot, uses);
                     }
-                    self.log.need_backend_flush();
                 }
             }
         }
         replaces_dirty
+    }
+
+    pub(super) fn plan_flush(&mut self, steps: &mut Vec<Step>) {
+        self.figures.flushes += 1;
+        self.past.flushed(self.now_us);
+        let can_be_durable = self.can_be_durable();
+        if !self.flash_failed {
+            self.flush_down(steps);
+        }
+        steps.push(Step::AwaitFlushes);
+        if self.flash_failed || !can_be_durable {
+            steps.push(Step::Fail);
+        }
     }
 
     /// Plans that all that was written reaches flash or the backend and stays there.
@@ -356,8 +370,7 @@ impl LogCache {
     }
 
     pub(super) fn flush_backend(&mut self, steps: &mut Vec<Step>) {
-        if self.backend_unflushed {
-            self.backend_unflushed = false;
+        if self.unflushed.begin_flush() {
             steps.push(Step::FlushBackend { batch: None });
         }
     }
@@ -433,7 +446,7 @@ impl LogCache {
         self.become_unsure(&marked, steps);
         let (block, count) = (blocks.start, blocks.len() as u32);
         steps.push(Step::ZeroBackend { block, count, may_punch_holes, replaces });
-        self.backend_unflushed = true;
+        self.unflushed.add(block..block + count);
         for (block, frame) in clean {
             self.add_found(block, frame, steps);
         }

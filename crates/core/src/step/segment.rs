@@ -50,7 +50,7 @@ pub struct Segment {
     pub data_pages: u32,
     /// The records, in order.
     pub records: Vec<LogRecord>,
-    /// Whether the backend must be flushed before this may be written: it calls blocks clean that were just written there.
+    /// Whether the flushes of the backend that are planned must end before this may be written: it calls blocks clean that were just written there.
     pub needs_backend_flush: bool,
 }
 

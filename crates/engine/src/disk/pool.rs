@@ -9,17 +9,18 @@ use super::{Completed, Completion, Disk, Transfer, Transfers};
 use crate::time::{Condvar, JoinHandle, Mutex};
 use crate::vital::spawn;
 
-/// The most threads of a pool. They are started as transfers wait for them.
+/// The most threads of a disk. They are started as transfers wait for them.
 const WORKERS_MAX: usize = 32;
 
-/// Performs each transfer on one of its threads.
+/// Performs each transfer on a thread of its disk, so that transfers of one disk never wait for those of another.
 pub struct Pool {
-    shared: Arc<Shared>,
+    lanes: Vec<Arc<Lane>>,
     refusal: Option<String>,
 }
 
-struct Shared {
-    disks: Vec<Arc<dyn Disk>>,
+/// A disk with its threads.
+struct Lane {
+    disk: Arc<dyn Disk>,
     completions: Arc<Completions>,
     queue: Mutex<Queue>,
     ready: Condvar,
@@ -41,10 +42,16 @@ impl Pool {
     }
 
     pub(super) fn with_completions(disks: Vec<Arc<dyn Disk>>, completions: Arc<Completions>) -> io::Result<Self> {
-        let shared = Arc::new(Shared { disks, completions, queue: Mutex::default(), ready: Condvar::new() });
-        let worker = start_worker(&shared)?;
-        shared.queue.lock().workers.push(worker);
-        Ok(Self { shared, refusal: None })
+        let lane = |disk| {
+            let completions = Arc::clone(&completions);
+            Arc::new(Lane { disk, completions, queue: Mutex::default(), ready: Condvar::new() })
+        };
+        let pool = Self { lanes: disks.into_iter().map(lane).collect(), refusal: None };
+        for lane in &pool.lanes {
+            let worker = start_worker(lane)?;
+            lane.queue.lock().workers.push(worker);
+        }
+        Ok(pool)
     }
 
     /// Remembers why a pool was made, for [`Transfers::description`].
@@ -56,17 +63,17 @@ impl Pool {
 
 impl Transfers for Pool {
     fn submit(&self, transfers: &mut Vec<Transfer>) {
-        transfers.iter().for_each(|transfer| transfer.check(self.shared.disks.len()));
-        if transfers.is_empty() {
-            return;
-        }
-        let mut queue = self.shared.queue.lock();
-        queue.transfers.extend(transfers.drain(..));
-        let wake = queue.idle > 0;
-        drop(queue);
-        // One is enough: a worker that leaves transfers behind wakes the next.
-        if wake {
-            self.shared.ready.notify_one();
+        transfers.iter().for_each(|transfer| transfer.check(self.lanes.len()));
+        for transfer in transfers.drain(..) {
+            let lane = &self.lanes[transfer.disk];
+            let mut queue = lane.queue.lock();
+            queue.transfers.push_back(transfer);
+            let wake = queue.idle > 0;
+            drop(queue);
+            // One is enough: a worker that leaves transfers behind wakes the next.
+            if wake {
+                lane.ready.notify_one();
+            }
         }
     }
 
@@ -80,11 +87,20 @@ impl Transfers for Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.queue.lock().stopping = true;
-        self.shared.ready.notify_all();
+        for lane in &self.lanes {
+            lane.queue.lock().stopping = true;
+            lane.ready.notify_all();
+        }
+        self.lanes.iter().for_each(|lane| lane.end());
+    }
+}
+
+impl Lane {
+    /// Waits for its threads, which stop.
+    fn end(&self) {
         // A worker may start another one before it ends.
         loop {
-            let workers = std::mem::take(&mut self.shared.queue.lock().workers);
+            let workers = std::mem::take(&mut self.queue.lock().workers);
             if workers.is_empty() {
                 return;
             }
@@ -93,16 +109,16 @@ impl Drop for Pool {
     }
 }
 
-fn start_worker(shared: &Arc<Shared>) -> io::Result<JoinHandle> {
-    let shared = Arc::clone(shared);
-    spawn("disk", move || work(&shared))
+fn start_worker(lane: &Arc<Lane>) -> io::Result<JoinHandle> {
+    let lane = Arc::clone(lane);
+    spawn("disk", move || work(&lane))
 }
 
-/// Performs transfers until the pool stops and none is left.
-fn work(shared: &Arc<Shared>) {
+/// Performs the transfers of a disk until the pool stops and none is left.
+fn work(lane: &Arc<Lane>) {
     let mut batch = Vec::new();
     loop {
-        let mut queue = shared.queue.lock();
+        let mut queue = lane.queue.lock();
         let transfer = loop {
             if let Some(transfer) = queue.transfers.pop_front() {
                 break transfer;
@@ -111,7 +127,7 @@ fn work(shared: &Arc<Shared>) {
                 return;
             }
             queue.idle += 1;
-            queue = shared.ready.wait(&shared.queue, queue, None);
+            queue = lane.ready.wait(&lane.queue, queue, None);
             queue.idle -= 1;
         };
         let more = !queue.transfers.is_empty();
@@ -120,16 +136,16 @@ fn work(shared: &Arc<Shared>) {
             && !wake
             && queue.workers.len() < WORKERS_MAX
             // With at least one thread all transfers end, so that a refusal is no error.
-            && let Ok(worker) = start_worker(shared)
+            && let Ok(worker) = start_worker(lane)
         {
             queue.workers.push(worker);
         }
         drop(queue);
         if wake {
-            shared.ready.notify_one();
+            lane.ready.notify_one();
         }
-        let result = transfer.perform(&*shared.disks[transfer.disk]);
+        let result = transfer.perform(&*lane.disk);
         batch.push(Completion { tag: transfer.tag, result });
-        shared.completions.give(&mut batch);
+        lane.completions.give(&mut batch);
     }
 }

@@ -1,4 +1,5 @@
-//! The content of a step that failed, which is still in memory: reads that wait for it get it, and the next write of its block takes its place.
+//! The content of a step that is under way or failed, which is still in memory: reads get it from there, and the next write of a failed step's
+//! block takes its place.
 
 use flashwise_core::cache::Cache;
 use flashwise_core::format::{BLOCK_BYTES, Page};
@@ -9,6 +10,15 @@ use super::order::Bond;
 use super::{Engine, Running};
 
 impl<C: Cache<Step = Step>> Engine<C> {
+    /// The content that a segment under way is to write to a page of the flash, where that is settled.
+    pub(super) fn on_its_way(&self, slot: u32) -> Option<Box<Page>> {
+        let &(.., append) = self.appends.iter().rev().find(|(first, last, _)| (*first..=*last).contains(&slot))?;
+        let Step::Append(segment) = &self.steps[append as usize].as_ref()?.step else { return None };
+        let record = segment.records.iter().find(|record| record.kind.has_data() && record.slot == slot)?;
+        let state = &self.frames[record.frame.number as usize];
+        (!state.bad && !state.hazard.is_written()).then(|| Box::new(*self.memory.page(record.frame.number)))
+    }
+
     /// Ends a read whose content was still in memory.
     pub(super) fn read_from_memory(&mut self, id: StepId, content: &Page) {
         let (Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. }) = self.step(id).step else {

@@ -6,6 +6,7 @@
 //! The engine knows no more of a cache than [`Cache`] says. It does no I/O and knows no clock: it hands out [`Transfer`]s and is told when they are [done](Engine::completed). The
 //! server gives them to disks, the crash tests to a disk that fails in every way.
 
+mod append;
 mod background;
 mod blocks;
 mod clients;
@@ -29,7 +30,7 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
 use crate::disk::{Buffer, Operation as DiskOperation, Transfer};
-use crate::export::{Done, Error, Request};
+use crate::export::{Done, Error, Operation, Request};
 use crate::memory::Memory;
 use background::Background;
 use blocks::Blocks;
@@ -66,7 +67,7 @@ struct Running {
     stranded: bool,
     /// A client's write, whose content it reads from memory, failed: it has not happened, and may not be seen.
     unseen: bool,
-    /// The content of the block that it reads, from the memory of a write that failed.
+    /// The content of the block that it reads, from the memory of a segment under way or of a write that failed.
     content: Option<Box<Page>>,
     /// A read of the flash that became one of the backend.
     falls_back: bool,
@@ -432,11 +433,20 @@ impl<C: Cache<Step = Step>> Engine<C> {
         request.is_some_and(|request| self.clients.get(request).request.is_flush())
     }
 
+    /// Whether it is a read that is asked for.
+    fn is_read(&self, request: Option<u32>) -> bool {
+        request.is_some_and(|request| self.clients.get(request).request.operation == Operation::Read)
+    }
+
     fn enqueue(&mut self, step: Step, request: Option<u32>) {
         let errors_before = self.errors_before(&step, request);
         if matches!(step, Step::AwaitFlushes) {
             self.background.flush_waits();
         }
+        let content = match step {
+            Step::ReadFlash { slot, .. } if self.is_read(request) => self.on_its_way(slot),
+            _ => None,
+        };
         let running = Running {
             step,
             request,
@@ -446,7 +456,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             doubtful: false,
             stranded: false,
             unseen: false,
-            content: None,
+            content,
             falls_back: false,
             transfers: 0,
             may_be_gone: false,

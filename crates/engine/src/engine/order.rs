@@ -34,7 +34,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Records what the step uses; adds the steps that it waits for.
     pub(super) fn register(&mut self, id: StepId, waits: &mut Vec<(StepId, Bond)>) {
-        let step = &self.steps[id as usize].as_ref().expect("the step was just made").step;
+        let Running { step, content, .. } = self.steps[id as usize].as_ref().expect("the step was just made");
         let undecided = match step {
             Step::Send { block, .. } => self.undecided(*block),
             _ => None,
@@ -61,7 +61,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
                     self.backend.entry(*block).read(id, |write| waits.push((write, Bond::Strands)));
                 }
                 // What is on the page if the append fails belongs to another block.
-                let appends = self.appends.iter().filter(|(first, last, _)| (*first..=*last).contains(slot));
+                let is_of = |(first, last, _): &&(u32, u32, StepId)| (*first..=*last).contains(slot);
+                let appends = self.appends.iter().filter(|_| content.is_none()).filter(is_of);
                 waits.extend(appends.map(|&(.., append)| (append, Bond::Needs)));
             }
             Step::ReadBackend { block, frame } => {
@@ -90,7 +91,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.last_log.replace(id).into_iter().for_each(&mut after);
                 let first = self.cache.geometry().slot(segment.unit, segment.page);
                 self.appends.push((first, first + segment.data_pages, id));
-                waits.extend(self.last_backend_flush.map(|flush| (flush, Bond::Trusts)));
+                let flush = self.last_backend_flush.filter(|_| segment.needs_backend_flush);
+                waits.extend(flush.map(|flush| (flush, Bond::Trusts)));
                 follows_flash = true;
             }
             Step::Witness(_) => {

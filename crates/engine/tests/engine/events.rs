@@ -310,7 +310,7 @@ impl Live {
 fn the_same_events_get_the_same_steps_and_each_step_ends_once() {
     let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
     let odds = |flash_read, flash_write, backend| Odds { flash_read, flash_write, backend };
-    for seed in 0..8 {
+    for seed in 0..12 {
         for odds in [odds(NEVER, NEVER, NEVER), odds(8, NEVER, 4), odds(20, 300, 20), odds(NEVER, NEVER, 3)] {
             for (name, count) in Live::new(seed, odds).run() {
                 *seen.entry(name).or_default() += count;

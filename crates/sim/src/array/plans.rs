@@ -281,7 +281,8 @@ impl Plans {
     fn append(&mut self, segment: &Segment) -> u64 {
         let data = || segment.records.iter().filter(|record| record.kind.has_data());
         let mut after: Vec<u64> = data().filter_map(|record| self.filling(record.frame)).collect();
-        after.extend([self.appended, self.flash_flush, self.backend_flush].into_iter().flatten());
+        let backend_flush = self.backend_flush.filter(|_| segment.needs_backend_flush);
+        after.extend([self.appended, self.flash_flush, backend_flush].into_iter().flatten());
         let page = self.geometry.slot(segment.unit, segment.page);
         let task = self.add_append(page, 1 + segment.data_pages, after);
         for record in data() {

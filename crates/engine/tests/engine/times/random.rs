@@ -24,8 +24,6 @@ const PAUSE_MAX: Duration = ms(200);
 const CLEANED_AT_ONCE: u32 = 1_024;
 /// Writes past the flash that can be on their way besides those that the write buffer has room for.
 const PAST_BESIDE_BUFFER: u64 = 128;
-/// Threads that perform the transfers of a volume.
-const THREADS_MAX: usize = 32;
 /// Transfers of the background that are under way at once while no flush waits.
 const BACKGROUND_MAX: usize = 16;
 
@@ -112,8 +110,6 @@ fn bounds(scenario: &Scenario, measured: &Measured) -> Vec<(&'static str, Durati
     let flash = ms(20) + (scenario.flash.block + scenario.flash.further) * CLEANED_AT_ONCE;
     // With the wait for requests that are ahead there. A request can need two in a row: it reads a block and writes it.
     let at_backend = measured.backend.longest;
-    // These devices have no io_uring. Where all threads are at the backend, hits wait for one of them.
-    let no_thread_left = measured.backend.most_queued >= THREADS_MAX;
     let of = |kind, share| match measured.requests.contains_key(kind) {
         true => measured.wait(kind, share, Duration::ZERO),
         false => Duration::ZERO,
@@ -121,9 +117,8 @@ fn bounds(scenario: &Scenario, measured: &Measured) -> Vec<(&'static str, Durati
     let read = of("read", 1.0).max(of("hit", 1.0));
     vec![
         // Of the many reads of cached blocks: among the others can be so few hits that one wait is more than 1%.
-        ("99% of hits", measured.hit("hit", 0.99), if no_thread_left { flash + at_backend } else { flash }),
-        // No hit should wait for the backend. Today some do: those whose segment waits for a flush of the backend; those of which the transfer
-        // finds all threads at the backend, since no device here has io_uring; and a few more. docs/pacing.md has the list.
+        ("99% of hits", measured.hit("hit", 0.99), flash),
+        // No hit should wait for the backend. Today it does where no memory is left but that of segments that wait for it.
         ("longest hit", measured.hit("hit", 1.0).max(measured.hit("read", 1.0)), flash + at_backend * 2 + past),
         ("longest read", read, flash + at_backend * 2 + past),
         ("longest write", of("write", 1.0), PAUSE_MAX + flash + at_backend * 2 + past),

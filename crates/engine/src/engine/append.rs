@@ -1,0 +1,94 @@
+//! Writes segments and footers of the log.
+
+use flashwise_core::cache::{Appending, Cache, Event};
+use flashwise_core::checksum;
+use flashwise_core::format::{Header, RECORDS_PER_PAGE, Role, encode_metadata};
+use flashwise_core::step::{Footer, Segment, Step};
+
+use super::hazard::StepId;
+use super::perform::BLOCK;
+use super::streams::Stream;
+use super::{Engine, FLASH, Part};
+use crate::disk::{Buffer, Operation};
+
+impl<C: Cache<Step = Step>> Engine<C> {
+    /// Writes pages of the flash, with the stream of each.
+    fn write_pages(&mut self, step: StepId, first: u32, pages: &[(Buffer, Stream)]) {
+        let streams = self.settings.write_streams;
+        let mut offset = u64::from(first) * BLOCK;
+        for run in pages.chunk_by(|one, next| one.1.number(streams) == next.1.number(streams)) {
+            let (disk, operation, length) = (FLASH, Operation::Write, run.len() as u64 * BLOCK);
+            let (buffers, stream) = (run.iter().map(|(buffer, _)| *buffer).collect(), run[0].1.number(streams));
+            self.hand_over(Part { disk, operation, offset, length, buffers, step, background: false, stream });
+            offset += length;
+        }
+    }
+
+    /// Writes a segment: its header with its data.
+    pub(super) fn append(&mut self, id: StepId, segment: &Segment) {
+        let geometry = self.cache.geometry();
+        let header = Header {
+            cache: self.settings.cache,
+            epoch: self.settings.epoch,
+            sequence: segment.sequence,
+            tail: segment.tail,
+            previous_end: segment.previous_end,
+            durable_end: segment.durable_end,
+            page: segment.page,
+            data_pages: segment.data_pages,
+            footer_pages: 0,
+            skipped: segment.skipped,
+        };
+        let header_frame = self.places.count();
+        let first = geometry.slot(segment.unit, segment.page);
+        let mut pages = vec![(self.memory.buffer(header_frame, 1), Stream::Metadata)];
+        let mut checksums = Vec::with_capacity(segment.data_pages as usize);
+        for record in segment.records.iter().filter(|record| record.kind.has_data()) {
+            pages.push((self.memory.buffer(record.frame.number, 1), Stream::of(record.cause)));
+            let crc = checksum::crc32c(self.memory.page(record.frame.number));
+            let came = !self.frames[record.frame.number as usize].bad;
+            checksums.push(came.then_some(crc));
+            // Copies of what never came may be planned: what is written there must not pass for its data.
+            self.checksums[record.slot as usize] = if came { crc } else { !crc };
+        }
+        if segment.page == 0 {
+            self.unit_records.clear();
+        }
+        let doubtful = self.step(id).doubtful;
+        let mut records = std::mem::take(&mut self.unit_records);
+        let first_record = records.len();
+        self.tell(Event::Appending(Appending { segment, checksums: &checksums, doubtful, records: &mut records }));
+        encode_metadata(Role::Segment, &header, &records[first_record..], self.memory.page_mut(header_frame));
+        self.unit_records = records;
+        self.write_pages(id, first, &pages);
+    }
+
+    /// Writes a footer with the records of the unit so far, all of which is durable.
+    pub(super) fn append_footer(&mut self, id: StepId, footer: &Footer) {
+        let geometry = self.cache.geometry();
+        let first_frame = self.places.count() + 1;
+        let &Footer { unit, sequence, tail, previous_end, end, pages } = footer;
+        for page in 0..pages {
+            let header = Header {
+                cache: self.settings.cache,
+                epoch: self.settings.epoch,
+                sequence,
+                tail,
+                previous_end,
+                page: geometry.segments_end() + page,
+                data_pages: end,
+                durable_end: end,
+                footer_pages: pages,
+                skipped: 0,
+            };
+            let from = (page as usize * RECORDS_PER_PAGE).min(self.unit_records.len());
+            let to = (from + RECORDS_PER_PAGE).min(self.unit_records.len());
+            let records = &self.unit_records[from..to];
+            encode_metadata(Role::Footer, &header, records, self.memory.page_mut(first_frame + page));
+        }
+        let slot = geometry.slot(unit, geometry.segments_end());
+        let pages: Vec<_> =
+            (first_frame..first_frame + pages).map(|frame| (self.memory.buffer(frame, 1), Stream::Metadata)).collect();
+        self.write_pages(id, slot, &pages);
+    }
+}
