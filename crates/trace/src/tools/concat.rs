@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::error::TraceError;
 use crate::files::{name_of, temporary_file};
 use crate::formats::Batch;
+use crate::human;
 use crate::normalised::trace::Trace;
 use crate::normalised::{Description, Normaliser, Settings, check_block_size};
 use crate::output::write_whole;
@@ -45,13 +46,13 @@ pub fn concat(
     write_whole(out, paths, |file| {
         let mut normaliser = Normaliser::to(&out_name, &out_name, block_size_bytes, file)?;
         normaliser.description = about(&traces);
-        let mut end_us = None;
+        let mut end_us: Option<i64> = None;
         for (number, requests) in traces.into_iter().enumerate() {
             let prefix = concat.apart.then(|| format!("{}:", number + 1));
-            let start =
-                end_us.map_or(Start::AsItIs, |end_us: i64| Start::At(end_us.saturating_add_unsigned(concat.gap_us)));
+            let start_us = end_us.map(|end_us| end_us.saturating_add_unsigned(concat.gap_us));
+            let shift = |first_us: i64| start_us.map_or(0, |start_us| start_us.saturating_sub(first_us));
             let name = requests.name().to_owned();
-            end_us = append(requests, &mut normaliser, prefix.as_deref(), start, &mut |_| Ok(()))?;
+            end_us = append(requests, &mut normaliser, prefix.as_deref(), shift, &mut |_| Ok(()))?;
             if end_us.is_none() {
                 return Err(TraceError::Empty { path: name });
             }
@@ -63,8 +64,9 @@ pub fn concat(
 }
 
 /// Opens traces as one, each after the one before, such as the segments of a recording. A trace keeps its times if they go on where
-/// the one before ended; otherwise, as after a new start of a server, whose clock begins at 0, they are moved by whole seconds.
-/// Those that hold no requests add none.
+/// the one before ended; otherwise, as after a new start of a server, whose clock begins at 0, they are moved by whole seconds. So they are
+/// after a gap that is longer than a minute and than any recording before it: it is left out of the time. Notes name such gaps, and
+/// recordings in the wrong order. Traces without requests add none.
 ///
 /// # Errors
 /// As of [`concat()`]; at least one request is needed.
@@ -111,54 +113,112 @@ fn join_with(
     let out = BufWriter::with_capacity(1 << 20, temporary_file()?);
     let mut normaliser = Normaliser::new(&name, block_size_bytes(&traces, settings)?, out)?;
     normaliser.description = about(&traces);
-    let mut end_us = None;
+    let mut timeline = Timeline { progress, last: None, longest_us: 0 };
     for requests in traces {
-        let start = end_us.map_or(Start::AsItIs, Start::After);
-        end_us = append(requests, &mut normaliser, None, start, &mut tap)?.or(end_us);
+        let name = requests.name().to_owned();
+        let mut placed = None;
+        let shift = |first_us| placed.insert(timeline.place(name, first_us)).shift_us;
+        let last_us = append(requests, &mut normaliser, None, shift, &mut tap)?;
+        if let (Some(placed), Some(last_us)) = (placed, last_us) {
+            timeline.push(Recording { last_us, ..placed });
+        }
     }
     let file = normaliser.finish()?.into_inner();
     let file = file.map_err(|error| TraceError::Io { path: name.clone(), source: error.into_error() })?;
     Trace::map(&name, &file)
 }
 
-/// When the first request of a trace comes.
-#[derive(Clone, Copy, Debug)]
-enum Start {
-    /// When it came.
-    AsItIs,
-    /// At this time, in microseconds.
-    At(i64),
-    /// When it came, if that is not before this time, the end of another trace; otherwise whole seconds later.
-    After(i64),
+const SECOND_US: i64 = 1_000_000;
+/// Shorter gaps are time in which nothing was asked.
+const GAP_US_MIN: i64 = 60 * SECOND_US;
+
+/// Where a recording lies among those that are joined.
+#[derive(Clone, Debug)]
+struct Recording {
+    name: String,
+    /// The time of its first request by its own clock.
+    first_us: i64,
+    /// What is added to its times.
+    shift_us: i64,
+    /// The time of its last request, moved.
+    last_us: i64,
+    /// The time at which the recordings begin that go on without a gap up to this one, moved.
+    start_us: i64,
 }
 
-const SECOND_US: i64 = 1_000_000;
+/// The times of recordings that are joined.
+struct Timeline<'a> {
+    progress: &'a dyn Progress,
+    last: Option<Recording>,
+    /// The longest time without a gap.
+    longest_us: i64,
+}
 
-impl Start {
-    /// What to add to the times of a trace that begins at `first_us`.
-    fn shift_us(self, first_us: i64) -> i64 {
-        match self {
-            Start::AsItIs => 0,
-            Start::At(start_us) => start_us.saturating_sub(first_us),
-            // Threads that record at the same time may be out of order by a moment.
-            Start::After(end_us) if first_us.saturating_add(SECOND_US) >= end_us => 0,
-            Start::After(end_us) => {
-                let behind_us = end_us.saturating_sub(first_us);
-                behind_us.saturating_add((SECOND_US - behind_us % SECOND_US) % SECOND_US)
-            }
+impl Timeline<'_> {
+    /// Places a recording whose first request comes at `first_us` after the last.
+    fn place(&self, name: String, first_us: i64) -> Recording {
+        let Some(last) = &self.last else {
+            return Recording { name, first_us, shift_us: 0, last_us: first_us, start_us: first_us };
+        };
+        let behind_us = last.last_us.saturating_sub(first_us.saturating_add(last.shift_us));
+        let mut start_us = last.start_us;
+        // Threads that record at the same time may be out of order by a moment.
+        let moved_us = if behind_us > SECOND_US {
+            behind_us.saturating_add((SECOND_US - behind_us % SECOND_US) % SECOND_US)
+        } else if behind_us < -GAP_US_MIN.max(self.longest_us) {
+            let gap_us = behind_us.saturating_neg();
+            let gap = human::duration(gap_us.unsigned_abs());
+            let what = format!("it begins {gap} after {} ends: the gap is left out of all times and rates", last.name);
+            self.progress.note(&name, &what);
+            gap_us % SECOND_US - gap_us
+        } else {
+            0
+        };
+        let shift_us = last.shift_us.saturating_add(moved_us);
+        if moved_us != 0 {
+            start_us = first_us.saturating_add(shift_us);
         }
+        Recording { name, first_us, shift_us, last_us: start_us, start_us }
+    }
+
+    /// Adds a recording whose last request is known by now.
+    fn push(&mut self, recording: Recording) {
+        if let Some(last) = &self.last
+            && is_earlier(&recording, last)
+        {
+            let what = format!("it seems to be from before {}, which it is given after", last.name);
+            self.progress.note(&recording.name, &format!("{what}: give recordings in the order of time"));
+        }
+        self.longest_us = self.longest_us.max(recording.last_us.saturating_sub(recording.start_us));
+        self.last = Some(recording);
     }
 }
 
-/// Adds one trace. `tap` is shown each batch as it is added. Returns the time of its last request, if it has any.
+/// True if `next` looks earlier than `last`: their names differ in a number that is smaller, or if they are not numbered, `next` ends
+/// before `last` begins.
+fn is_earlier(next: &Recording, last: &Recording) -> bool {
+    match (numbered(&next.name), numbered(&last.name)) {
+        (Some((next, number)), Some((last, before))) if next == last => number < before,
+        _ => next.last_us.saturating_sub(next.shift_us) <= last.first_us && next.first_us < last.first_us,
+    }
+}
+
+/// The number of a segment, `000001` of `requests.000001.csv.zst`, and the name without it.
+fn numbered(name: &str) -> Option<(String, u64)> {
+    let is_number = |part: &&str| part.len() >= 6 && part.bytes().all(|byte| byte.is_ascii_digit());
+    let number = name.rsplit('.').find(is_number)?;
+    Some((name.replace(number, ""), number.parse().ok()?))
+}
+
+/// Adds one trace. `shift` says by how much its times are moved, from the first. `tap` is shown each batch as it is added. Returns the time of its last request, if it has any.
 fn append<W: Write>(
     requests: Requests,
     normaliser: &mut Normaliser<W>,
     prefix: Option<&str>,
-    start: Start,
+    shift: impl FnOnce(i64) -> i64,
     tap: &mut dyn FnMut(&Batch) -> Result<(), TraceError>,
 ) -> Result<Option<i64>, TraceError> {
-    let (mut shift_us, mut last_us) = (None, None);
+    let (mut shift, mut shift_us, mut last_us) = (Some(shift), 0, None);
     requests.for_each_batch(normaliser.block_size_bytes(), &mut |mut batch| {
         if let Some(prefix) = prefix {
             batch.volumes = prefixed(&batch.volumes, prefix);
@@ -166,7 +226,9 @@ fn append<W: Write>(
         // A recording's requests are in both lists, those that are no accesses in one.
         let first = batch.recorded.first().map(|request| request.time_us);
         if let Some(first_us) = first.or(batch.requests.first().map(|request| request.time_us)) {
-            let shift_us = *shift_us.get_or_insert_with(|| start.shift_us(first_us));
+            if let Some(shift) = shift.take() {
+                shift_us = shift(first_us);
+            }
             let recorded = batch.recorded.iter_mut().map(|request| &mut request.time_us);
             for time_us in recorded.chain(batch.requests.iter_mut().map(|request| &mut request.time_us)) {
                 *time_us = time_us.saturating_add(shift_us);
@@ -189,20 +251,96 @@ fn prefixed(volumes: &Volumes, prefix: &str) -> Volumes {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+
+    /// Says what is noted.
+    #[derive(Default)]
+    struct Notes(Mutex<Vec<String>>);
+
+    impl Progress for Notes {
+        fn advance(&self, _: u64) {}
+
+        fn note(&self, path: &str, what: &str) {
+            self.0.lock().unwrap().push(format!("{path}: {what}"));
+        }
+    }
+
+    /// The shifts of recordings with these names and first and last times, and what is noted.
+    fn placed(recordings: &[(&str, i64, i64)]) -> (Vec<i64>, Vec<String>) {
+        let notes = Notes::default();
+        let mut timeline = Timeline { progress: &notes, last: None, longest_us: 0 };
+        let place = |(name, first_us, last_us): &(&str, i64, i64)| {
+            let placed = timeline.place((*name).to_owned(), *first_us);
+            let shift_us = placed.shift_us;
+            timeline.push(Recording { last_us: last_us.saturating_add(shift_us), ..placed });
+            shift_us
+        };
+        (recordings.iter().map(place).collect(), notes.0.into_inner().unwrap())
+    }
 
     #[test]
     fn a_trace_that_does_not_go_on_is_moved_by_whole_seconds_to_the_end_of_the_one_before() {
-        for (start, first_us, shift_us) in [
-            (Start::AsItIs, 7, 0),
-            (Start::At(100), 7, 93),
-            (Start::After(5_000_000), 5_000_001, 0),
-            (Start::After(5_000_000), 4_999_990, 0),
-            (Start::After(5_000_000), 0, 5_000_000),
-            (Start::After(5_300_000), 200_000, 6_000_000),
-            (Start::After(i64::MAX), i64::MIN, i64::MAX),
+        for (last_us, first_us, shift_us) in [
+            (5_000_000, 5_000_001, 0),
+            (5_000_000, 4_999_990, 0),
+            (5_000_000, 0, 5_000_000),
+            (5_300_000, 200_000, 6_000_000),
+            (i64::MAX, i64::MIN, i64::MAX),
         ] {
-            assert_eq!(start.shift_us(first_us), shift_us, "{start:?} {first_us}");
+            assert_eq!(
+                placed(&[("a", 0, last_us), ("b", first_us, first_us)]).0,
+                [0, shift_us],
+                "{last_us} {first_us}"
+            );
         }
+        // The clock of the second goes on in the third, with the time between them.
+        assert_eq!(placed(&[("a", 0, 5 * S), ("b", 0, 2 * S), ("c", 9 * S, 10 * S)]).0, [0, 5 * S, 5 * S]);
+    }
+
+    const S: i64 = SECOND_US;
+    const DAY: i64 = 86_400 * S;
+
+    #[test]
+    fn gaps_longer_than_the_recordings_are_named_and_left_out() {
+        // Two minutes each, two days apart, and a fraction of a second that stays; the third goes on a second later, and the last an hour.
+        let all = [
+            ("a", 0, 120 * S),
+            ("b", 2 * DAY + 7, 2 * DAY + 120 * S),
+            ("c", 2 * DAY + 121 * S, 2 * DAY + 180 * S),
+            ("d", 2 * DAY + 3_780 * S, 2 * DAY + 3_900 * S),
+        ];
+        let (shifts, notes) = placed(&all);
+        assert_eq!(shifts, [0, 120 * S - 2 * DAY, 120 * S - 2 * DAY, 120 * S - 2 * DAY - 3_600 * S]);
+        let left_out = "the gap is left out of all times and rates";
+        assert_eq!(
+            notes,
+            [
+                format!("b: it begins 1 d 23 h after a ends: {left_out}"),
+                format!("d: it begins 1 h after c ends: {left_out}")
+            ]
+        );
+        // Idle time is no gap: a minute, or a night between two days.
+        for kept in [[("a", 0, 0), ("b", 60 * S, 61 * S)], [("a", 0, DAY), ("b", DAY + DAY / 2, 2 * DAY)]] {
+            assert_eq!(placed(&kept), (vec![0, 0], vec![]));
+        }
+    }
+
+    #[test]
+    fn recordings_in_the_wrong_order_are_named() {
+        let wrong = |name: &str, before: &str| {
+            format!(
+                "{name}: it seems to be from before {before}, which it is given after: give recordings in the order of time"
+            )
+        };
+        let (monday, tuesday) = (("mon.csv", 0, 9 * S), ("tue.csv", DAY, DAY + 9 * S));
+        assert_eq!(placed(&[tuesday, monday]).1, [wrong("mon.csv", "tue.csv")]);
+        let (second, first) = (("r.000002.csv", 5 * S, 9 * S), ("r.000001.csv", 0, 7 * S));
+        assert_eq!(placed(&[second, first]).1, [wrong("r.000001.csv", "r.000002.csv")]);
+        // Numbers that count up: the clock began again, as it does with a server.
+        assert_eq!(placed(&[("r.000009.csv", 50 * S, 90 * S), ("r.000010.csv", 0, 7 * S)]).1, [""; 0]);
+        // One after another, from 0 each.
+        assert_eq!(placed(&[("a.csv", 0, 9 * S), ("b.csv", 0, 7 * S)]).1, [""; 0]);
     }
 }
