@@ -6,7 +6,7 @@ use flashwise_core::filter::Filter;
 
 use crate::chunks::{SAMPLE_BYTES, parse};
 use crate::error::TraceError;
-use crate::formats::{Batch, FormatSpec, Framing, Malformed, Parser, Reading, Sample};
+use crate::formats::{Batch, FormatSpec, Framing, Malformed, Parser, PassedOver, Reading, Sample};
 use crate::input::{Input, newlines_for_returns};
 use crate::settings::{DEFAULT_BLOCK_SIZE_BYTES, Settings};
 
@@ -90,7 +90,10 @@ impl Original {
         };
         let reading = parser.reading(&Sample { bytes: &head, whole }).map_err(contradiction)?;
         if let Some(Reading { columns, doubts }) = &reading {
-            input.note(&format!("read as {columns}"));
+            // Without a remark on where they come from, the user has given all units.
+            if columns.ends_with(')') {
+                input.note(&format!("read as {columns}"));
+            }
             doubts.iter().for_each(|doubt| input.note(doubt));
         }
         Ok(Original { head, whole, format, reading, lenient: settings.lenient, filter: settings.filter.clone() })
@@ -121,7 +124,7 @@ impl Original {
             parser = parser.filtered(filter).ok_or_else(|| TraceError::NoProcesses { path: path.clone(), format })?;
         }
         let framing = parser.framing();
-        let (mut broken_off, mut rows) = (false, 0);
+        let (mut broken_off, mut rows, mut passed_over) = (false, 0, PassedOver::default());
         let parsed = parse(input, self.head, &*parser, |batch, first_record| {
             if let Some((record, malformed)) = batch.malformed.first()
                 && !self.lenient
@@ -131,6 +134,7 @@ impl Original {
                 return Err(TraceError::Malformed { path: path.clone(), place, found, expected });
             }
             rows += batch.requests.len() as u64 + batch.skipped + batch.malformed.len() as u64;
+            passed_over.add(&batch.passed_over);
             broken_off = consume(batch)?.is_break();
             // Parsing ends at an error only; this one is taken back below.
             if broken_off { Err(TraceError::Empty { path: path.clone() }) } else { Ok(()) }
@@ -139,6 +143,9 @@ impl Original {
             return Ok(());
         }
         input.tell_of_cut(parsed?, rows);
+        if let Some(lines) = passed_over.described() {
+            input.note(&lines);
+        }
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ use std::fmt::{self, Debug};
 use flashwise_core::filter::{Caching, Client, Filter};
 use flashwise_core::options::{OptionError, Options, Parameter, named};
 
+pub use self::passed::{PassedOver, Reason};
 use crate::error::{Place, TraceError};
 use crate::request::{RecordedRequest, Request, Volumes};
 
@@ -26,6 +27,7 @@ mod lis;
 mod meta;
 mod msr;
 mod oracle_general;
+mod passed;
 mod raw_blocks;
 mod spc;
 mod spellings;
@@ -129,11 +131,13 @@ impl<'a> Sample<'a> {
         const LINES_MAX: usize = 100;
         let mut volumes = Volumes::default();
         let mut records = self.lines().map(|line| parser.line(line, &mut volumes));
-        let first = records.find(|record| !matches!(record, Ok(Record::Ignored)));
+        let says_nothing = |record: &Result<Record, Malformed>| {
+            matches!(record, Ok(Record::Ignored | Record::PassedOver(Reason::Comment | Reason::Header)))
+        };
+        let first = records.find(|record| !says_nothing(record));
         let (mut good, mut bad) = (1, 0);
-        for record in records.take(LINES_MAX) {
+        for record in records.take(LINES_MAX).filter(|record| !says_nothing(record)) {
             match record {
-                Ok(Record::Ignored) => {}
                 Ok(_) => good += 1,
                 Err(_) => bad += 1,
             }
@@ -217,6 +221,8 @@ pub struct Batch {
     pub records: u64,
     /// Records passed over because they ask for no data: trims, flushes, requests of length 0.
     pub skipped: u64,
+    /// Lines passed over that the user should know of.
+    pub passed_over: PassedOver,
 }
 
 /// What is wrong with a record.
@@ -255,6 +261,8 @@ pub enum Record {
     Recorded(RecordedRequest),
     /// An operation that asks for no data, counted as skipped.
     Skipped,
+    /// A line that the user should know is passed over; if it is a request, it is counted as skipped too.
+    PassedOver(Reason),
     /// A header, comment or blank line, not counted.
     Ignored,
 }
@@ -275,6 +283,10 @@ impl Batch {
                 }
             }
             Ok(Record::Request(_) | Record::Skipped) => self.skipped += 1,
+            Ok(Record::PassedOver(reason)) => {
+                self.passed_over.push(reason);
+                self.skipped += u64::from(matches!(reason, Reason::NoData | Reason::NoOp));
+            }
             Ok(Record::Ignored) => {}
             Err(malformed) => self.malformed.push((self.records, malformed)),
         }

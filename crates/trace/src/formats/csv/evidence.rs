@@ -191,7 +191,7 @@ impl Evidence {
             let expected = "a unit of time, which nothing says: time-unit=s or time-unit=ms in --format".to_owned();
             return Err(Malformed { found, expected: format!("{expected} {}", self.spec(csv)) });
         }
-        match epoch_of(&self.times) {
+        match epoch_of(&self.times).filter(|_| csv.origins.time != Origin::Option) {
             Some(unit) if unit != csv.time_unit && !matches!(csv.time_unit, TimeUnit::Date(_)) => doubts.push(format!(
                 "its times look like {} and are read in {}; time-unit= decides",
                 date_words(unit),

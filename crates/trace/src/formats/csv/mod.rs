@@ -15,6 +15,7 @@ use self::evidence::{Evidence, Origin, Origins, dates_of, epoch_of};
 use self::header::{ROLES, Role, TIME_UNITS, byte_unit_of, column_expected, find, names, plain, plays, time_unit_of};
 use self::quoted::Quoted;
 use super::fields::{Columns, Fields, TimeUnit, Words, time_us};
+use super::passed::Reason;
 use super::spellings::Unit;
 use super::{Format, Lines, Malformed, ParseLine, REQUEST_BYTES_MAX, Reading, Record, Sample};
 use crate::request::{Request, Volumes};
@@ -137,9 +138,9 @@ fn bad(name: &str, found: &str, expected: String) -> OptionError {
 
 impl Csv {
     fn new(options: &Options, sample: &Sample) -> Result<Csv, OptionError> {
-        let first = sample.lines().next().unwrap_or_default();
         let delimiter = delimiter(options.text("delimiter"), sample);
         let given: Vec<_> = ROLES.iter().map(|(role, option, _)| (*role, *option, options.text(option))).collect();
+        let first = first_line(sample, delimiter, options.text("offset"));
         let by_name =
             given.iter().any(|(_, _, column)| !matches!(*column, "" | "none") && column.parse::<usize>().is_err());
         let first_names = names(first, delimiter);
@@ -310,7 +311,7 @@ impl Csv {
         }
         fields.end_after(self.width - self.columns.len(), self.width)?;
         if skipped {
-            return Ok(Record::Skipped);
+            return Ok(Record::PassedOver(Reason::NoData));
         }
         if request.volume == u32::MAX {
             request.volume = volumes.only();
@@ -327,6 +328,16 @@ impl Csv {
             fields.time_us(self.time_unit, label)
         };
         time.map_err(|malformed| no_time(malformed, label))
+    }
+
+    /// True if `line` names the same columns as the header.
+    #[cold]
+    fn is_header(&self, line: &[u8]) -> bool {
+        let plain = |line: &[u8]| {
+            let names = names(text_of(line), self.delimiter);
+            names.iter().map(|name| plain(name)).collect::<Vec<_>>()
+        };
+        self.header.as_ref().is_some_and(|header| plain(header) == plain(line))
     }
 
     #[cold]
@@ -373,7 +384,8 @@ fn alternatives(text: &str) -> Vec<Vec<u8>> {
 fn known_op(word: &[u8]) -> Result<Option<Op>, Malformed> {
     const READ: [&[u8]; 3] = [b"r", b"read", b"rd"];
     const WRITE: [&[u8]; 3] = [b"w", b"write", b"wr"];
-    const NEITHER: [&[u8]; 9] = [b"d", b"discard", b"t", b"trim", b"unmap", b"f", b"flush", b"n", b"none"];
+    const NEITHER: [&[u8]; 12] =
+        [b"d", b"discard", b"t", b"trim", b"unmap", b"f", b"flush", b"n", b"none", b"fsync", b"fdatasync", b"sync"];
     let is = |words: &[&[u8]]| words.iter().any(|known| known.eq_ignore_ascii_case(word));
     match word {
         // What most traces say, letter by letter.
@@ -384,6 +396,27 @@ fn known_op(word: &[u8]) -> Result<Option<Op>, Malformed> {
         _ if is(&NEITHER) => Ok(None),
         _ => Err(Malformed::new(word, "R or W (other words can be given with read= and write=)")),
     }
+}
+
+/// The line that may name the columns: the first comment that has a name for the offset, the one that is `given` or one that is known; else the
+/// first other line, if it holds no number; else the first line.
+fn first_line<'a>(sample: &Sample<'a>, delimiter: Delimiter, given: &str) -> &'a [u8] {
+    let is_comment = |line: &&[u8]| line.starts_with(b"#");
+    let has_offset = |line: &&[u8]| {
+        let names = names(line, delimiter);
+        let is_known =
+            |name: &String| ROLES.iter().any(|(role, _, words)| *role == Role::Offset && plays(&plain(name), words));
+        names.iter().any(is_known) || find("offset", given, &names).is_ok_and(|_| given.parse::<usize>().is_err())
+    };
+    let has_number = |line: &&[u8]| names(line, delimiter).iter().any(|name| name.parse::<f64>().is_ok());
+    let comment = sample.lines().take_while(is_comment).find(has_offset);
+    let other = sample.lines().find(|line| !is_comment(line)).filter(|line| !has_number(line));
+    comment.or(other).or(sample.lines().next()).unwrap_or_default()
+}
+
+/// A line without a mark of UTF-8, which begins it where files were put together.
+fn text_of(line: &[u8]) -> &[u8] {
+    line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line)
 }
 
 fn delimiter(given: &str, sample: &Sample) -> Delimiter {
@@ -408,16 +441,23 @@ fn delimiter(given: &str, sample: &Sample) -> Delimiter {
 impl ParseLine for Csv {
     #[inline]
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
-        if line.starts_with(b"#") || self.header.as_deref() == Some(line) {
-            return Ok(Record::Ignored);
+        if self.header.as_deref() == Some(line) {
+            return Ok(Record::PassedOver(Reason::Header));
         }
-        match self.delimiter {
+        if line.starts_with(b"#") {
+            return Ok(Record::PassedOver(Reason::Comment));
+        }
+        let record = match self.delimiter {
             Delimiter::Byte(delimiter) if memchr::memchr(b'"', line).is_some() => {
                 self.quoted_line(line, delimiter, volumes)
             }
             Delimiter::Byte(delimiter) => self.request(Fields::new(line, delimiter), volumes),
             Delimiter::Blanks => self.request(Words::new(line), volumes),
+        };
+        if record.is_err() && self.is_header(line) {
+            return Ok(Record::PassedOver(Reason::Header));
         }
+        record
     }
 
     fn reading(&self, sample: &Sample) -> Result<Option<Reading>, Malformed> {

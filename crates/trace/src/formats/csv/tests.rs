@@ -39,6 +39,33 @@ fn a_header_that_says_everything_needs_no_mapping() {
 }
 
 #[test]
+fn comments_before_the_header_further_headers_and_fsyncs_are_passed_over() {
+    let expected = ["5 R 0 4096 512", "6 W 0 8192 512"];
+    let header = "ts_us,op,offset,length";
+    for (text, said) in [
+        (format!("# made by fio, 2 disks\n{header}\n5,R,4096,512\n6,W,8192,512\n"), "1 line was skipped: 1 comment"),
+        (format!("# by fio\n# {header}\n5,R,4096,512\n6,W,8192,512\n"), "1 line was skipped: 1 comment"),
+        (
+            format!(
+                "{header}\n5,R,4096,512\n5,fsync,0,0\n{header}\n6,W,8192,512\n\u{feff}\"TS_us\", op,offset,length\n# end\n"
+            ),
+            "4 lines were skipped: 1 comment, 2 repeated headers, 1 operation without data",
+        ),
+    ] {
+        assert_eq!(recognised(text.as_bytes()), Ok("csv"), "{text}");
+        assert_eq!(requests("csv", text.as_bytes()), expected, "{text}");
+        assert_eq!(read("csv", text.as_bytes()).passed_over.described().as_deref(), Some(said));
+    }
+    let named = b"# by fio\nwhen,what,where,long\n5,R,4096,512\n6,W,8192,512\n";
+    assert_eq!(requests("csv:time=when,op=what,offset=where,length=long", named), expected);
+    assert_eq!(requests("csv:time=0,op=1,offset=2,length=3", named), expected);
+    assert_eq!(requests("csv:time=0,op=1,offset=2,length=3", b"# by fio\n5,R,4096,512\n6,W,8192,512\n"), expected);
+    // Other columns are no further header.
+    let other = read("csv", format!("{header}\n5,R,4096,512\nts_us,op,length,offset\n6,W,512,8192\n").as_bytes());
+    assert_eq!(other.malformed[0].0, 2);
+}
+
+#[test]
 fn other_delimiters_and_spellings_of_numbers_are_read() {
     let expected = ["1706702400500000 R 0 4096 512", "1706702401000000 W 0 8192 1024"];
     let piped = b"time|op|lba|sectors\n2024-01-31T12:00:00.5Z|R|0x8|1\n2024-01-31T13:00:01+01:00|W|16|2.0\n";
