@@ -17,7 +17,7 @@ use flashwise_sim::job::Admission;
 use flashwise_sim::simulate::Warmup;
 use flashwise_trace::error::TraceError;
 use flashwise_trace::human;
-use flashwise_trace::output::{check_writable, write_whole};
+use flashwise_trace::output::write_whole;
 use flashwise_trace::progress::Progress;
 use flashwise_trace::tools::info::Info;
 
@@ -26,6 +26,7 @@ use crate::fit;
 use crate::input::{InputOptions, parse_time};
 use crate::list::{List, ListError, distinct};
 use crate::log::note;
+use crate::outputs::Outputs;
 use crate::progress::Bar;
 use crate::replace::Replace;
 use crate::simulate::{command, misuse};
@@ -136,17 +137,7 @@ impl Advise {
         }
         let path = self.trace.as_ref().expect("it is required without --print-catalogue");
         let inputs: Vec<PathBuf> = std::iter::once(path).chain(&self.devices).cloned().collect();
-        if self.html.iter().chain(&self.write_config).any(|path| path == Path::new("-")) {
-            return Err(
-                Misuse("--html and --write-config take a file, standard output shows the advice".to_owned()).into()
-            );
-        }
-        if self.html.is_some() && self.html == self.write_config {
-            return Err(Misuse("--html and --write-config name the same file".to_owned()).into());
-        }
-        if let Some(path) = &self.html {
-            check_writable(path, &inputs)?;
-        }
+        self.outputs().check(&inputs)?;
         if let Some(path) = &self.write_config {
             self.replace.check(path, &inputs)?;
         }
@@ -235,8 +226,13 @@ impl Advise {
         }
     }
 
+    fn outputs(&self) -> Outputs<'_> {
+        let files = [("--html", self.html.as_deref()), ("--write-config", self.write_config.as_deref())];
+        Outputs::new(files, self.json)
+    }
+
     fn print(&self, advice: &Advice) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = self.outputs().screen();
         if self.json {
             serde_json::to_writer_pretty(&mut out, advice).map_err(std::io::Error::from)?;
             writeln!(out)?;
@@ -285,7 +281,7 @@ impl Advise {
         if self.json {
             return Ok(());
         }
-        let mut out = std::io::stdout().lock();
+        let mut out = self.outputs().screen();
         if let Some(path) = self.write_config.as_ref().filter(|_| config_written) {
             writeln!(out, "\nConfiguration: {}", path.display())?;
         }

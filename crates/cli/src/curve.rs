@@ -14,7 +14,7 @@ use flashwise_sim::simulate::Warmup;
 use flashwise_sim::size::Size;
 use flashwise_trace::Trace;
 use flashwise_trace::human;
-use flashwise_trace::output::{check_writable, write_whole};
+use flashwise_trace::output::write_whole;
 use flashwise_trace::tools::curve::{LruCurvePass, working_sets};
 use flashwise_trace::tools::info::Info;
 
@@ -22,6 +22,7 @@ use crate::failure::Misuse;
 use crate::fit;
 use crate::input::InputOptions;
 use crate::list::{List, ListError, distinct};
+use crate::outputs::Outputs;
 use crate::progress::Bar;
 use crate::sample::SampleOptions;
 use crate::simulate::{Sizes, command, misuse, parse_sizes};
@@ -66,12 +67,7 @@ fn parse_policies(text: &str) -> Result<List<Spec>, ListError<OptionError>> {
 impl Curve {
     pub fn run(&self) -> anyhow::Result<()> {
         let traces = std::slice::from_ref(&self.trace);
-        if let Some(html) = &self.html {
-            if html == Path::new("-") {
-                return Err(Misuse("--html takes a file, standard output shows the curve".to_owned()).into());
-            }
-            check_writable(html, traces)?;
-        }
+        self.outputs().check(traces)?;
         let given = Sizes::given(&self.sizes);
         let sizes = if given.is_empty() { Size::parse_list(SIZES)? } else { given };
         if let Some(warmup) = self.passes() {
@@ -96,7 +92,9 @@ impl Curve {
         }
         printed?;
         match &self.html {
-            Some(html) if !self.json && !self.csv => Ok(writeln!(std::io::stdout(), "\nPage: {}", html.display())?),
+            Some(html) if !self.json && !self.csv => {
+                Ok(writeln!(self.outputs().screen(), "\nPage: {}", html.display())?)
+            }
             _ => Ok(()),
         }
     }
@@ -133,8 +131,12 @@ impl Curve {
         Ok((points, most))
     }
 
+    fn outputs(&self) -> Outputs<'_> {
+        Outputs::new([("--html", self.html.as_deref())], self.json || self.csv)
+    }
+
     fn print(&self, points: &[CurvePoint]) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = self.outputs().screen();
         if self.json {
             serde_json::to_writer_pretty(&mut out, points).map_err(std::io::Error::from)?;
             writeln!(out)?;

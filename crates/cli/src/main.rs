@@ -22,6 +22,7 @@ mod listing;
 mod live;
 mod log;
 mod man;
+mod outputs;
 mod pareto;
 mod policies;
 mod progress;

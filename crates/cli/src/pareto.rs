@@ -15,7 +15,7 @@ use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_sim::size::Size;
 use flashwise_trace::Trace;
 use flashwise_trace::human;
-use flashwise_trace::output::{check_writable, write_whole};
+use flashwise_trace::output::write_whole;
 
 use crate::cache::CacheOptions;
 use crate::failure::Misuse;
@@ -23,6 +23,7 @@ use crate::fit;
 use crate::input::InputOptions;
 use crate::list::{List, ListError, distinct};
 use crate::log::note;
+use crate::outputs::Outputs;
 use crate::progress::Bar;
 use crate::simulate::{Sizes, misuse, parse_sizes};
 use crate::table::{self, caveats, rate};
@@ -72,9 +73,7 @@ fn parse_policy(text: &str) -> Result<Algorithm, OptionError> {
 
 impl Pareto {
     pub fn run(&self) -> anyhow::Result<()> {
-        if let Some(svg) = &self.svg {
-            check_writable(svg, std::slice::from_ref(&self.trace))?;
-        }
+        self.outputs().check(std::slice::from_ref(&self.trace))?;
         let mut job = Job { over_provision: self.cache.over_provisions().first().copied(), ..Job::default() };
         self.cache.put(&mut job)?;
         let meaning = job.meaning_with(Some("flashwise pareto")).map_err(misuse)?;
@@ -108,8 +107,12 @@ impl Pareto {
         self.print(&points)
     }
 
+    fn outputs(&self) -> Outputs<'_> {
+        Outputs::new([("--svg", self.svg.as_deref())], self.json)
+    }
+
     fn print(&self, points: &[Point]) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = self.outputs().screen();
         if self.json {
             serde_json::to_writer_pretty(&mut out, points).map_err(std::io::Error::from)?;
             writeln!(out)?;

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use flashwise_trace::output::{check_writable, name_of};
+use flashwise_trace::output::{check_writable, is_stream, name_of};
 
 use crate::failure::Misuse;
 
@@ -21,7 +21,7 @@ impl Replace {
     /// nobody can answer, it stays as it is.
     pub fn check(&self, out: &Path, traces: &[PathBuf]) -> anyhow::Result<()> {
         check_writable(out, traces)?;
-        if self.force || out == Path::new("-") || !out.is_file() {
+        if self.force || is_stream(out)? || !out.is_file() {
             return Ok(());
         }
         let name = name_of(out);

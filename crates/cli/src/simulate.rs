@@ -17,7 +17,7 @@ use flashwise_sim::simulate::Warmup;
 use flashwise_sim::size::{Size, SizeError};
 use flashwise_trace::Trace;
 use flashwise_trace::human;
-use flashwise_trace::output::{check_writable, write_whole};
+use flashwise_trace::output::{check_writable, is_stream, write_whole};
 use flashwise_trace::request_file::RequestFile;
 
 use crate::array::ArrayOptions;
@@ -27,6 +27,7 @@ use crate::help::{self, Topic};
 use crate::input::{InputOptions, read_once, reading};
 use crate::list::List;
 use crate::log::detail;
+use crate::outputs::Outputs;
 use crate::progress::Bar;
 use crate::sample::SampleOptions;
 use crate::table;
@@ -52,7 +53,7 @@ pub struct Simulate {
     /// Accesses at the start of each trace that are run but not counted: a number, or a share such as 10% [default: 0]
     #[arg(long, value_name = "ACCESSES")]
     warmup: Option<Warmup>,
-    /// Report figures for every N accesses as well (not in the table or CSV)
+    /// Report figures for every N accesses after the warm-up as well (not in the table or CSV)
     ///
     /// Hit ratio, replacement rate and flash writes; behind a rule or devices also latency, wear and what the rule decided.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -68,7 +69,7 @@ pub struct Simulate {
     /// Write each row as it is done, as a line of JSON; rows there stay
     ///
     /// After a run that was ended, the same command goes on where it was. Lines have the trace's SHA-256 and the version besides, by which they
-    /// are known. - is standard output, where nothing is passed over. With --accuracy the rows come when all of them are accurate.
+    /// are known. - is standard output; there and in pipes nothing is passed over. With --accuracy the rows come when all of them are accurate.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "html", "parquet", "print_jobs"])]
     jsonl: Option<PathBuf>,
     /// Write the results to a Parquet file
@@ -95,6 +96,8 @@ pub struct Simulate {
     #[arg(short, long, value_name = "TOPIC", num_args = 0..=1, require_equals = true, default_missing_value = "main")]
     help: Option<Topic>,
     /// Take the traces for one, each after the one before: the segments that a server records, in order
+    ///
+    /// Gaps longer than a minute and than the recordings before them are named and left out of the time.
     #[arg(long, help_heading = help::INPUT)]
     join: bool,
     /// Give each volume of a trace a cache of its own, rather than one to all: sizes in percent are of its blocks
@@ -132,21 +135,16 @@ impl Simulate {
         if self.traces.iter().filter(|trace| *trace == Path::new("-")).count() > 1 {
             return Err(Misuse("standard input, -, is given more than once".to_owned()).into());
         }
-        if self.html.iter().chain(&self.parquet).any(|path| path == Path::new("-")) {
-            return Err(Misuse("--html and --parquet take a file, standard output shows the results".to_owned()).into());
-        }
         if self.parquet.is_some() && !cfg!(feature = "parquet") {
             let problem = "--parquet: this flashwise was built without it, expected one built with the feature parquet";
             return Err(Misuse(problem.to_owned()).into());
-        }
-        if self.html.is_some() && self.html == self.parquet {
-            return Err(Misuse("--html and --parquet name the same file".to_owned()).into());
         }
         if let Some(threads) = self.threads {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
             pool.build_global().context("starting threads")?;
         }
-        for path in self.html.iter().chain(&self.parquet).chain(&self.jsonl) {
+        self.outputs().check(&self.traces)?;
+        if let Some(path) = &self.jsonl {
             check_writable(path, &self.traces)?;
         }
         if let (Some(option), true) = (self.sample.accuracy_given(), self.job.is_some() || self.print_jobs) {
@@ -200,7 +198,7 @@ impl Simulate {
     /// Runs what the file at `path` does not have yet, and adds each row to it as soon as it is done.
     fn write_lines(&self, path: &Path) -> anyhow::Result<()> {
         let refused = |what: &str, expected: &str| Misuse(format!("--jsonl: found {what}, expected {expected}"));
-        let to_file = path != Path::new("-");
+        let to_file = !is_stream(path)?;
         if let Some(once) = self.traces.iter().filter(|_| to_file).find_map(|trace| read_once(trace)) {
             return Err(refused(&format!("{once} as a trace"), "files, which can be read again").into());
         }
@@ -229,7 +227,7 @@ impl Simulate {
                     }
                 }
             }
-            return say_lines(path, written, known);
+            return say_lines(path, to_file, written, known);
         }
         for jobs in jobs.chunk_by(|job, other| job.reads().ok() == other.reads().ok()) {
             let (traces, requests) = self.open(&jobs[0].reads().map_err(misuse)?)?;
@@ -243,7 +241,7 @@ impl Simulate {
             written += new.len();
             known += traces.len() * jobs.len() - new.len();
         }
-        say_lines(path, written, known)
+        say_lines(path, to_file, written, known)
     }
 
     /// Runs what options name over the sample that was asked for, or the first that is accurate enough.
@@ -322,8 +320,14 @@ impl Simulate {
         Ok(())
     }
 
+    /// What is written besides the results.
+    fn outputs(&self) -> Outputs<'_> {
+        let files = [("--html", self.html.as_deref()), ("--parquet", self.parquet.as_deref())];
+        Outputs::new(files, self.json || self.csv)
+    }
+
     fn print(&self, rows: &[ResultRow]) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = self.outputs().screen();
         if self.json {
             serde_json::to_writer_pretty(&mut out, rows).map_err(std::io::Error::from)?;
             writeln!(out)?;
@@ -338,7 +342,9 @@ impl Simulate {
     /// Says where the report is, to people.
     fn print_name_of_report(&self) -> anyhow::Result<()> {
         match &self.html {
-            Some(html) if !self.json && !self.csv => Ok(writeln!(std::io::stdout(), "\nReport: {}", html.display())?),
+            Some(html) if !self.json && !self.csv => {
+                Ok(writeln!(self.outputs().screen(), "\nReport: {}", html.display())?)
+            }
             _ => Ok(()),
         }
     }
@@ -392,9 +398,9 @@ fn read_jobs(path: &Path) -> anyhow::Result<Vec<Job>> {
     }
 }
 
-/// Says how many rows were written to the file at `path`; where that is standard output, the rows are all that is written.
-fn say_lines(path: &Path, written: usize, known: usize) -> anyhow::Result<()> {
-    if path != Path::new("-") {
+/// Says how many rows were written to `path`, if that is a file: of a stream, nothing is known before.
+fn say_lines(path: &Path, to_file: bool, written: usize, known: usize) -> anyhow::Result<()> {
+    if to_file {
         let mut out = std::io::stdout().lock();
         let (rows, before) = (human::counted(written as u64, "row"), human::count(known as u64));
         writeln!(out, "{}: {rows} written, {before} there before", path.display())?;

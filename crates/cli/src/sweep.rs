@@ -12,12 +12,13 @@ use flashwise_report::sweep::render_sweep;
 use flashwise_sim::sampling::takes_whole_trace;
 use flashwise_sim::sweep::{Found, Plan, PlanError, Rows, Shard, SweepError, Task, rows};
 use flashwise_trace::human;
-use flashwise_trace::output::{check_writable, name_of, write_whole};
+use flashwise_trace::output::{name_of, write_whole};
 use flashwise_trace::progress::Progress;
 use tracing::Level;
 
 use crate::failure::Misuse;
 use crate::log::{note, tell, warning};
+use crate::outputs::Outputs;
 use crate::progress::Bar;
 use crate::sample::WHOLE_TRACE;
 use crate::simulate::{command, misuse};
@@ -234,15 +235,13 @@ fn status(plan: &Path, shard: Option<Shard>, json: bool) -> anyhow::Result<()> {
 
 /// Writes the page about the results in `folder`.
 fn report(folder: &Path, html: &Path) -> anyhow::Result<()> {
-    if html == Path::new("-") {
-        return Err(Misuse("--html takes a file".to_owned()).into());
-    }
-    check_writable(html, &[])?;
+    let outputs = Outputs::new([("--html", Some(html))], false);
+    outputs.check(&[])?;
     let Rows { rows, stale } = rows(folder)?;
     stale.iter().for_each(|said| warning!("{said}"));
     let page = render_sweep(&command()?, &rows)?;
     write_whole(html, &[], |file| anyhow::Ok(file.write_all(page.as_bytes())?))?;
-    Ok(writeln!(std::io::stdout(), "Page: {}", html.display())?)
+    Ok(writeln!(outputs.screen(), "Page: {}", html.display())?)
 }
 
 /// An error with all that caused it.

@@ -1,7 +1,8 @@
-//! Output files that are whole or absent: written without a name, and given it when all went well.
+//! All outputs: files that are whole or absent, standard output, pipes and devices.
 //!
-//! On Linux a file without a name vanishes with the process, however that ends. Where the file system has none, the file is written
-//! beside its place under the name `.flashwise-*.partial`; what a killed process left of these is removed by the next one.
+//! A file is written without a name, and given it when all went well. On Linux a file without a name vanishes with the process, however that
+//! ends. Where the file system has none, the file is written beside its place under the name `.flashwise-*.partial`; what a killed process
+//! left of these is removed by the next one.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -12,7 +13,7 @@ use tempfile::NamedTempFile;
 
 use crate::error::TraceError;
 pub use crate::files::name_of;
-use crate::sources::sources;
+use crate::sources::files;
 
 const BUFFER_BYTES: usize = 1 << 20;
 const PREFIX: &str = ".flashwise-";
@@ -21,7 +22,7 @@ const SUFFIX: &str = ".partial";
 const PARTIAL_AGE_MIN: Duration = Duration::from_secs(60);
 
 /// Writes the file at `path` with `write`; `-` is standard output. A regular file appears, or replaces the one before, only
-/// when `write` has succeeded. Anything else, such as a pipe or a device, is written to as it is. Links are followed, and a file that is
+/// when `write` has succeeded and the disk has it. [Streams](is_stream) are written to as they are. Links are followed, and a file that is
 /// replaced keeps its mode and, as far as may be, its owner.
 ///
 /// # Errors
@@ -34,18 +35,39 @@ pub fn write_whole<T, E: From<TraceError>>(
     let (path, name) = (path.as_ref(), name_of(path.as_ref()));
     let io = |source| TraceError::Io { path: name.clone(), source };
     match Place::find(path, inputs)? {
-        Place::StandardOutput => buffered(io::stdout().lock(), "standard output", write),
-        Place::Device(place) => {
-            let file = File::options().write(true).open(&place).map_err(io)?;
-            buffered(file, &name, write)
-        }
         Place::File(place) => {
             let partial = Partial::create(&name, &place)?;
             let written = buffered(partial.file(), &name, write)?;
             partial.persist(&place).map_err(io)?;
             Ok(written)
         }
+        stream => {
+            let name = if matches!(stream, Place::StandardOutput) { "standard output" } else { &name };
+            buffered(stream.open().map_err(io)?, name, write)
+        }
     }
+}
+
+/// True if what is written to `path` cannot be replaced or read again: standard output and error, other open descriptors such as
+/// `/dev/fd/63`, pipes and devices.
+///
+/// # Errors
+/// A directory.
+pub fn is_stream(path: &Path) -> Result<bool, TraceError> {
+    Ok(!matches!(Place::find(path, &[])?, Place::File(_)))
+}
+
+/// True if `path` leads to standard output, as `-` and `/dev/stdout` do.
+pub fn is_standard_output(path: &Path) -> bool {
+    matches!(Place::find(path, &[]), Ok(Place::StandardOutput))
+}
+
+/// Opens the stream at `path` to write to it. A pipe with a name waits for its reader.
+///
+/// # Errors
+/// A file that cannot be written to.
+pub fn open_stream(path: &Path) -> Result<Box<dyn Write + Send>, TraceError> {
+    Place::find(path, &[])?.open().map_err(|source| TraceError::Io { path: name_of(path), source })
 }
 
 /// Tells whether [`write_whole`] could begin to write, before long work that ends with it.
@@ -62,8 +84,9 @@ pub fn check_writable(path: impl AsRef<Path>, inputs: &[PathBuf]) -> Result<(), 
 /// Where output goes.
 enum Place {
     StandardOutput,
-    /// A pipe or device, written to as it is.
-    Device(PathBuf),
+    StandardError,
+    /// A pipe, a device or a descriptor that is open, written to as it is.
+    Stream(PathBuf),
     /// A file, there or to be.
     File(PathBuf),
 }
@@ -73,11 +96,16 @@ impl Place {
         if path == Path::new("-") {
             return Ok(Place::StandardOutput);
         }
-        let place = behind_links(path);
+        let place = match behind_links(path) {
+            (_, Some(1)) => return Ok(Place::StandardOutput),
+            (_, Some(2)) => return Ok(Place::StandardError),
+            (place, Some(_)) => return Ok(Place::Stream(place)),
+            (place, None) => place,
+        };
         let is_input =
             |input: &PathBuf| input != Path::new("-") && fs::canonicalize(input).is_ok_and(|input| input == place);
         // A trace that cannot be found is refused where it is opened.
-        let mut files = inputs.iter().flat_map(|input| sources(input).unwrap_or_default());
+        let mut files = inputs.iter().flat_map(|input| files(input).unwrap_or_default());
         if files.any(|file| is_input(&file)) {
             return Err(TraceError::OverwritesInput { path: name_of(path) });
         }
@@ -85,23 +113,46 @@ impl Place {
             Ok(found) if found.is_dir() => {
                 Err(TraceError::Io { path: name_of(path), source: io::ErrorKind::IsADirectory.into() })
             }
-            Ok(found) if !found.is_file() => Ok(Place::Device(place)),
+            Ok(found) if !found.is_file() => Ok(Place::Stream(place)),
             _ => Ok(Place::File(place)),
         }
     }
+
+    /// Opens what is no file, or a file to write at its end.
+    fn open(self) -> io::Result<Box<dyn Write + Send>> {
+        Ok(match self {
+            Place::StandardOutput => Box::new(io::stdout()),
+            Place::StandardError => Box::new(io::stderr()),
+            // The descriptor may be of a file, whose contents stay.
+            Place::Stream(place) | Place::File(place) => Box::new(File::options().append(true).open(place)?),
+        })
+    }
 }
 
-/// The file that `path` leads to, whether there is one or not.
-fn behind_links(path: &Path) -> PathBuf {
+/// The file that `path` leads to, whether there is one or not, and the number of the descriptor, if it is one.
+fn behind_links(path: &Path) -> (PathBuf, Option<u32>) {
     const LINKS_MAX: usize = 40;
     let mut place = path.to_owned();
     for _ in 0..LINKS_MAX {
+        if let Some(number) = descriptor(&place) {
+            return (place, Some(number));
+        }
         match fs::read_link(&place) {
             Ok(target) => place = place.parent().unwrap_or(Path::new("")).join(target),
             Err(_) => break,
         }
     }
-    fs::canonicalize(&place).unwrap_or(place)
+    (fs::canonicalize(&place).unwrap_or(place), None)
+}
+
+/// The number of the descriptor of this process that `path` shows, which links of the kernel's do not lead on from: `pipe:[7]` is no path.
+fn descriptor(path: &Path) -> Option<u32> {
+    let number = path.file_name()?.to_str()?.parse().ok()?;
+    let folder = path.parent()?;
+    let is_ours = |ours: &str| {
+        fs::canonicalize(folder).is_ok_and(|folder| fs::canonicalize(ours).is_ok_and(|ours| ours == folder))
+    };
+    (folder == Path::new("/dev/fd") || is_ours("/proc/self/fd") || is_ours("/proc/thread-self/fd")).then_some(number)
 }
 
 fn buffered<T, E: From<TraceError>>(
@@ -179,8 +230,9 @@ impl Partial {
         }
     }
 
-    /// Makes it the file at `place`.
+    /// Makes it the file at `place`, once the disk has its contents.
     fn persist(self, place: &Path) -> io::Result<()> {
+        self.file().sync_all()?;
         match self {
             #[cfg(target_os = "linux")]
             Partial::Unnamed(file, directory) => {

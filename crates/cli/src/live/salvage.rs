@@ -1,7 +1,6 @@
 //! `flashwise detach --salvage`: what is certain of a damaged cache is written back, the rest is listed.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
@@ -13,7 +12,9 @@ use flashwise_engine::disk::Disk;
 use flashwise_engine::flash::Progress;
 use flashwise_engine::salvage::{Listed, Options, Outcome, Pair, Reason, salvage};
 use flashwise_engine::volume::VolumeConfig;
+use flashwise_trace::error::TraceError;
 use flashwise_trace::human;
+use flashwise_trace::output::{is_stream, name_of, write_whole};
 
 use crate::failure::Misuse;
 
@@ -82,7 +83,7 @@ impl SalvageFlags {
     ) -> anyhow::Result<Salvaged> {
         let name = volume.flash.file_name().unwrap_or_default().to_string_lossy();
         let list = self.lost_list.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.lost.csv")));
-        if list.symlink_metadata().is_ok() {
+        if !is_stream(&list)? && list.symlink_metadata().is_ok() {
             return Err(exists(&list).into());
         }
         // It matters only where the superblock is lost, and is judged only where it was given.
@@ -92,8 +93,11 @@ impl SalvageFlags {
         };
         let options = Options { with_uncertain: self.with_uncertain, discard_rest: self.discard_rest, geometry };
         let mut write = |listed: &[Listed]| {
-            write_list(&list, listed)
-                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", list.display())))
+            let io = |source| TraceError::Io { path: name_of(&list), source };
+            write_whole(&list, &[], |file| write_list(file, listed).map_err(io)).map_err(|error| match error {
+                TraceError::Io { path, source } => io::Error::new(source.kind(), format!("{path}: {source}")),
+                error => io::Error::other(error),
+            })
         };
         let pair = Pair { flash, backend, side, pairing };
         let outcome = salvage(pair, &options, &mut write, reading, progress)?;
@@ -108,8 +112,7 @@ fn exists(list: &Path) -> Misuse {
     ))
 }
 
-fn write_list(path: &Path, listed: &[Listed]) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create_new(path)?);
+fn write_list(file: &mut dyn Write, listed: &[Listed]) -> io::Result<()> {
     let of_pool = listed.iter().any(|listed| listed.disk.is_some());
     let first = if of_pool { "logical_disk," } else { "" };
     writeln!(file, "{first}first_block,last_block,offset_bytes,length_bytes,reason,written_back")?;
@@ -122,7 +125,7 @@ fn write_list(path: &Path, listed: &[Listed]) -> io::Result<()> {
         }
         writeln!(file, "{},{},{offset},{length},{},{written}", blocks.start, blocks.end - 1, reason.name())?;
     }
-    file.into_inner().map_err(|error| error.into_error())?.sync_all()
+    Ok(())
 }
 
 /// What was done.

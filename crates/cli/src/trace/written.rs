@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use flashwise_trace::human;
-use flashwise_trace::output::name_of;
+use flashwise_trace::output::{is_stream, name_of};
 
 use crate::failure::Misuse;
 use crate::log;
@@ -25,8 +25,10 @@ pub fn check_name(out: &Path) -> Result<(), Misuse> {
 
 /// Says how many requests were written and how long the file is, unless it is standard output or something else that is no file.
 pub fn tell(out: &Path, requests: u64) -> std::io::Result<()> {
-    let written = std::fs::metadata(out).ok().filter(std::fs::Metadata::is_file);
-    let Some(written) = written.filter(|_| !log::is_quiet()) else { return Ok(()) };
+    if log::is_quiet() || is_stream(out).unwrap_or(true) {
+        return Ok(());
+    }
+    let written = std::fs::metadata(out)?;
     let bytes = human::bytes(written.len() as f64);
     writeln!(std::io::stdout(), "{}: {}, {bytes}", name_of(out), human::counted(requests, "request"))
 }

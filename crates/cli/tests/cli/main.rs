@@ -35,6 +35,7 @@ mod makefile;
 mod memory;
 #[cfg(feature = "s3")]
 mod objects;
+mod outputs;
 #[cfg(feature = "client-tests")]
 mod packaging;
 #[cfg(feature = "browser-tests")]

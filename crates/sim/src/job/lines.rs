@@ -5,12 +5,12 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use flashwise_trace::error::TraceError;
-use flashwise_trace::output::name_of;
+use flashwise_trace::output::{is_stream, name_of, open_stream};
 use flashwise_trace::progress::Progress;
 use flashwise_trace::sources::sources;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,9 @@ use sha2::{Digest, Sha256};
 
 use super::Job;
 use crate::results::ResultRow;
+
+/// Longer lines are no rows.
+const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// The version that rows are of.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -31,18 +34,11 @@ pub struct Origin {
     pub reading: Option<String>,
 }
 
-/// A file of rows, to which this process alone writes.
-#[derive(Debug)]
+/// A file of rows, to which this process alone writes, or a stream of them.
 pub struct Lines {
     name: String,
-    out: Mutex<Out>,
+    out: Mutex<Box<dyn Write + Send>>,
     known: HashSet<String>,
-}
-
-#[derive(Debug)]
-enum Out {
-    File(File),
-    StandardOutput,
 }
 
 /// Why rows cannot be added to a file.
@@ -83,49 +79,50 @@ fn key(trace: &str, job: &str, checksum: &str, reading: Option<&str>) -> String 
 }
 
 impl Lines {
-    /// Opens the file at `path`, which need not be there yet; `-` is standard output, which has no rows yet. A line that was not written to its
-    /// end is taken away.
+    /// Opens the file at `path`, which need not be there yet. A line that was not written to its end is taken away. A
+    /// [stream](is_stream) has no rows yet.
     ///
     /// # Errors
     /// A file that is being written to, or is not of rows.
     pub fn open(path: &Path) -> Result<Lines, LinesError> {
         let name = name_of(path);
-        if path == Path::new("-") {
-            return Ok(Lines { name, out: Mutex::new(Out::StandardOutput), known: HashSet::new() });
+        if is_stream(path)? {
+            return Ok(Lines { name, out: Mutex::new(open_stream(path)?), known: HashSet::new() });
         }
         let io = |source| TraceError::Io { path: name.clone(), source };
-        let mut file = File::options().read(true).append(true).create(true).open(path).map_err(io)?;
+        let file = File::options().read(true).append(true).create(true).open(path).map_err(io)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => return Err(LinesError::Locked { path: name }),
             Err(std::fs::TryLockError::Error(error)) => return Err(io(error).into()),
         }
-        let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(io)?;
-        let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
-        if whole == 0 && text.len() > 1 << 20 {
-            let problem = "a first line of more than 1 MiB".to_owned();
-            return Err(LinesError::NotARow { path: name, line: 1, problem });
-        }
-        let mut known = HashSet::new();
-        for (number, line) in text[..whole].split(|&byte| byte == b'\n').enumerate() {
+        let (mut known, mut whole, mut number, mut line) = (HashSet::new(), 0, 0, Vec::new());
+        let mut lines = BufReader::new(&file);
+        loop {
+            line.clear();
+            let read = lines.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(io)? as u64;
+            number += 1;
+            let not_a_row = |problem: String| LinesError::NotARow { path: name.clone(), line: number, problem };
+            if line.pop_if(|byte| *byte == b'\n').is_none() {
+                if read == LINE_BYTES_MAX {
+                    return Err(not_a_row("a line of more than 1 MiB".to_owned()));
+                }
+                break;
+            }
+            whole += read;
             if line.is_empty() {
                 continue;
             }
-            let row: Known = serde_json::from_slice(line).map_err(|error| {
-                let problem = error.to_string();
-                LinesError::NotARow { path: name.clone(), line: number + 1, problem }
-            })?;
+            let row: Known = serde_json::from_slice(&line).map_err(|error| not_a_row(error.to_string()))?;
             if let (Some(checksum), VERSION) = (&row.trace_checksum, row.version.as_str()) {
                 let job = row.job.parse().map_or_else(|_| row.job.clone(), |job: Job| job.canonical());
                 known.insert(key(&row.trace, &job, checksum, row.reading.as_deref()));
             }
         }
-        if whole < text.len() {
-            file.set_len(whole as u64).map_err(io)?;
-            file.seek(SeekFrom::End(0)).map_err(io)?;
+        if !line.is_empty() {
+            file.set_len(whole).map_err(io)?;
         }
-        Ok(Lines { name, out: Mutex::new(Out::File(file)), known })
+        Ok(Lines { name, out: Mutex::new(Box::new(file)), known })
     }
 
     /// Whether the file had the row of `job`, however it was spelt, over the trace called `trace` when it was opened.
@@ -144,13 +141,7 @@ impl Lines {
         let line = serde_json::to_string(&Line { row, version: VERSION, trace_checksum, reading });
         let line = line.map_err(|error| io(error.into()))? + "\n";
         let mut out = self.out.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match &mut *out {
-            Out::File(file) => file.write_all(line.as_bytes()).map_err(io),
-            Out::StandardOutput => {
-                let mut out = io::stdout().lock();
-                out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(io)
-            }
-        }
+        out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(io)
     }
 }
 

@@ -1,0 +1,52 @@
+//! The outputs of a command besides what it shows on standard output.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use flashwise_trace::error::TraceError;
+use flashwise_trace::output::{check_writable, is_standard_output};
+
+use crate::failure::Misuse;
+
+/// The outputs of a command. One of them may be standard output, which shows nothing else then.
+pub struct Outputs<'a> {
+    /// Each with its option.
+    outputs: Vec<(&'static str, &'a Path)>,
+    /// True if an option asks for other data on standard output.
+    prints_data: bool,
+}
+
+impl<'a> Outputs<'a> {
+    /// The outputs that are given, each with its option. `prints_data` is true if `--json` or `--csv` is given.
+    pub fn new(outputs: impl IntoIterator<Item = (&'static str, Option<&'a Path>)>, prints_data: bool) -> Self {
+        let given = |(option, path): (_, Option<&'a Path>)| path.map(|path| (option, path));
+        Outputs { outputs: outputs.into_iter().filter_map(given).collect(), prints_data }
+    }
+
+    /// Tells whether they can be written, before long work that ends with it.
+    ///
+    /// # Errors
+    /// Two outputs in one place, and what [`check_writable`] refuses.
+    pub fn check(&self, inputs: &[PathBuf]) -> anyhow::Result<()> {
+        for (at, (option, path)) in self.outputs.iter().enumerate() {
+            let same = |other: &Path| other == *path || is_standard_output(path) && is_standard_output(other);
+            if let Some((other, _)) = self.outputs[..at].iter().find(|(_, other)| same(other)) {
+                return Err(Misuse(format!("{other} and {option} name the same file")).into());
+            }
+            if self.prints_data && is_standard_output(path) {
+                let found = "found standard output, to which --json or --csv writes";
+                return Err(Misuse(format!("{option}: {found}, expected a file")).into());
+            }
+            check_writable(path, inputs).map_err(|error: TraceError| anyhow::Error::from(error))?;
+        }
+        Ok(())
+    }
+
+    /// Standard output, if it is none of the outputs.
+    pub fn screen(&self) -> Box<dyn Write> {
+        if self.outputs.iter().any(|(_, path)| is_standard_output(path)) {
+            return Box::new(std::io::sink());
+        }
+        Box::new(std::io::stdout().lock())
+    }
+}
