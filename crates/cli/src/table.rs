@@ -15,7 +15,7 @@ use crate::fit;
 use screen::Figures;
 
 /// Spaces between columns.
-const GAP: usize = 2;
+pub const GAP: usize = 2;
 
 /// A table without lines whose columns after the first `text_columns` stand to the right. Where it is wider than the terminal, cells are broken
 /// between words.
@@ -58,7 +58,7 @@ pub fn results(rows: &[ResultRow]) -> String {
     if !best.is_empty() {
         header.push("of best");
         for (line, row) in lines.iter_mut().zip(rows) {
-            line.push(match best.get(&(row.trace.as_str(), row.capacity_blocks)) {
+            line.push(match best.get(&part_of(row)) {
                 Some(&best) if best > 0 => format!("{:.1}%", 100.0 * row.hits as f64 / best as f64),
                 _ => "-".to_owned(),
             });
@@ -183,12 +183,19 @@ fn caveats_of(rows: &[ResultRow]) -> String {
     if caveats.is_empty() { caveats } else { format!("\n{}", fit::sentences(caveats.trim_end(), 0, fit::width())) }
 }
 
-/// Hits of the best possible, by trace and capacity, where it was simulated.
-fn best_hits(rows: &[ResultRow]) -> HashMap<(&str, u64), u64> {
+/// What rows must have in common for their hits to be compared: the trace, the part of it that is counted, and the capacity.
+type Part<'a> = (&'a str, u64, u64, u64);
+
+fn part_of(row: &ResultRow) -> Part<'_> {
+    (&row.trace, row.warmup_accesses, row.accesses, row.capacity_blocks)
+}
+
+/// Hits of the best possible, by the part of the trace and the capacity, where it was simulated.
+fn best_hits(rows: &[ResultRow]) -> HashMap<Part<'_>, u64> {
     let mut best = HashMap::new();
     for row in rows {
         if row.policy == min::INFO.name {
-            best.entry((row.trace.as_str(), row.capacity_blocks)).or_insert(row.hits);
+            best.entry(part_of(row)).or_insert(row.hits);
         }
     }
     best

@@ -2,6 +2,7 @@
 
 use super::numbers::{bytes, count, duration, percent};
 use super::table::Table;
+use flashwise_trace::human;
 use flashwise_trace::tools::info::Info;
 
 /// What a trace is like: LARC's Table II and more.
@@ -16,6 +17,12 @@ pub fn characteristics(info: &Info) -> Table {
         "Duration",
         plain(if info.duration_us == 0 { "not in the trace".to_owned() } else { duration(info.duration_us) }),
     );
+    if let (Some(requests), Some(per_s)) = (info.requests_per_s, info.bytes_per_s) {
+        table.push(
+            "Requests per second",
+            vec![human::per_second(requests), format!("{} per second", human::bytes(per_s))],
+        );
+    }
     table.push("Volumes", plain(count(info.volumes)));
     table.push("Read requests", sized(info.read_requests, info.read_bytes));
     table.push("Write requests", sized(info.write_requests, info.write_bytes));

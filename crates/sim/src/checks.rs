@@ -54,7 +54,7 @@ pub fn run(
     let experiment = Experiment {
         layout: Layout::None { ram: Ram::Bytes(0) },
         devices: Some(Devices { model: ArrayModel::paper(), storage_bytes: None, arrivals: Arrivals::None }),
-        counting: Counting { warmup, epoch: Some((trace.len() as u64).div_ceil(PARTS).max(1)) },
+        counting: Counting { warmup, epoch: Some(warmup.part_of(trace.len(), PARTS)) },
     };
     let runs = experiment::run(std::slice::from_ref(trace), cases, &experiment, progress)?;
     let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };

@@ -34,11 +34,18 @@ impl Warmup {
     }
 }
 
+impl Warmup {
+    /// Length of each of `parts` of what is counted of a trace's `len` accesses, at least 1.
+    pub fn part_of(self, len: usize, parts: u64) -> u64 {
+        (len as u64).saturating_sub(self.accesses(len)).div_ceil(parts).max(1)
+    }
+}
+
 /// How to count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counting {
     /// Accesses not counted.
     pub warmup: Warmup,
-    /// Length in accesses of an epoch, for figures over time.
+    /// Length in accesses of an epoch, for figures over time. The first begins after the warm-up.
     pub epoch: Option<u64>,
 }

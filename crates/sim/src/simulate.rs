@@ -37,7 +37,7 @@ pub struct Run {
     pub case: PolicyCase,
     /// Counters of all accesses after the warm-up.
     pub counters: Counters,
-    /// Counters of each epoch, warm-up included; the last may be shorter. Empty if no epoch was asked for.
+    /// Counters of each epoch after the warm-up; the last may be shorter. Empty if no epoch was asked for.
     pub epochs: Vec<Counters>,
     /// How good these counters are, if the trace is a sample: they are estimates of those of the whole trace.
     pub sample: Option<SampleFigures>,
@@ -85,6 +85,19 @@ pub fn run_own<P: Policy<Key = u32> + Send + 'static>(
     Replay { trace, next_uses: None, counting, lengths: true, progress }.visit(policy)
 }
 
+/// Shows an offline policy the next use of each access, so that it has the most hits after the first `warmup` accesses: hits before are not
+/// counted, and none are foreseen.
+pub(crate) fn foresee<P: Policy>(policy: &mut P, next_uses: Option<&[u32]>, warmup: u64) {
+    match next_uses {
+        None => {}
+        Some(next_uses) if warmup == 0 => policy.foresee(next_uses),
+        Some(next_uses) => {
+            let counted = |&next_use: &u32| if u64::from(next_use) < warmup { NEVER } else { next_use };
+            policy.foresee(&next_uses.iter().map(counted).collect::<Vec<_>>());
+        }
+    }
+}
+
 struct Replay<'a> {
     trace: &'a Trace,
     next_uses: Option<&'a [u32]>,
@@ -98,8 +111,8 @@ impl Visitor<u32> for Replay<'_> {
     type Output = (Counters, Vec<Counters>);
 
     fn visit<P: Policy<Key = u32>>(self, mut policy: P) -> Self::Output {
-        self.next_uses.into_iter().for_each(|next_uses| policy.foresee(next_uses));
         let warmup = self.counting.warmup.accesses(self.trace.len());
+        foresee(&mut policy, self.next_uses, warmup);
         let epoch = self.counting.epoch.unwrap_or(u64::MAX);
         let (mut counted, mut in_epoch, mut epochs) = (Counters::default(), Counters::default(), Vec::new());
         let mut position = 0;
@@ -108,20 +121,21 @@ impl Visitor<u32> for Replay<'_> {
             let batch_start = position;
             while position < batch_end {
                 // A segment ends with the batch, the warm-up, an epoch or when progress is due.
-                let multiple_after = |step: u64| (position / step).saturating_add(1).saturating_mul(step);
-                let mut end = batch_end.min(multiple_after(epoch)).min(multiple_after(PACE_ACCESSES));
-                if position < warmup {
-                    end = end.min(warmup);
-                }
+                let multiple_after = |at: u64, step: u64| (at / step).saturating_add(1).saturating_mul(step);
+                let end =
+                    batch_end.min(multiple_after(position, PACE_ACCESSES)).min(match position.checked_sub(warmup) {
+                        None => warmup,
+                        Some(counted) => warmup.saturating_add(multiple_after(counted, epoch)),
+                    });
                 let range = (position - batch_start) as usize..(end - batch_start) as usize;
                 let next_uses = self.next_uses.map(|next_uses| &next_uses[position as usize..end as usize]);
                 let segment = replay(&mut policy, &columns, range, next_uses, self.lengths);
                 if position >= warmup {
                     counted += segment;
-                }
-                in_epoch += segment;
-                if end.is_multiple_of(epoch) {
-                    epochs.push(std::mem::take(&mut in_epoch));
+                    in_epoch += segment;
+                    if (end - warmup).is_multiple_of(epoch) {
+                        epochs.push(std::mem::take(&mut in_epoch));
+                    }
                 }
                 self.progress.advance(end - position);
                 position = end;

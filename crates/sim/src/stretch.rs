@@ -140,7 +140,7 @@ pub struct Ran {
     pub decisions: Vec<Decision>,
     /// How long requests waited, if that was simulated.
     pub waits: Option<Waits>,
-    /// The epochs, if they were asked for; they include the warm-up.
+    /// The epochs after the warm-up, if they were asked for.
     pub epochs: Vec<Stretch>,
     /// How the flash device was worn after the warm-up, if there was one.
     pub wear: Option<Wear>,
@@ -166,10 +166,11 @@ pub(crate) struct Stretches {
 impl Stretches {
     /// Of a trace of `len` accesses.
     pub fn new(counting: Counting, len: usize) -> Stretches {
+        let warmup = counting.warmup.accesses(len);
         Stretches {
-            warmup: counting.warmup.accesses(len),
+            warmup,
             epoch: counting.epoch,
-            next_epoch: counting.epoch.unwrap_or(u64::MAX),
+            next_epoch: warmup.saturating_add(counting.epoch.unwrap_or(u64::MAX)),
             warm: None,
             begun: Mark::default(),
             start_us: None,
@@ -200,17 +201,15 @@ impl Stretches {
     }
 
     fn cut(&mut self, position: u64, mark: Mark) {
-        if self.start_us.is_none() {
-            self.start_us = Some(mark.time_us);
-            self.begun = mark;
-        }
-        if position >= self.warmup {
-            self.warm.get_or_insert(mark);
-        }
-        if position >= self.next_epoch {
+        self.start_us.get_or_insert(mark.time_us);
+        if position >= self.warmup && self.warm.is_none() {
+            (self.warm, self.begun) = (Some(mark), mark);
+        } else if position >= self.next_epoch {
             self.end_epoch(mark);
-            self.next_epoch = position.saturating_add(self.epoch.unwrap_or(u64::MAX));
+        } else {
+            return;
         }
+        self.next_epoch = position.saturating_add(self.epoch.unwrap_or(u64::MAX));
     }
 
     fn end_epoch(&mut self, mark: Mark) {
@@ -245,7 +244,7 @@ impl Stretches {
     pub fn end(mut self, time_us: u64, counts: Counts, waits: Option<Waits>, erased: Option<Vec<u32>>) -> Ran {
         let wear = erased.map(|erased| Wear::between(self.erased_warm.as_ref().unwrap_or(&erased), &erased));
         let end = Mark { counts, time_us };
-        if self.epoch.is_some() && counts.accesses() > self.begun.counts.accesses() {
+        if self.epoch.is_some() && self.warm.is_some() && counts.accesses() > self.begun.counts.accesses() {
             self.end_epoch(end);
         }
         let warm = self.warm.unwrap_or(end);

@@ -41,6 +41,16 @@ pub fn duration(us: u64) -> String {
     format!("{} {name}{rest}", us / unit_us)
 }
 
+/// A number of things per second, with three digits at least.
+pub fn per_second(rate: f64) -> String {
+    match rate {
+        rate if rate >= 100.0 => count(rate.round() as u64),
+        rate if rate >= 10.0 => format!("{rate:.1}"),
+        rate if rate >= 0.01 => format!("{rate:.2}"),
+        rate => format!("{rate:.1e}"),
+    }
+}
+
 /// More years than these are told as more than these: nobody plans with them.
 pub const YEARS_MAX: f64 = 1000.0;
 
@@ -76,6 +86,8 @@ mod tests {
         let durations = [0, 7, 1500, 60_000_000, 7_380_000_000, 90_000_000_000];
         assert_eq!(durations.map(duration), ["0 s", "7 us", "1 ms 500 us", "1 min", "2 h 3 min", "1 d 1 h"]);
         assert_eq!(percent(0.97591), "97.59%");
+        let rates = [0.0012, 0.5, 12.34, 123.4, 1_234_567.8].map(per_second);
+        assert_eq!(rates, ["1.2e-3", "0.50", "12.3", "123", "1,234,568"]);
         assert_eq!(
             [0.0, 1.055, 1000.0, 1000.1, f64::INFINITY].map(years),
             ["0.00", "1.05", "1000.00", "> 1,000", "unlimited"]

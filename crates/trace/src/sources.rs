@@ -21,6 +21,11 @@ pub const SOURCES_MAX: usize = 256;
 /// A pattern that is none or fits no file, and more than [`SOURCES_MAX`] files.
 pub fn sources(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
     let Some(name) = path.to_str().filter(|_| !path.exists()) else { return Ok(vec![path.to_owned()]) };
+    if name.starts_with("s3://") {
+        let found = "an object in S3".to_owned();
+        let expected = "a file; only `flashwise sweep` reads S3, if it is built with the feature s3".to_owned();
+        return Err(TraceError::Sources { path: name.to_owned(), found, expected });
+    }
     let mut files = Vec::new();
     for part in parts(name) {
         match is_pattern(part) && !Path::new(part).exists() {

@@ -4,10 +4,12 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use flashwise_trace::tools::info::InfoPass;
+use comfy_table::ContentArrangement;
+use flashwise_trace::tools::info::{Info as TraceInfo, InfoPass};
 
+use crate::fit;
 use crate::input::InputOptions;
-use crate::table::plain;
+use crate::table::{GAP, plain};
 
 /// Show what traces are like: requests, blocks, sizes, duration, re-access
 #[derive(Debug, Args)]
@@ -35,13 +37,44 @@ impl Info {
             writeln!(out, "{}", serde_json::to_string_pretty(&infos)?)?;
             return Ok(());
         }
-        let header: Vec<_> = ["trace"].into_iter().chain(infos.iter().map(|info| info.trace.as_str())).collect();
-        let mut table = plain(&header, 1);
-        let columns: Vec<_> = infos.iter().map(|info| info.rows()).collect();
-        for (row, (name, _)) in columns[0].iter().enumerate() {
-            table.add_row([*name].into_iter().chain(columns.iter().map(|column| column[row].1.as_str())));
-        }
-        writeln!(out, "{}", table.trim_fmt())?;
+        write!(out, "{}", tables(&infos, fit::width().unwrap_or(WIDTH)))?;
         Ok(())
     }
+}
+
+/// Columns of output where nothing says how wide it may be.
+const WIDTH: usize = 80;
+/// The longest part of a name for which room is made.
+const NAME: usize = 24;
+
+/// A table of the traces, or several of as many traces as fit in `width` columns beside each other.
+fn tables(infos: &[TraceInfo], width: usize) -> String {
+    let columns: Vec<Vec<(&str, String)>> = infos.iter().map(TraceInfo::rows).collect();
+    let names: Vec<&str> = columns[0].iter().map(|(name, _)| *name).collect();
+    let longest = |texts: &mut dyn Iterator<Item = &str>| texts.map(|text| text.chars().count()).max().unwrap_or(0);
+    let beside = longest(&mut names.iter().copied()) + GAP;
+    let room = width.saturating_sub(beside).max(NAME);
+    // How a CSV is read, and a long name, go on below.
+    let of_trace = |(info, rows): (&TraceInfo, &Vec<(&str, String)>)| {
+        let short = rows.iter().filter(|(name, _)| *name != "columns").map(|(_, shown)| shown.as_str());
+        GAP + longest(&mut short.chain([info.trace.as_str()].into_iter())).min(NAME)
+    };
+    let widths: Vec<usize> = [beside].into_iter().chain(infos.iter().zip(&columns).map(of_trace)).collect();
+    let mut all = String::new();
+    for group in fit::groups(&widths, 1, Some(width + GAP)) {
+        let traces = &group[1..];
+        let room = room / traces.len();
+        let shown = |text: &str| fit::sentences(text, 0, Some(room));
+        let header: Vec<&str> =
+            ["trace"].into_iter().chain(traces.iter().map(|at| infos[at - 1].trace.as_str())).collect();
+        let mut table = plain(&header, 1);
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width((width + GAP) as u16);
+        for (row, name) in names.iter().enumerate() {
+            let cells = traces.iter().map(|at| shown(&columns[at - 1][row].1));
+            table.add_row([(*name).to_owned()].into_iter().chain(cells));
+        }
+        let between = if all.is_empty() { "" } else { "\n" };
+        all += &format!("{between}{}\n", table.trim_fmt());
+    }
+    all
 }

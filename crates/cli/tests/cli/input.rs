@@ -52,7 +52,10 @@ fn units_that_nothing_says_are_taken_from_the_values_or_refused_and_always_shown
     let (kept, err) = info(folder.path(), &["clear.arrow"]);
     assert_eq!((&kept["columns"], err.as_str()), (&clear["columns"], ""));
     let shown = succeed(folder.path(), &["trace", "info", "clear.arrow"]);
-    assert!(shown.contains(read_as), "{shown}");
+    assert!(shown.split_whitespace().collect::<String>().contains(read_as), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    let many = succeed(folder.path(), &[&["trace", "info"][..], &["clear.arrow"; 7]].concat());
+    assert!(many.lines().all(|line| line.chars().count() <= 80) && many.matches("working set").count() > 1, "{many}");
 }
 
 #[test]

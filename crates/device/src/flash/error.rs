@@ -14,8 +14,9 @@ pub enum DeviceError {
     OverProvision { found: f64 },
     #[error(
         "over-provisioning of {over_provision_percent} % of {logical_pages} pages leaves {found} spare erase units of \
-         {unit_pages} pages, expected at least {least}: {reserve_units} in reserve and one that is being written; raise it to \
-         {least_percent} %, or make the device larger or its units smaller"
+         {unit_pages} pages, expected at least {least}: {reserve_units} in reserve and one that is being written; {}make the device \
+         larger or its units smaller",
+        raise(*least_percent)
     )]
     Reserve {
         over_provision_percent: f64,
@@ -26,6 +27,11 @@ pub enum DeviceError {
         reserve_units: u32,
         least_percent: f64,
     },
+}
+
+/// The advice to raise the over-provisioning to `percent`, if options take as much.
+fn raise(percent: f64) -> String {
+    if percent > 100.0 { String::new() } else { format!("raise it to {percent} %, or ") }
 }
 
 /// Why flash cannot be divided into such erase units.

@@ -34,6 +34,8 @@ fn info(reaccesses: u64) -> Info {
         write_reuse_distance_min: None,
         columns: None,
         duration_us: 86_400_000_000,
+        requests_per_s: None,
+        bytes_per_s: None,
         out_of_order_requests: 0,
         absurd_requests: 0,
         volumes: 1,

@@ -90,7 +90,8 @@ pub(super) fn of(search: &Search, answer: Option<&Found>) -> Result<Checked, Adv
 /// The job in parts, and the same with requests at the times of the trace, if it has times.
 fn checks(search: &Search, job: &Job) -> Result<Vec<Job>, AdviseError> {
     let trace = search.workload.trace();
-    let parts = Job { epoch: Some((trace.len() as u64).div_ceil(PARTS)), ..job.clone() }.plain()?;
+    let epoch = search.question.warmup.part_of(trace.len(), PARTS);
+    let parts = Job { epoch: Some(epoch), ..job.clone() }.plain()?;
     let mut jobs = vec![parts];
     let arrivals: Arrivals = "trace".parse().expect("it is a word for arrivals");
     if search.days.is_some() && arrivals.check(trace).is_ok() {

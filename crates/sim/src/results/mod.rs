@@ -173,7 +173,7 @@ impl ResultRow {
             unique_blocks: trace.whole_unique_blocks(),
             warmup_accesses: trace.whole_len() - of_policy.accesses,
             flash_bytes_written: of_policy.flash_writes_blocks * trace.block_size_bytes(),
-            epochs: self::epochs(epochs),
+            epochs: self::epochs(trace.whole_len() - of_policy.accesses, epochs),
             ..of_policy
         }
     }
@@ -352,7 +352,7 @@ fn array_figures(run: &experiment::Run, setting: &Setting, refused: bool) -> Arr
 
 fn epochs_of(run: &experiment::Run) -> Vec<Epoch> {
     let ran = &run.ran;
-    let mut first_access = 0;
+    let mut first_access = ran.warmup_accesses;
     let epoch = |stretch: &Stretch| {
         let counts = &stretch.counts;
         let epoch = Epoch {
@@ -374,8 +374,9 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-fn epochs(counters: &[Counters]) -> Vec<Epoch> {
-    let mut first_access = 0;
+/// The epochs after this many accesses of warm-up.
+fn epochs(warmup_accesses: u64, counters: &[Counters]) -> Vec<Epoch> {
+    let mut first_access = warmup_accesses;
     let epoch = |counters: &Counters| {
         let epoch = Epoch {
             first_access,

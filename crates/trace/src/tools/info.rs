@@ -65,6 +65,10 @@ pub struct Info {
     pub columns: Option<String>,
     /// Time from the earliest request to the latest, absurd times left out; 0 in traces without times.
     pub duration_us: u64,
+    /// Requests per second of that time; absent where times are no clock.
+    pub requests_per_s: Option<f64>,
+    /// Bytes that requests read and write, per second of that time; absent where times are no clock.
+    pub bytes_per_s: Option<f64>,
     /// Requests with an earlier time than the request before them.
     pub out_of_order_requests: u64,
     /// Requests with absurd times: more than a year away from those of most requests.
@@ -121,6 +125,8 @@ impl InfoPass {
         let [read_reuse_distance_min, write_reuse_distance_min] = distances.finish();
         let count = |bit: u8| seen.iter().filter(|&&seen| seen & bit != 0).count() as u64;
         let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        let is_clock = times.duration_us() > 0 && times.refusal(about.requests).is_none();
+        let per_s = |amount: u64| is_clock.then(|| amount as f64 / (times.duration_us() as f64 / 1e6));
         Info {
             trace: name,
             format: about.format.clone(),
@@ -147,6 +153,8 @@ impl InfoPass {
             write_reuse_distance_min,
             columns: about.columns.clone(),
             duration_us: times.duration_us(),
+            requests_per_s: per_s(about.requests),
+            bytes_per_s: per_s(about.read_bytes + about.write_bytes),
             out_of_order_requests: times.out_of_order_requests,
             absurd_requests: times.absurd_requests,
             volumes: about.volumes.len() as u64,
@@ -195,13 +203,16 @@ impl Info {
     /// The characteristics as people read them, each with what it is called. Every trace has the same ones in the same order.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
         let bytes = |bytes: u64| human::bytes(bytes as f64);
-        let distance = |distance: Option<u64>| distance.map_or_else(|| "-".to_owned(), human::count);
+        let or_none = |shown: Option<String>| shown.unwrap_or_else(|| "-".to_owned());
+        let distance = |distance: Option<u64>| or_none(distance.map(human::count));
         vec![
             ("format", self.format.clone()),
-            ("columns", self.columns.clone().unwrap_or_else(|| "-".to_owned())),
+            ("columns", or_none(self.columns.clone())),
             ("block size", bytes(self.block_size_bytes)),
             ("volumes", human::count(self.volumes)),
             ("duration", human::duration(self.duration_us)),
+            ("  requests per second", or_none(self.requests_per_s.map(human::per_second))),
+            ("  bytes per second", or_none(self.bytes_per_s.map(human::bytes))),
             ("out of order", human::count(self.out_of_order_requests)),
             ("absurd times", human::count(self.absurd_requests)),
             ("requests", human::count(self.requests)),
