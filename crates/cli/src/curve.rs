@@ -1,7 +1,7 @@
 //! `flashwise curve`: what each policy hits at every cache size.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use flashwise_core::options::OptionError;
@@ -18,7 +18,6 @@ use flashwise_trace::output::write_whole;
 use flashwise_trace::tools::curve::{LruCurvePass, working_sets};
 use flashwise_trace::tools::info::Info;
 
-use crate::failure::Misuse;
 use crate::fit;
 use crate::input::InputOptions;
 use crate::list::{List, ListError, distinct};

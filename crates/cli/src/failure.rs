@@ -10,6 +10,7 @@ use flashwise_device::ArrayError;
 use flashwise_sim::endurance::EnduranceError;
 use flashwise_sim::size::SizeError;
 use flashwise_trace::error::TraceError;
+use flashwise_trace::output::STANDARD_OUTPUT;
 
 /// Wrong use that only shows once the work has begun, such as two options that exclude each other.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +23,9 @@ pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     if is_closed_pipe(&error) {
         return ExitCode::SUCCESS;
     }
+    // What is written without a name is written to standard output.
+    let is_full = error.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::StorageFull);
+    let error = if is_full { error.context(STANDARD_OUTPUT) } else { error };
     for text in all_that_is_wrong(&error) {
         crate::log::tell(tracing::Level::ERROR, &text);
     }
@@ -31,13 +35,18 @@ pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
 /// Prints what is wrong with the command line, as a message in JSON where that is asked for; or the help, where that is.
 pub fn of_command_line(error: &clap::Error, as_json: bool) -> ExitCode {
     let explained = crate::left_out::explain(error).or_else(|| is_configuration_as_a_flag(error));
-    if !error.use_stderr() || !as_json && explained.is_none() {
-        error.exit();
-    }
-    let text = explained.unwrap_or_else(|| first_paragraph(error));
+    let (text, code) = match error.use_stderr() {
+        // Help, or the version.
+        false => match error.print() {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => (format!("{STANDARD_OUTPUT}: {error}"), 1),
+            _ => return ExitCode::SUCCESS,
+        },
+        true if !as_json && explained.is_none() => error.exit(),
+        true => (explained.unwrap_or_else(|| first_paragraph(error)), 2),
+    };
     let line = if as_json { crate::log::json(tracing::Level::ERROR, &text) } else { format!("flashwise: {text}") };
     let _ = writeln!(std::io::stderr(), "{line}");
-    ExitCode::from(2)
+    ExitCode::from(code)
 }
 
 /// What is wrong with `serve --config FILE`.
@@ -65,8 +74,13 @@ fn first_paragraph(error: &clap::Error) -> String {
     text.trim_end().to_owned()
 }
 
-/// Whoever read the output has seen enough: `flashwise ... | head`.
+/// Whoever read standard output has seen enough: `flashwise ... | head`. Another output that nobody reads any more is lost.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    if let Some(TraceError::Io { path, .. }) = error.downcast_ref()
+        && path != STANDARD_OUTPUT
+    {
+        return false;
+    }
     let mut io = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
     io.any(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
 }

@@ -7,6 +7,8 @@ use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man as Page;
 use flashwise_trace::output::write_whole;
 
+use crate::failure::Misuse;
+
 /// Write the manual pages, flashwise.1 and one for each command, to a directory
 #[derive(Debug, Args)]
 pub struct Man {
@@ -17,6 +19,10 @@ pub struct Man {
 
 impl Man {
     pub fn run(&self) -> anyhow::Result<()> {
+        if self.directory.exists() && !self.directory.is_dir() {
+            let name = self.directory.display();
+            return Err(Misuse(format!("{name}: found something else, expected a directory")).into());
+        }
         std::fs::create_dir_all(&self.directory).with_context(|| self.directory.display().to_string())?;
         let mut command = crate::Arguments::command().disable_help_subcommand(true);
         command.build();

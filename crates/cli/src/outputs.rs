@@ -3,8 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use flashwise_trace::error::TraceError;
-use flashwise_trace::output::{check_writable, is_standard_output};
+use flashwise_trace::output::{check_writable, is_same_place, is_standard_output};
 
 use crate::failure::Misuse;
 
@@ -29,15 +28,14 @@ impl<'a> Outputs<'a> {
     /// Two outputs in one place, and what [`check_writable`] refuses.
     pub fn check(&self, inputs: &[PathBuf]) -> anyhow::Result<()> {
         for (at, (option, path)) in self.outputs.iter().enumerate() {
-            let same = |other: &Path| other == *path || is_standard_output(path) && is_standard_output(other);
-            if let Some((other, _)) = self.outputs[..at].iter().find(|(_, other)| same(other)) {
+            if let Some((other, _)) = self.outputs[..at].iter().find(|(_, other)| is_same_place(other, path)) {
                 return Err(Misuse(format!("{other} and {option} name the same file")).into());
             }
             if self.prints_data && is_standard_output(path) {
                 let found = "found standard output, to which --json or --csv writes";
                 return Err(Misuse(format!("{option}: {found}, expected a file")).into());
             }
-            check_writable(path, inputs).map_err(|error: TraceError| anyhow::Error::from(error))?;
+            check_writable(path, inputs)?;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use flashwise_sim::simulate::Warmup;
 use flashwise_sim::size::{Size, SizeError};
 use flashwise_trace::Trace;
 use flashwise_trace::human;
-use flashwise_trace::output::{check_writable, is_stream, write_whole};
+use flashwise_trace::output::{check_appendable, is_stream, write_whole};
 use flashwise_trace::request_file::RequestFile;
 
 use crate::array::ArrayOptions;
@@ -143,9 +143,10 @@ impl Simulate {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
             pool.build_global().context("starting threads")?;
         }
-        self.outputs().check(&self.traces)?;
+        let inputs: Vec<PathBuf> = self.traces.iter().chain(&self.job).cloned().collect();
+        self.outputs().check(&inputs)?;
         if let Some(path) = &self.jsonl {
-            check_writable(path, &self.traces)?;
+            check_appendable(path, &inputs)?;
         }
         if let (Some(option), true) = (self.sample.accuracy_given(), self.job.is_some() || self.print_jobs) {
             let what = format!(

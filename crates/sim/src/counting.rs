@@ -1,5 +1,7 @@
 //! Which accesses of a run are counted.
 
+use flashwise_core::access::NEVER;
+use flashwise_core::policy::Policy;
 use flashwise_core::quantity::Share;
 
 /// Which accesses are run but not counted.
@@ -48,4 +50,17 @@ pub struct Counting {
     pub warmup: Warmup,
     /// Length in accesses of an epoch, for figures over time. The first begins after the warm-up.
     pub epoch: Option<u64>,
+}
+
+/// Shows an offline policy the next use of each access, so that it has the most hits after the first `warmup` accesses: hits before are not
+/// counted, and none are foreseen.
+pub(crate) fn foresee<P: Policy>(policy: &mut P, next_uses: Option<&[u32]>, warmup: u64) {
+    match next_uses {
+        None => {}
+        Some(next_uses) if warmup == 0 => policy.foresee(next_uses),
+        Some(next_uses) => {
+            let counted = |&next_use: &u32| if u64::from(next_use) < warmup { NEVER } else { next_use };
+            policy.foresee(&next_uses.iter().map(counted).collect::<Vec<_>>());
+        }
+    }
 }

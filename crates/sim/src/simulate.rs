@@ -10,6 +10,7 @@ use flashwise_trace::error::TraceError;
 use flashwise_trace::normalised::trace::{Accesses, Trace};
 use flashwise_trace::progress::Progress;
 
+use crate::counting::foresee;
 pub use crate::counting::{Counting, Warmup};
 use crate::pace::PACE_ACCESSES;
 use crate::sampling::{self, SampleFigures, Sampled};
@@ -83,19 +84,6 @@ pub fn run_own<P: Policy<Key = u32> + Send + 'static>(
     progress: &dyn Progress,
 ) -> (Counters, Vec<Counters>) {
     Replay { trace, next_uses: None, counting, lengths: true, progress }.visit(policy)
-}
-
-/// Shows an offline policy the next use of each access, so that it has the most hits after the first `warmup` accesses: hits before are not
-/// counted, and none are foreseen.
-pub(crate) fn foresee<P: Policy>(policy: &mut P, next_uses: Option<&[u32]>, warmup: u64) {
-    match next_uses {
-        None => {}
-        Some(next_uses) if warmup == 0 => policy.foresee(next_uses),
-        Some(next_uses) => {
-            let counted = |&next_use: &u32| if u64::from(next_use) < warmup { NEVER } else { next_use };
-            policy.foresee(&next_uses.iter().map(counted).collect::<Vec<_>>());
-        }
-    }
 }
 
 struct Replay<'a> {

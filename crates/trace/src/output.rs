@@ -32,7 +32,7 @@ pub fn write_whole<T, E: From<TraceError>>(
     inputs: &[PathBuf],
     write: impl FnOnce(&mut dyn Write) -> Result<T, E>,
 ) -> Result<T, E> {
-    let (path, name) = (path.as_ref(), name_of(path.as_ref()));
+    let (path, name) = (path.as_ref(), output_name(path.as_ref()));
     let io = |source| TraceError::Io { path: name.clone(), source };
     match Place::find(path, inputs)? {
         Place::File(place) => {
@@ -41,10 +41,7 @@ pub fn write_whole<T, E: From<TraceError>>(
             partial.persist(&place).map_err(io)?;
             Ok(written)
         }
-        stream => {
-            let name = if matches!(stream, Place::StandardOutput) { "standard output" } else { &name };
-            buffered(stream.open().map_err(io)?, name, write)
-        }
+        stream => buffered(stream.open().map_err(io)?, &name, write),
     }
 }
 
@@ -62,12 +59,28 @@ pub fn is_standard_output(path: &Path) -> bool {
     matches!(Place::find(path, &[]), Ok(Place::StandardOutput))
 }
 
+/// What messages call standard output.
+pub const STANDARD_OUTPUT: &str = "standard output";
+
+/// What messages call the output at `path`.
+pub fn output_name(path: &Path) -> String {
+    if is_standard_output(path) { STANDARD_OUTPUT.to_owned() } else { name_of(path) }
+}
+
+/// True if two outputs go to the same place, however they are spelled.
+pub fn is_same_place(one: &Path, other: &Path) -> bool {
+    match (Place::find(one, &[]), Place::find(other, &[])) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => one == other,
+    }
+}
+
 /// Opens the stream at `path` to write to it. A pipe with a name waits for its reader.
 ///
 /// # Errors
 /// A file that cannot be written to.
 pub fn open_stream(path: &Path) -> Result<Box<dyn Write + Send>, TraceError> {
-    Place::find(path, &[])?.open().map_err(|source| TraceError::Io { path: name_of(path), source })
+    Place::find(path, &[])?.open().map_err(|source| TraceError::Io { path: output_name(path), source })
 }
 
 /// Tells whether [`write_whole`] could begin to write, before long work that ends with it.
@@ -75,13 +88,35 @@ pub fn open_stream(path: &Path) -> Result<Box<dyn Write + Send>, TraceError> {
 /// # Errors
 /// Those with which it would refuse to begin.
 pub fn check_writable(path: impl AsRef<Path>, inputs: &[PathBuf]) -> Result<(), TraceError> {
-    if let Place::File(place) = Place::find(path.as_ref(), inputs)? {
-        Partial::create(&name_of(path.as_ref()), &place)?;
+    let name = name_of(path.as_ref());
+    match Place::find(path.as_ref(), inputs)? {
+        Place::File(place) => Partial::create(&name, &place).map(|_| ()),
+        Place::Stream(place) => is_writable(&place).map_err(|source| TraceError::Io { path: name, source }),
+        Place::StandardOutput | Place::StandardError => Ok(()),
     }
-    Ok(())
+}
+
+/// As [`check_writable`], of a file that is added to: its directory need not take others.
+///
+/// # Errors
+/// Those of [`check_writable`] where there is no file yet.
+pub fn check_appendable(path: &Path, inputs: &[PathBuf]) -> Result<(), TraceError> {
+    if !path.is_file() {
+        return check_writable(path, inputs);
+    }
+    Place::find(path, inputs)?;
+    is_writable(path).map_err(|source| TraceError::Io { path: name_of(path), source })
+}
+
+/// Whether this process may write to what is at `path`, without opening it: a pipe would wait for its reader.
+fn is_writable(path: &Path) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?;
+    fs::metadata(path).map(|_| ())
 }
 
 /// Where output goes.
+#[derive(Debug, PartialEq, Eq)]
 enum Place {
     StandardOutput,
     StandardError,
@@ -102,6 +137,9 @@ impl Place {
             (place, Some(_)) => return Ok(Place::Stream(place)),
             (place, None) => place,
         };
+        if path.as_os_str().as_encoded_bytes().ends_with(b"/") && !place.is_dir() {
+            return Err(TraceError::NoDirectory { path: name_of(path), directory: name_of(path) });
+        }
         let is_input =
             |input: &PathBuf| input != Path::new("-") && fs::canonicalize(input).is_ok_and(|input| input == place);
         // A trace that cannot be found is refused where it is opened.
@@ -142,7 +180,13 @@ fn behind_links(path: &Path) -> (PathBuf, Option<u32>) {
             Err(_) => break,
         }
     }
-    (fs::canonicalize(&place).unwrap_or(place), None)
+    // What is not there yet is in a directory that is.
+    let whole = fs::canonicalize(&place).or_else(|error| {
+        let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else { return Err(error) };
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        fs::canonicalize(parent).map(|parent| parent.join(name))
+    });
+    (whole.unwrap_or(place), None)
 }
 
 /// The number of the descriptor of this process that `path` shows, which links of the kernel's do not lead on from: `pipe:[7]` is no path.
@@ -186,9 +230,13 @@ impl Partial {
             let directory = directory.display().to_string();
             return Err(TraceError::NoDirectory { path: name.to_owned(), directory });
         }
-        let partial = Self::unnamed(directory).map_or_else(|| Self::named(directory), Ok);
-        let like_before = |partial: Partial| liken(partial.file(), place).map(|()| partial);
-        partial.and_then(like_before).map_err(|source| TraceError::Io { path: name.to_owned(), source })
+        let partial = Self::unnamed(directory).map_or_else(|| Self::named(directory), Ok).map_err(|error| {
+            // The name of the partial file, which the error has, tells nobody anything.
+            let path = format!("{name}: no file can be made in {}", directory.display());
+            TraceError::Io { path, source: error.kind().into() }
+        })?;
+        let like_before = liken(partial.file(), place);
+        like_before.map(|()| partial).map_err(|source| TraceError::Io { path: name.to_owned(), source })
     }
 
     /// None where the file system knows no files without names, or no name can be given to them later.

@@ -143,3 +143,54 @@ fn a_failed_run_leaves_the_old_file_and_a_link_stays_a_link() {
         assert_eq!((mode, path.join("link").is_symlink()), (0o640, true), "{line}");
     }
 }
+
+#[test]
+fn what_cannot_be_written_is_named_before_anything_runs() {
+    let folder = table_i();
+    let path = folder.path();
+    std::fs::write(path.join("jobs"), "policy=lru size=4").unwrap();
+    let tar = Command::new("tar").current_dir(path).args(["cf", "all.tar", "table1.csv"]).status();
+    assert!(tar.unwrap().success());
+    let simulate = |more: &str, code| {
+        let line = format!("simulate table1.csv {more}");
+        fail(path, &line.split(' ').collect::<Vec<_>>(), code)
+    };
+    let lru = "--policy lru --size 4";
+    for (more, told, code) in [
+        (format!("{lru} --html no/"), "no/: found no directory no/, expected it to exist", 1),
+        (format!("{lru} --html /proc/page"), "/proc/page: no file can be made in /proc: entity not found", 1),
+        (format!("{lru} --html /dev/fd/77"), "/dev/fd/77: No such file or directory (os error 2)", 1),
+        (format!("{lru} --html out --parquet ./out"), "--html and --parquet name the same file", 2),
+        (format!("{lru} --jsonl no/rows"), "no/rows: found no directory no, expected it to exist", 1),
+        ("--job jobs --html jobs".to_owned(), "jobs: it is read too; name another file for the output", 2),
+    ] {
+        assert_eq!(simulate(&more, code), format!("flashwise: {told}\n"));
+    }
+    let export = ["trace", "export", "all.tar/table1.csv", "all.tar", "--force"];
+    assert_eq!(fail(path, &export, 2), "flashwise: all.tar: it is read too; name another file for the output\n");
+    let err = fail(path, &["man", "jobs"], 2);
+    assert_eq!(err, "flashwise: jobs: found something else, expected a directory\n");
+}
+
+#[test]
+fn standard_output_that_is_full_is_named_and_a_pipe_that_nobody_reads_is_a_failure() {
+    let folder = table_i();
+    for line in ["policies", "--help", "--version", "trace export table1.csv", "trace export table1.csv /dev/stdout"] {
+        let (_, err, code) = shell(folder.path(), &format!("\"$FLASHWISE\" {line} >/dev/full"));
+        assert_eq!(
+            (err.as_str(), code),
+            ("flashwise: standard output: No space left on device (os error 28)\n", 1),
+            "{line}"
+        );
+    }
+    let generate = "trace generate OUT --csv --blocks 1000 --requests 200000";
+    let head =
+        |out: &str| format!("\"$FLASHWISE\" {} | head -1; exit ${{PIPESTATUS[0]}}", generate.replace("OUT", out));
+    for out in ["-", "/dev/stdout"] {
+        let (_, err, code) = shell(folder.path(), &head(out));
+        assert_eq!((err.as_str(), code), ("", 0), "{out}");
+    }
+    let read = format!("mkfifo fifo; head -1 fifo >/dev/null & \"$FLASHWISE\" {}", generate.replace("OUT", "fifo"));
+    let (_, err, code) = shell(folder.path(), &read);
+    assert_eq!((err.as_str(), code), ("flashwise: fifo: Broken pipe (os error 32)\n", 1));
+}

@@ -16,7 +16,7 @@
 //!   are needed on random traces of 3,000 accesses to 500 blocks in 10 to 150 places, and none more on pieces of 4,000 accesses of the bundled
 //!   trace, which re-read little.
 //! - While places are free, a block that is not accessed again is not admitted either.
-//! - The most hits are those of the whole trace, with what may not be counted as warm-up.
+//! - The most hits are those of the accesses that are foreseen. A simulation with a warm-up foresees those that it counts.
 
 use super::fif::Fif;
 use super::{Info, Outcome, Policy};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use flashwise_trace::error::TraceError;
-use flashwise_trace::output::{is_stream, name_of, open_stream};
+use flashwise_trace::output::{is_stream, name_of, open_stream, output_name};
 use flashwise_trace::progress::Progress;
 use flashwise_trace::sources::sources;
 use serde::{Deserialize, Serialize};
@@ -85,7 +85,7 @@ impl Lines {
     /// # Errors
     /// A file that is being written to, or is not of rows.
     pub fn open(path: &Path) -> Result<Lines, LinesError> {
-        let name = name_of(path);
+        let name = output_name(path);
         if is_stream(path)? {
             return Ok(Lines { name, out: Mutex::new(open_stream(path)?), known: HashSet::new() });
         }

@@ -21,9 +21,8 @@ pub use self::accuracy::{accurate, margin, parse_accuracy, takes_whole_trace};
 use self::epochs::agree;
 pub use self::estimate::{CONFIDENCE, Classes, Hot, Population, Regression, Uncertainty};
 pub use self::figures::{GROUPS_MIN, SampleFigures};
-use crate::counting::Counting;
+use crate::counting::{Counting, foresee};
 use crate::pace::may_end;
-use crate::simulate::foresee;
 
 /// A policy over a sample, and what it says of the whole trace.
 #[derive(Clone, Debug)]

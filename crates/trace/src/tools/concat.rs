@@ -13,7 +13,7 @@ use crate::formats::Batch;
 use crate::human;
 use crate::normalised::trace::Trace;
 use crate::normalised::{Description, Normaliser, Settings, check_block_size};
-use crate::output::write_whole;
+use crate::output::{output_name, write_whole};
 use crate::progress::Progress;
 use crate::request::Volumes;
 use crate::request_file::{RequestFile, RequestWriter};
@@ -39,7 +39,7 @@ pub fn concat(
     settings: &Settings,
     progress: &dyn Progress,
 ) -> Result<Description, TraceError> {
-    let (out, out_name) = (out.as_ref(), name_of(out.as_ref()));
+    let (out, out_name) = (out.as_ref(), output_name(out.as_ref()));
     let open = |path: &PathBuf| Requests::open(path, settings, progress);
     let traces = paths.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let block_size_bytes = block_size_bytes(&traces, settings)?;

@@ -11,7 +11,7 @@ use flashwise_core::quantity::ByteSize;
 use crate::error::TraceError;
 use crate::files::name_of;
 use crate::normalised::{Description, Normaliser, Settings};
-use crate::output::write_whole;
+use crate::output::{output_name, write_whole};
 use crate::progress::Progress;
 use crate::requests::Requests;
 
@@ -47,7 +47,7 @@ pub fn convert(
     };
     let inputs = [path.to_owned()];
     write_whole(out, &inputs, |file| {
-        let mut normaliser = Normaliser::to(&name_of(out), &name_of(path), block_size_bytes, file)?;
+        let mut normaliser = Normaliser::to(&output_name(out), &name_of(path), block_size_bytes, file)?;
         normaliser.description = requests.about();
         requests.for_each_batch(block_size_bytes, &mut |batch| normaliser.batch(batch).map(ControlFlow::Continue))?;
         if let Some(known) = known {

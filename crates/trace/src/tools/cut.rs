@@ -7,10 +7,9 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use crate::error::TraceError;
-use crate::files::name_of;
 use crate::formats::Batch;
 use crate::normalised::{Description, Normaliser, Settings};
-use crate::output::write_whole;
+use crate::output::{output_name, write_whole};
 use crate::progress::Progress;
 use crate::request::{Request, blocks_of, volume_name};
 use crate::requests::Requests;
@@ -53,7 +52,7 @@ pub fn cut(
     let name = requests.name().to_owned();
     let inputs = [path.to_owned()];
     write_whole(out, &inputs, |file| {
-        let mut normaliser = Normaliser::to(&name_of(out), &name, block_size_bytes, file)?;
+        let mut normaliser = Normaliser::to(&output_name(out), &name, block_size_bytes, file)?;
         let about = requests.about();
         (normaliser.description.format, normaliser.description.columns) = (about.format, about.columns);
         let mut selection = Selection::new(cut, block_size_bytes);

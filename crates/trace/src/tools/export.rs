@@ -7,9 +7,8 @@ use std::path::Path;
 use flashwise_core::access::Op;
 
 use crate::error::TraceError;
-use crate::files::name_of;
 use crate::normalised::Settings;
-use crate::output::write_whole;
+use crate::output::{output_name, write_whole};
 use crate::progress::Progress;
 use crate::request::Request;
 use crate::requests::Requests;
@@ -68,7 +67,7 @@ pub fn export(
     let requests = Requests::open(path, settings, progress)?;
     let block_size_bytes = requests.block_size_bytes(settings)?;
     write_whole(out, &[path.to_owned()], |file| {
-        let name = name_of(out);
+        let name = output_name(out);
         let mut csv = CsvWriter::new(&name, file)?;
         requests.for_each_batch(block_size_bytes, &mut |batch| {
             for request in &batch.requests {

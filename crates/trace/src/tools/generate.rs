@@ -17,10 +17,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 pub use crate::error::GenerateError;
 use crate::error::TraceError;
-use crate::files::name_of;
 use crate::normalised::Normaliser;
 use crate::normalised::numbering::BLOCKS_MAX;
-use crate::output::write_whole;
+use crate::output::{output_name, write_whole};
 use crate::progress::Progress;
 use crate::request::{ONLY_VOLUME, Request};
 use crate::tools::export::CsvWriter;
@@ -324,7 +323,7 @@ fn write(
     written: Written,
     progress: &dyn Progress,
 ) -> Result<u64, TraceError> {
-    let name = name_of(out);
+    let name = output_name(out);
     let made = Cell::new(0_u64);
     let requests = requests.inspect(|_| {
         made.set(made.get() + 1);
