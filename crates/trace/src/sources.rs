@@ -126,6 +126,11 @@ mod tests {
         assert_eq!(found("not there"), ["not there"]);
         assert_eq!(found("[ab].csv"), ["a.csv", "b.csv"]);
         assert_eq!(found("c + d.csv"), ["c + d.csv"], "it is there");
+        let object = sources(Path::new("s3://traces/*.csv")).unwrap_err().to_string();
+        assert_eq!(
+            object,
+            "s3://traces/*.csv: found an object in S3, expected a file; only `flashwise sweep` reads S3, if it is built with the feature s3"
+        );
         assert_eq!(found("e*.csv"), ["e*.csv"], "it is there");
         let sum = format!("b.csv + {} + {}", at("a.csv").display(), at("e?.csv").display());
         assert_eq!(found(&sum), ["b.csv", "a.csv", "e*.csv", "e1.csv"]);

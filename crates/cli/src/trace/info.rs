@@ -57,7 +57,7 @@ fn tables(infos: &[TraceInfo], width: usize) -> String {
     // How a CSV is read, and a long name, go on below.
     let of_trace = |(info, rows): (&TraceInfo, &Vec<(&str, String)>)| {
         let short = rows.iter().filter(|(name, _)| *name != "columns").map(|(_, shown)| shown.as_str());
-        GAP + longest(&mut short.chain([info.trace.as_str()].into_iter())).min(NAME)
+        GAP + longest(&mut short.chain([info.trace.as_str()])).min(NAME)
     };
     let widths: Vec<usize> = [beside].into_iter().chain(infos.iter().zip(&columns).map(of_trace)).collect();
     let mut all = String::new();
@@ -68,7 +68,9 @@ fn tables(infos: &[TraceInfo], width: usize) -> String {
         let header: Vec<&str> =
             ["trace"].into_iter().chain(traces.iter().map(|at| infos[at - 1].trace.as_str())).collect();
         let mut table = plain(&header, 1);
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width((width + GAP) as u16);
+        table
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(u16::try_from(width + GAP).unwrap_or(u16::MAX));
         for (row, name) in names.iter().enumerate() {
             let cells = traces.iter().map(|at| shown(&columns[at - 1][row].1));
             table.add_row([(*name).to_owned()].into_iter().chain(cells));

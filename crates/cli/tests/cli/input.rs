@@ -40,6 +40,9 @@ fn units_that_nothing_says_are_taken_from_the_values_or_refused_and_always_shown
     let read_as = "csv:time=0,op=3,offset=1,length=2,time-unit=s,offset-unit=512,length-unit=512";
     let columns = format!("{read_as} (by its values, s since 1970: time-unit)");
     assert_eq!(err, format!("flashwise: vague.csv: read as {columns}\n"));
+    // What the user says of all units is neither repeated nor doubted.
+    let (_, err) = info(folder.path(), &["vague.csv", "--format", &format!("{spec},time-unit=us")]);
+    assert_eq!(err, "");
     write("clear.csv", &epoch_and_sectors("ts_s,lba,sectors,op"));
     let (clear, err) = info(folder.path(), &["clear.csv"]);
     assert!(err.contains(&format!("{read_as} (by the header: time-unit, offset-unit, length-unit)")), "{err}");

@@ -277,6 +277,9 @@ fn an_ssd_that_cannot_be_is_refused() {
          one that is being written; raise it to 10.6 %, or make the device larger or its units smaller"
     );
     Ftl::new(FtlConfig { reserve_units: 20, over_provision: 0.106, ..config.clone() }).expect("so it is here");
+    // More than all is no share that an option takes.
+    let large = refused(FtlConfig::new(512, 512, 0.5));
+    assert!(large.ends_with("one that is being written; make the device larger or its units smaller"), "{large}");
     assert_eq!(refused(FtlConfig::new(0, 512, 0.07)), "logical pages: found 0, expected at least 1");
     assert_eq!(refused(FtlConfig::new(512, 0, 0.07)), "pages of an erase unit: found 0, expected at least 1");
     assert_eq!(

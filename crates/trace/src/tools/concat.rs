@@ -327,6 +327,27 @@ mod tests {
         }
     }
 
+    /// Two recordings of a second, three days apart, last two seconds together, as a trace and as requests.
+    #[test]
+    fn a_gap_is_no_part_of_the_time_of_a_joined_trace() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, start_us: i64| {
+            let row = |at: i64| {
+                format!("{},v,{},{},4096,\n", start_us + 10_000 * at, ["read", "flush"][at as usize % 2], 4096 * at)
+            };
+            let rows: String = (0..101).map(row).collect();
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("{}\n{rows}", flashwise_core::recording::HEADER)).unwrap();
+            path
+        };
+        let paths = [write("r.000001.csv", 0), write("r.000002.csv", 3 * DAY + 500_000)];
+        let notes = Notes::default();
+        let (trace, _) = join_with_requests(&paths, &Settings::default(), &notes).unwrap();
+        assert_eq!((trace.times().duration_us(), trace.times().late_requests), (2_500_000, 0));
+        let notes = notes.0.into_inner().unwrap();
+        assert!(notes.len() == 1 && notes[0].contains("r.000002.csv: it begins 2 d 23 h after "), "{notes:?}");
+    }
+
     #[test]
     fn recordings_in_the_wrong_order_are_named() {
         let wrong = |name: &str, before: &str| {
