@@ -10,7 +10,8 @@
 use flashwise_core::recording::{Flags, HEADER, Operation};
 
 use super::fields::{Fields, TimeUnit};
-use super::{Batch, Fit, Format, Framing, Lines, Malformed, Parse, ParseLine, Record, VOLUME_BYTES_MAX, check};
+use super::unfinished::Unfinished;
+use super::{Fit, Format, Lines, Malformed, ParseLine, Record, VOLUME_BYTES_MAX, check};
 use crate::request::{RecordedRequest, Volumes};
 
 /// The row of recordings in the table of formats.
@@ -20,7 +21,7 @@ pub static FORMAT: Format = Format {
     source: "time_us,volume,op,offset,length,flags; flashwise serve --record; reads and writes count, other ops are passed over",
     parameters: &[],
     recognise: |sample| if sample.lines().next() == Some(HEADER.as_bytes()) { Fit::Yes } else { Fit::No },
-    parser: |_, _, _| Ok(Box::new(Recorded)),
+    parser: |_, _, _| Ok(Box::new(Unfinished(Box::new(Lines(Recorded))))),
 };
 
 /// What a line says, without its end; `None` for a header.
@@ -69,21 +70,6 @@ impl ParseLine for Recorded {
             None => Record::Ignored,
             Some(request) => Record::Recorded(request),
         })
-    }
-}
-
-impl Parse for Recorded {
-    fn framing(&self) -> Framing {
-        Framing::Lines
-    }
-
-    fn parse(&self, records: &[u8], batch: &mut Batch) {
-        let whole = memchr::memrchr(b'\n', records).map_or(0, |newline| newline + 1);
-        Lines(Recorded).parse(&records[..whole], batch);
-    }
-
-    fn may_be_cut(&self) -> bool {
-        true
     }
 }
 

@@ -20,6 +20,7 @@ mod csv;
 mod dates;
 mod disksim;
 mod fields;
+mod fio;
 mod fiu;
 mod flashwise;
 mod foreign;
@@ -33,6 +34,7 @@ mod spc;
 mod spellings;
 mod systor;
 mod tencent;
+mod unfinished;
 mod vscsi;
 
 /// Builds the table of formats.
@@ -52,6 +54,7 @@ formats! {
     meta,
     fiu,
     blkparse,
+    fio,
     disksim,
     lis,
     blocks,

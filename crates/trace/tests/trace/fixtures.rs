@@ -152,6 +152,19 @@ pub fn all(count: usize) -> Vec<Fixture> {
             same.clone(),
         ),
         fixture(
+            "fio",
+            "/dev/sdb",
+            {
+                let head = b"fio version 3 iolog\n0 /dev/sdb add\n0 /dev/sdb open\n".to_vec();
+                let lines = text(&|out, r| {
+                    let action = if r.op == Op::Read { "read" } else { "write" };
+                    write!(out, "{} /dev/sdb {action} {} {}", r.time_us, r.offset_bytes, r.length_bytes).unwrap();
+                });
+                [head, lines].concat()
+            },
+            same.clone(),
+        ),
+        fixture(
             "disksim",
             "3",
             text(&|out, r| {
