@@ -6,7 +6,7 @@ use std::thread;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::error::{Place, TraceError};
-use crate::formats::{Batch, Framing, Parse};
+use crate::formats::{Batch, Parse};
 use crate::input::Input;
 
 /// Bytes from which a trace's format is recognised.
@@ -78,11 +78,7 @@ fn read_chunks(
         let read = if parser.may_be_cut() { input.fill_to_cut(room)? } else { input.fill(room)? };
         chunk.truncate(kept + read);
         let last = kept + read < wanted;
-        let end = match parser.framing() {
-            _ if last => chunk.len(),
-            Framing::Lines => memchr::memrchr(b'\n', &chunk).map_or(0, |newline| newline + 1),
-            Framing::Records { bytes } => chunk.len() / bytes * bytes,
-        };
+        let end = if last { chunk.len() } else { parser.whole(&chunk) };
         if end == 0 && chunk.len() > RECORD_BYTES_MAX {
             let expected = format!("lines shorter than {RECORD_BYTES_MAX} bytes");
             let found = format!("a line of more than {} bytes", chunk.len());

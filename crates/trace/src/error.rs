@@ -44,7 +44,7 @@ pub enum TraceError {
     #[error("{path}: a normalised trace: found {found}, expected {expected}")]
     Normalised { path: String, found: String, expected: String },
     #[error(
-        "{path}: found a filter by process and the format {format}, which does not say which process asked; expected fiu or blkparse"
+        "{path}: found a filter by process and the format {format}, which does not say which process asked; expected fiu, blkparse, biosnoop or etw"
     )]
     NoProcesses { path: String, format: &'static str },
     #[error("{path}: none of its {accesses} accesses is in a sample of {rate}; expected a larger share")]
@@ -98,6 +98,8 @@ pub enum Place {
     Line(u64),
     /// A byte of the decompressed contents, from 0.
     Byte(u64),
+    /// A record, from 1.
+    Record(u64),
 }
 
 impl std::fmt::Display for Place {
@@ -105,6 +107,7 @@ impl std::fmt::Display for Place {
         match self {
             Place::Line(line) => write!(f, "line {line}"),
             Place::Byte(byte) => write!(f, "byte {byte}"),
+            Place::Record(record) => write!(f, "record {record}"),
         }
     }
 }

@@ -90,7 +90,7 @@ fn is_device(word: &[u8]) -> bool {
 }
 
 /// What RWBS says: read, write, or neither. F is a flush where it comes first, before a write or alone, and later forced unit access.
-fn op(rwbs: &[u8]) -> Result<Option<Op>, Malformed> {
+pub(super) fn op(rwbs: &[u8]) -> Result<Option<Op>, Malformed> {
     const LETTERS: &[u8] = b"RWDEFNASMBUZOC";
     let first = rwbs.iter().find(|&&letter| letter != b'F');
     if rwbs.is_empty() || !rwbs.iter().all(|letter| LETTERS.contains(letter)) {

@@ -1,11 +1,15 @@
 //! Files that are no traces in any format here, known by their first bytes: what they are called, and what makes a trace of them.
 
+const BPFTRACE: &str = "sectors and sizes (as bcc's biosnoop prints them)";
+
 /// First bytes, what they begin, and what is read in its place.
-const BEGINNINGS: [(&[u8], &str, &str); 11] = [
+const BEGINNINGS: [(&[u8], &str, &str); 13] = [
     (b"\xff\xfe", "text in UTF-16", "UTF-8 (as iconv -f UTF-16 -t UTF-8 makes it)"),
     (b"\xfe\xff", "text in UTF-16", "UTF-8 (as iconv -f UTF-16 -t UTF-8 makes it)"),
     (b"\x07tae", "the kernel's binary events (blktrace)", "their text (as blkparse writes it)"),
     (b"eat\x07", "the kernel's binary events (blktrace)", "their text (as blkparse writes it)"),
+    (b"Attaching ", "output of bpftrace", BPFTRACE),
+    (b"TIME(ms)     DISK", "output of bpftrace's biosnoop.bt, which has no sectors", BPFTRACE),
     (b"PAR1", "a Parquet file", "its rows as CSV (as duckdb -csv or pandas' to_csv writes them)"),
     (b"SQLite format 3\0", "an SQLite database", "a table as CSV (as sqlite3 -csv -header writes it)"),
     (b"\xd0\xcf\x11\xe0", "an office document", "its table as CSV"),
@@ -29,12 +33,16 @@ mod tests {
     fn what_cannot_be_read_is_named_with_what_can() {
         let text = "\u{feff}time_us,offset,length,op\n0,0,4096,R\n";
         let utf_16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
-        let cases: [(&[u8], &str); 5] = [
+        let cases: [(&[u8], &str); 6] = [
             (&utf_16, "found text in UTF-16, expected UTF-8 (as iconv -f UTF-16 -t UTF-8 makes it)"),
             // A record of blktrace begins with 0x65617400 and its version, 7.
             (
                 &[0x07, 0x74, 0x61, 0x65, 1, 0, 0, 0, 9, 0, 0, 0],
                 "found the kernel's binary events (blktrace), expected their text (as blkparse writes it)",
+            ),
+            (
+                b"Attaching 4 probes...\nTIME(ms)     DISK    COMM             PID    LAT(ms)\n",
+                "found output of bpftrace, expected sectors and sizes (as bcc's biosnoop prints them)",
             ),
             (
                 b"PAR1\x15\x04\x15\x10",

@@ -14,19 +14,25 @@ use crate::error::{Place, TraceError};
 use crate::request::{RecordedRequest, Request, Volumes};
 
 mod alibaba;
+mod biosnoop;
 mod blkparse;
 mod blocks;
 mod csv;
 mod dates;
 mod disksim;
+mod etw;
 mod fields;
 mod fio;
 mod fiu;
 mod flashwise;
 mod foreign;
+mod iotrace;
+mod lcs;
 mod lis;
 mod meta;
+mod mooncake;
 mod msr;
+mod objects;
 mod oracle_general;
 mod passed;
 mod raw_blocks;
@@ -34,6 +40,8 @@ mod spc;
 mod spellings;
 mod systor;
 mod tencent;
+#[cfg(test)]
+mod testing;
 mod unfinished;
 mod vscsi;
 
@@ -54,6 +62,9 @@ formats! {
     meta,
     fiu,
     blkparse,
+    biosnoop,
+    iotrace,
+    etw,
     fio,
     disksim,
     lis,
@@ -61,6 +72,8 @@ formats! {
     raw_blocks,
     vscsi,
     oracle_general,
+    lcs,
+    mooncake,
     flashwise,
     csv,
 }
@@ -159,6 +172,8 @@ pub enum Framing {
         /// Length of a record.
         bytes: usize,
     },
+    /// At ends that [`Parse::whole`] finds: records differ in length, or follow a header.
+    Varied,
 }
 
 impl Framing {
@@ -167,6 +182,7 @@ impl Framing {
         match self {
             Framing::Lines => Place::Line(record + 1),
             Framing::Records { bytes } => Place::Byte(record * bytes as u64),
+            Framing::Varied => Place::Record(record + 1),
         }
     }
 }
@@ -175,6 +191,15 @@ impl Framing {
 pub trait Parse: Debug + Send + Sync {
     /// How the bytes are cut.
     fn framing(&self) -> Framing;
+
+    /// Length of the whole records at the beginning of `bytes`, which begin with a record and go on.
+    fn whole(&self, bytes: &[u8]) -> usize {
+        match self.framing() {
+            Framing::Lines => memchr::memrchr(b'\n', bytes).map_or(0, |newline| newline + 1),
+            Framing::Records { bytes: length } => bytes.len() / length * length,
+            Framing::Varied => bytes.len(),
+        }
+    }
 
     /// Parses whole records; the last line may lack its newline.
     fn parse(&self, records: &[u8], batch: &mut Batch);
@@ -513,59 +538,5 @@ impl FormatSpec {
     /// A parser for a trace that begins with `sample` and is cut into blocks of `block_size_bytes`.
     pub fn parser(&self, sample: &Sample, block_size_bytes: u64) -> Result<Parser, OptionError> {
         (self.format.parser)(&self.options, sample, block_size_bytes)
-    }
-}
-
-#[cfg(test)]
-mod testing {
-    use super::*;
-
-    /// What the format `spec` reads from `contents`, in blocks of 4 KiB.
-    pub(super) fn read(spec: &str, contents: &[u8]) -> Batch {
-        let sample = Sample { bytes: contents, whole: true };
-        let spec: FormatSpec = spec.parse().unwrap();
-        let mut batch = Batch::default();
-        spec.parser(&sample, 4096).unwrap().parse(contents, &mut batch);
-        batch
-    }
-
-    /// The same, each request as `time op volume offset length`.
-    pub(super) fn requests(spec: &str, contents: &[u8]) -> Vec<String> {
-        let batch = read(spec, contents);
-        assert_eq!(batch.malformed, []);
-        let one = |request: &Request| {
-            let volume = String::from_utf8_lossy(&batch.volumes.names()[request.volume as usize]).into_owned();
-            let Request { time_us, op, offset_bytes, length_bytes, .. } = request;
-            let op = if *op == flashwise_core::access::Op::Read { 'R' } else { 'W' };
-            format!("{time_us} {op} {volume} {offset_bytes} {length_bytes}")
-        };
-        batch.requests.iter().map(one).collect()
-    }
-
-    /// What `filter` says of each request that the format `spec` reads from `contents`; none where it has no processes.
-    pub(super) fn filtered(spec: &str, filter: &Filter, contents: &[u8]) -> Option<Vec<Caching>> {
-        let sample = Sample { bytes: contents, whole: true };
-        let spec: FormatSpec = spec.parse().unwrap();
-        let mut batch = Batch::default();
-        spec.parser(&sample, 4096).unwrap().filtered(filter.clone())?.parse(contents, &mut batch);
-        assert_eq!(batch.requests.len(), batch.caching.len());
-        Some(batch.caching)
-    }
-
-    /// Asserts that each line alone is refused with `found FOUND, expected EXPECTED`.
-    pub(super) fn refuses(spec: &str, cases: &[(&str, &str)]) {
-        for (line, error) in cases {
-            let batch = read(spec, line.as_bytes());
-            let messages: Vec<_> =
-                batch.malformed.iter().map(|(record, malformed)| (*record, malformed.to_string())).collect();
-            assert_eq!(messages, [(0, (*error).to_owned())], "{line}");
-            assert_eq!((batch.records, batch.requests.len()), (1, 0), "{line}");
-        }
-    }
-
-    /// The name of the format that is recognised, or the error.
-    pub(super) fn recognised(contents: &[u8]) -> Result<&'static str, String> {
-        let spec = FormatSpec::recognise("trace", &Sample { bytes: contents, whole: true });
-        spec.map(|spec| spec.format().name).map_err(|error| error.to_string())
     }
 }

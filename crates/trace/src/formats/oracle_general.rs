@@ -3,15 +3,13 @@
 //! Source: libCacheSim's documentation of its trace formats. Records of 24 bytes, little-endian: time u32 in seconds, object id u64,
 //! object size u32, next access i64 (the position of the next access to the same object, -1 or 2^63 - 1 for none).
 //!
-//! Choices: an object is one block whatever its size, and every request reads it, as in libCacheSim without object sizes. An object's
-//! block has its id for a number. Ids that are too long for that (of 2^48 and more; less only for blocks above 64 KiB) are hashes: they
-//! are hashed again to 48 bits. Of n such objects, about n^2 / 2^49 share a block: 0.2 of ten million.
+//! Choices: an object is one block whatever its size (`objects.rs`), and every request reads it, as in libCacheSim without object sizes.
 
 use flashwise_core::access::Op;
 
+use super::objects::Objects;
 use super::{Fit, Format, Malformed, ParseRecord, Record, Records, Sample};
-use crate::normalised::numbering::BLOCK_BITS;
-use crate::request::{Request, Volumes};
+use crate::request::Volumes;
 
 /// oracleGeneral's row in the table of formats.
 pub static FORMAT: Format = Format {
@@ -20,7 +18,7 @@ pub static FORMAT: Format = Format {
     source: "binary records of 24 bytes: time_s u32, object u64, size u32, next access i64; an object is one block, all reads",
     parameters: &[],
     recognise,
-    parser: |_, _, block_size_bytes| Ok(Box::new(Records(OracleGeneral::new(block_size_bytes)))),
+    parser: |_, _, block_size_bytes| Ok(Box::new(Records(OracleGeneral(Objects::new(block_size_bytes))))),
 };
 
 /// Times must not go back, and each record must say truly where its object comes next.
@@ -53,30 +51,7 @@ fn fields(record: &[u8; 24]) -> (u32, u64, i64) {
 }
 
 #[derive(Debug)]
-struct OracleGeneral {
-    block_size_bytes: u64,
-    /// Bits of the longest block number.
-    block_bits: u32,
-}
-
-impl OracleGeneral {
-    fn new(block_size_bytes: u64) -> Self {
-        let block_bits = BLOCK_BITS.min((u64::MAX / block_size_bytes).ilog2());
-        OracleGeneral { block_size_bytes, block_bits }
-    }
-
-    #[inline]
-    fn block(&self, object: u64) -> u64 {
-        if object >> self.block_bits == 0 { object } else { mixed(object) >> (64 - self.block_bits) }
-    }
-}
-
-/// A number in which each bit depends on all bits of `id`: the last step of SplitMix64.
-fn mixed(id: u64) -> u64 {
-    let id = (id ^ (id >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let id = (id ^ (id >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    id ^ (id >> 31)
-}
+struct OracleGeneral(Objects);
 
 impl ParseRecord<24> for OracleGeneral {
     /// Block numbers are in range by construction.
@@ -85,19 +60,12 @@ impl ParseRecord<24> for OracleGeneral {
     #[inline]
     fn record(&self, record: &[u8; 24], volumes: &mut Volumes) -> Result<Record, Malformed> {
         let (time_s, object, _) = fields(record);
-        Ok(Record::Request(Request {
-            time_us: i64::from(time_s) * 1_000_000,
-            op: Op::Read,
-            volume: volumes.only(),
-            offset_bytes: self.block(object) * self.block_size_bytes,
-            length_bytes: self.block_size_bytes,
-        }))
+        Ok(Record::Request(self.0.request(i64::from(time_s) * 1_000_000, Op::Read, object, volumes)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::formats::testing::{read, recognised, requests};
 
     fn record(time_s: u32, object: u64, size: u32, next: i64) -> Vec<u8> {
@@ -126,19 +94,6 @@ mod tests {
         ] {
             assert!(recognised(&trace.concat()).is_err());
         }
-    }
-
-    #[test]
-    fn long_ids_fit_any_block_size() {
-        for block_size_bytes in [512, 4096, 1 << 20] {
-            let parser = OracleGeneral::new(block_size_bytes);
-            for object in [0, (1 << 44) - 1, 1 << 48, u64::MAX] {
-                let block = parser.block(object);
-                assert!(block < 1 << BLOCK_BITS && block.checked_mul(block_size_bytes).is_some());
-            }
-            assert_ne!(parser.block(u64::MAX), parser.block(u64::MAX - 1));
-        }
-        assert_eq!(OracleGeneral::new(4096).block((1 << 48) - 1), (1 << 48) - 1);
     }
 
     #[test]

@@ -152,6 +152,73 @@ pub fn all(count: usize) -> Vec<Fixture> {
             same.clone(),
         ),
         fixture(
+            "biosnoop",
+            "sdb",
+            {
+                let head = b"TIME(s)     COMM           PID     DISK      T SECTOR     BYTES   LAT(ms)\n".to_vec();
+                let lines = text(&|out, r| {
+                    let (time, sector) = (decimals(r.time_us, 6), r.offset_bytes / 512);
+                    write!(
+                        out,
+                        "{time} my nfsd        18615   sdb       {} {sector} {} 0.75",
+                        letter(r),
+                        r.length_bytes
+                    )
+                    .unwrap();
+                });
+                [head, lines].concat()
+            },
+            same.clone(),
+        ),
+        fixture(
+            "iotrace",
+            "sdb",
+            text(&|out, r| {
+                let (sector, sectors) = (r.offset_bytes / 512, r.length_bytes / 512);
+                let op = if r.op == Op::Read { "Read" } else { "Write" };
+                write!(
+                    out,
+                    r#"{{"header":{{"sid":"1","timestamp":"{}999"}},"io":{{"lba":"{sector}","len":{sectors},"operation":"{op}"}},"device":{{"id":"1","name":"sdb"}}}}"#,
+                    r.time_us
+                )
+                .unwrap();
+            }),
+            same.clone(),
+        ),
+        fixture(
+            "iotrace",
+            "sdb",
+            {
+                let head = b"device.id,device.name,file.path,header.sid,header.timestamp,io.lba,io.len,io.operation\n"
+                    .to_vec();
+                let lines = text(&|out, r| {
+                    let (sector, sectors) = (r.offset_bytes / 512, r.length_bytes / 512);
+                    let op = if r.op == Op::Read { "Read" } else { "Write" };
+                    write!(out, "1,sdb,/a,b,1,{}999,{sector},{sectors},{op}", r.time_us).unwrap();
+                });
+                [head, lines].concat()
+            },
+            same.clone(),
+        ),
+        fixture(
+            "etw",
+            "3",
+            {
+                let head = b"BeginHeader\n  DiskRead,  TimeStamp,     Process Name ( PID),   ThreadID,             IrpPtr,   ByteOffset,     IOSize, ElapsedTime,  DiskNum, IrpFlags\nEndHeader\n".to_vec();
+                let lines = text(&|out, r| {
+                    let op = if r.op == Op::Read { "Read" } else { "Write" };
+                    write!(
+                        out,
+                        "   Disk{op}, {:10}, a, b.exe (   4), 84, 0xfffffa8004bfc010, {:#012x}, {:#010x}, 110, 3, 0x060a00",
+                        r.time_us, r.offset_bytes, r.length_bytes
+                    )
+                    .unwrap();
+                });
+                [head, lines].concat()
+            },
+            same.clone(),
+        ),
+        fixture(
             "fio",
             "/dev/sdb",
             {
@@ -212,6 +279,23 @@ pub fn all(count: usize) -> Vec<Fixture> {
             kept(&|r| {
                 first_block(r);
                 whole_seconds(r);
+                r.op = Op::Read;
+            }),
+        ),
+        fixture("lcs", "0", lcs(&requests), {
+            let mut requests = kept(&whole_seconds);
+            requests.iter_mut().for_each(first_block);
+            requests
+        }),
+        fixture(
+            "mooncake",
+            "0",
+            text(&|out, r| {
+                let (time, block) = (decimals(r.time_us, 3), r.offset_bytes / BLOCK_SIZE_BYTES);
+                write!(out, r#"{{"timestamp": {time}, "input_length": 512, "hash_ids": [{block}]}}"#).unwrap();
+            }),
+            kept(&|r| {
+                first_block(r);
                 r.op = Op::Read;
             }),
         ),
@@ -292,6 +376,21 @@ fn oracle_general(requests: &[Request]) -> Vec<u8> {
         out.extend(objects[position].to_le_bytes());
         out.extend((request.length_bytes as u32).to_le_bytes());
         out.extend(next.to_le_bytes());
+    }
+    out
+}
+
+/// Version 3: its records of 36 bytes do not divide the header's 8192.
+fn lcs(requests: &[Request]) -> Vec<u8> {
+    let magic = 0x1234_5678_9abc_def0_u64.to_le_bytes();
+    let mut out = [&magic[..], &3_u64.to_le_bytes(), &[0; 8192 - 24], &magic].concat();
+    for r in requests {
+        out.extend(((r.time_us / 1_000_000) as u32).to_le_bytes());
+        out.extend((r.offset_bytes / BLOCK_SIZE_BYTES).to_le_bytes());
+        out.extend(r.length_bytes.to_le_bytes());
+        out.extend([if r.op == Op::Read { 12 } else { 13 }, 1, 0, 0]);
+        out.extend([0; 4]);
+        out.extend(i64::MAX.to_le_bytes());
     }
     out
 }

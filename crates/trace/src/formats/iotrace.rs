@@ -1,0 +1,255 @@
+//! Traces of Open CAS' iotrace, as its parser prints them: JSON, an event a line, or CSV.
+//!
+//! Source: the documentation of Open CAS' Standalone Linux IO Tracer, and `trace.proto` and `parsedTrace.proto` of its telemetry framework.
+//! `header.timestamp` is in nanoseconds, `io.lba` and `io.len` are in sectors of 512 bytes, `io.operation` is `Read`, `Write` or
+//! `Discard`. The volume is `device.name`, or in raw traces `io.deviceId`. JSON has 64-bit numbers as text.
+//!
+//! Discards and requests without length, such as flushes, count as skipped. Events without `io`, which raw traces have, are ignored. In
+//! CSV the columns before `file.path` are counted from the front and those after it from the back: a path may have commas.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use flashwise_core::access::Op;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+
+use super::fields::{TimeUnit, decimal, time_us};
+use super::spellings::scaled;
+use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
+use crate::request::{Request, Volumes};
+
+/// iotrace's row in the table of formats.
+pub static FORMAT: Format = Format {
+    name: "iotrace",
+    title: "Open CAS iotrace, JSON or CSV",
+    source: "header.timestamp (ns), io.lba, io.len (sectors), io.operation, device.name; iotrace --trace-parser --io",
+    parameters: &[],
+    recognise: |sample| match Columns::of(sample) {
+        Some(_) => Fit::Yes,
+        None if is_json(sample) => sample.fit_lines(&Json),
+        None => Fit::No,
+    },
+    parser: |_, sample, _| {
+        if is_json(sample) {
+            return Ok(Box::new(Lines(Json)));
+        }
+        let known = || Columns { name: Column::Front(1), time: 10, lba: 4, len: 3, op: 2, count: 20 };
+        Ok(Box::new(Lines(Columns::of(sample).unwrap_or_else(known))))
+    },
+};
+
+fn is_json(sample: &Sample) -> bool {
+    sample.lines().next().is_some_and(|line| line.trim_ascii_start().starts_with(b"{"))
+}
+
+/// The operation that a word names; `None` for one that asks for no data.
+fn operation(word: &[u8]) -> Result<Option<Op>, Malformed> {
+    match word {
+        b"Read" => Ok(Some(Op::Read)),
+        b"Write" => Ok(Some(Op::Write)),
+        b"Discard" | b"UnknownIoType" => Ok(None),
+        _ => Err(Malformed::new(word, "Read, Write or Discard")),
+    }
+}
+
+/// The request that a line asks for, its time in nanoseconds and its range in sectors.
+#[inline]
+fn request(time_ns: u64, op: Option<Op>, [lba, len]: [u64; 2], volume: u32) -> Result<Record, Malformed> {
+    let Some(op) = op else { return Ok(Record::Skipped) };
+    let offset_bytes = scaled(lba, 512, "an LBA")?;
+    let length_bytes = scaled(len, 512, "a length in sectors")?;
+    Ok(Record::Request(Request { time_us: (time_ns / 1000) as i64, op, volume, offset_bytes, length_bytes }))
+}
+
+/// A number, as digits or as text of digits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Number(u64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Number, D::Error> {
+        struct Digits;
+        impl Visitor<'_> for Digits {
+            type Value = Number;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number")
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Number, E> {
+                Ok(Number(number))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Number, E> {
+                text.parse().map(Number).map_err(|_| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_any(Digits)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Event<'a> {
+    header: Header,
+    #[serde(borrow)]
+    io: Option<Io<'a>>,
+    #[serde(borrow)]
+    device: Option<Device<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Header {
+    timestamp: Number,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Io<'a> {
+    lba: Number,
+    len: Number,
+    #[serde(borrow)]
+    operation: Cow<'a, str>,
+    device_id: Option<Number>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Device<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+}
+
+/// Lines of JSON.
+#[derive(Debug)]
+struct Json;
+
+impl ParseLine for Json {
+    fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
+        let event: Event = serde_json::from_slice(line)
+            .map_err(|error| Malformed::new(line, format!("a JSON object of iotrace ({error})")))?;
+        let Some(io) = event.io else { return Ok(Record::Ignored) };
+        let volume = match (event.device, io.device_id) {
+            (Some(device), _) if !device.name.is_empty() => volumes.number(device.name.as_bytes()),
+            (_, Some(Number(id))) => volumes.number(id.to_string().as_bytes()),
+            _ => volumes.number(b"?"),
+        };
+        request(event.header.timestamp.0, operation(io.operation.as_bytes())?, [io.lba.0, io.len.0], volume)
+    }
+}
+
+/// Where a column is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    /// After this many others.
+    Front(usize),
+    /// Before this many others.
+    Back(usize),
+}
+
+/// Columns of CSV; `time`, `lba`, `len` and `op` stand before this many others.
+#[derive(Debug)]
+struct Columns {
+    name: Column,
+    time: usize,
+    lba: usize,
+    len: usize,
+    op: usize,
+    count: usize,
+}
+
+impl Columns {
+    /// The columns that the first line names.
+    fn of(sample: &Sample) -> Option<Columns> {
+        let names: Vec<&[u8]> = sample.lines().next()?.split(|&byte| byte == b',').collect();
+        let path = names.iter().position(|name| *name == b"file.path").unwrap_or(0);
+        let find = |name: &str| names.iter().position(|column| *column == name.as_bytes());
+        let back = |name: &str| find(name).filter(|at| *at >= path).map(|at| names.len() - 1 - at);
+        let name = match find("device.name") {
+            Some(at) if at < path => Column::Front(at),
+            Some(at) => Column::Back(names.len() - 1 - at),
+            None => Column::Back(back("io.deviceId")?),
+        };
+        let [time, lba, len, op] = [back("header.timestamp")?, back("io.lba")?, back("io.len")?, back("io.operation")?];
+        Some(Columns { name, time, lba, len, op, count: names.len() })
+    }
+}
+
+impl ParseLine for Columns {
+    #[inline]
+    fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
+        if memchr::memchr_iter(b',', line).count() + 1 < self.count {
+            return Err(Malformed::new(line, format!("a line of {} columns", self.count)));
+        }
+        let nth_back = |column: usize| line.rsplit(|&byte| byte == b',').nth(column).unwrap_or_default();
+        let op = match nth_back(self.op) {
+            // The header, or another event of a raw trace.
+            b"io.operation" | b"" => return Ok(Record::Ignored),
+            word => operation(word)?,
+        };
+        let time_ns = nth_back(self.time);
+        time_us(time_ns, TimeUnit::Nanoseconds, "a time in nanoseconds")?;
+        let time_ns = decimal(time_ns, "a time in nanoseconds")?;
+        let range = [decimal(nth_back(self.lba), "an LBA")?, decimal(nth_back(self.len), "a length in sectors")?];
+        let name = match self.name {
+            Column::Front(at) => line.split(|&byte| byte == b',').nth(at).unwrap_or_default(),
+            Column::Back(at) => nth_back(at),
+        };
+        let volume = volumes.number(if name.is_empty() { b"?" } else { name });
+        request(time_ns, op, range, volume)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::formats::testing::{read, recognised, refuses, requests};
+
+    const JSON: &[u8] = br#"{"header":{"sid":"1","timestamp":"3835590186"},"io":{"lba":"1652296","len":256,"ioClass":19,"operation":"Write","flush":false,"fua":false,"error":false,"latency":"83797","qd":"1","writeHint":0},"device":{"id":"271581186","name":"nvme0n1","partition":"271581186","model":"disk"},"file":{"id":"76","offset":"0","size":"241960","path":"/a\"b.sst","eventType":"Access","creationDate":"2020-07-02T06:52:55.712990641Z"}}
+{"header":{"sid":"2","timestamp":"3835625267"},"io":{"lba":"8","len":8,"operation":"Discard"},"device":{"id":"1","name":"sda"}}
+{"header":{"sid":"3","timestamp":"3835625999"},"io":{"lba":"0","len":0,"operation":"Write","flush":true},"device":{"id":"1","name":"sda"}}
+{"header":{"sid":"4","timestamp":"3835626000"},"deviceDescription":{"id":"1","name":"sda","size":"1024"}}
+{"header":{"sid":"5","timestamp":"3835626001"},"io":{"lba":"8","len":8,"operation":"Read","deviceId":"77"}}
+"#;
+
+    const CSV: &[u8] = b"device.id,device.name,device.partition,file.eventType,file.id,file.offset,file.path,file.size,header.sid,\
+        header.timestamp,io.error,io.flush,io.fua,io.ioClass,io.latency,io.lba,io.len,io.operation,io.qd,io.writeHint\n\
+        8388608,sda,8388608,,,,,,48,5082383915,false,false,false,1,145584,193227744,8,Write,16,0\n\
+        8388608,sda,8388608,,,,,,65,5082575353,false,false,false,0,85643,0,0,Write,1,0\n\
+        8388608,sda,265289728,Access,1704686,0,/var/lib/a,b.sqlite,1520,78,5088873278,false,false,false,15,227152,176422616,32,Read,1,0\n";
+
+    /// Counted by `grep -c '"operation":"\(Read\|Write\)"'`, 3 of which one has no length, and `grep -c ',\(Read\|Write\),'`, 3 with one.
+    #[test]
+    fn reads_both_forms() {
+        // 1652296 * 512 = 845975552, 193227744 * 512 = 98932604928, 176422616 * 512 = 90328379392.
+        assert_eq!(requests("iotrace", JSON), ["3835590 W nvme0n1 845975552 131072", "3835626 R 77 4096 4096"]);
+        assert_eq!((read("iotrace", JSON).skipped, recognised(JSON)), (2, Ok("iotrace")));
+        let expected = ["5082383 W sda 98932604928 4096", "5088873 R sda 90328379392 16384"];
+        assert_eq!(requests("iotrace", CSV), expected);
+        assert_eq!((read("iotrace", CSV).skipped, recognised(CSV)), (1, Ok("iotrace")));
+        let headless = &CSV[CSV.iter().position(|&byte| byte == b'\n').unwrap() + 1..];
+        assert_eq!(requests("iotrace", headless), expected);
+        let raw = b"header.sid,header.timestamp,io.lba,io.len,io.deviceId,io.operation,io.flush,ioCompletion.lba\n\
+            1,2000,8,8,77,Read,false,\n2,3000,,,,,,8\n";
+        assert_eq!((requests("iotrace", raw), recognised(raw)), (vec!["2 R 77 4096 4096".to_owned()], Ok("iotrace")));
+    }
+
+    #[test]
+    fn refuses_what_is_malformed() {
+        let row = "1,sda,1,,,,,,48,5082383915,false,false,false,1,145584,193227744,8,Write,16,0";
+        refuses(
+            "iotrace",
+            &[
+                (&row.replace("Write", "Erase"), r#"found "Erase", expected Read, Write or Discard"#),
+                (&row.replace("5082383915", "x"), r#"found "x", expected a time in nanoseconds"#),
+                (&row.replace("193227744", "-1"), r#"found "-1", expected an LBA"#),
+                ("1,sda", r#"found "1,sda", expected a line of 20 columns"#),
+                (
+                    r#"{"header""#,
+                    r#"found "{\"header\"", expected a JSON object of iotrace (EOF while parsing an object at line 1 column 9)"#,
+                ),
+                (
+                    r#"{"header":{"timestamp":"x"}}"#,
+                    r#"found "{\"header\":{\"timestamp\":\"x\"}}", expected a JSON object of iotrace (invalid value: string "x", expected a whole number at line 1 column 26)"#,
+                ),
+            ],
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! Traces of language models' caches of keys and values: a JSON object a line, with the blocks of the prompt as `hash_ids`.
+//!
+//! Source: the traces published with Mooncake (Qin et al.: Mooncake. FAST 2025), `{"timestamp": 27482, "input_length": 6955,
+//! "output_length": 52, "hash_ids": [46, 47, 2354]}`; those of Qwen-Bailian (Wang et al.: KVCache cache in the wild. ATC 2025) have
+//! `chat_id` and more beside these. Each id is one block of the cache, of as many tokens as the trace says; equal ids are equal blocks.
+//!
+//! Each id is a read of one block (`objects.rs`), in the order of the prompt. Times are milliseconds in Mooncake's traces, seconds in those
+//! with a `chat_id`. A prompt without ids counts as skipped.
+
+use flashwise_core::access::Op;
+use flashwise_core::options::{Kind, Parameter};
+use serde::Deserialize;
+
+use super::objects::Objects;
+use super::{Batch, Fit, Format, Framing, Malformed, Parse, Record, Sample, lone_return};
+
+/// Mooncake's row in the table of formats.
+pub static FORMAT: Format = Format {
+    name: "mooncake",
+    title: "KV cache of a language model, JSON lines",
+    source: "{\"timestamp\": ms, \"input_length\": tokens, \"hash_ids\": [block, ...]}; each id reads a block; Qin et al., FAST 2025",
+    parameters: &[Parameter {
+        name: "time-unit",
+        kind: Kind::Choice(&["auto", "s", "ms"]),
+        default: "auto",
+        meaning: "unit of timestamp; auto takes s where the first line has a chat_id, else ms",
+    }],
+    recognise,
+    parser: |options, sample, block_size_bytes| {
+        let is_in_seconds = match options.text("time-unit") {
+            "s" => true,
+            "ms" => false,
+            _ => sample.lines().next().and_then(prompt).is_some_and(|prompt| prompt.chat_id.is_some()),
+        };
+        let us_per_unit = if is_in_seconds { 1_000_000.0 } else { 1000.0 };
+        Ok(Box::new(Mooncake { us_per_unit, objects: Objects::new(block_size_bytes) }))
+    },
+};
+
+/// A line.
+#[derive(Debug, Deserialize)]
+struct Prompt {
+    timestamp: f64,
+    hash_ids: Vec<u64>,
+    #[serde(default)]
+    chat_id: Option<serde_json::Number>,
+}
+
+fn prompt(line: &[u8]) -> Option<Prompt> {
+    serde_json::from_slice(line).ok()
+}
+
+/// The first line is a prompt, and so are half of the others.
+fn recognise(sample: &Sample) -> Fit {
+    const LINES_MAX: usize = 100;
+    let mut prompts = sample.lines().take(LINES_MAX).map(|line| line.starts_with(b"{") && prompt(line).is_some());
+    if prompts.next() != Some(true) {
+        return Fit::No;
+    }
+    let (good, bad): (Vec<bool>, Vec<bool>) = prompts.partition(|is_prompt| *is_prompt);
+    if bad.len() <= good.len() + 1 { Fit::Yes } else { Fit::No }
+}
+
+#[derive(Debug)]
+struct Mooncake {
+    us_per_unit: f64,
+    objects: Objects,
+}
+
+impl Mooncake {
+    /// Reads the ids of a line into `batch`.
+    fn line(&self, line: &[u8], batch: &mut Batch) -> Result<Record, Malformed> {
+        if line.trim_ascii().is_empty() {
+            return Ok(Record::Ignored);
+        }
+        let prompt: Prompt = serde_json::from_slice(line).map_err(|error| {
+            Malformed::new(line, format!("a JSON object with a timestamp and a list of hash_ids ({error})"))
+        })?;
+        // The largest time that an i64 holds in microseconds.
+        let time_us = prompt.timestamp * self.us_per_unit;
+        if !(0.0..9e18).contains(&time_us) {
+            return Err(Malformed::new(line, "a timestamp of 0 or more"));
+        }
+        let Batch { requests, volumes, .. } = batch;
+        let reads =
+            prompt.hash_ids.iter().map(|&id| self.objects.request(time_us.round() as i64, Op::Read, id, volumes));
+        requests.extend(reads);
+        Ok(if prompt.hash_ids.is_empty() { Record::Skipped } else { Record::Ignored })
+    }
+}
+
+impl Parse for Mooncake {
+    fn framing(&self) -> Framing {
+        Framing::Lines
+    }
+
+    fn parse(&self, records: &[u8], batch: &mut Batch) {
+        for line in records.split_inclusive(|&byte| byte == b'\n') {
+            let line = line.strip_suffix(b"\n").unwrap_or(line);
+            let record = match line.strip_suffix(b"\r").unwrap_or(line) {
+                line if line.contains(&b'\r') => Err(lone_return(line)),
+                line => self.line(line, batch),
+            };
+            batch.push(record, u64::MAX);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::formats::testing::{read, recognised, requests};
+
+    const TRACE: &[u8] = b"{\"timestamp\": 0, \"input_length\": 655, \"output_length\": 52, \"hash_ids\": [46, 47]}\r\n\
+        {\"timestamp\": 3052.5, \"input_length\": 0, \"output_length\": 26, \"hash_ids\": []}\r\n\
+        {\"timestamp\": 6100, \"input_length\": 1000, \"output_length\": 52, \"hash_ids\": [46, 2354, 18446744073709551615]}\r\n";
+
+    /// Counted by `jq '.hash_ids | length' | paste -sd+ | bc`: 5.
+    #[test]
+    fn each_id_reads_a_block() {
+        // 46 * 4096 = 188416, 2354 * 4096 = 9641984.
+        let found = requests("mooncake", TRACE);
+        let expected =
+            ["0 R 0 188416 4096", "0 R 0 192512 4096", "6100000 R 0 188416 4096", "6100000 R 0 9641984 4096"];
+        assert_eq!((&found[..4], found.len()), (&expected.map(str::to_owned)[..], 5));
+        let batch = read("mooncake", TRACE);
+        assert_eq!((batch.records, batch.skipped), (3, 1));
+        assert_eq!(recognised(TRACE), Ok("mooncake"));
+    }
+
+    #[test]
+    fn traces_with_a_chat_id_have_seconds() {
+        let bailian = b"{\"chat_id\": 0, \"parent_chat_id\": -1, \"timestamp\": 1.25, \"input_length\": 502, \"output_length\": 1494, \
+            \"type\": \"thinking\", \"turn\": 1, \"hash_ids\": [1]}";
+        assert_eq!(requests("mooncake", bailian), ["1250000 R 0 4096 4096"]);
+        assert_eq!(requests("mooncake:time-unit=ms", bailian), ["1250 R 0 4096 4096"]);
+        assert_eq!(recognised(bailian), Ok("mooncake"));
+    }
+
+    #[test]
+    fn refuses_what_is_malformed() {
+        for (line, expected) in [
+            (
+                r#"{"timestamp": 1, "hash_ids": [1, "#,
+                "a JSON object with a timestamp and a list of hash_ids (EOF while",
+            ),
+            (r#"{"timestamp": 1}"#, "a JSON object with a timestamp and a list of hash_ids (missing field `hash_ids`"),
+            (
+                r#"{"timestamp": 1, "hash_ids": [-1]}"#,
+                "a JSON object with a timestamp and a list of hash_ids (invalid value",
+            ),
+            (r#"{"timestamp": -1, "hash_ids": [1]}"#, "a timestamp of 0 or more"),
+            ("7", "a JSON object with a timestamp and a list of hash_ids (invalid type"),
+        ] {
+            let batch = read("mooncake", line.as_bytes());
+            let [(0, malformed)] = &batch.malformed[..] else { panic!("{line}: {:?}", batch.malformed) };
+            assert!(malformed.expected.starts_with(expected), "{malformed}");
+            assert_eq!(batch.requests.len(), 0);
+        }
+    }
+}
