@@ -54,7 +54,7 @@ impl FromArgMatches for ServeSettings {
 const NOTES: [(&str, &str); 4] = [
     ("dirty-low", "; by default, it is --dirty-high where that is less"),
     ("dirty-age", ", in the trace's time"),
-    ("cache-clients", "; for traces that say which process asked: fiu, blkparse, biosnoop and etw"),
+    ("cache-clients", "; for traces that say which process asked: fiu, blkparse, ftrace, biosnoop and etw"),
     ("allow-clients", "; of a trace, pid and program are known"),
 ];
 

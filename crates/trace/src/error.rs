@@ -44,7 +44,7 @@ pub enum TraceError {
     #[error("{path}: a normalised trace: found {found}, expected {expected}")]
     Normalised { path: String, found: String, expected: String },
     #[error(
-        "{path}: found a filter by process and the format {format}, which does not say which process asked; expected fiu, blkparse, biosnoop or etw"
+        "{path}: found a filter by process and the format {format}, which does not say which process asked; expected fiu, blkparse, ftrace, biosnoop or etw"
     )]
     NoProcesses { path: String, format: &'static str },
     #[error("{path}: none of its {accesses} accesses is in a sample of {rate}; expected a larger share")]

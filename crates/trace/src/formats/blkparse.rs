@@ -9,6 +9,9 @@
 //! The process is that of the event's context: of Q, who asked; of the others whoever was running, often a thread of the kernel.
 //! Of discards, flushes without data and other requests that are neither read nor write none counts. What is no event (messages,
 //! the summary at the end) is ignored.
+//!
+//! A request of a device that stands on others, such as a logical volume, passes the same actions there and on the disk below. The events
+//! A (remap) at the beginning of the trace say which devices are below others: their requests are ignored, and a note names them.
 
 use flashwise_core::access::Op;
 use flashwise_core::filter::Client;
@@ -16,7 +19,8 @@ use flashwise_core::options::{Kind, Parameter};
 
 use super::fields::{TimeUnit, Words, decimal, process};
 use super::spellings::scaled;
-use super::{Format, Lines, Malformed, ParseLine, Record, Sample};
+use super::stacked::{self, STACKED, Sighting};
+use super::{Format, Lines, Malformed, ParseLine, Reading, Record, Sample};
 use crate::request::{Request, Volumes};
 
 /// blkparse's row in the table of formats.
@@ -24,24 +28,28 @@ pub static FORMAT: Format = Format {
     name: "blkparse",
     title: "blkparse text",
     source: "major,minor cpu sequence time pid action rwbs sector + sectors [process]; blkparse(1)",
-    parameters: &[Parameter {
-        name: "action",
-        kind: Kind::Choice(&["auto", "Q", "D", "I", "C"]),
-        default: "auto",
-        meaning: "the event that counts as the request; auto takes the first of Q, D, I, C that the trace begins with",
-    }],
-    recognise: |sample| sample.fit_lines(&Blkparse { action: ANY }),
+    parameters: &[ACTION, STACKED],
+    recognise: |sample| sample.fit_lines(&Blkparse { action: ANY, below: Vec::new() }),
     parser: |options, sample, _| {
         let action = match options.text("action") {
             "auto" => counting_action(sample),
             given => given.as_bytes()[0],
         };
-        Ok(Box::new(Lines(Blkparse { action })))
+        let below = if options.text("stacked") == "top" { below(sample, action) } else { Vec::new() };
+        Ok(Box::new(Lines(Blkparse { action, below })))
     },
 };
 
+/// The option that says which action counts.
+pub(super) const ACTION: Parameter = Parameter {
+    name: "action",
+    kind: Kind::Choice(&["auto", "Q", "D", "I", "C"]),
+    default: "auto",
+    meaning: "the event that counts as the request; auto takes the first of Q, D, I, C that the trace begins with",
+};
+
 /// Any action, for recognising.
-const ANY: u8 = b'*';
+pub(super) const ANY: u8 = b'*';
 
 fn counting_action(sample: &Sample) -> u8 {
     let has = |action: u8| {
@@ -49,6 +57,19 @@ fn counting_action(sample: &Sample) -> u8 {
         sample.lines().any(is)
     };
     [b'Q', b'D', b'I'].into_iter().find(|&action| has(action)).unwrap_or(b'C')
+}
+
+/// The devices that stand below others at the beginning of the trace.
+fn below(sample: &Sample, action: u8) -> Vec<Vec<u8>> {
+    let sighting = |line| match Event::new(line) {
+        Ok(Some(Event { device, action: b"A", rest, .. })) => {
+            let from = rest.all().nth(4)?.strip_prefix(b"(")?.strip_suffix(b")")?;
+            Some(Sighting::Remap { to: device, from })
+        }
+        Ok(Some(event)) if event.action == [action] => Some(Sighting::Request(event.device)),
+        _ => None,
+    };
+    stacked::below(sample.lines().filter_map(sighting)).into_iter().map(<[u8]>::to_vec).collect()
 }
 
 /// The fields that every event has, and the words after them.
@@ -106,6 +127,8 @@ pub(super) fn op(rwbs: &[u8]) -> Result<Option<Op>, Malformed> {
 #[derive(Debug)]
 struct Blkparse {
     action: u8,
+    /// Devices whose requests are ignored.
+    below: Vec<Vec<u8>>,
 }
 
 impl ParseLine for Blkparse {
@@ -113,6 +136,9 @@ impl ParseLine for Blkparse {
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
         let Some(mut event) = Event::new(line)? else { return Ok(Record::Ignored) };
         if event.action != [self.action] && self.action != ANY {
+            return Ok(Record::Ignored);
+        }
+        if self.below.iter().any(|device| device == event.device) {
             return Ok(Record::Ignored);
         }
         let Some(op) = op(event.rwbs)? else { return Ok(Record::Skipped) };
@@ -125,6 +151,11 @@ impl ParseLine for Blkparse {
         let length_bytes = scaled(decimal(sectors, "a number of sectors")?, 512, "a number of sectors")?;
         let volume = volumes.number(event.device);
         Ok(Record::Request(Request { time_us: event.time_us, op, volume, offset_bytes, length_bytes }))
+    }
+
+    fn reading(&self, _sample: &Sample) -> Result<Option<Reading>, Malformed> {
+        let below: Vec<_> = self.below.iter().map(|device| String::from_utf8_lossy(device).into_owned()).collect();
+        Ok(stacked::reading(&format!("events {}", char::from(self.action)), &below))
     }
 
     fn names_processes(&self) -> bool {
@@ -174,6 +205,41 @@ mod tests {
         assert_eq!(requests("blkparse:action=Q", ISSUED), [""; 0]);
         assert_eq!(recognised(QUEUED), Ok("blkparse"));
         assert_eq!(recognised(ISSUED), Ok("blkparse"));
+    }
+
+    /// A logical volume (253,0) on a partition (8,2) of a disk (8,0), as a kernel since 5.12 and one before trace it.
+    const STACKED: [&[u8]; 2] = [
+        b"253,0 0 1 0.000000000 7 Q W 0 + 8 [fio]\n\
+        8,0 0 1 0.000001000 7 A W 4096 + 8 <- (8,2) 2048\n\
+        8,2 0 1 0.000001000 7 A W 2048 + 8 <- (253,0) 0\n\
+        8,0 0 2 0.000002000 7 Q W 4096 + 8 [fio]\n\
+        8,0 0 2 0.000002000 7 D W 4096 + 8 [fio]\n\
+        8,16 0 3 0.000003000 7 Q R 8 + 8 [fio]\n",
+        b"253,0 0 1 0.000000000 7 Q W 0 + 8 [fio]\n\
+        8,0 0 1 0.000001000 7 A W 4096 + 8 <- (253,0) 0\n\
+        8,0 0 2 0.000002000 7 Q W 4096 + 8 [fio]\n\
+        8,0 0 2 0.000002000 7 D W 4096 + 8 [fio]\n\
+        8,16 0 3 0.000003000 7 Q R 8 + 8 [fio]\n",
+    ];
+
+    #[test]
+    fn of_stacked_devices_one_counts() {
+        for trace in STACKED {
+            assert_eq!(requests("blkparse", trace), ["0 W 253,0 0 4096", "3 R 8,16 4096 4096"]);
+            let all = ["0 W 253,0 0 4096", "2 W 8,0 2097152 4096", "3 R 8,16 4096 4096"];
+            assert_eq!(requests("blkparse:stacked=all", trace), all);
+            // Only the disk is issued requests.
+            assert_eq!(requests("blkparse:action=D", trace), ["2 W 8,0 2097152 4096"]);
+            let reading = |spec: &str| {
+                let spec: crate::formats::FormatSpec = spec.parse().unwrap();
+                let sample = crate::formats::Sample { bytes: trace, whole: true };
+                spec.parser(&sample, 4096).unwrap().reading(&sample).unwrap().map(|reading| reading.columns)
+            };
+            let expected = "events Q, without those of 8,0, to which requests of other devices are mapped \
+                            (stacked=all in --format keeps them)";
+            assert_eq!(reading("blkparse").as_deref(), Some(expected));
+            assert_eq!((reading("blkparse:stacked=all"), reading("blkparse:action=D")), (None, None));
+        }
     }
 
     #[test]

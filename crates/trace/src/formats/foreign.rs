@@ -6,8 +6,8 @@ const BPFTRACE: &str = "sectors and sizes (as bcc's biosnoop prints them)";
 const BEGINNINGS: [(&[u8], &str, &str); 13] = [
     (b"\xff\xfe", "text in UTF-16", "UTF-8 (as iconv -f UTF-16 -t UTF-8 makes it)"),
     (b"\xfe\xff", "text in UTF-16", "UTF-8 (as iconv -f UTF-16 -t UTF-8 makes it)"),
-    (b"\x07tae", "the kernel's binary events (blktrace)", "their text (as blkparse writes it)"),
-    (b"eat\x07", "the kernel's binary events (blktrace)", "their text (as blkparse writes it)"),
+    (b"PERFILE2", "data of perf", "its events as text (as perf script prints them)"),
+    (b"\x17\x08Dtracing", "data of trace-cmd", "its events as text (as trace-cmd report prints them)"),
     (b"Attaching ", "output of bpftrace", BPFTRACE),
     (b"TIME(ms)     DISK", "output of bpftrace's biosnoop.bt, which has no sectors", BPFTRACE),
     (b"PAR1", "a Parquet file", "its rows as CSV (as duckdb -csv or pandas' to_csv writes them)"),
@@ -35,11 +35,7 @@ mod tests {
         let utf_16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
         let cases: [(&[u8], &str); 6] = [
             (&utf_16, "found text in UTF-16, expected UTF-8 (as iconv -f UTF-16 -t UTF-8 makes it)"),
-            // A record of blktrace begins with 0x65617400 and its version, 7.
-            (
-                &[0x07, 0x74, 0x61, 0x65, 1, 0, 0, 0, 9, 0, 0, 0],
-                "found the kernel's binary events (blktrace), expected their text (as blkparse writes it)",
-            ),
+            (b"PERFILE2\x68\0\0\0", "found data of perf, expected its events as text (as perf script prints them)"),
             (
                 b"Attaching 4 probes...\nTIME(ms)     DISK    COMM             PID    LAT(ms)\n",
                 "found output of bpftrace, expected sectors and sizes (as bcc's biosnoop prints them)",

@@ -16,6 +16,7 @@ use crate::request::{RecordedRequest, Request, Volumes};
 mod alibaba;
 mod biosnoop;
 mod blkparse;
+mod blktrace;
 mod blocks;
 mod csv;
 mod dates;
@@ -26,6 +27,7 @@ mod fio;
 mod fiu;
 mod flashwise;
 mod foreign;
+mod ftrace;
 mod iotrace;
 mod lcs;
 mod lis;
@@ -38,6 +40,7 @@ mod passed;
 mod raw_blocks;
 mod spc;
 mod spellings;
+mod stacked;
 mod systor;
 mod tencent;
 #[cfg(test)]
@@ -62,6 +65,8 @@ formats! {
     meta,
     fiu,
     blkparse,
+    blktrace,
+    ftrace,
     biosnoop,
     iotrace,
     etw,

@@ -151,6 +151,24 @@ pub fn all(count: usize) -> Vec<Fixture> {
             }),
             same.clone(),
         ),
+        fixture("blktrace", "8,16", records(&requests, blktrace), same.clone()),
+        fixture(
+            "ftrace",
+            "8,16",
+            text(&|out, r| {
+                let (time, sector, sectors) = (decimals(r.time_us, 6), r.offset_bytes / 512, r.length_bytes / 512);
+                let op = letter(r);
+                for (event, cmd) in [("bio_queue", ""), ("getrq", ""), ("rq_issue", " 0 ()"), ("rq_complete", " ()")] {
+                    let end = if event == "rq_complete" { "" } else { "\n" };
+                    write!(
+                        out,
+                        "  my nfsd-18615   [005] d..1.  {time}: block_{event}: 8,16 {op}S{cmd} {sector} + {sectors} [my nfsd]{end}"
+                    )
+                    .unwrap();
+                }
+            }),
+            same.clone(),
+        ),
         fixture(
             "biosnoop",
             "sdb",
@@ -364,6 +382,18 @@ fn vscsi_2(r: &Request) -> Vec<u8> {
     let head = [9, r.length_bytes as u32, 1].map(u32::to_le_bytes).concat();
     let tail = [r.offset_bytes / 512, r.time_us as u64, 1700].map(u64::to_le_bytes).concat();
     [[command, 0x0200].map(u16::to_le_bytes).concat(), head, tail].concat()
+}
+
+/// An event Q and an event C, with data after it, in big-endian order.
+fn blktrace(r: &Request) -> Vec<u8> {
+    let category = if r.op == Op::Read { 1 << 16 } else { 1 << 17 };
+    let event = |action: u32, data: u16| {
+        let head = [0x6561_7407_u32, 1].map(u32::to_be_bytes).concat();
+        let range = [r.time_us as u64 * 1000 + 999, r.offset_bytes / 512].map(u64::to_be_bytes).concat();
+        let middle = [r.length_bytes as u32, action | category, 18615, 8 << 20 | 16, 5].map(u32::to_be_bytes).concat();
+        [head, range, middle, [0, data].map(u16::to_be_bytes).concat(), vec![0xAA; data.into()]].concat()
+    };
+    [event(1, 0), event(8, 5)].concat()
 }
 
 fn oracle_general(requests: &[Request]) -> Vec<u8> {

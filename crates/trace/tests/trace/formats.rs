@@ -173,7 +173,7 @@ fn the_file_of_an_archive_is_read_and_of_several_the_one_that_the_path_names() {
 #[test]
 fn marks_and_ends_of_lines_of_other_systems_are_read_and_mixed_ones_are_errors() {
     for fixture in all(REQUESTS).into_iter().filter(|fixture| std::str::from_utf8(&fixture.contents).is_ok()) {
-        if matches!(name(&fixture), "raw-blocks" | "vscsi" | "oracle-general" | "lcs") {
+        if matches!(name(&fixture), "raw-blocks" | "vscsi" | "oracle-general" | "lcs" | "blktrace") {
             continue;
         }
         let text = String::from_utf8(fixture.contents.clone()).unwrap();
@@ -253,6 +253,34 @@ fn empty_and_tiny_inputs_are_errors() {
         assert!(error.starts_with("trace: damaged "), "{error}");
     }
     assert_eq!(trace(b"42".to_vec(), &Settings::default()).unwrap().len(), 1);
+}
+
+/// Requests, reads, bytes and skipped records of a file in `tests/files`.
+fn counts(name: &str, format: Option<&str>) -> (u64, u64, u64, u64) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files").join(name);
+    let settings = Settings { format: format.map(|spec| spec.parse().unwrap()), ..Settings::default() };
+    let trace = normalised::open(&path, &settings, &Silent).unwrap();
+    let about = trace.description();
+    (about.requests, about.read_requests, about.read_bytes + about.write_bytes, about.skipped_records)
+}
+
+/// `sdb.iolog` was written by fio 3.33, whose summary counts 15 reads, 17 writes and 1 sync. The program
+/// `awk '$3 == "read" || $3 == "write" { n += $5 } END { print n }'` counts the bytes.
+#[test]
+fn a_log_of_fio_has_the_requests_that_fio_counted() {
+    assert_eq!(counts("sdb.iolog", None), (32, 15, 131_072, 1));
+}
+
+/// `sdb.blkparse` is what blkparse 1.2.0 prints of `sdb.blktrace`, events of a logical volume (253,0) on a disk (8,0), and of another disk.
+/// The program `awk '$6 == "Q" && $1 != "8,0" && $7 ~ /^F?[RW]/ && $9 == "+" { n++; b += 512 * $10 } END { print n, b }'` counts them.
+#[test]
+fn binary_events_are_the_same_requests_as_their_text() {
+    for options in ["", ":action=D", ":action=I", ":action=C", ":stacked=all", ":action=C,stacked=all"] {
+        let text = counts("sdb.blkparse", Some(&format!("blkparse{options}")));
+        assert_eq!(counts("sdb.blktrace", Some(&format!("blktrace{options}"))), text, "{options}");
+    }
+    assert_eq!(counts("sdb.blktrace", None), (16, 6, 282_624, 8));
+    assert_eq!(counts("sdb.blkparse", None), (16, 6, 282_624, 8));
 }
 
 /// It is opened once: its writer is still there when the trace is read, and nobody waits for another.

@@ -1,0 +1,350 @@
+//! The kernel's binary block events, as blktrace writes them to `DEVICE.blktrace.CPU`, and `blkparse -d` merged to one file.
+//!
+//! Source: the kernel's `include/uapi/linux/blktrace_api.h`. A record has 48 bytes in the order of the traced machine's processor: magic
+//! number and version u32 (0x65617407), sequence u32, time u64 in nanoseconds, sector u64 of 512 bytes, bytes u32, action u32, pid u32,
+//! device u32 (major in the upper 12 bits, minor in the lower 20), processor u32, error u16, and the length u16 of data that follow the record.
+//!
+//! Which action counts, which requests are skipped, and devices below others are as in blkparse; the data of a remap say in big-endian
+//! order which device the request was for. Requests that pass commands through count as skipped. Zeros at the end are ignored, which
+//! blktrace leaves there if it is killed. blktrace writes a file for each processor: named together, they are merged by their times.
+
+use flashwise_core::access::Op;
+
+use super::blkparse::ACTION;
+use super::spellings::scaled;
+use super::stacked::{self, STACKED, Sighting};
+use super::{Batch, Fit, Format, Framing, Malformed, Parse, Reading, Record, Sample, VOLUME_BYTES_MAX};
+use crate::request::{Request, Volumes};
+
+/// blktrace's row in the table of formats.
+pub static FORMAT: Format = Format {
+    name: "blktrace",
+    title: "blktrace binary events",
+    source: "records of 48 bytes that begin with 0x65617407, of either endianness; blktrace(8), linux/blktrace_api.h",
+    parameters: &[ACTION, STACKED],
+    recognise: |sample| if Order::of(sample.bytes).is_some() { Fit::Yes } else { Fit::No },
+    parser: |options, sample, _| {
+        let order = Order::of(sample.bytes).unwrap_or(Order::Little);
+        let events = || Events { order, rest: sample.bytes }.flatten();
+        let has = |action: u8| events().any(|event| event.action() == Some(action));
+        let action = match options.text("action") {
+            "auto" => [b'Q', b'D', b'I'].into_iter().find(|&action| has(action)).unwrap_or(b'C'),
+            given => given.as_bytes()[0],
+        };
+        let sighting = |event: Event<'_>| match event.action()? {
+            b'A' => Some(Sighting::Remap { to: event.device, from: event.remapped_from()? }),
+            found => (found == action).then_some(Sighting::Request(event.device)),
+        };
+        let is_stacked = options.text("stacked") == "top";
+        let below = if is_stacked { stacked::below(events().filter_map(sighting)) } else { Vec::new() };
+        Ok(Box::new(Blktrace { order, action, below }))
+    },
+};
+
+/// The magic number without its last byte, the version.
+const MAGIC: u32 = 0x6561_7400;
+const VERSION: u32 = 7;
+const RECORD_BYTES: usize = 48;
+
+/// The order of bytes in a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    /// The order in which `bytes` begin with the magic number, of whatever version.
+    fn of(bytes: &[u8]) -> Option<Order> {
+        [Order::Little, Order::Big].into_iter().find(|order| bytes.len() >= 4 && order.u32(bytes, 0) & !0xFF == MAGIC)
+    }
+
+    #[inline]
+    fn number<const N: usize>(self, bytes: &[u8], at: usize) -> [u8; N] {
+        let mut number: [u8; N] = bytes[at..at + N].try_into().expect("as many bytes");
+        if self == Order::Big {
+            number.reverse();
+        }
+        number
+    }
+
+    #[inline]
+    fn u16(self, bytes: &[u8], at: usize) -> u16 {
+        u16::from_le_bytes(self.number(bytes, at))
+    }
+
+    #[inline]
+    fn u32(self, bytes: &[u8], at: usize) -> u32 {
+        u32::from_le_bytes(self.number(bytes, at))
+    }
+
+    #[inline]
+    fn u64(self, bytes: &[u8], at: usize) -> u64 {
+        u64::from_le_bytes(self.number(bytes, at))
+    }
+}
+
+/// A whole record.
+#[derive(Clone, Copy, Debug)]
+struct Event<'a> {
+    time_ns: u64,
+    sector: u64,
+    bytes: u32,
+    action: u32,
+    device: u32,
+    data: &'a [u8],
+}
+
+/// Kinds of events, in the upper half of the action.
+mod category {
+    pub const WRITE: u32 = 1 << 17;
+    /// A command that passes through.
+    pub const COMMAND: u32 = 1 << 25;
+    /// No event of a request, but a process, a time or a message.
+    pub const NOTIFY: u32 = 1 << 26;
+    pub const DISCARD: u32 = 1 << 29;
+}
+
+impl Event<'_> {
+    /// The letter of blkparse, if it is the action of a request that may count, or a remap.
+    #[inline]
+    fn action(&self) -> Option<u8> {
+        // 0x100: the data begin with a control group.
+        match self.action & 0xFEFF {
+            _ if self.action & category::NOTIFY != 0 => None,
+            1 => Some(b'Q'),
+            7 => Some(b'D'),
+            8 => Some(b'C'),
+            12 => Some(b'I'),
+            15 => Some(b'A'),
+            _ => None,
+        }
+    }
+
+    /// The device that a request was for before it was mapped to this one.
+    fn remapped_from(&self) -> Option<u32> {
+        let data = if self.action & 0x100 == 0 { self.data } else { self.data.get(8..)? };
+        Some(u32::from_be_bytes(*data.first_chunk()?))
+    }
+}
+
+/// The events at the beginning of `rest`; ends at the first bytes that are no whole record.
+#[derive(Clone, Debug)]
+struct Events<'a> {
+    order: Order,
+    rest: &'a [u8],
+}
+
+/// Bytes that are no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Damage {
+    /// The record goes on after the end.
+    Cut,
+    /// Zeros until the end.
+    Zeros,
+    /// Another number where the magic number and the version stand.
+    Magic(u32),
+}
+
+impl<'a> Iterator for Events<'a> {
+    type Item = Result<Event<'a>, Damage>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let Events { order, rest } = *self;
+        if rest.is_empty() {
+            return None;
+        }
+        let magic = if rest.len() >= 4 { order.u32(rest, 0) } else { MAGIC | VERSION };
+        let bytes =
+            if rest.len() >= RECORD_BYTES { RECORD_BYTES + usize::from(order.u16(rest, 46)) } else { usize::MAX };
+        if magic != MAGIC | VERSION {
+            // The next record, as far as there is one.
+            let next = (MAGIC | VERSION).to_le_bytes();
+            let found = memchr::memmem::find(&rest[1..], &order.number::<4>(&next, 0));
+            self.rest = &rest[found.map_or(rest.len(), |at| at + 1)..];
+            let are_zeros = magic == 0 && self.rest.is_empty() && rest.iter().all(|&byte| byte == 0);
+            return Some(Err(if are_zeros { Damage::Zeros } else { Damage::Magic(magic) }));
+        }
+        if bytes > rest.len() {
+            self.rest = &rest[rest.len()..];
+            return Some(Err(Damage::Cut));
+        }
+        self.rest = &rest[bytes..];
+        Some(Ok(Event {
+            time_ns: order.u64(rest, 8),
+            sector: order.u64(rest, 16),
+            bytes: order.u32(rest, 24),
+            action: order.u32(rest, 28),
+            device: order.u32(rest, 36),
+            data: &rest[RECORD_BYTES..bytes],
+        }))
+    }
+}
+
+/// How devices are called.
+fn name(device: u32) -> String {
+    format!("{},{}", device >> 20, device & 0xF_FFFF)
+}
+
+#[derive(Debug)]
+struct Blktrace {
+    order: Order,
+    action: u8,
+    /// Devices whose requests are ignored.
+    below: Vec<u32>,
+}
+
+impl Blktrace {
+    #[inline]
+    fn event(&self, event: &Event, volumes: &mut Volumes) -> Result<Record, Malformed> {
+        if event.action() != Some(self.action) || self.below.contains(&event.device) {
+            return Ok(Record::Ignored);
+        }
+        if event.action & (category::DISCARD | category::COMMAND) != 0 || event.bytes == 0 {
+            return Ok(Record::Skipped);
+        }
+        let op = if event.action & category::WRITE != 0 { Op::Write } else { Op::Read };
+        let offset_bytes = scaled(event.sector, 512, "a sector")?;
+        let volume = volumes.number(name(event.device).as_bytes());
+        let time_us = (event.time_ns / 1000) as i64;
+        Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes: event.bytes.into() }))
+    }
+}
+
+impl Parse for Blktrace {
+    fn framing(&self) -> Framing {
+        Framing::Varied
+    }
+
+    fn whole(&self, bytes: &[u8]) -> usize {
+        let mut events = Events { order: self.order, rest: bytes };
+        loop {
+            let rest = events.rest.len();
+            match events.next() {
+                Some(Err(Damage::Cut)) => return bytes.len() - rest,
+                Some(_) => {}
+                None => return bytes.len(),
+            }
+        }
+    }
+
+    fn parse(&self, records: &[u8], batch: &mut Batch) {
+        batch.requests.reserve(records.len() / (4 * RECORD_BYTES));
+        let mut events = Events { order: self.order, rest: records };
+        loop {
+            let rest = events.rest.len();
+            let record = match events.next() {
+                None => return,
+                Some(Ok(event)) => self.event(&event, &mut batch.volumes),
+                Some(Err(Damage::Zeros)) => return,
+                Some(Err(Damage::Cut)) => {
+                    let found = format!("the last {rest} bytes");
+                    Err(Malformed { found, expected: "a whole record of 48 bytes with its data".to_owned() })
+                }
+                Some(Err(Damage::Magic(found))) => {
+                    let expected = format!("a record that begins with {:#x}", MAGIC | VERSION);
+                    Err(Malformed { found: format!("{found:#010x}"), expected })
+                }
+            };
+            batch.push(record, VOLUME_BYTES_MAX);
+        }
+    }
+
+    fn reading(&self, _sample: &Sample) -> Result<Option<Reading>, Malformed> {
+        let below: Vec<_> = self.below.iter().map(|&device| name(device)).collect();
+        Ok(stacked::reading(&format!("events {}", char::from(self.action)), &below))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::testing::{read, recognised, requests};
+
+    const READ: u32 = 1 << 16;
+    const SDA: u32 = 8 << 20;
+    const DM: u32 = 253 << 20;
+
+    /// A record of `blk_io_trace`, field by field, and its data.
+    fn record(order: Order, time_ns: u64, [sector, bytes]: [u64; 2], action: u32, device: u32, data: &[u8]) -> Vec<u8> {
+        let ordered = |number: Vec<u8>| if order == Order::Big { number.into_iter().rev().collect() } else { number };
+        let u32 = |number: u32| ordered(number.to_le_bytes().to_vec());
+        let u64 = |number: u64| ordered(number.to_le_bytes().to_vec());
+        let u16 = |number: u16| ordered(number.to_le_bytes().to_vec());
+        let head = [u32(0x6561_7407), u32(1), u64(time_ns), u64(sector), u32(bytes as u32), u32(action), u32(77)];
+        let tail = [u32(device), u32(0), u16(0), u16(data.len() as u16), data.to_vec()];
+        [head.concat(), tail.concat()].concat()
+    }
+
+    fn trace(order: Order) -> Vec<u8> {
+        let event = |time_ns, range, action, device| record(order, time_ns, range, action, device, b"");
+        let remap = [DM.to_be_bytes(), SDA.to_be_bytes(), [0; 4], [0; 4]].concat();
+        [
+            record(order, 0, [0, 0], category::NOTIFY, 0, b"fio\0"),
+            event(1_999, [8, 4096], 1 | READ, 8 << 20 | 16),
+            event(2_000, [8, 4096], 7 | READ, 8 << 20 | 16),
+            event(3_000, [16, 512], 1 | 0x100 | category::WRITE, DM),
+            record(order, 3_000, [2064, 512], 15 | category::WRITE, SDA, &remap),
+            event(4_000, [2064, 512], 1 | category::WRITE, SDA),
+            event(5_000, [8, 4096], 1 | category::WRITE | category::DISCARD, DM),
+            event(6_000, [0, 0], 1 | category::WRITE, DM),
+            event(7_000, [0, 96], 1 | READ | category::COMMAND, DM),
+            event(8_000, [2064, 512], 8 | category::WRITE, SDA),
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn of_each_request_one_event_counts_in_both_orders() {
+        for order in [Order::Little, Order::Big] {
+            let trace = trace(order);
+            let expected = ["1 R 8,16 4096 4096", "3 W 253,0 8192 512"];
+            assert_eq!(requests("blktrace", &trace), expected);
+            assert_eq!((read("blktrace", &trace).skipped, recognised(&trace)), (3, Ok("blktrace")));
+            let all = ["1 R 8,16 4096 4096", "3 W 253,0 8192 512", "4 W 8,0 1056768 512"];
+            assert_eq!(requests("blktrace:stacked=all", &trace), all);
+            assert_eq!(requests("blktrace:action=D", &trace), ["2 R 8,16 4096 4096"]);
+            assert_eq!(requests("blktrace:action=C", &trace), ["8 W 8,0 1056768 512"]);
+            // blktrace was killed.
+            assert_eq!(requests("blktrace", &[&trace[..], &[0; 1000]].concat()), expected);
+        }
+    }
+
+    #[test]
+    fn records_are_found_wherever_they_are_cut() {
+        let trace = trace(Order::Little);
+        let spec: crate::formats::FormatSpec = "blktrace".parse().unwrap();
+        let parser = spec.parser(&Sample { bytes: &trace, whole: true }, 4096).unwrap();
+        for cut in 0..=trace.len() {
+            let whole = parser.whole(&trace[..cut]);
+            assert!(whole <= cut && cut - whole < RECORD_BYTES + 16, "{cut}");
+            let mut batch = Batch::default();
+            parser.parse(&trace[..whole], &mut batch);
+            parser.parse(&trace[whole..], &mut batch);
+            assert_eq!((batch.requests.len(), batch.malformed.len()), (2, 0), "{cut}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_malformed() {
+        let errors = |contents: &[u8]| {
+            let batch = read("blktrace", contents);
+            batch.malformed.iter().map(|(at, error)| format!("{at}: {error}")).collect::<Vec<_>>()
+        };
+        let good = record(Order::Little, 1, [8, 4096], 1 | READ, SDA, b"");
+        assert_eq!(
+            errors(&[&good[..], &good[..13]].concat()),
+            ["1: found the last 13 bytes, expected a whole record of 48 bytes with its data"]
+        );
+        let damaged = [&good[..], &[1, 2, 3, 4, 5], &good[..]].concat();
+        assert_eq!(errors(&damaged), ["1: found 0x04030201, expected a record that begins with 0x65617407"]);
+        assert_eq!(read("blktrace", &damaged).requests.len(), 2);
+        let mut newer = good.clone();
+        newer[0] = 8;
+        assert_eq!(errors(&newer), ["0: found 0x65617408, expected a record that begins with 0x65617407"]);
+        assert_eq!(recognised(&newer), Ok("blktrace"));
+        let far = record(Order::Little, 1, [1 << 55, 4096], 1 | READ, SDA, b"");
+        assert!(errors(&far)[0].contains("expected a sector, in units of 512 bytes, below 2^64"));
+    }
+}

@@ -1,0 +1,86 @@
+//! Devices of a trace that stand below others: a request of a device-mapper or md device is traced there, and again on each disk below.
+//!
+//! The kernel traces that a request is mapped to another device as a remap (A in blkparse). A device that requests are mapped to from
+//! another device with requests of its own in the trace is below it. A disk is not below its partitions, which have no requests of
+//! their own: those of partitions are traced as requests of the disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use flashwise_core::options::{Kind, Parameter};
+
+use super::Reading;
+
+/// The option that keeps the devices below others.
+pub const STACKED: Parameter = Parameter {
+    name: "stacked",
+    kind: Kind::Choice(&["top", "all"]),
+    default: "top",
+    meaning: "top leaves out devices to which requests of others are mapped, such as disks below LVM; all counts such requests once for each device",
+};
+
+/// An event of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sighting<D> {
+    /// A request that counts.
+    Request(D),
+    /// A request for `from` that became one for `to`.
+    Remap { to: D, from: D },
+}
+
+/// The devices below others, in order.
+pub fn below<D: Copy + Ord>(events: impl Iterator<Item = Sighting<D>>) -> Vec<D> {
+    let (mut counted, mut sources) = (BTreeSet::new(), BTreeMap::<D, BTreeSet<D>>::new());
+    for event in events {
+        match event {
+            Sighting::Request(device) => {
+                counted.insert(device);
+            }
+            Sighting::Remap { to, from } => {
+                sources.entry(to).or_default().insert(from);
+            }
+        }
+    }
+    let is_below = |device: &D| {
+        let (mut seen, mut next) = (BTreeSet::from([*device]), vec![*device]);
+        while let Some(device) = next.pop() {
+            for &from in sources.get(&device).into_iter().flatten() {
+                if seen.insert(from) {
+                    next.push(from);
+                }
+            }
+        }
+        seen.iter().any(|other| other != device && counted.contains(other))
+    };
+    counted.iter().copied().filter(is_below).collect()
+}
+
+/// How a trace is read of which `action` counts, without the devices `below` others.
+pub fn reading(action: &str, below: &[String]) -> Option<Reading> {
+    let columns = format!(
+        "{action}, without those of {}, to which requests of other devices are mapped (stacked=all in --format keeps them)",
+        below.join(" and ")
+    );
+    (!below.is_empty()).then(|| Reading { columns, doubts: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_below_those_with_requests_that_are_mapped_to_it() {
+        use Sighting::{Remap, Request};
+        let below = |events: &[Sighting<u8>]| below(events.iter().copied());
+        // A partition.
+        assert!(below(&[Remap { to: 8, from: 9 }, Request(8)]).is_empty());
+        // A disk, directly and by a partition of it.
+        assert_eq!(below(&[Request(1), Remap { to: 8, from: 1 }, Request(8)]), [8]);
+        assert_eq!(below(&[Request(1), Remap { to: 9, from: 1 }, Remap { to: 8, from: 9 }, Request(8)]), [8]);
+        // Two disks below an array below a logical volume.
+        let array = [Remap { to: 2, from: 1 }, Remap { to: 8, from: 2 }, Remap { to: 9, from: 2 }];
+        assert_eq!(below(&[&array[..], &[Request(1), Request(2), Request(8), Request(9)]].concat()), [2, 8, 9]);
+        // A device whose requests are issued only below.
+        assert!(below(&[Remap { to: 8, from: 1 }, Request(8), Request(7)]).is_empty());
+        assert!(below(&[Remap { to: 8, from: 8 }, Request(8)]).is_empty());
+    }
+}
