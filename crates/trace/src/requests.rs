@@ -53,7 +53,18 @@ impl<'a> Requests<'a> {
             let (found, expected) = ("standard input, -, more than once".to_owned(), "it once at most".to_owned());
             return Err(TraceError::Sources { path: name_of(path.as_ref()), found, expected });
         }
-        let all = files.iter().map(|file| Self::open_one(file, settings, progress)).collect::<Result<Vec<_>, _>>()?;
+        let mut all = Vec::new();
+        for file in &files {
+            match Self::open_one(file, settings, progress) {
+                Ok(requests) => all.push(requests),
+                // One file of many may be, such as that of an idle processor.
+                Err(TraceError::Empty { path }) => progress.note(&path, "it holds no requests"),
+                Err(error) => return Err(error),
+            }
+        }
+        if all.is_empty() {
+            return Err(TraceError::Empty { path: name_of(path.as_ref()) });
+        }
         block_size_bytes(&all, settings)?;
         Ok(Requests::Merged(all, name_of(path.as_ref()), progress))
     }

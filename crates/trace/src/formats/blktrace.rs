@@ -4,13 +4,14 @@
 //! number and version u32 (0x65617407), sequence u32, time u64 in nanoseconds, sector u64 of 512 bytes, bytes u32, action u32, pid u32,
 //! device u32 (major in the upper 12 bits, minor in the lower 20), processor u32, error u16, and the length u16 of data that follow the record.
 //!
-//! Which action counts, which requests are skipped, and devices below others are as in blkparse; the data of a remap say in big-endian
-//! order which device the request was for. Requests that pass commands through count as skipped. Zeros at the end are ignored, which
-//! blktrace leaves there if it is killed. blktrace writes a file for each processor: named together, they are merged by their times.
+//! One action of a request counts, as in blkparse, but by default always Q: blktrace writes a file for each processor, and one that only
+//! completes requests has no Q. A pattern that fits all files merges them by their times. Which requests are skipped, and devices below
+//! others, are as in blkparse; the data of a remap say in big-endian order which device the request was for. Requests that pass commands
+//! through count as skipped. Zeros at the end, which blktrace leaves there if it is killed, are ignored.
 
 use flashwise_core::access::Op;
+use flashwise_core::options::{Kind, Parameter};
 
-use super::blkparse::ACTION;
 use super::spellings::scaled;
 use super::stacked::{self, STACKED, Sighting};
 use super::{Batch, Fit, Format, Framing, Malformed, Parse, Reading, Record, Sample, VOLUME_BYTES_MAX};
@@ -26,19 +27,25 @@ pub static FORMAT: Format = Format {
     parser: |options, sample, _| {
         let order = Order::of(sample.bytes).unwrap_or(Order::Little);
         let events = || Events { order, rest: sample.bytes }.flatten();
-        let has = |action: u8| events().any(|event| event.action() == Some(action));
-        let action = match options.text("action") {
-            "auto" => [b'Q', b'D', b'I'].into_iter().find(|&action| has(action)).unwrap_or(b'C'),
-            given => given.as_bytes()[0],
-        };
+        let action = options.text("action").as_bytes()[0];
         let sighting = |event: Event<'_>| match event.action()? {
             b'A' => Some(Sighting::Remap { to: event.device, from: event.remapped_from()? }),
             found => (found == action).then_some(Sighting::Request(event.device)),
         };
         let is_stacked = options.text("stacked") == "top";
         let below = if is_stacked { stacked::below(events().filter_map(sighting)) } else { Vec::new() };
-        Ok(Box::new(Blktrace { order, action, below }))
+        let has_others = events().any(|event| event.action().is_some_and(|found| found != b'A'));
+        let is_missing = has_others && !events().any(|event| event.action() == Some(action));
+        Ok(Box::new(Blktrace { order, action, below, is_missing }))
     },
+};
+
+/// The option that says which action counts.
+const ACTION: Parameter = Parameter {
+    name: "action",
+    kind: Kind::Choice(&["Q", "D", "I", "C"]),
+    default: "Q",
+    meaning: "the event that counts as the request: queued, issued to the driver, inserted or completed",
 };
 
 /// The magic number without its last byte, the version.
@@ -193,6 +200,8 @@ struct Blktrace {
     action: u8,
     /// Devices whose requests are ignored.
     below: Vec<u32>,
+    /// True if the trace begins with other actions of requests only.
+    is_missing: bool,
 }
 
 impl Blktrace {
@@ -253,7 +262,15 @@ impl Parse for Blktrace {
 
     fn reading(&self, _sample: &Sample) -> Result<Option<Reading>, Malformed> {
         let below: Vec<_> = self.below.iter().map(|&device| name(device)).collect();
-        Ok(stacked::reading(&format!("events {}", char::from(self.action)), &below))
+        let events = format!("events {}", char::from(self.action));
+        if self.is_missing {
+            let doubt = format!(
+                "none of its first events are {events}: right for a processor that only completes requests, otherwise name \
+                 another action, as in --format blktrace:action=C"
+            );
+            return Ok(Some(Reading { columns: events, doubts: vec![doubt] }));
+        }
+        Ok(stacked::reading(&events, &below))
     }
 }
 
@@ -309,6 +326,22 @@ mod tests {
             // blktrace was killed.
             assert_eq!(requests("blktrace", &[&trace[..], &[0; 1000]].concat()), expected);
         }
+    }
+
+    /// The file of a processor that only completes requests.
+    #[test]
+    fn completions_alone_count_only_if_the_user_says_so() {
+        let completed = record(Order::Little, 1, [8, 4096], 8 | READ, SDA, b"");
+        assert_eq!(requests("blktrace", &completed), [""; 0]);
+        assert_eq!(requests("blktrace:action=C", &completed).len(), 1);
+        let doubts = |spec: &str, bytes: &[u8]| {
+            let spec: crate::formats::FormatSpec = spec.parse().unwrap();
+            let sample = Sample { bytes, whole: true };
+            let reading = spec.parser(&sample, 4096).unwrap().reading(&sample).unwrap();
+            reading.map_or(0, |reading| reading.doubts.len())
+        };
+        assert_eq!((doubts("blktrace", &completed), doubts("blktrace:action=C", &completed)), (1, 0));
+        assert_eq!(doubts("blktrace", &record(Order::Little, 0, [0, 0], category::NOTIFY, 0, b"fio\0")), 0);
     }
 
     #[test]

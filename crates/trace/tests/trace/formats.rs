@@ -283,6 +283,36 @@ fn binary_events_are_the_same_requests_as_their_text() {
     assert_eq!(counts("sdb.blkparse", None), (16, 6, 282_624, 8));
 }
 
+/// blktrace writes a file for each processor: here one that queued all requests, one that completed them, and one that was idle.
+#[test]
+fn binary_events_of_several_processors_are_merged() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/sdb.blktrace");
+    let events = std::fs::read(path).unwrap();
+    let (mut queued, mut completed, mut rest) = (Vec::new(), Vec::new(), &events[..]);
+    while !rest.is_empty() {
+        let length = 48 + usize::from(u16::from_le_bytes([rest[46], rest[47]]));
+        let is_completion = rest[28..30] == [8, 0];
+        if is_completion { &mut completed } else { &mut queued }.extend(&rest[..length]);
+        rest = &rest[length..];
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (processor, events) in [queued, completed, Vec::new()].into_iter().enumerate() {
+        std::fs::write(folder.path().join(format!("sdb.blktrace.{processor}")), events).unwrap();
+    }
+    let about = |name: &str| {
+        let trace = normalised::open(folder.path().join(name), &Settings::default(), &Silent).map(|trace| {
+            let about = trace.description();
+            (about.requests, about.read_requests, about.read_bytes + about.write_bytes)
+        });
+        trace.map_err(|error| fixtures::chain(&error))
+    };
+    assert_eq!(about("sdb.blktrace.*"), Ok((16, 6, 282_624)));
+    for without_requests in ["sdb.blktrace.1", "sdb.blktrace.2", "sdb.blktrace.[12]"] {
+        let error = about(without_requests).unwrap_err();
+        assert!(error.ends_with(": it holds no requests"), "{error}");
+    }
+}
+
 /// It is opened once: its writer is still there when the trace is read, and nobody waits for another.
 #[cfg(target_os = "linux")]
 #[test]
