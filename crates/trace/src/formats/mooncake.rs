@@ -30,7 +30,7 @@ pub static FORMAT: Format = Format {
         let is_in_seconds = match options.text("time-unit") {
             "s" => true,
             "ms" => false,
-            _ => sample.lines().next().and_then(prompt).is_some_and(|prompt| prompt.chat_id.is_some()),
+            _ => sample.lines().next().is_some_and(|line| names(line, "chat_id")),
         };
         let us_per_unit = if is_in_seconds { 1_000_000.0 } else { 1000.0 };
         Ok(Box::new(Mooncake { us_per_unit, objects: Objects::new(block_size_bytes) }))
@@ -42,18 +42,22 @@ pub static FORMAT: Format = Format {
 struct Prompt {
     timestamp: f64,
     hash_ids: Vec<u64>,
-    #[serde(default)]
-    chat_id: Option<serde_json::Number>,
 }
 
-fn prompt(line: &[u8]) -> Option<Prompt> {
-    serde_json::from_slice(line).ok()
+/// True if a line has a field of this name, or its beginning has it.
+fn names(line: &[u8], field: &str) -> bool {
+    line.starts_with(b"{") && memchr::memmem::find(line, format!("\"{field}\"").as_bytes()).is_some()
 }
 
-/// The first line is a prompt, and so are half of the others.
+/// The first line is a prompt, and so are half of the others. One that is longer than the sample names its fields.
 fn recognise(sample: &Sample) -> Fit {
     const LINES_MAX: usize = 100;
-    let mut prompts = sample.lines().take(LINES_MAX).map(|line| line.starts_with(b"{") && prompt(line).is_some());
+    if !sample.whole && memchr::memchr(b'\n', sample.bytes).is_none() {
+        let is_prompt = ["timestamp", "hash_ids"].into_iter().all(|field| names(sample.bytes, field));
+        return if is_prompt { Fit::Yes } else { Fit::No };
+    }
+    let is_prompt = |line: &[u8]| names(line, "hash_ids") && serde_json::from_slice::<Prompt>(line).is_ok();
+    let mut prompts = sample.lines().take(LINES_MAX).map(is_prompt);
     if prompts.next() != Some(true) {
         return Fit::No;
     }
@@ -134,6 +138,16 @@ mod tests {
         assert_eq!(requests("mooncake", bailian), ["1250000 R 0 4096 4096"]);
         assert_eq!(requests("mooncake:time-unit=ms", bailian), ["1250 R 0 4096 4096"]);
         assert_eq!(recognised(bailian), Ok("mooncake"));
+    }
+
+    #[test]
+    fn a_line_that_is_longer_than_the_sample_is_recognised() {
+        let line =
+            format!("{{\"timestamp\": 0, \"input_length\": 1, \"hash_ids\": [{}7]}}\n", "1234567, ".repeat(20_000));
+        let sample = crate::formats::Sample { bytes: &line.as_bytes()[..64 << 10], whole: false };
+        let spec = crate::formats::FormatSpec::recognise("trace", &sample).unwrap();
+        assert_eq!(spec.format().name, "mooncake");
+        assert_eq!(read("mooncake", line.as_bytes()).requests.len(), 20_001);
     }
 
     #[test]
