@@ -283,6 +283,15 @@ fn binary_events_are_the_same_requests_as_their_text() {
     assert_eq!(counts("sdb.blkparse", None), (16, 6, 282_624, 8));
 }
 
+/// Captured by `perf record -e block:...` and in an instance of tracefs while dd read and wrote a file, on a virtual disk. Each line with
+/// `block_bio_queue:` is a request, counted by awk: reads by their letter, bytes by the number behind the +.
+#[test]
+fn block_tracepoints_have_the_requests_that_were_queued() {
+    assert_eq!(counts("vda.perf", None), (20, 6, 253_952, 0));
+    // Two discards.
+    assert_eq!(counts("vda.ftrace", None), (25, 11, 319_488, 2));
+}
+
 /// blktrace writes a file for each processor: here one that queued all requests, one that completed them, and one that was idle.
 #[test]
 fn binary_events_of_several_processors_are_merged() {
