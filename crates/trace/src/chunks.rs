@@ -78,7 +78,8 @@ fn read_chunks(
         let read = if parser.may_be_cut() { input.fill_to_cut(room)? } else { input.fill(room)? };
         chunk.truncate(kept + read);
         let last = kept + read < wanted;
-        let end = if last { chunk.len() } else { parser.whole(&chunk) };
+        let whole = parser.whole(&chunk);
+        let end = if last { chunk.len() } else { whole };
         if end == 0 && chunk.len() > RECORD_BYTES_MAX {
             let expected = format!("lines shorter than {RECORD_BYTES_MAX} bytes");
             let found = format!("a line of more than {} bytes", chunk.len());
@@ -92,7 +93,7 @@ fn read_chunks(
         rest = chunk[end..].to_vec();
         chunk.truncate(end);
         first_byte += end as u64;
-        let is_unfinished = last && parser.may_be_cut() && chunk.last().is_some_and(|&byte| byte != b'\n');
+        let is_unfinished = last && parser.may_be_cut() && whole < end;
         if chunks.send((number, chunk)).is_err() || last {
             return Ok(is_unfinished);
         }

@@ -20,6 +20,7 @@ use flashwise_core::options::{Kind, Parameter};
 use super::fields::{TimeUnit, Words, decimal, process};
 use super::spellings::scaled;
 use super::stacked::{self, STACKED, Sighting};
+use super::unfinished::Unfinished;
 use super::{Format, Lines, Malformed, ParseLine, Reading, Record, Sample};
 use crate::request::{Request, Volumes};
 
@@ -36,7 +37,7 @@ pub static FORMAT: Format = Format {
             given => given.as_bytes()[0],
         };
         let below = if options.text("stacked") == "top" { below(sample, action) } else { Vec::new() };
-        Ok(Box::new(Lines(Blkparse { action, below })))
+        Ok(Box::new(Unfinished(Box::new(Lines(Blkparse { action, below })))))
     },
 };
 
@@ -203,6 +204,9 @@ mod tests {
         assert_eq!(requests("blkparse:action=I", ISSUED), ["11 R 8,16 2528710656 131072"]);
         assert_eq!(requests("blkparse:action=C", ISSUED), ["1795 R 8,16 2528710656 131072"]);
         assert_eq!(requests("blkparse:action=Q", ISSUED), [""; 0]);
+        // blkparse was killed.
+        let cut = [QUEUED, b"  8,16   5       13     2.100000000 18615  Q   R 1444645922 + 25"].concat();
+        assert_eq!(requests("blkparse", &cut), expected);
         assert_eq!(recognised(QUEUED), Ok("blkparse"));
         assert_eq!(recognised(ISSUED), Ok("blkparse"));
     }
@@ -279,18 +283,18 @@ mod tests {
             "blkparse:action=Q",
             &[
                 (
-                    "8;16 5 2 0.1 1 Q R 8 + 8",
+                    "8;16 5 2 0.1 1 Q R 8 + 8\n",
                     r#"found "8;16 5 2 0.1 1 Q R 8 + 8", expected an event, which begins with a device such as 8,16"#,
                 ),
-                ("8,16 5 2 x 1 Q R 8 + 8 [p]", r#"found "x", expected a time in seconds"#),
-                ("8,16 5 2 0.1 1", r#"found "8,16 5 2 0.1 1", expected a line with one more field: an action"#),
+                ("8,16 5 2 x 1 Q R 8 + 8 [p]\n", r#"found "x", expected a time in seconds"#),
+                ("8,16 5 2 0.1 1\n", r#"found "8,16 5 2 0.1 1", expected a line with one more field: an action"#),
                 (
-                    "8,16 5 2 0.1 1 Q Rx 8 + 8 [p]",
+                    "8,16 5 2 0.1 1 Q Rx 8 + 8 [p]\n",
                     r#"found "Rx", expected letters of reads, writes and so on, such as R, WS or N"#,
                 ),
-                ("8,16 5 2 0.1 1 Q R -8 + 8 [p]", r#"found "-8", expected a sector"#),
+                ("8,16 5 2 0.1 1 Q R -8 + 8 [p]\n", r#"found "-8", expected a sector"#),
                 (
-                    "8,16 5 2 0.1 1 Q R 8 + 8388609 [p]",
+                    "8,16 5 2 0.1 1 Q R 8 + 8388609 [p]\n",
                     "found a request of 4294967808 bytes, expected at most 4294967296",
                 ),
             ],

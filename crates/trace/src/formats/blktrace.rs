@@ -7,7 +7,7 @@
 //! One action of a request counts, as in blkparse, but by default always Q: blktrace writes a file for each processor, and one that only
 //! completes requests has no Q. A pattern that fits all files merges them by their times. Which requests are skipped, and devices below
 //! others, are as in blkparse; the data of a remap say in big-endian order which device the request was for. Requests that pass commands
-//! through count as skipped. Zeros at the end, which blktrace leaves there if it is killed, are ignored.
+//! through count as skipped. Zeros or part of a record at the end, which blktrace leaves there if it is killed, are ignored.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, Parameter};
@@ -242,15 +242,10 @@ impl Parse for Blktrace {
         batch.requests.reserve(records.len() / (4 * RECORD_BYTES));
         let mut events = Events { order: self.order, rest: records };
         loop {
-            let rest = events.rest.len();
             let record = match events.next() {
                 None => return,
                 Some(Ok(event)) => self.event(&event, &mut batch.volumes),
-                Some(Err(Damage::Zeros)) => return,
-                Some(Err(Damage::Cut)) => {
-                    let found = format!("the last {rest} bytes");
-                    Err(Malformed { found, expected: "a whole record of 48 bytes with its data".to_owned() })
-                }
+                Some(Err(Damage::Zeros | Damage::Cut)) => return,
                 Some(Err(Damage::Magic(found))) => {
                     let expected = format!("a record that begins with {:#x}", MAGIC | VERSION);
                     Err(Malformed { found: format!("{found:#010x}"), expected })
@@ -258,6 +253,10 @@ impl Parse for Blktrace {
             };
             batch.push(record, VOLUME_BYTES_MAX);
         }
+    }
+
+    fn may_be_cut(&self) -> bool {
+        true
     }
 
     fn reading(&self, _sample: &Sample) -> Result<Option<Reading>, Malformed> {
@@ -354,8 +353,13 @@ mod tests {
             assert!(whole <= cut && cut - whole < RECORD_BYTES + 16, "{cut}");
             let mut batch = Batch::default();
             parser.parse(&trace[..whole], &mut batch);
+            let records = batch.records;
             parser.parse(&trace[whole..], &mut batch);
             assert_eq!((batch.requests.len(), batch.malformed.len()), (2, 0), "{cut}");
+            // What blktrace did not finish is left out.
+            let mut batch = Batch::default();
+            parser.parse(&trace[..cut], &mut batch);
+            assert_eq!((batch.records, batch.malformed.len()), (records, 0), "{cut}");
         }
     }
 
@@ -366,10 +370,6 @@ mod tests {
             batch.malformed.iter().map(|(at, error)| format!("{at}: {error}")).collect::<Vec<_>>()
         };
         let good = record(Order::Little, 1, [8, 4096], 1 | READ, SDA, b"");
-        assert_eq!(
-            errors(&[&good[..], &good[..13]].concat()),
-            ["1: found the last 13 bytes, expected a whole record of 48 bytes with its data"]
-        );
         let damaged = [&good[..], &[1, 2, 3, 4, 5], &good[..]].concat();
         assert_eq!(errors(&damaged), ["1: found 0x04030201, expected a record that begins with 0x65617407"]);
         assert_eq!(read("blktrace", &damaged).requests.len(), 2);

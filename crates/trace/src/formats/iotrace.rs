@@ -16,6 +16,7 @@ use serde::de::{Deserializer, Error, Visitor};
 
 use super::fields::{TimeUnit, decimal, time_us};
 use super::spellings::scaled;
+use super::unfinished::Unfinished;
 use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
 use crate::request::{Request, Volumes};
 
@@ -32,10 +33,10 @@ pub static FORMAT: Format = Format {
     },
     parser: |_, sample, _| {
         if is_json(sample) {
-            return Ok(Box::new(Lines(Json)));
+            return Ok(Box::new(Unfinished(Box::new(Lines(Json)))));
         }
         let known = || Columns { name: Column::Front(1), time: 10, lba: 4, len: 3, op: 2, count: 20 };
-        Ok(Box::new(Lines(Columns::of(sample).unwrap_or_else(known))))
+        Ok(Box::new(Unfinished(Box::new(Lines(Columns::of(sample).unwrap_or_else(known))))))
     },
 };
 
@@ -233,20 +234,20 @@ mod tests {
 
     #[test]
     fn refuses_what_is_malformed() {
-        let row = "1,sda,1,,,,,,48,5082383915,false,false,false,1,145584,193227744,8,Write,16,0";
+        let row = "1,sda,1,,,,,,48,5082383915,false,false,false,1,145584,193227744,8,Write,16,0\n";
         refuses(
             "iotrace",
             &[
                 (&row.replace("Write", "Erase"), r#"found "Erase", expected Read, Write or Discard"#),
                 (&row.replace("5082383915", "x"), r#"found "x", expected a time in nanoseconds"#),
                 (&row.replace("193227744", "-1"), r#"found "-1", expected an LBA"#),
-                ("1,sda", r#"found "1,sda", expected a line of 20 columns"#),
+                ("1,sda\n", r#"found "1,sda", expected a line of 20 columns"#),
                 (
-                    r#"{"header""#,
+                    "{\"header\"\n",
                     r#"found "{\"header\"", expected a JSON object of iotrace (EOF while parsing an object at line 1 column 9)"#,
                 ),
                 (
-                    r#"{"header":{"timestamp":"x"}}"#,
+                    "{\"header\":{\"timestamp\":\"x\"}}\n",
                     r#"found "{\"header\":{\"timestamp\":\"x\"}}", expected a JSON object of iotrace (invalid value: string "x", expected a whole number at line 1 column 26)"#,
                 ),
             ],
