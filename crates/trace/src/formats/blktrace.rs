@@ -1,13 +1,25 @@
 //! The kernel's binary block events, as blktrace writes them to `DEVICE.blktrace.CPU`, and `blkparse -d` merged to one file.
 //!
-//! Source: the kernel's `include/uapi/linux/blktrace_api.h`. A record has 48 bytes in the order of the traced machine's processor: magic
-//! number and version u32 (0x65617407), sequence u32, time u64 in nanoseconds, sector u64 of 512 bytes, bytes u32, action u32, pid u32,
-//! device u32 (major in the upper 12 bits, minor in the lower 20), processor u32, error u16, and the length u16 of data that follow the record.
+//! Source: the kernel's `include/uapi/linux/blktrace_api.h`. Numbers are in the byte order of the traced machine. A record has 48 bytes:
 //!
-//! One action of a request counts, as in blkparse, but by default always Q: blktrace writes a file for each processor, and one that only
-//! completes requests has no Q. A pattern that fits all files merges them by their times. Which requests are skipped, and devices below
-//! others, are as in blkparse; the data of a remap say in big-endian order which device the request was for. Requests that pass commands
-//! through count as skipped. Zeros or part of a record at the end, which blktrace leaves there if it is killed, are ignored.
+//! | byte | field |
+//! | --- | --- |
+//! | 0 | magic number and version u32: 0x65617407 |
+//! | 4 | sequence number u32 |
+//! | 8 | time u64 in nanoseconds |
+//! | 16 | sector u64 of 512 bytes |
+//! | 24 | length u32 in bytes |
+//! | 28 | action u32, with its categories in the upper half |
+//! | 32 | process id u32 |
+//! | 36 | device u32: major in the upper 12 bits, minor in the lower 20 |
+//! | 40 | processor u32 |
+//! | 44 | error u16 |
+//! | 46 | length u16 of data that follow the record |
+//!
+//! One action of a request counts, as in blkparse, but by default always Q. blktrace writes a file for each processor, and one that only
+//! completes requests has no Q. A pattern that fits all files merges them by their times. As in blkparse, some requests are skipped, and
+//! devices below others are left out. The data of a remap name the device that the request was for, in big-endian order. Requests that
+//! pass commands through count as skipped. Zeros or part of a record at the end, which blktrace leaves there if it is killed, are ignored.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, Parameter};

@@ -1,8 +1,7 @@
 //! Devices of a trace that stand below others: a request of a device-mapper or md device is traced there, and again on each disk below.
 //!
-//! The kernel traces that a request is mapped to another device as a remap (A in blkparse). A device that requests are mapped to from
-//! another device with requests of its own in the trace is below it. A disk is not below its partitions, which have no requests of
-//! their own: those of partitions are traced as requests of the disk.
+//! The kernel traces a remap (A in blkparse) when a request for one device becomes a request for another. The second device is below the
+//! first, if the trace has requests of the first. A disk is not below its partitions: their requests are traced as requests of the disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What the tests of the formats share: reading a few bytes, and what becomes of them.
+//! Helpers of the formats' tests: they read a few bytes, and name the requests, the errors or the format.
 
 use super::*;
 
