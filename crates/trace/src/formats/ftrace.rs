@@ -13,7 +13,10 @@
 //! default the first of them counts that is among the first events. Letters, processes and devices below others are as in blkparse; the
 //! remaps are block_bio_remap and block_rq_remap. All other lines are ignored, such as comments, other tracepoints and call chains.
 
+use std::sync::LazyLock;
+
 use flashwise_core::filter::Client;
+use memchr::memmem::Finder;
 
 use super::blkparse::{ACTION, ANY, op};
 use super::fields::{TimeUnit, Words, decimal, process, time_us};
@@ -72,9 +75,9 @@ impl<'a> Event<'a> {
             (b"bio_remap: ", b'A'),
             (b"rq_remap: ", b'A'),
         ];
-        const PREFIX: &[u8] = b"block_";
-        for at in memchr::memmem::find_iter(line, PREFIX) {
-            let name = &line[at + PREFIX.len()..];
+        static PREFIX: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(b"block_"));
+        for at in PREFIX.find_iter(line) {
+            let name = &line[at + PREFIX.needle().len()..];
             let known = NAMES.iter().find_map(|(known, action)| Some((*action, name.strip_prefix(*known)?)));
             if let Some((action, rest)) = known {
                 // perf writes the group before the event.

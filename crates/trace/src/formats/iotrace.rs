@@ -14,7 +14,7 @@ use flashwise_core::access::Op;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
-use super::fields::{TimeUnit, decimal, time_us};
+use super::fields::decimal;
 use super::spellings::scaled;
 use super::unfinished::Unfinished;
 use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
@@ -35,7 +35,7 @@ pub static FORMAT: Format = Format {
         if is_json(sample) {
             return Ok(Box::new(Unfinished(Box::new(Lines(Json)))));
         }
-        let known = || Columns { name: Column::Front(1), time: 10, lba: 4, len: 3, op: 2, count: 20 };
+        let known = || Columns { name: Column::Front(1), time: 10, lba: 4, len: 3, op: 2, last_back: 10, count: 20 };
         Ok(Box::new(Unfinished(Box::new(Lines(Columns::of(sample).unwrap_or_else(known))))))
     },
 };
@@ -154,6 +154,8 @@ struct Columns {
     lba: usize,
     len: usize,
     op: usize,
+    /// The largest number of columns after one that is counted from the back.
+    last_back: usize,
     count: usize,
 }
 
@@ -170,7 +172,9 @@ impl Columns {
             None => Column::Back(back("io.deviceId")?),
         };
         let [time, lba, len, op] = [back("header.timestamp")?, back("io.lba")?, back("io.len")?, back("io.operation")?];
-        Some(Columns { name, time, lba, len, op, count: names.len() })
+        let name_back = if let Column::Back(at) = name { at } else { 0 };
+        let last_back = time.max(lba).max(len).max(op).max(name_back);
+        Some(Columns { name, time, lba, len, op, last_back, count: names.len() })
     }
 }
 
@@ -180,20 +184,27 @@ impl ParseLine for Columns {
         if memchr::memchr_iter(b',', line).count() + 1 < self.count {
             return Err(Malformed::new(line, format!("a line of {} columns", self.count)));
         }
-        let nth_back = |column: usize| line.rsplit(|&byte| byte == b',').nth(column).unwrap_or_default();
-        let op = match nth_back(self.op) {
+        let [mut op, mut time_ns, mut lba, mut len, mut name] = [&line[..0]; 5];
+        for (column, field) in line.rsplit(|&byte| byte == b',').take(self.last_back + 1).enumerate() {
+            match column {
+                _ if column == self.op => op = field,
+                _ if column == self.time => time_ns = field,
+                _ if column == self.lba => lba = field,
+                _ if column == self.len => len = field,
+                _ if Column::Back(column) == self.name => name = field,
+                _ => {}
+            }
+        }
+        if let Column::Front(at) = self.name {
+            name = line.split(|&byte| byte == b',').nth(at).unwrap_or_default();
+        }
+        let op = match op {
             // The header, or another event of a raw trace.
             b"io.operation" | b"" => return Ok(Record::Ignored),
             word => operation(word)?,
         };
-        let time_ns = nth_back(self.time);
-        time_us(time_ns, TimeUnit::Nanoseconds, "a time in nanoseconds")?;
         let time_ns = decimal(time_ns, "a time in nanoseconds")?;
-        let range = [decimal(nth_back(self.lba), "an LBA")?, decimal(nth_back(self.len), "a length in sectors")?];
-        let name = match self.name {
-            Column::Front(at) => line.split(|&byte| byte == b',').nth(at).unwrap_or_default(),
-            Column::Back(at) => nth_back(at),
-        };
+        let range = [decimal(lba, "an LBA")?, decimal(len, "a length in sectors")?];
         let volume = volumes.number(if name.is_empty() { b"?" } else { name });
         request(time_ns, op, range, volume)
     }
