@@ -41,12 +41,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
         };
         let header_frame = self.places.count();
         let first = geometry.slot(segment.unit, segment.page);
+        let late = std::mem::take(&mut self.step(id).late);
         let mut pages = vec![(self.memory.buffer(header_frame, 1), Stream::Metadata)];
         let mut checksums = Vec::with_capacity(segment.data_pages as usize);
         for record in segment.records.iter().filter(|record| record.kind.has_data()) {
             pages.push((self.memory.buffer(record.frame.number, 1), Stream::of(record.cause)));
             let crc = checksum::crc32c(self.memory.page(record.frame.number));
-            let came = !self.frames[record.frame.number as usize].bad;
+            let came = !self.frames[record.frame.number as usize].bad && !late.contains(&record.frame.number);
             checksums.push(came.then_some(crc));
             // Copies of what never came may be planned: what is written there must not pass for its data.
             self.checksums[record.slot as usize] = if came { crc } else { !crc };

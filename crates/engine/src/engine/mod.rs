@@ -12,6 +12,7 @@ mod blocks;
 mod clients;
 mod forward;
 pub(crate) mod hazard;
+mod late;
 mod order;
 mod perform;
 mod places;
@@ -61,8 +62,12 @@ struct Running {
     dependents: SmallVec<[(StepId, Bond); 2]>,
     /// A step that it needs failed.
     doomed: bool,
-    /// A step that it trusts failed.
+    /// A step that it trusts failed, or was late.
     doubtful: bool,
+    /// When it was planned.
+    planned_us: u64,
+    /// The places of blocks that were late, if it is a segment: it goes without them.
+    late: Vec<u32>,
     /// The backend does not hold what it reads.
     stranded: bool,
     /// A client's write, whose content it reads from memory, failed: it has not happened, and may not be seen.
@@ -152,6 +157,10 @@ pub struct Engine<C = LogCache> {
     batch_writes: HashMap<u32, FxHashSet<StepId>, FxBuildHasher>,
     /// Segments being written: first and last slot.
     appends: Vec<(u32, u32, StepId)>,
+    /// When it is looked next for what they wait for too long.
+    late_us: u64,
+    /// Segments that go without a place, or without a flush, from now on.
+    late: Vec<(StepId, Option<u32>)>,
     last_log: Option<StepId>,
     last_flash_flush: Option<StepId>,
     /// Of no batch.
@@ -263,6 +272,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             backend_writes: FxHashSet::default(),
             batch_writes: HashMap::default(),
             appends: Vec::new(),
+            late_us: 0,
+            late: Vec::new(),
             last_log: None,
             last_flash_flush: None,
             last_backend_flush: None,
@@ -345,6 +356,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         while let Some(tick_us) = self.cache.next_tick_us(now_us) {
             self.tick(tick_us);
         }
+        self.now_us = self.now_us.max(now_us);
+        self.go_without_late();
     }
 
     /// Does what is due at a time.
@@ -454,6 +467,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             dependents: SmallVec::new(),
             doomed: false,
             doubtful: false,
+            planned_us: self.now_us,
+            late: Vec::new(),
             stranded: false,
             unseen: false,
             content,

@@ -1,0 +1,53 @@
+//! Segments that wait for a backend that hangs: they go without what only it can give, so that flushes, and later segments, need not wait.
+
+use flashwise_core::cache::Cache;
+use flashwise_core::step::Step;
+
+use super::Engine;
+
+/// What takes longer is late.
+const LATE_US: u64 = 500_000;
+/// It is looked for this often.
+const LOOK_US: u64 = 50_000;
+
+impl<C: Cache<Step = Step>> Engine<C> {
+    /// Lets segments go without the blocks that are read from the backend for too long: these stay out of the cache. After a flush of the backend
+    /// that takes too long, a segment calls nothing clean.
+    pub(super) fn go_without_late(&mut self) {
+        if self.appends.is_empty() || self.now_us < self.late_us {
+            return;
+        }
+        self.late_us = self.now_us + LOOK_US;
+        let before_us = self.now_us.saturating_sub(LATE_US);
+        for running in self.steps.iter_mut().flatten() {
+            if running.planned_us > before_us {
+                continue;
+            }
+            let read = match running.step {
+                Step::ReadBackend { frame, .. } => Some(frame.number),
+                Step::FlushBackend { batch: None } => None,
+                _ => continue,
+            };
+            let is_append = |id| self.appends.iter().any(|&(.., append)| append == id);
+            running.dependents.retain(|&mut (id, _)| {
+                let leaves = is_append(id);
+                if leaves {
+                    self.late.push((id, read));
+                }
+                !leaves
+            });
+        }
+        for (id, read) in std::mem::take(&mut self.late) {
+            let append = self.step(id);
+            match read {
+                Some(place) => append.late.push(place),
+                None => append.doubtful = true,
+            }
+            append.waiting -= 1;
+            if append.waiting == 0 {
+                self.ready.push_back(id);
+            }
+        }
+        self.run_ready();
+    }
+}
