@@ -24,9 +24,9 @@ pub enum TraceError {
     OnlyMalformed { path: String, malformed: u64 },
     #[error(
         "{path}: its format is not recognised; its first bytes are {found}; name the format with --format, one of: {formats}; of other \
-         text name the columns, from 0, as in --format csv:time=0,op=1,offset=2,length=3"
+         text name the columns, from 0, as in --format {example}"
     )]
-    Unrecognised { path: String, found: String, formats: String },
+    Unrecognised { path: String, found: String, formats: String, example: String },
     #[error("{path}: its contents fit more than one format: {formats}; name the right one with --format")]
     Ambiguous { path: String, formats: String },
     #[error("{path}: found {found}, expected {expected}")]
@@ -37,8 +37,8 @@ pub enum TraceError {
     Archive { path: String, problem: String },
     #[error("{path}: damaged since it was written: {found}; convert the original again")]
     Checksum { path: String, found: String },
-    #[error("{path}: it looks like {format}, but {why}")]
-    Unsure { path: String, format: &'static str, why: &'static str },
+    #[error("{path}: it looks like {format}, but {why}, as in --format {example}")]
+    Unsure { path: String, format: &'static str, why: &'static str, example: String },
     #[error("{path}: not a flashwise trace: found {found}, expected {expected}")]
     NotATrace { path: PathBuf, found: String, expected: String },
     #[error("{path}: a normalised trace: found {found}, expected {expected}")]

@@ -65,3 +65,33 @@ fn hits_on_public_traces_are_those_of_independent_code() {
         compare(&name, &folder.join(&name), &rows);
     }
 }
+
+/// Those that name no format, or that have the columns of one in other units, which the user must name.
+#[cfg(feature = "real-traces")]
+const UNNAMED: [&str; 5] = [
+    "Installing_log181.txt.zst",
+    "rocksdb-ycsbA-load-0702.csv.zst",
+    "Financial1-head50000.flashsim.zst",
+    "WebSearch1-head24783.mqsim.zst",
+    "DTRS-300s.ssdsim.ts_us.zst",
+];
+
+#[cfg(feature = "real-traces")]
+#[test]
+fn no_public_trace_is_refused_for_its_units() {
+    let folder =
+        project().join(std::env::var("FLASHWISE_TRACES").expect("FLASHWISE_TRACES names the folder of the traces"));
+    let listed =
+        |folder: &Path| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let folders: Vec<_> = listed(&folder).into_iter().filter(|path| path.is_dir()).collect();
+    let mut read = 0;
+    for file in folders.iter().flat_map(|folder| listed(folder)).filter(|path| path.is_file()) {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        if name.ends_with(".md") || UNNAMED.contains(&name) {
+            continue;
+        }
+        crate::common::succeed(&folder, &["trace", "info", file.to_str().unwrap()]);
+        read += 1;
+    }
+    assert!(read >= 30, "{read}");
+}

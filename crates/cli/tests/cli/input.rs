@@ -32,8 +32,9 @@ fn units_that_nothing_says_are_taken_from_the_values_or_refused_and_always_shown
     let refused = fail(folder.path(), &["trace", "info", "vague.csv"], 2);
     assert_eq!(
         refused,
-        "flashwise: vague.csv: found offsets in sectors beside requests of 8 bytes, expected length-unit=512 (sectors) or length-unit=1 \
-         (bytes) in --format csv:time=0,op=3,offset=1,length=2, which decides\n"
+        "flashwise: vague.csv: found offsets in sectors beside requests of 8 bytes, expected other columns or units; if these are right, \
+         read it with --format csv:time=0,op=3,offset=1,length=2,time-unit=s,offset-unit=512,length-unit=512 (units that this option \
+         gives are not questioned)\n"
     );
     let spec = "csv:time=0,op=3,offset=1,length=2,offset-unit=512,length-unit=512";
     let (vague, err) = info(folder.path(), &["vague.csv", "--format", spec]);
@@ -117,7 +118,9 @@ fn contradictory_units_are_refused_until_the_user_decides() {
         fs::write(folder.path().join("t.csv"), text).unwrap();
         let err = fail(folder.path(), &["trace", "info", "t.csv"], 2);
         assert!(
-            err.contains(found) && err.contains(&format!("expected {option}=512 (sectors) or {option}=1")),
+            err.contains(found)
+                && err.contains("read it with --format csv:")
+                && err.contains(&format!(",{option}=512")),
             "{err}"
         );
         let spec = format!("csv:{option}=1");

@@ -6,6 +6,7 @@
 use flashwise_core::access::Op;
 
 use super::fields::{Fields, TimeUnit};
+use super::plausible::{COMMAS, Habits, Layout};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
 
@@ -43,6 +44,18 @@ impl ParseLine for Alibaba {
         fields.end(5)?;
         let volume = volumes.number(volume);
         Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        Some(Layout {
+            time: Some((4, TimeUnit::Microseconds)),
+            op: Some(1),
+            offset: (2, 1),
+            length: (3, 1),
+            volume: &[0],
+            habits: Habits { dated: true, ..COMMAS.habits },
+            ..COMMAS
+        })
     }
 }
 

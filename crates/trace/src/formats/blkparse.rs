@@ -18,6 +18,7 @@ use flashwise_core::filter::Client;
 use flashwise_core::options::{Kind, Parameter};
 
 use super::fields::{TimeUnit, Words, decimal, process};
+use super::plausible::{self, BLANKS, Habits, Layout};
 use super::spellings::scaled;
 use super::stacked::{self, STACKED, Sighting};
 use super::unfinished::Unfinished;
@@ -154,9 +155,23 @@ impl ParseLine for Blkparse {
         Ok(Record::Request(Request { time_us: event.time_us, op, volume, offset_bytes, length_bytes }))
     }
 
-    fn reading(&self, _sample: &Sample) -> Result<Option<Reading>, Malformed> {
+    fn reading(&self, sample: &Sample) -> Result<Option<Reading>, Malformed> {
+        self.layout().map_or(Ok(()), |layout| plausible::check(&layout, self, sample))?;
         let below: Vec<_> = self.below.iter().map(|device| String::from_utf8_lossy(device).into_owned()).collect();
         Ok(stacked::reading(&format!("events {}", char::from(self.action)), &below))
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        Some(Layout {
+            time: Some((3, TimeUnit::Seconds)),
+            op: Some(6),
+            op_of: Some(|rwbs| op(rwbs).ok().flatten()),
+            offset: (7, 512),
+            length: (9, 512),
+            volume: &[0],
+            habits: Habits { streaming: true, ..BLANKS.habits },
+            ..BLANKS
+        })
     }
 
     fn names_processes(&self) -> bool {

@@ -11,6 +11,7 @@
 use flashwise_core::access::Op;
 
 use super::fields::{TimeUnit, Words};
+use super::plausible::{BLANKS, Layout};
 use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
 use crate::request::{Request, Volumes};
 
@@ -26,8 +27,7 @@ pub static FORMAT: Format = Format {
 
 const UNSURE: &str = "traces of SSDSim, MQSim and FlashSim have the same five columns in other units; \
     if its times are milliseconds and its sizes sectors of 512 bytes, name it with --format disksim, \
-    otherwise give its columns and units, as in \
-    --format csv:delimiter=space,time=0,volume=1,offset=2,length=3,op=4,read=1,time-unit=ns,offset-unit=512,length-unit=512";
+    otherwise give its columns and units";
 
 fn recognise(sample: &Sample) -> Fit {
     if sample.fit_lines(&DiskSim) != Fit::Yes {
@@ -40,6 +40,19 @@ fn recognise(sample: &Sample) -> Fit {
         time.contains(&b'.') && sectors.is_none_or(|sectors| sectors % 8 == 0)
     };
     if sample.lines().all(certain) { Fit::Yes } else { Fit::Unsure(UNSURE) }
+}
+
+/// The operation of hexadecimal flags.
+fn op_of(flags: &[u8]) -> Option<Op> {
+    match flags {
+        b"0" => Some(Op::Write),
+        b"1" => Some(Op::Read),
+        _ => {
+            let bits = std::str::from_utf8(flags).ok().filter(|flags| !flags.starts_with('+'))?;
+            let bits = u32::from_str_radix(bits, 16).ok()?;
+            Some(if bits & 1 == 1 { Op::Read } else { Op::Write })
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -56,21 +69,23 @@ impl ParseLine for DiskSim {
         }
         let offset_bytes = words.bytes(512, "a sector")?;
         let length_bytes = words.bytes(512, "a size in sectors")?;
-        let op = match words.next("flags")? {
-            b"0" => Op::Write,
-            b"1" => Op::Read,
-            flags => {
-                let bits = std::str::from_utf8(flags).ok().filter(|flags| !flags.starts_with('+'));
-                match bits.and_then(|flags| u32::from_str_radix(flags, 16).ok()) {
-                    Some(bits) if bits & 1 == 1 => Op::Read,
-                    Some(_) => Op::Write,
-                    None => return Err(Malformed::new(flags, "hexadecimal flags")),
-                }
-            }
-        };
+        let flags = words.next("flags")?;
+        let op = op_of(flags).ok_or_else(|| Malformed::new(flags, "hexadecimal flags"))?;
         words.end(5)?;
         let volume = volumes.number(device);
         Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        Some(Layout {
+            time: Some((0, TimeUnit::Milliseconds)),
+            op: Some(4),
+            op_of: Some(op_of),
+            offset: (2, 512),
+            length: (3, 512),
+            volume: &[1],
+            ..BLANKS
+        })
     }
 }
 

@@ -287,6 +287,20 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
+    /// What the options of `csv` call it.
+    pub fn word(self) -> &'static str {
+        match self {
+            TimeUnit::Seconds => "s",
+            TimeUnit::Milliseconds => "ms",
+            TimeUnit::Microseconds => "us",
+            TimeUnit::Nanoseconds => "ns",
+            TimeUnit::Filetime => "filetime",
+            TimeUnit::Date(DateOrder::Year) => "date",
+            TimeUnit::Date(DateOrder::Day) => "date-dmy",
+            TimeUnit::Date(DateOrder::Month) => "date-mdy",
+        }
+    }
+
     /// Microseconds in a unit, and units in a microsecond; one of the two is 1.
     #[inline]
     fn ratio(self) -> (u64, u64) {

@@ -8,6 +8,7 @@ use flashwise_core::access::Op;
 use flashwise_core::filter::Client;
 
 use super::fields::{TimeUnit, Words, decimal, process};
+use super::plausible::{BLANKS, Layout};
 use super::spellings::scaled;
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
@@ -66,6 +67,18 @@ impl ParseLine for Fiu {
         let words: Vec<&[u8]> = Words::new(line).all().collect();
         let name = words.get(2..words.len().saturating_sub(FIELDS_AFTER)).unwrap_or_default();
         process(words.get(1).copied(), &name.join(&b' '))
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        Some(Layout {
+            blanks_in: Some((9, 2)),
+            time: Some((0, TimeUnit::Nanoseconds)),
+            op: Some(5),
+            offset: (3, 512),
+            length: (4, 512),
+            volume: &[6, 7],
+            ..BLANKS
+        })
     }
 }
 

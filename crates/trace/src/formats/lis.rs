@@ -7,6 +7,7 @@
 use flashwise_core::access::Op;
 
 use super::fields::Words;
+use super::plausible::{BLANKS, Habits, Layout};
 use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
 use crate::request::{Request, Volumes};
 
@@ -20,11 +21,15 @@ pub static FORMAT: Format = Format {
     parser: |_, _, _| Ok(Box::new(Lines(Lis))),
 };
 
-/// Besides its shape, a trace must have request numbers that count up or stand still.
+/// Besides its shape, a trace must have request numbers that count up, or zeros in the column that is ignored and request numbers that
+/// count up or stand still.
 fn recognise(sample: &Sample) -> Fit {
-    let numbers: Vec<_> = sample.lines().take(100).filter_map(|line| Words::new(line).nth_decimal(3)).collect();
-    let counting = numbers.windows(2).all(|pair| pair[0] <= pair[1] && pair[1] - pair[0] <= 1);
-    if counting { sample.fit_lines(&Lis) } else { Fit::No }
+    let column = |at: usize| sample.lines().take(100).filter_map(move |line| Words::new(line).nth_decimal(at));
+    let numbers: Vec<_> = column(3).collect();
+    let steps = || numbers.windows(2).map(|pair| pair[1].checked_sub(pair[0]));
+    let is_counting = steps().all(|step| matches!(step, Some(0 | 1)));
+    let is_moving = steps().any(|step| step == Some(1)) || column(2).all(|ignored| ignored == 0);
+    if is_counting && is_moving { sample.fit_lines(&Lis) } else { Fit::No }
 }
 
 #[derive(Debug)]
@@ -41,6 +46,10 @@ impl ParseLine for Lis {
         words.end(4)?;
         let volume = volumes.only();
         Ok(Record::Request(Request { time_us: 0, op: Op::Read, volume, offset_bytes, length_bytes }))
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        Some(Layout { offset: (0, 512), length: (1, 512), habits: Habits { short: true, ..BLANKS.habits }, ..BLANKS })
     }
 }
 

@@ -9,6 +9,7 @@
 use flashwise_core::access::Op;
 
 use super::fields::{Fields, TimeUnit};
+use super::plausible::{COMMAS, Habits, Layout};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
 
@@ -25,6 +26,14 @@ pub static FORMAT: Format = Format {
 
 const HEADER: &[u8] = b"op_time,block_id,";
 const FIELDS: usize = 11;
+
+fn op_of(word: &[u8]) -> Option<Op> {
+    match word {
+        get if get.starts_with(b"getChunk") => Some(Op::Read),
+        put if put.starts_with(b"putChunk") => Some(Op::Write),
+        _ => None,
+    }
+}
 
 #[derive(Debug)]
 struct Meta;
@@ -43,11 +52,9 @@ impl ParseLine for Meta {
         let offset_bytes = fields.decimal("an offset in bytes")?;
         fields.next("a user")?;
         fields.next("a user's namespace")?;
-        let op = match fields.next("an operation")? {
-            get if get.starts_with(b"getChunk") => Op::Read,
-            put if put.starts_with(b"putChunk") => Op::Write,
-            other => return Err(Malformed::new(other, "an operation that begins with getChunk or putChunk")),
-        };
+        let word = fields.next("an operation")?;
+        let expected = "an operation that begins with getChunk or putChunk";
+        let op = op_of(word).ok_or_else(|| Malformed::new(word, expected))?;
         fields.decimal("a number of operations")?;
         fields.next("a host")?;
         volume.push(b'/');
@@ -55,6 +62,19 @@ impl ParseLine for Meta {
         fields.end(FIELDS)?;
         let volume = volumes.number(&volume);
         Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        Some(Layout {
+            time: Some((0, TimeUnit::Seconds)),
+            op: Some(7),
+            op_of: Some(op_of),
+            offset: (4, 1),
+            length: (3, 1),
+            volume: &[1, 10],
+            habits: Habits { dated: true, any_bytes: true, ..COMMAS.habits },
+            ..COMMAS
+        })
     }
 }
 

@@ -37,6 +37,7 @@ mod msr;
 mod objects;
 mod oracle_general;
 mod passed;
+mod plausible;
 mod raw_blocks;
 mod spc;
 mod spellings;
@@ -209,6 +210,11 @@ pub trait Parse: Debug + Send + Sync {
     /// Parses whole records; the last line may lack its newline.
     fn parse(&self, records: &[u8], batch: &mut Batch);
 
+    /// The columns of a format of lines and their units, if it has any.
+    fn layout(&self) -> Option<plausible::Layout> {
+        None
+    }
+
     /// How a trace that begins with `sample` is read, where its format leaves that open.
     ///
     /// # Errors
@@ -347,8 +353,14 @@ pub trait ParseLine: Debug + Send + Sync {
     /// What a line, without its end and not empty, says.
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed>;
 
+    /// Its columns and units, which are checked against the first lines of a trace; `None` to read any that parse.
+    fn layout(&self) -> Option<plausible::Layout> {
+        None
+    }
+
     /// See [`Parse::reading`].
-    fn reading(&self, _sample: &Sample) -> Result<Option<Reading>, Malformed> {
+    fn reading(&self, sample: &Sample) -> Result<Option<Reading>, Malformed> {
+        self.layout().map_or(Ok(()), |layout| plausible::check(&layout, self, sample))?;
         Ok(None)
     }
 
@@ -400,6 +412,10 @@ fn lone_return(line: &[u8]) -> Malformed {
 impl<P: ParseLine + 'static> Parse for Lines<P> {
     fn framing(&self) -> Framing {
         Framing::Lines
+    }
+
+    fn layout(&self) -> Option<plausible::Layout> {
+        self.0.layout()
     }
 
     fn reading(&self, sample: &Sample) -> Result<Option<Reading>, Malformed> {
@@ -520,7 +536,8 @@ impl FormatSpec {
         };
         for (format, fit) in &fits {
             if let Fit::Unsure(why) = fit {
-                return Err(TraceError::Unsure { path, format: format.name, why });
+                let example = plausible::example(&[*format], sample);
+                return Err(TraceError::Unsure { path, format: format.name, why, example });
             }
         }
         Ok(FormatSpec { format, options: Options::parse(format.name, format.parameters, "")? })
@@ -536,7 +553,10 @@ impl FormatSpec {
                 TraceError::Malformed { path, place: Place::Line(line), found, expected }
             }
             Some(Ok(())) if sample.whole => TraceError::Empty { path },
-            _ => TraceError::Unrecognised { path, found: Malformed::new(sample.bytes, "").found, formats },
+            _ => {
+                let example = plausible::example(FORMATS, sample);
+                TraceError::Unrecognised { path, found: Malformed::new(sample.bytes, "").found, formats, example }
+            }
         }
     }
 

@@ -8,6 +8,7 @@
 use flashwise_core::access::Op;
 
 use super::fields::{Fields, TimeUnit};
+use super::plausible::{COMMAS, Habits, Layout};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
 
@@ -48,6 +49,18 @@ impl ParseLine for Msr {
         fields.end_after(1, 7)?;
         let volume = volumes.number_of_two(host, b'.', disk);
         Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        Some(Layout {
+            time: Some((0, TimeUnit::Filetime)),
+            op: Some(3),
+            offset: (4, 1),
+            length: (5, 1),
+            volume: &[1, 2],
+            habits: Habits { dated: true, ..COMMAS.habits },
+            ..COMMAS
+        })
     }
 }
 

@@ -7,6 +7,7 @@
 use flashwise_core::access::Op;
 
 use super::fields::{Fields, TimeUnit};
+use super::plausible::{COMMAS, Layout};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
 
@@ -41,6 +42,17 @@ impl ParseLine for Spc {
         let time_us = fields.time_us(TimeUnit::Seconds, "a time in seconds")?;
         let volume = volumes.number(volume);
         Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        Some(Layout {
+            time: Some((4, TimeUnit::Seconds)),
+            op: Some(3),
+            offset: (1, 512),
+            length: (2, 1),
+            volume: &[0],
+            ..COMMAS
+        })
     }
 }
 

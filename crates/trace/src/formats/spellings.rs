@@ -1,7 +1,9 @@
-//! Numbers in other spellings than decimal digits, as data frames, spreadsheets and other tools write them into a CSV.
+//! Numbers in other spellings than decimal digits, and words for reads and writes, as data frames, spreadsheets and other tools write them
+//! into a CSV.
 
 use std::borrow::Cow;
 
+use flashwise_core::access::Op;
 use flashwise_core::quantity::nano;
 
 use super::Malformed;
@@ -114,6 +116,25 @@ fn expanded(text: &[u8]) -> Option<Vec<u8>> {
     let leading = padded[..point - 1].iter().take_while(|byte| **byte == b'0').count();
     let (whole, fraction) = (&padded[leading..point], &padded[point..padded.len() - trailing]);
     Some(if fraction.is_empty() { whole.to_vec() } else { [whole, b".", fraction].concat() })
+}
+
+/// What `word` says: a read, a write, or an operation that asks for no data.
+#[inline]
+pub fn known_op(word: &[u8]) -> Result<Option<Op>, Malformed> {
+    const READ: [&[u8]; 3] = [b"r", b"read", b"rd"];
+    const WRITE: [&[u8]; 3] = [b"w", b"write", b"wr"];
+    const NEITHER: [&[u8]; 12] =
+        [b"d", b"discard", b"t", b"trim", b"unmap", b"f", b"flush", b"n", b"none", b"fsync", b"fdatasync", b"sync"];
+    let is = |words: &[&[u8]]| words.iter().any(|known| known.eq_ignore_ascii_case(word));
+    match word {
+        // What most traces say, letter by letter.
+        b"R" | b"r" | b"read" | b"Read" | b"READ" => Ok(Some(Op::Read)),
+        b"W" | b"w" | b"write" | b"Write" | b"WRITE" => Ok(Some(Op::Write)),
+        _ if is(&READ) => Ok(Some(Op::Read)),
+        _ if is(&WRITE) => Ok(Some(Op::Write)),
+        _ if is(&NEITHER) => Ok(None),
+        _ => Err(Malformed::new(word, "R or W (other words can be given with read= and write=)")),
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use flashwise_core::access::Op;
 
 use super::fields::{Fields, TimeUnit};
 use super::passed::Reason;
+use super::plausible::{COMMAS, Habits, Layout};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
 
@@ -48,6 +49,18 @@ impl ParseLine for Systor {
         let Some(op) = op else { return Ok(Record::PassedOver(Reason::NoOp)) };
         let volume = volumes.number(volume);
         Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        Some(Layout {
+            time: Some((0, TimeUnit::Seconds)),
+            op: Some(2),
+            offset: (4, 1),
+            length: (5, 1),
+            volume: &[3],
+            habits: Habits { dated: true, ..COMMAS.habits },
+            ..COMMAS
+        })
     }
 }
 

@@ -7,6 +7,7 @@
 use flashwise_core::access::Op;
 
 use super::fields::{Fields, TimeUnit};
+use super::plausible::{COMMAS, Habits, Layout};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
 
@@ -22,6 +23,14 @@ pub static FORMAT: Format = Format {
 
 const HEADER: &[u8] = b"Timestamp,";
 
+fn op_of(word: &[u8]) -> Option<Op> {
+    match word {
+        b"0" => Some(Op::Read),
+        b"1" => Some(Op::Write),
+        _ => None,
+    }
+}
+
 #[derive(Debug)]
 struct Tencent;
 
@@ -35,15 +44,25 @@ impl ParseLine for Tencent {
         let time_us = fields.time_us(TimeUnit::Seconds, "a time in seconds")?;
         let offset_bytes = fields.bytes(512, "an offset in sectors")?;
         let length_bytes = fields.bytes(512, "a size in sectors")?;
-        let op = match fields.next("0 or 1")? {
-            b"0" => Op::Read,
-            b"1" => Op::Write,
-            other => return Err(Malformed::new(other, "0 (read) or 1 (write)")),
-        };
+        let word = fields.next("0 or 1")?;
+        let op = op_of(word).ok_or_else(|| Malformed::new(word, "0 (read) or 1 (write)"))?;
         let volume = fields.next("a volume")?;
         fields.end(5)?;
         let volume = volumes.number(volume);
         Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        Some(Layout {
+            time: Some((0, TimeUnit::Seconds)),
+            op: Some(3),
+            op_of: Some(op_of),
+            offset: (1, 512),
+            length: (2, 512),
+            volume: &[4],
+            habits: Habits { dated: true, ..COMMAS.habits },
+            ..COMMAS
+        })
     }
 }
 

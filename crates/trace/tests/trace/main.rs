@@ -9,3 +9,4 @@ mod fixtures;
 mod any_bytes;
 mod arrow;
 mod formats;
+mod near_misses;

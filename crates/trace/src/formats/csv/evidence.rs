@@ -4,27 +4,18 @@ use std::cmp::Ordering;
 
 use super::super::dates::DateOrder;
 use super::super::fields::TimeUnit;
+use super::super::plausible::{
+    Extents, Fault, Fitting, Habits, LINES_MIN, Moment, Origin, Units, date_words, distinct, epoch_of, likely_time,
+    time_fault,
+};
 use super::super::spellings::has_exponent;
 use super::super::{Malformed, ParseLine, Reading, Record, Sample};
-use super::header::{ROLES, Role, TIME_UNITS};
+use super::header::{ROLES, Role};
 use super::{Csv, SECTOR_BYTES};
 use crate::request::Volumes;
+use crate::settings::DEFAULT_BLOCK_SIZE_BYTES;
 
-/// What says which unit a column counts in, the strongest first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Origin {
-    /// The user.
-    Option,
-    /// The name of the column.
-    Header,
-    /// The column's values.
-    Values,
-    /// Nothing.
-    #[default]
-    Assumed,
-}
-
-/// The same of each unit.
+/// What says the units of a CSV.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origins {
     pub time: Origin,
@@ -35,34 +26,12 @@ pub struct Origins {
 /// The requests of the first lines, in the numbers that stand there.
 #[derive(Debug, Default)]
 pub struct Evidence {
-    pub times: Vec<i64>,
-    /// A time with decimals, in millionths.
-    decimals: Option<i64>,
-    offsets: Vec<u64>,
-    lengths: Vec<u64>,
+    moments: Vec<Moment>,
+    extents: Extents,
     /// A number with an exponent, as it stands there.
     exponent: Option<String>,
     /// A time, as it stands there, where times are dates.
     date: Option<String>,
-}
-
-/// The unit of which `times` count dates between 1990 and 2100, if all do. No number is a date in two of the units.
-pub fn epoch_of(times: &[i64]) -> Option<TimeUnit> {
-    const DATES_S: std::ops::RangeInclusive<i64> = 631_152_000..=4_102_444_800;
-    /// From 1601, where Windows begins to count, to 1970.
-    const FILETIME_S: i64 = 11_644_473_600;
-    let units = [
-        (TimeUnit::Seconds, 1, 0),
-        (TimeUnit::Milliseconds, 1_000, 0),
-        (TimeUnit::Microseconds, 1_000_000, 0),
-        (TimeUnit::Nanoseconds, 1_000_000_000, 0),
-        (TimeUnit::Filetime, 10_000_000, FILETIME_S),
-    ];
-    let is_date = |time: i64, per_s: i64, since_s: i64| DATES_S.contains(&(time / per_s - since_s));
-    let (unit, ..) = units
-        .into_iter()
-        .find(|&(_, per_s, since_s)| !times.is_empty() && times.iter().all(|&time| is_date(time, per_s, since_s)))?;
-    Some(unit)
 }
 
 /// The order of the dates that the first lines of `sample`, read as `csv` says, have for times, and whether that is certain or assumed.
@@ -94,30 +63,9 @@ pub fn dates_of(csv: &Csv, sample: &Sample) -> Option<(DateOrder, Origin)> {
     })
 }
 
-fn word_of(unit: TimeUnit) -> &'static str {
-    TIME_UNITS.iter().find(|(_, known)| *known == unit).map_or("", |(word, _)| word)
-}
-
-fn date_words(unit: TimeUnit) -> String {
-    match unit {
-        TimeUnit::Filetime => "units of 100 ns since 1601 (filetime)".to_owned(),
-        TimeUnit::Date(DateOrder::Year) => "dates".to_owned(),
-        TimeUnit::Date(DateOrder::Day) => "dates, the day first".to_owned(),
-        TimeUnit::Date(DateOrder::Month) => "dates, the month first".to_owned(),
-        unit => format!("{} since 1970", word_of(unit)),
-    }
-}
-
-/// Whether `value` units of `unit_bytes` are whole sectors.
-fn is_whole(value: u64, unit_bytes: u64) -> bool {
-    (value % SECTOR_BYTES * (unit_bytes % SECTOR_BYTES)).is_multiple_of(SECTOR_BYTES)
-}
-
-/// Values that are not whole sectors: how many there are, and the first.
-fn partial(values: &[u64], unit_bytes: u64) -> (usize, Option<u64>) {
-    let mut partial = values.iter().copied().filter(|&value| !is_whole(value, unit_bytes));
-    let first = partial.next();
-    (partial.count() + usize::from(first.is_some()), first)
+/// Values that are not whole sectors.
+fn partial(values: &[u64], unit_bytes: u64) -> usize {
+    values.iter().filter(|value| !value.saturating_mul(unit_bytes).is_multiple_of(SECTOR_BYTES)).count()
 }
 
 impl Evidence {
@@ -138,19 +86,25 @@ impl Evidence {
                 let column = csv.columns.iter().position(|column| *column == Some(Role::Time));
                 evidence.date = column.and_then(|column| csv.fields(line).into_iter().nth(column)).map(text);
             }
-            evidence.times.push(request.time_us);
-            evidence.offsets.push(request.offset_bytes);
-            evidence.lengths.extend((request.length_bytes > 0).then_some(request.length_bytes));
-            if evidence.decimals.is_none()
-                && let Ok(Record::Request(request)) = in_millionths.line(line, &mut volumes)
-            {
-                evidence.decimals = Some(request.time_us).filter(|millionths| millionths % 1_000_000 != 0);
+            let millionths = match in_millionths.line(line, &mut volumes) {
+                Ok(Record::Request(request)) => request.time_us % 1_000_000,
+                _ => 0,
+            };
+            evidence.moments.push(Moment { whole: request.time_us, millionths });
+            if request.length_bytes > 0 {
+                evidence.extents.starts.push(request.offset_bytes);
+                evidence.extents.lengths.push(request.length_bytes);
             }
         }
         if !csv.columns.contains(&Some(Role::Time)) {
-            evidence.times.clear();
+            evidence.moments.clear();
         }
         evidence
+    }
+
+    /// The whole units of the times.
+    pub fn times(&self) -> Vec<i64> {
+        self.moments.iter().map(|moment| moment.whole).collect()
     }
 
     /// What was read how, and what speaks against it.
@@ -165,17 +119,7 @@ impl Evidence {
                 "it has numbers with exponents, such as {number}, which may have lost digits where they were written"
             ));
         }
-        if csv.columns.contains(&Some(Role::Length)) {
-            self.judge_lengths(csv)?;
-            self.judge_offsets(csv)?;
-            let unaligned =
-                partial(&self.offsets, csv.offset_unit_bytes).0.min(partial(&self.lengths, csv.length_unit_bytes).0);
-            if 2 * unaligned > self.offsets.len() && [csv.origins.offset, csv.origins.length] == [Origin::Assumed; 2] {
-                doubts.push(
-                    "most requests begin and end within sectors; offset-unit=512 and length-unit=512 read them in sectors".to_owned(),
-                );
-            }
-        }
+        self.judge_extents(csv, &mut doubts)?;
         Ok(Reading { columns: self.columns(csv), doubts })
     }
 
@@ -186,78 +130,97 @@ impl Evidence {
             let expected = format!("an order of them, which nothing says: {decides} {}", self.spec(csv));
             return Err(Malformed { found, expected });
         }
-        if let (Origin::Assumed, Some(millionths)) = (csv.origins.time, self.decimals) {
-            let found = format!("times with decimals, such as {:.6}", millionths as f64 / 1e6);
-            let expected = "a unit of time, which nothing says: time-unit=s or time-unit=ms in --format".to_owned();
-            return Err(Malformed { found, expected: format!("{expected} {}", self.spec(csv)) });
+        let own = self.fitting(csv);
+        if let (Origin::Assumed, Some(decimal)) =
+            (csv.origins.time, self.moments.iter().find(|moment| moment.millionths != 0))
+        {
+            let steps = (self.moments.len() - 1).max(1) as f64;
+            let span = self.moments[self.moments.len() - 1].whole - self.moments[0].whole;
+            let unit = if span as f64 / steps > 2.0 { TimeUnit::Milliseconds } else { TimeUnit::Seconds };
+            let found = format!("times with decimals, such as {}.{:06}", decimal.whole, decimal.millionths);
+            let line = Fitting { time: Some(unit), ..own }.line();
+            let expected =
+                format!("a unit of time, which nothing says: time-unit=s or time-unit=ms, as in --format {line}");
+            return Err(Malformed { found, expected });
         }
-        match epoch_of(&self.times).filter(|_| csv.origins.time != Origin::Option) {
-            Some(unit) if unit != csv.time_unit && !matches!(csv.time_unit, TimeUnit::Date(_)) => doubts.push(format!(
-                "its times look like {} and are read in {}; time-unit= decides",
-                date_words(unit),
-                word_of(csv.time_unit)
-            )),
+        if let Some(Fault { found, unit }) =
+            time_fault(&self.moments, csv.time_unit, csv.origins.time, Habits::default())
+        {
+            return Err(Fitting { time: Some(unit), ..own }.refusal(found));
+        }
+        match epoch_of(&self.times()) {
+            Some(unit)
+                if unit != csv.time_unit
+                    && csv.origins.time != Origin::Option
+                    && !matches!(csv.time_unit, TimeUnit::Date(_)) =>
+            {
+                doubts.push(format!(
+                    "its times look like {} and are read in {}; time-unit= decides",
+                    date_words(unit),
+                    csv.time_unit.word()
+                ));
+            }
             _ => {}
         }
         Ok(())
     }
 
-    /// Lengths in bytes beside offsets in sectors.
-    fn judge_lengths(&self, csv: &Csv) -> Result<(), Malformed> {
-        let offsets_are_whole = partial(&self.offsets, csv.offset_unit_bytes).0 == 0;
-        let (odd, Some(length)) = partial(&self.lengths, csv.length_unit_bytes) else { return Ok(()) };
-        let in_sectors = csv.offset_unit_bytes.is_multiple_of(SECTOR_BYTES);
-        let mut sorted = self.lengths.clone();
-        sorted.sort_unstable();
-        let are_short = sorted[sorted.len() / 2].saturating_mul(csv.length_unit_bytes) < SECTOR_BYTES;
-        let several = self.offsets.iter().any(|offset| *offset != self.offsets[0]);
-        let wrong = match csv.origins.length {
-            Origin::Option => false,
-            // Devices of sectors have no other requests.
-            Origin::Assumed if in_sectors => true,
-            _ => offsets_are_whole && (in_sectors || several) && are_short && 2 * odd > self.lengths.len(),
-        };
-        if !wrong {
-            return Ok(());
+    /// Offsets and lengths that contradict each other.
+    fn judge_extents(&self, csv: &Csv, doubts: &mut Vec<String>) -> Result<(), Malformed> {
+        let Origins { offset, length, .. } = csv.origins;
+        let Extents { starts, lengths } = &self.extents;
+        let own = self.fitting(csv);
+        match (csv.columns.contains(&Some(Role::Hash)), csv.columns.contains(&Some(Role::Length))) {
+            (true, _) => {}
+            (false, false) if offset == Origin::Assumed && length == Origin::Assumed => {
+                if starts.len() < LINES_MIN || distinct(starts) == 1 {
+                    return Ok(());
+                }
+                let found = "offsets without lengths, as of requests of one byte".to_owned();
+                return Err(match partial(starts, 1) {
+                    0 => Fitting { length_bytes: Some(DEFAULT_BLOCK_SIZE_BYTES), ..own }.refusal(found),
+                    _ => Fitting { spec: own.spec.replacen("offset=", "hash=", 1), offset_bytes: None, ..own }
+                        .refusal(found),
+                });
+            }
+            (false, false) => {}
+            (false, true) => {
+                let units = Units { offset: (csv.offset_unit_bytes, offset), length: (csv.length_unit_bytes, length) };
+                if let Some(Fault { found, unit: (offset_bytes, length_bytes) }) =
+                    self.extents.fault(units, Habits::default())
+                {
+                    let fitting = Fitting { offset_bytes: Some(offset_bytes), length_bytes: Some(length_bytes), ..own };
+                    return Err(fitting.refusal(found));
+                }
+                let unaligned = partial(starts, csv.offset_unit_bytes).min(partial(lengths, csv.length_unit_bytes));
+                if 2 * unaligned > starts.len() && [offset, length] == [Origin::Assumed; 2] {
+                    doubts.push("most requests begin and end within sectors; offset-unit=512 and length-unit=512 read them in sectors".to_owned());
+                }
+            }
         }
-        let offsets = if in_sectors { "in sectors" } else { "that are multiples of 512" };
-        let bytes = length.saturating_mul(csv.length_unit_bytes);
-        Err(Malformed {
-            found: format!("offsets {offsets} beside requests of {bytes} bytes"),
-            expected: format!(
-                "length-unit=512 (sectors) or length-unit=1 (bytes) in --format {}, which decides",
-                self.spec(csv)
-            ),
-        })
+        Ok(())
     }
 
-    /// Offsets in bytes beside lengths in sectors.
-    fn judge_offsets(&self, csv: &Csv) -> Result<(), Malformed> {
-        let (odd, Some(offset)) = partial(&self.offsets, csv.offset_unit_bytes) else { return Ok(()) };
-        let in_sectors = csv.length_unit_bytes.is_multiple_of(SECTOR_BYTES);
-        let wrong = match csv.origins.offset {
-            Origin::Option => false,
-            Origin::Assumed => in_sectors,
-            Origin::Header | Origin::Values => in_sectors && 2 * odd > self.offsets.len(),
-        };
-        if !wrong {
-            return Ok(());
+    /// The columns and units of `csv`.
+    fn fitting(&self, csv: &Csv) -> Fitting {
+        let has = |role: Role| csv.columns.contains(&Some(role));
+        Fitting {
+            spec: self.spec(csv),
+            time: has(Role::Time).then(|| match csv.origins.time {
+                Origin::Assumed => likely_time(&self.moments, csv.time_unit),
+                _ => csv.time_unit,
+            }),
+            offset_bytes: has(Role::Offset).then_some(csv.offset_unit_bytes),
+            length_bytes: has(Role::Length).then_some(csv.length_unit_bytes),
         }
-        let byte = offset.saturating_mul(csv.offset_unit_bytes);
-        Err(Malformed {
-            found: format!("lengths in sectors beside a request at byte {byte}, within a sector"),
-            expected: format!(
-                "offset-unit=512 (sectors) or offset-unit=1 (bytes) in --format {}, which decides",
-                self.spec(csv)
-            ),
-        })
     }
 
     /// The columns as `--format` names them.
     fn spec(&self, csv: &Csv) -> String {
         let column = |(role, option, _): &(Role, &str, _)| {
-            let at = csv.columns.iter().position(|column| *column == Some(*role));
-            at.map(|at| format!("{option}={at}"))
+            let all = csv.columns.iter().enumerate().filter(|(_, column)| **column == Some(*role));
+            let all: Vec<String> = all.map(|(at, _)| at.to_string()).collect();
+            (!all.is_empty()).then(|| format!("{option}={}", all.join("/")))
         };
         let columns: Vec<String> = ROLES.iter().filter_map(column).collect();
         format!("csv:{}{}", columns.join(","), csv.others)
@@ -268,8 +231,8 @@ impl Evidence {
         let Origins { time, offset, length } = csv.origins;
         let has = |role: Role| csv.columns.contains(&Some(role));
         let units = [
-            ("time-unit", word_of(csv.time_unit).to_owned(), time, has(Role::Time)),
-            ("offset-unit", csv.offset_unit_bytes.to_string(), offset, true),
+            ("time-unit", csv.time_unit.word().to_owned(), time, has(Role::Time)),
+            ("offset-unit", csv.offset_unit_bytes.to_string(), offset, has(Role::Offset)),
             ("length-unit", csv.length_unit_bytes.to_string(), length, has(Role::Length)),
         ];
         let mut text = self.spec(csv);

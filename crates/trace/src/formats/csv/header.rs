@@ -14,14 +14,36 @@ pub enum Role {
     Offset,
     Length,
     Volume,
+    Hash,
 }
 
 /// Each role with the option that names its column, and the words for it in headers, without their units.
-pub const ROLES: [(Role, &str, &[&str]); 5] = [
+pub const ROLES: [(Role, &str, &[&str]); 6] = [
     (Role::Time, "time", &["time", "timestamp", "ts", "arrival", "arrival_time", "datetime", "date_time"]),
     (Role::Op, "op", &["op", "opcode", "operation", "type", "op_type", "optype", "io_type", "iotype", "rw", "r_w"]),
-    (Role::Offset, "offset", &["offset", "lba", "lbn", "sector", "start_sector", "address", "addr", "byte_offset"]),
-    (Role::Length, "length", &["length", "len", "size", "bytes", "sectors", "nsectors", "request_size"]),
+    (
+        Role::Offset,
+        "offset",
+        &[
+            "offset",
+            "lba",
+            "lbn",
+            "sector",
+            "start_sector",
+            "address",
+            "addr",
+            "byte_offset",
+            "slba",
+            "block",
+            "blkno",
+            "block_number",
+        ],
+    ),
+    (
+        Role::Length,
+        "length",
+        &["length", "len", "size", "bytes", "sectors", "nsectors", "request_size", "nlb", "blocks", "nblocks"],
+    ),
     (
         Role::Volume,
         "volume",
@@ -40,6 +62,7 @@ pub const ROLES: [(Role, &str, &[&str]); 5] = [
             "asu",
         ],
     ),
+    (Role::Hash, "hash", &[]),
 ];
 
 /// Units of time, by the words for them; the first of a unit is that of the option.
@@ -62,10 +85,23 @@ pub const TIME_UNITS: [(&str, TimeUnit); 13] = [
 /// Words of headers that count sectors, alone or as the last part of a name.
 const SECTOR_WORDS: [&str; 7] = ["sectors", "sector", "lba", "lbn", "nsectors", "start_sector", "blk512"];
 
-/// The name of a column in lower case, without what stands in brackets.
+/// Words of headers that count bytes.
+const BYTE_WORDS: [&str; 3] = ["bytes", "byte", "b"];
+
+/// The name of a column in lower case, with a unit in brackets at its end and without anything else in brackets.
 pub fn plain(name: &str) -> String {
-    let name = name.split('(').next().unwrap_or_default().trim().trim_matches('"').trim();
-    name.to_lowercase().replace([' ', '-'], "_")
+    let (name, brackets) = name.split_once(['(', '[']).unwrap_or((name, ""));
+    let lower = |text: &str| text.trim().trim_matches('"').trim().to_lowercase().replace([' ', '-', '.'], "_");
+    let (name, unit) = (lower(name), lower(brackets.split([')', ']']).next().unwrap_or_default()));
+    let with_unit = format!("{name}_{unit}");
+    let is_unit = TIME_UNITS.iter().any(|(word, _)| *word == unit) || BYTE_WORDS.contains(&unit.as_str());
+    if is_unit || SECTOR_WORDS.contains(&unit.as_str()) { with_unit } else { name }
+}
+
+/// The same without a word for requests in front.
+fn without_prefix(name: &str) -> &str {
+    const PREFIXES: [&str; 6] = ["io", "req", "bio", "nvme", "scsi", "cmd"];
+    name.split_once('_').filter(|(prefix, _)| PREFIXES.contains(prefix)).map_or(name, |(_, rest)| rest)
 }
 
 /// The unit of time that the name of a column ends with.
@@ -78,17 +114,17 @@ pub fn time_unit_of(name: &str) -> Option<TimeUnit> {
 pub fn byte_unit_of(name: &str) -> Option<u64> {
     let last = name.rsplit_once('_').map_or(name, |(_, last)| last);
     let is_sectors = SECTOR_WORDS.contains(&last) || SECTOR_WORDS.contains(&name);
-    if is_sectors { Some(512) } else { (last == "bytes").then_some(1) }
+    if is_sectors { Some(512) } else { (name != last && BYTE_WORDS.contains(&last) || name == "bytes").then_some(1) }
 }
 
 /// Whether a column called `name` plays a role, going by one of the `known` words with or without a unit.
 pub fn plays(name: &str, known: &[&str]) -> bool {
     let without_unit = match name.rsplit_once('_') {
-        Some((base, unit)) if unit == "bytes" || SECTOR_WORDS.contains(&unit) => base,
+        Some((base, unit)) if BYTE_WORDS.contains(&unit) || SECTOR_WORDS.contains(&unit) => base,
         Some((base, _)) if time_unit_of(name).is_some() => base,
         _ => name,
     };
-    known.contains(&name) || known.contains(&without_unit)
+    [name, without_unit].iter().any(|name| known.contains(name) || known.contains(&without_prefix(name)))
 }
 
 /// The names of the columns that the line `header` lists.

@@ -6,19 +6,23 @@
 //!
 //! A header that names offset, length, op and time in words that are known here (`offset`, `lba_sectors`, `len_bytes`, `ts_ms`, ...) needs no
 //! mapping at all, and its units are taken from the words. Units that nobody names are taken from the values where these are certain
-//! (`evidence.rs`), or else assumed; the program says which ones, and refuses units that contradict the values.
+//! (`evidence.rs`), or else assumed; the program says which ones, and refuses units that contradict the values. Ids of objects become
+//! block numbers by a hash: FNV-1a of 64 bits, whose bits the finaliser of MurmurHash3 mixes. Of a million objects two share a block with a
+//! probability of 1.5 % at 4 KiB.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, OptionError, Options, Parameter};
 
-use self::evidence::{Evidence, Origin, Origins, dates_of, epoch_of};
+use self::evidence::{Evidence, Origins, dates_of};
 use self::header::{ROLES, Role, TIME_UNITS, byte_unit_of, column_expected, find, names, plain, plays, time_unit_of};
 use self::quoted::Quoted;
 use super::fields::{Columns, Fields, TimeUnit, Words, time_us};
 use super::passed::Reason;
-use super::spellings::Unit;
-use super::{Format, Lines, Malformed, ParseLine, REQUEST_BYTES_MAX, Reading, Record, Sample};
+use super::plausible::{Origin, epoch_of};
+use super::spellings::{Unit, known_op};
+use super::{Format, Lines, Malformed, ParseLine, REQUEST_BYTES_MAX, Reading, Record, Sample, VOLUME_BYTES_MAX};
 use crate::request::{Request, Volumes};
+use crate::settings::DEFAULT_BLOCK_SIZE_BYTES;
 
 mod evidence;
 mod header;
@@ -37,9 +41,13 @@ pub static FORMAT: Format = Format {
     parameters: &[
         column("time", "column of the time; without it all times are 0"),
         column("op", "column that says read or write; without it all requests read"),
-        column("offset", "column of the first byte, sector or block; needed"),
+        column("offset", "column of the first byte, sector or block; this or hash is needed"),
         column("length", "column of the length; without it each request is one offset-unit long"),
-        column("volume", "column of the volume; without it there is one volume"),
+        column("volume", "column of the volume, or two with / between them (1/2); without it there is one volume"),
+        column(
+            "hash",
+            "column of an object's id (any text), which becomes a block number; without a length an object is one block",
+        ),
         Parameter {
             name: "time-unit",
             kind: Kind::Choice(&["s", "ms", "us", "ns", "filetime", "date", "date-dmy", "date-mdy"]),
@@ -86,7 +94,10 @@ pub static FORMAT: Format = Format {
         ),
     ],
     recognise: recognise::recognise,
-    parser: |options, sample, _| Ok(Box::new(Lines(Csv::new(options, sample)?))),
+    parser: |options, sample, block_size_bytes| {
+        let csv = Csv::new(options, sample)?;
+        Ok(Box::new(Lines(Csv { block_size_bytes, ..csv })))
+    },
 };
 
 const fn column(name: &'static str, meaning: &'static str) -> Parameter {
@@ -125,6 +136,10 @@ struct Csv {
     kilo_bytes: Option<u64>,
     offset_unit_bytes: u64,
     length_unit_bytes: u64,
+    /// Bytes in the block of an object.
+    block_size_bytes: u64,
+    /// True if two columns name the volume.
+    has_two_volumes: bool,
     origins: Origins,
     read: Vec<Vec<u8>>,
     write: Vec<Vec<u8>>,
@@ -141,8 +156,9 @@ impl Csv {
         let delimiter = delimiter(options.text("delimiter"), sample);
         let given: Vec<_> = ROLES.iter().map(|(role, option, _)| (*role, *option, options.text(option))).collect();
         let first = first_line(sample, delimiter, options.text("offset"));
-        let by_name =
-            given.iter().any(|(_, _, column)| !matches!(*column, "" | "none") && column.parse::<usize>().is_err());
+        let by_name = given.iter().any(|(_, option, column)| {
+            *column != "none" && parts(option, column).any(|part| part.parse::<usize>().is_err())
+        });
         let first_names = names(first, delimiter);
         let is_header = match options.text("header") {
             "yes" => true,
@@ -161,28 +177,39 @@ impl Csv {
             kilo_bytes: options.text("kilo").parse().ok(),
             offset_unit_bytes: 1,
             length_unit_bytes: 1,
+            block_size_bytes: DEFAULT_BLOCK_SIZE_BYTES,
+            has_two_volumes: false,
             origins: Origins::default(),
             others: others(options),
             read: alternatives(options.text("read")),
             write: alternatives(options.text("write")),
         };
-        let by_number = given.iter().any(|(_, _, column)| column.parse::<usize>().is_ok());
+        let by_number =
+            given.iter().any(|(_, option, column)| parts(option, column).any(|part| part.parse::<usize>().is_ok()));
+        let has_objects = !matches!(options.text("hash"), "" | "none");
         for (role, option, column) in given {
             // Who gives numbers has decided about all columns.
             let known = ROLES.iter().find(|(known, ..)| *known == role).map_or(&[][..], |(_, _, words)| words);
-            let found = match column {
-                "none" => None,
-                "" if by_number => None,
-                "" => names.iter().position(|name| plays(&plain(name), known)),
-                _ => Some(find(option, column, &names)?),
+            let found: Vec<usize> = match column {
+                "none" => Vec::new(),
+                "" if by_number || has_objects && role == Role::Offset => Vec::new(),
+                "" => names.iter().position(|name| plays(&plain(name), known)).into_iter().collect(),
+                _ => parts(option, column).map(|part| find(option, part, &names)).collect::<Result<_, _>>()?,
             };
-            if let Some(found) = found {
+            if found.len() > 2 {
+                return Err(bad(option, column, "one column, or two with / between them".to_owned()));
+            }
+            csv.has_two_volumes |= found.len() == 2;
+            for found in found {
                 csv.assign(found, role, option, names.get(found).map(|name| plain(name)))?;
             }
         }
+        if has_objects && csv.columns.contains(&Some(Role::Offset)) {
+            return Err(bad("hash", options.text("hash"), "either hash or offset".to_owned()));
+        }
         csv.set_units(options);
         csv.width = csv.width(sample, &names).max(csv.columns.len());
-        if !csv.columns.contains(&Some(Role::Offset)) {
+        if !has_objects && !csv.columns.contains(&Some(Role::Offset)) {
             return Err(bad("offset", options.text("offset"), column_expected(&names)));
         }
         if csv.origins.time != Origin::Option
@@ -190,7 +217,7 @@ impl Csv {
         {
             (csv.time_unit, csv.origins.time) = (TimeUnit::Date(order), origin);
         } else if csv.origins.time == Origin::Assumed
-            && let Some(unit) = epoch_of(&Evidence::of(&csv, sample).times)
+            && let Some(unit) = epoch_of(&Evidence::of(&csv, sample).times())
         {
             (csv.time_unit, csv.origins.time) = (unit, Origin::Values);
         }
@@ -248,7 +275,7 @@ impl Csv {
             }
             Role::Offset => (self.offset_unit_bytes, self.origins.offset) = said(byte_unit_of(&name), 1),
             Role::Length => (self.length_unit_bytes, self.origins.length) = said(byte_unit_of(&name), 1),
-            Role::Op | Role::Volume => {}
+            Role::Op | Role::Volume | Role::Hash => {}
         }
         Ok(())
     }
@@ -295,14 +322,25 @@ impl Csv {
             offset_bytes: 0,
             length_bytes: self.length_unit_bytes,
         };
-        let mut skipped = false;
+        let (mut skipped, mut first_volume) = (false, None);
         for (role, label) in self.columns.iter().zip(&self.labels) {
             match role {
                 None => drop(fields.next(label)?),
                 Some(Role::Time) => request.time_us = self.time_us(&mut fields, label)?,
-                Some(Role::Offset) => request.offset_bytes = fields.bytes(self.unit(self.offset_unit_bytes), label)?,
+                Some(Role::Offset) => {
+                    let bytes = fields.bytes(self.unit(self.offset_unit_bytes), label);
+                    request.offset_bytes = bytes.map_err(|malformed| no_offset(malformed, label))?;
+                }
                 Some(Role::Length) => request.length_bytes = fields.bytes(self.unit(self.length_unit_bytes), label)?,
-                Some(Role::Volume) => request.volume = volumes.number(fields.next(label)?),
+                Some(Role::Volume) => {
+                    let name = fields.next(label)?;
+                    match first_volume {
+                        None if self.has_two_volumes => first_volume = Some(name),
+                        None => request.volume = volumes.number(name),
+                        Some(first) => request.volume = volumes.number_of_two(first, b'.', name),
+                    }
+                }
+                Some(Role::Hash) => self.place(fields.next(label)?.trim_ascii(), &mut request),
                 Some(Role::Op) => match self.op(fields.next(label)?.trim_ascii())? {
                     Some(op) => request.op = op,
                     None => skipped = true,
@@ -317,6 +355,17 @@ impl Csv {
             request.volume = volumes.only();
         }
         Ok(Record::Request(request))
+    }
+
+    /// Puts the object called `id` where its hash says; its length follows if there is one.
+    #[inline]
+    fn place(&self, id: &[u8], request: &mut Request) {
+        let is_said = self.origins.offset == Origin::Option;
+        let unit_bytes = if is_said { self.offset_unit_bytes } else { self.block_size_bytes };
+        request.offset_bytes = hash(id) % ((VOLUME_BYTES_MAX - REQUEST_BYTES_MAX) / unit_bytes) * unit_bytes;
+        if !self.columns.contains(&Some(Role::Length)) {
+            request.length_bytes = unit_bytes;
+        }
     }
 
     #[inline]
@@ -364,6 +413,40 @@ fn no_time(malformed: Malformed, label: &str) -> Malformed {
     Malformed { found, expected: expected + hint }
 }
 
+/// What is wrong with a field that should be an offset, with what it could be.
+#[cold]
+fn no_offset(malformed: Malformed, label: &str) -> Malformed {
+    let Malformed { found, expected } = malformed;
+    let text = found.trim_matches('"');
+    let is_number =
+        text.trim().is_empty() || text.starts_with(|first: char| first.is_ascii_digit() || " -+.".contains(first));
+    let is_id = !is_number || text.len() >= 19 && !text.starts_with("0x");
+    let column = label.split("column ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+    let hint = if is_id && expected == label {
+        format!("; hash={column} in --format reads ids of objects")
+    } else {
+        String::new()
+    };
+    Malformed { found, expected: expected + &hint }
+}
+
+/// FNV-1a, mixed by the finaliser of MurmurHash3.
+#[inline]
+fn hash(id: &[u8]) -> u64 {
+    let hash = id
+        .iter()
+        .fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3));
+    let hash = (hash ^ hash >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+    let hash = (hash ^ hash >> 33).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
+    hash ^ hash >> 33
+}
+
+/// The columns that the value of an option names; only the volume may have several.
+fn parts<'a>(option: &str, column: &'a str) -> impl Iterator<Item = &'a str> {
+    let separator: &[char] = if option == "volume" { &['/'] } else { &[] };
+    column.split(separator).filter(|part| !part.is_empty())
+}
+
 /// A unit that a name said, or the one that is assumed.
 fn said<T>(unit: Option<T>, assumed: T) -> (T, Origin) {
     unit.map_or((assumed, Origin::Assumed), |unit| (unit, Origin::Header))
@@ -378,24 +461,6 @@ fn others(options: &Options) -> String {
 
 fn alternatives(text: &str) -> Vec<Vec<u8>> {
     text.split('/').filter(|word| !word.is_empty()).map(|word| word.as_bytes().to_vec()).collect()
-}
-
-#[inline]
-fn known_op(word: &[u8]) -> Result<Option<Op>, Malformed> {
-    const READ: [&[u8]; 3] = [b"r", b"read", b"rd"];
-    const WRITE: [&[u8]; 3] = [b"w", b"write", b"wr"];
-    const NEITHER: [&[u8]; 12] =
-        [b"d", b"discard", b"t", b"trim", b"unmap", b"f", b"flush", b"n", b"none", b"fsync", b"fdatasync", b"sync"];
-    let is = |words: &[&[u8]]| words.iter().any(|known| known.eq_ignore_ascii_case(word));
-    match word {
-        // What most traces say, letter by letter.
-        b"R" | b"r" | b"read" | b"Read" | b"READ" => Ok(Some(Op::Read)),
-        b"W" | b"w" | b"write" | b"Write" | b"WRITE" => Ok(Some(Op::Write)),
-        _ if is(&READ) => Ok(Some(Op::Read)),
-        _ if is(&WRITE) => Ok(Some(Op::Write)),
-        _ if is(&NEITHER) => Ok(None),
-        _ => Err(Malformed::new(word, "R or W (other words can be given with read= and write=)")),
-    }
 }
 
 /// The line that may name the columns: the first comment that has a name for the offset, the one that is `given` or one that is known; else the
