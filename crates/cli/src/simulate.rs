@@ -53,7 +53,7 @@ pub struct Simulate {
     /// Accesses at the start of each trace that are run but not counted: a number, or a share such as 10% [default: 0]
     #[arg(long, value_name = "ACCESSES")]
     warmup: Option<Warmup>,
-    /// Report figures for every N accesses after the warm-up as well (not in the table or CSV)
+    /// Figures for every N counted accesses as well (not in table or CSV)
     ///
     /// Hit ratio, replacement rate and flash writes; behind a rule or devices also latency, wear and what the rule decided.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

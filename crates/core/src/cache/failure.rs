@@ -488,7 +488,7 @@ mod tests {
             ask(&mut cache, Kind::Write, dirty, &(0..2000));
             assert!(!cache.has_room_for_dirty());
             let kind = if zeroes { Kind::WriteZeroes { may_punch_holes: true } } else { Kind::Write };
-            for round in 0..40u32 {
+            for round in 0..30u32 {
                 let first = 7 * round % 90;
                 ask(&mut cache, kind, first..first + 10, &(0..2000));
                 // Clean copies of others, so that units are reset.

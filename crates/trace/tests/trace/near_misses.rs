@@ -472,6 +472,25 @@ fn objects_are_blocks_by_their_ids() {
         let error = read(&case.text, Some("csv:time=0,offset=1,op=2,time-unit=s")).unwrap_err();
         assert!(error.contains("hash=1"), "{error}");
     }
+    // Tables that no format fits: what is suggested reads them.
+    let ids = |word: fn(u64) -> &'static str, header: &str| {
+        let lines = (0..LINES).map(|at| format!("{at},{},{:08x}-0000-4000\n", word(at), at * 7 % 500));
+        format!("{header}{}", lines.collect::<String>())
+    };
+    let tables = [
+        (ids(|_| "R", "time,op,key\n"), "csv:time=0,op=1,hash=2"),
+        (ids(|at| if at % 2 == 0 { "GET" } else { "SET" }, ""), "csv:time=0,op=1,read=GET,write=SET,hash=2"),
+        ((0..LINES).map(|at| format!("{at} {}\n", at * 7 % 500 * 7919)).collect(), "csv:delimiter=space,time=0,hash=1"),
+    ];
+    for (text, suggested) in &tables {
+        let error = read(text, None).unwrap_err();
+        assert!(error.ends_with(&format!("--format {suggested}")), "{error}");
+        assert_eq!(
+            read(text, Some(&format!("{suggested},time-unit=s"))).unwrap(),
+            (LINES, 500, 999_000_000),
+            "{suggested}"
+        );
+    }
     let both = read("1,2,R\n", Some("csv:hash=0,offset=1")).unwrap_err();
     assert_eq!(both, "csv: option 'hash' is '0', expected either hash or offset");
 }

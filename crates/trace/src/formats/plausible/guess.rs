@@ -16,9 +16,17 @@ fn digit_op(word: &[u8]) -> Option<Op> {
     }
 }
 
+/// What may part the columns of a table; the last one is blanks.
+const SEPARATORS: [Option<u8>; 5] = [Some(b','), Some(b';'), Some(b'\t'), Some(b'|'), None];
+
 /// The columns and units that are likely in a table of requests.
 pub fn table(sample: &Sample) -> Option<Fitting> {
-    [Some(b','), Some(b';'), Some(b'\t'), Some(b'|'), None].into_iter().find_map(|separator| parted(sample, separator))
+    SEPARATORS.into_iter().find_map(|separator| parted(sample, separator))
+}
+
+/// The value of `--format` that is likely to read a table of objects, which have names or numbers and no lengths.
+pub fn objects(sample: &Sample) -> Option<String> {
+    SEPARATORS.into_iter().find_map(|separator| objects_parted(sample, separator))
 }
 
 /// The same of a table whose fields `separator` parts.
@@ -54,4 +62,57 @@ fn parted(sample: &Sample, separator: Option<u8>) -> Option<Fitting> {
         |at: &usize| 2 * share_of_pages(*at).0 < rows.len() && (2..=rows.len() / 10).contains(&columns.distinct(*at));
     let volume = (0..width).filter(is_left).filter(names).take(1).collect();
     Some(columns.likely_at(&Places { time, offset, length, volume }, time.map(|_| TimeUnit::Seconds)))
+}
+
+/// The same of a table whose fields `separator` parts.
+fn objects_parted(sample: &Sample, separator: Option<u8>) -> Option<String> {
+    const IDS: [&str; 9] = ["key", "id", "obj", "object", "object_id", "obj_id", "uuid", "hash", "url"];
+    let layout = Layout { separator, ..COMMAS };
+    let mut rows: Vec<Vec<&[u8]>> = sample.lines().map(|line| layout.fields(line)).collect();
+    let (lines, width) = (rows.len(), rows.last()?.len());
+    rows.retain(|fields| fields.len() == width);
+    if rows.len() < LINES_MIN || 20 * rows.len() < 19 * lines || width < 2 {
+        return None;
+    }
+    let has_header = !rows[0].iter().any(|field| field.iter().any(u8::is_ascii_digit));
+    let names: Vec<String> = if has_header {
+        rows.remove(0).iter().map(|name| String::from_utf8_lossy(name).trim().to_ascii_lowercase()).collect()
+    } else {
+        Vec::new()
+    };
+    let columns = Columns::new(&layout, &rows);
+    let is_id = |name: &String| IDS.contains(&name.as_str());
+    let named = names.iter().position(is_id);
+    let time = (0..width).find(|at| columns.is_clock(*at) && Some(*at) != named);
+    let most = (0..width).filter(|at| Some(*at) != time).max_by_key(|at| columns.distinct(*at));
+    let id = named.or_else(|| most.filter(|at| columns.distinct(*at) > rows.len() / 20))?;
+    let op = (0..width).find_map(|at| Some((at, op_words(&rows, at)?)).filter(|_| at != id));
+    let mut options = Vec::new();
+    options.extend(separator.is_none().then(|| "delimiter=space".to_owned()));
+    options.extend(time.map(|at| format!("time={at}")));
+    options.extend(op.map(|(at, words)| format!("op={at}{words}")));
+    options.push(format!("hash={id}"));
+    Some(format!("csv:{}", options.join(",")))
+}
+
+/// What `csv` has to be told of the words in a column, if all of them say what was done to an object.
+fn op_words(rows: &[Vec<&[u8]>], at: usize) -> Option<String> {
+    let mut words: Vec<&[u8]> = rows.iter().map(|row| row[at].trim_ascii()).collect();
+    words.sort_unstable();
+    words.dedup();
+    if words.iter().all(|word| matches!(known_op(word), Ok(Some(_)))) {
+        return Some(String::new());
+    }
+    let (mut reads, mut writes) = (Vec::new(), Vec::new());
+    for word in words {
+        let word = std::str::from_utf8(word).ok()?;
+        match word.to_ascii_lowercase().as_str() {
+            "get" | "gets" | "read" | "fetch" | "head" => reads.push(word),
+            "set" | "put" | "write" | "add" | "post" | "update" | "insert" | "replace" => writes.push(word),
+            _ => return None,
+        }
+    }
+    let told = [("read", reads), ("write", writes)];
+    let told = told.iter().filter(|(_, words)| !words.is_empty());
+    Some(told.map(|(key, words)| format!(",{key}={}", words.join("/"))).collect())
 }

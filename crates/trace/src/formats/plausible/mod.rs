@@ -119,7 +119,8 @@ pub fn example(formats: &[&Format], sample: &Sample) -> String {
             return Columns::new(&layout, &rows).likely().line();
         }
     }
-    guess::table(sample).map_or(GENERAL.to_owned(), |fitting| fitting.line())
+    let requests = guess::table(sample).map(|fitting| fitting.line());
+    requests.or_else(|| guess::objects(sample)).unwrap_or_else(|| GENERAL.to_owned())
 }
 
 /// Checks that the first lines of a trace are plausible in the columns and units of `layout`.
