@@ -234,6 +234,16 @@ pub struct Paused {
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
+    /// Whether it is a flush that is asked for.
+    pub(super) fn is_flush(&self, request: Option<u32>) -> bool {
+        request.is_some_and(|request| self.clients.get(request).request.is_flush())
+    }
+
+    /// Whether it is a read that is asked for.
+    pub(super) fn is_read(&self, request: Option<u32>) -> bool {
+        request.is_some_and(|request| self.clients.get(request).request.operation == Operation::Read)
+    }
+
     /// Starts a request at a time; its range lies within the volume. Ticks that are due come first.
     pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
         self.submit_waited(request, done, now_us, 0);

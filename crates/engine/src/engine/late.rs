@@ -4,20 +4,30 @@ use flashwise_core::cache::Cache;
 use flashwise_core::step::Step;
 
 use super::Engine;
+use super::hazard::StepId;
 
 /// What takes longer is late.
 const LATE_US: u64 = 500_000;
 /// It is looked for this often.
 const LOOK_US: u64 = 50_000;
 
+/// The search for what is late.
+#[derive(Debug, Default)]
+pub(super) struct Late {
+    /// When it is next.
+    look_us: u64,
+    /// Segments that go without a place, or without a flush, from now on.
+    found: Vec<(StepId, Option<u32>)>,
+}
+
 impl<C: Cache<Step = Step>> Engine<C> {
     /// Lets segments go without the blocks that are read from the backend for too long: these stay out of the cache. After a flush of the backend
     /// that takes too long, a segment calls nothing clean.
     pub(super) fn go_without_late(&mut self) {
-        if self.appends.is_empty() || self.now_us < self.late_us {
+        if self.appends.is_empty() || self.now_us < self.late.look_us || !self.settings.pauses {
             return;
         }
-        self.late_us = self.now_us + LOOK_US;
+        self.late.look_us = self.now_us + LOOK_US;
         let before_us = self.now_us.saturating_sub(LATE_US);
         for running in self.steps.iter_mut().flatten() {
             if running.planned_us > before_us {
@@ -32,12 +42,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
             running.dependents.retain(|&mut (id, _)| {
                 let leaves = is_append(id);
                 if leaves {
-                    self.late.push((id, read));
+                    self.late.found.push((id, read));
                 }
                 !leaves
             });
         }
-        for (id, read) in std::mem::take(&mut self.late) {
+        for (id, read) in std::mem::take(&mut self.late.found) {
             let append = self.step(id);
             match read {
                 Some(place) => append.late.push(place),

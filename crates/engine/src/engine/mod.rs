@@ -31,13 +31,14 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
 use crate::disk::{Buffer, Operation as DiskOperation, Transfer};
-use crate::export::{Done, Error, Operation, Request};
+use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
 use background::Background;
 use blocks::Blocks;
 pub use clients::{Answered, Paused};
 pub(crate) use clients::{Client, Clients, OfBuckets, insert, kind, leave_out_flushes};
 use hazard::{Hazard, StepId};
+use late::Late;
 use order::Bond;
 use places::Places;
 pub use settings::{Bug, Settings};
@@ -157,10 +158,7 @@ pub struct Engine<C = LogCache> {
     batch_writes: HashMap<u32, FxHashSet<StepId>, FxBuildHasher>,
     /// Segments being written: first and last slot.
     appends: Vec<(u32, u32, StepId)>,
-    /// When it is looked next for what they wait for too long.
-    late_us: u64,
-    /// Segments that go without a place, or without a flush, from now on.
-    late: Vec<(StepId, Option<u32>)>,
+    late: Late,
     last_log: Option<StepId>,
     last_flash_flush: Option<StepId>,
     /// Of no batch.
@@ -272,8 +270,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             backend_writes: FxHashSet::default(),
             batch_writes: HashMap::default(),
             appends: Vec::new(),
-            late_us: 0,
-            late: Vec::new(),
+            late: Late::default(),
             last_log: None,
             last_flash_flush: None,
             last_backend_flush: None,
@@ -439,16 +436,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
     fn errors_before(&self, step: &Step, request: Option<u32>) -> Errors {
         let is_flush = matches!(step, Step::AwaitFlushes) && self.is_flush(request);
         if is_flush { self.errors_reported } else { self.errors }
-    }
-
-    /// Whether it is a flush that is asked for.
-    fn is_flush(&self, request: Option<u32>) -> bool {
-        request.is_some_and(|request| self.clients.get(request).request.is_flush())
-    }
-
-    /// Whether it is a read that is asked for.
-    fn is_read(&self, request: Option<u32>) -> bool {
-        request.is_some_and(|request| self.clients.get(request).request.operation == Operation::Read)
     }
 
     fn enqueue(&mut self, step: Step, request: Option<u32>) {

@@ -36,7 +36,7 @@ pub struct Settings {
     pub patience: u8,
     /// Whether requests that fail once the flash has failed are [handed back](Output::held) rather than answered.
     pub holds_failed: bool,
-    /// Whether answers are held back as the cache asks.
+    /// Whether times are those of a clock: answers are held back as the cache asks, and segments go without what is late.
     pub pauses: bool,
     /// Whether units are discarded when they are reset.
     pub discard: bool,
