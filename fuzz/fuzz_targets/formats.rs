@@ -2,7 +2,7 @@
 //! takes lies within a volume, and how the trace is cut into chunks makes no difference.
 #![no_main]
 
-use flashwise_trace::formats::{Batch, FormatSpec, Framing, Parse, REQUEST_BYTES_MAX, Sample};
+use flashwise_trace::formats::{Batch, FormatSpec, Parse, REQUEST_BYTES_MAX, Sample};
 use libfuzzer_sys::fuzz_target;
 
 /// Requests with the names of their volumes, and numbers of malformed records.
@@ -38,11 +38,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = FormatSpec::recognise("trace", &sample);
     let Some(spec) = std::str::from_utf8(first).ok().and_then(|text| text.parse::<FormatSpec>().ok()) else { return };
     let Ok(parser) = spec.parser(&sample, 4096) else { return };
-    let at = contents.len() / 2;
-    let cut = match parser.framing() {
-        Framing::Lines => contents[..at].iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1),
-        Framing::Records { bytes } => at / bytes * bytes,
-    };
+    let cut = parser.whole(&contents[..contents.len() / 2]);
     let whole = read(&*parser, &[contents]);
     assert_eq!(read(&*parser, &[&contents[..cut], &contents[cut..]]), whole);
 });
