@@ -107,6 +107,10 @@ impl Parse for Lcs {
     }
 
     fn whole(&self, bytes: &[u8]) -> usize {
+        // The rest of the header is yet to come.
+        if bytes.len() < HEADER_BYTES && bytes.starts_with(&MAGIC.to_le_bytes()) {
+            return 0;
+        }
         let header_bytes = header_bytes(bytes);
         header_bytes + (bytes.len() - header_bytes) / self.record_bytes() * self.record_bytes()
     }
@@ -182,6 +186,14 @@ mod tests {
             assert_eq!(recognised(&trace), Ok("lcs"));
             assert_eq!(read("lcs", &trace).skipped, u64::from(version > 1));
         }
+    }
+
+    #[test]
+    fn a_part_of_the_header_is_no_record() {
+        let lcs = Lcs { version: 2, objects: Objects::new(4096) };
+        let trace = [header(2), record(2, 5, 7, 1), vec![0; 11]].concat();
+        let whole = [100, HEADER_BYTES - 1, HEADER_BYTES, trace.len()].map(|bytes| lcs.whole(&trace[..bytes]));
+        assert_eq!(whole, [0, 0, HEADER_BYTES, HEADER_BYTES + 28]);
     }
 
     #[test]
