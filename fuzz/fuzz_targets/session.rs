@@ -45,15 +45,18 @@ fn serving() -> &'static Serving {
     })
 }
 
-/// What the server says to all that a client says. Where the server ends the connection, the client may not get rid of the rest.
-fn talk(said: &[u8]) -> Vec<u8> {
+/// What the server says to all that a client says, which may close the connection behind it. Where the server ends the connection, the client may
+/// not get rid of the rest.
+fn talk(said: &[u8], closes: bool) -> Vec<u8> {
     let mut socket = UnixStream::connect(&serving().path).expect("the server listens");
     let mut writing = socket.try_clone().expect("a socket has handles");
     let mut heard = Vec::new();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let _ = writing.write_all(said);
-            let _ = writing.shutdown(Shutdown::Write);
+            if closes {
+                let _ = writing.shutdown(Shutdown::Write);
+            }
         });
         // A reset after what was heard is an end as well.
         let _ = socket.read_to_end(&mut heard);
@@ -113,16 +116,24 @@ fn request(program: &mut Unstructured, said: &mut Vec<u8>) -> Result<Option<Aske
         252 => 0,
         _ => u32::from(span) * 512,
     };
-    said.extend(NBD_REQUEST_MAGIC.to_be_bytes());
-    said.extend(flags.to_be_bytes());
-    said.extend(kind.to_be_bytes());
-    said.extend(u64::from(cookie).to_be_bytes());
-    said.extend(offset.to_be_bytes());
-    said.extend(length.to_be_bytes());
+    let mut asked = put_request(said, flags, kind, cookie.into(), offset, length);
+    asked.fill = fill;
     let data = if kind == command::NBD_CMD_WRITE { length as usize } else { 0 };
     let sent = data.min(SENT_BYTES_MAX.saturating_sub(said.len()));
     said.resize(said.len() + sent, fill);
-    Ok(Some(Asked { kind, cookie: cookie.into(), offset, length, fill, whole: sent == data }))
+    asked.whole = sent == data;
+    Ok(Some(asked))
+}
+
+/// Appends a request without its data to what is said.
+fn put_request(said: &mut Vec<u8>, flags: u16, kind: u16, cookie: u64, offset: u64, length: u32) -> Asked {
+    said.extend(NBD_REQUEST_MAGIC.to_be_bytes());
+    said.extend(flags.to_be_bytes());
+    said.extend(kind.to_be_bytes());
+    said.extend(cookie.to_be_bytes());
+    said.extend(offset.to_be_bytes());
+    said.extend(length.to_be_bytes());
+    Asked { kind, cookie, offset, length, fill: 0, whole: true }
 }
 
 struct Heard<'a>(&'a [u8]);
@@ -206,17 +217,26 @@ fn converse(program: &mut Unstructured, name: usize, structured: bool) {
     let mut model = vec![0; EXPORT_BYTES as usize];
     let mut said = handshake(NAMES[name], structured);
     let mut all_asked = Vec::new();
-    while !program.is_empty() && said.len() < SENT_BYTES_MAX {
+    let mut closes = false;
+    while !program.is_empty() && said.len() < SENT_BYTES_MAX && !closes {
         match request(program, &mut said) {
             Ok(Some(asked)) => all_asked.push(asked),
             // What follows bytes of any kind cannot be foreseen.
-            _ => break,
+            _ => closes = true,
         }
     }
-    let answer = talk(&said);
+    closes |= all_asked.iter().any(|asked| !asked.whole);
+    if !closes {
+        // A client that takes its leave is answered before; the requests of one that is gone are dropped.
+        all_asked.push(put_request(&mut said, 0, command::NBD_CMD_DISC, 0, 0, 0));
+    }
+    let answer = talk(&said, closes);
     let mut heard = Heard(&answer);
     heard.handshake();
     for asked in &all_asked {
+        if closes && heard.0.is_empty() {
+            return;
+        }
         let is_write = asked.kind == command::NBD_CMD_WRITE;
         if asked.kind == command::NBD_CMD_DISC || !asked.whole || (is_write && asked.length > DRAIN_BYTES_MAX) {
             return assert!(heard.0.is_empty());
@@ -246,7 +266,7 @@ fuzz_target!(|bytes: &[u8]| {
         Some((&first, rest)) if first < 192 => {
             converse(&mut Unstructured::new(rest), usize::from(first) % NAMES.len(), first & 64 != 0);
         }
-        Some((_, rest)) => assert!(talk(rest).starts_with(b"NBDMAGIC")),
+        Some((_, rest)) => assert!(talk(rest, true).starts_with(b"NBDMAGIC")),
         None => {}
     }
 });
