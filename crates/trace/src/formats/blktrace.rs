@@ -154,6 +154,9 @@ struct Events<'a> {
     rest: &'a [u8],
 }
 
+/// Longer damage counts as several places.
+const DAMAGE_BYTES_MAX: usize = 1 << 20;
+
 /// Bytes that are no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Damage {
@@ -244,6 +247,8 @@ impl Parse for Blktrace {
             let rest = events.rest.len();
             match events.next() {
                 Some(Err(Damage::Cut)) => return bytes.len() - rest,
+                // The damage may go on: it is one place, however the trace is cut.
+                Some(Err(_)) if events.rest.is_empty() && rest <= DAMAGE_BYTES_MAX => return bytes.len() - rest,
                 Some(_) => {}
                 None => return bytes.len(),
             }
@@ -321,6 +326,18 @@ mod tests {
             event(8_000, [2064, 512], 8 | category::WRITE, SDA),
         ]
         .concat()
+    }
+
+    #[test]
+    fn damage_is_one_place_however_the_trace_is_cut() {
+        let event = |time_ns| record(Order::Little, time_ns, [8, 4096], 1 | READ, SDA, b"");
+        let trace = [event(1_000), vec![7; 90], event(2_000)].concat();
+        let of_whole = read("blktrace", &trace);
+        assert_eq!((of_whole.records, of_whole.malformed.len()), (3, 1));
+        let parser = Blktrace { order: Order::Little, action: b'Q', below: Vec::new(), is_missing: false };
+        for cut in RECORD_BYTES..RECORD_BYTES + 90 {
+            assert_eq!(parser.whole(&trace[..cut]), RECORD_BYTES, "{cut}");
+        }
     }
 
     #[test]
