@@ -243,14 +243,18 @@ impl Parse for Blktrace {
 
     fn whole(&self, bytes: &[u8]) -> usize {
         let mut events = Events { order: self.order, rest: bytes };
+        // Damage before what is yet to come is left together with it: a few bytes alone would not be known as damage.
+        let mut damage = None;
         loop {
             let rest = events.rest.len();
+            let at = bytes.len() - rest;
             match events.next() {
-                Some(Err(Damage::Cut)) => return bytes.len() - rest,
-                // The damage may go on: it is one place, however the trace is cut.
-                Some(Err(_)) if events.rest.is_empty() && rest <= DAMAGE_BYTES_MAX => return bytes.len() - rest,
-                Some(_) => {}
                 None => return bytes.len(),
+                Some(Ok(_)) => damage = None,
+                Some(Err(Damage::Cut)) => return damage.unwrap_or(at),
+                // The damage may go on: it is one place, however the trace is cut.
+                Some(Err(_)) if events.rest.is_empty() && rest <= DAMAGE_BYTES_MAX => return at,
+                Some(Err(_)) => damage = Some(at),
             }
         }
     }
@@ -335,7 +339,7 @@ mod tests {
         let of_whole = read("blktrace", &trace);
         assert_eq!((of_whole.records, of_whole.malformed.len()), (3, 1));
         let parser = Blktrace { order: Order::Little, action: b'Q', below: Vec::new(), is_missing: false };
-        for cut in RECORD_BYTES..RECORD_BYTES + 90 {
+        for cut in RECORD_BYTES..RECORD_BYTES + 90 + RECORD_BYTES {
             assert_eq!(parser.whole(&trace[..cut]), RECORD_BYTES, "{cut}");
         }
     }
