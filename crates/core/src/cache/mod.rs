@@ -428,8 +428,8 @@ impl LogCache {
     /// When a tick has something to do, as long as nothing else happens.
     fn due_us(&self) -> Option<u64> {
         let retry_us = (self.destage_after_us > self.ticked_us).then_some(self.destage_after_us);
-        let waits = self.log.lacks_witness() || self.log.waits_to_say_sure();
-        let witness_us = waits.then_some(self.ticked_us);
+        let appends = self.log.lacks_witness() || self.log.waits_to_say_sure();
+        let witness_us = appends.then_some(self.ticked_us);
         let sure_us = self.intents.due_us();
         self.commit_us().into_iter().chain(self.aged_us()).chain(retry_us).chain(sure_us).chain(witness_us).min()
     }

@@ -59,23 +59,16 @@ impl LogCache {
             self.figures.flash_read_hits += 1;
         }
         let frame = self.fetch(block, slot, steps);
-        if slot.is_none() && admitted {
-            self.admit(block, frame, steps);
+        if slot.is_none() && admitted && (self.flash_failed || self.is_pressed()) {
+            self.log.policy_mut().refuse(block);
+            self.figures.refused_read_blocks += 1;
+        } else if slot.is_none() && admitted {
+            self.log_add(block, frame, false, Cause::Admission, steps);
         }
         if cached {
             self.keep_for_reading(block, frame);
         }
         Some(frame)
-    }
-
-    /// Puts a block that was read from the backend on flash, if there is room.
-    pub(super) fn admit(&mut self, block: u32, frame: Frame, steps: &mut Vec<Step>) {
-        if self.flash_failed || self.is_pressed() {
-            self.log.policy_mut().refuse(block);
-            self.figures.refused_read_blocks += 1;
-        } else {
-            self.log_add(block, frame, false, Cause::Admission, steps);
-        }
     }
 
     /// Asks the policy about an access; whether the block is to be on flash afterwards.

@@ -64,10 +64,12 @@ impl Pool {
 impl Transfers for Pool {
     fn submit(&self, transfers: &mut Vec<Transfer>) {
         transfers.iter().for_each(|transfer| transfer.check(self.lanes.len()));
-        for transfer in transfers.drain(..) {
-            let lane = &self.lanes[transfer.disk];
+        for (disk, lane) in self.lanes.iter().enumerate() {
+            if !transfers.iter().any(|transfer| transfer.disk == disk) {
+                continue;
+            }
             let mut queue = lane.queue.lock();
-            queue.transfers.push_back(transfer);
+            queue.transfers.extend(transfers.extract_if(.., |transfer| transfer.disk == disk));
             let wake = queue.idle > 0;
             drop(queue);
             // One is enough: a worker that leaves transfers behind wakes the next.

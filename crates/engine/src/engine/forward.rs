@@ -3,18 +3,23 @@
 
 use flashwise_core::cache::Cache;
 use flashwise_core::format::{BLOCK_BYTES, Page};
-use flashwise_core::step::{LogRecord, Step};
+use flashwise_core::step::{LogRecord, Segment, Step};
 
 use super::hazard::StepId;
 use super::order::Bond;
 use super::{Engine, Running};
+
+/// The record of a segment whose data is to be on a page of the flash.
+fn record_of(segment: &Segment, slot: u32) -> Option<&LogRecord> {
+    segment.records.iter().find(|record| record.kind.has_data() && record.slot == slot)
+}
 
 impl<C: Cache<Step = Step>> Engine<C> {
     /// The content that a segment under way is to write to a page of the flash, where that is settled.
     pub(super) fn on_its_way(&self, slot: u32) -> Option<Box<Page>> {
         let &(.., append) = self.appends.iter().rev().find(|(first, last, _)| (*first..=*last).contains(&slot))?;
         let Step::Append(segment) = &self.steps[append as usize].as_ref()?.step else { return None };
-        let record = segment.records.iter().find(|record| record.kind.has_data() && record.slot == slot)?;
+        let record = record_of(segment, slot)?;
         let state = &self.frames[record.frame.number as usize];
         (!state.bad && !state.hazard.is_written()).then(|| Box::new(*self.memory.page(record.frame.number)))
     }
@@ -43,13 +48,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 (Step::ZeroBackend { replaces, .. }, Step::ReadBackend { block, .. }) if replaces.contains(block) => {
                     None
                 }
-                (Step::Append(segment), Step::ReadFlash { slot, dirty: true, .. }) => {
-                    let of_slot = |record: &&LogRecord| record.kind.has_data() && record.slot == *slot;
-                    match segment.records.iter().find(of_slot) {
-                        Some(record) => Some(record.frame),
-                        None => continue,
-                    }
-                }
+                (Step::Append(segment), Step::ReadFlash { slot, dirty: true, .. }) => match record_of(segment, *slot) {
+                    Some(record) => Some(record.frame),
+                    None => continue,
+                },
                 _ => continue,
             };
             let content = match frame {

@@ -4,30 +4,22 @@ use flashwise_core::cache::Cache;
 use flashwise_core::step::Step;
 
 use super::Engine;
-use super::hazard::StepId;
 
 /// What takes longer is late.
 const LATE_US: u64 = 500_000;
 /// It is looked for this often.
 const LOOK_US: u64 = 50_000;
 
-/// The search for what is late.
-#[derive(Debug, Default)]
-pub(super) struct Late {
-    /// When it is next.
-    look_us: u64,
-    /// Segments that go without a place, or without a flush, from now on.
-    found: Vec<(StepId, Option<u32>)>,
-}
-
 impl<C: Cache<Step = Step>> Engine<C> {
     /// Lets segments go without the blocks that are read from the backend for too long: these stay out of the cache. After a flush of the backend
     /// that takes too long, a segment calls nothing clean.
     pub(super) fn go_without_late(&mut self) {
-        if self.appends.is_empty() || self.now_us < self.late.look_us || !self.settings.pauses {
+        if self.appends.is_empty() || self.now_us < self.look_for_late_us || !self.settings.pauses {
             return;
         }
-        self.late.look_us = self.now_us + LOOK_US;
+        self.look_for_late_us = self.now_us + LOOK_US;
+        // Segments that go without a place, or without a flush, from now on.
+        let mut found = Vec::new();
         let before_us = self.now_us.saturating_sub(LATE_US);
         for running in self.steps.iter_mut().flatten() {
             if running.planned_us > before_us {
@@ -42,12 +34,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
             running.dependents.retain(|&mut (id, _)| {
                 let leaves = is_append(id);
                 if leaves {
-                    self.late.found.push((id, read));
+                    found.push((id, read));
                 }
                 !leaves
             });
         }
-        for (id, read) in std::mem::take(&mut self.late.found) {
+        for (id, read) in found {
             let append = self.step(id);
             match read {
                 Some(place) => append.late.push(place),

@@ -38,7 +38,6 @@ use blocks::Blocks;
 pub use clients::{Answered, Paused};
 pub(crate) use clients::{Client, Clients, OfBuckets, insert, kind, leave_out_flushes};
 use hazard::{Hazard, StepId};
-use late::Late;
 use order::Bond;
 use places::Places;
 pub use settings::{Bug, Settings};
@@ -158,7 +157,8 @@ pub struct Engine<C = LogCache> {
     batch_writes: HashMap<u32, FxHashSet<StepId>, FxBuildHasher>,
     /// Segments being written: first and last slot.
     appends: Vec<(u32, u32, StepId)>,
-    late: Late,
+    /// When segments are looked at next that wait for something late.
+    look_for_late_us: u64,
     last_log: Option<StepId>,
     last_flash_flush: Option<StepId>,
     /// Of no batch.
@@ -270,7 +270,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             backend_writes: FxHashSet::default(),
             batch_writes: HashMap::default(),
             appends: Vec::new(),
-            late: Late::default(),
+            look_for_late_us: 0,
             last_log: None,
             last_flash_flush: None,
             last_backend_flush: None,
