@@ -82,6 +82,11 @@ pub enum Step {
 }
 
 impl Step {
+    /// Whether the answer to a client's write is an error if the step fails.
+    pub fn decides_answer(&self) -> bool {
+        matches!(self, Step::AwaitFlushes | Step::Fail | Step::WriteBackend { acknowledged: false, .. })
+    }
+
     /// Whether the answer to a client whose plan has the step before [`Step::Reply`] waits for it: not for what only makes room.
     pub fn is_awaited(&self) -> bool {
         match self {

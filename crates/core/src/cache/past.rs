@@ -22,7 +22,7 @@ const SAMPLES_US_MAX: u64 = 1_000_000;
 /// A flush is to find no more in RAM than the backend takes of it within this time.
 const FLUSH_US: f64 = 300_000.0;
 /// Where a flush would find so much more, a writer waits for its own write.
-const FLUSH_EXCESS_MAX_US: u64 = 500_000;
+const FLUSH_EXCESS_MAX_US: u64 = 250_000;
 /// A client that flushed within this time will flush again.
 const FLUSHES_US: u64 = 10_000_000;
 /// The share that goes past the flash is the average over about so many blocks.

@@ -2,22 +2,26 @@
 //! back, or are [past](flashwise_core::cache) the flash and have their answers; the two kinds take turns. While a flush waits for the second kind, it
 //! gives way to reads alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use flashwise_core::cache::Cache;
 use flashwise_core::step::Step;
 
+use super::depth::Depth;
+use super::hazard::StepId;
+use super::perform::continues;
 use super::{BACKEND, Engine, Group, Part, TRANSFER_BLOCKS};
 use crate::disk::{Operation, Transfer};
+use crate::time;
 
-/// Transfers that are under way at a time while nobody else uses the backend.
-const TRANSFERS_MAX: usize = 8;
-/// Transfers that are under way at a time while somebody else uses it, and so waits for this many.
-const TRANSFERS_BESIDE_MAX: usize = 4;
-/// Transfers past the flash that are under way at a time while nobody reads from the backend.
-const TRANSFERS_PAST_MAX: usize = 16;
-/// The same while a flush waits for them.
-const TRANSFERS_FLUSHED_MAX: usize = 64;
+/// A client that read from the backend within this time will read from it again.
+const READS_US: u64 = 1_000_000;
+/// Blocks that are read from the flash at once, as a hit can wait for them.
+const BLOCKS_FROM_FLASH: usize = 32;
+/// The background has one transfer for so many that clients wait for.
+const SHARE: usize = 4;
+/// While a flush waits for what goes past the flash, write-back has one transfer of so many.
+const SHARE_OF_BACK: usize = 8;
 
 /// The writes of a kind that wait, and where the backend's arm is, so to speak: it moves upwards, and begins anew behind the last one.
 #[derive(Debug, Default)]
@@ -56,8 +60,8 @@ pub(super) struct Background {
     back: Waiting,
     /// Past the flash.
     past: Waiting,
-    /// Whose turn it is.
-    past_is_next: bool,
+    /// Transfers handed out since write-back had its turn.
+    since_back: usize,
     /// Flushes that wait for what goes past the flash.
     flushes: usize,
     under_way: usize,
@@ -65,9 +69,27 @@ pub(super) struct Background {
     reads: usize,
     /// Other transfers of the backend for others.
     others: usize,
+    /// Whether there is a clock to measure the backend by.
+    has_clock: bool,
+    depth: Depth,
+    /// Reads of the flash that wait.
+    from_flash: VecDeque<Part>,
+    /// Blocks that are read from the flash.
+    blocks_from_flash: usize,
+    /// When the backend was read for others last.
+    read_us: Option<u64>,
 }
 
 impl Background {
+    pub(super) fn new(has_clock: bool) -> Background {
+        Background { has_clock, ..Background::default() }
+    }
+
+    /// The time, if there is a clock.
+    fn now_us(&self) -> Option<u64> {
+        self.has_clock.then(time::now_us)
+    }
+
     /// A block of a batch is to be written back.
     pub(super) fn push_back(&mut self, part: Part) {
         self.back.push(part);
@@ -76,6 +98,39 @@ impl Background {
     /// An answered write goes past the flash.
     pub(super) fn push_past(&mut self, part: Part) {
         self.past.push(part);
+    }
+
+    /// A block is to be read from the flash.
+    pub(super) fn push_from_flash(&mut self, part: Part) {
+        self.from_flash.push_back(part);
+    }
+
+    /// The read of a step that a client waits for now, if it waits for its turn.
+    pub(super) fn take_from_flash(&mut self, step: StepId) -> Option<Part> {
+        let at = self.from_flash.iter().position(|part| part.step == step)?;
+        self.from_flash.remove(at).map(|part| Part { background: false, ..part })
+    }
+
+    /// Blocks are read from the flash.
+    pub(super) fn started_from_flash(&mut self, blocks: usize) {
+        self.blocks_from_flash += blocks;
+    }
+
+    /// They were read, or could not be.
+    pub(super) fn ended_from_flash(&mut self, blocks: usize) {
+        self.blocks_from_flash -= blocks;
+    }
+
+    /// The next blocks to be read from the flash, which can be one transfer; none if enough are read.
+    fn next_from_flash(&mut self) -> Group {
+        let mut group = Group::new();
+        while self.blocks_from_flash + group.len() < BLOCKS_FROM_FLASH
+            && let Some(part) = self.from_flash.front()
+            && group.last().is_none_or(|last| continues(last, part, group.len()))
+        {
+            group.extend(self.from_flash.pop_front());
+        }
+        group
     }
 
     /// A flush waits for what goes past the flash.
@@ -91,11 +146,27 @@ impl Background {
     /// A transfer was handed out, with this part and maybe others.
     pub(super) fn started(&mut self, part: &Part) {
         *self.count(part) += 1;
+        let Some(now_us) = self.now_us() else { return };
+        match part.operation {
+            _ if part.background => self.depth.begin(part.offset, self.all(), now_us),
+            Operation::Read => self.read_us = Some(now_us),
+            _ => {}
+        }
     }
 
     /// One ended.
     pub(super) fn ended(&mut self, part: &Part) {
         *self.count(part) -= 1;
+        if part.background
+            && let Some(now_us) = self.now_us()
+        {
+            self.depth.end(part.offset, now_us);
+        }
+    }
+
+    /// Transfers of the backend, of all kinds.
+    fn all(&self) -> usize {
+        self.under_way + self.reads + self.others
     }
 
     fn count(&mut self, part: &Part) -> &mut usize {
@@ -108,31 +179,32 @@ impl Background {
 
     /// The next writes in the backend's order, which can be one transfer; none if enough are under way.
     fn next(&mut self) -> Group {
-        let most = if self.reads + self.others > 0 { TRANSFERS_BESIDE_MAX } else { TRANSFERS_MAX };
-        let most_past = match (self.flushes > 0, self.reads > 0) {
-            (true, true) => TRANSFERS_BESIDE_MAX + self.others,
-            (true, false) => TRANSFERS_FLUSHED_MAX,
-            (false, true) => TRANSFERS_BESIDE_MAX,
-            (false, false) => TRANSFERS_PAST_MAX,
-        };
+        if self.back.parts.is_empty() && self.past.parts.is_empty() {
+            return Group::new();
+        }
+        let reads_us = self.read_us.zip(self.now_us()).map(|(read_us, now_us)| now_us - read_us);
+        let beside_reads = self.reads > 0 || reads_us.is_some_and(|reads_us| reads_us < READS_US);
+        let most = self.depth.most(beside_reads).max((self.reads + self.others) / SHARE);
+        let most_past = if self.flushes > 0 { most + self.others } else { most };
         if self.under_way >= most.max(most_past) {
             return Group::new();
         }
         let hurried = self.under_way >= most;
-        let past_first = hurried || self.past_is_next;
+        let turn = if self.flushes > 0 { SHARE_OF_BACK } else { 2 };
+        let past_first = hurried || self.since_back + 1 < turn;
         let (first, second) =
             if past_first { (&mut self.past, &mut self.back) } else { (&mut self.back, &mut self.past) };
         let mut group = first.next();
         if group.is_empty() && !hurried {
             group = second.next();
         }
-        self.past_is_next = !past_first;
+        self.since_back = if past_first { self.since_back + 1 } else { 0 };
         group
     }
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// Hands out writes of the background.
+    /// Hands out transfers of the background.
     pub(super) fn hand_out_background(&mut self, transfers: &mut Vec<Transfer>) {
         loop {
             let mut group = self.background.next();
@@ -142,11 +214,19 @@ impl<C: Cache<Step = Step>> Engine<C> {
             debug_assert!(group.iter().all(|part| part.disk == BACKEND));
             self.hand_out_group(&mut group, transfers);
         }
+        loop {
+            let mut group = self.background.next_from_flash();
+            if group.is_empty() {
+                break;
+            }
+            self.hand_out_group(&mut group, transfers);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::FLASH;
     use super::*;
 
     fn part(offset: u64) -> Part {
@@ -170,39 +250,60 @@ mod tests {
         assert_eq!(next(&mut background), [0; 0]);
     }
 
+    fn other(operation: Operation) -> Part {
+        Part { background: false, operation, ..part(0) }
+    }
+
     #[test]
     fn both_kinds_take_turns_and_a_flush_hurries_what_goes_past_the_flash() {
         let mut background = Background::default();
         (0..20).for_each(|block| background.push_back(part(2 * 4096 * block)));
         (0..20).for_each(|block| background.push_past(part(2 * 4096 * (100 + block))));
-        assert_eq!([0; 4].map(|_| next(&mut background)[0]), [0, 200, 2, 202]);
-        let read = Part { background: false, operation: Operation::Read, ..part(0) };
-        let write = Part { background: false, ..part(0) };
-        [&read, &write, &write].into_iter().for_each(|part| background.started(part));
+        assert_eq!([0; 6].map(|_| next(&mut background)[0]), [200, 0, 202, 2, 204, 4]);
         assert_eq!(next(&mut background), [0; 0]);
         background.flush_waits();
-        assert_eq!([0; 3].map(|_| next(&mut background)), [vec![204], vec![206], vec![]]);
-        background.ended(&read);
-        assert_eq!([0; 2].map(|_| next(&mut background)), [vec![208], vec![210]]);
-        background.flush_goes();
-        assert_eq!(next(&mut background), [212]);
-        background.started(&read);
         assert_eq!(next(&mut background), [0; 0]);
+        [Operation::Write; 2].into_iter().for_each(|write| background.started(&other(write)));
+        assert_eq!([0; 3].map(|_| next(&mut background)), [vec![206], vec![208], vec![]]);
+        (0..8).for_each(|_| background.ended(&part(0)));
+        let turns = [0; 8].map(|_| next(&mut background)[0]);
+        assert_eq!(turns, [210, 212, 214, 216, 218, 6, 220, 222]);
     }
 
     #[test]
-    fn few_are_under_way_at_a_time() {
+    fn few_are_under_way_at_a_time_and_fewer_beside_reads() {
         let mut background = Background::default();
         (0..20).for_each(|block| background.push_back(part(2 * 4096 * block)));
-        (0..TRANSFERS_MAX as u64).for_each(|block| assert_eq!(next(&mut background), [2 * block]));
+        (0..6).for_each(|block| assert_eq!(next(&mut background), [2 * block]));
         assert_eq!(next(&mut background), [0; 0]);
         background.ended(&part(0));
-        assert_eq!(next(&mut background), [2 * TRANSFERS_MAX as u64]);
-        let other = Part { background: false, ..part(0) };
-        background.started(&other);
-        (0..TRANSFERS_MAX - TRANSFERS_BESIDE_MAX).for_each(|_| background.ended(&part(0)));
+        assert_eq!(next(&mut background), [12]);
+        background.started(&other(Operation::Read));
+        background.ended(&part(0));
         assert_eq!(next(&mut background), [0; 0]);
-        background.ended(&other);
-        assert_eq!(next(&mut background).len(), 1);
+        background.ended(&other(Operation::Read));
+        assert_eq!(next(&mut background), [14]);
+        // A share of what clients wait for.
+        (0..32).for_each(|_| background.started(&other(Operation::Read)));
+        assert_eq!([0; 3].map(|_| next(&mut background)), [vec![16], vec![18], vec![]]);
+    }
+
+    #[test]
+    fn few_blocks_are_read_from_the_flash_at_once_but_for_those_that_clients_wait_for() {
+        let mut background = Background::default();
+        let read =
+            |block: u64| Part { disk: FLASH, operation: Operation::Read, step: block as u32, ..part(4096 * block) };
+        (0..40).for_each(|block| background.push_from_flash(read(2 * block)));
+        let handed_out = |background: &mut Background| {
+            let group = background.next_from_flash();
+            background.started_from_flash(group.len());
+            group.iter().map(|part| part.offset / 4096).collect::<Vec<_>>()
+        };
+        (0..BLOCKS_FROM_FLASH as u64).for_each(|block| assert_eq!(handed_out(&mut background), [2 * block]));
+        assert_eq!(handed_out(&mut background), [0; 0]);
+        let hurried = background.take_from_flash(70).expect("it waits");
+        assert_eq!((hurried.offset, hurried.background), (70 * 4096, false));
+        background.ended_from_flash(1);
+        assert_eq!(handed_out(&mut background), [64]);
     }
 }

@@ -244,6 +244,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
         request.is_some_and(|request| self.clients.get(request).request.operation == Operation::Read)
     }
 
+    /// Whether it is a write that is asked for.
+    pub(super) fn is_write(&self, request: Option<u32>) -> bool {
+        request.is_some_and(|request| self.clients.get(request).request.operation == Operation::Write)
+    }
+
     /// Starts a request at a time; its range lies within the volume. Ticks that are due come first.
     pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
         self.submit_waited(request, done, now_us, 0);

@@ -15,13 +15,40 @@ fn record_of(segment: &Segment, slot: u32) -> Option<&LogRecord> {
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// The content that a segment under way is to write to a page of the flash, where that is settled.
-    pub(super) fn on_its_way(&self, slot: u32) -> Option<Box<Page>> {
+    /// The place in memory of the content that a segment under way is to write to a page of the flash. The content may have to come there first.
+    /// None where a client is only answered once that is on flash: if it fails, a later read returns the old content.
+    pub(super) fn on_its_way(&self, slot: u32) -> Option<u32> {
         let &(.., append) = self.appends.iter().rev().find(|(first, last, _)| (*first..=*last).contains(&slot))?;
-        let Step::Append(segment) = &self.steps[append as usize].as_ref()?.step else { return None };
-        let record = record_of(segment, slot)?;
-        let state = &self.frames[record.frame.number as usize];
-        (!state.bad && !state.hazard.is_written()).then(|| Box::new(*self.memory.page(record.frame.number)))
+        let Running { step: Step::Append(segment), undecided: false, .. } = self.steps[append as usize].as_ref()?
+        else {
+            return None;
+        };
+        let place = record_of(segment, slot)?.frame.number;
+        let state = &self.frames[place as usize];
+        // What the segment does not wait for, comes later and is the content of something else.
+        let comes = state.hazard.writer().is_none_or(|writer| {
+            let writer = self.steps[writer as usize].as_ref().expect("an unfinished step is in the table");
+            writer.dependents.iter().any(|&(dependent, _)| dependent == append)
+        });
+        (comes && !state.bad).then_some(place)
+    }
+
+    /// A client waits for the content that comes to a place in memory.
+    pub(super) fn hurry(&mut self, place: u32) {
+        if let Some(writer) = self.frames[place as usize].hazard.writer() {
+            self.step(writer).background = false;
+            self.outgoing.extend(self.background.take_from_flash(writer));
+        }
+    }
+
+    /// Ends a read whose content is at a place in memory; whether it is.
+    pub(super) fn read_from_place(&mut self, id: StepId, place: u32) -> bool {
+        if self.frames[place as usize].bad {
+            return false;
+        }
+        let content = Box::new(*self.memory.page(place));
+        self.read_from_memory(id, &content);
+        true
     }
 
     /// Ends a read whose content was still in memory.

@@ -10,6 +10,7 @@ mod append;
 mod background;
 mod blocks;
 mod clients;
+mod depth;
 mod forward;
 pub(crate) mod hazard;
 mod late;
@@ -56,6 +57,10 @@ struct Running {
     step: Step,
     /// The request that waits for this step.
     request: Option<u32>,
+    /// No client that has no answer yet needs it.
+    background: bool,
+    /// It is part of a write that may yet be answered with an error.
+    undecided: bool,
     /// Steps that this one waits for.
     waiting: u32,
     /// Steps that wait for this one.
@@ -72,7 +77,9 @@ struct Running {
     stranded: bool,
     /// A client's write, whose content it reads from memory, failed: it has not happened, and may not be seen.
     unseen: bool,
-    /// The content of the block that it reads, from the memory of a segment under way or of a write that failed.
+    /// The place in memory that has the content of the block that it reads, or will have it: it is part of a segment under way.
+    source: Option<u32>,
+    /// The content of the block that it reads, from the memory of a write that failed.
     content: Option<Box<Page>>,
     /// A read of the flash that became one of the backend.
     falls_back: bool,
@@ -275,7 +282,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             last_flash_flush: None,
             last_backend_flush: None,
             batch_flushes: HashMap::default(),
-            background: Background::default(),
+            background: Background::new(settings.pauses),
             goes_on: false,
             calm: false,
             flash_failed: false,
@@ -334,6 +341,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Steps that are not done.
     pub fn running(&self) -> usize {
         self.running
+    }
+
+    /// Places in memory that steps can still take.
+    pub fn spare_places(&self) -> usize {
+        self.places.spare()
     }
 
     /// Steps that are not done and that others wait for: without those that write dirty blocks back, which wait for a slow backend.
@@ -404,6 +416,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     fn enqueue_plan(&mut self, steps: &mut Vec<Step>, request: Option<u32>, base: u32) {
         let mut client = request;
+        let undecided = self.is_write(request) && steps.iter().any(Step::decides_answer);
         for mut step in steps.drain(..) {
             match &mut step {
                 Step::Reply => {
@@ -424,9 +437,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 _ => {}
             }
             self.place_frames(&mut step);
-            let waits = client.filter(|_| step.is_awaited());
             if !self.try_at_once(&step, client) {
-                self.enqueue(step, waits);
+                self.enqueue(step, client, undecided);
             }
         }
     }
@@ -438,18 +450,23 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if is_flush { self.errors_reported } else { self.errors }
     }
 
-    fn enqueue(&mut self, step: Step, request: Option<u32>) {
+    /// `client`: the request that the step belongs to, if it has no answer yet. `undecided`: that one is a write whose answer is not known yet.
+    fn enqueue(&mut self, step: Step, client: Option<u32>, undecided: bool) {
+        let request = client.filter(|_| step.is_awaited());
         let errors_before = self.errors_before(&step, request);
-        if matches!(step, Step::AwaitFlushes) {
+        if is_awaited_flush(&step) {
             self.background.flush_waits();
         }
-        let content = match step {
-            Step::ReadFlash { slot, .. } if self.is_read(request) => self.on_its_way(slot),
+        let source = match step {
+            Step::ReadFlash { slot, .. } if self.is_read(client) => self.on_its_way(slot),
             _ => None,
         };
+        source.into_iter().for_each(|place| self.hurry(place));
         let running = Running {
             step,
             request,
+            background: client.is_none(),
+            undecided: undecided && client.is_some(),
             waiting: 0,
             dependents: SmallVec::new(),
             doomed: false,
@@ -458,7 +475,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             late: Vec::new(),
             stranded: false,
             unseen: false,
-            content,
+            source,
+            content: None,
             falls_back: false,
             transfers: 0,
             may_be_gone: false,
@@ -502,6 +520,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let parts = self.groups.remove(&tag).expect("a transfer ends once");
         if parts[0].disk == BACKEND {
             self.background.ended(&parts[0]);
+        } else if parts[0].background {
+            self.background.ended_from_flash(parts.len());
         }
         if result.is_err() && parts.len() > 1 {
             // Which of them failed is found out one by one.
@@ -592,4 +612,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.faults = before.faults;
         self.failed_flushes = before.failed_flushes;
     }
+}
+
+/// Whether a client or a segment waits for what goes past the flash.
+fn is_awaited_flush(step: &Step) -> bool {
+    matches!(step, Step::AwaitFlushes | Step::FlushBackend { batch: None })
 }

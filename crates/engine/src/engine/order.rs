@@ -34,7 +34,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Records what the step uses; adds the steps that it waits for.
     pub(super) fn register(&mut self, id: StepId, waits: &mut Vec<(StepId, Bond)>) {
-        let Running { step, content, .. } = self.steps[id as usize].as_ref().expect("the step was just made");
+        let Running { step, source, .. } = self.steps[id as usize].as_ref().expect("the step was just made");
         let undecided = match step {
             Step::Send { block, .. } => self.undecided(*block),
             _ => None,
@@ -60,10 +60,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
                     // Where it may fall back to the backend.
                     self.backend.entry(*block).read(id, |write| waits.push((write, Bond::Strands)));
                 }
-                // What is on the page if the append fails belongs to another block.
-                let is_of = |(first, last, _): &&(u32, u32, StepId)| (*first..=*last).contains(slot);
-                let appends = self.appends.iter().filter(|_| content.is_none()).filter(is_of);
-                waits.extend(appends.map(|&(.., append)| (append, Bond::Needs)));
+                if let Some(place) = source {
+                    frames[*place as usize].hazard.read(id, |writer| waits.push((writer, Bond::Needs)));
+                } else {
+                    // What is on the page if the append fails belongs to another block.
+                    let is_of = |(first, last, _): &&(u32, u32, StepId)| (*first..=*last).contains(slot);
+                    waits.extend(self.appends.iter().filter(is_of).map(|&(.., append)| (append, Bond::Needs)));
+                }
             }
             Step::ReadBackend { block, frame } => {
                 frames[frame.number as usize].hazard.write(id, &mut after);

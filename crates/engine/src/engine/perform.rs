@@ -7,7 +7,7 @@ use flashwise_core::step::{Frame, Step};
 use smallvec::{SmallVec, smallvec};
 
 use super::hazard::StepId;
-use super::{BACKEND, Bond, Bug, Engine, FLASH, Group, Part, TRANSFER_BLOCKS};
+use super::{BACKEND, Bond, Bug, Engine, FLASH, Group, Part, TRANSFER_BLOCKS, is_awaited_flush};
 use crate::disk::{Buffer, Operation, Transfer};
 use crate::export::Error;
 
@@ -110,13 +110,21 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if let Some(content) = running.content.take() {
             return self.read_from_memory(id, &content);
         }
-        let (doomed, request) = (running.doomed, running.request);
+        let (doomed, source) = (running.doomed, running.source);
+        if let Some(place) = source.filter(|_| !doomed)
+            && self.read_from_place(id, place)
+        {
+            return;
+        }
+        let running = self.step(id);
+        let (doomed, request) = (doomed || source.is_some(), running.request);
         if doomed && matches!(running.step, Step::ReadFlash { .. }) {
             if !self.falls_back(id) {
                 self.finish(id, Err(Error::Io));
             }
             return;
         }
+        let running = self.step(id);
         let step = std::mem::replace(&mut running.step, Step::Fail);
         let at_once = self.begin(id, &step, doomed, request);
         if self.steps[id as usize].is_some() {
@@ -139,7 +147,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 return Some(self.move_bytes(step, request));
             }
             &Step::ReadFlash { slot, frame, .. } => {
-                self.transfer_frame(id, FLASH, Operation::Read, slot, frame);
+                if self.step(id).background {
+                    let part = self.background_part(id, FLASH, Operation::Read, slot, frame);
+                    self.background.push_from_flash(part);
+                } else {
+                    self.transfer_frame(id, FLASH, Operation::Read, slot, frame);
+                }
             }
             &Step::ReadBackend { block, frame } => {
                 if doomed {
@@ -152,11 +165,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                     return Some(false);
                 }
                 if batch.is_some() || acknowledged {
-                    let buffers = smallvec![self.memory.buffer(frame.number, 1)];
-                    let offset = u64::from(block) * BLOCK;
-                    self.step(id).transfers += 1;
-                    let (disk, operation, length) = (BACKEND, Operation::Write, BLOCK);
-                    let part = Part { disk, operation, offset, length, buffers, step: id, background: true, stream: 0 };
+                    let part = self.background_part(id, BACKEND, Operation::Write, block, frame);
                     if batch.is_some() {
                         self.background.push_back(part);
                     } else {
@@ -219,6 +228,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::Pause { .. } | Step::Reply => unreachable!("the answer is not a step of its own"),
         }
         None
+    }
+
+    /// The transfer of a block that no client waits for.
+    fn background_part(&mut self, step: StepId, disk: usize, operation: Operation, block: u32, frame: Frame) -> Part {
+        self.step(step).transfers += 1;
+        let (offset, buffers) = (u64::from(block) * BLOCK, smallvec![self.memory.buffer(frame.number, 1)]);
+        Part { disk, operation, offset, length: BLOCK, buffers, step, background: true, stream: 0 }
     }
 
     fn transfer_frame(&mut self, id: StepId, disk: usize, operation: Operation, block: u32, frame: Frame) {
@@ -334,6 +350,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.forward(&running);
         }
         self.unregister(id, &running.step);
+        if let Some(number) = running.source {
+            self.end_frame(id, Frame { number, fill: 0 });
+        }
         self.free_steps.push(id);
         self.running -= 1;
         let mut handed_on = false;
@@ -350,7 +369,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::WriteBackend { .. } => self.cache.may_go_on(),
             _ => false,
         };
-        if matches!(running.step, Step::AwaitFlushes) {
+        if is_awaited_flush(&running.step) {
             self.background.flush_goes();
         }
         for (dependent, bond) in running.dependents {
@@ -481,6 +500,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let Some(first) = group.first() else { return };
         if first.disk == BACKEND {
             self.background.started(first);
+        } else if first.background {
+            self.background.started_from_flash(group.len());
         }
         let tag = self.next_tag;
         self.next_tag += 1;
@@ -498,7 +519,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 }
 
 /// Whether `part` can be transferred together with the `count` parts before it.
-fn continues(last: &Part, part: &Part, count: usize) -> bool {
+pub(super) fn continues(last: &Part, part: &Part, count: usize) -> bool {
     matches!(part.operation, Operation::Read | Operation::Write)
         && part.length == BLOCK
         && last.length == BLOCK

@@ -40,6 +40,11 @@ impl Places {
         self.frame_at.len() as u32
     }
 
+    /// Places that are spare.
+    pub fn spare(&self) -> usize {
+        self.spare.len()
+    }
+
     /// Where the content of a frame is.
     #[inline]
     pub fn of(&self, frame: u32) -> u32 {

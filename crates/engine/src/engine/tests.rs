@@ -168,16 +168,19 @@ fn while_the_backend_is_slow_hits_do_not_wait_and_each_miss_is_one_transfer() {
     world.engine.cache().check();
 }
 
-/// Twice what there are frames for: the rest waits, and gets its turn.
+/// Twice what there are frames for: the rest waits, and gets its turn. The second time, blocks are read that segments under way hold, whose memory
+/// is to hold others next.
 #[test]
 fn without_spare_frames_reads_wait_and_return_what_they_should() {
     for spare_frames in [0, 1, 500] {
         let mut world = World::new(spare_frames);
         (0..250).for_each(|client| world.read(client * 10, 10));
         assert!(world.slow.len() < 250, "with {spare_frames} spare frames");
+        (0..250).for_each(|client| world.read(client * 10 + 1, 9));
         world.end_backend();
         for client in 0..250 {
             assert!(world.answer(client * 10).unwrap() == contents(client * 10, 10), "client {client}");
+            assert!(world.answer(client * 10 + 1).unwrap() == contents(client * 10 + 1, 9), "client {client}, again");
         }
         assert_eq!(world.engine.running(), 0);
     }

@@ -3,7 +3,7 @@
 use flashwise_core::cache::{Cache, LogCache, Mode, Reads};
 use flashwise_core::filter::Caching;
 
-use super::BLOCK;
+use super::{BLOCK, SPARE_FRAMES};
 use crate::attach::End;
 use crate::disk;
 use crate::engine::{Engine, Faults, Output};
@@ -11,6 +11,8 @@ use crate::export::{Done, Error, Operation, Request};
 use crate::time;
 use crate::wlfc;
 
+/// Steps under way above which requests wait before they are planned.
+const STEPS_MAX: usize = 16_384;
 /// Bytes of memory that requests to buckets may take at a time, besides those of one more.
 const BUCKET_BYTES_MAX: u64 = 64 << 20;
 
@@ -92,10 +94,14 @@ impl Driver {
         }
     }
 
-    /// Whether requests have to wait before they are planned, where `steps_max` steps may be under way.
-    pub fn is_full(&self, steps_max: usize) -> bool {
+    /// Whether requests have to wait before they are planned. Reads wait later than others, which may have to wait for the backend: there are steps
+    /// and memory left for reads of RAM and flash.
+    pub fn is_full(&self, for_reads: bool) -> bool {
         match self {
-            Driver::Log(engine) => engine.running_for_clients() >= steps_max,
+            Driver::Log(engine) if for_reads => engine.running_for_clients() >= 2 * STEPS_MAX,
+            Driver::Log(engine) => {
+                engine.running_for_clients() >= STEPS_MAX || engine.spare_places() < SPARE_FRAMES as usize / 4
+            }
             Driver::Wlfc(engine) => engine.planned_bytes() + engine.answered_bytes() > BUCKET_BYTES_MAX,
         }
     }

@@ -12,8 +12,6 @@ use crate::export::{Done, Error, Operation, Request};
 use crate::time;
 use crate::vital::MutexGuard;
 
-/// Steps under way above which requests wait before they are planned.
-const STEPS_MAX: usize = 16_384;
 /// Reads that are tried without waiting, at most.
 const NOW_BYTES: u64 = 256 << 10;
 
@@ -178,7 +176,7 @@ impl Volume {
     }
 
     pub(super) fn admit_waiting(&self, inner: &mut Inner) {
-        while !inner.frozen && !inner.engine.is_full(STEPS_MAX) {
+        while !inner.frozen && !inner.engine.is_full(false) {
             let Some(next) = inner.waiting.pop_front() else { break };
             self.plan(inner, next);
         }
@@ -203,12 +201,12 @@ impl Volume {
         }
         // A read may pass others, which wait until there is room for more steps: they may have to wait for the backend. It does not pass
         // those that change what it reads.
-        let (behind, steps_max) = if request.operation == Operation::Read {
-            (inner.waiting.iter().any(|other| other.request.changes_part_of(request)), 2 * STEPS_MAX)
-        } else {
-            (!inner.waiting.is_empty(), STEPS_MAX)
+        let is_read = request.operation == Operation::Read;
+        let behind = match is_read {
+            true => inner.waiting.iter().any(|other| other.request.changes_part_of(request)),
+            false => !inner.waiting.is_empty(),
         };
-        if inner.frozen || behind || inner.engine.is_full(steps_max) {
+        if inner.frozen || behind || inner.engine.is_full(is_read) {
             inner.waiting.push_back(Waiting { came_us: Some(time::now_us()), ..waiting });
             return false;
         }

@@ -1,4 +1,4 @@
-//! A device with one queue: it serves its requests one after the other, each for a fixed time and some more for each further block.
+//! A device with one queue: it serves its requests in their order, one or some at a time, each for a fixed time and some more for each further block.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -45,6 +45,8 @@ pub struct Speed {
     /// To make a range zeroes, however long it is.
     pub zero: Duration,
     pub flush: Duration,
+    /// Requests that it serves at a time.
+    pub parallel: usize,
 }
 
 impl Speed {
@@ -62,7 +64,7 @@ impl Speed {
 
     const fn of(block_us: u64, further_us: u64, flush_us: u64) -> Speed {
         let us = Duration::from_micros;
-        Speed { block: us(block_us), further: us(further_us), zero: us(20), flush: us(flush_us) }
+        Speed { block: us(block_us), further: us(further_us), zero: us(20), flush: us(flush_us), parallel: 1 }
     }
 }
 
@@ -73,19 +75,20 @@ pub struct Device {
     /// The blocks that are not all zeroes.
     blocks: Mutex<HashMap<u64, Box<[u8]>>>,
     speed: Mutex<Speed>,
-    free_at: Mutex<Instant>,
+    /// When each of those that serve a request is free.
+    free_at: Mutex<Vec<Instant>>,
     log: Mutex<Log>,
 }
 
 impl Device {
     pub fn new(name: &'static str, bytes: u64, speed: Speed) -> Arc<Device> {
-        let (free_at, speed) = (Mutex::new(time::now()), Mutex::new(speed));
+        let (free_at, speed) = (Mutex::new(vec![time::now(); speed.parallel]), Mutex::new(speed));
         Arc::new(Device { name, bytes, blocks: Mutex::default(), speed, free_at, log: Mutex::default() })
     }
 
     /// The device serves nothing for this long.
     pub fn hang(&self, time: Duration) {
-        *self.free_at.lock().unwrap() = time::now() + time;
+        self.free_at.lock().unwrap().fill(time::now() + time);
     }
 
     /// From now on it is this fast.
@@ -114,7 +117,8 @@ impl Device {
     fn serve(&self, takes: Duration) {
         let now = time::now();
         let ends = {
-            let free_at = &mut *self.free_at.lock().unwrap();
+            let all = &mut *self.free_at.lock().unwrap();
+            let free_at = all.iter_mut().min().expect("it serves one at least");
             *free_at = (*free_at).max(now) + takes;
             *free_at
         };

@@ -41,7 +41,7 @@ fn writers_think(think_ms: u64, ram: &'static str) -> Scenario {
 }
 
 /// No read that the backend is not read for waits for longer: it waits for the flash alone.
-const HIT_MAX: Duration = ms(50);
+const HIT_MAX: Duration = ms(2);
 
 /// The longest wait that a scenario allows.
 #[derive(Clone, Copy)]
@@ -75,6 +75,7 @@ fn hold(name: &str, scenario: Scenario, bounds: &[Bound]) -> Measured {
     let measured = scenario.run(1);
     check(name, &measured, bounds);
     let hit = measured.hit("hit", 1.0);
+    println!("{name}: a read of cached blocks waits for {hit:?}");
     assert!(hit <= HIT_MAX, "{name}: a hit waits for {hit:?}, expected at most {HIT_MAX:?}");
     measured
 }
@@ -129,6 +130,16 @@ fn writers_do_not_stop_when_dirty_data_reaches_its_limit() {
     }
 }
 
+/// A backend that serves 16 transfers at a time: many are written back at once. With 8 at most, half of this was written.
+#[test]
+fn writers_are_as_fast_as_a_backend_that_serves_many_at_a_time() {
+    let mut scenario = writers("lru", "8MiB");
+    scenario.clients.extend(vec![scenario.clients[0].clone(); 24]);
+    scenario.backend.parallel = 16;
+    let lasts = scenario.lasts;
+    hold_rate("16 at a time", &hold("16 at a time", scenario, &bounds(50, 200, 180)), lasts, 1_850);
+}
+
 /// LARC does not admit most of the blocks: they go past the flash, and a flush waits for the backend to take them. Writers are slower than the
 /// backend at first, until it has taken the dirty blocks of the first seconds.
 #[test]
@@ -136,7 +147,7 @@ fn writers_do_not_stop_where_most_writes_go_past_the_flash() {
     let mut scenario = writers("larc", "8MiB");
     scenario.lasts = seconds(240);
     let lasts = scenario.lasts;
-    hold_rate("larc", &hold("larc, ram 8MiB", scenario, &bounds(50, 250, 760)), lasts, 119);
+    hold_rate("larc", &hold("larc, ram 8MiB", scenario, &bounds(50, 250, 610)), lasts, 119);
 }
 
 /// WLFC, with the bounds of today, which are no promise. It reads from the backend what it has evicted, so that few reads of these 4 MiB are hits.
@@ -169,7 +180,7 @@ fn hits_writes_and_flushes_go_on_while_the_backend_hangs() {
 /// 250 ms from then on. A flush finds in RAM what the backend takes in half a second, and the writes that have waited meanwhile.
 #[test]
 fn hits_go_on_while_the_backend_hangs_with_the_dirty_limit_reached() {
-    for (ram, write, flush) in [("0", 200, 180), ("8MiB", 200, 870)] {
+    for (ram, write, flush) in [("0", 200, 180), ("8MiB", 200, 780)] {
         let mut scenario = writers("lru", ram);
         scenario.events = vec![(seconds(40), Event::Hangs(seconds(60)))];
         scenario.lasts = seconds(120);
@@ -229,7 +240,7 @@ fn a_block_that_is_overwritten_reaches_the_backend_within_its_time() {
 #[test]
 fn misses_go_on_while_units_are_cleaned_and_reset() {
     for (policy, readers, writers_think_ms, read, write) in
-        [("lru", 4, 10, 100, 50), ("lru", 8, 20, 100, 50), ("larc", 4, 10, 150, 100), ("larc", 8, 20, 200, 100)]
+        [("lru", 4, 10, 60, 50), ("lru", 8, 20, 60, 60), ("larc", 4, 10, 60, 50), ("larc", 8, 20, 60, 120)]
     {
         let mut scenario = writers(policy, "8MiB");
         scenario.settings.remove(0);
@@ -277,8 +288,8 @@ fn small_reads_wait_at_most_twice_as_long_next_to_streams() {
     }
 }
 
-/// Reads that miss next to writers that keep the cleaner busy. A lone miss finds 8 writes of the cleaner at the disk, which serves them first: it
-/// waits 9 times as long as without them. The aim is 1.5 times.
+/// Reads that miss next to writers that keep the cleaner busy. A miss finds a write of the cleaner at the disk, sometimes two, which the disk serves
+/// first. Where it found 8 of them, it waited 9 times as long as without. The aim is 1.5 times.
 #[test]
 fn misses_go_on_while_the_cleaner_runs_at_full_speed() {
     let mut with = writers_think(100, "8MiB");
@@ -287,7 +298,7 @@ fn misses_go_on_while_the_cleaner_runs_at_full_speed() {
     with.clients.extend(vec![Client::new("miss", Operation::Read, 256..16_384, ms(100)); 2]);
     let mut without = with.clone();
     without.clients.retain(|client| client.kind == "miss");
-    compare("misses beside the cleaner", with, without, "miss", 9.0);
+    compare("misses beside the cleaner", with, without, "miss", 3.0);
 }
 
 /// A trim of 2 TiB that no client has written. The backend has a request of 20 us for each 64 MiB, one after the other.
