@@ -32,6 +32,11 @@ pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     ExitCode::from(if is_misuse(&error) { 2 } else { 1 })
 }
 
+/// The error of standard output that is closed, to which the results would go.
+pub fn standard_output_closed() -> anyhow::Error {
+    anyhow::anyhow!("{STANDARD_OUTPUT} is closed: open it, for example with >/dev/null")
+}
+
 /// Prints what is wrong with the command line, as a message in JSON where that is asked for; or the help, where that is.
 pub fn of_command_line(error: &clap::Error, as_json: bool) -> ExitCode {
     let explained = crate::left_out::explain(error).or_else(|| is_configuration_as_a_flag(error));
@@ -39,6 +44,7 @@ pub fn of_command_line(error: &clap::Error, as_json: bool) -> ExitCode {
         // Help, or the version.
         false => match error.print() {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => (format!("{STANDARD_OUTPUT}: {error}"), 1),
+            _ if crate::closed::is_standard_output_closed() => (standard_output_closed().to_string(), 1),
             _ => return ExitCode::SUCCESS,
         },
         true if !as_json && explained.is_none() => error.exit(),

@@ -7,6 +7,7 @@ mod advise;
 mod array;
 mod buckets;
 mod cache;
+mod closed;
 mod completions;
 mod curve;
 mod endurance;
@@ -98,6 +99,13 @@ fn main() -> ExitCode {
         Err(error) => return failure::of_command_line(&error, log::is_json_asked_for(&given)),
     };
     arguments.log.start();
+    #[cfg(feature = "serve")]
+    let is_live = matches!(arguments.command, Command::Live(_));
+    #[cfg(not(feature = "serve"))]
+    let is_live = false;
+    if closed::is_standard_output_closed() && !is_live {
+        return failure::exit_code(Err(failure::standard_output_closed()));
+    }
     let result = match arguments.command {
         Command::Simulate(simulate) => simulate.run(),
         Command::Advise(advise) => advise.run(),

@@ -101,7 +101,7 @@ impl Original {
 
     /// How the columns are read, if that was open.
     pub fn columns(&self) -> Option<String> {
-        self.reading.as_ref().map(|reading| reading.columns.clone())
+        self.reading.as_ref().map(|reading| reading.columns.clone()).filter(|columns| !columns.is_empty())
     }
 
     /// Name of the format.
@@ -125,6 +125,8 @@ impl Original {
         }
         let framing = parser.framing();
         let (mut broken_off, mut rows, mut passed_over) = (false, 0, PassedOver::default());
+        let layout = parser.layout();
+        let mut changed = None;
         let parsed = parse(input, self.head, &*parser, |batch, first_record| {
             if let Some((record, malformed)) = batch.malformed.first()
                 && !self.lenient
@@ -132,6 +134,15 @@ impl Original {
                 let place = framing.place(first_record + record);
                 let (found, expected) = (malformed.found.clone(), malformed.expected.clone());
                 return Err(TraceError::Malformed { path: path.clone(), place, found, expected });
+            }
+            if let (None, Some(layout)) = (&changed, &layout) {
+                let found = layout.changed(&batch.requests);
+                changed = found.map(|found| {
+                    format!(
+                        "found {found} after {}; the units may change in the middle of the trace",
+                        framing.place(first_record)
+                    )
+                });
             }
             rows += batch.requests.len() as u64 + batch.skipped + batch.malformed.len() as u64;
             passed_over.add(&batch.passed_over);
@@ -143,6 +154,7 @@ impl Original {
             return Ok(());
         }
         input.tell_of_cut(parsed?, rows);
+        changed.iter().for_each(|changed| input.note(changed));
         if let Some(lines) = passed_over.described() {
             input.note(&lines);
         }

@@ -131,6 +131,10 @@ impl Place {
         if path == Path::new("-") {
             return Ok(Place::StandardOutput);
         }
+        if path.to_str().is_some_and(|name| name.starts_with("s3://")) && !path.parent().is_some_and(Path::is_dir) {
+            let (found, expected) = ("an object in S3".to_owned(), "a file: outputs are not written to S3".to_owned());
+            return Err(TraceError::Sources { path: name_of(path), found, expected });
+        }
         let place = match behind_links(path) {
             (_, Some(1)) => return Ok(Place::StandardOutput),
             (_, Some(2)) => return Ok(Place::StandardError),

@@ -32,9 +32,9 @@ fn units_that_nothing_says_are_taken_from_the_values_or_refused_and_always_shown
     let refused = fail(folder.path(), &["trace", "info", "vague.csv"], 2);
     assert_eq!(
         refused,
-        "flashwise: vague.csv: found offsets in sectors beside requests of 8 bytes, expected other columns or units; if these are right, \
-         read it with --format csv:time=0,op=3,offset=1,length=2,time-unit=s,offset-unit=512,length-unit=512 (units that this option \
-         gives are not questioned)\n"
+        "flashwise: vague.csv: found offsets in sectors beside requests of 8 bytes, expected other columns or units: use --format \
+         csv:time=0,op=3,offset=1,length=2,time-unit=s,offset-unit=512,length-unit=512 if these are right (flashwise does not check units \
+         that you name)\n"
     );
     let spec = "csv:time=0,op=3,offset=1,length=2,offset-unit=512,length-unit=512";
     let (vague, err) = info(folder.path(), &["vague.csv", "--format", spec]);

@@ -162,6 +162,11 @@ fn what_cannot_be_written_is_named_before_anything_runs() {
         (format!("{lru} --html /dev/fd/77"), "/dev/fd/77: No such file or directory (os error 2)", 1),
         (format!("{lru} --html out --parquet ./out"), "--html and --parquet name the same file", 2),
         (format!("{lru} --jsonl no/rows"), "no/rows: found no directory no, expected it to exist", 1),
+        (
+            format!("{lru} --html s3://bucket/report.html"),
+            "s3://bucket/report.html: found an object in S3, expected a file: outputs are not written to S3",
+            1,
+        ),
         ("--job jobs --html jobs".to_owned(), "jobs: it is read too; name another file for the output", 2),
     ] {
         assert_eq!(simulate(&more, code), format!("flashwise: {told}\n"));
@@ -182,6 +187,11 @@ fn standard_output_that_is_full_is_named_and_a_pipe_that_nobody_reads_is_a_failu
             ("flashwise: standard output: No space left on device (os error 28)\n", 1),
             "{line}"
         );
+    }
+    for line in ["policies", "--version", "simulate table1.csv --policy lru --size 4", "trace info table1.csv"] {
+        let (_, err, code) = shell(folder.path(), &format!("\"$FLASHWISE\" {line} >&-"));
+        let closed = "flashwise: standard output is closed: open it, for example with >/dev/null\n";
+        assert_eq!((err.as_str(), code), (closed, 1), "{line}");
     }
     let generate = "trace generate OUT --csv --blocks 1000 --requests 200000";
     let head =

@@ -6,6 +6,7 @@
 use flashwise_core::access::Op;
 
 use super::fields::{Fields, TimeUnit};
+use super::passed::Reason;
 use super::plausible::{COMMAS, Habits, Layout};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
@@ -31,7 +32,7 @@ impl ParseLine for Alibaba {
         let mut fields = Fields::new(line, b',');
         let volume = fields.next("a device")?;
         if line.starts_with(HEADER) {
-            return Ok(Record::Ignored);
+            return Ok(Record::PassedOver(Reason::Header));
         }
         let op = match fields.next("R or W")? {
             b"R" => Op::Read,
@@ -52,7 +53,7 @@ impl ParseLine for Alibaba {
             op: Some(1),
             offset: (2, 1),
             length: (3, 1),
-            volume: &[0],
+            volume: vec![0],
             habits: Habits { dated: true, ..COMMAS.habits },
             ..COMMAS
         })

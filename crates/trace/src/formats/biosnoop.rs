@@ -11,8 +11,11 @@ use flashwise_core::filter::Client;
 
 use super::blkparse::op;
 use super::fields::{TimeUnit, decimal, process, time_us};
+use super::passed::Reason;
+use super::plausible::{Habits, Layout, unparted};
 use super::spellings::scaled;
 use super::unfinished::Unfinished;
+use super::unit_options::{LENGTH_UNIT, OFFSET_UNIT, PLAIN, TIME_UNIT, UnitOptions};
 use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
 use crate::request::{Request, Volumes};
 
@@ -21,14 +24,14 @@ pub static FORMAT: Format = Format {
     name: "biosnoop",
     title: "biosnoop of bcc and libbpf-tools",
     source: "TIME(s) COMM PID DISK T SECTOR BYTES [P] [QUE(ms)] LAT(ms); biosnoop(8)",
-    parameters: &[],
+    parameters: &[TIME_UNIT, OFFSET_UNIT, LENGTH_UNIT],
     recognise: |sample| match columns_after(sample) {
-        Some(after) => sample.fit_lines(&Biosnoop { after }),
+        Some(after) => sample.fit_lines(&Biosnoop { after, units: PLAIN }),
         None => Fit::No,
     },
-    parser: |_, sample, _| {
+    parser: |options, sample, _| {
         let after = columns_after(sample).unwrap_or(1);
-        Ok(Box::new(Unfinished(Box::new(Lines(Biosnoop { after })))))
+        Ok(Box::new(Unfinished(Box::new(Lines(Biosnoop { after, units: UNITS.given(options) })))))
     },
 };
 
@@ -46,10 +49,13 @@ fn columns_after(sample: &Sample) -> Option<usize> {
     COLUMNS.iter().all(|name| columns.next() == Some(name)).then(|| columns.count())
 }
 
+const UNITS: UnitOptions = UnitOptions::new(TimeUnit::Seconds, 512, 1);
+
 #[derive(Debug)]
 struct Biosnoop {
     /// Columns after the bytes.
     after: usize,
+    units: UnitOptions,
 }
 
 impl Biosnoop {
@@ -73,21 +79,33 @@ impl ParseLine for Biosnoop {
     #[inline]
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
         let start = line.trim_ascii_start();
-        if start.is_empty() || start.starts_with(COLUMNS[0]) || start.starts_with(b"Possibly lost ") {
+        if start.starts_with(COLUMNS[0]) {
+            return Ok(Record::PassedOver(Reason::Header));
+        }
+        if start.is_empty() || start.starts_with(b"Possibly lost ") {
             return Ok(Record::Ignored);
         }
         let wrong = || Malformed::new(line, format!("a line of {} columns", COLUMNS.len() + self.after));
         let ([letters, sector, bytes], mut before) = self.cut(line).ok_or_else(wrong)?;
         let time = before.next_back().ok_or_else(wrong)?;
         let disk = before.next().ok_or_else(wrong)?;
-        let time_us = time_us(time, TimeUnit::Seconds, "a time in seconds")?;
-        let length_bytes = decimal(bytes, "a number of bytes")?;
+        let time_us = time_us(time, self.units.time, "a time in seconds")?;
+        let length_bytes = scaled(decimal(bytes, "a number of bytes")?, self.units.length_bytes, "a number of bytes")?;
         let op = op(letters)?;
         let Some(op) = op.filter(|_| length_bytes > 0) else { return Ok(Record::Skipped) };
-        let offset_bytes = scaled(decimal(sector, "a sector")?, 512, "a sector")?;
+        let offset_bytes = scaled(decimal(sector, "a sector")?, self.units.offset_bytes, "a sector")?;
         // Without a disk the process id is there.
         let volume = volumes.number(if is_number(disk) { b"?" } else { disk });
         Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        let habits = Habits { decimals: true, streaming: true, ..Habits::default() };
+        Some(self.units.layout(unparted(habits), FORMAT.name))
+    }
+
+    fn in_units(&self, units: UnitOptions) -> Option<Box<dyn ParseLine>> {
+        Some(Box::new(Biosnoop { units, ..*self }))
     }
 
     fn names_processes(&self) -> bool {

@@ -17,11 +17,12 @@ use flashwise_core::access::Op;
 use flashwise_core::filter::Client;
 use flashwise_core::options::{Kind, Parameter};
 
-use super::fields::{TimeUnit, Words, decimal, process};
-use super::plausible::{self, BLANKS, Habits, Layout};
+use super::fields::{TimeUnit, Words, decimal, process, time_us};
+use super::plausible::{self, Habits, Layout, unparted};
 use super::spellings::scaled;
 use super::stacked::{self, STACKED, Sighting};
 use super::unfinished::Unfinished;
+use super::unit_options::{LENGTH_UNIT, OFFSET_UNIT, PLAIN, TIME_UNIT, UnitOptions};
 use super::{Format, Lines, Malformed, ParseLine, Reading, Record, Sample};
 use crate::request::{Request, Volumes};
 
@@ -30,15 +31,15 @@ pub static FORMAT: Format = Format {
     name: "blkparse",
     title: "blkparse text",
     source: "major,minor cpu sequence time pid action rwbs sector + sectors [process]; blkparse(1)",
-    parameters: &[ACTION, STACKED],
-    recognise: |sample| sample.fit_lines(&Blkparse { action: ANY, below: Vec::new() }),
+    parameters: &[ACTION, STACKED, TIME_UNIT, OFFSET_UNIT, LENGTH_UNIT],
+    recognise: |sample| sample.fit_lines(&Blkparse { action: ANY, below: Vec::new(), units: PLAIN }),
     parser: |options, sample, _| {
         let action = match options.text("action") {
             "auto" => counting_action(sample),
             given => given.as_bytes()[0],
         };
         let below = if options.text("stacked") == "top" { below(sample, action) } else { Vec::new() };
-        Ok(Box::new(Unfinished(Box::new(Lines(Blkparse { action, below })))))
+        Ok(Box::new(Unfinished(Box::new(Lines(Blkparse { action, below, units: UNITS.given(options) })))))
     },
 };
 
@@ -77,7 +78,7 @@ fn below(sample: &Sample, action: u8) -> Vec<Vec<u8>> {
 /// The fields that every event has, and the words after them.
 struct Event<'a> {
     device: &'a [u8],
-    time_us: i64,
+    time: &'a [u8],
     action: &'a [u8],
     rwbs: &'a [u8],
     rest: Words<'a>,
@@ -97,11 +98,11 @@ impl<'a> Event<'a> {
         };
         words.decimal("a processor")?;
         words.decimal("a sequence number")?;
-        let time_us = words.time_us(TimeUnit::Seconds, "a time in seconds")?;
+        let time = words.next("a time in seconds")?;
         words.decimal("a process id")?;
         let action = words.next("an action")?;
         let rwbs = words.word().unwrap_or_default();
-        Ok(Some(Event { device, time_us, action, rwbs, rest: words }))
+        Ok(Some(Event { device, time, action, rwbs, rest: words }))
     }
 }
 
@@ -126,9 +127,12 @@ pub(super) fn op(rwbs: &[u8]) -> Result<Option<Op>, Malformed> {
     })
 }
 
+const UNITS: UnitOptions = UnitOptions::new(TimeUnit::Seconds, 512, 512);
+
 #[derive(Debug)]
 struct Blkparse {
     action: u8,
+    units: UnitOptions,
     /// Devices whose requests are ignored.
     below: Vec<Vec<u8>>,
 }
@@ -143,35 +147,32 @@ impl ParseLine for Blkparse {
         if self.below.iter().any(|device| device == event.device) {
             return Ok(Record::Ignored);
         }
+        let time_us = time_us(event.time, self.units.time, "a time in seconds")?;
         let Some(op) = op(event.rwbs)? else { return Ok(Record::Skipped) };
         let (sector, plus, sectors) = (event.rest.word(), event.rest.word(), event.rest.word());
         let (Some(sector), Some(b"+"), Some(sectors)) = (sector, plus, sectors) else {
             // A flush in front of a write, or a command that passes through: neither has sectors.
             return Ok(Record::Skipped);
         };
-        let offset_bytes = scaled(decimal(sector, "a sector")?, 512, "a sector")?;
-        let length_bytes = scaled(decimal(sectors, "a number of sectors")?, 512, "a number of sectors")?;
+        let offset_bytes = scaled(decimal(sector, "a sector")?, self.units.offset_bytes, "a sector")?;
+        let length_bytes =
+            scaled(decimal(sectors, "a number of sectors")?, self.units.length_bytes, "a number of sectors")?;
         let volume = volumes.number(event.device);
-        Ok(Record::Request(Request { time_us: event.time_us, op, volume, offset_bytes, length_bytes }))
+        Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
     }
 
     fn reading(&self, sample: &Sample) -> Result<Option<Reading>, Malformed> {
-        self.layout().map_or(Ok(()), |layout| plausible::check(&layout, self, sample))?;
-        let below: Vec<_> = self.below.iter().map(|device| String::from_utf8_lossy(device).into_owned()).collect();
-        Ok(stacked::reading(&format!("events {}", char::from(self.action)), &below))
+        let doubts = self.layout().map_or(Ok(Vec::new()), |layout| plausible::check(&layout, self, sample))?;
+        Ok(stacked::reading(char::from(self.action), &self.below, doubts))
     }
 
     fn layout(&self) -> Option<Layout> {
-        Some(Layout {
-            time: Some((3, TimeUnit::Seconds)),
-            op: Some(6),
-            op_of: Some(|rwbs| op(rwbs).ok().flatten()),
-            offset: (7, 512),
-            length: (9, 512),
-            volume: &[0],
-            habits: Habits { streaming: true, ..BLANKS.habits },
-            ..BLANKS
-        })
+        let layout = unparted(Habits { decimals: true, streaming: true, ..Habits::default() });
+        Some(self.units.layout(layout, &format!("{}:action={}", FORMAT.name, char::from(self.action))))
+    }
+
+    fn in_units(&self, units: UnitOptions) -> Option<Box<dyn ParseLine>> {
+        Some(Box::new(Blkparse { units, below: self.below.clone(), ..*self }))
     }
 
     fn names_processes(&self) -> bool {

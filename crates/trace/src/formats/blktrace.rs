@@ -290,7 +290,7 @@ impl Parse for Blktrace {
             );
             return Ok(Some(Reading { columns: events, doubts: vec![doubt] }));
         }
-        Ok(stacked::reading(&events, &below))
+        Ok(stacked::reading(char::from(self.action), &below, Vec::new()))
     }
 }
 

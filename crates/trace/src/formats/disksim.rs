@@ -11,7 +11,7 @@
 use flashwise_core::access::Op;
 
 use super::fields::{TimeUnit, Words};
-use super::plausible::{BLANKS, Layout};
+use super::plausible::{BLANKS, Habits, Layout};
 use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
 use crate::request::{Request, Volumes};
 
@@ -25,7 +25,7 @@ pub static FORMAT: Format = Format {
     parser: |_, _, _| Ok(Box::new(Lines(DiskSim))),
 };
 
-const UNSURE: &str = "traces of SSDSim, MQSim and FlashSim have the same five columns in other units; \
+const UNSURE: &str = "traces of SSDSim, MQSim and FlashSim (sizes in pages) have the same five columns in other units; \
     if its times are milliseconds and its sizes sectors of 512 bytes, name it with --format disksim, \
     otherwise give its columns and units";
 
@@ -83,7 +83,8 @@ impl ParseLine for DiskSim {
             op_of: Some(op_of),
             offset: (2, 512),
             length: (3, 512),
-            volume: &[1],
+            volume: vec![1],
+            habits: Habits { pages_beside_sectors: true, ..BLANKS.habits },
             ..BLANKS
         })
     }

@@ -12,6 +12,9 @@ use flashwise_core::access::Op;
 use flashwise_core::filter::Client;
 
 use super::fields::{Fields, TimeUnit, decimal, process, time_us};
+use super::plausible::{Habits, Layout, unparted};
+use super::spellings::scaled;
+use super::unit_options::{LENGTH_UNIT, OFFSET_UNIT, PLAIN, TIME_UNIT, UnitOptions};
 use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
 use crate::request::{Request, Volumes};
 
@@ -20,9 +23,9 @@ pub static FORMAT: Format = Format {
     name: "etw",
     title: "Windows event trace as text",
     source: "DiskRead, TimeStamp (us), Process Name ( PID), ..., ByteOffset, IOSize, ..., DiskNum, ...; SNIA IOTTA, MSPS and Exchange",
-    parameters: &[],
+    parameters: &[TIME_UNIT, OFFSET_UNIT, LENGTH_UNIT],
     recognise,
-    parser: |_, sample, _| Ok(Box::new(Lines(Etw::new(sample)))),
+    parser: |options, sample, _| Ok(Box::new(Lines(Etw { units: UNITS.given(options), ..Etw::new(sample) }))),
 };
 
 /// A trace begins with its header, or where that was cut off with an event of a disk.
@@ -32,11 +35,13 @@ fn recognise(sample: &Sample) -> Fit {
         return Fit::Yes;
     }
     let first = sample.lines().next().is_some_and(|line| kind(line).0.starts_with(b"Disk"));
-    if first { sample.fit_lines(&Etw::new(sample)) } else { Fit::No }
+    if first { sample.fit_lines(&Etw { units: PLAIN, ..Etw::new(sample) }) } else { Fit::No }
 }
 
+const UNITS: UnitOptions = UnitOptions::new(TimeUnit::Microseconds, 1, 1);
+
 /// Positions of columns, from 0 for the kind of event.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Etw {
     time: usize,
     process: usize,
@@ -45,6 +50,7 @@ struct Etw {
     disk: usize,
     /// Columns of which those above are the last or before it.
     columns: usize,
+    units: UnitOptions,
 }
 
 /// The kind of event, and the columns after it.
@@ -59,7 +65,7 @@ fn kind(line: &[u8]) -> (&[u8], &[u8]) {
 
 impl Etw {
     fn new(sample: &Sample) -> Etw {
-        let known = Etw { time: 1, process: 2, offset: 5, length: 6, disk: 8, columns: 9 };
+        let known = Etw { time: 1, process: 2, offset: 5, length: 6, disk: 8, columns: 9, units: UNITS };
         let header = sample.lines().find(|line| kind(line).0 == b"DiskRead").filter(|line| is_header(kind(line).1));
         header.and_then(Etw::of_header).unwrap_or(known)
     }
@@ -72,7 +78,7 @@ impl Etw {
         let [time, offset, disk] = [find("TimeStamp")?, find("ByteOffset")?, find("DiskNum")?];
         let length = find("IOSize").or_else(|| find("TransferSize"))?;
         let columns = 1 + time.max(offset).max(disk).max(length);
-        Some(Etw { time, process: process.unwrap_or(usize::MAX), offset, length, disk, columns })
+        Some(Etw { time, process: process.unwrap_or(usize::MAX), offset, length, disk, columns, units: UNITS })
     }
 }
 
@@ -140,13 +146,23 @@ impl ParseLine for Etw {
                 None => {}
             }
         }
-        let time_us = time_us(time.trim_ascii(), TimeUnit::Microseconds, "a time in microseconds")?;
-        let offset_bytes = bytes(offset.trim_ascii(), "an offset in bytes")?;
-        let length_bytes = bytes(length.trim_ascii(), "a size in bytes")?;
+        let time_us = time_us(time.trim_ascii(), self.units.time, "a time in microseconds")?;
+        let offset = bytes(offset.trim_ascii(), "an offset in bytes")?;
+        let length = bytes(length.trim_ascii(), "a size in bytes")?;
+        let offset_bytes = scaled(offset, self.units.offset_bytes, "an offset in bytes")?;
+        let length_bytes = scaled(length, self.units.length_bytes, "a size in bytes")?;
         let disk = disk.trim_ascii();
         decimal(disk, "a disk number")?;
         let volume = volumes.number(disk);
         Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        Some(self.units.layout(unparted(Habits::default()), FORMAT.name))
+    }
+
+    fn in_units(&self, units: UnitOptions) -> Option<Box<dyn ParseLine>> {
+        Some(Box::new(Etw { units, ..*self }))
     }
 
     fn names_processes(&self) -> bool {

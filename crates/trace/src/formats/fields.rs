@@ -301,6 +301,12 @@ impl TimeUnit {
         }
     }
 
+    /// The unit of numbers that options call `word`.
+    pub fn of_word(word: &str) -> Option<TimeUnit> {
+        use TimeUnit::{Filetime, Microseconds, Milliseconds, Nanoseconds, Seconds};
+        [Seconds, Milliseconds, Microseconds, Nanoseconds, Filetime].into_iter().find(|unit| unit.word() == word)
+    }
+
     /// Microseconds in a unit, and units in a microsecond; one of the two is 1.
     #[inline]
     fn ratio(self) -> (u64, u64) {

@@ -10,7 +10,10 @@ use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, OptionError, Parameter};
 
 use super::fields::{TimeUnit, Words};
+use super::passed::Reason;
+use super::plausible::{Habits, Layout, unparted};
 use super::unfinished::Unfinished;
+use super::unit_options::{LENGTH_UNIT, OFFSET_UNIT, TIME_UNIT, UnitOptions};
 use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
 use crate::request::{Request, Volumes};
 
@@ -19,12 +22,17 @@ pub static FORMAT: Format = Format {
     name: "fio",
     title: "fio iolog, versions 2 and 3",
     source: "[time_us] file action [offset length] below \"fio version 3 iolog\"; fio's HOWTO; version 2 has no times",
-    parameters: &[Parameter {
-        name: "version",
-        kind: Kind::Choice(&["auto", "2", "3"]),
-        default: "auto",
-        meaning: "version of the log; auto takes it from the first line",
-    }],
+    parameters: &[
+        Parameter {
+            name: "version",
+            kind: Kind::Choice(&["auto", "2", "3"]),
+            default: "auto",
+            meaning: "version of the log; auto takes it from the first line",
+        },
+        TIME_UNIT,
+        OFFSET_UNIT,
+        LENGTH_UNIT,
+    ],
     recognise: |sample| if version(sample).is_some() { Fit::Yes } else { Fit::No },
     parser: |options, sample, _| {
         let has_times = match options.text("version") {
@@ -34,7 +42,7 @@ pub static FORMAT: Format = Format {
                 OptionError::bad_value("fio", "version", auto, "2 or 3, which the first line does not say")
             })?,
         };
-        Ok(Box::new(Unfinished(Box::new(Lines(Fio { has_times })))))
+        Ok(Box::new(Unfinished(Box::new(Lines(Fio { has_times, units: UNITS.given(options) })))))
     },
 };
 
@@ -52,9 +60,12 @@ fn header(line: &[u8]) -> Option<u8> {
     }
 }
 
+const UNITS: UnitOptions = UnitOptions::new(TimeUnit::Microseconds, 1, 1);
+
 #[derive(Debug)]
 struct Fio {
     has_times: bool,
+    units: UnitOptions,
 }
 
 impl Fio {
@@ -63,7 +74,7 @@ impl Fio {
     fn again(&self, line: &[u8]) -> Result<Record, Malformed> {
         let version = 2 + u8::from(self.has_times);
         match header(line) {
-            Some(found) if found == version => Ok(Record::Ignored),
+            Some(found) if found == version => Ok(Record::PassedOver(Reason::Header)),
             _ => Err(Malformed::new(line, format!("an action of version {version}"))),
         }
     }
@@ -76,8 +87,7 @@ impl ParseLine for Fio {
             return self.again(line);
         }
         let mut words = Words::new(line);
-        let time_us =
-            if self.has_times { words.time_us(TimeUnit::Microseconds, "a time in microseconds")? } else { 0 };
+        let time_us = if self.has_times { words.time_us(self.units.time, "a time in microseconds")? } else { 0 };
         let file = words.next("a file")?;
         let op = match words.next("an action")? {
             b"read" => Op::Read,
@@ -88,11 +98,21 @@ impl ParseLine for Fio {
                 return Err(Malformed::new(other, "an action such as read, write, trim, sync, add, open or close"));
             }
         };
-        let offset_bytes = words.decimal("an offset in bytes")?;
-        let length_bytes = words.decimal("a length in bytes")?;
+        let offset_bytes = words.bytes(self.units.offset_bytes, "an offset in bytes")?;
+        let length_bytes = words.bytes(self.units.length_bytes, "a length in bytes")?;
         words.end(4 + usize::from(self.has_times))?;
         let volume = volumes.number(file);
         Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        let layout = unparted(Habits::default());
+        let time = layout.time.filter(|_| self.has_times);
+        Some(self.units.layout(Layout { time, ..layout }, FORMAT.name))
+    }
+
+    fn in_units(&self, units: UnitOptions) -> Option<Box<dyn ParseLine>> {
+        Some(Box::new(Fio { units, ..*self }))
     }
 }
 

@@ -10,6 +10,7 @@ use flashwise_core::filter::Client;
 use super::fields::{TimeUnit, Words, decimal, process};
 use super::plausible::{BLANKS, Layout};
 use super::spellings::scaled;
+use super::unit_options::{LENGTH_UNIT, OFFSET_UNIT, PLAIN, TIME_UNIT, UnitOptions};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
 
@@ -18,21 +19,25 @@ pub static FORMAT: Format = Format {
     name: "fiu",
     title: "FIU blkparse",
     source: "ts_ns pid process lba size op major minor md5; SNIA IOTTA, FIU IODedup; Koller, Rangaswami, FAST 2010",
-    parameters: &[],
-    recognise: |sample| sample.fit_lines(&Fiu),
-    parser: |_, _, _| Ok(Box::new(Lines(Fiu))),
+    parameters: &[TIME_UNIT, OFFSET_UNIT, LENGTH_UNIT],
+    recognise: |sample| sample.fit_lines(&Fiu { units: PLAIN }),
+    parser: |options, _, _| Ok(Box::new(Lines(Fiu { units: UNITS.given(options) }))),
 };
 
 /// The fields after the process name.
 const FIELDS_AFTER: usize = 6;
 
+const UNITS: UnitOptions = UnitOptions::new(TimeUnit::Nanoseconds, 512, 512);
+
 #[derive(Debug)]
-struct Fiu;
+struct Fiu {
+    units: UnitOptions,
+}
 
 impl ParseLine for Fiu {
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
         let mut words = Words::new(line);
-        let time_us = words.time_us(TimeUnit::Nanoseconds, "a time in nanoseconds")?;
+        let time_us = words.time_us(self.units.time, "a time in nanoseconds")?;
         words.decimal("a process id")?;
         words.next("a process")?;
         let mut after = [&b""[..]; FIELDS_AFTER];
@@ -46,8 +51,8 @@ impl ParseLine for Fiu {
             return Err(Malformed::new(line, "a line of 9 fields"));
         }
         let [lba, size, op, major, minor, _digest] = after;
-        let offset_bytes = scaled(decimal(lba, "an LBA")?, 512, "an LBA")?;
-        let length_bytes = scaled(decimal(size, "a size in sectors")?, 512, "a size in sectors")?;
+        let offset_bytes = scaled(decimal(lba, "an LBA")?, self.units.offset_bytes, "an LBA")?;
+        let length_bytes = scaled(decimal(size, "a size in sectors")?, self.units.length_bytes, "a size in sectors")?;
         let op = match op {
             b"R" => Op::Read,
             b"W" => Op::Write,
@@ -70,15 +75,16 @@ impl ParseLine for Fiu {
     }
 
     fn layout(&self) -> Option<Layout> {
-        Some(Layout {
+        let layout = Layout {
             blanks_in: Some((9, 2)),
             time: Some((0, TimeUnit::Nanoseconds)),
             op: Some(5),
             offset: (3, 512),
             length: (4, 512),
-            volume: &[6, 7],
+            volume: vec![6, 7],
             ..BLANKS
-        })
+        };
+        Some(self.units.layout(layout, FORMAT.name))
     }
 }
 

@@ -10,6 +10,7 @@
 use flashwise_core::recording::{Flags, HEADER, Operation};
 
 use super::fields::{Fields, TimeUnit};
+use super::plausible::{COMMAS, Layout, Origin, Origins};
 use super::unfinished::Unfinished;
 use super::{Fit, Format, Lines, Malformed, ParseLine, Record, VOLUME_BYTES_MAX, check};
 use crate::request::{RecordedRequest, Volumes};
@@ -69,6 +70,18 @@ impl ParseLine for Recorded {
         Ok(match recorded(line, volumes)? {
             None => Record::Ignored,
             Some(request) => Record::Recorded(request),
+        })
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        Some(Layout {
+            time: Some((0, TimeUnit::Microseconds)),
+            op: Some(2),
+            offset: (3, 1),
+            length: (4, 1),
+            volume: vec![1],
+            origins: Origins { time: Origin::Header, offset: Origin::Header, length: Origin::Header },
+            ..COMMAS
         })
     }
 }

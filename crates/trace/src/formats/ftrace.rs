@@ -20,9 +20,11 @@ use memchr::memmem::Finder;
 
 use super::blkparse::{ACTION, ANY, op};
 use super::fields::{TimeUnit, Words, decimal, process, time_us};
+use super::plausible::{self, Habits, Layout, unparted};
 use super::spellings::scaled;
 use super::stacked::{self, STACKED, Sighting};
 use super::unfinished::Unfinished;
+use super::unit_options::{LENGTH_UNIT, OFFSET_UNIT, PLAIN, TIME_UNIT, UnitOptions};
 use super::{Format, Lines, Malformed, ParseLine, Reading, Record, Sample};
 use crate::request::{Request, Volumes};
 
@@ -31,15 +33,15 @@ pub static FORMAT: Format = Format {
     name: "ftrace",
     title: "Block tracepoints of ftrace, trace-cmd and perf script",
     source: "process [cpu] time_s: block_rq_issue: major,minor rwbs bytes () sector + sectors [process]; trace/events/block.h",
-    parameters: &[ACTION, STACKED],
-    recognise: |sample| sample.fit_lines(&Ftrace { action: ANY, below: Vec::new() }),
+    parameters: &[ACTION, STACKED, TIME_UNIT, OFFSET_UNIT, LENGTH_UNIT],
+    recognise: |sample| sample.fit_lines(&Ftrace { action: ANY, below: Vec::new(), units: PLAIN }),
     parser: |options, sample, _| {
         let action = match options.text("action") {
             "auto" => counting_action(sample),
             given => given.as_bytes()[0],
         };
         let below = if options.text("stacked") == "top" { below(sample, action) } else { Vec::new() };
-        Ok(Box::new(Unfinished(Box::new(Lines(Ftrace { action, below })))))
+        Ok(Box::new(Unfinished(Box::new(Lines(Ftrace { action, below, units: UNITS.given(options) })))))
     },
 };
 
@@ -101,14 +103,14 @@ impl<'a> Event<'a> {
         Some(Sighting::Remap { to: device, from })
     }
 
-    /// The time, which ends with a colon; perf may write a number of events after it.
+    /// The time in `unit`, which ends with a colon; perf may write a number of events after it.
     #[inline]
-    fn time_us(&self) -> Result<i64, Malformed> {
+    fn time_us(&self, unit: TimeUnit) -> Result<i64, Malformed> {
         const EXPECTED: &str = "a time in seconds before the event";
         let wrong = || Malformed::new(self.head, EXPECTED);
         let head = &self.head[..memchr::memrchr(b':', self.head).ok_or_else(wrong)?];
         let start = memchr::memrchr(b' ', head).map_or(0, |blank| blank + 1);
-        time_us(&head[start..], TimeUnit::Seconds, EXPECTED)
+        time_us(&head[start..], unit, EXPECTED)
     }
 }
 
@@ -125,9 +127,12 @@ fn sectors<'a>(mut words: Words<'a>) -> Option<(&'a [u8], &'a [u8])> {
     None
 }
 
+const UNITS: UnitOptions = UnitOptions::new(TimeUnit::Seconds, 512, 512);
+
 #[derive(Debug)]
 struct Ftrace {
     action: u8,
+    units: UnitOptions,
     /// Devices whose requests are ignored.
     below: Vec<Vec<u8>>,
 }
@@ -147,19 +152,30 @@ impl ParseLine for Ftrace {
         if self.below.iter().any(|below| below == device) {
             return Ok(Record::Ignored);
         }
-        let time_us = event.time_us()?;
+        let time_us = event.time_us(self.units.time)?;
         let Some(op) = op(words.word().unwrap_or_default())? else { return Ok(Record::Skipped) };
         let (sector, sectors) =
             sectors(words).ok_or_else(|| Malformed::new(line, "a sector and a number of sectors, as in 64 + 128"))?;
-        let offset_bytes = scaled(decimal(sector, "a sector")?, 512, "a sector")?;
-        let length_bytes = scaled(decimal(sectors, "a number of sectors")?, 512, "a number of sectors")?;
+        let offset_bytes = scaled(decimal(sector, "a sector")?, self.units.offset_bytes, "a sector")?;
+        let length_bytes =
+            scaled(decimal(sectors, "a number of sectors")?, self.units.length_bytes, "a number of sectors")?;
         let volume = volumes.number(device);
         Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
     }
 
-    fn reading(&self, _sample: &Sample) -> Result<Option<Reading>, Malformed> {
-        let below: Vec<_> = self.below.iter().map(|device| String::from_utf8_lossy(device).into_owned()).collect();
-        Ok(stacked::reading(&format!("events {}", char::from(self.action)), &below))
+    fn layout(&self) -> Option<Layout> {
+        let habits = Habits { decimals: true, streaming: true, ..Habits::default() };
+        let spec = format!("{}:action={}", FORMAT.name, char::from(self.action));
+        Some(self.units.layout(unparted(habits), &spec))
+    }
+
+    fn in_units(&self, units: UnitOptions) -> Option<Box<dyn ParseLine>> {
+        Some(Box::new(Ftrace { units, below: self.below.clone(), ..*self }))
+    }
+
+    fn reading(&self, sample: &Sample) -> Result<Option<Reading>, Malformed> {
+        let doubts = self.layout().map_or(Ok(Vec::new()), |layout| plausible::check(&layout, self, sample))?;
+        Ok(stacked::reading(char::from(self.action), &self.below, doubts))
     }
 
     fn names_processes(&self) -> bool {

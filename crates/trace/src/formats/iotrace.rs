@@ -14,9 +14,12 @@ use flashwise_core::access::Op;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
-use super::fields::decimal;
+use super::fields::{TimeUnit, decimal, time_us};
+use super::passed::Reason;
+use super::plausible::{Habits, Layout, unparted};
 use super::spellings::scaled;
 use super::unfinished::Unfinished;
+use super::unit_options::{LENGTH_UNIT, OFFSET_UNIT, PLAIN, TIME_UNIT, UnitOptions};
 use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
 use crate::request::{Request, Volumes};
 
@@ -25,18 +28,21 @@ pub static FORMAT: Format = Format {
     name: "iotrace",
     title: "Open CAS iotrace, JSON or CSV",
     source: "header.timestamp (ns), io.lba, io.len (sectors), io.operation, device.name; iotrace --trace-parser --io",
-    parameters: &[],
+    parameters: &[TIME_UNIT, OFFSET_UNIT, LENGTH_UNIT],
     recognise: |sample| match Columns::of(sample) {
         Some(_) => Fit::Yes,
-        None if is_json(sample) => sample.fit_lines(&Json),
+        None if is_json(sample) => sample.fit_lines(&Json { units: PLAIN }),
         None => Fit::No,
     },
-    parser: |_, sample, _| {
+    parser: |options, sample, _| {
+        let units = UNITS.given(options);
         if is_json(sample) {
-            return Ok(Box::new(Unfinished(Box::new(Lines(Json)))));
+            return Ok(Box::new(Unfinished(Box::new(Lines(Json { units })))));
         }
-        let known = || Columns { name: Column::Front(1), time: 10, lba: 4, len: 3, op: 2, last_back: 10, count: 20 };
-        Ok(Box::new(Unfinished(Box::new(Lines(Columns::of(sample).unwrap_or_else(known))))))
+        let known =
+            Columns { name: Column::Front(1), time: 10, lba: 4, len: 3, op: 2, last_back: 10, count: 20, units: UNITS };
+        let columns = Columns { units, ..Columns::of(sample).unwrap_or(known) };
+        Ok(Box::new(Unfinished(Box::new(Lines(columns)))))
     },
 };
 
@@ -54,13 +60,26 @@ fn operation(word: &[u8]) -> Result<Option<Op>, Malformed> {
     }
 }
 
-/// The request that a line asks for, its time in nanoseconds and its range in sectors.
+const UNITS: UnitOptions = UnitOptions::new(TimeUnit::Nanoseconds, 512, 512);
+
+/// The request that a line asks for at `time_us`, its range in `units`.
 #[inline]
-fn request(time_ns: u64, op: Option<Op>, [lba, len]: [u64; 2], volume: u32) -> Result<Record, Malformed> {
+fn request(
+    time_us: i64,
+    op: Option<Op>,
+    [lba, len]: [u64; 2],
+    volume: u32,
+    units: UnitOptions,
+) -> Result<Record, Malformed> {
     let Some(op) = op else { return Ok(Record::Skipped) };
-    let offset_bytes = scaled(lba, 512, "an LBA")?;
-    let length_bytes = scaled(len, 512, "a length in sectors")?;
-    Ok(Record::Request(Request { time_us: (time_ns / 1000) as i64, op, volume, offset_bytes, length_bytes }))
+    let offset_bytes = scaled(lba, units.offset_bytes, "an LBA")?;
+    let length_bytes = scaled(len, units.length_bytes, "a length in sectors")?;
+    Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
+}
+
+/// The layout of both forms.
+fn layout(units: UnitOptions) -> Layout {
+    units.layout(unparted(Habits::default()), FORMAT.name)
 }
 
 /// A number, as digits or as text of digits.
@@ -121,7 +140,9 @@ struct Device<'a> {
 
 /// Lines of JSON.
 #[derive(Debug)]
-struct Json;
+struct Json {
+    units: UnitOptions,
+}
 
 impl ParseLine for Json {
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
@@ -133,7 +154,17 @@ impl ParseLine for Json {
             (_, Some(Number(id))) => volumes.number(id.to_string().as_bytes()),
             _ => volumes.number(b"?"),
         };
-        request(event.header.timestamp.0, operation(io.operation.as_bytes())?, [io.lba.0, io.len.0], volume)
+        let time = event.header.timestamp.0.to_string();
+        let time_us = time_us(time.as_bytes(), self.units.time, "a time in nanoseconds")?;
+        request(time_us, operation(io.operation.as_bytes())?, [io.lba.0, io.len.0], volume, self.units)
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        Some(layout(self.units))
+    }
+
+    fn in_units(&self, units: UnitOptions) -> Option<Box<dyn ParseLine>> {
+        Some(Box::new(Json { units }))
     }
 }
 
@@ -147,7 +178,7 @@ enum Column {
 }
 
 /// Columns of CSV; `time`, `lba`, `len` and `op` stand before this many others.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Columns {
     name: Column,
     time: usize,
@@ -157,6 +188,7 @@ struct Columns {
     /// The largest number of columns after one that is counted from the back.
     last_back: usize,
     count: usize,
+    units: UnitOptions,
 }
 
 impl Columns {
@@ -174,7 +206,7 @@ impl Columns {
         let [time, lba, len, op] = [back("header.timestamp")?, back("io.lba")?, back("io.len")?, back("io.operation")?];
         let name_back = if let Column::Back(at) = name { at } else { 0 };
         let last_back = time.max(lba).max(len).max(op).max(name_back);
-        Some(Columns { name, time, lba, len, op, last_back, count: names.len() })
+        Some(Columns { name, time, lba, len, op, last_back, count: names.len(), units: UNITS })
     }
 }
 
@@ -184,11 +216,11 @@ impl ParseLine for Columns {
         if memchr::memchr_iter(b',', line).count() + 1 < self.count {
             return Err(Malformed::new(line, format!("a line of {} columns", self.count)));
         }
-        let [mut op, mut time_ns, mut lba, mut len, mut name] = [&line[..0]; 5];
+        let [mut op, mut time, mut lba, mut len, mut name] = [&line[..0]; 5];
         for (column, field) in line.rsplit(|&byte| byte == b',').take(self.last_back + 1).enumerate() {
             match column {
                 _ if column == self.op => op = field,
-                _ if column == self.time => time_ns = field,
+                _ if column == self.time => time = field,
                 _ if column == self.lba => lba = field,
                 _ if column == self.len => len = field,
                 _ if Column::Back(column) == self.name => name = field,
@@ -199,14 +231,23 @@ impl ParseLine for Columns {
             name = line.split(|&byte| byte == b',').nth(at).unwrap_or_default();
         }
         let op = match op {
-            // The header, or another event of a raw trace.
-            b"io.operation" | b"" => return Ok(Record::Ignored),
+            b"io.operation" => return Ok(Record::PassedOver(Reason::Header)),
+            // Another event of a raw trace.
+            b"" => return Ok(Record::Ignored),
             word => operation(word)?,
         };
-        let time_ns = decimal(time_ns, "a time in nanoseconds")?;
+        let time_us = time_us(time, self.units.time, "a time in nanoseconds")?;
         let range = [decimal(lba, "an LBA")?, decimal(len, "a length in sectors")?];
         let volume = volumes.number(if name.is_empty() { b"?" } else { name });
-        request(time_ns, op, range, volume)
+        request(time_us, op, range, volume, self.units)
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        Some(layout(self.units))
+    }
+
+    fn in_units(&self, units: UnitOptions) -> Option<Box<dyn ParseLine>> {
+        Some(Box::new(Columns { units, ..*self }))
     }
 }
 

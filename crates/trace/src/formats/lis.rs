@@ -5,10 +5,11 @@
 //! figures count the blocks as they stand: read with a block size of 512 bytes, OLTP gives them.
 
 use flashwise_core::access::Op;
+use flashwise_core::options::{Kind, Parameter};
 
 use super::fields::Words;
-use super::plausible::{BLANKS, Habits, Layout};
-use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
+use super::plausible::{self, BLANKS, Habits, Layout};
+use super::{Fit, Format, Lines, Malformed, ParseLine, REQUEST_BYTES_MAX, Reading, Record, Sample};
 use crate::request::{Request, Volumes};
 
 /// The row of `.lis` traces in the table of formats.
@@ -16,9 +17,9 @@ pub static FORMAT: Format = Format {
     name: "lis",
     title: "ARC and LIRS .lis",
     source: "start_block blocks ignored request, in blocks of 512 bytes, all reads; Megiddo, Modha, FAST 2003",
-    parameters: &[],
+    parameters: &[UNIT],
     recognise,
-    parser: |_, _, _| Ok(Box::new(Lines(Lis))),
+    parser: |options, _, _| Ok(Box::new(Lines(Lis { unit_bytes: options.text(UNIT.name).parse().ok() }))),
 };
 
 /// Besides its shape, a trace must have request numbers that count up, or zeros in the column that is ignored and request numbers that
@@ -29,18 +30,31 @@ fn recognise(sample: &Sample) -> Fit {
     let steps = || numbers.windows(2).map(|pair| pair[1].checked_sub(pair[0]));
     let is_counting = steps().all(|step| matches!(step, Some(0 | 1)));
     let is_moving = steps().any(|step| step == Some(1)) || column(2).all(|ignored| ignored == 0);
-    if is_counting && is_moving { sample.fit_lines(&Lis) } else { Fit::No }
+    if is_counting && is_moving { sample.fit_lines(&Lis { unit_bytes: None }) } else { Fit::No }
 }
 
+const UNIT: Parameter = Parameter {
+    name: "unit",
+    kind: Kind::Count(1, REQUEST_BYTES_MAX),
+    default: "",
+    meaning: "bytes in a block of the trace; without it 512",
+};
+
+/// Bytes in a block of ARC's traces.
+const BLOCK_BYTES: u64 = 512;
+
 #[derive(Debug)]
-struct Lis;
+struct Lis {
+    unit_bytes: Option<u64>,
+}
 
 impl ParseLine for Lis {
     #[inline]
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
         let mut words = Words::new(line);
-        let offset_bytes = words.bytes(512, "a block number")?;
-        let length_bytes = words.bytes(512, "a number of blocks")?;
+        let unit_bytes = self.unit_bytes.unwrap_or(BLOCK_BYTES);
+        let offset_bytes = words.bytes(unit_bytes, "a block number")?;
+        let length_bytes = words.bytes(unit_bytes, "a number of blocks")?;
         words.decimal("a number, which is ignored")?;
         words.decimal("a request number")?;
         words.end(4)?;
@@ -49,7 +63,18 @@ impl ParseLine for Lis {
     }
 
     fn layout(&self) -> Option<Layout> {
-        Some(Layout { offset: (0, 512), length: (1, 512), habits: Habits { short: true, ..BLANKS.habits }, ..BLANKS })
+        let habits = Habits { short: true, ..BLANKS.habits };
+        let layout = Layout { offset: (0, BLOCK_BYTES), length: (1, BLOCK_BYTES), habits, ..BLANKS };
+        self.unit_bytes.is_none().then_some(layout)
+    }
+
+    fn reading(&self, sample: &Sample) -> Result<Option<Reading>, Malformed> {
+        let Some(layout) = self.layout() else { return Ok(None) };
+        let mut doubts = plausible::check(&layout, self, sample)?;
+        let doubt =
+            "its blocks are read as 512 bytes each, as in ARC's traces (unit= of --format lis names another length)";
+        doubts.push(doubt.to_owned());
+        Ok(Some(Reading { columns: String::new(), doubts }))
     }
 }
 

@@ -9,6 +9,7 @@
 use flashwise_core::access::Op;
 
 use super::fields::{Fields, TimeUnit};
+use super::passed::Reason;
 use super::plausible::{COMMAS, Habits, Layout};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
@@ -42,7 +43,7 @@ impl ParseLine for Meta {
     #[inline]
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
         if line.starts_with(HEADER) {
-            return Ok(Record::Ignored);
+            return Ok(Record::PassedOver(Reason::Header));
         }
         let mut fields = Fields::new(line, b',');
         let time_us = fields.time_us(TimeUnit::Seconds, "a time in seconds")?;
@@ -71,7 +72,7 @@ impl ParseLine for Meta {
             op_of: Some(op_of),
             offset: (4, 1),
             length: (3, 1),
-            volume: &[1, 10],
+            volume: vec![1, 10],
             habits: Habits { dated: true, any_bytes: true, ..COMMAS.habits },
             ..COMMAS
         })

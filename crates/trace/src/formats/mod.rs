@@ -10,6 +10,7 @@ use flashwise_core::filter::{Caching, Client, Filter};
 use flashwise_core::options::{OptionError, Options, Parameter, named};
 
 pub use self::passed::{PassedOver, Reason};
+use self::unit_options::UnitOptions;
 use crate::error::{Place, TraceError};
 use crate::request::{RecordedRequest, Request, Volumes};
 
@@ -47,6 +48,7 @@ mod tencent;
 #[cfg(test)]
 mod testing;
 mod unfinished;
+mod unit_options;
 mod vscsi;
 
 /// Builds the table of formats.
@@ -237,7 +239,7 @@ pub trait Parse: Debug + Send + Sync {
 /// How a trace is read whose format leaves open what its columns are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// The columns and their units, as `--format` names them, and what says so.
+    /// The columns and their units, as `--format` names them, and what says so; empty if the format names them.
     pub columns: String,
     /// What looks as if it were meant otherwise.
     pub doubts: Vec<String>,
@@ -324,7 +326,7 @@ impl Batch {
             Ok(Record::Request(_) | Record::Skipped) => self.skipped += 1,
             Ok(Record::PassedOver(reason)) => {
                 self.passed_over.push(reason);
-                self.skipped += u64::from(matches!(reason, Reason::NoData | Reason::NoOp));
+                self.skipped += u64::from(matches!(reason, Reason::NoData | Reason::NoOp | Reason::Empty));
             }
             Ok(Record::Ignored) => {}
             Err(malformed) => self.malformed.push((self.records, malformed)),
@@ -358,10 +360,16 @@ pub trait ParseLine: Debug + Send + Sync {
         None
     }
 
+    /// The same parser of lines in these units, if `csv` cannot read the lines and their units are options.
+    fn in_units(&self, _units: UnitOptions) -> Option<Box<dyn ParseLine>> {
+        None
+    }
+
     /// See [`Parse::reading`].
     fn reading(&self, sample: &Sample) -> Result<Option<Reading>, Malformed> {
-        self.layout().map_or(Ok(()), |layout| plausible::check(&layout, self, sample))?;
-        Ok(None)
+        let Some(layout) = self.layout() else { return Ok(None) };
+        let doubts = plausible::check(&layout, self, sample)?;
+        Ok((!doubts.is_empty()).then(|| Reading { columns: String::new(), doubts }))
     }
 
     /// Whether lines name the process that asked.
@@ -394,7 +402,11 @@ impl<P: ParseLine> Lines<P> {
             let record = match line {
                 [] => Ok(Record::Ignored),
                 line if has_returns && line.contains(&b'\r') => Err(lone_return(line)),
-                line => self.0.line(line, &mut batch.volumes),
+                line => match self.0.line(line, &mut batch.volumes) {
+                    Ok(Record::Request(Request { length_bytes: 0, .. })) => Ok(Record::PassedOver(Reason::Empty)),
+                    Ok(Record::Skipped) => Ok(Record::PassedOver(Reason::NoData)),
+                    record => record,
+                },
             };
             batch.push(record, VOLUME_BYTES_MAX);
             told(line, batch);

@@ -8,6 +8,7 @@
 use flashwise_core::access::Op;
 
 use super::fields::{Fields, TimeUnit};
+use super::passed::Reason;
 use super::plausible::{COMMAS, Habits, Layout};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
@@ -32,7 +33,7 @@ impl ParseLine for Msr {
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
         let mut fields = Fields::new(line, b',');
         if line.starts_with(HEADER) {
-            return Ok(Record::Ignored);
+            return Ok(Record::PassedOver(Reason::Header));
         }
         let time_us = fields.time_us(TimeUnit::Filetime, "a timestamp in units of 100 ns")?;
         let host = fields.next("a host name")?;
@@ -57,7 +58,7 @@ impl ParseLine for Msr {
             op: Some(3),
             offset: (4, 1),
             length: (5, 1),
-            volume: &[1, 2],
+            volume: vec![1, 2],
             habits: Habits { dated: true, ..COMMAS.habits },
             ..COMMAS
         })

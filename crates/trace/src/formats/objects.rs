@@ -37,7 +37,7 @@ impl Objects {
 }
 
 /// A number in which each bit depends on all bits of `id`: the last step of SplitMix64.
-fn mixed(id: u64) -> u64 {
+pub fn mixed(id: u64) -> u64 {
     let id = (id ^ (id >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let id = (id ^ (id >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     id ^ (id >> 31)

@@ -1,6 +1,6 @@
 //! Lines of a text that are passed over: how many, and why.
 
-use crate::human::counted;
+use crate::human::{count, counted};
 
 /// Why a line is passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,11 +13,22 @@ pub enum Reason {
     NoData,
     /// It does not say whether it reads or writes.
     NoOp,
+    /// It is a request of length 0.
+    Empty,
 }
+
+/// Each reason in the order of [`Reason`], for one line and for several.
+const REASONS: [(&str, &str); 5] = [
+    ("comment", "comments"),
+    ("repeated header", "repeated headers"),
+    ("operation without data", "operations without data"),
+    ("request without a type", "requests without a type"),
+    ("request of length 0", "requests of length 0"),
+];
 
 /// Lines that were passed over, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PassedOver([u64; 4]);
+pub struct PassedOver([u64; REASONS.len()]);
 
 impl PassedOver {
     /// Counts a line.
@@ -30,28 +41,16 @@ impl PassedOver {
         self.0.iter_mut().zip(other.0).for_each(|(lines, more)| *lines += more);
     }
 
-    /// How many lines were passed over and why, if any were. The first header is none of them: it is read.
+    /// The number of lines that were passed over by reason, if there are any. The first header is none of them: it is read.
     pub fn described(&self) -> Option<String> {
-        let [comments, headers, no_data, no_op] = self.0;
-        let headers = headers.saturating_sub(1);
-        let each = [
-            (comments, "comment"),
-            (headers, "repeated header"),
-            (no_data, "operation without data"),
-            (no_op, "request without a type"),
-        ];
-        let lines = comments + headers + no_data + no_op;
-        let counts: Vec<String> =
-            each.into_iter().filter(|(lines, _)| *lines > 0).map(|(lines, what)| plural(lines, what)).collect();
-        let were = if lines == 1 { "was" } else { "were" };
-        (lines > 0).then(|| format!("{} {were} skipped: {}", counted(lines, "line"), counts.join(", ")))
-    }
-}
-
-/// A number of things; the first word is the one that has a plural.
-fn plural(lines: u64, what: &str) -> String {
-    match what.split_once(" without") {
-        Some((thing, rest)) => format!("{} without{rest}", counted(lines, thing)),
-        None => counted(lines, what),
+        let mut lines = self.0;
+        lines[Reason::Header as usize] = lines[Reason::Header as usize].saturating_sub(1);
+        let all: u64 = lines.iter().sum();
+        let each = lines.iter().zip(REASONS).filter(|(lines, _)| **lines > 0);
+        let each: Vec<String> = each
+            .map(|(lines, (one, several))| format!("{} {}", count(*lines), if *lines == 1 { one } else { several }))
+            .collect();
+        let were = if all == 1 { "was" } else { "were" };
+        (all > 0).then(|| format!("{} {were} skipped: {}", counted(all, "line"), each.join(", ")))
     }
 }

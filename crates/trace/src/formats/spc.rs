@@ -7,7 +7,7 @@
 use flashwise_core::access::Op;
 
 use super::fields::{Fields, TimeUnit};
-use super::plausible::{COMMAS, Layout};
+use super::plausible::{COMMAS, Habits, Layout};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
 
@@ -50,7 +50,8 @@ impl ParseLine for Spc {
             op: Some(3),
             offset: (1, 512),
             length: (2, 1),
-            volume: &[0],
+            volume: vec![0],
+            habits: Habits { decimals: true, ..COMMAS.habits },
             ..COMMAS
         })
     }

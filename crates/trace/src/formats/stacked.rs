@@ -54,12 +54,16 @@ pub fn below<D: Copy + Ord>(events: impl Iterator<Item = Sighting<D>>) -> Vec<D>
 }
 
 /// How a trace is read of which `action` counts, without the devices `below` others.
-pub fn reading(action: &str, below: &[String]) -> Option<Reading> {
-    let columns = format!(
-        "{action}, without those of {}, to which requests of other devices are mapped (stacked=all in --format keeps them)",
-        below.join(" and ")
-    );
-    (!below.is_empty()).then(|| Reading { columns, doubts: Vec::new() })
+pub fn reading(action: char, below: &[impl AsRef<[u8]>], doubts: Vec<String>) -> Option<Reading> {
+    let names: Vec<_> = below.iter().map(|device| String::from_utf8_lossy(device.as_ref())).collect();
+    let columns = match below {
+        [] => String::new(),
+        _ => format!(
+            "events {action}, without those of {}, to which requests of other devices are mapped (stacked=all in --format keeps them)",
+            names.join(" and ")
+        ),
+    };
+    (!columns.is_empty() || !doubts.is_empty()).then_some(Reading { columns, doubts })
 }
 
 #[cfg(test)]

@@ -57,8 +57,8 @@ impl ParseLine for Systor {
             op: Some(2),
             offset: (4, 1),
             length: (5, 1),
-            volume: &[3],
-            habits: Habits { dated: true, ..COMMAS.habits },
+            volume: vec![3],
+            habits: Habits { dated: true, decimals: true, ..COMMAS.habits },
             ..COMMAS
         })
     }

@@ -7,6 +7,7 @@
 use flashwise_core::access::Op;
 
 use super::fields::{Fields, TimeUnit};
+use super::passed::Reason;
 use super::plausible::{COMMAS, Habits, Layout};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
@@ -39,7 +40,7 @@ impl ParseLine for Tencent {
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
         let mut fields = Fields::new(line, b',');
         if line.starts_with(HEADER) {
-            return Ok(Record::Ignored);
+            return Ok(Record::PassedOver(Reason::Header));
         }
         let time_us = fields.time_us(TimeUnit::Seconds, "a time in seconds")?;
         let offset_bytes = fields.bytes(512, "an offset in sectors")?;
@@ -59,7 +60,7 @@ impl ParseLine for Tencent {
             op_of: Some(op_of),
             offset: (1, 512),
             length: (2, 512),
-            volume: &[4],
+            volume: vec![4],
             habits: Habits { dated: true, ..COMMAS.habits },
             ..COMMAS
         })

@@ -2,6 +2,7 @@
 
 use flashwise_core::filter::Filter;
 
+use super::plausible::Layout;
 use super::{Batch, Framing, Malformed, Parse, Parser, Reading, Sample};
 
 /// A parser of lines that drops a last line without a newline, and reports the trace as cut off.
@@ -16,6 +17,10 @@ impl Parse for Unfinished {
     fn parse(&self, records: &[u8], batch: &mut Batch) {
         let whole = memchr::memrchr(b'\n', records).map_or(0, |newline| newline + 1);
         self.0.parse(&records[..whole], batch);
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        self.0.layout()
     }
 
     fn reading(&self, sample: &Sample) -> Result<Option<Reading>, Malformed> {

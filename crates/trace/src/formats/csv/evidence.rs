@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use super::super::dates::DateOrder;
 use super::super::fields::TimeUnit;
 use super::super::plausible::{
-    Extents, Fault, Fitting, Habits, LINES_MIN, Moment, Origin, Units, date_words, distinct, epoch_of, likely_time,
-    time_fault,
+    COMMAS, Columns, Extents, Fault, Fitting, Habits, LINES_MIN, Layout, Moment, Origin, Origins, Units, date_words,
+    distinct, epoch_of, likely_time, time_doubt, time_fault,
 };
 use super::super::spellings::has_exponent;
 use super::super::{Malformed, ParseLine, Reading, Record, Sample};
@@ -14,14 +14,6 @@ use super::header::{ROLES, Role};
 use super::{Csv, SECTOR_BYTES};
 use crate::request::Volumes;
 use crate::settings::DEFAULT_BLOCK_SIZE_BYTES;
-
-/// What says the units of a CSV.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Origins {
-    pub time: Origin,
-    pub offset: Origin,
-    pub length: Origin,
-}
 
 /// The requests of the first lines, in the numbers that stand there.
 #[derive(Debug, Default)]
@@ -68,6 +60,49 @@ fn partial(values: &[u64], unit_bytes: u64) -> usize {
     values.iter().filter(|value| !value.saturating_mul(unit_bytes).is_multiple_of(SECTOR_BYTES)).count()
 }
 
+/// The layout of a CSV of offsets and lengths.
+pub fn layout(csv: &Csv) -> Option<Layout> {
+    let all = |role: Role| (0..csv.columns.len()).filter(move |at| csv.columns[*at] == Some(role));
+    Some(Layout {
+        time: all(Role::Time).next().map(|at| (at, csv.time_unit)),
+        op: all(Role::Op).next(),
+        offset: (all(Role::Offset).next()?, csv.offset_unit_bytes),
+        length: (all(Role::Length).next()?, csv.length_unit_bytes),
+        volume: all(Role::Volume).collect(),
+        origins: csv.origins,
+        ..COMMAS
+    })
+}
+
+/// Columns that stand in each other's place, unless the user names the units of offset and length.
+fn judge_places(csv: &Csv, sample: &Sample) -> Result<(), Malformed> {
+    let Origins { offset, length, .. } = csv.origins;
+    let is_dated = matches!(csv.time_unit, TimeUnit::Date(_));
+    let Some(layout) = layout(csv).filter(|_| !is_dated) else { return Ok(()) };
+    if [offset, length] == [Origin::Option; 2] || csv.kilo_bytes.is_some() {
+        return Ok(());
+    }
+    let mut volumes = Volumes::default();
+    let lines = sample.lines().filter(|line| matches!(csv.line(line, &mut volumes), Ok(Record::Request(_))));
+    let rows: Vec<Vec<&[u8]>> = lines.map(|line| csv.fields(line)).collect();
+    if rows.len() < LINES_MIN {
+        return Ok(());
+    }
+    let Some((found, places)) = Columns::new(&layout, &rows).moved() else { return Ok(()) };
+    let roles = [(places.time, Role::Time), (Some(places.offset), Role::Offset), (Some(places.length), Role::Length)];
+    let roles = roles.into_iter().filter_map(|(at, role)| Some((at?, role)));
+    let mut columns = vec![None; rows[0].len()];
+    columns.iter_mut().zip(&csv.columns).for_each(|(to, from)| *to = from.filter(|role| *role == Role::Op));
+    for (at, role) in roles.chain(places.volume.iter().map(|at| (*at, Role::Volume))) {
+        columns[at] = Some(role);
+    }
+    let moved = Csv { labels: vec![String::new(); columns.len()], columns, ..csv.clone() };
+    let evidence = Evidence::of(&moved, sample);
+    let (offset_bytes, length_bytes) = evidence.extents.likely(Habits::default());
+    let own = evidence.fitting(&moved);
+    Err(Fitting { offset_bytes: Some(offset_bytes), length_bytes: Some(length_bytes), ..own }.refusal(found))
+}
+
 impl Evidence {
     /// What the first lines hold, read in the columns of `csv`.
     pub fn of(csv: &Csv, sample: &Sample) -> Evidence {
@@ -111,8 +146,9 @@ impl Evidence {
     ///
     /// # Errors
     /// Units that cannot be right, unless an option says so.
-    pub fn judge(&self, csv: &Csv) -> Result<Reading, Malformed> {
+    pub fn judge(&self, csv: &Csv, sample: &Sample) -> Result<Reading, Malformed> {
         let mut doubts = Vec::new();
+        judge_places(csv, sample)?;
         self.judge_times(csv, &mut doubts)?;
         if let Some(number) = &self.exponent {
             doubts.push(format!(
@@ -148,6 +184,8 @@ impl Evidence {
         {
             return Err(Fitting { time: Some(unit), ..own }.refusal(found));
         }
+        // Only times that are all the same are in doubt: the note on how the file is read names the unit.
+        doubts.extend(time_doubt(&self.moments, csv.time_unit, csv.origins.time, Habits::default(), "csv"));
         match epoch_of(&self.times()) {
             Some(unit)
                 if unit != csv.time_unit
@@ -212,6 +250,7 @@ impl Evidence {
             }),
             offset_bytes: has(Role::Offset).then_some(csv.offset_unit_bytes),
             length_bytes: has(Role::Length).then_some(csv.length_unit_bytes),
+            is_time_guessed: false,
         }
     }
 

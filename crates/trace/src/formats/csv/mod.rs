@@ -7,18 +7,19 @@
 //! A header that names offset, length, op and time in words that are known here (`offset`, `lba_sectors`, `len_bytes`, `ts_ms`, ...) needs no
 //! mapping at all, and its units are taken from the words. Units that nobody names are taken from the values where these are certain
 //! (`evidence.rs`), or else assumed; the program says which ones, and refuses units that contradict the values. Ids of objects become
-//! block numbers by a hash: FNV-1a of 64 bits, whose bits the finaliser of MurmurHash3 mixes. Of a million objects two share a block with a
+//! block numbers by a hash: FNV-1a of 64 bits, whose bits the last step of SplitMix64 mixes. Of a million objects two share a block with a
 //! probability of 1.5 % at 4 KiB.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, OptionError, Options, Parameter};
 
-use self::evidence::{Evidence, Origins, dates_of};
+use self::evidence::{Evidence, dates_of};
 use self::header::{ROLES, Role, TIME_UNITS, byte_unit_of, column_expected, find, names, plain, plays, time_unit_of};
 use self::quoted::Quoted;
 use super::fields::{Columns, Fields, TimeUnit, Words, time_us};
+use super::objects::mixed;
 use super::passed::Reason;
-use super::plausible::{Origin, epoch_of};
+use super::plausible::{Layout, Origin, Origins, epoch_of};
 use super::spellings::{Unit, known_op};
 use super::{Format, Lines, Malformed, ParseLine, REQUEST_BYTES_MAX, Reading, Record, Sample, VOLUME_BYTES_MAX};
 use crate::request::{Request, Volumes};
@@ -430,15 +431,13 @@ fn no_offset(malformed: Malformed, label: &str) -> Malformed {
     Malformed { found, expected: expected + &hint }
 }
 
-/// FNV-1a, mixed by the finaliser of MurmurHash3.
+/// FNV-1a, mixed by the last step of SplitMix64.
 #[inline]
 fn hash(id: &[u8]) -> u64 {
     let hash = id
         .iter()
         .fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3));
-    let hash = (hash ^ hash >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
-    let hash = (hash ^ hash >> 33).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
-    hash ^ hash >> 33
+    mixed(hash)
 }
 
 /// The columns that the value of an option names; only the volume may have several.
@@ -525,7 +524,11 @@ impl ParseLine for Csv {
         record
     }
 
+    fn layout(&self) -> Option<Layout> {
+        evidence::layout(self)
+    }
+
     fn reading(&self, sample: &Sample) -> Result<Option<Reading>, Malformed> {
-        Evidence::of(self, sample).judge(self).map(Some)
+        Evidence::of(self, sample).judge(self, sample).map(Some)
     }
 }

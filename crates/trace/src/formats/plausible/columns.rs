@@ -3,7 +3,11 @@
 use flashwise_core::access::Op;
 
 use super::super::fields::{TimeUnit, decimal, time_us};
-use super::{Extents, Fault, Fitting, Layout, Moment, Origin, Units, distinct, epoch_of, likely_time, time_fault};
+use super::{
+    Contradiction, Extents, Fault, Fitting, Layout, Moment, Origin, Units, distinct, epoch_of, likely_time, time_doubt,
+    time_fault,
+};
+use crate::human::bytes;
 
 /// Which column holds what.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +37,21 @@ impl Places {
             volume: self.volume.iter().map(|column| place(*column)).collect(),
         }
     }
+}
+
+/// Which columns stand in other places than `own`.
+fn moved(own: &Places, places: &Places) -> String {
+    let mut each = Vec::new();
+    if let Some(time) = places.time.filter(|_| places.time != own.time) {
+        each.push(format!("times in column {time}"));
+    }
+    each.extend((places.offset != own.offset).then(|| format!("offsets in column {}", places.offset)));
+    each.extend((places.length != own.length).then(|| format!("lengths in column {}", places.length)));
+    each.extend((places.volume != own.volume).then(|| {
+        let volume: Vec<String> = places.volume.iter().map(usize::to_string).collect();
+        format!("volumes in column {}", volume.join("/"))
+    }));
+    each.join(" and ")
 }
 
 /// The first requests of a trace by columns.
@@ -126,7 +145,24 @@ impl<'a> Columns<'a> {
         let volumes = places.volume.iter().filter(|at| self.numbers(**at).is_some()).map(|at| self.distinct(*at)).max();
         misplaced += usize::from(volumes.is_some_and(|volumes| volumes >= 32 && starts * 4 < volumes));
         let zeros = lengths.iter().filter(|length| **length == 0).count();
-        misplaced + usize::from(10 * zeros > rows)
+        misplaced += usize::from(10 * zeros > rows);
+        let Layout { offset: (_, offset_unit), length: (_, length_unit), habits, .. } = *self.layout;
+        let spare = || (0..self.numbers.len()).filter(|at| !places.has(*at) && self.in_sectors(*at) >= 0.95);
+        for (column, unit) in [(places.offset, offset_unit), (places.length, length_unit)] {
+            // A column that nothing reads has whole sectors, and this one has none.
+            let is_better = !habits.any_bytes && unit == 1 && self.in_sectors(column) < 0.1 && spare().next().is_some();
+            misplaced += usize::from(is_better);
+        }
+        misplaced
+    }
+
+    /// The share of rows with a number of bytes that is whole sectors; 0 where the column always has the same.
+    fn in_sectors(&self, at: usize) -> f64 {
+        const SECTOR_BYTES: u64 = 512;
+        let numbers = self.numbers(at).unwrap_or_default();
+        let whole = numbers.iter().filter(|number| number.is_multiple_of(SECTOR_BYTES)).count();
+        let has_any = numbers.iter().any(|number| *number > 0);
+        if has_any { whole as f64 / numbers.len() as f64 } else { 0.0 }
     }
 
     fn extents(&self, places: &Places) -> Extents {
@@ -139,20 +175,25 @@ impl<'a> Columns<'a> {
 
     fn time_fault(&self, places: &Places) -> Option<Fault<TimeUnit>> {
         let (_, unit) = self.layout.time?;
-        time_fault(self.moments(places.time?)?, unit, Origin::Format, self.layout.habits)
+        time_fault(self.moments(places.time?)?, unit, self.layout.origins.time, self.layout.habits)
     }
 
     fn extent_fault(&self, places: &Places) -> Option<Fault<(u64, u64)>> {
-        let Layout { offset: (_, offset), length: (_, length), habits, .. } = *self.layout;
-        let units = Units { offset: (offset, Origin::Format), length: (length, Origin::Format) };
+        let Layout { offset: (_, offset), length: (_, length), habits, origins, .. } = *self.layout;
+        let units = Units { offset: (offset, origins.offset), length: (length, origins.length) };
         self.extents(places).fault(units, habits)
+    }
+
+    /// The places of the layout.
+    fn own_places(&self) -> Places {
+        let Layout { time, offset, length, .. } = *self.layout;
+        let (time, volume) = (time.map(|(at, _)| at), self.layout.volume.clone());
+        Places { time, offset: offset.0, length: length.0, volume }
     }
 
     /// The places that fit best: those of the layout, unless two or three columns stand in each other's place.
     fn places(&self) -> Places {
-        let Layout { time, offset, length, .. } = *self.layout;
-        let (time, volume) = (time.map(|(at, _)| at), self.layout.volume.to_vec());
-        let own = Places { time, offset: offset.0, length: length.0, volume };
+        let own = self.own_places();
         let mut misplaced = self.misplaced(&own);
         let mut places = own.clone();
         for _ in 0..2 {
@@ -161,12 +202,19 @@ impl<'a> Columns<'a> {
             }
             let numbers: Vec<usize> = (0..self.moments.len()).filter(|at| self.moments(*at).is_some()).collect();
             let pairs = numbers.iter().flat_map(|one| numbers.iter().map(move |other| (*one, *other)));
-            // Of the columns without a purpose one may be the time.
+            // A column without a purpose may be the time, or where bytes are expected the offset or the length.
+            let Layout { offset: (_, offset_unit), length: (_, length_unit), .. } = *self.layout;
+            let may_be_bytes = |column: usize, spare: usize| {
+                (column == places.offset && offset_unit == 1 || column == places.length && length_unit == 1)
+                    && self.in_sectors(spare) >= 0.95
+            };
             let pairs = pairs.filter(|(one, other)| {
                 one < other
                     && (places.has(*one) && places.has(*other)
                         || places.time == Some(*one)
-                        || places.time == Some(*other))
+                        || places.time == Some(*other)
+                        || may_be_bytes(*one, *other)
+                        || may_be_bytes(*other, *one))
             });
             let others = pairs.map(|(one, other)| places.swapped(one, other));
             let faults = |places: &Places| {
@@ -181,19 +229,20 @@ impl<'a> Columns<'a> {
         places
     }
 
+    /// Columns that stand in other places than the layout says, with their places.
+    pub fn moved(&self) -> Option<(String, Places)> {
+        let (own, places) = (self.own_places(), self.places());
+        (places != own).then(|| (moved(&own, &places), places))
+    }
+
     /// What contradicts the layout, with the columns and units that fit.
-    pub fn contradiction(&self) -> Option<(String, Fitting)> {
-        let places = self.places();
-        let own = Places {
-            time: self.layout.time.map(|(at, _)| at),
-            offset: self.layout.offset.0,
-            length: self.layout.length.0,
-            volume: self.layout.volume.to_vec(),
-        };
+    pub fn contradiction(&self) -> Option<Contradiction> {
+        let (own, places) = (self.own_places(), self.places());
         let (time, extent) = (self.time_fault(&places), self.extent_fault(&places));
+        let is_moved = places != own;
         let mut found = Vec::new();
-        if places != own {
-            found.push("columns that stand in each other's place".to_owned());
+        if is_moved {
+            found.push(moved(&own, &places));
         }
         found.extend(time.iter().map(|fault| fault.found.clone()));
         found.extend(extent.iter().map(|fault| fault.found.clone()));
@@ -202,14 +251,36 @@ impl<'a> Columns<'a> {
         }
         let (offset_bytes, length_bytes) =
             extent.map_or((self.layout.offset.1, self.layout.length.1), |fault| fault.unit);
+        let is_time_guessed = time.is_some() && places.time.is_some_and(|time| !self.is_dated(time));
         let unit = time.map(|fault| fault.unit).or(self.layout.time.map(|(_, unit)| unit));
+        let own_spec = self.layout.spec.clone().filter(|_| !is_moved);
         let fitting = Fitting {
-            spec: self.spec(&places),
+            spec: own_spec.unwrap_or_else(|| self.spec(&places)),
             time: unit,
             offset_bytes: Some(offset_bytes),
             length_bytes: Some(length_bytes),
+            is_time_guessed,
         };
-        Some((found.join(" and "), fitting))
+        Some(Contradiction { found: found.join(" and "), fitting, is_moved })
+    }
+
+    /// What the user should know of units that nothing shows.
+    pub fn doubts(&self) -> Vec<String> {
+        let Layout { habits, origins, length: (_, length_bytes), .. } = *self.layout;
+        let option = self.layout.spec.as_deref().unwrap_or("csv:...");
+        let time = self
+            .layout
+            .time
+            .and_then(|(column, unit)| time_doubt(self.moments(column)?, unit, origins.time, habits, option));
+        let lengths =
+            self.extents(&self.own_places()).long(length_bytes, habits).filter(|_| origins.length == Origin::Format);
+        let lengths = lengths.map(|length| {
+            format!(
+                "most of its requests have {} or more (length-unit= of --format {option} names another unit)",
+                bytes(length as f64)
+            )
+        });
+        time.into_iter().chain(lengths).collect()
     }
 
     /// The columns and units that are likely, whatever the layout says of units.
@@ -220,9 +291,19 @@ impl<'a> Columns<'a> {
     /// The units that are likely in these columns, where nothing speaks against a unit of time.
     pub fn likely_at(&self, places: &Places, unit: Option<TimeUnit>) -> Fitting {
         let moments = places.time.and_then(|at| self.moments(at));
-        let time = unit.map(|own| moments.map_or(own, |moments| likely_time(moments, own)));
-        let (offset, length) = self.extents(places).likely();
-        Fitting { spec: self.spec(places), time, offset_bytes: Some(offset), length_bytes: Some(length) }
+        let likely = |own: TimeUnit, moments: &[Moment]| {
+            let unit = likely_time(moments, own);
+            time_fault(moments, unit, Origin::Format, self.layout.habits).map_or(unit, |fault| fault.unit)
+        };
+        let time = unit.map(|own| moments.map_or(own, |moments| likely(own, moments)));
+        let (offset, length) = self.extents(places).likely(self.layout.habits);
+        Fitting {
+            spec: self.spec(places),
+            time,
+            offset_bytes: Some(offset),
+            length_bytes: Some(length),
+            is_time_guessed: false,
+        }
     }
 
     /// The columns as `--format csv` names them.

@@ -19,14 +19,18 @@ fn digit_op(word: &[u8]) -> Option<Op> {
 /// What may part the columns of a table; the last one is blanks.
 const SEPARATORS: [Option<u8>; 5] = [Some(b','), Some(b';'), Some(b'\t'), Some(b'|'), None];
 
+fn is_json(sample: &Sample) -> bool {
+    sample.bytes.trim_ascii_start().starts_with(b"{")
+}
+
 /// The columns and units that are likely in a table of requests.
 pub fn table(sample: &Sample) -> Option<Fitting> {
-    SEPARATORS.into_iter().find_map(|separator| parted(sample, separator))
+    SEPARATORS.into_iter().filter(|_| !is_json(sample)).find_map(|separator| parted(sample, separator))
 }
 
 /// The value of `--format` that is likely to read a table of objects, which have names or numbers and no lengths.
 pub fn objects(sample: &Sample) -> Option<String> {
-    SEPARATORS.into_iter().find_map(|separator| objects_parted(sample, separator))
+    SEPARATORS.into_iter().filter(|_| !is_json(sample)).find_map(|separator| objects_parted(sample, separator))
 }
 
 /// The same of a table whose fields `separator` parts.

@@ -2,15 +2,17 @@
 //!
 //! Many programs write the columns of a known format in other units, or in another order. Such a file parses, and every figure of it is
 //! wrong. The check compares times with dates and rates, and offsets and lengths with sectors and pages (`units.rs`), and columns with
-//! what they should hold. Its error has a complete `--format csv:...`, whose units are the user's and are not questioned.
+//! what they should hold. Its error has a complete `--format ...`, whose units are the user's and are not checked. A unit of time that
+//! nothing shows is no error: a note names it with its rate.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::Options;
 
 use super::fields::{TimeUnit, Words, time_us};
 use super::spellings::known_op;
+use super::unit_options::{PLAIN, UnitOptions};
 use super::{Format, Malformed, ParseLine, Record, Sample};
-use crate::request::Volumes;
+use crate::request::{Request, Volumes};
 use crate::settings::DEFAULT_BLOCK_SIZE_BYTES;
 
 mod columns;
@@ -19,7 +21,8 @@ mod units;
 
 pub use columns::Columns;
 pub use units::{
-    Extents, Fault, Habits, LINES_MIN, Moment, Origin, Units, date_words, distinct, epoch_of, likely_time, time_fault,
+    Extents, Fault, Habits, LINES_MIN, Moment, Origin, Origins, Units, date_words, distinct, epoch_of, likely_time,
+    time_doubt, time_fault,
 };
 
 /// The operation that a word says, if it is one.
@@ -43,28 +46,68 @@ pub struct Layout {
     /// The column of the length, and the bytes of its unit.
     pub length: (usize, u64),
     /// The columns that name the volume, at most two.
-    pub volume: &'static [usize],
+    pub volume: Vec<usize>,
     /// In which ways it differs from a plain table of block requests.
     pub habits: Habits,
+    /// The source of each unit.
+    pub origins: Origins,
+    /// The value of `--format` that takes units as options, if the format has one.
+    pub spec: Option<String>,
 }
 
 /// A format of fields parted by commas, to begin a layout from.
-pub const COMMAS: Layout = Layout {
-    separator: Some(b','),
-    blanks_in: None,
-    time: None,
-    op: None,
-    op_of: None,
-    offset: (0, 1),
-    length: (1, 1),
-    volume: &[],
-    habits: Habits { dated: false, any_bytes: false, short: false, streaming: false },
-};
+pub const COMMAS: Layout = parted(Some(b','));
 
 /// The same of words parted by blanks.
-pub const BLANKS: Layout = Layout { separator: None, ..COMMAS };
+pub const BLANKS: Layout = parted(None);
+
+const fn parted(separator: Option<u8>) -> Layout {
+    Layout {
+        separator,
+        blanks_in: None,
+        time: None,
+        op: None,
+        op_of: None,
+        offset: (0, 1),
+        length: (1, 1),
+        volume: Vec::new(),
+        habits: Habits {
+            dated: false,
+            decimals: false,
+            any_bytes: false,
+            short: false,
+            streaming: false,
+            pages_beside_sectors: false,
+        },
+        origins: Origins { time: Origin::Format, offset: Origin::Format, length: Origin::Format },
+        spec: None,
+    }
+}
+
+/// A format whose columns `csv` cannot read: the columns are those of [`numbers`].
+pub fn unparted(habits: Habits) -> Layout {
+    Layout { time: Some((0, TimeUnit::Seconds)), offset: (1, 1), length: (2, 1), volume: vec![3], habits, ..BLANKS }
+}
 
 impl Layout {
+    /// What contradicts the units of the layout at the beginning or the end of `requests`, which stand somewhere in a trace whose
+    /// first lines do not.
+    pub fn changed(&self, requests: &[Request]) -> Option<String> {
+        const REQUESTS: usize = 200;
+        let last = requests.len().checked_sub(REQUESTS)?;
+        [&requests[..REQUESTS], &requests[last..]].into_iter().find_map(|requests| self.contradicted(requests))
+    }
+
+    fn contradicted(&self, requests: &[Request]) -> Option<String> {
+        let (offset, length) = (self.offset.1, self.length.1);
+        let extents = Extents {
+            starts: requests.iter().map(|request| request.offset_bytes / offset).collect(),
+            lengths: requests.iter().map(|request| request.length_bytes / length).collect(),
+        };
+        let units = Units { offset: (offset, self.origins.offset), length: (length, self.origins.length) };
+        extents.fault(units, self.habits).map(|fault| fault.found)
+    }
+
     /// The fields of `line`.
     fn fields<'a>(&self, line: &'a [u8]) -> Vec<&'a [u8]> {
         let mut fields: Vec<&[u8]> = match self.separator {
@@ -123,34 +166,75 @@ pub fn example(formats: &[&Format], sample: &Sample) -> String {
     requests.or_else(|| guess::objects(sample)).unwrap_or_else(|| GENERAL.to_owned())
 }
 
-/// Checks that the first lines of a trace are plausible in the columns and units of `layout`.
+/// The times, offsets, lengths and volumes of the requests of `sample`, as texts in the units that stand there.
+fn numbers(parser: &(impl ParseLine + ?Sized), sample: &Sample) -> Option<Vec<[String; 4]>> {
+    let whole = parser.in_units(PLAIN)?;
+    let in_millionths = parser.in_units(UnitOptions::new(TimeUnit::Seconds, 1, 1))?;
+    let mut volumes = Volumes::default();
+    let mut row = |line| {
+        let Ok(Record::Request(request)) = whole.line(line, &mut volumes) else { return None };
+        let millionths = match in_millionths.line(line, &mut volumes) {
+            Ok(Record::Request(request)) => request.time_us % 1_000_000,
+            _ => 0,
+        };
+        let time = match millionths {
+            0 => request.time_us.to_string(),
+            _ => format!("{}.{millionths:06}", request.time_us),
+        };
+        let Request { offset_bytes, length_bytes, volume, .. } = request;
+        Some([time, offset_bytes.to_string(), length_bytes.to_string(), volume.to_string()])
+    };
+    Some(sample.lines().filter_map(&mut row).collect())
+}
+
+/// Checks that the first lines of a trace are plausible in the columns and units of `layout`. Returns what the user should know of
+/// units that nothing shows.
 ///
 /// # Errors
-/// What contradicts them, and the `--format csv:...` that fits.
-pub fn check(layout: &Layout, parser: &(impl ParseLine + ?Sized), sample: &Sample) -> Result<(), Malformed> {
+/// What contradicts them, and the `--format ...` that fits.
+pub fn check(layout: &Layout, parser: &(impl ParseLine + ?Sized), sample: &Sample) -> Result<Vec<String>, Malformed> {
     let mut volumes = Volumes::default();
-    let lines = sample.lines().filter(|line| matches!(parser.line(line, &mut volumes), Ok(Record::Request(_))));
-    let rows: Vec<Vec<&[u8]>> = lines.map(|line| layout.fields(line)).collect();
-    if rows.len() < LINES_MIN {
-        return Ok(());
-    }
-    match Columns::new(layout, &rows).contradiction() {
-        Some((found, fitting)) => {
-            let Malformed { found, expected } = fitting.refusal(found);
-            // In another format lines of other events are requests, and words in a name are columns.
-            let others = sample.lines().count() - rows.len();
-            let has_words = |(width, _)| {
-                layout.separator.is_none() && sample.lines().any(|line| Words::new(line).all().count() > width)
-            };
-            let first = match layout.blanks_in {
-                _ if layout.habits.streaming && 20 * others > rows.len() => "lines of one action alone, and ",
-                Some(blanks) if has_words(blanks) => "names of processes without blanks, and ",
-                _ => "",
-            };
-            Err(Malformed { found, expected: format!("{first}{expected}") })
+    let numbers = numbers(parser, sample);
+    let rows: Vec<Vec<&[u8]>> = match &numbers {
+        Some(numbers) => numbers.iter().map(|row| row.iter().map(String::as_bytes).collect()).collect(),
+        None => {
+            let lines = sample.lines().filter(|line| match parser.line(line, &mut volumes) {
+                Ok(Record::Request(_)) => true,
+                Ok(Record::Recorded(request)) => request.access().is_some(),
+                _ => false,
+            });
+            lines.map(|line| layout.fields(line)).collect()
         }
-        None => Ok(()),
+    };
+    if rows.len() < LINES_MIN {
+        return Ok(Vec::new());
     }
+    let columns = Columns::new(layout, &rows);
+    let Some(Contradiction { found, fitting, is_moved }) = columns.contradiction() else {
+        return Ok(columns.doubts());
+    };
+    // In csv lines of other events are requests, and words in a name are columns.
+    let has_others = 20 * (sample.lines().count() - rows.len()) > rows.len();
+    let has_words =
+        |(width, _)| layout.separator.is_none() && sample.lines().any(|line| Words::new(line).all().count() > width);
+    let is_readable = numbers.is_none() && !has_others && !layout.blanks_in.is_some_and(has_words);
+    if is_moved && layout.spec.is_some() && !is_readable {
+        let found = "times, offsets or lengths in each other's place".to_owned();
+        let expected = "the columns in the order of the format, which no --format changes".to_owned();
+        return Err(Malformed { found, expected });
+    }
+    Err(fitting.refusal(found))
+}
+
+/// What contradicts a layout.
+#[derive(Clone, Debug)]
+pub struct Contradiction {
+    /// What stands there.
+    pub found: String,
+    /// The columns and units that fit.
+    pub fitting: Fitting,
+    /// True if columns stand in other places.
+    pub is_moved: bool,
 }
 
 /// Columns and units that fit a trace.
@@ -164,29 +248,29 @@ pub struct Fitting {
     pub offset_bytes: Option<u64>,
     /// Bytes in a unit of length.
     pub length_bytes: Option<u64>,
+    /// True if the unit of time is one of several that are possible.
+    pub is_time_guessed: bool,
 }
 
 impl Fitting {
     /// The complete value of `--format`.
     pub fn line(&self) -> String {
-        let mut line = self.spec.clone();
-        if let Some(unit) = self.time {
-            line += &format!(",time-unit={}", unit.word());
-        }
-        if let Some(bytes) = self.offset_bytes {
-            line += &format!(",offset-unit={bytes}");
-        }
-        if let Some(bytes) = self.length_bytes {
-            line += &format!(",length-unit={bytes}");
-        }
-        line
+        let units = [
+            self.time.map(|unit| format!("time-unit={}", unit.word())),
+            self.offset_bytes.map(|bytes| format!("offset-unit={bytes}")),
+            self.length_bytes.map(|bytes| format!("length-unit={bytes}")),
+        ];
+        let units: Vec<String> = units.into_iter().flatten().collect();
+        let separator = if self.spec.contains(':') { ',' } else { ':' };
+        format!("{}{separator}{}", self.spec, units.join(","))
     }
 
     /// The refusal of a trace in which `found` stands.
     pub fn refusal(&self, found: String) -> Malformed {
+        let guess = if self.is_time_guessed { "; its unit of time is a guess from the rate of requests" } else { "" };
+        let line = self.line();
         let expected = format!(
-            "other columns or units; if these are right, read it with --format {} (units that this option gives are not questioned)",
-            self.line()
+            "other columns or units: use --format {line} if these are right (flashwise does not check units that you name{guess})"
         );
         Malformed { found, expected }
     }

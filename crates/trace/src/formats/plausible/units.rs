@@ -2,6 +2,7 @@
 
 use super::super::dates::DateOrder;
 use super::super::fields::TimeUnit;
+use crate::human::per_second;
 
 /// What says which unit a column counts in, the strongest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,17 +20,29 @@ pub enum Origin {
     Assumed,
 }
 
+/// The source of each unit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Origins {
+    pub time: Origin,
+    pub offset: Origin,
+    pub length: Origin,
+}
+
 /// Ways in which formats differ from a plain table of block requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Habits {
     /// Times are dates, and not relative to the start.
     pub dated: bool,
+    /// Times have decimals, as a program writes them that prints seconds.
+    pub decimals: bool,
     /// Offsets and lengths need not be whole sectors.
     pub any_bytes: bool,
     /// Requests of less than 4 KiB are common.
     pub short: bool,
     /// A kernel wrote the lines, and long sequential requests are common.
     pub streaming: bool,
+    /// Lengths may count pages where offsets count sectors.
+    pub pages_beside_sectors: bool,
 }
 
 /// A time in the units of its column.
@@ -152,10 +165,44 @@ pub fn time_fault(moments: &[Moment], unit: TimeUnit, origin: Origin, habits: Ha
         let found = format!("times with {per_s:.0} requests per second");
         return Some(Fault { found, unit: coarser(gap, are_whole, unit) });
     }
-    let is_slow =
-        gap * seconds(unit) > 100.0 || origin == Origin::Format && unit == TimeUnit::Seconds && are_whole && gap > 2.0;
+    let step_max = if habits.decimals { STEP } else { 2.0 };
+    let is_slow = gap * seconds(unit) > 100.0
+        || origin == Origin::Format && unit == TimeUnit::Seconds && are_whole && gap > step_max;
     let found = || format!("times with {:.0} s from one request to the next", gap * seconds(unit));
     is_slow.then(|| Fault { found: found(), unit: finer(gap, unit) })
+}
+
+/// A note on times in `unit` that could be another one: those that are no dates, unless they have the decimals of seconds; or
+/// times that are all the same. `spec` is the value of `--format` that takes another unit.
+pub fn time_doubt(moments: &[Moment], unit: TimeUnit, origin: Origin, habits: Habits, spec: &str) -> Option<String> {
+    let (first, last) = (moments.iter().copied().reduce(lesser)?, moments.iter().copied().reduce(greater)?);
+    let span_s = last.since(first) * seconds(unit);
+    if moments.len() < LINES_MIN || matches!(unit, TimeUnit::Date(_)) {
+        return None;
+    }
+    if span_s == 0.0 {
+        return Some(format!("all times of the first {} requests are {}", moments.len(), first.whole));
+    }
+    let whole: Vec<i64> = moments.iter().map(|moment| moment.whole).collect();
+    let per_s = (moments.len() - 1) as f64 / span_s;
+    let are_fine = moments.iter().any(|moment| moment.millionths % 1000 != 0);
+    let is_likely = habits.decimals && are_fine && (0.5..2e4).contains(&per_s);
+    if origin != Origin::Format || epoch_of(&whole) == Some(unit) || is_likely {
+        return None;
+    }
+    Some(format!(
+        "its times are no dates; as {} they give {} requests per second (time-unit= of --format {spec} names another unit)",
+        unit.word(),
+        per_second(per_s)
+    ))
+}
+
+fn lesser(one: Moment, other: Moment) -> Moment {
+    if other < one { other } else { one }
+}
+
+fn greater(one: Moment, other: Moment) -> Moment {
+    if other > one { other } else { one }
 }
 
 /// Whole seconds from one request to the next; more would be milliseconds.
@@ -256,13 +303,38 @@ impl Extents {
         let all = |of: u64| share(&self.lengths, |length| length.is_multiple_of(of));
         match median(&self.lengths) {
             SECTOR_BYTES.. => 1,
+            _ if self.in_kib() => 1024,
             _ if all(PAGE_SECTORS) >= 0.5 => SECTOR_BYTES,
             // Whole pages of sectors begin where these do, and end there too.
             _ if self.on_pages() => PAGE_BYTES,
             _ if all(4) >= 0.95 && share(&self.starts, |start| start.is_multiple_of(4)) >= 0.95 => 1024,
             PAGE_SECTORS.. => SECTOR_BYTES,
+            // One page is the most common length in pages, and eight sectors are in sectors.
+            _ if share(&self.lengths, |length| length == 1) < share(&self.lengths, |length| length == PAGE_SECTORS) => {
+                SECTOR_BYTES
+            }
             _ => PAGE_BYTES,
         }
+    }
+
+    /// The median length in bytes, if a kernel mostly makes shorter ones.
+    pub fn long(&self, length_bytes: u64, habits: Habits) -> Option<u64> {
+        let length = median(&self.lengths).saturating_mul(length_bytes);
+        (habits.streaming && length >= 1 << 20).then_some(length)
+    }
+
+    /// True if requests begin and end at multiples of 4, as those of pages do in KiB, and not at the same place within 8.
+    fn in_kib(&self) -> bool {
+        let all = |values: &[u64]| share(values, |value| value.is_multiple_of(4)) >= 0.95;
+        all(&self.lengths) && all(&self.starts) && self.aligned() <= 0.6
+    }
+
+    /// The share of different starts whose next number is a start too.
+    fn neighbours(&self) -> f64 {
+        let mut starts = self.starts.clone();
+        starts.sort_unstable();
+        starts.dedup();
+        starts.windows(2).filter(|pair| pair[0] + 1 == pair[1]).count() as f64 / starts.len().max(1) as f64
     }
 
     /// The unit of offset that the starts show beside lengths in units of `length_bytes`.
@@ -303,9 +375,29 @@ impl Extents {
     }
 
     /// The units of offset and of length that are likely.
-    pub fn likely(&self) -> (u64, u64) {
+    pub fn likely(&self, habits: Habits) -> (u64, u64) {
         let length = self.length_unit();
-        (self.offset_unit(length), length)
+        // Pages are dense, and rounded sectors are not.
+        let are_pages = self.contiguous(PAGE_BYTES, PAGE_BYTES) > 0.05
+            || self.neighbours() >= 0.1
+            || share(&self.starts, |start| start.is_multiple_of(SECTOR_BYTES)) >= 0.95;
+        match length {
+            PAGE_BYTES if habits.pages_beside_sectors && !are_pages => (SECTOR_BYTES, PAGE_BYTES),
+            _ => (self.offset_unit(length), length),
+        }
+    }
+
+    /// Units in which requests follow each other, where they do not in `offset_bytes` and `length_bytes`.
+    fn following(&self, offset_bytes: u64, length_bytes: u64) -> Option<(u64, u64)> {
+        const UNITS: [u64; 4] = [1, SECTOR_BYTES, 1024, PAGE_BYTES];
+        // Requests of one length may follow each other by chance.
+        let least = if distinct(&self.lengths) >= 3 { 0.5 } else { 0.9 };
+        let others =
+            UNITS.iter().map(|unit| (offset_bytes, *unit)).chain(UNITS.iter().map(|unit| (*unit, length_bytes)));
+        if self.lengths.len() < STATISTICS_MIN || self.contiguous(offset_bytes, length_bytes) >= 0.05 {
+            return None;
+        }
+        others.filter(|units| units.0 <= PAGE_BYTES).find(|units| self.contiguous(units.0, units.1) >= least)
     }
 
     /// What contradicts offsets and lengths in `units`, with the units that fit.
@@ -313,7 +405,14 @@ impl Extents {
         let Units { offset: (offset_bytes, offset_origin), length: (length_bytes, length_origin) } = units;
         let lines = self.lengths.len();
         let is_enough = |origin: Origin| origin != Origin::Format || lines >= LINES_MIN;
-        if habits.any_bytes || lines == 0 || offset_origin == Origin::Option && length_origin == Origin::Option {
+        if lines == 0 || offset_origin == Origin::Option && length_origin == Origin::Option {
+            return None;
+        }
+        let in_pages = |value: u64, unit: u64| value.saturating_mul(unit).is_multiple_of(PAGE_BYTES);
+        // Requests of whole pages that begin at whole pages nowhere have offsets in another unit.
+        let are_pages = share(&self.lengths, |length| in_pages(length, length_bytes)) >= 0.95
+            && share(&self.starts, |start| in_pages(start, offset_bytes)) < 0.5;
+        if habits.any_bytes && !are_pages && median(&self.lengths).saturating_mul(length_bytes) >= SECTOR_BYTES {
             return None;
         }
         let length_unit = if length_origin == Origin::Option { length_bytes } else { self.length_unit() };
@@ -336,7 +435,8 @@ impl Extents {
             let offsets_in_sectors = offset_bytes.is_multiple_of(SECTOR_BYTES);
             // Files have requests of any length at any byte.
             let are_units = share(&self.lengths, |length| length.is_multiple_of(PAGE_SECTORS)) >= 0.5
-                || median(&self.lengths) < PAGE_SECTORS && lines >= LINES_MIN;
+                || median(&self.lengths) < PAGE_SECTORS && lines >= LINES_MIN
+                || self.lengths.iter().all(|length| *length < SECTOR_BYTES) && lines >= STATISTICS_MIN;
             let is_wrong = match length_origin {
                 Origin::Format => true,
                 Origin::Assumed if are_units || offsets_in_sectors => true,
@@ -351,6 +451,11 @@ impl Extents {
                 };
                 return fixed(format!("{beside} beside requests of {length} bytes"));
             }
+            if length_bytes == SECTOR_BYTES && length_unit == 1024 && !habits.short && lines >= STATISTICS_MIN {
+                return fixed(
+                    "requests that begin and end at multiples of 2048 bytes, and most within a page of 4096".to_owned(),
+                );
+            }
             let multiples = share(&self.lengths, |length| length.is_multiple_of(SECTOR_BYTES)) >= 0.95;
             let is_long =
                 length > 1 << 20 || self.lengths.iter().any(|length| length.saturating_mul(length_bytes) > 64 << 20);
@@ -358,7 +463,8 @@ impl Extents {
                 && length_unit == 1
                 && multiples
                 && lines >= LINES_MIN
-                && (!follows || is_long && !habits.streaming)
+                && (!follows
+                    || is_long && (!habits.streaming || median(&self.lengths).saturating_mul(length_bytes) >= 16 << 20))
             {
                 return fixed(format!(
                     "requests of {length} bytes, each as long as {} in bytes",
@@ -370,12 +476,20 @@ impl Extents {
                 return fixed(format!("requests of {length} bytes, most of them less than whole pages of 4096"));
             }
         }
+        let sectors = share(&self.lengths, |length| length.saturating_mul(length_bytes).is_multiple_of(SECTOR_BYTES));
+        let whole_lengths = sectors >= 0.95;
+        if length_origin == Origin::Format
+            && length_bytes == 1
+            && lines >= LINES_MIN
+            && sectors < 0.5
+            && starts_whole >= 0.95
+        {
+            return fixed(format!("offsets that are multiples of 512 beside requests of {length} bytes"));
+        }
         if offset_origin != Origin::Option && offset_bytes != offset_unit && is_enough(offset_origin) {
-            let whole_lengths =
-                share(&self.lengths, |length| length.saturating_mul(length_bytes).is_multiple_of(SECTOR_BYTES)) >= 0.95;
             let is_said = matches!(offset_origin, Origin::Header);
             if offset_bytes < SECTOR_BYTES
-                && starts_whole < 0.5
+                && starts_whole < 0.9
                 && whole_lengths
                 && let Some(start) = inside
             {
@@ -405,6 +519,17 @@ impl Extents {
                 return fixed("requests of whole pages of 4096 bytes, of which most begin within a page".to_owned());
             }
         }
-        None
+        match self.following(offset_bytes, length_bytes) {
+            Some(unit) if ![offset_origin, length_origin].contains(&Origin::Option) && !habits.any_bytes => {
+                Some(Fault {
+                    found: format!(
+                        "requests of which none begins where the one before ends, and most do with offsets in units of {} and lengths of {} bytes",
+                        unit.0, unit.1
+                    ),
+                    unit,
+                })
+            }
+            _ => None,
+        }
     }
 }

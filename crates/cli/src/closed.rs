@@ -1,0 +1,26 @@
+//! Standard output that was closed before the program began, as by `>&-`.
+//!
+//! Rust's runtime opens `/dev/null` in its place before `main`, and every write succeeds. So this looks before the runtime does.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static IS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// True if standard output was closed when the program began; false where the system cannot tell.
+pub fn is_standard_output_closed() -> bool {
+    IS_CLOSED.load(Ordering::Relaxed)
+}
+
+#[cfg(target_os = "linux")]
+extern "C" fn look() {
+    let is_open = rustix::io::fcntl_getfd(std::io::stdout()).is_ok();
+    IS_CLOSED.store(!is_open, Ordering::Relaxed);
+}
+
+/// The loader calls what stands in this section before `main`.
+// SAFETY: the section holds pointers to functions without arguments, as this is one; it needs nothing that the runtime sets up.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;

@@ -1,0 +1,74 @@
+//! Units as options of a format whose lines `csv` cannot read: `--format fiu:time-unit=us,length-unit=1`.
+
+use flashwise_core::options::{Kind, Options, Parameter};
+
+use super::REQUEST_BYTES_MAX;
+use super::fields::TimeUnit;
+use super::plausible::{Layout, Origin, Origins};
+
+/// The option of the unit of time.
+pub const TIME_UNIT: Parameter = Parameter {
+    name: "time-unit",
+    kind: Kind::Choice(&["s", "ms", "us", "ns", "filetime"]),
+    default: "",
+    meaning: "unit of time (filetime: 100 ns), where it is not that of the format",
+};
+
+/// The option of the unit of offset.
+pub const OFFSET_UNIT: Parameter = unit("offset-unit", "bytes in a unit of offset, where it is not that of the format");
+
+/// The option of the unit of length.
+pub const LENGTH_UNIT: Parameter = unit("length-unit", "bytes in a unit of length, where it is not that of the format");
+
+const fn unit(name: &'static str, meaning: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Count(1, REQUEST_BYTES_MAX), default: "", meaning }
+}
+
+/// Numbers as they stand there: microseconds and bytes, in which none is too large.
+pub const PLAIN: UnitOptions = UnitOptions::new(TimeUnit::Microseconds, 1, 1);
+
+/// The units of a format, and the source of each.
+#[derive(Clone, Copy, Debug)]
+pub struct UnitOptions {
+    /// The unit of time.
+    pub time: TimeUnit,
+    /// Bytes in a unit of offset.
+    pub offset_bytes: u64,
+    /// Bytes in a unit of length.
+    pub length_bytes: u64,
+    origins: Origins,
+}
+
+impl UnitOptions {
+    /// The units of a format: that of time, and the bytes in those of offset and length.
+    pub const fn new(time: TimeUnit, offset_bytes: u64, length_bytes: u64) -> UnitOptions {
+        let origins = Origins { time: Origin::Format, offset: Origin::Format, length: Origin::Format };
+        UnitOptions { time, offset_bytes, length_bytes, origins }
+    }
+
+    /// The same with the units that the user gives.
+    pub fn given(mut self, options: &Options) -> UnitOptions {
+        if let Some(unit) = TimeUnit::of_word(options.text(TIME_UNIT.name)) {
+            (self.time, self.origins.time) = (unit, Origin::Option);
+        }
+        if let Ok(bytes) = options.text(OFFSET_UNIT.name).parse() {
+            (self.offset_bytes, self.origins.offset) = (bytes, Origin::Option);
+        }
+        if let Ok(bytes) = options.text(LENGTH_UNIT.name).parse() {
+            (self.length_bytes, self.origins.length) = (bytes, Origin::Option);
+        }
+        self
+    }
+
+    /// `layout` in these units. A refusal names `spec`, which is the format and those of its options that are no units.
+    pub fn layout(&self, layout: Layout, spec: &str) -> Layout {
+        Layout {
+            time: layout.time.map(|(column, _)| (column, self.time)),
+            offset: (layout.offset.0, self.offset_bytes),
+            length: (layout.length.0, self.length_bytes),
+            origins: self.origins,
+            spec: Some(spec.to_owned()),
+            ..layout
+        }
+    }
+}
