@@ -118,9 +118,7 @@ fn contradictory_units_are_refused_until_the_user_decides() {
         fs::write(folder.path().join("t.csv"), text).unwrap();
         let err = fail(folder.path(), &["trace", "info", "t.csv"], 2);
         assert!(
-            err.contains(found)
-                && err.contains("read it with --format csv:")
-                && err.contains(&format!(",{option}=512")),
+            err.contains(found) && err.contains("use --format csv:") && err.contains(&format!(",{option}=512")),
             "{err}"
         );
         let spec = format!("csv:{option}=1");

@@ -433,6 +433,6 @@ fn records_passed_over_are_told_and_what_lies_behind_a_cut_is_not_read() {
     // Malformed records come long after the part that is cut out.
     let long = format!("{}not a request\n", TWO_VOLUMES.repeat(100_000));
     fs::write(folder.path().join("long.csv"), long).unwrap();
-    succeed(folder.path(), &["trace", "cut", "long.csv", "out.arrow", "--force", "--requests", "..1000"]);
-    fail(folder.path(), &["trace", "cut", "long.csv", "out.arrow", "--force", "--time", "..1s"], 1);
+    succeed(folder.path(), &["trace", "cut", "long.csv", "out.arrow", "--force", "--requests", "..1000", "--quiet"]);
+    fail(folder.path(), &["trace", "cut", "long.csv", "out.arrow", "--force", "--time", "..1s", "--quiet"], 1);
 }
