@@ -101,7 +101,7 @@ impl ParseLine for Biosnoop {
 
     fn layout(&self) -> Option<Layout> {
         let habits = Habits { decimals: true, streaming: true, ..Habits::default() };
-        Some(self.units.layout(unparted(habits), FORMAT.name))
+        Some(unparted(habits).in_units(self.units, FORMAT.name))
     }
 
     fn in_units(&self, units: UnitOptions) -> Option<Box<dyn ParseLine>> {

@@ -168,7 +168,7 @@ impl ParseLine for Blkparse {
 
     fn layout(&self) -> Option<Layout> {
         let layout = unparted(Habits { decimals: true, streaming: true, ..Habits::default() });
-        Some(self.units.layout(layout, &format!("{}:action={}", FORMAT.name, char::from(self.action))))
+        Some(layout.in_units(self.units, &format!("{}:action={}", FORMAT.name, char::from(self.action))))
     }
 
     fn in_units(&self, units: UnitOptions) -> Option<Box<dyn ParseLine>> {

@@ -158,7 +158,7 @@ impl ParseLine for Etw {
     }
 
     fn layout(&self) -> Option<Layout> {
-        Some(self.units.layout(unparted(Habits::default()), FORMAT.name))
+        Some(unparted(Habits::default()).in_units(self.units, FORMAT.name))
     }
 
     fn in_units(&self, units: UnitOptions) -> Option<Box<dyn ParseLine>> {

@@ -108,7 +108,7 @@ impl ParseLine for Fio {
     fn layout(&self) -> Option<Layout> {
         let layout = unparted(Habits::default());
         let time = layout.time.filter(|_| self.has_times);
-        Some(self.units.layout(Layout { time, ..layout }, FORMAT.name))
+        Some(Layout { time, ..layout }.in_units(self.units, FORMAT.name))
     }
 
     fn in_units(&self, units: UnitOptions) -> Option<Box<dyn ParseLine>> {

@@ -84,7 +84,7 @@ impl ParseLine for Fiu {
             volume: vec![6, 7],
             ..BLANKS
         };
-        Some(self.units.layout(layout, FORMAT.name))
+        Some(layout.in_units(self.units, FORMAT.name))
     }
 }
 

@@ -166,7 +166,7 @@ impl ParseLine for Ftrace {
     fn layout(&self) -> Option<Layout> {
         let habits = Habits { decimals: true, streaming: true, ..Habits::default() };
         let spec = format!("{}:action={}", FORMAT.name, char::from(self.action));
-        Some(self.units.layout(unparted(habits), &spec))
+        Some(unparted(habits).in_units(self.units, &spec))
     }
 
     fn in_units(&self, units: UnitOptions) -> Option<Box<dyn ParseLine>> {

@@ -79,7 +79,7 @@ fn request(
 
 /// The layout of both forms.
 fn layout(units: UnitOptions) -> Layout {
-    units.layout(unparted(Habits::default()), FORMAT.name)
+    unparted(Habits::default()).in_units(units, FORMAT.name)
 }
 
 /// A number, as digits or as text of digits.

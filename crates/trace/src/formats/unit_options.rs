@@ -4,7 +4,6 @@ use flashwise_core::options::{Kind, Options, Parameter};
 
 use super::REQUEST_BYTES_MAX;
 use super::fields::TimeUnit;
-use super::plausible::{Layout, Origin, Origins};
 
 /// The option of the unit of time.
 pub const TIME_UNIT: Parameter = Parameter {
@@ -27,7 +26,7 @@ const fn unit(name: &'static str, meaning: &'static str) -> Parameter {
 /// Numbers as they stand there: microseconds and bytes, in which none is too large.
 pub const PLAIN: UnitOptions = UnitOptions::new(TimeUnit::Microseconds, 1, 1);
 
-/// The units of a format, and the source of each.
+/// The units of a format, in which the user may have given others.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitOptions {
     /// The unit of time.
@@ -36,39 +35,27 @@ pub struct UnitOptions {
     pub offset_bytes: u64,
     /// Bytes in a unit of length.
     pub length_bytes: u64,
-    origins: Origins,
+    /// True for those units of time, offset and length that the user gives.
+    pub are_given: [bool; 3],
 }
 
 impl UnitOptions {
     /// The units of a format: that of time, and the bytes in those of offset and length.
     pub const fn new(time: TimeUnit, offset_bytes: u64, length_bytes: u64) -> UnitOptions {
-        let origins = Origins { time: Origin::Format, offset: Origin::Format, length: Origin::Format };
-        UnitOptions { time, offset_bytes, length_bytes, origins }
+        UnitOptions { time, offset_bytes, length_bytes, are_given: [false; 3] }
     }
 
     /// The same with the units that the user gives.
     pub fn given(mut self, options: &Options) -> UnitOptions {
         if let Some(unit) = TimeUnit::of_word(options.text(TIME_UNIT.name)) {
-            (self.time, self.origins.time) = (unit, Origin::Option);
+            (self.time, self.are_given[0]) = (unit, true);
         }
         if let Ok(bytes) = options.text(OFFSET_UNIT.name).parse() {
-            (self.offset_bytes, self.origins.offset) = (bytes, Origin::Option);
+            (self.offset_bytes, self.are_given[1]) = (bytes, true);
         }
         if let Ok(bytes) = options.text(LENGTH_UNIT.name).parse() {
-            (self.length_bytes, self.origins.length) = (bytes, Origin::Option);
+            (self.length_bytes, self.are_given[2]) = (bytes, true);
         }
         self
-    }
-
-    /// `layout` in these units. A refusal names `spec`, which is the format and those of its options that are no units.
-    pub fn layout(&self, layout: Layout, spec: &str) -> Layout {
-        Layout {
-            time: layout.time.map(|(column, _)| (column, self.time)),
-            offset: (layout.offset.0, self.offset_bytes),
-            length: (layout.length.0, self.length_bytes),
-            origins: self.origins,
-            spec: Some(spec.to_owned()),
-            ..layout
-        }
     }
 }

@@ -90,6 +90,20 @@ pub fn unparted(habits: Habits) -> Layout {
 }
 
 impl Layout {
+    /// The same in `units`. A refusal names `spec`, which is the format and those of its options that are no units.
+    pub fn in_units(self, units: UnitOptions, spec: &str) -> Layout {
+        let [time, offset, length] =
+            units.are_given.map(|is_given| if is_given { Origin::Option } else { Origin::Format });
+        Layout {
+            time: self.time.map(|(column, _)| (column, units.time)),
+            offset: (self.offset.0, units.offset_bytes),
+            length: (self.length.0, units.length_bytes),
+            origins: Origins { time, offset, length },
+            spec: Some(spec.to_owned()),
+            ..self
+        }
+    }
+
     /// What contradicts the units of the layout at the beginning or the end of `requests`, which stand somewhere in a trace whose
     /// first lines do not.
     pub fn changed(&self, requests: &[Request]) -> Option<String> {
