@@ -265,6 +265,18 @@ fn lines_of_numbers_are_not_taken_for_each_other() {
                 at % 250 * 8192
             )
         }),
+        lines("lba and bytes swapped below a header", TIMED, |at| {
+            let header = if at == 0 { "ts_us,op,lba,bytes\n" } else { "" };
+            format!("{header}{},R,4096,{}", 1_577_808_000_000_000 + at * 1_000_000, at % 500 * 8)
+        }),
+        lines("size and response time of MSR swapped", TIMED, |at| {
+            format!(
+                "{},h,0,Read,{},{},4096",
+                132_222_816_000_000_000 + at * 10_000_000,
+                at % 500 * 4096,
+                1000 + at * 37 % 900
+            )
+        }),
         lines("lis in bytes", BLOCKS, |at| format!("{} 4096 0 {at}", at % 500 * 4096)),
         lines("lis, lengths in bytes", BLOCKS, |at| format!("{} 4096 0 {at}", at % 500 * 8)),
         lines("lis, offsets in bytes", BLOCKS, |at| format!("{} 8 0 {at}", at % 500 * 4096)),
