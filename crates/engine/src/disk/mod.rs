@@ -63,6 +63,11 @@ pub trait Disk: Send + Sync {
         None
     }
 
+    /// The number of the disk that has this byte, from 0: for a disk that is made of others, which serve transfers side by side.
+    fn lane(&self, _offset: u64) -> u16 {
+        0
+    }
+
     /// Looks at the size again, which may have changed since; returns it.
     fn refresh_size(&self) -> io::Result<u64> {
         Ok(self.size())

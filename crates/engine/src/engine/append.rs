@@ -19,7 +19,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         for run in pages.chunk_by(|one, next| one.1.number(streams) == next.1.number(streams)) {
             let (disk, operation, length) = (FLASH, Operation::Write, run.len() as u64 * BLOCK);
             let (buffers, stream) = (run.iter().map(|(buffer, _)| *buffer).collect(), run[0].1.number(streams));
-            self.hand_over(Part { disk, operation, offset, length, buffers, step, background: false, stream });
+            self.hand_over(Part { disk, operation, offset, length, buffers, step, background: false, lane: 0, stream });
             offset += length;
         }
     }

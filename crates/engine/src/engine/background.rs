@@ -3,6 +3,8 @@
 //! gives way to reads alone.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
 
 use flashwise_core::cache::Cache;
 use flashwise_core::step::Step;
@@ -11,7 +13,7 @@ use super::depth::Depth;
 use super::hazard::StepId;
 use super::perform::continues;
 use super::{BACKEND, Engine, Group, Part, TRANSFER_BLOCKS};
-use crate::disk::{Operation, Transfer};
+use crate::disk::{Disk, Operation, Transfer};
 use crate::time;
 
 /// A client that read from the backend within this time will read from it again.
@@ -53,51 +55,76 @@ impl Waiting {
     }
 }
 
-/// What waits, and what is under way.
+/// What waits for one of the backend's disks, and what is under way there.
 #[derive(Debug, Default)]
-pub(super) struct Background {
+struct Lane {
     /// Of batches.
     back: Waiting,
     /// Past the flash.
     past: Waiting,
     /// Transfers handed out since write-back had its turn.
     since_back: usize,
+    under_way: usize,
+    /// Reads for others.
+    reads: usize,
+    /// Other transfers for others.
+    others: usize,
+    depth: Depth,
+    /// When it was read for others last.
+    read_us: Option<u64>,
+}
+
+/// The backend, whose disks serve transfers side by side; none where nobody measures it.
+#[derive(Default)]
+struct Disks(Option<Arc<dyn Disk>>);
+
+impl fmt::Debug for Disks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Disks")
+    }
+}
+
+/// What waits, and what is under way.
+#[derive(Debug, Default)]
+pub(super) struct Background {
+    /// Of each disk of the backend.
+    lanes: Vec<Lane>,
+    disks: Disks,
     /// Flushes that wait for what goes past the flash.
     flushes: usize,
-    under_way: usize,
-    /// Reads of the backend for others.
-    reads: usize,
-    /// Other transfers of the backend for others.
-    others: usize,
-    /// Whether there is a clock to measure the backend by.
-    has_clock: bool,
-    depth: Depth,
     /// Reads of the flash that wait.
     from_flash: VecDeque<Part>,
     /// Blocks that are read from the flash.
     blocks_from_flash: usize,
-    /// When the backend was read for others last.
-    read_us: Option<u64>,
 }
 
 impl Background {
-    pub(super) fn new(has_clock: bool) -> Background {
-        Background { has_clock, ..Background::default() }
+    /// The disk of the backend that has this byte.
+    pub(super) fn lane_of(&self, offset: u64) -> u16 {
+        self.disks.0.as_ref().map_or(0, |disk| disk.lane(offset))
     }
 
-    /// The time, if there is a clock.
+    /// The time, if the backend is measured.
     fn now_us(&self) -> Option<u64> {
-        self.has_clock.then(time::now_us)
+        self.disks.0.is_some().then(time::now_us)
+    }
+
+    fn lane(&mut self, part: &Part) -> &mut Lane {
+        let lane = usize::from(part.lane);
+        if lane >= self.lanes.len() {
+            self.lanes.resize_with(lane + 1, Lane::default);
+        }
+        &mut self.lanes[lane]
     }
 
     /// A block of a batch is to be written back.
     pub(super) fn push_back(&mut self, part: Part) {
-        self.back.push(part);
+        self.lane(&part).back.push(part);
     }
 
     /// An answered write goes past the flash.
     pub(super) fn push_past(&mut self, part: Part) {
-        self.past.push(part);
+        self.lane(&part).past.push(part);
     }
 
     /// A block is to be read from the flash.
@@ -145,28 +172,43 @@ impl Background {
 
     /// A transfer was handed out, with this part and maybe others.
     pub(super) fn started(&mut self, part: &Part) {
-        *self.count(part) += 1;
-        let Some(now_us) = self.now_us() else { return };
-        match part.operation {
-            _ if part.background => self.depth.begin(part.offset, self.all(), now_us),
-            Operation::Read => self.read_us = Some(now_us),
-            _ => {}
-        }
+        let now_us = self.now_us();
+        self.lane(part).started(part, now_us);
     }
 
     /// One ended.
     pub(super) fn ended(&mut self, part: &Part) {
-        *self.count(part) -= 1;
-        if part.background
-            && let Some(now_us) = self.now_us()
-        {
-            self.depth.end(part.offset, now_us);
+        let now_us = self.now_us();
+        self.lane(part).ended(part, now_us);
+    }
+
+    /// The next writes in the backend's order, which can be one transfer; none if enough are under way everywhere.
+    fn next(&mut self) -> Group {
+        let (flushes, measures) = (self.flushes > 0, self.disks.0.is_some());
+        let waiting = self.lanes.iter_mut().filter(|lane| !lane.back.parts.is_empty() || !lane.past.parts.is_empty());
+        let mut groups = waiting.map(|lane| lane.next(flushes, measures.then(time::now_us)));
+        groups.find(|group| !group.is_empty()).unwrap_or_default()
+    }
+}
+
+impl Lane {
+    fn started(&mut self, part: &Part, now_us: Option<u64>) {
+        *self.count(part) += 1;
+        let all = self.under_way + self.reads + self.others;
+        match (now_us, part.operation) {
+            (Some(now_us), _) if part.background => self.depth.begin(part.offset, all, now_us),
+            (Some(now_us), Operation::Read) => self.read_us = Some(now_us),
+            _ => {}
         }
     }
 
-    /// Transfers of the backend, of all kinds.
-    fn all(&self) -> usize {
-        self.under_way + self.reads + self.others
+    fn ended(&mut self, part: &Part, now_us: Option<u64>) {
+        *self.count(part) -= 1;
+        if part.background
+            && let Some(now_us) = now_us
+        {
+            self.depth.end(part.offset, now_us);
+        }
     }
 
     fn count(&mut self, part: &Part) -> &mut usize {
@@ -177,20 +219,17 @@ impl Background {
         }
     }
 
-    /// The next writes in the backend's order, which can be one transfer; none if enough are under way.
-    fn next(&mut self) -> Group {
-        if self.back.parts.is_empty() && self.past.parts.is_empty() {
-            return Group::new();
-        }
-        let reads_us = self.read_us.zip(self.now_us()).map(|(read_us, now_us)| now_us - read_us);
+    /// The next writes, which can be one transfer; none if enough are under way. `flushes`: a flush waits for what goes past the flash.
+    fn next(&mut self, flushes: bool, now_us: Option<u64>) -> Group {
+        let reads_us = self.read_us.zip(now_us).map(|(read_us, now_us)| now_us - read_us);
         let beside_reads = self.reads > 0 || reads_us.is_some_and(|reads_us| reads_us < READS_US);
         let most = self.depth.most(beside_reads).max((self.reads + self.others) / SHARE);
-        let most_past = if self.flushes > 0 { most + self.others } else { most };
-        if self.under_way >= most.max(most_past) {
+        let most_past = if flushes { most + self.others } else { most };
+        if self.under_way >= most_past {
             return Group::new();
         }
         let hurried = self.under_way >= most;
-        let turn = if self.flushes > 0 { SHARE_OF_BACK } else { 2 };
+        let turn = if flushes { SHARE_OF_BACK } else { 2 };
         let past_first = hurried || self.since_back + 1 < turn;
         let (first, second) =
             if past_first { (&mut self.past, &mut self.back) } else { (&mut self.back, &mut self.past) };
@@ -204,6 +243,11 @@ impl Background {
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
+    /// From now on this backend is measured, and the background keeps each of its disks busy by itself.
+    pub fn set_backend(&mut self, backend: Arc<dyn Disk>) {
+        self.background.disks = Disks(Some(backend));
+    }
+
     /// Hands out transfers of the background.
     pub(super) fn hand_out_background(&mut self, transfers: &mut Vec<Transfer>) {
         loop {
@@ -231,7 +275,7 @@ mod tests {
 
     fn part(offset: u64) -> Part {
         let (disk, operation, buffers) = (BACKEND, Operation::Write, smallvec::SmallVec::new());
-        Part { disk, operation, offset, length: 4096, buffers, step: 0, background: true, stream: 0 }
+        Part { disk, operation, offset, length: 4096, buffers, step: 0, background: true, lane: 0, stream: 0 }
     }
 
     fn next(background: &mut Background) -> Vec<u64> {

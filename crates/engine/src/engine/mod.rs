@@ -31,7 +31,7 @@ use flashwise_core::step::Step;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
-use crate::disk::{Buffer, Operation as DiskOperation, Transfer};
+use crate::disk::{Operation as DiskOperation, Transfer};
 use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
 use background::Background;
@@ -40,6 +40,7 @@ pub use clients::{Answered, Paused};
 pub(crate) use clients::{Client, Clients, OfBuckets, insert, kind, leave_out_flushes};
 use hazard::{Hazard, StepId};
 use order::Bond;
+use perform::{Group, Part, is_awaited_flush};
 use places::Places;
 pub use settings::{Bug, Settings};
 use unwritten::Unwritten;
@@ -110,24 +111,6 @@ struct FrameState {
     /// Its content is not what it should be.
     bad: bool,
 }
-
-/// A piece of a transfer that is handed out next.
-#[derive(Debug)]
-struct Part {
-    disk: usize,
-    operation: DiskOperation,
-    offset: u64,
-    length: u64,
-    buffers: SmallVec<[Buffer; 1]>,
-    step: StepId,
-    /// It gives way to others.
-    background: bool,
-    /// As [`Transfer::stream`].
-    stream: u8,
-}
-
-/// What is transferred together.
-type Group = SmallVec<[Part; 1]>;
 
 /// Failures since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -282,7 +265,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             last_flash_flush: None,
             last_backend_flush: None,
             batch_flushes: HashMap::default(),
-            background: Background::new(settings.pauses),
+            background: Background::default(),
             goes_on: false,
             calm: false,
             flash_failed: false,
@@ -612,9 +595,4 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.faults = before.faults;
         self.failed_flushes = before.failed_flushes;
     }
-}
-
-/// Whether a client or a segment waits for what goes past the flash.
-fn is_awaited_flush(step: &Step) -> bool {
-    matches!(step, Step::AwaitFlushes | Step::FlushBackend { batch: None })
 }

@@ -7,11 +7,31 @@ use flashwise_core::step::{Frame, Step};
 use smallvec::{SmallVec, smallvec};
 
 use super::hazard::StepId;
-use super::{BACKEND, Bond, Bug, Engine, FLASH, Group, Part, TRANSFER_BLOCKS, is_awaited_flush};
+use super::{BACKEND, Bond, Bug, Engine, FLASH, TRANSFER_BLOCKS};
 use crate::disk::{Buffer, Operation, Transfer};
 use crate::export::Error;
 
 pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// A piece of a transfer that is handed out next.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub disk: usize,
+    pub operation: Operation,
+    pub offset: u64,
+    pub length: u64,
+    pub buffers: SmallVec<[Buffer; 1]>,
+    pub step: StepId,
+    /// It gives way to others.
+    pub background: bool,
+    /// The disk of the backend that has it.
+    pub lane: u16,
+    /// As [`Transfer::stream`].
+    pub stream: u8,
+}
+
+/// What is transferred together.
+pub(super) type Group = SmallVec<[Part; 1]>;
 
 impl<C: Cache<Step = Step>> Engine<C> {
     /// Does a step between a client's bytes and a frame that nothing else uses, without entering it into the table of steps.
@@ -234,7 +254,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
     fn background_part(&mut self, step: StepId, disk: usize, operation: Operation, block: u32, frame: Frame) -> Part {
         self.step(step).transfers += 1;
         let (offset, buffers) = (u64::from(block) * BLOCK, smallvec![self.memory.buffer(frame.number, 1)]);
-        Part { disk, operation, offset, length: BLOCK, buffers, step, background: true, stream: 0 }
+        let lane = if disk == BACKEND { self.background.lane_of(offset) } else { 0 };
+        Part { disk, operation, offset, length: BLOCK, buffers, step, background: true, lane, stream: 0 }
     }
 
     fn transfer_frame(&mut self, id: StepId, disk: usize, operation: Operation, block: u32, frame: Frame) {
@@ -251,7 +272,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         length: u64,
         buffers: SmallVec<[Buffer; 1]>,
     ) {
-        self.hand_over(Part { disk, operation, offset, length, buffers, step, background: false, stream: 0 });
+        let lane = if disk == BACKEND { self.background.lane_of(offset) } else { 0 };
+        self.hand_over(Part { disk, operation, offset, length, buffers, step, background: false, lane, stream: 0 });
     }
 
     pub(super) fn hand_over(&mut self, part: Part) {
@@ -539,4 +561,9 @@ fn joined(buffers: impl Iterator<Item = Buffer>) -> Vec<Buffer> {
         }
     }
     pieces
+}
+
+/// Whether a client or a segment waits for what goes past the flash.
+pub(super) fn is_awaited_flush(step: &Step) -> bool {
+    matches!(step, Step::AwaitFlushes | Step::FlushBackend { batch: None })
 }

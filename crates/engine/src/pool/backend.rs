@@ -187,6 +187,10 @@ impl Disk for PoolDisk {
         format!("pool {}", self.name)
     }
 
+    fn lane(&self, offset: u64) -> u16 {
+        self.ranges().partition_point(|range| range.end() <= offset) as u16
+    }
+
     fn part(&self, offset: u64, length: u64) -> Option<(Arc<dyn Disk>, u64)> {
         let ranges = self.ranges();
         let range = ranges.iter().find(|range| (range.data()..range.end()).contains(&offset))?;

@@ -255,6 +255,7 @@ impl Volume {
         let lost = inner.engine.lost_blocks();
         let refused = self.write_unwritten(inner.engine.take_unwritten(), rests);
         let mut engine = engine_without_flash(&self.config, geometry, self.size(), true);
+        engine.set_backend(self.backend.clone());
         let blocks: Vec<u32> = lost.iter().chain(refused.keys()).map(|block| *block as u32).collect();
         engine.cache_mut().take_over_lost(inner.engine.log(), blocks);
         if self.config.planted != Some(Bug::DropsRefusedData) {

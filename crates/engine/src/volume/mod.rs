@@ -154,8 +154,11 @@ pub struct Volume {
 }
 
 impl Volume {
-    fn start(config: VolumeConfig, engine: Driver, pair: Pair) -> Result<Arc<Volume>, VolumeError> {
+    fn start(config: VolumeConfig, mut engine: Driver, pair: Pair) -> Result<Arc<Volume>, VolumeError> {
         let Pair { flash, attachment, storage } = pair;
+        if let Driver::Log(engine) = &mut engine {
+            engine.set_backend(storage.disk.clone());
+        }
         let size_bytes = size_of(&config, &storage);
         let of_log = engine.log().filter(|_| attachment.is_some());
         let what_if = of_log.map(|cache| WhatIf::new(&cache.config().policy, cache.config().capacity_blocks() as u64));
