@@ -65,7 +65,7 @@ fn counts_equal_those_of_policies_written_in_python() {
     let folder = TempDir::new().unwrap();
     let trace = project().join("traces/netsfs.csv.zst");
     let trace = trace.to_str().unwrap();
-    let requests = "300000";
+    let requests = "150000";
     let cut = ["trace", "cut", trace, "cut.arrow", "--requests", &format!("0..{requests}")];
     succeed(folder.path(), &cut);
     for size in ["6171", "61719"] {

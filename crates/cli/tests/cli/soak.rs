@@ -148,7 +148,7 @@ fn status(setting: &Setting) -> Value {
 
 #[test]
 fn memory_files_and_threads_stay_the_same_under_clients_that_come_and_go() {
-    let seconds = setting("FLASHWISE_SOAK_SECONDS", 20);
+    let seconds = setting("FLASHWISE_SOAK_SECONDS", 12);
     let seed = setting("FLASHWISE_SEED", 1);
     let keys = "flash-size = \"16MiB\"\nerase-unit = \"256KiB\"\nram = \"4MiB\"\ndirty-low = \"20%\"";
     let setting = Setting::new(CLIENTS * BLOCKS * BLOCK, keys);

@@ -71,43 +71,48 @@ fn combination(policy: &str, layout: &str, ram: &str, named: &[(&str, &str)]) ->
     given.flat_map(|(name, value)| [*name, *value]).map(str::to_owned).collect()
 }
 
+/// All combinations of policy, layout, rule, device, waits and RAM; every other one has epochs and a warm-up, so that those meet all of any four others.
 #[test]
 fn every_combination_runs_or_is_refused_with_a_reason() {
     let folder = folder();
     let mut met = [0; REASONS.len()];
     let (mut ran, mut whole) = (0, 0);
-    for policy in ["lru", "larc", "fif", "ripq+:sections=2", "m+", "c", "h"] {
-        for layout in ["", "none", "in-place", "log", "containers"] {
-            for rule in ["", "size:max=64KiB", "adaptive:kind=probability,timeframe=100ms", "auto:timeframe=100ms"] {
-                for (ssd, waits) in [("", ""), ("", "closed:depth=4"), ("fifo", ""), ("fifo", "trace:speed=2")] {
-                    for ram in ["0", "20%"] {
-                        for (epoch, warmup) in [("", ""), ("1000", "10%")] {
-                            let named = [
-                                ("--admission", rule),
-                                ("--arrivals", waits),
-                                ("--gc-victim", ssd),
-                                ("--epoch", epoch),
-                                ("--warmup", warmup),
-                            ];
-                            let options = combination(policy, layout, ram, &named);
-                            let options: Vec<&str> = options.iter().map(String::as_str).collect();
-                            match simulate_text(folder.path(), &options) {
-                                Ok(out) => {
-                                    let rows: Vec<Value> = serde_json::from_str(&out).unwrap();
-                                    check(&rows[0], &options, &named);
-                                    // Every third row repeats as a job; no option has a multiple of three values.
-                                    if ran % 3 == 0 {
-                                        check_job(folder.path(), &rows[0], &out);
-                                    }
-                                    ran += 1;
-                                    whole += usize::from(rows[0]["write_mode"].is_string());
+    for (p, policy) in ["lru", "larc", "fif", "ripq+:sections=2", "m+", "c", "h"].into_iter().enumerate() {
+        for (l, layout) in ["", "none", "in-place", "log", "containers"].into_iter().enumerate() {
+            for (r, rule) in ["", "size:max=64KiB", "adaptive:kind=probability,timeframe=100ms", "auto:timeframe=100ms"]
+                .into_iter()
+                .enumerate()
+            {
+                for (w, (ssd, waits)) in
+                    [("", ""), ("", "closed:depth=4"), ("fifo", ""), ("fifo", "trace:speed=2")].into_iter().enumerate()
+                {
+                    for (m, ram) in ["0", "20%"].into_iter().enumerate() {
+                        let (epoch, warmup) = [("", ""), ("1000", "10%")][(p + l + r + w + m) % 2];
+                        let named = [
+                            ("--admission", rule),
+                            ("--arrivals", waits),
+                            ("--gc-victim", ssd),
+                            ("--epoch", epoch),
+                            ("--warmup", warmup),
+                        ];
+                        let options = combination(policy, layout, ram, &named);
+                        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+                        match simulate_text(folder.path(), &options) {
+                            Ok(out) => {
+                                let rows: Vec<Value> = serde_json::from_str(&out).unwrap();
+                                check(&rows[0], &options, &named);
+                                // Every third row repeats as a job; no option has a multiple of three values.
+                                if ran % 3 == 0 {
+                                    check_job(folder.path(), &rows[0], &out);
                                 }
-                                Err(error) => {
-                                    let own = policy.split(':').next().unwrap();
-                                    assert!(!error.contains("m+") || own == "m+", "{options:?}: {error}");
-                                    let reason = REASONS.iter().position(|reason| error.contains(reason));
-                                    met[reason.unwrap_or_else(|| panic!("{options:?}: {error}"))] += 1;
-                                }
+                                ran += 1;
+                                whole += usize::from(rows[0]["write_mode"].is_string());
+                            }
+                            Err(error) => {
+                                let own = policy.split(':').next().unwrap();
+                                assert!(!error.contains("m+") || own == "m+", "{options:?}: {error}");
+                                let reason = REASONS.iter().position(|reason| error.contains(reason));
+                                met[reason.unwrap_or_else(|| panic!("{options:?}: {error}"))] += 1;
                             }
                         }
                     }
@@ -118,8 +123,8 @@ fn every_combination_runs_or_is_refused_with_a_reason() {
     let error = simulate(folder.path(), &["--policy", "lru", "--size", "400", "--erase-unit", "16KiB"]).unwrap_err();
     met[10] += usize::from(error.contains(REASONS[10]));
     // Both policies in the log, with all that there is; without a layout an SSD names one in place.
-    assert_eq!(whole, 2 * 4 * 4 * 2 * 2, "combinations of the whole cache");
-    assert!(ran > 600, "{ran} combinations ran");
+    assert_eq!(whole, 2 * 4 * 4 * 2, "combinations of the whole cache");
+    assert!(ran > 300, "{ran} combinations ran");
     for (reason, met) in REASONS.iter().zip(met) {
         assert!(met > 0, "no combination is refused because: {reason}");
     }

@@ -48,7 +48,7 @@ fn trace(seed: u64, write_share: u64, gap_us: u64) -> String {
     let mut state = seed;
     let mut random = |below: u64| workloads::random(&mut state) % below;
     let mut text = String::new();
-    for number in 0..30_000_u64 {
+    for number in 0..15_000_u64 {
         let block = match random(10) {
             0..5 => {
                 let within = 1 + random(6_000);

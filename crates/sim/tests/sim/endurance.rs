@@ -381,9 +381,10 @@ mod real_traces {
         Settings { erase_unit_bytes: 16 * trace.block_size_bytes(), over_provision: 0.1, ..small() }
     }
 
-    /// Sizes of 30 units and more.
+    /// Sizes of 30 units and more; of a long trace the larger one.
     fn shares(trace: &Trace) -> Vec<f64> {
-        [0.01, 0.1].into_iter().filter(|share| trace.unique_blocks() as f64 * share > 480.0).collect()
+        let shares = if trace.len() > 5_000_000 { &[0.1][..] } else { &[0.01, 0.1] };
+        shares.iter().copied().filter(|share| trace.unique_blocks() as f64 * share > 480.0).collect()
     }
 
     const ALGORITHMS: [&str; 7] = ["m", "m+", "c:order=arrival", "c", "lru", "ripq+", "pannier"];

@@ -112,7 +112,7 @@ fn random_faults(random: &mut Random) -> Vec<Fault> {
 
 #[test]
 fn random_faults_with_power_failures_lose_only_what_is_listed() {
-    let (first, budget) = (setting("FLASHWISE_SEED", 1), Budget::new("FLASHWISE_FAULT_SEEDS", 60..300, 5.0));
+    let (first, budget) = (setting("FLASHWISE_SEED", 1), Budget::new("FLASHWISE_FAULT_SEEDS", 60..300, 3.0));
     let mut worlds = 0;
     // In the first of the last, a block that the backend refused was written anew to a write buffer without room for it, and read as it was before; in the next
     // it was refused once more, and a flush did not tell. In the last a reader kept a frame in RAM whose content never came.
@@ -159,7 +159,7 @@ fn refusals(random: &mut Random) -> Vec<Fault> {
 /// A device that refuses a write has lost nothing: the content is in memory, or on the other device.
 #[test]
 fn devices_that_refuse_writes_for_a_while_lose_no_answered_write() {
-    let (first, budget) = (setting("FLASHWISE_SEED", 1), Budget::new("FLASHWISE_FAULT_SEEDS", 100..2000, 5.0));
+    let (first, budget) = (setting("FLASHWISE_SEED", 1), Budget::new("FLASHWISE_FAULT_SEEDS", 100..2000, 3.0));
     let mut worlds = 0;
     for seed in (first..).take_while(|seed| budget.goes_on(seed - first)) {
         worlds += 1;

@@ -183,7 +183,7 @@ fn lives(setup: Setup, seed: u64, points: &AtomicU64) -> Outcome<()> {
 #[test]
 fn starts_and_ends_lose_nothing_and_take_no_flash_for_another() {
     // A tenth of what is asked for.
-    let budget = Budget::new("FLASHWISE_CRASH_POINTS", 5_000..20_000, 5.0);
+    let budget = Budget::new("FLASHWISE_CRASH_POINTS", 5_000..20_000, 3.0);
     let points = AtomicU64::new(0);
     let mut seed = setting("FLASHWISE_SEED", 1);
     while budget.goes_on(10 * points.load(Ordering::Relaxed)) {

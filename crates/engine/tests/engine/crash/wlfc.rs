@@ -518,7 +518,7 @@ fn run(setup: Setup, seed: u64, points: &AtomicU64) -> Outcome<()> {
 #[test]
 fn what_wlfc_flushed_survives_power_failures_at_any_operation() {
     let (budget, first_seed) =
-        (Budget::new("FLASHWISE_CRASH_POINTS", 2_000..10_000, 5.0), setting("FLASHWISE_SEED", 1));
+        (Budget::new("FLASHWISE_CRASH_POINTS", 2_000..10_000, 3.0), setting("FLASHWISE_SEED", 1));
     let (started, points, next_seed) = (Instant::now(), AtomicU64::new(0), AtomicU64::new(first_seed));
     std::thread::scope(|scope| {
         for _ in 0..2 {

@@ -48,7 +48,7 @@ fn run_one(kind: Kind, seed: u64, planted: Option<Bug>) -> Result<u64, String> {
 
 #[test]
 fn devices_that_fail_for_a_while_lose_nothing_that_was_answered() {
-    let budget = Budget::new("FLASHWISE_WORLDS", 60..600, 10.0);
+    let budget = Budget::new("FLASHWISE_WORLDS", 60..600, 5.0);
     let (worlds, violations) = run(&KINDS, setting("FLASHWISE_SEED", 1), None, |begun| budget.goes_on(begun));
     println!("{worlds} worlds");
     assert!(violations.is_empty(), "{} violations:\n{}", violations.len(), violations.join("\n"));
@@ -65,14 +65,14 @@ fn the_same_seed_gives_the_same_run() {
 
 #[test]
 fn planted_bugs_are_found_on_failing_devices() {
-    // The search begins at a seed from where the bug was found soon when this was written.
+    // The search begins at the seed that found the bug when this was written.
     let bugs = [
-        (Bug::ForgetsContent, &[Kind::Log, Kind::NoFlash][..], 265),
-        (Bug::ShowsRefusedWrites, &[Kind::Log], 300),
-        (Bug::ZeroesBesideData, &[Kind::Pool], 1800),
-        (Bug::DropsRefusedData, &[Kind::Log, Kind::Pool], 219),
-        (Bug::DetachesTwice, &[Kind::Log, Kind::Pool], 292),
-        (Bug::ForgetsHeldRequests, &[Kind::Buckets], 17),
+        (Bug::ForgetsContent, &[Kind::Log, Kind::NoFlash][..], 418),
+        (Bug::ShowsRefusedWrites, &[Kind::Log], 631),
+        (Bug::ZeroesBesideData, &[Kind::Pool], 1884),
+        (Bug::DropsRefusedData, &[Kind::Log, Kind::Pool], 223),
+        (Bug::DetachesTwice, &[Kind::Log, Kind::Pool], 296),
+        (Bug::ForgetsHeldRequests, &[Kind::Buckets], 21),
         (Bug::KeepsRefusedPlaces, &[Kind::Pool], 1),
     ];
     for (bug, kinds, first) in bugs {

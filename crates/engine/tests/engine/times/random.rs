@@ -146,7 +146,7 @@ fn run(seed: u64) -> Vec<String> {
 
 #[test]
 fn random_volumes_keep_their_bounds() {
-    let (first, budget) = (setting("FLASHWISE_SEED", 1), Budget::new("FLASHWISE_TIMES", 6..60, 5.0));
+    let (first, budget) = (setting("FLASHWISE_SEED", 1), Budget::new("FLASHWISE_TIMES", 6..60, 3.0));
     let broken = Mutex::new(Vec::new());
     let scenarios = on_all_cores(
         |begun| budget.goes_on(begun),
