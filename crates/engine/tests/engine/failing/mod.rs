@@ -68,9 +68,9 @@ fn planted_bugs_are_found_on_failing_devices() {
     // The search begins at the seed that found the bug when this was written.
     let bugs = [
         (Bug::ForgetsContent, &[Kind::Log, Kind::NoFlash][..], 418),
-        (Bug::ShowsRefusedWrites, &[Kind::Log], 631),
-        (Bug::ZeroesBesideData, &[Kind::Pool], 1884),
-        (Bug::DropsRefusedData, &[Kind::Log, Kind::Pool], 223),
+        (Bug::ShowsRefusedWrites, &[Kind::Log], 661),
+        (Bug::ZeroesBesideData, &[Kind::Pool], 3498),
+        (Bug::DropsRefusedData, &[Kind::Log, Kind::Pool], 224),
         (Bug::DetachesTwice, &[Kind::Log, Kind::Pool], 296),
         (Bug::ForgetsHeldRequests, &[Kind::Buckets], 21),
         (Bug::KeepsRefusedPlaces, &[Kind::Pool], 1),
