@@ -193,8 +193,11 @@ impl<S> Account<S> {
             self.counts.written_back += 1;
             written_back = Some(evicted);
         }
-        if op == Op::Write && *outcome != Outcome::Bypass && self.dirty.insert(block) {
-            self.dirty_blocks += 1;
+        match (op, outcome) {
+            // What storage has now is newer than what the cache had.
+            (Op::Write, Outcome::Bypass) => self.remove(block),
+            (Op::Write, _) => self.dirty_blocks += u64::from(self.dirty.insert(block)),
+            _ => {}
         }
         written_back
     }

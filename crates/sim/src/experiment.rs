@@ -150,6 +150,8 @@ pub enum ExperimentError {
     Trace(#[from] TraceError),
     #[error(transparent)]
     Meaningless(#[from] Meaningless),
+    #[error("{rule} needs the times of the trace, since its budget is per day: {wrong}")]
+    Budget { rule: String, wrong: String },
     #[error("{trace}: {error}")]
     Of { trace: String, error: Box<ExperimentError> },
 }
@@ -158,7 +160,9 @@ impl ExperimentError {
     /// The error of a cache over `trace`, one of several: whose it is must be said.
     pub(crate) fn of(self, trace: &Trace, several: bool) -> ExperimentError {
         match self {
-            error @ (ExperimentError::Endurance(_) | ExperimentError::Cache(_)) if several => {
+            error @ (ExperimentError::Endurance(_) | ExperimentError::Cache(_) | ExperimentError::Budget { .. })
+                if several =>
+            {
                 ExperimentError::Of { trace: trace.name().to_owned(), error: Box::new(error) }
             }
             error => error,
@@ -302,6 +306,13 @@ struct Prepared {
 
 impl Prepared {
     fn new(number: usize, case: Case, experiment: &Experiment, trace: &Trace) -> Result<Prepared, ExperimentError> {
+        let budget = case.admission.as_ref().filter(|rule| rule.writes_per_day().is_some());
+        if let Some(rule) = budget
+            && days(trace, 0).is_none()
+        {
+            let wrong = trace.rates_refused().unwrap_or_else(|| "no time passes in it".to_owned());
+            return Err(ExperimentError::Budget { rule: rule.to_string(), wrong });
+        }
         let whole = experiment.whole(&case, trace)?;
         let geometry = experiment.geometry(&case, trace.block_size_bytes(), whole.as_ref())?;
         let setting = experiment.setting(&case, trace, whole.as_ref());

@@ -20,6 +20,7 @@
 //!   cache, and equation 14 smooths after that: where it began at the threshold that admits everything, the way from there cost a quarter of what the
 //!   rule gains over 100 timeframes.
 
+use super::budget::Budget;
 use super::controller::{Aim, Controller, Objective};
 use super::shadow::Shadows;
 use super::{ADAPTABLE, Admitted, Behind, Decides, EVERYTHING, Info, JUDGES, Rule, Thresholds, WRITES, admits_writes};
@@ -289,7 +290,8 @@ impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
         let position = scale.last();
         Adaptive {
             cache: Admitted::new(scale.rule(position, index, capacity, block_bytes, seed), policy)
-                .admitting_writes(admits_writes),
+                .admitting_writes(admits_writes)
+                .within(Budget::of(INFO.parameters, options, capacity)),
             scale,
             position,
             shadows,
@@ -372,6 +374,7 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Adaptive<P, I> {
 
     #[inline]
     fn tick(&mut self, time_us: u64) {
+        self.cache.tick(time_us);
         if self.timeframes.is_due(time_us) {
             self.end_timeframe(time_us);
         }
@@ -380,6 +383,10 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Adaptive<P, I> {
     fn warm(&mut self, block: I::Key) -> Outcome<I::Key> {
         self.shadows.warm(block);
         self.cache.warm(block)
+    }
+
+    fn note_others_written(&mut self, blocks: f64) {
+        self.cache.note_others_written(blocks);
     }
 
     fn decision(&self) -> Option<&Decision> {

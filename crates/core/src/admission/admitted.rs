@@ -1,6 +1,7 @@
 //! A replacement policy behind a rule that judges each missed block, and what such a rule is.
 
 use super::Rule;
+use super::budget::{Budget, Pace};
 use crate::access::{Access, Op};
 use crate::index::Index;
 use crate::options::Options;
@@ -24,15 +25,11 @@ pub trait Judge<I: Index>: Sized {
         let _ = block;
     }
 
-    /// Tells the time, which never goes back, of the accesses that follow.
+    /// Plans the next interval of a budget.
     #[inline]
-    fn tick(&mut self, time_us: u64) {
-        let _ = time_us;
+    fn end_interval(&mut self, pace: Pace) {
+        let _ = pace;
     }
-
-    /// Notes that a block is written to the cache: it hits by a write, or is admitted.
-    #[inline]
-    fn note_written(&mut self) {}
 
     /// Notes that the policy evicted `block` for one that was admitted.
     #[inline]
@@ -77,13 +74,14 @@ pub trait Judge<I: Index>: Sized {
 pub struct Admitted<P, I: Index> {
     rule: Rule<I>,
     admits_writes: bool,
+    budget: Option<Budget>,
     policy: P,
 }
 
 impl<P: Policy<Key = I::Key>, I: Index> Admitted<P, I> {
     /// `rule` in front of `policy`, both for a cache of the same size. It judges reads and writes.
     pub fn new(rule: Rule<I>, policy: P) -> Self {
-        Admitted { rule, admits_writes: false, policy }
+        Admitted { rule, admits_writes: false, budget: None, policy }
     }
 
     /// The same, which admits all writes if `admits_writes`.
@@ -91,9 +89,25 @@ impl<P: Policy<Key = I::Key>, I: Index> Admitted<P, I> {
         Admitted { admits_writes, ..self }
     }
 
+    /// The same, which writes no more than `budget`.
+    pub fn within(self, budget: Option<Budget>) -> Self {
+        Admitted { budget, ..self }
+    }
+
+    /// True if the budget, if there is one, has a block left.
+    pub fn may_write(&self) -> bool {
+        self.budget.as_ref().is_none_or(|budget| !budget.is_used_up())
+    }
+
     /// The rule.
     pub fn rule(&self) -> &Rule<I> {
         &self.rule
+    }
+
+    fn note_written(&mut self) {
+        if let Some(budget) = &mut self.budget {
+            budget.note_written();
+        }
     }
 
     /// Tells the rule what became of an access that it let through.
@@ -101,13 +115,13 @@ impl<P: Policy<Key = I::Key>, I: Index> Admitted<P, I> {
     fn note(&mut self, access: &Access<I::Key>, outcome: &Outcome<I::Key>) {
         match *outcome {
             Outcome::Admit { evicted } => {
-                self.rule.note_written();
+                self.note_written();
                 if let Some(evicted) = evicted {
                     self.rule.note_evicted(evicted);
                 }
                 self.rule.note_len(self.policy.len(), Some(access.block));
             }
-            Outcome::Hit if access.op == Op::Write => self.rule.note_written(),
+            Outcome::Hit if access.op == Op::Write => self.note_written(),
             _ => {}
         }
     }
@@ -134,6 +148,12 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
         if !admitted {
             return Outcome::Bypass;
         }
+        if let Some(budget) = &mut self.budget
+            && budget.refuses(&access, &mut self.policy)
+        {
+            self.rule.note_len(self.policy.len(), None);
+            return Outcome::Bypass;
+        }
         let outcome = self.policy.access(access);
         self.note(&access, &outcome);
         outcome
@@ -148,8 +168,18 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
 
     #[inline]
     fn tick(&mut self, time_us: u64) {
-        self.rule.tick(time_us);
+        if let Some(budget) = &mut self.budget
+            && let Some(pace) = budget.tick(time_us)
+        {
+            self.rule.end_interval(pace);
+        }
         self.policy.tick(time_us);
+    }
+
+    fn note_others_written(&mut self, blocks: f64) {
+        if let Some(budget) = &mut self.budget {
+            budget.note_others(blocks);
+        }
     }
 
     fn warm(&mut self, block: I::Key) -> Outcome<I::Key> {

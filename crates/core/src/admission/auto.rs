@@ -17,11 +17,12 @@
 use super::adaptive::{
     ALPHA, HITS, OBJECTIVE, SAMPLED_ACCESSES_MIN, SAMPLING, SEED, TIMEFRAME, Timeframes, WRITES_PER_DAY, aim,
 };
+use super::budget::Budget;
 use super::controller::{Aim, Controller, Past};
 use super::shadow::Shadows;
 use super::size::Size;
 use super::{Behind, Decides, Info, Rule};
-use crate::access::Access;
+use crate::access::{Access, Op};
 use crate::blocks::{Blocks, List, Queues};
 use crate::decision::{Choice, Decision};
 use crate::index::Index;
@@ -136,6 +137,7 @@ pub struct Auto<I: Index> {
     behind: f64,
     /// Whether the cache has been full.
     was_full: bool,
+    budget: Option<Budget>,
     timeframes: Timeframes,
     ticked_us: Option<u64>,
     block_bytes: u64,
@@ -171,6 +173,7 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
             pasts,
             behind: 0.0,
             was_full: false,
+            budget: Budget::of(INFO.parameters, options, capacity),
             candidates,
             cached: Blocks::new(index.clone(), 1, 0),
             empty: index,
@@ -257,9 +260,23 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
         (self.policy, self.current) = (policy, next);
     }
 
+    /// Asks the policy, unless the budget is used up.
+    #[inline]
+    fn ask(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
+        let Some(budget) = &mut self.budget else { return self.policy.access(access) };
+        if budget.refuses(&access, &mut self.policy) {
+            return Outcome::Bypass;
+        }
+        let outcome = self.policy.access(access);
+        if outcome.writes(access.op) {
+            budget.note_written();
+        }
+        outcome
+    }
+
     /// Does what the policy did with `block`.
     #[inline]
-    fn follow(&mut self, block: I::Key, outcome: &Outcome<I::Key>) {
+    fn follow(&mut self, block: I::Key, op: Op, outcome: &Outcome<I::Key>) {
         match outcome {
             Outcome::Hit => {
                 let node = self.cached.find(block).expect("what the policy holds is cached");
@@ -270,6 +287,9 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
                     self.cached.forget(*evicted);
                 }
                 self.cached.insert_front(CACHED, block, ());
+            }
+            Outcome::Bypass if op == Op::Write => {
+                self.cached.forget(block);
             }
             Outcome::Bypass => {}
         }
@@ -290,8 +310,8 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
-        let outcome = self.policy.access(access);
-        self.follow(access.block, &outcome);
+        let outcome = self.ask(access);
+        self.follow(access.block, access.op, &outcome);
         self.shadows.access(&access, &outcome);
         outcome
     }
@@ -313,6 +333,9 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
 
     #[inline]
     fn tick(&mut self, time_us: u64) {
+        if let Some(budget) = &mut self.budget {
+            budget.tick(time_us);
+        }
         let before_us = self.ticked_us.replace(time_us);
         // Not between the parts of a request, which have the same time.
         if before_us == Some(time_us) {
@@ -328,8 +351,14 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
     fn warm(&mut self, block: I::Key) -> Outcome<I::Key> {
         self.shadows.warm(block);
         let outcome = self.policy.warm(block);
-        self.follow(block, &outcome);
+        self.follow(block, Op::Read, &outcome);
         outcome
+    }
+
+    fn note_others_written(&mut self, blocks: f64) {
+        if let Some(budget) = &mut self.budget {
+            budget.note_others(blocks);
+        }
     }
 
     fn decision(&self) -> Option<&Decision> {

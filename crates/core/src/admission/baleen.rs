@@ -10,7 +10,7 @@
 //! whether it reads, the length of its request, which access of its episode it is, how many there were in earlier episodes, and how long
 //! ago the last one was. Each is cut into a few classes, and all examples of the same classes have their sums of hits and of writes.
 //! At the end of each interval the classes are put in order of hits for a write, and admitted from the best on up to the budget. What more comes in the
-//! next interval than in the last ones is refused when the budget is used up: the rule never writes more than the budget brought, but for write hits.
+//! next interval than in the last ones is refused when the [budget](super::budget) is used up.
 //!
 //! A budget that is large is no reason to fill the cache with what is hardly used: what is admitted drives out what would have been hit. The cache
 //! tells how often that is, by hits of blocks that were not used for half of the eviction age or longer, and what leaves it unused: a class that has not
@@ -31,7 +31,7 @@
 //! - Until there are examples, it admits by chance what the budget allows; the paper's online version admits everything.
 //! - The paper's cache is as good with more writes as with fewer; it has no bound besides the budget.
 
-use super::budget::{Allowance, WRITES_PER_DAY};
+use super::budget::{INTERVAL, Pace, WRITES_PER_DAY};
 use super::{Info, Judge, SEED, WRITES};
 use crate::access::{Access, Op};
 use crate::blocks::{Blocks, List, NodeId};
@@ -47,7 +47,7 @@ pub static INFO: Info = Info {
     parameters: &[
         WRITES_PER_DAY,
         Parameter {
-            name: "interval",
+            name: INTERVAL,
             kind: Kind::Duration(1_000_000, 86_400_000_000),
             default: "1min",
             meaning: "time between two choices of what is admitted",
@@ -154,7 +154,6 @@ struct Lately {
 #[derive(Debug)]
 pub struct Baleen<I: Index> {
     c: usize,
-    budget: Allowance,
     reads_alone: bool,
     history_max: usize,
     random: Random,
@@ -300,7 +299,7 @@ impl<I: Index> Baleen<I> {
             class.admitted = match wanted <= left {
                 _ if hits < least => 0.0,
                 true => f64::from(u8::from(left > 0.0)),
-                false => left / wanted,
+                false => (left / wanted).max(0.0),
             };
             left -= wanted * class.admitted;
         }
@@ -312,7 +311,6 @@ impl<I: Index> Judge<I> for Baleen<I> {
         let class = Class { sums: Sums::default(), misses: 0.0, admitted: 1.0 };
         Baleen {
             c: capacity,
-            budget: Allowance::new(options, capacity),
             history_max: (options.number("history") * capacity as f64) as usize,
             random: Random::new(options.count(SEED.name)),
             reads_alone: options.text("worth") == "reads",
@@ -342,7 +340,7 @@ impl<I: Index> Judge<I> for Baleen<I> {
         }
         let class = usize::from(class);
         self.classes[class].misses += 1.0;
-        let admitted = if self.budget.is_used_up() { 0.0 } else { self.classes[class].admitted };
+        let admitted = self.classes[class].admitted;
         admitted >= 1.0 || admitted > 0.0 && self.random.share() < admitted
     }
 
@@ -350,16 +348,8 @@ impl<I: Index> Judge<I> for Baleen<I> {
         self.note(block, Op::Write, 1);
     }
 
-    #[inline]
-    fn tick(&mut self, time_us: u64) {
-        if let Some(left) = self.budget.tick(time_us) {
-            self.choose(left);
-        }
-    }
-
-    #[inline]
-    fn note_written(&mut self) {
-        self.budget.note_written();
+    fn end_interval(&mut self, pace: Pace) {
+        self.choose(pace.next);
     }
 
     #[inline]
@@ -399,6 +389,7 @@ impl<I: Index> Judge<I> for Baleen<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::budget::Budget;
     use crate::index::Dense;
 
     const SECOND_US: u64 = 1_000_000;
@@ -481,20 +472,25 @@ mod tests {
             ("9", 200..201, 600..601),
         ];
         for (budget, of_small, of_large) in cases {
-            let mut rule = rule(&format!("writes-per-day={budget},interval=1s,history=100%"), 1_000_000);
+            let text = format!("writes-per-day={budget},interval=1s,history=100%");
+            let mut rule = rule(&text, 1_000_000);
+            let options = Options::parse("baleen", INFO.parameters, &text).unwrap();
+            let mut allowed = Budget::of(INFO.parameters, &options, 1_000_000).unwrap();
             rule.eviction_age = 50;
             let mut admitted = [0; 2];
             for second in 0..60_u32 {
-                Judge::tick(&mut rule, u64::from(second) * SECOND_US);
+                if let Some(pace) = allowed.tick(u64::from(second) * SECOND_US) {
+                    rule.end_interval(pace);
+                }
                 for number in 0..80_u32 {
                     let block = 80 * second + number;
                     let length = if number < 20 { 1 } else { 8 };
-                    let admits = rule.judge(&access(block, Op::Read, length), || false);
+                    let admits = rule.judge(&access(block, Op::Read, length), || false) && !allowed.is_used_up();
                     if number < 20 {
                         rule.judge(&access(block, Op::Read, length), || admits);
                     }
                     if admits {
-                        Judge::note_written(&mut rule);
+                        allowed.note_written();
                     }
                     admitted[usize::from(number >= 20)] += u32::from(admits && second >= 50);
                 }

@@ -1,159 +1,198 @@
-//! A budget of writes to the cache, and how fast it may be used.
+//! A budget of writes to the cache that holds: what time brings may be spent, and nothing else.
 //!
-//! Source: CacheLib's admission policy "dynamic random" (Berg et al.: The CacheLib caching engine. OSDI 2020): the rate at which may be
-//! written is what would have used up the budget a day from now on.
+//! Source: CacheLib's admission policy "dynamic random" (Berg et al.: The CacheLib caching engine. OSDI 2020) for the rate at which a rule
+//! plans: the one that would use up the budget a day from now on.
+//!
+//! Departures from its code: CacheLib only plans. Here a miss that the budget has no block for is refused, and a write hit too: it goes to
+//! storage, and its cached block leaves the cache.
 
-use crate::options::{Kind, Options, Parameter};
+use crate::access::{Access, Op};
+use crate::options::{Kind, OptionError, Options, Parameter};
+use crate::policy::Policy;
 
 const DAY_US: f64 = 86_400e6;
+
+/// More writes a day than any flash can take.
+const WRITES_PER_DAY_MAX: f64 = 1_000_000.0;
 
 /// `writes-per-day`: the budget.
 pub const WRITES_PER_DAY: Parameter = Parameter {
     name: "writes-per-day",
-    kind: Kind::Number(0.0001, 1_000_000.0),
+    kind: Kind::Number(0.0001, WRITES_PER_DAY_MAX),
     default: "1",
     meaning: "how often a day the cache may be written in full (DWPD)",
 };
 
-/// What was written so far of what may be.
-#[derive(Clone, Debug)]
-pub struct Budget {
-    /// Blocks per microsecond.
-    target_rate: f64,
-    interval_us: u64,
-    /// When the first access was, and when the last interval ended.
-    began_us: Option<u64>,
-    ended_us: u64,
-    /// Blocks written since the first access, and in this interval.
-    written: u64,
-    written_since: u64,
+/// `interval`: how often a rule plans anew. Rules with a budget and without intervals have none.
+pub const INTERVAL: &str = "interval";
+
+/// Refuses options whose budget cannot hold, because all writes are admitted.
+///
+/// # Errors
+/// Names `writes`, its value, and the value that holds the budget.
+pub(super) fn check(owner: &str, parameters: &[Parameter], options: &Options) -> Result<(), OptionError> {
+    let has = |name: &str| parameters.iter().any(|parameter| parameter.name == name) && options.has(name);
+    let (budget, writes) = (WRITES_PER_DAY.name, super::WRITES.name);
+    if has(budget) && has(writes) && super::admits_writes(options) {
+        let expected = format!("filter: the budget of {budget} cannot hold if all writes are admitted");
+        return Err(OptionError::bad_value(owner, writes, options.text(writes), expected));
+    }
+    Ok(())
 }
 
 /// The end of an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// How long the interval was, in microseconds.
-    pub elapsed_us: f64,
-    /// Blocks that were written in it.
-    pub written: f64,
-    /// Blocks that may be written in as much time, below 0 if too many were.
+    /// Blocks that the rule let through in it, written or not.
+    pub wanted: f64,
+    /// Blocks that may be written in as much time at the rate that uses up the budget a day from now on.
     pub allowed: f64,
+    /// Blocks that may be written in the next interval: what it brings, and half of what is saved.
+    pub next: f64,
 }
 
-impl Budget {
-    /// The budget of `options`, which have [`WRITES_PER_DAY`] and an `interval`, for a cache of `capacity` blocks.
-    pub fn new(options: &Options, capacity: usize) -> Budget {
-        Budget {
-            target_rate: options.number(WRITES_PER_DAY.name) * capacity as f64 / DAY_US,
-            interval_us: options.duration_us("interval"),
-            began_us: None,
-            ended_us: 0,
-            written: 0,
-            written_since: 0,
-        }
-    }
-
-    /// A block is written.
-    #[inline]
-    pub fn note_written(&mut self) {
-        self.written += 1;
-        self.written_since += 1;
-    }
-
-    /// Tells the time, which never goes back; what there is to say if an interval ends.
-    #[inline]
-    pub fn tick(&mut self, now_us: u64) -> Option<Pace> {
-        let Some(began_us) = self.began_us else {
-            (self.began_us, self.ended_us) = (Some(now_us), now_us);
-            return None;
-        };
-        (now_us - self.ended_us >= self.interval_us).then(|| self.end_interval(began_us, now_us))
-    }
-
-    #[cold]
-    fn end_interval(&mut self, began_us: u64, now_us: u64) -> Pace {
-        let left = self.target_rate * ((now_us - began_us) as f64 + DAY_US) - self.written as f64;
-        let elapsed_us = (now_us - self.ended_us) as f64;
-        let pace = Pace { elapsed_us, written: self.written_since as f64, allowed: left / DAY_US * elapsed_us };
-        (self.ended_us, self.written_since) = (now_us, 0);
-        pace
-    }
-}
-
-/// A budget that is never exceeded but by what nobody asks: what comes in with the rate is there to be spent, at most a day's.
+/// A budget of block writes. Time adds to it, writes take from it; at most a day's worth is saved. It begins empty.
 #[derive(Clone, Debug)]
-pub struct Allowance {
+pub struct Budget {
     /// Blocks per microsecond.
     rate: f64,
     interval_us: u64,
-    /// Blocks that may be written now; below 0 after write hits that could not be refused.
+    /// Blocks that may be written now. Below 0 after writes that the cache could not avoid.
     left: f64,
+    /// Blocks that the rule let through in this interval.
+    wanted: f64,
     /// The last access, and when the last interval ended; none before the first access.
     at_us: Option<(u64, u64)>,
 }
 
+/// What sums of many small numbers may be off by.
+const ROUNDING: f64 = 1e-6;
 /// The share of what was saved that may be spent in an interval.
 const SPENT: f64 = 0.5;
 
-impl Allowance {
-    /// The budget of `options`, which have [`WRITES_PER_DAY`] and an `interval`, for a cache of `capacity` blocks. An interval's blocks are there at once.
-    pub fn new(options: &Options, capacity: usize) -> Allowance {
-        let rate = options.number(WRITES_PER_DAY.name) * capacity as f64 / DAY_US;
-        let interval_us = options.duration_us("interval");
-        Allowance { rate, interval_us, left: rate * interval_us as f64, at_us: None }
+impl Budget {
+    /// The budget of `options` for a cache of `capacity` blocks, if they set one. `parameters` are those of the options.
+    pub fn of(parameters: &[Parameter], options: &Options, capacity: usize) -> Option<Budget> {
+        let has = |name: &str| parameters.iter().any(|parameter| parameter.name == name) && options.has(name);
+        let writes_per_day = has(WRITES_PER_DAY.name).then(|| options.number(WRITES_PER_DAY.name))?;
+        let interval_us = if has(INTERVAL) { options.duration_us(INTERVAL) } else { u64::MAX };
+        // No flash writes itself this often.
+        let rate = writes_per_day.min(WRITES_PER_DAY_MAX) * capacity as f64 / DAY_US;
+        Some(Budget { rate, interval_us, left: 0.0, wanted: 0.0, at_us: None })
     }
 
-    /// A block is written.
+    /// Counts a block that is written because of an access.
     #[inline]
     pub fn note_written(&mut self) {
+        self.wanted += 1.0;
         self.left -= 1.0;
     }
 
-    /// Whether nothing more may be written now.
-    #[inline]
-    pub fn is_used_up(&self) -> bool {
-        self.left <= 0.0
+    /// Counts blocks that are written for other reasons than an access, or, below 0, blocks of accesses that were not written after all.
+    pub fn note_others(&mut self, blocks: f64) {
+        self.left -= blocks;
     }
 
-    /// Tells the time, which never goes back; how many blocks may be written in the next interval, if one ends.
+    /// True if no block may be written now.
     #[inline]
-    pub fn tick(&mut self, now_us: u64) -> Option<f64> {
+    pub fn is_used_up(&self) -> bool {
+        self.left < 1.0 - ROUNDING
+    }
+
+    /// True if an `access` that the rule lets through must not write the flash, because the budget is used up. If it writes a block that
+    /// `policy` holds, the block leaves the cache.
+    #[inline]
+    pub fn refuses<P: Policy>(&mut self, access: &Access<P::Key>, policy: &mut P) -> bool {
+        self.is_used_up() && self.refuse(access, policy)
+    }
+
+    fn refuse<P: Policy>(&mut self, access: &Access<P::Key>, policy: &mut P) -> bool {
+        let is_cached = policy.contains(access.block);
+        if is_cached && access.op == Op::Read {
+            return false;
+        }
+        self.wanted += 1.0;
+        if is_cached {
+            policy.refuse(access.block);
+        }
+        true
+    }
+
+    /// Tells the time, which never goes back. Returns what a rule plans with if an interval ends.
+    #[inline]
+    pub fn tick(&mut self, now_us: u64) -> Option<Pace> {
         let (at_us, ended_us) = *self.at_us.get_or_insert((now_us, now_us));
-        self.left = (self.left + self.rate * (now_us - at_us) as f64).min(self.rate * DAY_US);
+        self.left = (self.left + self.rate * (now_us - at_us) as f64).min((self.rate * DAY_US).max(1.0));
         let ends = now_us - ended_us >= self.interval_us;
         self.at_us = Some((now_us, if ends { now_us } else { ended_us }));
-        ends.then(|| {
-            let of_interval = self.rate * self.interval_us as f64;
-            (of_interval + SPENT * (self.left - of_interval)).max(0.0)
-        })
+        ends.then(|| self.end_interval((now_us - ended_us) as f64))
+    }
+
+    #[cold]
+    fn end_interval(&mut self, elapsed_us: f64) -> Pace {
+        let of_interval = self.rate * self.interval_us as f64;
+        Pace {
+            wanted: std::mem::take(&mut self.wanted),
+            allowed: (self.rate + self.left / DAY_US) * elapsed_us,
+            next: (of_interval + SPENT * (self.left - of_interval)).max(0.0),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::Spec;
+    use crate::index::Dense;
+    use crate::policy::lru::Lru;
 
-    /// 86,400 blocks a day are one a second, and an interval is a minute. 60 are there at once; 80 are written, of which 20 could not be refused. After
-    /// a minute 40 are there: 60 + (40 - 60) / 2 may be written in the next. After ten minutes without writes 640 are: 60 + (640 - 60) / 2. After a year a
-    /// day's are.
+    /// 86,400 blocks a day are one a second, and an interval is a minute. Nothing is there at first. After a minute 60 blocks are, of which 60 may
+    /// be written in the next. After ten minutes more 640 are, if 20 were written: 60 + (640 - 60) / 2. After a year a day's are.
     #[test]
     fn what_is_saved_may_be_spent_and_no_more() {
         const MINUTE_US: u64 = 60_000_000;
-        const INTERVAL: Parameter =
-            Parameter { name: "interval", kind: Kind::Duration(1, 1 << 40), default: "1min", meaning: "" };
-        static PARAMETERS: [Parameter; 2] = [WRITES_PER_DAY, INTERVAL];
-        let mut allowance = Allowance::new(&Options::parse("test", &PARAMETERS, "").unwrap(), 86_400);
-        let near = |found: Option<f64>, expected: f64| {
-            assert!((found.unwrap() - expected).abs() < 1e-6, "{found:?}, {expected}")
-        };
-        assert_eq!(allowance.tick(5), None);
-        for written in 0..80 {
-            assert_eq!(allowance.is_used_up(), written >= 60);
-            allowance.note_written();
+        let rule: Spec = "baleen".parse().unwrap();
+        let mut budget = Budget::of(rule.info().parameters, rule.options(), 86_400).unwrap();
+        let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6, "{found}, {expected}");
+        assert_eq!(budget.tick(5), None);
+        assert!(budget.is_used_up());
+        assert_eq!(budget.tick(5 + MINUTE_US - 1), None);
+        near(budget.tick(5 + MINUTE_US).unwrap().next, 60.0);
+        for written in 0..60 {
+            assert!(!budget.is_used_up(), "{written}");
+            budget.note_written();
         }
-        assert_eq!(allowance.tick(5 + MINUTE_US - 1), None);
-        near(allowance.tick(5 + MINUTE_US), 50.0);
-        near(allowance.tick(5 + 11 * MINUTE_US), 350.0);
-        near(allowance.tick(365 * 24 * 60 * MINUTE_US), 60.0 + (86_400.0 - 60.0) / 2.0);
+        assert!(budget.is_used_up());
+        budget.note_others(-40.0);
+        let pace = budget.tick(5 + 11 * MINUTE_US).unwrap();
+        near(pace.next, 350.0);
+        near(pace.wanted, 60.0);
+        near(pace.allowed, 600.0 * (1.0 + 640.0 / 86_400.0));
+        near(budget.tick(365 * 24 * 60 * MINUTE_US).unwrap().next, 60.0 + (86_400.0 - 60.0) / 2.0);
+    }
+
+    #[test]
+    fn without_budget_a_write_of_a_cached_block_leaves_the_cache_and_a_read_is_a_hit() {
+        let rule: Spec = "write-budget".parse().unwrap();
+        let mut budget = Budget::of(rule.info().parameters, rule.options(), 10).unwrap();
+        let mut lru = Lru::new(Dense::new(10), 10, &Options::default());
+        lru.access(Access::read(1));
+        assert!(!budget.refuses(&Access::read(1), &mut lru) && lru.contains(1));
+        assert!(budget.refuses(&Access::read(2), &mut lru));
+        assert!(budget.refuses(&Access::write(1), &mut lru) && lru.is_empty());
+        budget.note_others(-1.0);
+        assert!(!budget.refuses(&Access::write(1), &mut lru));
+    }
+
+    #[test]
+    fn a_budget_and_writes_that_are_always_admitted_do_not_go_together() {
+        for rule in ["write-budget:writes=admit", "baleen:writes=admit", "adaptive:writes-per-day=1,writes=admit"] {
+            let error = Spec::parse(rule).unwrap_err().to_string();
+            assert!(
+                error.contains("option 'writes' is 'admit', expected filter: the budget of writes-per-day"),
+                "{error}"
+            );
+        }
+        assert!(Spec::parse("adaptive:writes=admit").is_ok());
     }
 }

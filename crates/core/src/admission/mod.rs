@@ -4,11 +4,14 @@
 //! sampling. MSST 2016, sections III and IV.B, Figure 3.
 //!
 //! A rule stands in front of any replacement policy: [`Admitted`] is both, and a policy itself. A block in the cache is the
-//! policy's alone: reads and writes of it are hits, and a write that hits stays in the cache, whatever the rule would say.
+//! policy's alone: reads and writes of it are hits, and a write that hits stays in the cache, whatever the rule would say, unless a budget is used up.
 //! A missed block that the rule refuses goes straight to storage, and the policy is not told: its ghosts, clocks and
 //! sketches are as they were, so that it sees just the accesses of a workload without the refused ones. (If it were told,
 //! its ghosts would admit by themselves what the rule keeps out, and 2Q or LARC would count each miss twice.) A missed
 //! block that the rule lets through the policy may still bypass, as LARC does.
+//!
+//! A rule with a [budget](budget) of writes holds it: when the budget is used up, misses are refused, and a write of a cached block too, which goes to
+//! storage and makes the block leave the cache. Reads still hit.
 //!
 //! ```
 //! use flashwise_core::access::Access;
@@ -183,6 +186,7 @@ impl Table for AdmissionRules {
     }
 
     fn check(row: &Info, options: &Options) -> Result<(), OptionError> {
+        budget::check(row.name, row.parameters, options)?;
         row.decides.as_ref().map_or(Ok(()), |decides| (decides.candidates)(options).map(drop))
     }
 }
@@ -195,6 +199,18 @@ impl Spec {
     pub fn candidates(&self) -> Vec<policy::Spec> {
         let candidates = self.info().decides.as_ref().map(|decides| (decides.candidates)(self.options()));
         candidates.map_or_else(Vec::new, |candidates| candidates.expect("the policies of a parsed rule are in order"))
+    }
+
+    /// How often a day the rule lets the cache be written in full, if it has a budget.
+    pub fn writes_per_day(&self) -> Option<f64> {
+        let has = self.info().parameters.iter().any(|parameter| parameter.name == budget::WRITES_PER_DAY.name);
+        (has && self.options().has(budget::WRITES_PER_DAY.name))
+            .then(|| self.options().number(budget::WRITES_PER_DAY.name))
+    }
+
+    /// The budget of the rule for a cache of `capacity` blocks, if it has one.
+    fn budget(&self, capacity: usize) -> Option<budget::Budget> {
+        budget::Budget::of(self.info().parameters, self.options(), capacity)
     }
 
     /// What the rule holds to after `decision` in front of `policy`, in words; none if it does not adapt.
@@ -271,14 +287,8 @@ macro_rules! rules {
                 match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::note_admitted(rule, block),)* }
             }
 
-            #[inline]
-            fn tick(&mut self, time_us: u64) {
-                match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::tick(rule, time_us),)* }
-            }
-
-            #[inline]
-            fn note_written(&mut self) {
-                match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::note_written(rule),)* }
+            fn end_interval(&mut self, pace: budget::Pace) {
+                match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::end_interval(rule, pace),)* }
             }
 
             #[inline]
@@ -332,7 +342,8 @@ macro_rules! rules {
                     return $deciding::build(self.options(), behind);
                 })*
                 let rule = Rule::new(self.info(), self.options(), index, capacity, setting.block_bytes);
-                Box::new(Admitted::new(rule, behind.policy()).admitting_writes(admits_writes(self.options())))
+                let admitted = Admitted::new(rule, behind.policy()).admitting_writes(admits_writes(self.options()));
+                Box::new(admitted.within(self.budget(capacity)))
             }
         }
     };

@@ -5,10 +5,11 @@
 //! more or less at most. The rate at which may be written is what would have used up the budget a day from then on.
 //!
 //! Departures from its code:
-//! - CacheLib asks the device what was written; here that are blocks that were let through to the policy and missed, and write hits.
+//! - CacheLib asks the device what was written; here the rule counts the blocks that it let through: misses, and write hits.
 //! - The probability does not depend on the length of a request.
+//! - When the [budget](super::budget) is used up, nothing is written: the probability is what spreads the writes over time.
 
-use super::budget::{Budget, Pace, WRITES_PER_DAY};
+use super::budget::{INTERVAL, Pace, WRITES_PER_DAY};
 use super::probability::Probability;
 use super::{Info, Judge, SEED, WRITES};
 use crate::access::Access;
@@ -23,7 +24,7 @@ pub static INFO: Info = Info {
     parameters: &[
         WRITES_PER_DAY,
         Parameter {
-            name: "interval",
+            name: INTERVAL,
             kind: Kind::Duration(1_000_000, 86_400_000_000),
             default: "1min",
             meaning: "time between two changes of the probability",
@@ -43,93 +44,74 @@ const PROBABILITIES: (f64, f64) = (0.001, 10.0);
 /// Admits at random what a budget allows.
 #[derive(Debug)]
 pub struct WriteBudget {
-    budget: Budget,
     probability: f64,
     coin: Probability,
 }
 
-impl WriteBudget {
-    /// An interval ended.
-    #[cold]
-    fn change(&mut self, pace: Pace) {
-        let change = (pace.allowed / pace.written).clamp(CHANGES.0, CHANGES.1);
-        self.probability = (self.probability * change).clamp(PROBABILITIES.0, PROBABILITIES.1);
-        self.coin.set_p(self.probability.min(1.0));
-    }
-}
-
 impl<I: Index> Judge<I> for WriteBudget {
-    fn build(options: &Options, _index: I, capacity: usize, _block_bytes: u64) -> Self {
-        WriteBudget {
-            budget: Budget::new(options, capacity),
-            probability: 1.0,
-            coin: Probability::with(1.0, options.count(SEED.name)),
-        }
+    fn build(options: &Options, _index: I, _capacity: usize, _block_bytes: u64) -> Self {
+        WriteBudget { probability: 1.0, coin: Probability::with(1.0, options.count(SEED.name)) }
     }
 
     fn set_threshold(&mut self, threshold: f64) {
         unreachable!("a budget has no threshold that could be {threshold}");
     }
 
-    #[inline]
-    fn tick(&mut self, time_us: u64) {
-        // Where nothing was written there is nothing to go by.
-        if let Some(pace) = self.budget.tick(time_us).filter(|pace| pace.written > 0.0) {
-            self.change(pace);
-        }
+    #[cold]
+    fn end_interval(&mut self, pace: Pace) {
+        // Where nothing was let through, this is infinite: as much more as may be.
+        let change = (pace.allowed.max(f64::MIN_POSITIVE) / pace.wanted).clamp(CHANGES.0, CHANGES.1);
+        self.probability = (self.probability * change).clamp(PROBABILITIES.0, PROBABILITIES.1);
+        self.coin.set_p(self.probability.min(1.0));
     }
 
     #[inline(always)]
     fn judge(&mut self, _access: &Access<I::Key>, is_cached: impl Fn() -> bool) -> bool {
         self.coin.admits() || is_cached()
     }
-
-    #[inline]
-    fn note_written(&mut self) {
-        self.budget.note_written();
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::{Admitted, Rule, budget::Budget};
     use crate::index::Dense;
+    use crate::policy::lru::Lru;
+    use crate::policy::{Outcome, Policy};
 
-    const MINUTE_US: u64 = 60_000_000;
-
-    fn rule(options: &str, capacity: usize) -> WriteBudget {
-        let options = Options::parse("write-budget", INFO.parameters, options).unwrap();
-        Judge::<Dense>::build(&options, Dense::new(0), capacity, 4096)
+    fn rule() -> WriteBudget {
+        Judge::<Dense>::build(&Options::default_of(INFO.parameters), Dense::new(0), 86_400, 4096)
     }
 
-    /// A budget of 86,400 blocks a day is 1 a second. 120 in the first minute are 2 a second; what is left for a day and a minute less
-    /// these is 86,340 / 86,400 = 0.9993 a second, half of what was written: the least change, 3/4. Then 54 in a minute, 0.9 a
-    /// second: (86,520 - 174) / 86,400 / 0.9 = 1.1104 times as much. Then none, which changes nothing.
+    /// 120 blocks where 60 are allowed: the least change, 3/4. Then 54 where 66 are: 66 / 54. Then none: the most, 5/4.
     #[test]
     fn the_probability_follows_the_rate_that_is_left() {
-        let mut rule = rule("", 86_400);
-        Judge::<Dense>::tick(&mut rule, 0);
-        let rows = [(120, 0.75), (54, 0.75 * (86_520.0 - 174.0) / 86_400.0 / 0.9), (0, 0.832_81)];
-        for (number, (written, expected)) in (1..).zip(rows) {
-            (0..written).for_each(|_| Judge::<Dense>::note_written(&mut rule));
-            Judge::<Dense>::tick(&mut rule, number * MINUTE_US);
-            assert!((rule.probability - expected).abs() < 1e-4, "{} after {written}", rule.probability);
+        let mut rule = rule();
+        for (wanted, allowed, expected) in
+            [(120.0, 60.0, 0.75), (54.0, 66.0, 0.75 * 66.0 / 54.0), (0.0, 99.0, 0.9375 * 66.0 / 54.0)]
+        {
+            Judge::<Dense>::end_interval(&mut rule, Pace { wanted, allowed, next: 0.0 });
+            assert!((rule.probability - expected).abs() < 1e-12, "{} after {wanted}", rule.probability);
         }
     }
 
-    /// Ten misses a second for five days, and a budget of one a second.
+    /// Ten misses a second for five days, and a budget of one a second: all of it is spent, and the coin spreads it over each hour.
     #[test]
-    fn what_is_written_keeps_to_the_budget() {
-        let mut rule = rule("", 86_400);
-        let mut written = 0_u64;
-        for tenth in 0..5 * 864_000_u64 {
-            Judge::<Dense>::tick(&mut rule, tenth * 100_000);
-            if Judge::<Dense>::judge(&mut rule, &Access::read(0), || false) {
-                Judge::<Dense>::note_written(&mut rule);
-                written += 1;
-            }
+    fn what_is_written_keeps_to_the_budget_and_uses_it() {
+        let options = Options::default_of(INFO.parameters);
+        let budget = Budget::of(INFO.parameters, &options, 86_400);
+        let mut cache =
+            Admitted::new(Rule::<Dense>::WriteBudget(rule()), Lru::new(Dense::new(0), 86_400, &options)).within(budget);
+        let (mut written, mut refused_by_coin) = (0_u64, 0_u64);
+        for tenth in 0..5 * 864_000_u32 {
+            cache.tick(u64::from(tenth) * 100_000);
+            let had_budget = cache.may_write();
+            let is_written = cache.access(Access::read(tenth)) != Outcome::Bypass;
+            written += u64::from(is_written);
+            refused_by_coin += u64::from(had_budget && !is_written);
         }
         let share = written as f64 / (5.0 * 86_400.0);
-        assert!((0.97..1.03).contains(&share), "{share} of the budget");
+        assert!((0.97..=1.0).contains(&share), "{share} of the budget");
+        assert!(refused_by_coin > 400_000, "the coin refused {refused_by_coin} misses that the budget had a block for");
     }
 }

@@ -51,7 +51,13 @@ impl<P: Policy<Key = I::Key>, I: Index> BlockCache for InPlace<P, I> {
                 self.slots.place(block, steps);
                 true
             }
-            Outcome::Bypass => false,
+            Outcome::Bypass => {
+                // Of a write that was refused, the old content has no use.
+                if is_write {
+                    self.slots.remove(block, self.trim, steps);
+                }
+                false
+            }
         };
         if written {
             self.tally.flash_writes.count_insertion(is_write);

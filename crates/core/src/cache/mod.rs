@@ -184,6 +184,8 @@ pub struct LogCache {
     ticked_end: Place,
     figures: Figures,
     counters: Counters,
+    /// Blocks written to flash so far beyond those that the policy asked for, as the policy knows.
+    others_written: f64,
 }
 
 impl std::fmt::Debug for LogCache {
@@ -261,8 +263,10 @@ impl LogCache {
             ticked_end: Place::default(),
             figures: Figures::default(),
             counters: Counters::default(),
+            others_written: 0.0,
             config,
         };
+        cache.others_written = cache.count_others_written();
         cache.warm_policy();
         cache.lost.keys().for_each(|&block| cache.touched.add(block..block + 1));
         cache
@@ -400,7 +404,7 @@ impl LogCache {
     /// Plans a request: adds the steps that answer it and what the cache does in the background after it.
     fn plan(&mut self, request: &Request, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
-        self.log.policy_mut().tick(now_us);
+        self.tick_policy(now_us);
         self.active = true;
         let whole_blocks = request.whole_length.div_ceil(BLOCK_BYTES as u64);
         self.request_blocks = u32::try_from(whole_blocks).unwrap_or(u32::MAX).max(1);
@@ -443,7 +447,7 @@ impl LogCache {
         }
         if self.commit_us().is_some_and(|commit_us| commit_us <= now_us) {
             // Only before accesses, which come at the same times in a replay; other ticks need not.
-            self.log.policy_mut().tick(now_us);
+            self.tick_policy(now_us);
             self.commit(steps);
         }
         self.clean_all(steps);

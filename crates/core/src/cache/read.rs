@@ -71,6 +71,22 @@ impl LogCache {
         Some(frame)
     }
 
+    /// Tells the policy the time, and what was written to flash beyond the blocks that it asked for.
+    pub(super) fn tick_policy(&mut self, now_us: u64) {
+        let others = self.count_others_written();
+        let more = others - std::mem::replace(&mut self.others_written, others);
+        let policy = self.log.policy_mut();
+        policy.note_others_written(more);
+        policy.tick(now_us);
+    }
+
+    /// Blocks that the flash was written with, less those that the policy admitted or had as write hits.
+    pub(super) fn count_others_written(&self) -> f64 {
+        let blocks = [Cause::Client, Cause::Admission, Cause::CopyForward].map(|cause| self.log.written_blocks(cause));
+        let written = blocks.iter().sum::<u64>() + self.log.metadata_pages();
+        written as f64 - self.counters.flash_writes_blocks() as f64
+    }
+
     /// Asks the policy about an access; whether the block is to be on flash afterwards.
     pub(super) fn ask_policy(&mut self, block: u32, op: Op, request_blocks: u32) -> bool {
         if !self.admitting {

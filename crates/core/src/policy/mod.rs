@@ -64,8 +64,21 @@ pub enum Outcome<K> {
         /// The block that left the cache.
         evicted: Option<K>,
     },
-    /// The block is not in the cache, and the cache is as it was.
+    /// The block is not in the cache, and no block came or left for it, except that a write may have made its own block leave: a rule whose
+    /// [budget](crate::admission::budget) is used up does not let a write hit stay.
     Bypass,
+}
+
+impl<K> Outcome<K> {
+    /// True if an access of this kind with this outcome writes the flash: it is admitted, or a write hit.
+    #[inline]
+    pub fn writes(&self, op: Op) -> bool {
+        match self {
+            Outcome::Hit => op == Op::Write,
+            Outcome::Admit { .. } => true,
+            Outcome::Bypass => false,
+        }
+    }
 }
 
 /// Outcomes as the tables of policies' tests write them.
@@ -156,6 +169,13 @@ pub trait Policy {
     #[inline]
     fn tick(&mut self, time_us: u64) {
         let _ = time_us;
+    }
+
+    /// Tells a budget of writes how many blocks the flash was written with for other reasons than an access, such as headers. A number below 0 is of
+    /// blocks that the policy admitted and that were not written.
+    #[inline]
+    fn note_others_written(&mut self, blocks: f64) {
+        let _ = blocks;
     }
 
     /// Shows a block that is in the cache's space already, after a restart: to what replaces, past any admission rule.
@@ -306,6 +326,10 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
     fn tick(&mut self, time_us: u64) {
         (**self).tick(time_us);
+    }
+
+    fn note_others_written(&mut self, blocks: f64) {
+        (**self).note_others_written(blocks);
     }
 
     fn warm(&mut self, block: P::Key) -> Outcome<P::Key> {

@@ -260,13 +260,35 @@ figures! {
         flash_bytes_per_day: Option<f64>, "bytes a day";
         /// What the host writes to flash per day, as a multiple of its size: what the endurance of drives is rated in.
         drive_writes_per_day: Option<f64>, "drive writes a day";
-        /// The share of the drive writes per day that are allowed; above 1 the flash wears out before its time.
-        drive_writes_budget_used: Option<f64>, "share";
         /// The device whose cycles count.
         device: Option<String>, "";
         /// Years until the most worn unit has reached the device's limit of erasures, at the rate of the trace.
         flash_lifetime_years: Option<f64>, "years";
     }
+}
+
+/// The share of the drive writes per day that are allowed which `run` used: of those of `limits` if it has a flash, else of the budget of its
+/// admission rule. None where there is no budget, and where no time passes.
+pub(super) fn drive_writes_budget_used(
+    run: &experiment::Run,
+    limits: &WearLimits,
+    written_bytes: u64,
+    block_bytes: u64,
+) -> Option<f64> {
+    let of_drive = run.flash.as_ref().and(limits.drive_writes_per_day);
+    let of_rule = || run.case.admission.as_ref().and_then(|rule| rule.writes_per_day());
+    let (budget, blocks) = match (of_drive, &run.whole) {
+        (Some(budget), Some(config)) => (budget, u64::from(config.geometry.pages())),
+        (Some(budget), None) => (budget, run.case.capacity_blocks as u64),
+        (None, Some(config)) => (of_rule()?, config.capacity_blocks() as u64),
+        (None, None) => (of_rule()?, run.case.capacity_blocks as u64),
+    };
+    let days = match &run.flash {
+        Some(flash) => flash.counts.days?,
+        None => run.ran.counted.seconds / 86_400.0,
+    };
+    let duration_us = (days * 86_400e6) as u64;
+    lifetime::budget_used(written_bytes, blocks * block_bytes, duration_us, budget)
 }
 
 impl EnduranceFigures {
@@ -318,9 +340,6 @@ impl EnduranceFigures {
             days: counts.days,
             flash_bytes_per_day: lifetime::bytes_per_day(written_bytes, duration_us),
             drive_writes_per_day: lifetime::drive_writes_per_day(written_bytes, capacity_bytes, duration_us),
-            drive_writes_budget_used: limits
-                .drive_writes_per_day
-                .and_then(|budget| lifetime::budget_used(written_bytes, capacity_bytes, duration_us, budget)),
             device: limits.device.as_ref().map(|device| device.name.clone()),
             flash_lifetime_years: cycles.and_then(|cycles| lifetime::lifetime_years(most_worn, cycles, duration_us)),
         }

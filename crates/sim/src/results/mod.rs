@@ -91,6 +91,10 @@ figures! {
         /// simulated.
         #[serde(skip_serializing_if = "Option::is_none")]
         admission: Option<String>, "", "admission", "";
+        /// The share of the allowed drive writes per day that was used: of those of `--drive-writes-per-day`, else of the budget of the admission rule.
+        /// Above 1 the flash wears out before its time.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        drive_writes_budget_used: Option<f64>, "share", "budget", "share of the allowed drive writes per day that was used";
         /// The run in words, as `--job` reads it: rows are named by it.
         #[serde(skip_serializing_if = "Option::is_none")]
         job: Option<String>, "";
@@ -263,6 +267,7 @@ impl ResultRow {
         let ran = &run.ran;
         let of_cache = ResultRow::of_ran(run);
         let block_bytes = run.block_bytes(trace);
+        let written_bytes = of_cache.flash_writes_blocks * block_bytes;
         let flash = run.flash.as_ref();
         let endurance = flash.map(|flash| EnduranceFigures::new(run, flash, reference, limits, block_bytes));
         let counts = &ran.counted.counts;
@@ -280,8 +285,12 @@ impl ResultRow {
             block_size_bytes: trace.block_size_bytes(),
             unique_blocks: trace.whole_unique_blocks(),
             warmup_accesses: ran.warmup_accesses,
-            flash_bytes_written: of_cache.flash_writes_blocks * block_bytes,
+            flash_bytes_written: written_bytes,
             admission: (run.whole.is_some() || array.is_some()).then_some(admission),
+            drive_writes_budget_used: refused
+                .is_none()
+                .then_some(written_bytes)
+                .and_then(|written_bytes| figures::drive_writes_budget_used(run, limits, written_bytes, block_bytes)),
             caveat: caveat::of_run(refused, rated_seconds(run)),
             ram,
             tiers: TierFigures::new(run, block_bytes),

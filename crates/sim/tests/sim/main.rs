@@ -10,6 +10,7 @@ mod workloads;
 mod admission;
 mod advise;
 mod arrivals;
+mod budgets;
 mod endurance;
 mod figures;
 mod jobs;
