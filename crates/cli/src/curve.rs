@@ -29,8 +29,8 @@ use crate::table::plain;
 
 /// Show what a policy hits at every cache size: of LRU exactly and in one pass, of others by simulation
 ///
-/// An LRU cache of C blocks hits the accesses with fewer than C different blocks since the last access to theirs. Knees, where the curve
-/// bends, are marked; the page also shows the blocks in use over time.
+/// An LRU cache of C blocks hits the accesses with fewer than C different blocks since the last access to theirs. The knee, where the curve
+/// bends, does not depend on the sizes that are shown. The page also shows the blocks in use over time.
 #[derive(Debug, Args)]
 pub struct Curve {
     /// A trace of any format, or a normalised one; - is standard input
@@ -120,7 +120,8 @@ impl Curve {
             let bar = match is_in_one_pass(trace, policy) {
                 true => Bar::accesses("lru at every size".to_owned(), trace.len() as u64),
                 false => {
-                    Bar::accesses(format!("{policy} at {} sizes", sizes.len()), (sizes.len() * trace.len()) as u64)
+                    let sizes = curve::simulated(trace, &sizes).len();
+                    Bar::accesses(format!("{policy} at {sizes} sizes"), (sizes * trace.len()) as u64)
                 }
             };
             let (curve, samples) = curve::points(trace, policy, &sizes, self.warmup, &bar).map_err(misuse)?;
@@ -164,10 +165,15 @@ impl Curve {
         }
         writeln!(out, "{}", table.trim_fmt())?;
         let error = if sampled { "; error: standard error of hits, from a sample" } else { "" };
-        let notes = format!(
-            "\nhits: share of block accesses{error}; knee: up to there a block of cache brings at least twice the hits of one beyond."
-        );
+        let notes = format!("\nhits: share of block accesses{error}; knee: the first of these sizes that reaches it.");
         writeln!(out, "{}", fit::sentences(&notes, 0, fit::width()))?;
+        let mut named: Vec<&str> = Vec::new();
+        for point in points {
+            if !named.contains(&&point.policy[..]) {
+                named.push(&point.policy);
+                writeln!(out, "{}", fit::sentences(&knee(point), 0, fit::width()))?;
+            }
+        }
         // Of each policy at the smallest size.
         let mut told: Vec<&str> = Vec::new();
         for point in points {
@@ -180,4 +186,15 @@ impl Curve {
         }
         Ok(())
     }
+}
+
+/// The knee of the curve that `point` is of, in a sentence.
+fn knee(point: &CurvePoint) -> String {
+    let policy = &point.policy;
+    let bytes_of = point.capacity_bytes.checked_div(point.capacity_blocks);
+    let Some(((blocks, hits), block_bytes)) = point.knee_blocks.zip(point.knee_hit_ratio).zip(bytes_of) else {
+        return format!("{policy} has no knee: each further block of cache brings about as much as the one before.");
+    };
+    let size = human::bytes(blocks.saturating_mul(block_bytes) as f64);
+    format!("{policy} bends at {size}, where {} of the accesses hit.", human::percent(hits))
 }

@@ -99,7 +99,7 @@ impl Pareto {
         let runs = experiment::run(std::slice::from_ref(&trace), cases, &experiment, &bar);
         let runs = runs.map_err(|error| misuse(error.into()))?;
         drop(bar);
-        let points = pareto::points(trace.name(), runs.iter());
+        let points = pareto::points(&trace, runs.iter());
         if let Some(svg) = &self.svg {
             let chart = pareto::chart(&points);
             write_whole(svg, std::slice::from_ref(&self.trace), |file| anyhow::Ok(file.write_all(chart.as_bytes())?))?;
@@ -172,11 +172,12 @@ fn frontier<'a>(points: impl Iterator<Item = &'a Point>) -> String {
     let [policy, size] = ["policy", "size"].map(|name| table::heading(about(rows, name)));
     let [read_hits, writes] = ["read_hit_ratio", "flash_writes_blocks"].map(|name| table::heading(about(rows, name)));
     let (erased, per_day) = (table::heading(about(tiers, "erasures")), table::heading(about(wear, "epbpd")));
-    let mut table = table::plain(&[policy, size, read_hits, erased, per_day, writes, ""], 2);
+    let mut table = table::plain(&[policy, size, "RAM", read_hits, erased, per_day, writes, ""], 2);
     for point in points {
         table.add_row([
             point.policy.clone(),
             point.size.clone(),
+            human::bytes(point.ram_bytes as f64),
             human::percent(point.rhr),
             human::count(point.erasures),
             point.epbpd.map_or_else(|| "-".to_owned(), |epbpd| rate(point.caveat.as_deref(), format!("{epbpd:.2}"))),

@@ -200,7 +200,7 @@ pub fn pareto<'py>(
         let counting = Counting { warmup, epoch: None };
         let experiment = Experiment { layout: Layout::Flash(settings), devices: None, counting };
         let runs = experiment::run(std::slice::from_ref(&trace), cases, &experiment, watch)?;
-        Ok(frontier::points(trace.name(), runs.iter()))
+        Ok(frontier::points(&trace, runs.iter()))
     })?;
     Ok((loads(py, &points)?.cast_into::<PyList>()?, frontier::chart(&points)))
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::Section;
 use super::certainty::{self, Certainty};
 use super::charts::{LegendKey, Mark};
-use super::choice::{Choice, best_of_each_size};
+use super::choice::{Choice, best_of_each_size, dominates};
 use super::figures::{NOT_RUN, Subject};
 use super::grid::{Grid, GridSize};
 use super::numbers::{
@@ -226,15 +226,21 @@ impl<'a> Reading<'a> {
         self.section.info.reaccess_ratio >= REACCESS_RATIO_MIN && self.choice.row.hit_ratio >= HIT_RATIO_MIN
     }
 
-    /// The rule that is recommended before the policy, and that which comes next to it.
+    /// The run behind a rule that is recommended, and the one with the most hits of those that are not. A recommended run is dominated by no other.
     fn rules(&self) -> (Option<&'a ResultRow>, Option<&'a ResultRow>) {
         let Some(Checks { recommended, .. }) = &self.section.checks else { return (None, None) };
         let [alone, behind @ ..] = &recommended[..] else { return (None, None) };
         let keeps = |row: &&ResultRow| {
             self.keeps_hits(row) && row.flash_writes_blocks as f64 <= RULE_WRITES * alone.flash_writes_blocks as f64
         };
-        let best = behind.iter().filter(keeps).min_by_key(|row| row.flash_writes_blocks);
-        (best, behind.iter().max_by_key(|row| row.hits))
+        let sparing = |row: &&ResultRow| (row.flash_writes_blocks, std::cmp::Reverse(row.hits));
+        let better = || behind.iter().filter(|row| dominates(row, self.choice.row)).min_by_key(sparing);
+        let policies = self.grid.policies.iter().filter(|policy| !policy.offline);
+        let mut alone_too = policies.filter_map(|&policy| self.grid.row(policy, self.choice.size));
+        let best = behind.iter().filter(keeps).min_by_key(sparing).or_else(better);
+        let best = best.filter(|best| !alone_too.any(|row| dominates(row, best)));
+        let own = behind.iter().filter(|row| row.policy == alone.policy);
+        (best, own.max_by_key(|row| row.hits))
     }
 
     /// Whether a run hits about as much as what is recommended does alone.
@@ -278,7 +284,7 @@ impl<'a> Reading<'a> {
         let Choice { size, row, leads, leader, .. } = self.choice;
         let rule = self.rules().0.and_then(|row| row.admission.as_deref());
         let behind = rule.map_or_else(String::new, |rule| format!(" behind {rule}"));
-        let policy = &row.policy;
+        let (policy, runs) = (&row.policy, &self.own().policy);
         let few = match () {
             () if self.is_worthwhile() => "Buy",
             () if self.section.info.reaccess_ratio < REACCESS_RATIO_MIN => &format!(
@@ -309,7 +315,7 @@ impl<'a> Reading<'a> {
         let led = if self.grid.candidates().len() == 1 { String::new() } else { led };
         let serves = about_percent(self.own().hit_ratio);
         format!(
-            "{few} {} of flash{given} and run {policy}{behind}: it serves {serves} of the accesses{beside}{led}.{}",
+            "{few} {} of flash{given} and run {runs}{behind}: it serves {serves} of the accesses{beside}{led}.{}",
             size.named(),
             self.any_drive()
         )

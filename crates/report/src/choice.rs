@@ -20,6 +20,15 @@ const SPARING_HITS: f64 = 0.75;
 /// What is named beside it writes at most this share.
 const SPARING_WRITES: f64 = 0.5;
 
+/// Policies besides the recommended one that rules are tried before.
+const OTHERS_MAX: usize = 3;
+
+/// True if a run hits as much as another and writes no more to flash, and is better in one of these.
+pub fn dominates(row: &ResultRow, other: &ResultRow) -> bool {
+    let figures = |row: &ResultRow| (row.hits, row.flash_writes_blocks);
+    row.hits >= other.hits && row.flash_writes_blocks <= other.flash_writes_blocks && figures(row) != figures(other)
+}
+
 /// What is recommended.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice<'a> {
@@ -97,6 +106,9 @@ impl<'a> Choice<'a> {
         let thrifty = as_good.iter().copied().min_by_key(|row| row.flash_writes_blocks)?;
         let is_clear = thrifty.flash_writes_blocks as f64 <= CLEARLY_FEWER_WRITES * leading.flash_writes_blocks as f64;
         let row = if is_clear { thrifty } else { leading };
+        // Nothing else of these rows is better in one and as good in the other.
+        let over = rows.iter().copied().filter(|other| dominates(other, row));
+        let row = over.reduce(better_of_equals).unwrap_or(row);
         let spares = |other: &&&ResultRow| {
             other.hits as f64 >= SPARING_HITS * row.hits as f64
                 && other.flash_writes_blocks as f64 <= SPARING_WRITES * row.flash_writes_blocks as f64
@@ -110,9 +122,47 @@ impl<'a> Choice<'a> {
     }
 }
 
+/// The run with more hits; of equal hits the one that writes less.
+fn better_of_equals<'a>(one: &'a ResultRow, other: &'a ResultRow) -> &'a ResultRow {
+    let key = |row: &ResultRow| (row.hits, std::cmp::Reverse(row.flash_writes_blocks));
+    if key(other) > key(one) { other } else { one }
+}
+
+/// The best few policies at the size of `choice` besides its own, and LRU: rules are tried before these too.
+pub fn others<'a>(grid: &Grid<'a>, choice: &Choice<'a>) -> Vec<&'a str> {
+    let rows = grid.candidates().into_iter().filter_map(|policy| grid.row(policy, choice.size));
+    let mut rows: Vec<&ResultRow> = rows.filter(|row| row.policy != choice.row.policy).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.hits));
+    let mut names: Vec<&str> = rows.into_iter().take(OTHERS_MAX).map(|row| &row.policy[..]).collect();
+    if !names.contains(&"lru") && choice.row.policy != "lru" {
+        names.push("lru");
+    }
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every grid of two sizes and three policies with few hits and writes: nothing at the recommended size dominates what is recommended.
+    #[test]
+    fn what_is_recommended_is_dominated_by_no_row_of_its_size() {
+        let mut state = 1_u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for _ in 0..2000 {
+            let mut of = Vec::new();
+            for policy in ["a", "b", "d", "e"] {
+                of.extend([10, 20].map(|size| (policy, size, 480 + random(30), 700 + random(150))));
+            }
+            let rows = rows(&of);
+            let choice = Choice::of(&Grid::new(&rows)).unwrap();
+            let same = rows.iter().filter(|row| row.capacity_blocks == choice.size.blocks);
+            assert!(same.into_iter().all(|row| !dominates(row, choice.row)), "{of:?}: {:?}", choice.row);
+        }
+    }
 
     /// Policy, blocks, hits in 1000 accesses, blocks written to flash.
     fn rows(of: &[(&str, u64, u64, u64)]) -> Vec<ResultRow> {

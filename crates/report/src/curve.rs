@@ -47,18 +47,18 @@ impl Curves {
     /// What the curves say, in sentences.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let sentence = |policy: &&str| {
-            let knees: Vec<String> = self
-                .of(policy)
-                .filter(|point| point.knee == 1)
-                .map(|point| format!("{} ({})", bytes(point.capacity_bytes), percent(point.hit_ratio)))
-                .collect();
-            match &knees[..] {
-                [] => {
+            let knee = self.of(policy).find_map(|point| {
+                let bytes_of = point.capacity_bytes.checked_div(point.capacity_blocks)?;
+                Some((point.knee_blocks?.saturating_mul(bytes_of), point.knee_hit_ratio?))
+            });
+            match knee {
+                None => {
                     format!("{policy} has no knee: each further block of cache brings about as much as the one before.")
                 }
-                knees => format!(
-                    "{policy} bends at {}: up to there a block of cache brings at least twice the hits of one beyond.",
-                    knees.join(", ")
+                Some((size, hits)) => format!(
+                    "{policy} bends at {}, where {} of the accesses hit: beyond that, a block of cache brings less than it does on average.",
+                    bytes(size),
+                    percent(hits)
                 ),
             }
         };

@@ -112,6 +112,12 @@ pub fn recommended(rows: &[ResultRow]) -> Option<&ResultRow> {
     Choice::of(&Grid::new(rows)).map(|choice| choice.row)
 }
 
+/// The policies besides the recommended one that rules are tried before.
+fn others(rows: &[ResultRow]) -> Vec<&str> {
+    let grid = Grid::new(rows);
+    Choice::of(&grid).map_or_else(Vec::new, |choice| choice::others(&grid, &choice))
+}
+
 /// Why a report could not be made.
 #[derive(Debug, thiserror::Error)]
 #[error("the report could not be rendered")]

@@ -12,7 +12,7 @@ use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
 use flashwise_trace::tools::workload::Workload;
 use rayon::prelude::*;
 
-use crate::{Report, Section, recommended};
+use crate::{Report, Section, others, recommended};
 
 impl Report {
     /// The report of the `rows` over each of `traces`, which `command` made and of which `job` is the first. `progress` is told of block accesses.
@@ -51,7 +51,9 @@ fn checks(trace: &Trace, rows: &[ResultRow], warmup: Warmup) -> Result<Option<Ch
     if policy.info().offline {
         return Ok(None);
     }
-    Ok(Some(checks::run(trace, &policy, row, warmup, &Silent)?))
+    let others: Vec<Spec> = others(rows).iter().filter_map(|name| Spec::parse(name).ok()).collect();
+    let others: Vec<Spec> = others.into_iter().filter(|other| !other.info().offline).collect();
+    Ok(Some(checks::run(trace, &policy, &others, row, warmup, &Silent)?))
 }
 
 /// The reuse distances of a trace; none of a sample, whose distances are not those of the whole trace.

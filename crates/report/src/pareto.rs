@@ -74,6 +74,8 @@ pub struct Point {
     pub size: String,
     /// The cache size.
     pub capacity_blocks: u64,
+    /// RAM of the read cache and of buffers.
+    pub ram_bytes: u64,
     /// Read hit ratio.
     pub rhr: f64,
     /// Erase units that were erased.
@@ -90,13 +92,15 @@ pub struct Point {
 }
 
 /// The points of runs on flash over `trace`, those that erase least first, with the frontiers marked.
-pub fn points<'a>(trace: &str, runs: impl Iterator<Item = &'a Run>) -> Vec<Point> {
+pub fn points<'a>(trace: &Trace, runs: impl Iterator<Item = &'a Run>) -> Vec<Point> {
+    let block_size_bytes = trace.block_size_bytes();
     let point = |(run, counts): (&Run, &Counts)| Point {
-        trace: trace.to_owned(),
+        trace: trace.name().to_owned(),
         policy: run.case.algorithm.to_string(),
         offline: run.case.algorithm.offline(),
         size: run.case.size.clone(),
         capacity_blocks: run.case.capacity_blocks as u64,
+        ram_bytes: run.ram_blocks * block_size_bytes,
         rhr: counts.rhr(),
         erasures: counts.erasures(),
         epbpd: counts.epbpd(),
@@ -106,14 +110,22 @@ pub fn points<'a>(trace: &str, runs: impl Iterator<Item = &'a Run>) -> Vec<Point
     };
     let mut points: Vec<Point> = runs.filter_map(|run| Some((run, &run.flash.as_ref()?.counts))).map(point).collect();
     points.sort_by(|a, b| a.erasures.cmp(&b.erasures).then(b.rhr.total_cmp(&a.rhr)));
+    mark_frontiers(&mut points);
+    points
+}
+
+/// Marks the points that no other of their kind is better than in one figure and as good in the other; ties are all marked.
+fn mark_frontiers(points: &mut [Point]) {
     for offline in [false, true] {
-        let mut most = f64::NEG_INFINITY;
+        let places: Vec<(u64, f64)> =
+            points.iter().filter(|point| point.offline == offline).map(|point| (point.erasures, point.rhr)).collect();
         for point in points.iter_mut().filter(|point| point.offline == offline) {
-            point.frontier = point.rhr > most;
-            most = most.max(point.rhr);
+            let is_better = |&(erasures, rhr): &(u64, f64)| {
+                erasures <= point.erasures && rhr >= point.rhr && (erasures < point.erasures || rhr > point.rhr)
+            };
+            point.frontier = !places.iter().any(is_better);
         }
     }
-    points
 }
 
 /// The points of one trace as an SVG file, in light and in dark.
@@ -130,6 +142,28 @@ pub fn chart(points: &[Point]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn points_that_no_other_is_better_than_are_on_the_frontier_ties_too() {
+        let point = |erasures, rhr, offline| Point {
+            trace: String::new(),
+            policy: String::new(),
+            offline,
+            size: String::new(),
+            capacity_blocks: 1,
+            ram_bytes: 0,
+            rhr,
+            erasures,
+            epbpd: None,
+            flash_writes_blocks: 0,
+            caveat: None,
+            frontier: false,
+        };
+        let mut points =
+            [(1, 0.1), (1, 0.1), (1, 0.05), (2, 0.1), (2, 0.3), (3, 0.3), (4, 0.4)].map(|(e, r)| point(e, r, false));
+        mark_frontiers(&mut points);
+        assert_eq!(points.map(|point| point.frontier), [true, true, false, false, true, false, true]);
+    }
 
     #[test]
     fn all_that_is_listed_can_be_run() {

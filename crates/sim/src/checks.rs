@@ -15,13 +15,15 @@ use crate::simulate::{Counting, Warmup};
 /// Into this many parts a trace is cut.
 pub const PARTS: u64 = 20;
 
-/// The rules that are tried before what is recommended: CacheLib's, and that which is nowhere worse than the policy alone.
-const RULES: [&str; 2] = ["reject-x:writes=admit", "adaptive:kind=hotness,writes=admit,timeframe=1%"];
+/// The rules that are tried before what may be recommended: CacheLib's, and that which is nowhere worse than the policy alone.
+const RULES: [&str; 2] = ["reject-x:writes=admit", "adaptive:kind=hotness,writes=admit"];
+/// A rule that adapts is tried on traces of at least so many days: a hundred of its timeframes of 10 minutes.
+const ADAPTS_DAYS: f64 = 1000.0 / 1440.0;
 
 /// What came of it.
 #[derive(Clone, Debug)]
 pub struct Checks {
-    /// What is recommended, alone, with [`PARTS`] epochs; then behind each rule.
+    /// What is recommended, alone, with [`PARTS`] epochs; then it and the best others behind each rule.
     pub recommended: Vec<ResultRow>,
     /// LRU alone, with as many.
     pub lru: ResultRow,
@@ -29,20 +31,26 @@ pub struct Checks {
     pub days: Option<f64>,
 }
 
-/// Runs `policy`, at the size of `row`, again over `trace`.
+/// Runs `policy`, at the size of `row`, again over `trace`; and it and `others` behind rules.
 ///
 /// # Errors
 /// The trace cannot be read any more.
 pub fn run(
     trace: &Trace,
     policy: &Spec,
+    others: &[Spec],
     row: &ResultRow,
     warmup: Warmup,
     progress: &dyn Progress,
 ) -> Result<Checks, ExperimentError> {
     let lru = Spec::parse("lru").expect("LRU is a policy");
-    let rules = RULES.iter().flat_map(|rule| TraceRule::parse_list(rule).expect("a rule of this list is one"));
-    let behind = rules.map(|rule| (policy, Some(rule.timed(trace))));
+    let days = days(trace, warmup.accesses(trace.len()));
+    let is_long = days.is_some_and(|days| days >= ADAPTS_DAYS);
+    let rules = RULES.iter().filter(|rule| is_long || !rule.starts_with("adaptive"));
+    let rules: Vec<_> =
+        rules.flat_map(|rule| TraceRule::parse_list(rule).expect("a rule of this list is one")).collect();
+    let policies = std::iter::once(policy).chain(others);
+    let behind = policies.flat_map(|policy| rules.iter().map(move |rule| (policy, Some(rule.of(trace)))));
     let case = |(policy, admission): (&Spec, _)| Case {
         trace: 0,
         algorithm: Algorithm::parse(&policy.to_string()).expect("a policy is an algorithm"),
@@ -60,5 +68,5 @@ pub fn run(
     let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };
     let mut rows = runs.iter().map(|run| ResultRow::of_run(trace, run, None, &limits));
     let lru = rows.next().expect("a row for each case");
-    Ok(Checks { recommended: rows.collect(), lru, days: days(trace, warmup.accesses(trace.len())) })
+    Ok(Checks { recommended: rows.collect(), lru, days })
 }

@@ -53,18 +53,30 @@ figures! {
         /// The upper end of that interval.
         #[serde(skip_serializing_if = "Option::is_none")]
         hit_ratio_high: Option<f64>, "share";
-        /// 1 where the curve bends: up to this size a block of cache brings at least twice the hits of one beyond.
+        /// 1 at the smallest of these sizes that reaches the knee of the curve.
         knee: u64, "";
+        /// The knee of the policy's curve: the size at which it is furthest above the straight line from no cache to one of every block. It does not depend
+        /// on the sizes that were asked for. None where the curve is nowhere far above that line.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        knee_blocks: Option<u64>, "blocks";
+        /// Hits per access at the knee.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        knee_hit_ratio: Option<f64>, "share";
         /// That the sample is too small for the size, or what else its figures may be off by.
         #[serde(skip_serializing_if = "Option::is_none")]
         sample_caveat: Option<String>, "";
     }
 }
 
-/// At a knee, a block of cache before it brings at least this many times the hits of one behind it.
-const KNEE_FACTOR: f64 = 2.0;
-/// At a knee, the hit ratio is higher by this or more than at the knee before it, or than with no cache.
-const KNEE_RISE: f64 = 0.01;
+/// At a knee the share of all possible hits exceeds the share of all blocks by this or more.
+const KNEE_RISE: f64 = 0.1;
+/// Sizes at which a curve that is known at every size is looked at.
+const KNEE_SIZES: u64 = 1000;
+/// Sizes at which a policy is simulated to find its knee.
+const KNEE_SIZES_SIMULATED: u64 = 20;
+
+/// A size in blocks, and hits per access.
+type SizeAndHits = (u64, f64);
 
 impl CurvePoint {
     /// The point of an LRU cache of `capacity_blocks`, which the user called `size`.
@@ -104,6 +116,8 @@ impl CurvePoint {
             hit_ratio_low: sample.map(|sample| sample.hit_ratio_low),
             hit_ratio_high: sample.map(|sample| sample.hit_ratio_high),
             knee: 0,
+            knee_blocks: None,
+            knee_hit_ratio: None,
             sample_caveat: sample.and_then(|sample| sample.sample_caveat.clone()),
         }
     }
@@ -133,6 +147,26 @@ fn capacities_over(
     Ok(all)
 }
 
+/// Sizes in equal steps up to a cache of every block, for the knee.
+fn knee_sizes(unique_blocks: u64, steps: u64) -> Vec<u64> {
+    let mut sizes: Vec<u64> =
+        (1..=steps).map(|step| (u128::from(unique_blocks) * u128::from(step) / u128::from(steps)) as u64).collect();
+    sizes.retain(|blocks| *blocks > 0);
+    sizes.dedup();
+    sizes
+}
+
+/// These [`capacities`] and those at which a policy other than LRU is simulated besides, to find its knee.
+pub fn simulated(trace: &Trace, sizes: &[(String, usize)]) -> Vec<(String, usize)> {
+    let more = knee_sizes(trace.whole_unique_blocks(), KNEE_SIZES_SIMULATED);
+    let mut all = sizes.to_vec();
+    all.extend(more.into_iter().map(|blocks| (String::new(), blocks as usize)));
+    // Of equal ones that with a name.
+    all.sort_by(|one, other| one.1.cmp(&other.1).then(other.0.cmp(&one.0)));
+    all.dedup_by_key(|(_, blocks)| *blocks);
+    all
+}
+
 /// The points of `policy` at these [`capacities`], with knees marked, and what is known of a sample. The points of LRU over a whole trace are
 /// counted in one pass, all others simulated. `progress` is told of block accesses.
 ///
@@ -149,22 +183,41 @@ pub fn points(
     if before >= accesses as u64 {
         return Err(JobError::Warmup { trace: trace.name().to_owned(), warmup: before, accesses });
     }
-    let (mut points, samples): (Vec<_>, Vec<_>) = if is_in_one_pass(trace, policy) {
+    if is_in_one_pass(trace, policy) {
         let (curve, about) = (LruCurve::of(trace, before, progress), About::of(trace));
-        sizes.iter().map(|(size, blocks)| (CurvePoint::of_lru(&about, &curve, size, *blocks), None)).unzip()
-    } else {
+        let mut points: Vec<_> =
+            sizes.iter().map(|(size, blocks)| CurvePoint::of_lru(&about, &curve, size, *blocks)).collect();
+        mark_knee(&mut points, knee(&lru_curve(&about, &curve)));
+        let samples = vec![None; points.len()];
+        return Ok((points, samples));
+    }
+    let (points, samples): (Vec<_>, Vec<_>) = {
         let case = |(size, capacity_blocks): &(String, usize)| PolicyCase {
             trace: 0,
             policy: policy.clone(),
             size: size.clone(),
             capacity_blocks: *capacity_blocks,
         };
-        let (cases, counting) = (sizes.iter().map(case).collect(), Counting { warmup, epoch: None });
+        let (cases, counting) = (simulated(trace, sizes).iter().map(case).collect(), Counting { warmup, epoch: None });
         let runs = simulate(std::slice::from_ref(trace), cases, counting, progress)?;
         runs.into_iter().map(|run| (CurvePoint::of_row(&ResultRow::new(trace, &run)), run.sample)).unzip()
     };
-    mark_knees(&mut points);
+    let curve: Vec<SizeAndHits> = points.iter().map(|point| (point.capacity_blocks, point.hit_ratio)).collect();
+    let grid = knee_sizes(trace.whole_unique_blocks(), KNEE_SIZES_SIMULATED);
+    let knee = knee(&curve.into_iter().filter(|(blocks, _)| grid.contains(blocks)).collect::<Vec<_>>());
+    let asked = |point: &CurvePoint| sizes.iter().any(|(_, blocks)| *blocks as u64 == point.capacity_blocks);
+    let (mut points, samples): (Vec<_>, Vec<_>) =
+        points.into_iter().zip(samples).filter(|(point, _)| asked(point)).unzip();
+    mark_knee(&mut points, knee);
     Ok((points, samples))
+}
+
+/// The curve of LRU at many sizes, up to a cache of every block.
+fn lru_curve(about: &About, curve: &LruCurve) -> Vec<SizeAndHits> {
+    let accesses: u64 = [Op::Read, Op::Write].map(|op| curve.accesses(op)).iter().sum();
+    let hits = |blocks: u64| [Op::Read, Op::Write].map(|op| curve.hits(op, blocks as usize)).iter().sum();
+    let sizes = knee_sizes(about.unique_blocks, KNEE_SIZES);
+    sizes.into_iter().map(|blocks| (blocks, ratio(hits(blocks), accesses))).collect()
 }
 
 /// The points of LRU at `sizes` over a trace that has passed `curve` and is known as `about`, with knees marked; the first `warmup` accesses were not
@@ -180,7 +233,7 @@ pub fn lru_points(about: &About, curve: &LruCurve, sizes: &[Size], warmup: u64) 
     let sizes = capacities_over(about.unique_blocks as usize, about.block_size_bytes, sizes)?;
     let mut points: Vec<_> =
         sizes.iter().map(|(size, blocks)| CurvePoint::of_lru(about, curve, size, *blocks)).collect();
-    mark_knees(&mut points);
+    mark_knee(&mut points, knee(&lru_curve(about, curve)));
     Ok(points)
 }
 
@@ -189,37 +242,25 @@ pub fn is_in_one_pass(trace: &Trace, policy: &Spec) -> bool {
     trace.sample().is_none() && policy.to_string() == "lru"
 }
 
-/// Marks the knees of one curve, whose points come by size.
-///
-/// They are among the corners of the curve's upper hull, beginning at an empty cache: a size between two corners is worth less than a mixture
-/// of these.
-pub fn mark_knees(points: &mut [CurvePoint]) {
-    let place = |points: &[CurvePoint], at: Option<usize>| {
-        at.map_or((0.0, 0.0), |at| (points[at].capacity_blocks as f64, points[at].hit_ratio))
-    };
-    let slope = |from: (f64, f64), to: (f64, f64)| (to.1 - from.1) / (to.0 - from.0).max(1.0);
-    let mut hull: Vec<usize> = Vec::new();
-    for at in 0..points.len() {
-        while let Some(&last) = hull.last() {
-            let before = place(points, hull.len().checked_sub(2).map(|at| hull[at]));
-            let (last, next) = (place(points, Some(last)), place(points, Some(at)));
-            if slope(before, last) > slope(last, next) {
-                break;
-            }
-            hull.pop();
-        }
-        hull.push(at);
+/// The knee of a curve whose points come by size and end at a cache of every block: the point that is furthest above the straight line from no cache to
+/// the last point (Satopaa, Albrecht, Irwin, Raghavan: Finding a "Kneedle" in a haystack. SIMPLEX 2011). None where that is not far.
+fn knee(curve: &[SizeAndHits]) -> Option<SizeAndHits> {
+    let &(largest, _) = curve.last()?;
+    let most = curve.iter().map(|point| point.1).fold(0.0, f64::max);
+    let above = |&(blocks, hits): &SizeAndHits| hits / most - blocks as f64 / largest as f64;
+    let further = |one, other| if above(other) > above(one) + 1e-12 { other } else { one };
+    let found = curve.iter().filter(|_| most > 0.0).reduce(further)?;
+    (above(found) >= KNEE_RISE).then_some(*found)
+}
+
+/// Puts the knee of their curve into points that come by size.
+fn mark_knee(points: &mut [CurvePoint], knee: Option<SizeAndHits>) {
+    let Some((blocks, hit_ratio)) = knee else { return };
+    for point in points.iter_mut() {
+        (point.knee_blocks, point.knee_hit_ratio) = (Some(blocks), Some(hit_ratio));
     }
-    let mut knee = (0.0, 0.0);
-    for (number, &at) in hull.iter().enumerate() {
-        let here = place(points, Some(at));
-        let before = place(points, number.checked_sub(1).map(|before| hull[before]));
-        let Some(&next) = hull.get(number + 1) else { break };
-        let bends = slope(before, here) >= KNEE_FACTOR * slope(here, place(points, Some(next)));
-        if bends && here.1 - knee.1 >= KNEE_RISE {
-            points[at].knee = 1;
-            knee = here;
-        }
+    if let Some(first) = points.iter_mut().find(|point| point.capacity_blocks >= blocks) {
+        first.knee = 1;
     }
 }
 
@@ -241,31 +282,48 @@ pub fn write_csv(points: &[CurvePoint], out: impl Write) -> std::io::Result<()> 
 mod tests {
     use super::*;
 
-    fn knees(curve: &[(u64, f64)]) -> Vec<u64> {
-        let point = |&(capacity_blocks, hit_ratio): &(u64, f64)| CurvePoint {
-            capacity_blocks,
-            hit_ratio,
-            ..CurvePoint::default()
-        };
-        let mut points: Vec<_> = curve.iter().map(point).collect();
-        mark_knees(&mut points);
-        points.iter().filter(|point| point.knee == 1).map(|point| point.capacity_blocks).collect()
-    }
-
     #[test]
-    fn knees_are_where_a_curve_bends_and_not_where_it_is_straight_or_steepens() {
+    fn a_knee_is_where_a_curve_bends_and_a_straight_one_has_none() {
         let straight: Vec<_> = (1..=10).map(|size| (size, size as f64 / 10.0)).collect();
-        assert_eq!(knees(&straight), Vec::<u64>::new());
+        assert_eq!(knee(&straight), None);
         // 0.1 a block up to 5, then nothing.
         let flat: Vec<_> = (1..=10).map(|size: u64| (size, 0.1 * size.min(5) as f64)).collect();
-        assert_eq!(knees(&flat), [5]);
-        // A cliff at 8 of a loop: what is below lies under the line from nothing to the cliff.
+        assert_eq!(knee(&flat), Some((5, 0.5)));
+        // A cliff at 8 of a loop.
         let cliff: Vec<_> = (1..=10).map(|size| (size, if size < 8 { 0.01 } else { 0.9 })).collect();
-        assert_eq!(knees(&cliff), [8]);
-        // A small set of hot blocks, a plateau, and a cliff.
-        let two = [(10, 0.4), (20, 0.41), (50, 0.42), (60, 0.8), (100, 0.81)];
-        assert_eq!(knees(&two), [10, 60]);
-        assert_eq!((knees(&[]), knees(&[(4, 0.5)])), (vec![], vec![]));
+        assert_eq!(knee(&cliff), Some((8, 0.9)));
+        assert_eq!((knee(&[]), knee(&[(4, 0.0)]), knee(&[(4, 0.5)])), (None, None, None));
+    }
+
+    /// Whatever sizes are asked for, and of which policy.
+    #[test]
+    fn the_knee_does_not_depend_on_the_sizes() {
+        let request = |at: u64| flashwise_trace::request::Request {
+            time_us: at as i64,
+            op: Op::Read,
+            volume: 0,
+            // Half of the accesses are to 100 hot blocks of 1,000.
+            offset_bytes: 4096 * (if at.is_multiple_of(2) { at * 7919 % 100 } else { at * 7919 % 1000 }),
+            length_bytes: 4096,
+        };
+        let file = std::io::BufWriter::new(tempfile::tempfile().unwrap());
+        let mut normaliser = flashwise_trace::normalised::Normaliser::new("t", 4096, file).unwrap();
+        normaliser.volume(b"0").unwrap();
+        (0..20_000).for_each(|at| normaliser.request(&request(at)).unwrap());
+        let trace = Trace::map("t", &normaliser.finish().unwrap().into_inner().unwrap()).unwrap();
+        for policy in ["lru", "larc"] {
+            let knees = ["1%..100%:1%", "20%,95%", "33%", "5%"].map(|sizes| {
+                let sizes = capacities(&trace, &Size::parse_list(sizes).unwrap()).unwrap();
+                let warmup = Warmup::Accesses(0);
+                let (points, _) =
+                    points(&trace, &policy.parse().unwrap(), &sizes, warmup, &flashwise_trace::progress::Silent)
+                        .unwrap();
+                assert_eq!(points.len(), sizes.len());
+                (points[0].knee_blocks, points[0].knee_hit_ratio)
+            });
+            assert!(knees[0].0.is_some_and(|blocks| (50..=300).contains(&blocks)), "{policy}: {knees:?}");
+            assert!(knees.iter().all(|knee| *knee == knees[0]), "{policy}: {knees:?}");
+        }
     }
 
     #[test]
