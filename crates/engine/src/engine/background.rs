@@ -333,6 +333,17 @@ mod tests {
     }
 
     #[test]
+    fn each_disk_of_a_pool_has_its_own() {
+        let mut background = Background::default();
+        let of = |lane, block: u64| Part { lane, ..part(2 * 4096 * block) };
+        (0..20).for_each(|block| background.push_back(of(0, block)));
+        (0..6).for_each(|block| assert_eq!(next(&mut background), [2 * block]));
+        assert_eq!(next(&mut background), [0; 0]);
+        background.push_back(of(2, 50));
+        assert_eq!(next(&mut background), [100]);
+    }
+
+    #[test]
     fn few_blocks_are_read_from_the_flash_at_once_but_for_those_that_clients_wait_for() {
         let mut background = Background::default();
         let read =

@@ -68,32 +68,55 @@ impl Speed {
     }
 }
 
+/// A disk of a device.
+#[derive(Debug)]
+struct Member {
+    speed: Speed,
+    /// When each of those that serve a request is free.
+    free_at: Vec<Instant>,
+}
+
+impl Member {
+    fn new(speed: Speed) -> Member {
+        Member { speed, free_at: vec![time::now(); speed.parallel] }
+    }
+
+    /// Serves a request; returns when it ends.
+    fn serve(&mut self, now: Instant, takes: Duration) -> Instant {
+        let free_at = self.free_at.iter_mut().min().expect("it serves one at least");
+        *free_at = (*free_at).max(now) + takes;
+        *free_at
+    }
+}
+
+/// One disk, or several, which have equal parts one after the other.
 #[derive(Debug)]
 pub struct Device {
     name: &'static str,
     bytes: u64,
     /// The blocks that are not all zeroes.
     blocks: Mutex<HashMap<u64, Box<[u8]>>>,
-    speed: Mutex<Speed>,
-    /// When each of those that serve a request is free.
-    free_at: Mutex<Vec<Instant>>,
+    members: Mutex<Vec<Member>>,
+    /// The size of the part of each disk.
+    member_bytes: u64,
     log: Mutex<Log>,
 }
 
 impl Device {
-    pub fn new(name: &'static str, bytes: u64, speed: Speed) -> Arc<Device> {
-        let (free_at, speed) = (Mutex::new(vec![time::now(); speed.parallel]), Mutex::new(speed));
-        Arc::new(Device { name, bytes, blocks: Mutex::default(), speed, free_at, log: Mutex::default() })
+    pub fn new(name: &'static str, bytes: u64, speeds: impl IntoIterator<Item = Speed>) -> Arc<Device> {
+        let members: Vec<_> = speeds.into_iter().map(Member::new).collect();
+        let (member_bytes, members) = (bytes / members.len() as u64, Mutex::new(members));
+        Arc::new(Device { name, bytes, blocks: Mutex::default(), members, member_bytes, log: Mutex::default() })
     }
 
     /// The device serves nothing for this long.
     pub fn hang(&self, time: Duration) {
-        self.free_at.lock().unwrap().fill(time::now() + time);
+        self.members.lock().unwrap().iter_mut().for_each(|member| member.free_at.fill(time::now() + time));
     }
 
     /// From now on it is this fast.
     pub fn change_speed(&self, speed: Speed) {
-        *self.speed.lock().unwrap() = speed;
+        self.members.lock().unwrap().iter_mut().for_each(|member| member.speed = speed);
     }
 
     /// A byte that it holds.
@@ -114,22 +137,21 @@ impl Device {
         self.log.lock().unwrap().blocks_written
     }
 
-    fn serve(&self, takes: Duration) {
+    /// Serves a request of the disk that has this byte.
+    fn serve(&self, offset: u64, takes: impl Fn(Speed) -> Duration) {
         let now = time::now();
         let ends = {
-            let all = &mut *self.free_at.lock().unwrap();
-            let free_at = all.iter_mut().min().expect("it serves one at least");
-            *free_at = (*free_at).max(now) + takes;
-            *free_at
+            let member = &mut self.members.lock().unwrap()[usize::from(self.lane(offset))];
+            member.serve(now, takes(member.speed))
         };
+        self.end(now, ends);
+    }
+
+    fn end(&self, now: Instant, ends: Instant) {
         pass(ends - now);
         let log = &mut *self.log.lock().unwrap();
         log.requests += 1;
         log.longest = log.longest.max(ends - now);
-    }
-
-    fn speed(&self) -> Speed {
-        *self.speed.lock().unwrap()
     }
 
     /// The time for a read or a write of some blocks.
@@ -139,8 +161,8 @@ impl Device {
             log.queued += 1;
             log.most_queued = log.most_queued.max(log.queued);
         }
-        let Speed { block, further, .. } = self.speed();
-        self.serve(block + further * (blocks.end - blocks.start - 1) as u32);
+        let further = (blocks.end - blocks.start - 1) as u32;
+        self.serve(blocks.start * BLOCK_BYTES as u64, |speed| speed.block + speed.further * further);
         self.log.lock().unwrap().queued -= 1;
     }
 }
@@ -157,6 +179,10 @@ impl Disk for Device {
 
     fn description(&self) -> String {
         self.name.to_owned()
+    }
+
+    fn lane(&self, offset: u64) -> u16 {
+        (offset / self.member_bytes) as u16
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
@@ -194,13 +220,16 @@ impl Disk for Device {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.serve(self.speed().flush);
+        let now = time::now();
+        let serve = |member: &mut Member| member.serve(now, member.speed.flush);
+        let ends = self.members.lock().unwrap().iter_mut().map(serve).max().expect("it has a disk");
+        self.end(now, ends);
         Ok(())
     }
 
     fn zero(&self, offset: u64, length: u64, _may_punch_holes: bool) -> io::Result<()> {
         let blocks = blocks_of(offset, length);
-        self.serve(self.speed().zero);
+        self.serve(offset, |speed| speed.zero);
         self.blocks.lock().unwrap().retain(|block, _| !blocks.contains(block));
         Ok(())
     }

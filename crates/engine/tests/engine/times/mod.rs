@@ -100,6 +100,8 @@ struct Scenario {
     flash: Speed,
     flash_mib: u64,
     backend: Speed,
+    /// The backend's other disks: all have equal parts of it, one after the other.
+    more_disks: Vec<Speed>,
     backend_mib: u64,
     /// MiB from the start that are on flash when the time begins.
     cached_mib: u64,
@@ -221,8 +223,9 @@ impl World {
 
 impl Scenario {
     fn open(&self) -> Arc<World> {
-        let flash = Device::new("flash", self.flash_mib * MIB, self.flash);
-        let backend = Device::new("disk", self.backend_mib * MIB, self.backend);
+        let flash = Device::new("flash", self.flash_mib * MIB, [self.flash]);
+        let disks = [self.backend].into_iter().chain(self.more_disks.iter().copied());
+        let backend = Device::new("disk", self.backend_mib * MIB, disks);
         let mut config = VolumeConfig::of("v", Path::new("disk"), Path::new("flash"));
         config.flash_disk = Some(OpenDisk(flash.clone()));
         config.cache = Settings::of(&self.settings).unwrap();

@@ -90,6 +90,7 @@ fn scenario(seed: u64) -> Scenario {
         flash: Speed::ssd(random.pick(&[20, 50, 100])),
         flash_mib: random.pick(&[32, 64]),
         backend,
+        more_disks: Vec::new(),
         backend_mib: BACKEND_MIB,
         cached_mib: CACHED_MIB,
         clients,

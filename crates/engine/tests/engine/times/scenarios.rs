@@ -23,6 +23,7 @@ pub fn writers(policy: &'static str, ram: &'static str) -> Scenario {
         flash: Speed::FLASH,
         flash_mib: 64,
         backend: Speed::disk(8),
+        more_disks: Vec::new(),
         backend_mib: 256,
         cached_mib: 4,
         clients,
@@ -138,6 +139,29 @@ fn writers_are_as_fast_as_a_backend_that_serves_many_at_a_time() {
     scenario.backend.parallel = 16;
     let lasts = scenario.lasts;
     hold_rate("16 at a time", &hold("16 at a time", scenario, &bounds(50, 200, 180)), lasts, 1_850);
+}
+
+/// A pool of three disks. Where they shared their transfers of the background, one was busy while the others were idle, and 139 were written.
+#[test]
+fn writers_are_as_fast_as_the_disks_of_a_pool() {
+    let mut scenario = writers("lru", "8MiB");
+    scenario.clients.extend(vec![scenario.clients[0].clone(); 8]);
+    scenario.more_disks = vec![scenario.backend; 2];
+    let lasts = scenario.lasts;
+    hold_rate("three disks", &hold("three disks", scenario, &bounds(50, 200, 180)), lasts, 400);
+}
+
+/// Reads that miss at two disks of a pool, while much is written back to the third, which takes ten times as long as they do.
+#[test]
+fn a_slow_disk_of_a_pool_does_not_slow_the_others() {
+    let mut with = writers("lru", "8MiB");
+    (with.backend_mib, with.more_disks) = (1_536, vec![Speed::disk(8), Speed::disk(80)]);
+    with.clients.retain(|client| client.kind == "write");
+    with.clients.iter_mut().for_each(|client| client.mib = 1_024..1_536);
+    with.clients.extend(vec![Client::new("miss", Operation::Read, 4..1_024, ms(100)); 2]);
+    let mut without = with.clone();
+    without.clients.retain(|client| client.kind == "miss");
+    compare("beside a slow disk", with, without, "miss", 1.2);
 }
 
 /// LARC does not admit most of the blocks: they go past the flash, and a flush waits for the backend to take them. Writers are slower than the
