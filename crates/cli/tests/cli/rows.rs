@@ -124,6 +124,10 @@ fn rows_of_every_mode_are_what_they_were() {
                     continue;
                 }
                 let now = NAMES.iter().find(|(before, _)| before == column).map_or(column.as_str(), |(_, now)| now);
+                // It is a figure of all modes, and CSV has no such column where it is empty in all rows.
+                if column == "drive_writes_budget_used" && value.is_empty() && !found.contains_key(now) {
+                    continue;
+                }
                 if found.get(now).is_none_or(|found| !is_same(column, value, found)) {
                     let which = [&kept["policy"], &kept["size"]];
                     let found = found.get(now).map_or("no such column", String::as_str);

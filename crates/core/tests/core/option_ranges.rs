@@ -93,7 +93,15 @@ fn every_admission_rule_runs_with_each_option_at_both_ends_of_its_range() {
     let policy = Spec::parse("lru").expect("a policy of the table");
     for info in RULES {
         for what in texts(info.name, info.parameters) {
-            let rule = admission::Spec::parse(&what).expect("an end of a range is allowed");
+            let rule = match admission::Spec::parse(&what) {
+                Ok(rule) => rule,
+                // A budget holds for all writes, so that none may be admitted in any case.
+                Err(error) if what.ends_with("writes=admit") => {
+                    assert!(error.to_string().contains("writes-per-day"), "{what}: {error}");
+                    continue;
+                }
+                Err(error) => panic!("an end of a range is allowed: {error}"),
+            };
             Run { what }.visit(rule.build(&policy, Hashed::new(), CAPACITY, &SETTING));
         }
     }
