@@ -10,7 +10,7 @@
 //! its ghosts would admit by themselves what the rule keeps out, and 2Q or LARC would count each miss twice.) A missed
 //! block that the rule lets through the policy may still bypass, as LARC does.
 //!
-//! A rule with a [budget](budget) of writes holds it: when the budget is used up, misses are refused, and a write of a cached block too, which goes to
+//! A rule with a [budget] of writes holds it: when the budget is used up, misses are refused, and a write of a cached block too, which goes to
 //! storage and makes the block leave the cache. Reads still hit.
 //!
 //! ```
