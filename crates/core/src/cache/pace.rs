@@ -155,8 +155,11 @@ impl LogCache {
     /// dirty, or between enough units at the tail that can be reset at once and none. What waits in RAM counts: the flash has to take it.
     fn pressure(&mut self) -> f64 {
         let most = self.config.dirty_max() as f64;
-        let begins = (self.config.data_pages() as f64 * self.config.dirty_high).min(0.9 * most);
-        let full = (self.dirty_and_buffered() as f64 - begins) / (most - begins);
+        let dirty = self.dirty_and_buffered() as f64;
+        // The cleaner sees what is on flash: there is no pressure while it has nothing to do.
+        let buffered = dirty - self.log.dirty_blocks() as f64;
+        let begins = (self.config.data_pages() as f64 * self.config.dirty_high + buffered).min(0.9 * most);
+        let full = (dirty - begins) / (most - begins);
         let (tail, head) = (*self.log.sequences().start(), *self.log.sequences().end());
         self.pace.clean_until = self.pace.clean_until.clamp(tail, head.max(tail));
         while self.pace.clean_until < head && !self.log.has_dirty(self.pace.clean_until) {
@@ -172,7 +175,12 @@ impl LogCache {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
+    use crate::cache::{Cache, Config, Event, Kind, Request};
+    use crate::format::Geometry;
+    use crate::layout::containers::Log;
 
     #[test]
     fn writers_get_what_is_written_back_at_five_sixths_and_wait_no_longer_than_the_longest_pause() {
@@ -185,6 +193,22 @@ mod tests {
         // 0.8 times as many, and never more than 200 ms.
         assert_eq!(pace.pause_until_us(1, 3.0, 3_000_000), 3_012_500);
         assert_eq!(pace.pause_until_us(1_000, 1.0, 3_000_000), 3_200_000);
+    }
+
+    /// The write buffer has 150 dirty blocks, which is more than the 108 at which the cleaner begins; but the flash has none of them.
+    #[test]
+    fn blocks_in_ram_are_no_pressure_while_the_cleaner_has_nothing_to_do() {
+        let geometry = Geometry { units: 24, unit_pages: 16 };
+        let config = Config { write_buffer_blocks: 160, ..Config::new(geometry, "lru".parse().unwrap()) };
+        let config = Config { dirty_high: 0.3, dirty_low: 0.2, sequential_blocks: 0, ..config };
+        let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());
+        let mut steps = Vec::new();
+        for block in 0..150 {
+            let request = Request::whole(Kind::Write, block * 4096, 4096, false);
+            cache.on(Event::Request { request: &request, now_us: 1 + block }, &mut steps);
+        }
+        assert_eq!((cache.buffered_blocks(), cache.log().dirty_blocks()), (150, 0));
+        assert!(!steps.iter().any(|step| matches!(step, Step::Pause { .. })));
     }
 
     #[test]

@@ -171,7 +171,7 @@ fn writers_do_not_stop_where_most_writes_go_past_the_flash() {
     let mut scenario = writers("larc", "8MiB");
     scenario.lasts = seconds(240);
     let lasts = scenario.lasts;
-    hold_rate("larc", &hold("larc, ram 8MiB", scenario, &bounds(50, 250, 610)), lasts, 119);
+    hold_rate("larc", &hold("larc, ram 8MiB", scenario, &bounds(50, 250, 650)), lasts, 119);
 }
 
 /// WLFC, with the bounds of today, which are no promise. It reads from the backend what it has evicted, so that few reads of these 4 MiB are hits.
