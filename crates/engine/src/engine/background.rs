@@ -99,9 +99,9 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// The disk of the backend that has this byte.
-    pub(super) fn lane_of(&self, offset: u64) -> u16 {
-        self.disks.0.as_ref().map_or(0, |disk| disk.lane(offset))
+    /// The disk of the backend that has this byte; 0 for the flash.
+    pub(super) fn lane_of(&self, disk: usize, offset: u64) -> u16 {
+        self.disks.0.as_ref().filter(|_| disk == BACKEND).map_or(0, |disks| disks.lane(offset))
     }
 
     /// The time, if the backend is measured.

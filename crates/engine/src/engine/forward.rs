@@ -46,7 +46,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if self.frames[place as usize].bad {
             return false;
         }
-        let content = Box::new(*self.memory.page(place));
+        let content = *self.memory.page(place);
         self.read_from_memory(id, &content);
         true
     }

@@ -254,7 +254,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     fn background_part(&mut self, step: StepId, disk: usize, operation: Operation, block: u32, frame: Frame) -> Part {
         self.step(step).transfers += 1;
         let (offset, buffers) = (u64::from(block) * BLOCK, smallvec![self.memory.buffer(frame.number, 1)]);
-        let lane = if disk == BACKEND { self.background.lane_of(offset) } else { 0 };
+        let lane = self.background.lane_of(disk, offset);
         Part { disk, operation, offset, length: BLOCK, buffers, step, background: true, lane, stream: 0 }
     }
 
@@ -272,7 +272,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         length: u64,
         buffers: SmallVec<[Buffer; 1]>,
     ) {
-        let lane = if disk == BACKEND { self.background.lane_of(offset) } else { 0 };
+        let lane = self.background.lane_of(disk, offset);
         self.hand_over(Part { disk, operation, offset, length, buffers, step, background: false, lane, stream: 0 });
     }
 

@@ -287,10 +287,10 @@ impl ResultRow {
             warmup_accesses: ran.warmup_accesses,
             flash_bytes_written: written_bytes,
             admission: (run.whole.is_some() || array.is_some()).then_some(admission),
-            drive_writes_budget_used: refused
-                .is_none()
-                .then_some(written_bytes)
-                .and_then(|written_bytes| figures::drive_writes_budget_used(run, limits, written_bytes, block_bytes)),
+            drive_writes_budget_used: match refused {
+                None => figures::drive_writes_budget_used(run, limits, written_bytes, block_bytes),
+                Some(_) => None,
+            },
             caveat: caveat::of_run(refused, rated_seconds(run)),
             ram,
             tiers: TierFigures::new(run, block_bytes),
