@@ -1,23 +1,28 @@
 //! The memory allocator of a process that serves.
 
-/// Has all threads share one arena of the GNU C library's allocator. By default there are eight for each processor, each of which keeps what it
-/// freed: a server whose clients have large requests would hold several times the memory that requests may take. What is small comes
-/// from the cache of each thread, whose lock-free lists this leaves as they are. Does nothing where another C library is, or where
-/// the environment says how many arenas there are to be (`MALLOC_ARENA_MAX`).
+/// Has all threads share one arena of the GNU C library's allocator, and gives memory of 4 MiB and more back to the system once it is free.
 ///
-/// To be called before the process has other threads.
-pub fn share_one_arena() {
+/// By default there are eight arenas for each processor, and each keeps what was freed: a server with large requests would hold several times the
+/// memory that requests may take. By default too, a freed request of 16 MiB makes the next ones share the heap, where gaps between them add up.
+/// Small memory comes from the cache of each thread, whose lock-free lists stay as they are.
+/// Environment variables (`MALLOC_ARENA_MAX`, `MALLOC_MMAP_THRESHOLD_`) take precedence. Has no effect with another C library.
+///
+/// Call it before the process has other threads.
+pub fn bound_freed_memory() {
     #[cfg(target_env = "gnu")]
-    if std::env::var_os("MALLOC_ARENA_MAX").is_none() {
-        one_arena();
+    {
+        set("MALLOC_ARENA_MAX", libc::M_ARENA_MAX, 1);
+        set("MALLOC_MMAP_THRESHOLD_", libc::M_MMAP_THRESHOLD, 4 << 20);
     }
 }
 
 #[cfg(target_env = "gnu")]
 #[allow(unsafe_code)]
-fn one_arena() {
-    // SAFETY: it sets a parameter of the allocator, which checks its value itself.
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 1);
+fn set(variable: &str, parameter: libc::c_int, value: libc::c_int) {
+    if std::env::var_os(variable).is_none() {
+        // SAFETY: it sets a parameter of the allocator, which checks its value itself.
+        unsafe {
+            libc::mallopt(parameter, value);
+        }
     }
 }

@@ -231,7 +231,7 @@ impl Serve {
         if self.check_config {
             return Ok(std::io::stdout().write_all(log::visible(&summary(&config)).as_bytes())?);
         }
-        flashwise_server::allocator::share_one_arena();
+        flashwise_server::allocator::bound_freed_memory();
         log::set_level(config.log_level);
         // Before anything is opened, so that no signal goes unheard.
         let ending = Arc::new(AtomicBool::new(false));
