@@ -12,8 +12,10 @@ use crate::step::{Cause, Frame, LogRecord, Step};
 /// How long the cleaner rests after the backend refused to be written.
 const DESTAGE_RETRY_US: u64 = 1_000_000;
 
-/// How often the unit that is being filled is cleaned.
+/// How often the unit that is being filled is cleaned, ...
 const HEAD_CLEAN_US: u64 = 1_000_000;
+/// ... and how often while the flash is being given up.
+const HEAD_CLEAN_LEAVING_US: u64 = 100_000;
 
 /// Free units below which dirty blocks are copied forward rather than waited for.
 const FREE_UNITS_MIN: u32 = 2;
@@ -243,7 +245,8 @@ impl LogCache {
 
     /// How long the unit that is being filled is left alone after it was cleaned.
     fn head_rests_us(&self) -> u64 {
-        HEAD_CLEAN_US.min(self.config.dirty_age_us)
+        let most_us = if self.is_leaving() { HEAD_CLEAN_LEAVING_US } else { HEAD_CLEAN_US };
+        most_us.min(self.config.dirty_age_us)
     }
 
     /// Above how many dirty blocks the cleaner begins, and to how many it cleans.

@@ -166,7 +166,7 @@ pub struct LogCache {
     /// Dirty copies that were written back after plans replaced them, by block, slot and sequence of the unit. What replaces them may never come:
     /// then the backend has what counts.
     replaced: HashSet<(u32, u32, u64)>,
-    /// Whether the policy is asked at all; not once the cache is being given up.
+    /// False once the flash is being given up.
     admitting: bool,
     /// Whether there is a flash at all: else nothing is ever put into the log.
     has_flash: bool,
@@ -379,8 +379,8 @@ impl LogCache {
         (self.admitting, self.has_flash) = (false, false);
     }
 
-    /// The flash is being given up: nothing more is admitted, and the cleaner writes back all that is dirty. Writes of dirty blocks still
-    /// go to the flash, so that they do not wait for the cleaner.
+    /// Begins to give up the flash: reads are not admitted, and the cleaner writes back all dirty blocks. Writes still go to the flash if their
+    /// block is dirty, and otherwise at half the rate of writing back, so that clients wait for the backend only if they write faster.
     pub fn stop_admitting(&mut self) {
         self.admitting = false;
     }

@@ -16,6 +16,12 @@ pub(super) const PAUSE_MAX_US: u64 = 200_000;
 const AVERAGE_US: f64 = 2_000_000.0;
 /// It is looked at this often.
 const SAMPLE_US: u64 = 50_000;
+/// While the flash is being given up, one block may become dirty for each so many that are written back.
+const CREDIT_PER_WRITE: u64 = 2;
+/// A burst of clients may use the credit of at most so many blocks.
+const LEAVING_CREDIT_MAX: u64 = 256;
+/// No more blocks become dirty once at most so many are left: about a second of a disk's work.
+const LEAVING_DIRTY_LEAST: u64 = 256;
 /// The rate before the first sample, in blocks per second: a disk's, with some luck.
 const RATE_FIRST: f64 = 1_000.0;
 
@@ -74,6 +80,8 @@ pub(super) struct Pace {
     used_until_us: u64,
     /// Time that answers were held back for, all of them together.
     throttled_us: u64,
+    /// Blocks written back for which no new block became dirty, while the flash is being given up.
+    credit: u64,
     /// No unit before this sequence has dirty blocks.
     pub(super) clean_until: u64,
 }
@@ -93,6 +101,21 @@ impl LogCache {
     pub(super) fn block_written_back(&mut self) {
         self.pace.written_back.taken += 1;
         self.pace.written_of_batches += 1;
+        if self.is_leaving() {
+            self.pace.credit = (self.pace.credit + 1).min(LEAVING_CREDIT_MAX);
+        }
+    }
+
+    /// True if a client's write may still become dirty on a flash that is being given up. Clients get half of the rate of writing back, so that
+    /// the dirty data shrinks; the last blocks are left to the cleaner.
+    pub(super) fn may_dirty_while_leaving(&self) -> bool {
+        let has_credit = self.pace.credit >= CREDIT_PER_WRITE && self.log.dirty_blocks() > LEAVING_DIRTY_LEAST;
+        self.is_leaving() && self.config.mode == Mode::WriteBack && has_credit
+    }
+
+    /// A client's write becomes dirty on a flash that is being given up.
+    pub(super) fn use_credit(&mut self) {
+        self.pace.credit = self.pace.credit.saturating_sub(CREDIT_PER_WRITE);
     }
 
     /// Of a batch that ended, this many had been written back.
@@ -209,6 +232,29 @@ mod tests {
         }
         assert_eq!((cache.buffered_blocks(), cache.log().dirty_blocks()), (150, 0));
         assert!(!steps.iter().any(|step| matches!(step, Step::Pause { .. })));
+    }
+
+    /// 400 dirty blocks are being written back. New blocks become dirty for half of those that are, until 256 are left.
+    #[test]
+    fn while_the_flash_is_given_up_half_as_many_blocks_become_dirty_as_are_written_back() {
+        let geometry = Geometry { units: 64, unit_pages: 16 };
+        let config = Config { write_buffer_blocks: 0, ..Config::new(geometry, "lru".parse().unwrap()) };
+        let mut cache = LogCache::new(Config { sequential_blocks: 0, ..config }, Log::new(geometry), HashMap::new());
+        let write = |cache: &mut LogCache, block: u64| {
+            let before = cache.log().dirty_blocks();
+            let request = Request::whole(Kind::Write, block * 4096, 4096, false);
+            cache.on(Event::Request { request: &request, now_us: 1 }, &mut Vec::new());
+            cache.log().dirty_blocks() - before
+        };
+        (0..400).for_each(|block| assert_eq!(write(&mut cache, 2 * block), 1));
+        cache.stop_admitting();
+        assert_eq!(write(&mut cache, 2_000), 0, "none was written back");
+        (0..10).for_each(|_| cache.block_written_back());
+        let became_dirty: u64 = (0..20).map(|number| write(&mut cache, 2_001 + 2 * number)).sum();
+        assert_eq!(became_dirty, 5);
+        cache.write_around();
+        (0..10).for_each(|_| cache.block_written_back());
+        assert_eq!(write(&mut cache, 3_000), 0, "the last blocks go to the backend");
     }
 
     #[test]

@@ -89,7 +89,8 @@ impl LogCache {
 
     /// Asks the policy about an access; whether the block is to be on flash afterwards.
     pub(super) fn ask_policy(&mut self, block: u32, op: Op, request_blocks: u32) -> bool {
-        if !self.admitting {
+        let leaves = !self.admitting;
+        if leaves && !(op == Op::Write && self.may_dirty_while_leaving()) {
             return false;
         }
         let access = Access { block, op, request_blocks, next_use: NEVER };
@@ -100,7 +101,11 @@ impl LogCache {
         {
             self.log.note_use(slot);
         }
-        outcome != Outcome::Bypass
+        let admitted = outcome != Outcome::Bypass;
+        if leaves && admitted {
+            self.use_credit();
+        }
+        admitted
     }
 
     /// The content of a block that is not in a buffer, in a frame that is held until the request is planned.
