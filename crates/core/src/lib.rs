@@ -27,6 +27,7 @@ pub mod lists;
 pub mod mending;
 pub mod named;
 pub mod options;
+pub mod order;
 pub mod policy;
 pub mod positions;
 pub mod prefetch;

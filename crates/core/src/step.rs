@@ -13,8 +13,10 @@
 //!   whose flush of the backend failed, that nothing is clean.
 
 mod segment;
+mod uses;
 
 pub use segment::{Footer, LogRecord, Segment};
+pub use uses::{BATCHES, CLIENTS, FLASH_FLUSH, backend_flush, writes_of};
 
 /// Why a block is written to flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -47,6 +47,7 @@ pub mod scan;
 mod step;
 #[cfg(test)]
 mod tests;
+mod uses;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
@@ -62,6 +63,7 @@ use pieces::Piece;
 pub use queues::{Queues, WriteQueue};
 pub use recovery::{Around, Scan, recover, recover_around};
 pub use step::Step;
+pub use uses::{BACKEND, FLASH, Shape};
 
 /// No cache bucket.
 const NONE: u32 = u32::MAX;

@@ -3,9 +3,9 @@
 use flashwise_core::cache::{Appending, Cache, Event};
 use flashwise_core::checksum;
 use flashwise_core::format::{Header, RECORDS_PER_PAGE, Role, encode_metadata};
+use flashwise_core::order::StepId;
 use flashwise_core::step::{Footer, Segment, Step};
 
-use super::hazard::StepId;
 use super::perform::BLOCK;
 use super::streams::Stream;
 use super::{Engine, FLASH, Part};
@@ -47,7 +47,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         for record in segment.records.iter().filter(|record| record.kind.has_data()) {
             pages.push((self.memory.buffer(record.frame.number, 1), Stream::of(record.cause)));
             let crc = checksum::crc32c(self.memory.page(record.frame.number));
-            let came = !self.frames[record.frame.number as usize].bad && !late.contains(&record.frame.number);
+            let came = !self.bad[record.frame.number as usize] && !late.contains(&record.frame.number);
             checksums.push(came.then_some(crc));
             // Copies of what never came may be planned: what is written there must not pass for its data.
             self.checksums[record.slot as usize] = if came { crc } else { !crc };

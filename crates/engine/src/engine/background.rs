@@ -7,10 +7,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use flashwise_core::cache::Cache;
+use flashwise_core::order::StepId;
 use flashwise_core::step::Step;
 
 use super::depth::Depth;
-use super::hazard::StepId;
 use super::perform::continues;
 use super::{BACKEND, Engine, Group, Part, TRANSFER_BLOCKS};
 use crate::disk::{Disk, Operation, Transfer};

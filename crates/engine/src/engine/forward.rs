@@ -3,11 +3,11 @@
 
 use flashwise_core::cache::Cache;
 use flashwise_core::format::{BLOCK_BYTES, Page};
+use flashwise_core::order::StepId;
 use flashwise_core::step::{LogRecord, Segment, Step};
 
-use super::hazard::StepId;
-use super::order::Bond;
 use super::{Engine, Running};
+use flashwise_core::order::Bond;
 
 /// The record of a segment whose data is to be on a page of the flash.
 fn record_of(segment: &Segment, slot: u32) -> Option<&LogRecord> {
@@ -18,24 +18,23 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// The place in memory of the content that a segment under way is to write to a page of the flash. The content may have to come there first.
     /// None where a client is only answered once that is on flash: if it fails, a later read returns the old content.
     pub(super) fn on_its_way(&self, slot: u32) -> Option<u32> {
-        let &(.., append) = self.appends.iter().rev().find(|(first, last, _)| (*first..=*last).contains(&slot))?;
+        let append = self.order.page_writer(slot)?;
         let Running { step: Step::Append(segment), undecided: false, .. } = self.steps[append as usize].as_ref()?
         else {
             return None;
         };
         let place = record_of(segment, slot)?.frame.number;
-        let state = &self.frames[place as usize];
         // What the segment does not wait for, comes later and is the content of something else.
-        let comes = state.hazard.writer().is_none_or(|writer| {
+        let comes = self.order.place(place).writer().is_none_or(|writer| {
             let writer = self.steps[writer as usize].as_ref().expect("an unfinished step is in the table");
             writer.dependents.iter().any(|&(dependent, _)| dependent == append)
         });
-        (comes && !state.bad).then_some(place)
+        (comes && !self.bad[place as usize]).then_some(place)
     }
 
     /// A client waits for the content that comes to a place in memory.
     pub(super) fn hurry(&mut self, place: u32) {
-        if let Some(writer) = self.frames[place as usize].hazard.writer() {
+        if let Some(writer) = self.order.place(place).writer() {
             self.step(writer).background = false;
             self.outgoing.extend(self.background.take_from_flash(writer));
         }
@@ -43,7 +42,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Ends a read whose content is at a place in memory; whether it is.
     pub(super) fn read_from_place(&mut self, id: StepId, place: u32) -> bool {
-        if self.frames[place as usize].bad {
+        if self.bad[place as usize] {
             return false;
         }
         let content = *self.memory.page(place);
@@ -82,7 +81,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 _ => continue,
             };
             let content = match frame {
-                Some(frame) if self.frames[frame.number as usize].bad => continue,
+                Some(frame) if self.bad[frame.number as usize] => continue,
                 Some(frame) => Box::new(*self.memory.page(frame.number)),
                 None => Box::new([0; BLOCK_BYTES]),
             };
@@ -92,7 +91,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// The step that changes a block of the backend last, of those that have not ended.
     pub(super) fn last_writer(&self, block: u32) -> Option<StepId> {
-        self.backend.writer(block)
+        self.order.blocks().writer(block)
     }
 
     /// What a block was to hold did not come to the backend, and what is newer may be on its way there: what becomes of that counts, and it

@@ -14,7 +14,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Lets segments go without the blocks that are read from the backend for too long: these stay out of the cache. After a flush of the backend
     /// that takes too long, a segment calls nothing clean.
     pub(super) fn go_without_late(&mut self) {
-        if self.appends.is_empty() || self.now_us < self.look_for_late_us || !self.settings.pauses {
+        if self.order.pages_are_idle() || self.now_us < self.look_for_late_us || !self.settings.pauses {
             return;
         }
         self.look_for_late_us = self.now_us + LOOK_US;
@@ -30,9 +30,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 Step::FlushBackend { batch: None } => None,
                 _ => continue,
             };
-            let is_append = |id| self.appends.iter().any(|&(.., append)| append == id);
             running.dependents.retain(|&mut (id, _)| {
-                let leaves = is_append(id);
+                let leaves = self.order.writes_pages(id);
                 if leaves {
                     found.push((id, read));
                 }

@@ -8,11 +8,9 @@
 
 mod append;
 mod background;
-mod blocks;
 mod clients;
 mod depth;
 mod forward;
-pub(crate) mod hazard;
 mod late;
 mod order;
 mod perform;
@@ -27,19 +25,17 @@ use std::collections::{HashMap, VecDeque};
 
 use flashwise_core::cache::{Cache, Event, LogCache};
 use flashwise_core::format::{Page, Place, Record};
-use flashwise_core::step::Step;
-use rustc_hash::{FxBuildHasher, FxHashSet};
+use flashwise_core::order::{Bond, Order, StepId};
+use flashwise_core::step::{BATCHES, Step};
+use rustc_hash::FxBuildHasher;
 use smallvec::{SmallVec, smallvec};
 
 use crate::disk::{Operation as DiskOperation, Transfer};
 use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
 use background::Background;
-use blocks::Blocks;
 pub use clients::{Answered, Paused};
 pub(crate) use clients::{Client, Clients, OfBuckets, insert, kind, leave_out_flushes};
-use hazard::{Hazard, StepId};
-use order::Bond;
 use perform::{Group, Part, is_awaited_flush};
 use places::Places;
 pub use settings::{Bug, Settings};
@@ -105,13 +101,6 @@ struct Errors {
     backend: u64,
 }
 
-#[derive(Debug, Default)]
-struct FrameState {
-    hazard: Hazard,
-    /// Its content is not what it should be.
-    bad: bool,
-}
-
 /// Failures since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
@@ -134,27 +123,15 @@ pub struct Engine<C = LogCache> {
     memory: Memory,
     checksums: Vec<u32>,
     places: Places,
-    /// By place.
-    frames: Vec<FrameState>,
+    /// By place in memory: its content is not what it should be.
+    bad: Vec<bool>,
+    order: Order,
     steps: Vec<Option<Running>>,
     free_steps: Vec<StepId>,
     clients: Clients,
     ready: VecDeque<StepId>,
-    backend: Blocks,
-    /// Writes of the backend that are of no batch.
-    backend_writes: FxHashSet<StepId>,
-    /// Writes of the backend by batch.
-    batch_writes: HashMap<u32, FxHashSet<StepId>, FxBuildHasher>,
-    /// Segments being written: first and last slot.
-    appends: Vec<(u32, u32, StepId)>,
     /// When segments are looked at next that wait for something late.
     look_for_late_us: u64,
-    last_log: Option<StepId>,
-    last_flash_flush: Option<StepId>,
-    /// Of no batch.
-    last_backend_flush: Option<StepId>,
-    /// By batch.
-    batch_flushes: HashMap<u32, StepId, FxBuildHasher>,
     background: Background,
     /// A batch ended, and others may begin.
     goes_on: bool,
@@ -250,21 +227,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
             settings,
             memory,
             checksums,
-            frames: (0..places.count()).map(|_| FrameState::default()).collect(),
+            bad: vec![false; places.count() as usize],
+            order: Order::new(places.count()),
             places,
             steps: Vec::new(),
             free_steps: Vec::new(),
             clients: Clients::default(),
             ready: VecDeque::new(),
-            backend: Blocks::default(),
-            backend_writes: FxHashSet::default(),
-            batch_writes: HashMap::default(),
-            appends: Vec::new(),
             look_for_late_us: 0,
-            last_log: None,
-            last_flash_flush: None,
-            last_backend_flush: None,
-            batch_flushes: HashMap::default(),
             background: Background::default(),
             goes_on: false,
             calm: false,
@@ -308,7 +278,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Whether the backend's copy of `block` is not its newest, or is being changed.
     pub fn is_newer_than_backend(&self, block: u32) -> bool {
-        self.backend.is_used(block) || self.cache.is_newer_than_backend(block)
+        self.order.blocks().is_used(block) || self.cache.is_newer_than_backend(block)
     }
 
     /// Whether a step failed that writes or flushes the flash: no other begins.
@@ -333,8 +303,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Steps that are not done and that others wait for: without those that write dirty blocks back, which wait for a slow backend.
     pub fn running_for_clients(&self) -> usize {
-        let writes: usize = self.batch_writes.values().map(FxHashSet::len).sum();
-        self.running.saturating_sub(2 * writes)
+        self.running.saturating_sub(2 * self.order.count_members(BATCHES))
     }
 
     /// Requests that are under way.

@@ -3,10 +3,10 @@
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::checksum;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_core::step::{Frame, Step};
+use flashwise_core::order::StepId;
+use flashwise_core::step::{BATCHES, CLIENTS, Frame, Step};
 use smallvec::{SmallVec, smallvec};
 
-use super::hazard::StepId;
 use super::{BACKEND, Bond, Bug, Engine, FLASH, TRANSFER_BLOCKS};
 use crate::disk::{Buffer, Operation, Transfer};
 use crate::export::Error;
@@ -40,9 +40,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let Some(client) = client else { return false };
         match step {
             Step::Send { block, frame, .. }
-                if !self.frames[frame.number as usize].hazard.is_written() && !self.is_undecided(*block) => {}
-            Step::Receive { frame, .. } | Step::Zero { frame, .. }
-                if self.frames[frame.number as usize].hazard.is_idle() => {}
+                if !self.order.place(frame.number).is_written() && !self.is_undecided(*block) => {}
+            Step::Receive { frame, .. } | Step::Zero { frame, .. } if self.order.place(frame.number).is_idle() => {}
             _ => return false,
         }
         if !self.move_bytes(step, Some(client)) {
@@ -70,10 +69,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         match *step {
             Step::Receive { frame, at, length, from, .. } => {
                 let whole = usize::from(length) == BLOCK_BYTES;
-                let state = &mut self.frames[frame.number as usize];
+                let bad = &mut self.bad[frame.number as usize];
                 if whole {
-                    state.bad = false;
-                } else if state.bad {
+                    *bad = false;
+                } else if *bad {
                     return false;
                 }
                 let request = request.expect("a request waits for its own bytes");
@@ -82,7 +81,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.memory.page_mut(frame.number)[at.into()..][..bytes.len()].copy_from_slice(bytes);
             }
             Step::Send { frame, at, length, to, .. } => {
-                if self.frames[frame.number as usize].bad {
+                if self.bad[frame.number as usize] {
                     return false;
                 }
                 let request = request.expect("a request waits for its own bytes");
@@ -91,17 +90,17 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 reply[to as usize..to as usize + usize::from(length)].copy_from_slice(bytes);
             }
             Step::Zero { frame, at, length } => {
-                let state = &mut self.frames[frame.number as usize];
+                let bad = &mut self.bad[frame.number as usize];
                 if usize::from(length) == BLOCK_BYTES {
-                    state.bad = false;
-                } else if state.bad {
+                    *bad = false;
+                } else if *bad {
                     return false;
                 }
                 self.memory.page_mut(frame.number)[at.into()..][..length.into()].fill(0);
             }
             Step::Copy { from, to, .. } => {
-                let bad = self.frames[from.number as usize].bad;
-                self.frames[to.number as usize].bad = bad;
+                let bad = self.bad[from.number as usize];
+                self.bad[to.number as usize] = bad;
                 if bad {
                     return false;
                 }
@@ -181,7 +180,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.transfer_frame(id, BACKEND, Operation::Read, block, frame);
             }
             &Step::WriteBackend { block, frame, batch, acknowledged, .. } => {
-                if doomed || self.frames[frame.number as usize].bad {
+                if doomed || self.bad[frame.number as usize] {
                     return Some(false);
                 }
                 if batch.is_some() || acknowledged {
@@ -371,10 +370,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if !ok && self.settings.planted != Some(Bug::ForgetsContent) {
             self.forward(&running);
         }
-        self.unregister(id, &running.step);
-        if let Some(number) = running.source {
-            self.end_frame(id, Frame { number, fill: 0 });
-        }
+        self.unregister(id, &running.step, running.source);
         self.free_steps.push(id);
         self.running -= 1;
         let mut handed_on = false;
@@ -417,7 +413,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     fn succeeded(&mut self, step: &mut Step) {
         if let Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. } = step {
-            self.frames[frame.number as usize].bad = false;
+            self.bad[frame.number as usize] = false;
         }
         self.unplace_frames(step);
         self.tell(Event::Done(step));
@@ -431,14 +427,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 // That a clean one failed was counted when the backend was read in its place.
                 self.faults.flash_read_errors += u64::from(*dirty);
                 self.faults.backend_read_errors += u64::from(!*dirty);
-                self.frames[frame.number as usize].bad = true;
+                self.bad[frame.number as usize] = true;
             }
             Step::ReadBackend { frame, .. } => {
                 self.faults.backend_read_errors += 1;
-                self.frames[frame.number as usize].bad = true;
+                self.bad[frame.number as usize] = true;
             }
             &mut Step::WriteBackend { block, frame, ref mut acknowledged, ref mut replaces, logged, batch } => {
-                let bad = &mut self.frames[frame.number as usize].bad;
+                let bad = &mut self.bad[frame.number as usize];
                 // The log has the content still where it has a copy that is newer than the backend's.
                 missing = std::mem::replace(bad, *bad || !(logged || batch.is_some()));
                 self.faults.backend_write_errors += u64::from(!missing);
@@ -480,11 +476,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.faults.backend_write_errors += 1;
                 self.errors.backend += 1;
                 self.failed_flushes += 1;
-                let flushes = self.batch_flushes.values().copied().chain(self.last_backend_flush);
+                let flushes = self.order.last_of(CLIENTS..BATCHES.end);
                 for flush in flushes.collect::<Vec<_>>() {
                     self.step(flush).doomed = true;
                 }
-                for write in self.backend_writes.iter().copied().collect::<Vec<_>>() {
+                for write in self.order.members(CLIENTS).collect::<Vec<_>>() {
                     let running = self.step(write);
                     running.may_be_gone |= running.transfers > 0;
                 }

@@ -12,7 +12,6 @@ use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::step::{Frame, Step};
 
 use super::Engine;
-use super::hazard::StepId;
 
 /// The place of each frame, and the places that are spare.
 #[derive(Debug)]
@@ -111,19 +110,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     #[inline]
     fn place_frame(&mut self, frame: &mut Frame, is_filled_anew: bool) {
-        if is_filled_anew && !self.frames[self.places.of(frame.number) as usize].hazard.is_idle() {
+        if is_filled_anew && !self.order.place(self.places.of(frame.number)).is_idle() {
             self.places.move_frame(frame.number);
         }
         frame.number = self.places.of(frame.number);
-    }
-
-    /// A step that used the frame is done.
-    pub(super) fn end_frame(&mut self, id: StepId, frame: Frame) {
-        let hazard = &mut self.frames[frame.number as usize].hazard;
-        hazard.end(id);
-        if hazard.is_idle() {
-            self.places.idle(frame.number);
-        }
     }
 }
 

@@ -88,7 +88,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let Step::Append(segment) = &*step else { unreachable!("a segment is appended") };
         let (mut missing, mut new) = (Vec::new(), Vec::new());
         for (number, record) in (0..).zip(&segment.records).filter(|(_, record)| record.kind.has_data()) {
-            if self.frames[record.frame.number as usize].bad {
+            if self.bad[record.frame.number as usize] {
                 missing.push(number);
             } else if !self.cache.is_lost(record.block) {
                 new.push((record.block, record.frame.number));

@@ -1,6 +1,7 @@
 //! Reads that failed: of a block that another device has too, of one that may be read later, and of one that is lost.
 
 use flashwise_core::cache::Cache;
+use flashwise_core::order::StepId;
 use flashwise_core::wlfc::header::Missing;
 use flashwise_core::wlfc::{State, Step};
 use smallvec::smallvec;
@@ -9,7 +10,6 @@ use super::memory::BLOCK;
 use super::transfers::Part;
 use super::{Engine, Running, Work};
 use crate::disk::Operation;
-use crate::engine::hazard::StepId;
 use crate::engine::{BACKEND, FLASH, OfBuckets};
 use crate::export::{Operation as AskFor, Request};
 
@@ -66,7 +66,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if flash && clean && !fell_back {
             let running = self.step(id);
             (running.falls_back, running.retries) = (true, retries);
-            self.order.also_reads_backend(id, block);
+            self.also_reads_backend(id, block);
             self.faults.flash_read_errors += 1;
             self.transfer(id, BACKEND, Operation::Read, block * BLOCK, block, blocks);
             return;

@@ -43,20 +43,20 @@ use std::time::Duration;
 
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::format::{Digest, RunEnd, Witness};
-use flashwise_core::wlfc::{State, Step, Wlfc};
+use flashwise_core::wlfc::{BACKEND, FLASH, Shape, State, Step, Wlfc};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use crate::engine::hazard::StepId;
 use crate::engine::{Answered, Clients, Faults, OfBuckets, insert};
 use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
 use ahead::Ahead;
 use checksums::{Checksums, HeaderPages};
 pub use failures::Failures;
+use flashwise_core::order::{Order, StepId};
 use flashwise_core::wlfc::header::Crc;
 use memory::{Regions, blocks_of};
-use order::{Entered, Order};
+use order::{Entered, Resets};
 use start::Started;
 use transfers::Part;
 
@@ -205,7 +205,9 @@ pub struct Engine<C = Wlfc> {
     bucket_blocks: u32,
     /// Bytes of a cache bucket.
     unit_bytes: u64,
+    shape: Shape,
     order: Order,
+    resets: Resets,
     steps: Vec<Option<Running>>,
     free_steps: Vec<StepId>,
     plans: Vec<Option<Plan>>,
@@ -285,7 +287,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
             bucket_pages,
             bucket_blocks: geometry.unit_pages,
             unit_bytes: u64::from(bucket_pages) * memory::BLOCK,
-            order: Order::new(geometry.unit_pages, settings.zoned),
+            shape: Shape { bucket_pages, bucket_blocks: geometry.unit_pages, zoned: settings.zoned },
+            order: Order::new(ram),
+            resets: Resets::default(),
             steps: Vec::new(),
             free_steps: Vec::new(),
             plans: Vec::new(),
@@ -400,7 +404,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Whether the backend's copy of `block` is not its newest, or is being changed.
     pub fn is_newer_than_backend(&self, block: u32) -> bool {
-        self.order.is_written(block.into()) || self.cache.is_newer_than_backend(block)
+        self.is_written(block.into()) || self.cache.is_newer_than_backend(block)
     }
 
     /// Starts to write back everything that is dirty.
@@ -472,7 +476,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                     }
                     client = AskedBy::NoOne;
                 }
-                Step::Append { bucket, page: 0, .. } if self.order.is_reset(bucket) => {
+                Step::Append { bucket, page: 0, .. } if self.resets.lacks_flush(bucket) => {
                     // What the bucket held must not come back once it is written over.
                     self.enqueue(Work::Step(Step::FlushFlash), plan, client, &mut entered);
                     self.enqueue(Work::Step(step), plan, client, &mut entered);
@@ -539,9 +543,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let mut waits: SmallVec<[StepId; 8]> = SmallVec::new();
         entered.enter(id, &work, |step| waits.push(step));
         match &work {
-            Work::Await => waits.extend(self.order.flushes()),
+            Work::Await => waits.extend([FLASH, BACKEND].into_iter().filter_map(|device| self.order.last(device))),
             Work::Step(step) => {
-                self.order.register(id, step, |step| waits.push(step));
+                self.register(id, step, &mut waits);
                 self.note_planned(id, step);
             }
         }

@@ -3,15 +3,14 @@
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::checksum;
 use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::order::StepId;
 use flashwise_core::wlfc::header::{Crc, Header, Missing};
-use flashwise_core::wlfc::{Log, State, Step};
+use flashwise_core::wlfc::{self, Log, State, Step};
 use smallvec::smallvec;
 
 use super::memory::{BLOCK, blocks_of};
-use super::order::{changed, flushed};
 use super::{AskedBy, Engine, Part, Running, Work};
 use crate::disk::{Buffer, Operation};
-use crate::engine::hazard::StepId;
 use crate::engine::{BACKEND, FLASH};
 use crate::export::Error;
 use crate::memory::Memory;
@@ -496,7 +495,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.free_steps.push(id);
         self.running -= 1;
         if let Work::Step(step) = &running.work {
-            self.order.end(id, step, running.falls_back);
+            self.unregister(id, step, running.falls_back);
             if let Some((block, _)) = blocks_of(step, self.bucket_blocks) {
                 self.plan(running.plan).regions.end_use(block);
             }
@@ -526,7 +525,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             if dooms {
                 client.error.get_or_insert(Error::Io);
                 client.of_buckets.incomplete |= match &running.work {
-                    Work::Step(step) => flushed(step).is_none(),
+                    Work::Step(step) => step.flushes().is_none(),
                     Work::Await => false,
                 };
             }
@@ -555,8 +554,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.cache.on(event, &mut self.planned);
         } else {
             // The cache does not rely on these: a client hears of it, or it is tried again.
-            if let Some(device) = changed(step).or(flushed(step)).filter(|_| !goes_past(step)) {
-                self.stopped.get_or_insert(device);
+            if let Some(device) = step.changes().or(step.flushes()).filter(|_| !goes_past(step)) {
+                self.stopped.get_or_insert(if device == wlfc::FLASH { FLASH } else { BACKEND });
             }
             self.backend_flush_failed |= *step == Step::FlushBackend;
             // A flush tells of what was answered before it came; an error of a change speaks of that alone.

@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use flashwise_core::cache::Cache;
 use flashwise_core::checksum;
 use flashwise_core::format::Page;
+use flashwise_core::order::StepId;
 use flashwise_core::wlfc::Step;
 use flashwise_core::wlfc::header::Missing;
 use smallvec::smallvec;
@@ -15,7 +16,6 @@ use super::transfers::Part;
 use super::{Engine, Work};
 use crate::disk::Operation;
 use crate::engine::FLASH;
-use crate::engine::hazard::StepId;
 use crate::memory::Memory;
 
 /// A header page that is at most so many pages before the data is read with it.
@@ -205,7 +205,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if parts.is_empty() {
             return;
         }
-        self.order.also_reads_backend(id, block);
+        self.also_reads_backend(id, block);
         let running = self.step(id);
         (running.falls_back, running.next, running.apart) = (true, parts, true);
     }

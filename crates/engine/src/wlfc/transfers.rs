@@ -1,13 +1,13 @@
 //! Transfers: what steps read and write, as few of them as possible, and what becomes of them.
 
 use flashwise_core::cache::Cache;
+use flashwise_core::order::StepId;
 use flashwise_core::wlfc::Step;
 use smallvec::{SmallVec, smallvec};
 
 use super::Engine;
 use super::memory::{BLOCK, Region};
 use crate::disk::{Buffer, Operation, Transfer};
-use crate::engine::hazard::StepId;
 use crate::engine::{BACKEND, FLASH, Output};
 use crate::export::Error;
 
