@@ -1,12 +1,13 @@
-//! The catalogue of devices: those that come with flashwise, each a TOML file of `devices/` with its source, and files of the user's own.
-//! A file says what the whole device does at its top, and in its table `[flash]` what its flash is like; many know only one of the two.
+//! The catalogue of devices: the built-in ones, each a TOML file in `devices/` with its source, and the user's own
+//! files. The top of a file gives the figures of the whole device, the table `[flash]` those of its flash. Many files
+//! have only one of the two.
 
 use std::fs::File;
 use std::io::Read;
 
 use crate::keys::{ArrayError, Document, Keys};
 
-/// The devices that come with flashwise: a name, and what its file says.
+/// The built-in devices: a name and the text of its file.
 const DEVICES: [(&str, &str); 10] = [
     ("slc", include_str!("devices/slc.toml")),
     ("mlc", include_str!("devices/mlc.toml")),
@@ -20,12 +21,12 @@ const DEVICES: [(&str, &str); 10] = [
     ("wlfc", include_str!("devices/wlfc.toml")),
 ];
 
-/// Names that devices had before.
+/// Former names of devices.
 const ALIASES: [(&str, &str); 2] = [("mixed-slc", "slc"), ("mixed-mlc", "mlc")];
 
-/// Where its figures are from, and what it is.
+/// Keys for the title of a device and the source of its figures.
 const ABOUT_KEYS: [&str; 2] = ["title", "source"];
-/// What the whole device does.
+/// Keys of the whole device.
 pub(crate) const DRIVE_KEYS: [&str; 7] = [
     "capacity-gb",
     "endurance-cycles",
@@ -35,7 +36,7 @@ pub(crate) const DRIVE_KEYS: [&str; 7] = [
     "channels",
     "transfer-mb-per-s",
 ];
-/// What its flash is like.
+/// Keys of its flash.
 const FLASH_KEYS: [&str; 10] = [
     "page-bytes",
     "pages-per-block",
@@ -48,26 +49,26 @@ const FLASH_KEYS: [&str; 10] = [
     "bus-mb-per-s",
     "over-provision",
 ];
-/// What stands in a file of flash alone, which can do without the line `[flash]`.
+/// Keys of a file that describes only flash. Such a file needs no `[flash]` line.
 const FLAT_KEYS: [&str; 2] = ["endurance-cycles", "pe-cycles"];
 
-/// No device needs as much.
+/// Upper limit of a file's size, well above any real description.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// A device as its file describes it.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// The name that it is found by, or the path of its file.
+    /// The built-in name, or the path of the file.
     pub name: String,
-    /// What stands at the top.
+    /// The keys at the top.
     pub top: Keys,
-    /// What stands below `[flash]`.
+    /// The keys of the table `[flash]`.
     pub flash: Option<Keys>,
 }
 
 impl Entry {
-    /// The device that `text`, found at `place`, stands for: a name of flashwise, or a path, which ends in `.toml` or has a slash.
-    /// Where there is none, the names of devices of which it is `known` what is asked for are expected.
+    /// Finds the device `text`, given at `place`: a built-in name, or a path, which ends in `.toml` or contains a
+    /// slash. If the name is unknown, the error lists the built-in devices that are `known` to have the needed figures.
     pub fn find(text: &str, place: &str, known: impl Fn(&Entry) -> bool) -> Result<Entry, ArrayError> {
         let name = ALIASES.iter().find(|(alias, _)| *alias == text).map_or(text, |(_, name)| *name);
         if let Some((name, toml)) = DEVICES.iter().find(|(known, _)| *known == name) {
@@ -84,7 +85,7 @@ impl Entry {
         Entry::parse(path, &text_of(path)?)
     }
 
-    /// Reads a document that messages call `name`.
+    /// Parses a document; messages call it `name`.
     pub fn parse(name: &str, text: &str) -> Result<Entry, ArrayError> {
         let document = Document::parse(name, text)?;
         let top = document.keys();
@@ -102,7 +103,7 @@ impl Entry {
         Ok(Entry { name: name.to_owned(), top, flash })
     }
 
-    /// All that come with flashwise.
+    /// Returns all built-in devices.
     pub fn all() -> Vec<Entry> {
         DEVICES
             .iter()
@@ -111,7 +112,7 @@ impl Entry {
     }
 }
 
-/// What stands in a file that describes devices.
+/// Returns the text of a file that describes devices.
 pub(crate) fn text_of(path: &str) -> Result<String, ArrayError> {
     let io = |source| ArrayError::Io { path: path.to_owned(), source };
     let mut bytes = Vec::new();
@@ -123,24 +124,24 @@ pub(crate) fn text_of(path: &str) -> Result<String, ArrayError> {
         .map_err(|error| ArrayError::NotText { path: path.to_owned(), byte: error.utf8_error().valid_up_to() })
 }
 
-/// The names of the devices that come with flashwise of which a file says what is asked for.
+/// Returns the names of the built-in devices whose file has the needed figures.
 pub(crate) fn names_with(known: impl Fn(&Entry) -> bool) -> Vec<&'static str> {
     let names = DEVICES.iter().map(|(name, _)| *name);
     names.zip(Entry::all()).filter(|(_, entry)| known(entry)).map(|(name, _)| name).collect()
 }
 
-/// What is told of a device that comes with flashwise, whatever is known of it.
+/// Title and source of a built-in device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its title.
     pub title: String,
-    /// Where its figures are from.
+    /// The source of its figures.
     pub source: String,
 }
 
-/// All devices that come with flashwise.
+/// Returns all built-in devices.
 pub fn devices() -> Vec<About> {
     let about = |(name, entry): (&'static str, Entry)| {
         let text = |key| entry.top.text(key).ok().flatten().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Keys and their values, from TOML files or from options: read, checked and refused with their place.
+//! Keys and their values, from TOML files or from options: parsed, checked, and rejected with their place.
 
 use ::toml::de::DeValue;
 use flashwise_core::options::did_you_mean;
@@ -6,7 +6,7 @@ use flashwise_core::quantity::Share;
 
 use crate::toml::{self, Malformed, Toml};
 
-/// Why the description of an array, a device or a workload was refused.
+/// An error in the description of an array, a device or a workload.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ArrayError {
@@ -31,12 +31,12 @@ pub enum ArrayError {
     #[error("{place}: found no device '{found}'{}; expected one of: {}, or the path of a file that ends in .toml", did_you_mean(.found, .expected), .expected.join(", "))]
     NoSuchDevice { place: String, found: String, expected: Vec<&'static str> },
     #[error(
-        "{trace}: its requests all come at one time, expected times that they can come at; without them, use a closed loop: closed:depth=16"
+        "{trace}: all requests have the same time, expected arrival times; without them, use a closed loop: closed:depth=16"
     )]
     NoTimes { trace: String },
 }
 
-/// What numbers a key takes.
+/// The numbers that a key accepts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Range {
     /// More than zero.
@@ -53,9 +53,9 @@ pub enum Range {
     Share,
 }
 
-/// Numbers beyond this are mistakes, and far beyond it no sum could be told from infinity.
+/// Upper limit of numbers. Larger ones are mistakes, and far larger ones would overflow to infinity in sums.
 const NUMBER_MAX: f64 = 1e15;
-/// The least that a number which must be positive can be.
+/// The smallest number that counts as positive.
 const POSITIVE_MIN: f64 = 1e-9;
 
 impl Range {
@@ -104,7 +104,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Reads `key=value,key=value` that was given to `option`.
+    /// Parses `key=value,key=value`, given to `option`.
     pub fn from_option(option: &str, text: &str) -> Result<Keys, ArrayError> {
         let mut entries = Vec::new();
         for pair in text.split(',').filter(|pair| !pair.is_empty()) {
@@ -133,12 +133,12 @@ impl Keys {
         entries.find(|(at, entry)| earlier(*at, &entry.key)).map(|(_, entry)| entry.key.clone())
     }
 
-    /// Where the keys are from.
+    /// The source of the keys: a file, a table or an option.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Refuses keys that are not among `expected`, and those that are given twice, with `_` and with `-`.
+    /// Rejects keys that are not in `expected`, and repeated keys (`_` and `-` are the same).
     pub fn check(&self, expected: &[&'static str]) -> Result<(), ArrayError> {
         if let Some(key) = self.repeated() {
             return Err(ArrayError::Repeated { place: self.place.clone(), key });
@@ -153,7 +153,7 @@ impl Keys {
         }
     }
 
-    /// The text of `key`, if it is given.
+    /// Returns the text of `key`, if given.
     pub fn text(&self, key: &str) -> Result<Option<&str>, ArrayError> {
         let Some(entry) = self.find(key) else { return Ok(None) };
         match entry.text.as_deref().filter(|text| !text.is_empty()) {
@@ -162,7 +162,7 @@ impl Keys {
         }
     }
 
-    /// The number of `key`, if it is given.
+    /// Returns the number of `key`, if given.
     pub fn number(&self, key: &str, range: Range) -> Result<Option<f64>, ArrayError> {
         let Some(entry) = self.find(key) else { return Ok(None) };
         match entry.text.as_deref().and_then(|text| range.read(text)) {
@@ -171,22 +171,22 @@ impl Keys {
         }
     }
 
-    /// The number of `key`, which must be given.
+    /// Returns the number of `key`, which is required.
     pub fn needed(&self, key: &str, range: Range) -> Result<f64, ArrayError> {
         self.number(key, range)?.ok_or_else(|| self.missing(key, &range.expected()))
     }
 
-    /// The number of `key` from `least` to `most`, if it is given.
+    /// Returns the number of `key`, from `least` to `most`, if given.
     pub fn whole(&self, key: &str, least: u32, most: u32) -> Result<Option<u32>, ArrayError> {
         Ok(self.number(key, Range::Whole(least, most))?.map(|number| number as u32))
     }
 
-    /// Whether `key` is given.
+    /// True if `key` is given.
     pub fn has(&self, key: &str) -> bool {
         self.find(key).is_some()
     }
 
-    /// Refuses the value of `key`, which is given, for want of what is `expected`.
+    /// Returns the error that the value of `key` is not `expected`, or that the key is missing.
     pub fn refused(&self, key: &str, expected: &str) -> ArrayError {
         match self.find(key) {
             Some(entry) => self.refuse(entry, expected),
@@ -194,20 +194,20 @@ impl Keys {
         }
     }
 
-    /// The same keys without `key`.
+    /// Returns the keys without `key`.
     pub fn without(mut self, key: &str) -> Keys {
         self.entries.retain(|entry| entry.key != key);
         self
     }
 
-    /// The same with `key`, which is not among them, as if it were given so.
+    /// Adds `key`, which must not be present, as if the user had given it.
     pub(crate) fn with(mut self, key: &str, text: String) -> Keys {
         let shown = format!("'{text}'");
         self.entries.push(Entry { key: key.to_owned(), text: Some(text), shown, line: None });
         self
     }
 
-    /// That `key` is missing.
+    /// Returns the error that `key` is missing.
     pub fn missing(&self, key: &str, expected: &str) -> ArrayError {
         ArrayError::Missing { place: self.place.clone(), key: key.to_owned(), expected: expected.to_owned() }
     }
@@ -237,25 +237,25 @@ pub struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Reads the document `text`, which came from `path`.
+    /// Parses the document `text`, which came from `path`.
     pub fn parse(path: &'a str, text: &'a str) -> Result<Document<'a>, ArrayError> {
         let toml = Toml::parse(text).map_err(|malformed| refused(path, malformed))?;
         Ok(Document { path, toml })
     }
 
-    /// The keys at the top.
+    /// Returns the keys at the top.
     pub fn keys(&self) -> Keys {
         self.read(self.toml.root(), "")
     }
 
-    /// The keys of the table `name`.
+    /// Returns the keys of the table `name`, if there is one.
     pub fn table(&self, name: &str) -> Result<Option<Keys>, ArrayError> {
         let Some(found) = self.toml.root().into_iter().find(|entry| entry.key == name) else { return Ok(None) };
         let entries = self.toml.table(&found).map_err(|malformed| refused(self.path, malformed))?;
         Ok(Some(self.read(entries, &format!(" [{name}]"))))
     }
 
-    /// The keys of each of the tables `name`.
+    /// Returns the keys of each table in the array `name`.
     pub fn tables(&self, name: &str) -> Result<Vec<Keys>, ArrayError> {
         let Some(found) = self.toml.root().into_iter().find(|entry| entry.key == name) else { return Ok(Vec::new()) };
         let tables = self.toml.tables(&found).map_err(|malformed| refused(self.path, malformed))?;

@@ -1,7 +1,8 @@
-//! Devices under a cache: modelled flash that steps are charged to, the tiers of an array, and how users describe both: by name, in TOML
-//! files, with options. Lifetimes and latencies of tiers are computed by [`flashwise_core::tiers`].
+//! Devices under a cache: modelled flash that steps are charged to, the tiers of an array, and how users describe both:
+//! by name, in TOML files, with options. [`flashwise_core::tiers`] computes lifetimes and latencies of tiers.
 //!
-//! A conventional SSD that is written to at random copies pages when it collects garbage, and so writes more than its host does:
+//! Under random writes a conventional SSD copies pages during garbage collection, and so writes more than its host
+//! does:
 //!
 //! ```
 //! use flashwise_core::step::FlashStep;
@@ -36,12 +37,12 @@ pub use catalogue::{About, devices};
 pub use keys::{ArrayError, Document, Keys, Range};
 pub use tier::{ArrayModel, Profile, Service, TierModel, tier, tier_model_of_option, tier_of_option};
 
-/// The cache's device where none is named: the paper's (Moon, Reddy: MSST 2016, Table II), an SLC SSD.
+/// Default device of the cache: an SLC SSD, as in the paper (Moon, Reddy: MSST 2016, Table II).
 pub const CACHE_DEVICE: &str = "slc";
-/// The storage's device where none is named: the paper's, an MLC SSD.
+/// Default device of the storage: an MLC SSD, as in the paper.
 pub const STORAGE_DEVICE: &str = "mlc";
 
-/// The devices where none are named.
+/// Returns the default devices.
 pub fn paper() -> Array {
     ArrayModel::paper().array()
 }

@@ -1,5 +1,5 @@
-//! Catalogues of what can be bought: cache devices in the sizes that are sold, with prices, endurance and latencies, the storage that they stand in
-//! front of, and RAM. Devices are described in the keys of every other file of devices; prices are whoever's who buys.
+//! Catalogues of purchases: cache devices in the sizes sold, with prices, endurance and latencies; the storage behind
+//! them; RAM. Devices use the keys of all other device files. The buyer provides the prices.
 
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::quantity::ByteSize;
@@ -9,63 +9,63 @@ use crate::catalogue::{DRIVE_KEYS, text_of};
 use crate::keys::{ArrayError, Document, Keys, Range};
 use crate::tier::{TIER_KEYS, TierModel, tier_model_of_option};
 
-/// The catalogue that comes with flashwise: an example, whose prices are assumed.
+/// The built-in catalogue: an example with assumed prices.
 pub const EXAMPLE: &str = include_str!("example-catalogue.toml");
-/// What messages call it.
+/// Its name in messages.
 pub const EXAMPLE_NAME: &str = "the example catalogue";
 
 const TOP_KEYS: [&str; 7] = ["title", "source", "currency", "waiting-price-per-hour", "storage", "ram", "cache"];
 const RAM_KEYS: [&str; 2] = ["price-per-gib", "sizes"];
-/// What an offer has besides the keys of a device.
+/// Keys of an offer besides those of a device.
 const OFFER_KEYS: [&str; 5] = ["name", "price", "price-per-gb", "drive-writes-per-day", "warranty-years"];
-/// The years that drive writes per day are rated for where none are given.
+/// Default number of years for which drive writes per day are rated.
 pub const WARRANTY_YEARS: f64 = 5.0;
-/// The most devices that are bought as one cache.
+/// The most devices that form one cache.
 const DEVICES_MAX: u32 = 64;
 /// The most sizes, numbers or offers of a list.
 const LIST_MAX: usize = 100;
 
-/// What can be bought.
+/// The devices and RAM for sale, and the storage that they speed up.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
-    /// What it is.
+    /// Its title.
     pub title: String,
-    /// Where its prices are from.
+    /// The source of its prices.
     pub source: String,
-    /// What prices are in.
+    /// The currency of its prices.
     pub currency: String,
-    /// What an hour costs that requests wait, all their waits together; 0 if only devices cost.
+    /// The price of one hour of waiting, summed over all requests; 0 if only devices cost.
     pub waiting_price_per_hour: f64,
-    /// What the cache stands in front of.
+    /// The storage behind the cache.
     pub storage: TierModel,
-    /// What the storage holds, in bytes, where it is asked whether all of that is better put on flash.
+    /// Data on the storage in bytes, given if moving all of it to flash is an alternative.
     pub data_bytes: Option<f64>,
     /// The price of a GiB of RAM.
     pub ram_price_per_gib: f64,
-    /// Sizes of RAM, in bytes, ascending.
+    /// Sizes of RAM in bytes, ascending.
     pub ram_bytes: Vec<u64>,
-    /// What is sold, by price.
+    /// The offers, cheapest first.
     pub offers: Vec<Offer>,
 }
 
-/// One thing to buy: this many equal devices that make one cache.
+/// One purchase: a number of equal devices that form one cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
-    /// What the catalogue calls the device.
+    /// The device's name in the catalogue.
     pub name: String,
     /// The devices.
     pub model: TierModel,
-    /// The price of all of them.
+    /// The price of all devices together.
     pub price: f64,
 }
 
 impl Offer {
-    /// What the devices hold together.
+    /// Returns the capacity of all devices together.
     pub fn capacity_bytes(&self) -> u64 {
         self.model.tier.capacity_bytes() as u64
     }
 
-    /// How many devices there are.
+    /// Returns the number of devices.
     pub fn devices(&self) -> u64 {
         self.model.tier.devices as u64
     }
@@ -77,22 +77,22 @@ impl Catalogue {
         Catalogue::parse(path, &text_of(path)?)
     }
 
-    /// The catalogue that comes with flashwise.
+    /// Returns the built-in catalogue.
     pub fn example() -> Catalogue {
         Catalogue::parse(EXAMPLE_NAME, EXAMPLE).expect("the example is in order")
     }
 
-    /// Reads a document that messages call `name`.
+    /// Parses a document; messages call it `name`.
     ///
     /// # Errors
-    /// Keys that are unknown or missing, and values that are none of theirs, with their line.
+    /// Unknown or missing keys and invalid values, with their line.
     pub fn parse(name: &str, text: &str) -> Result<Catalogue, ArrayError> {
         let document = Document::parse(name, text)?;
         let top = document.keys();
         top.check(&TOP_KEYS)?;
         let text = |key, default: &str| Ok::<_, ArrayError>(top.text(key)?.unwrap_or(default).to_owned());
         let storage =
-            document.table("storage")?.ok_or_else(|| top.missing("[storage]", "what the cache stands before"))?;
+            document.table("storage")?.ok_or_else(|| top.missing("[storage]", "the storage behind the cache"))?;
         let data_gb = storage.number("data-gb", Range::Positive)?;
         let (ram_price_per_gib, ram_bytes) = match document.table("ram")? {
             Some(keys) => ram(&keys)?,
@@ -131,7 +131,7 @@ fn same_name(one: &Offer, other: &Offer) -> bool {
     one.name == other.name
 }
 
-/// The price of RAM, and its sizes.
+/// Returns the price of RAM and its sizes.
 fn ram(keys: &Keys) -> Result<(f64, Vec<u64>), ArrayError> {
     keys.check(&RAM_KEYS)?;
     let expected = "multiples of 4KiB such as \"256MiB,1GiB\", in ascending order";
@@ -144,7 +144,7 @@ fn ram(keys: &Keys) -> Result<(f64, Vec<u64>), ArrayError> {
     Ok((keys.needed("price-per-gib", Range::NotNegative)?, sizes))
 }
 
-/// The numbers that `key` lists, or the one number that it is.
+/// Returns the numbers that `key` lists; a single number is a list of one.
 fn listed(keys: &Keys, key: &str, range: Range, expected: &str) -> Result<Option<Vec<f64>>, ArrayError> {
     let Some(text) = keys.text(key)? else { return Ok(None) };
     let numbers: Option<Vec<f64>> = text.split(',').map(|number| range.read(number)).collect();
@@ -152,10 +152,10 @@ fn listed(keys: &Keys, key: &str, range: Range, expected: &str) -> Result<Option
     numbers.map(Some).ok_or_else(|| keys.refused(key, expected))
 }
 
-/// What a table offers: each size in each number.
+/// Returns the offers of a table: each size in each number.
 fn offers_of(keys: &Keys) -> Result<Vec<Offer>, ArrayError> {
     keys.check(&[&OFFER_KEYS[..], &TIER_KEYS, &DRIVE_KEYS].concat())?;
-    let name = keys.text("name")?.ok_or_else(|| keys.missing("name", "what the device is called"))?;
+    let name = keys.text("name")?.ok_or_else(|| keys.missing("name", "the name of the device"))?;
     let sizes = "a size in GB, or a list of sizes in ascending order such as \"480,960\"";
     let sizes = listed(keys, "capacity-gb", Range::Positive, sizes)?;
     let numbers = "a number of devices, or a list in ascending order such as \"1,2,4\"";
@@ -186,7 +186,7 @@ fn offers_of(keys: &Keys) -> Result<Vec<Offer>, ArrayError> {
         };
         for &devices in &numbers {
             let tier = Tier { devices, ..one.tier };
-            // As it is written and read again, so that what is simulated and what is configured are the same to the last bit.
+            // Format and parse the model again, so that the simulation and the configuration agree to the last bit.
             let model = tier_model_of_option(name, &TierModel { tier, ..one }.to_string())?;
             let name = if is_list { format!("{name} {gb} GB") } else { name.to_owned() };
             offers.push(Offer { name, model, price: price * devices });
@@ -195,7 +195,7 @@ fn offers_of(keys: &Keys) -> Result<Vec<Offer>, ArrayError> {
     Ok(offers)
 }
 
-/// The keys of a device, whose endurance may be told in drive writes per day.
+/// Returns the keys of a device, with drive writes per day converted to endurance cycles.
 fn endurance(device: Keys, keys: &Keys) -> Result<Keys, ArrayError> {
     let years = keys.number("warranty-years", Range::Positive)?;
     let Some(per_day) = keys.number("drive-writes-per-day", Range::Positive)? else {
@@ -229,7 +229,7 @@ mod tests {
         let told: Vec<_> = found.iter().map(|offer| (&offer.name[..], offer.devices(), offer.price)).collect();
         let expected = [("a 500 GB", 1, 100.0), ("b", 1, 150.0), ("a 500 GB", 2, 200.0), ("a 1000 GB", 1, 200.0)];
         assert_eq!((&told[..4], told.len()), (&expected[..], 5));
-        // 2 drive writes a day in 3 years of 365 days; two devices hold twice as much.
+        // 2 drive writes per day for 3 years of 365 days; two devices hold twice as much.
         let (one, two) = (&found[0], &found[2]);
         assert_eq!(one.model.tier.device.endurance_cycles, 2190.0);
         assert_eq!((one.capacity_bytes(), two.capacity_bytes()), (500_000_000_000, 1_000_000_000_000));
@@ -279,7 +279,7 @@ mod tests {
         assert!(offers(&format!("{twice}{twice}")).unwrap_err().contains("no [[cache]] before it has"));
         let missing = Catalogue::parse("ours.toml", "[ram]\nprice-per-gib = 4\nsizes = \"1GiB\"\n").unwrap_err();
         assert!(missing.to_string().starts_with("ours.toml: [storage] is missing"), "{missing}");
-        // 1 GB is no multiple of 4 KiB.
+        // 1 GB is not a multiple of 4 KiB.
         let ram = Catalogue::parse("ours.toml", &REST.replace("1GiB", "1GB")).unwrap_err().to_string();
         let expected = "sizes: found \"1GB\", expected multiples of 4KiB such as \"256MiB,1GiB\", in ascending order";
         assert!(ram.ends_with(expected), "{ram}");

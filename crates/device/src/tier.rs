@@ -1,4 +1,4 @@
-//! Whole devices, those of the catalogue and others, and the tiers of an array that are made of them.
+//! Whole devices, built-in or the user's own, and the tiers of an array that consist of them.
 
 use flashwise_core::tiers::{Array, Device, Tier};
 
@@ -6,61 +6,62 @@ use crate::catalogue::{DRIVE_KEYS, Entry, names_with};
 use crate::keys::{ArrayError, Keys, Range};
 use crate::{CACHE_DEVICE, STORAGE_DEVICE};
 
-/// A device that can be named.
+/// A device with a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its title.
     pub title: String,
-    /// Where its figures are from.
+    /// The source of its figures.
     pub source: String,
     /// The figures.
     pub device: Device,
-    /// How it serves what waits for it.
+    /// Its parallelism and transfer speed.
     pub service: Service,
 }
 
-/// How a device serves accesses that wait for it.
+/// Parallelism of a device, for accesses that queue for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Service {
-    /// Accesses that it works on side by side.
+    /// Accesses that it serves in parallel.
     pub channels: u32,
-    /// How fast it goes on with the blocks of a request of which it has found the first; if not given, each takes its latency.
+    /// Transfer speed of the further blocks of a request after the first. If not given, each block takes the full
+    /// latency.
     pub transfer_mb_per_s: Option<f64>,
 }
 
-/// A tier, and how its devices serve what waits for them.
+/// A tier, and how its devices serve queued accesses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TierModel {
     /// The devices.
     pub tier: Tier,
-    /// How each of them works.
+    /// The parallelism of each device.
     pub service: Service,
 }
 
-/// An array, and how its devices serve what waits for them.
+/// An array, and how its devices serve queued accesses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ArrayModel {
-    /// The fast devices.
+    /// The cache devices.
     pub cache: TierModel,
-    /// The devices behind them.
+    /// The storage devices.
     pub storage: TierModel,
 }
 
 pub(crate) const TIER_KEYS: [&str; 3] = ["device", "devices", "write-amplification"];
 
-/// The most devices of a tier where requests wait for them, as many as a device may have channels.
+/// The most devices of a tier with queues; as many as a device may have channels.
 const DEVICES_MAX: u32 = 1024;
 
 impl Profile {
-    /// All that come with flashwise of which it is known what they do as a whole.
+    /// Returns the built-in devices with figures of the whole device.
     pub fn all() -> Vec<Profile> {
         let named = |name: &str| Profile::named(name, name).expect("the devices of flashwise are in order");
         names_with(is_known).into_iter().map(named).collect()
     }
 
-    /// The device that `name`, found at `place`, stands for: one of flashwise, or a file.
+    /// Finds the device `name`, given at `place`: a built-in one, or a file.
     fn named(name: &str, place: &str) -> Result<Profile, ArrayError> {
         Profile::of(&Entry::find(name, place, is_known)?)
     }
@@ -83,7 +84,7 @@ fn is_known(entry: &Entry) -> bool {
 }
 
 impl TierModel {
-    /// The tier that `keys` describe.
+    /// Returns the tier that `keys` describe.
     pub(crate) fn read(keys: &Keys) -> Result<TierModel, ArrayError> {
         keys.check(&[&TIER_KEYS[..], &DRIVE_KEYS].concat())?;
         let profile = keys.text("device")?.map(|name| Profile::named(name, keys.place())).transpose()?;
@@ -97,7 +98,7 @@ impl TierModel {
 }
 
 impl std::fmt::Display for TierModel {
-    /// Its keys, as an option or a configuration takes them.
+    /// Formats the keys as an option or a configuration accepts them.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Tier { device, devices, write_amplification } = self.tier;
         write!(f, "capacity-gb={},endurance-cycles=", device.capacity_bytes / 1e9)?;
@@ -121,18 +122,18 @@ impl std::fmt::Display for TierModel {
 }
 
 impl ArrayModel {
-    /// The paper's devices: a cache of SLC before storage of MLC.
+    /// Returns the devices of the paper: a cache of SLC, storage of MLC.
     pub fn paper() -> ArrayModel {
         let tier = |name| tier_model_of_option(name, name).expect("the profiles of flashwise are in order");
         ArrayModel { cache: tier(CACHE_DEVICE), storage: tier(STORAGE_DEVICE) }
     }
 
-    /// The tiers, which wear out, and whose latencies count where nobody waits.
+    /// Returns the tiers for lifetime and latency without queueing.
     pub fn array(&self) -> Array {
         Array { cache: self.cache.tier, storage: self.storage.tier }
     }
 
-    /// Refuses numbers of devices that cannot have queues before them.
+    /// Rejects numbers of devices that cannot have queues.
     pub fn check(&self) -> Result<(), ArrayError> {
         for (place, tier) in [("cache-device", &self.cache.tier), ("storage-device", &self.storage.tier)] {
             if tier.devices.fract() != 0.0 || tier.devices > f64::from(DEVICES_MAX) {
@@ -148,7 +149,7 @@ impl ArrayModel {
     }
 }
 
-/// The device that `keys` describe, as far as they do not leave it to `profile`.
+/// Returns the device that `keys` describe; `profile` provides the defaults.
 fn device(keys: &Keys, profile: Option<Device>) -> Result<Device, ArrayError> {
     let number = |key, of_profile: fn(Device) -> f64, unit: f64| match (keys.number(key, Range::Positive)?, profile) {
         (Some(number), _) => Ok(number * unit),
@@ -178,8 +179,8 @@ fn device(keys: &Keys, profile: Option<Device>) -> Result<Device, ArrayError> {
     })
 }
 
-/// How the device that `keys` describe serves what waits for it, as far as they do not leave it to `profile`. Of a device of which
-/// nothing is known it is one access at a time.
+/// Returns the parallelism that `keys` describe; `profile` provides the defaults. Otherwise a device serves one access
+/// at once.
 fn service(keys: &Keys, profile: Option<Service>) -> Result<Service, ArrayError> {
     let profile = profile.unwrap_or(Service { channels: 1, transfer_mb_per_s: None });
     Ok(Service {
@@ -188,17 +189,17 @@ fn service(keys: &Keys, profile: Option<Service>) -> Result<Service, ArrayError>
     })
 }
 
-/// The tier that `keys` describe: `device`, and changes to it, or all of a device.
+/// Returns the tier that `keys` describe: a `device` with changes, or all figures of a device.
 pub fn tier(keys: &Keys) -> Result<Tier, ArrayError> {
     TierModel::read(keys).map(|model| model.tier)
 }
 
-/// Reads a tier as an option gives it: `slc`, `slc:devices=2`, `devices=3,capacity-gb=200,...`.
+/// Parses a tier from an option: `slc`, `slc:devices=2`, `devices=3,capacity-gb=200,...`.
 pub fn tier_of_option(option: &str, text: &str) -> Result<Tier, ArrayError> {
     tier_model_of_option(option, text).map(|model| model.tier)
 }
 
-/// The same, with how its devices serve what waits for them: `slc:channels=8`.
+/// Parses a tier and its parallelism from an option: `slc:channels=8`.
 pub fn tier_model_of_option(option: &str, text: &str) -> Result<TierModel, ArrayError> {
     let text = match text.split_once(':') {
         Some((name, keys)) => format!("device={name},{keys}"),

@@ -1,23 +1,23 @@
-//! TOML with lines: what reads descriptions of devices reads the configuration of a server too.
+//! TOML with line numbers, for descriptions of devices and for the configuration of a server.
 
 use ::toml::Spanned;
 use ::toml::de::{DeInteger, DeTable, DeValue};
 
-/// Why a text was not read.
+/// A syntax error.
 #[derive(Debug)]
 pub struct Malformed {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error, in words.
     pub message: String,
 }
 
-/// The text of a document, and what it says.
+/// A parsed document with its text.
 #[derive(Debug)]
 pub struct Toml<'a> {
     text: &'a str,
     root: DeTable<'a>,
-    /// Where each line ends, so that the line of a key is found without reading the text again.
+    /// The byte offset of each line's end, to find the line of a key quickly.
     line_ends: Vec<usize>,
 }
 
@@ -33,27 +33,27 @@ pub struct Entry<'t, 'a> {
 }
 
 impl<'a> Toml<'a> {
-    /// Reads a text.
+    /// Parses a text.
     ///
     /// # Errors
-    /// It is no TOML.
+    /// The text is not TOML.
     pub fn parse(text: &'a str) -> Result<Toml<'a>, Malformed> {
         let line_ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
         match DeTable::parse(text) {
             Ok(root) => Ok(Toml { text, root: root.into_inner(), line_ends }),
             Err(error) => Err(Malformed {
                 line: line(&line_ends, error.span().map_or(0, |span| span.start)),
-                message: format!("is no TOML: {}", error.message()),
+                message: format!("is not TOML: {}", error.message()),
             }),
         }
     }
 
-    /// The keys at the top, and the names of the tables, by line.
+    /// Returns the keys at the top and the names of the tables, by line.
     pub fn root(&self) -> Vec<Entry<'_, 'a>> {
         self.entries(&self.root)
     }
 
-    /// The keys of a table, by line.
+    /// Returns the keys of a table, by line.
     pub fn entries<'t>(&self, table: &'t DeTable<'a>) -> Vec<Entry<'t, 'a>> {
         let entry = |(key, value): (&'t Spanned<_>, &'t Spanned<DeValue<'a>>)| {
             let name: &'t std::borrow::Cow<'a, str> = key.get_ref();
@@ -64,31 +64,31 @@ impl<'a> Toml<'a> {
         entries
     }
 
-    /// The keys of the table that is the value of `entry`.
+    /// Returns the keys of the table that is the value of `entry`.
     ///
     /// # Errors
-    /// It is no table.
+    /// The value is not a table.
     pub fn table<'t>(&self, entry: &Entry<'t, 'a>) -> Result<Vec<Entry<'t, 'a>>, Malformed> {
         let name = entry.key;
         match entry.value.get_ref() {
             DeValue::Table(table) => Ok(self.entries(table)),
             _ => Err(Malformed {
                 line: self.line_of(entry.value),
-                message: format!("{name} is no table; expected a line [{name}] with its keys below"),
+                message: format!("{name} is not a table; expected a line [{name}] with its keys below"),
             }),
         }
     }
 
-    /// The lines where the tables begin that are the value of `entry`, and their keys.
+    /// Returns the tables in the array that is the value of `entry`: the line where each begins, and its keys.
     ///
     /// # Errors
-    /// It is no array of tables.
+    /// The value is not an array of tables.
     pub fn tables<'t>(&self, entry: &Entry<'t, 'a>) -> Result<Vec<(usize, Vec<Entry<'t, 'a>>)>, Malformed> {
         let name = entry.key;
         let refuse = |value| Malformed {
             line: self.line_of(value),
             message: format!(
-                "{name} is no array of tables; expected a line [[{name}]] for each {name}, with its keys below"
+                "{name} is not an array of tables; expected a line [[{name}]] for each {name}, with its keys below"
             ),
         };
         let DeValue::Array(tables) = entry.value.get_ref() else { return Err(refuse(entry.value)) };
@@ -99,7 +99,7 @@ impl<'a> Toml<'a> {
         tables.iter().map(read).collect()
     }
 
-    /// The value as the user wrote it, as far as it is on its first line.
+    /// Returns the first line of the value as the user wrote it.
     pub fn shown(&self, value: &Spanned<DeValue<'_>>) -> &'a str {
         self.text.get(value.span()).and_then(|text| text.lines().next()).unwrap_or_default()
     }
@@ -109,7 +109,7 @@ impl<'a> Toml<'a> {
     }
 }
 
-/// A whole number as people write it, whatever base it was written in.
+/// Formats a whole number in decimal, in whichever base it was written.
 pub fn decimal(number: &DeInteger<'_>) -> String {
     let digits = number.as_str().replace('_', "");
     match i128::from_str_radix(&digits, number.radix()) {
@@ -118,7 +118,7 @@ pub fn decimal(number: &DeInteger<'_>) -> String {
     }
 }
 
-/// The line of a byte, from 1.
+/// Returns the line of a byte, from 1.
 fn line(line_ends: &[usize], at: usize) -> usize {
     1 + line_ends.partition_point(|end| *end < at)
 }

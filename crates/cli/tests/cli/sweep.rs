@@ -230,7 +230,7 @@ fn what_is_no_plan_is_refused() {
         (("out = \"results\"", ""), "plan.toml: out: is missing, expected the folder of the results"),
         (("trace?", "none?"), "plan.toml: traces: none?.arrow: found none, expected files that fit the pattern"),
         (("\n[[run]]", "\nlenient = 5\n[[run]]"), "plan.toml: lenient: found \"5\", expected true or false"),
-        (("[\"5%\"", "[\"5%"), "plan.toml, line 6: is no TOML: "),
+        (("[\"5%\"", "[\"5%"), "plan.toml, line 6: is not TOML: "),
     ] {
         std::fs::write(path.join("plan.toml"), PLAN.replacen(change.0, change.1, 1)).unwrap();
         let err = fail(path, &["sweep", "plan.toml"], 2);

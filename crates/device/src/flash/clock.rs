@@ -1,35 +1,37 @@
-//! When flash is done with what it is asked for: a clock for each plane.
+//! Completion times of flash operations: a clock for each plane.
 //!
-//! Planes work side by side, and each does one thing after the other, in the order in which it is asked: reading a page into its register,
-//! programming it from there, erasing a block. A page passes to and from the register over the bus of its channel, which is not waited
-//! for: its time is added to the plane's. A unit is one erase block or several on neighbouring planes, whose pages take turns.
-//! [`Timing`](super::Timing) tells instead how long the whole takes if all queues are full.
+//! Planes work in parallel. Each plane executes its operations one by one, in order: read a page into its register,
+//! program from there, erase a block. A page passes to and from the register over the bus of its channel; its time is
+//! added to the plane's, without waiting for the bus. A unit is one erase block, or several on neighbouring planes with
+//! its pages striped over them.
+//!
+//! [`Timing`](super::Timing) instead computes the total time if all queues are full.
 
 use super::error::UnitError;
 use super::planes::Planes;
 use super::profile::Profile;
 use flashwise_core::quantity::ByteSize;
 
-/// What flash is asked for. Pages are flash pages, counted through the units.
+/// A flash operation. Pages are flash pages, counted through the units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Reads neighbouring pages of a unit.
     Read {
-        /// The first.
+        /// The first page.
         page: u32,
-        /// How many.
+        /// The number of pages.
         pages: u32,
     },
     /// Programs neighbouring pages of a unit.
     Program {
-        /// The first.
+        /// The first page.
         page: u32,
-        /// How many.
+        /// The number of pages.
         pages: u32,
     },
     /// Erases a unit.
     Erase {
-        /// Which.
+        /// The unit.
         unit: u32,
     },
 }
@@ -44,15 +46,16 @@ pub struct Clock {
     program_ns: u64,
     erase_ns: u64,
     planes: Planes,
-    /// By plane.
+    /// The time when each plane is free.
     free_at_ns: Vec<u64>,
 }
 
 impl Clock {
-    /// Flash of this profile in units of `unit_bytes`: several of its erase blocks, or a part of one, which then is the erase block.
+    /// Creates clocks for flash of this profile. A unit is several erase blocks, or a part of one, which then is the
+    /// erase block.
     ///
     /// # Errors
-    /// A unit of no whole number of pages, or of blocks.
+    /// `unit_bytes` is not a whole number of pages, or of blocks.
     pub fn new(profile: &Profile, unit_bytes: u64) -> Result<Clock, UnitError> {
         let (page, block) = (u64::from(profile.page_bytes), profile.block_bytes());
         let (part, parts) = if unit_bytes < block { (page, "pages") } else { (block, "erase blocks") };
@@ -75,17 +78,17 @@ impl Clock {
         })
     }
 
-    /// Erase blocks of a unit.
+    /// Returns the erase blocks of a unit.
     pub fn unit_blocks(&self) -> u32 {
         self.unit_blocks
     }
 
-    /// Flash pages of a unit.
+    /// Returns the flash pages of a unit.
     pub fn unit_pages(&self) -> u32 {
         self.unit_pages
     }
 
-    /// Does an operation that begins at `now_ns` or when its planes are free; returns when it is done.
+    /// Runs an operation from `now_ns`, or from when its planes are free; returns its completion time.
     #[inline]
     pub fn run(&mut self, operation: Operation, now_ns: u64) -> u64 {
         let (first, count, each_ns) = match operation {

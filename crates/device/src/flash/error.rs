@@ -1,8 +1,8 @@
-//! What is wrong with a device that is asked for, and with a step that a device refuses.
+//! Errors: impossible devices, and steps that a device rejects.
 
 use flashwise_core::quantity::ByteSize;
 
-/// Why there can be no such device.
+/// An impossible configuration of a device.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum DeviceError {
@@ -29,28 +29,28 @@ pub enum DeviceError {
     },
 }
 
-/// The advice to raise the over-provisioning to `percent`, if options take as much.
+/// Advises to raise the over-provisioning to `percent`, unless that exceeds the option's range.
 fn raise(percent: f64) -> String {
     if percent > 100.0 { String::new() } else { format!("raise it to {percent} %, or ") }
 }
 
-/// Why flash cannot be divided into such erase units.
+/// An erase unit size that does not fit the flash.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "erase units of {unit}: expected a multiple of {part}, the {parts} of device '{device}'; choose another unit or device"
 )]
 pub struct UnitError {
-    /// The erase unit that was asked for.
+    /// The requested erase unit.
     pub unit: ByteSize,
     /// The device.
     pub device: String,
-    /// What the unit is to be made of: the device's erase blocks, or its pages.
+    /// The name of the parts that a unit consists of: the device's erase blocks, or its pages.
     pub parts: &'static str,
-    /// How large these are.
+    /// The size of a part.
     pub part: ByteSize,
 }
 
-/// Why a device does not do a step.
+/// A step that a device rejects.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum StepError {

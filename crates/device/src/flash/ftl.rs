@@ -1,8 +1,11 @@
-//! A conventional SSD: a page-mapped flash translation layer that writes to open erase units and collects garbage when free units run out.
+//! A conventional SSD: a page-mapped flash translation layer. It writes to open erase units and collects garbage when
+//! free units run out.
 //!
-//! As modelled by Desnoyers, Analytic Modeling of SSD Write Performance (SYSTOR 2012) and Van Houdt, A Mean Field Model for a Class of
-//! Garbage Collection Algorithms in Flash-based Solid State Drives (SIGMETRICS 2013), with what these leave out: pages that were never
-//! written or were discarded, a separate unit for copies, a larger reserve and static wear levelling.
+//! As modelled by Desnoyers, Analytic Modeling of SSD Write Performance (SYSTOR 2012) and Van Houdt, A Mean Field Model
+//! for a Class of Garbage Collection Algorithms in Flash-based Solid State Drives (SIGMETRICS 2013).
+//!
+//! Additions to both: unwritten and discarded pages, a separate unit for copies, a larger reserve and static wear
+//! levelling.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,7 +18,7 @@ use super::victims::Candidates;
 use super::wear::Erasures;
 use super::{Device, DeviceCounters, DeviceError, NONE, StepError};
 
-/// A unit that is being written, and the pages of it that were not written yet; or none.
+/// A unit that is being written, with its unwritten pages `next..end`; or none.
 #[derive(Clone, Copy, Debug)]
 struct OpenUnit {
     unit: u32,
@@ -37,33 +40,33 @@ pub struct Ftl<M: Meter = Unmetered> {
     config: FtlConfig,
     /// The physical page of each logical page.
     physical: Vec<u32>,
-    /// The logical page of each physical page that is valid.
+    /// The logical page of each valid physical page.
     logical: Vec<u32>,
     /// Valid pages, by unit.
     valid: Vec<u32>,
-    /// When a unit was filled or last lost a page, in pages that the host wrote; empty unless wear is levelled.
+    /// Time when a unit was filled or last lost a page, in pages written by the host. Empty unless wear is levelled.
     modified: Vec<u64>,
     erasures: Erasures,
-    /// Erased units, the one that has been so for longest first.
+    /// Erased units, the earliest erased first.
     free: VecDeque<u32>,
     candidates: Candidates,
     host: OpenUnit,
     copies: OpenUnit,
-    /// The valid pages of a unit that is being emptied; kept for its memory.
+    /// Scratch space for the valid pages of the unit being collected; kept to avoid allocations.
     moving: Vec<u32>,
     counters: DeviceCounters,
     meter: M,
 }
 
 impl Ftl {
-    /// An SSD on which nothing was written.
+    /// Creates an empty SSD.
     pub fn new(config: FtlConfig) -> Result<Ftl, DeviceError> {
         Ftl::metered(config, Unmetered)
     }
 }
 
 impl<M: Meter> Ftl<M> {
-    /// An SSD on which nothing was written, whose flash operations are told to `meter`.
+    /// Creates an empty SSD that reports its flash operations to `meter`.
     pub fn metered(config: FtlConfig, meter: M) -> Result<Ftl<M>, DeviceError> {
         let units = config.units()?;
         Ok(Ftl {
@@ -83,35 +86,35 @@ impl<M: Meter> Ftl<M> {
         })
     }
 
-    /// What the device is like.
+    /// Returns the configuration.
     pub fn config(&self) -> &FtlConfig {
         &self.config
     }
 
-    /// Erase units of the device: all, spare and reserve included.
+    /// Returns the number of erase units, spare and reserve included.
     pub fn units(&self) -> u32 {
         self.valid.len() as u32
     }
 
-    /// The physical page that holds a logical page; none if it was not written, or discarded since.
+    /// Returns the physical page that holds a logical page; `None` if the page is unwritten or discarded.
     pub fn physical_page(&self, page: u32) -> Option<u32> {
         let physical = self.physical[page as usize];
         (physical != NONE).then_some(physical)
     }
 
-    /// What the flash operations were told to.
+    /// Returns the meter of the flash operations.
     pub fn meter(&self) -> &M {
         &self.meter
     }
 
-    /// The same, to be emptied.
+    /// Returns the meter, for instance to reset it.
     pub fn meter_mut(&mut self) -> &mut M {
         &mut self.meter
     }
 
     fn read(&mut self, page: u32) {
         self.counters.host_reads += 1;
-        // A page that holds nothing reads as zeroes, which the map alone tells.
+        // An unmapped page reads as zeroes, without access to the flash.
         if let Some(physical) = self.physical_page(page) {
             self.meter.read(physical);
         }
@@ -146,7 +149,7 @@ impl<M: Meter> Ftl<M> {
         page / self.config.unit_pages
     }
 
-    /// What the logical page held is not valid any more.
+    /// Marks the current copy of the logical page as invalid.
     #[inline]
     fn invalidate(&mut self, page: u32) {
         let physical = std::mem::replace(&mut self.physical[page as usize], NONE);
@@ -185,7 +188,7 @@ impl<M: Meter> Ftl<M> {
         }
     }
 
-    /// A unit has no page left that was not written.
+    /// Handles a unit whose last page was written: it becomes a candidate for collection.
     fn fill(&mut self, unit: u32) {
         self.candidates.add(unit, self.valid[unit as usize], self.counters.host_writes);
         self.touch(unit);
@@ -208,7 +211,7 @@ impl<M: Meter> Ftl<M> {
         self.free.len() > self.config.reserve_units as usize
     }
 
-    /// A collection takes at most one unit off the reserve, for what does not fit the open one, and gives one back.
+    /// A collection takes at most one unit from the reserve, if the copies do not fit the open unit, and returns one.
     fn open_for_host(&mut self) {
         while !self.has_unit_beyond_reserve() {
             self.collect();
@@ -216,7 +219,7 @@ impl<M: Meter> Ftl<M> {
         self.host = self.open_unit();
     }
 
-    /// The host writes on where the copies end.
+    /// The host continues in the unit that the copies went to.
     fn open_for_host_and_copies(&mut self) {
         while self.host.is_none() {
             let collects = !self.has_unit_beyond_reserve();
@@ -227,7 +230,7 @@ impl<M: Meter> Ftl<M> {
         }
     }
 
-    /// Copies what is valid in a full unit to elsewhere, and erases it.
+    /// Copies the valid pages of a full unit elsewhere, and erases it.
     fn collect(&mut self) {
         let victim = self.candidates.choose(&self.valid, self.counters.host_writes);
         let victim = victim.expect("what is neither free nor open is full");
@@ -262,7 +265,7 @@ impl<M: Meter> Ftl<M> {
         self.level(victim);
     }
 
-    /// Finds the valid pages of a unit; returns how many of `moving`, from its start, are set.
+    /// Collects the valid pages of a unit at the start of `moving`; returns their number.
     fn gather(&mut self, unit: u32) -> usize {
         let first = unit * self.config.unit_pages;
         let pages = &self.logical[first as usize..(first + self.config.unit_pages) as usize];
@@ -270,7 +273,7 @@ impl<M: Meter> Ftl<M> {
             return 0;
         }
         let mut count = 0;
-        // Which pages are valid cannot be predicted, so that there is no branch on it.
+        // Branch-free, because the validity of a page is unpredictable.
         for (physical, page) in (first..).zip(pages) {
             self.moving[count] = physical;
             count += usize::from(*page != NONE);
@@ -278,7 +281,7 @@ impl<M: Meter> Ftl<M> {
         count
     }
 
-    /// Copies pages of `moving` to where `to` is the first.
+    /// Copies the given pages of `moving` to the pages from `to` on.
     fn copy(&mut self, moving: Range<usize>, to: u32) {
         for (to, from) in (to..).zip(&self.moving[moving]) {
             let page = std::mem::replace(&mut self.logical[*from as usize], NONE);
@@ -297,9 +300,10 @@ impl<M: Meter> Ftl<M> {
         self.free.push_back(unit);
     }
 
-    /// Gives a unit that was just erased the pages of one that is too far behind: of those that have not changed while the host wrote the
-    /// whole device twice, the one that has not for longest, which will let it rest. If there is none, of the least worn: what has not
-    /// changed for longest is then what is overwritten next, as by a cache in place.
+    /// Levels wear: a unit that was just erased gets the pages of a full unit that is too far behind. Among those, cold
+    /// units come first: the ones unchanged while the host wrote the whole device twice, longest unchanged first. Their
+    /// data lets the worn unit rest. If there is none, the least worn unit is chosen: under a cache in place, its
+    /// oldest data is overwritten next.
     fn level(&mut self, worn: u32) {
         let Some(allowed) = self.config.wear_levelling else { return };
         let behind = |erasures: u32| self.erasures.of(worn) > erasures.saturating_add(allowed);
@@ -319,8 +323,8 @@ impl<M: Meter> Ftl<M> {
         }
     }
 
-    /// Moves the valid pages of a full unit to the one that was erased last, and erases it. Its invalid pages stay unwritten there, so
-    /// that neither space is lost nor won.
+    /// Moves the valid pages of a full unit to the unit that was erased last, and erases the full unit. Its invalid
+    /// pages stay unwritten there, so the free space does not change.
     fn swap(&mut self, rested: u32, worn: u32) {
         assert_eq!(self.free.pop_back(), Some(worn), "it was erased last");
         self.candidates.remove(rested);
@@ -335,7 +339,7 @@ impl<M: Meter> Ftl<M> {
 }
 
 impl<M: Meter> Device for Ftl<M> {
-    /// Resetting a unit discards the logical pages that lie in it.
+    /// Executes a step. Resetting a unit discards the logical pages that lie in it.
     #[inline]
     fn try_step(&mut self, step: FlashStep) -> Result<(), StepError> {
         let pages = self.config.logical_pages;
@@ -409,7 +413,7 @@ mod tests {
             ftl.step(FlashStep::Write { page });
             ftl.check();
         }
-        // Units 0: [-, 1], 1: [-, 3], 2: [0, 2], 3 in reserve. Nothing was collected yet.
+        // Units 0: [-, 1], 1: [-, 3], 2: [0, 2], 3 in reserve. Nothing has been collected.
         assert_eq!(physical(&ftl), [4, 1, 5, 3]);
         assert_eq!(ftl.counters().erasures, 0);
         // Writing 1 leaves unit 0 without valid pages. It is collected at no cost, and the write goes to the unit in reserve.
@@ -434,7 +438,7 @@ mod tests {
         (0..64).for_each(|page| ftl.step(FlashStep::Write { page }));
         let mut places = vec![ftl.physical_page(0)];
         for write in 0..4000 {
-            // The first half is never written again.
+            // The first half is never rewritten.
             ftl.step(FlashStep::Write { page: 32 + write * 13 % 32 });
             let place = ftl.physical_page(0);
             if places.last() != Some(&place) {
@@ -447,7 +451,7 @@ mod tests {
         assert!(places.len() > 5, "it was moved again and again: {places:?}");
     }
 
-    /// Pages are overwritten about as they came, as by a cache in place: what has not changed for longest is overwritten next.
+    /// Pages are overwritten roughly in the order they were written, as by a cache in place: the oldest page is next.
     #[test]
     fn pages_that_are_about_to_be_overwritten_do_not_wear_a_unit_out() {
         let spread = |wear_levelling| {

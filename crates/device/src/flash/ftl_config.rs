@@ -1,4 +1,4 @@
-//! What a conventional SSD is like: its size, its spare space and how it collects garbage.
+//! Configuration of a conventional SSD: size, spare space and garbage collection.
 
 use std::fmt;
 
@@ -7,24 +7,28 @@ use flashwise_core::options::{OptionError, Options, named};
 use super::victims::Victim;
 use super::{DeviceError, NONE};
 
-/// Where garbage collection writes the pages that it copies.
+/// The unit to which garbage collection copies pages.
 ///
-/// Under uniform random writes it makes no difference. Under skewed ones it does, since what was copied is what is rarely written: at 28 %
-/// over-provisioning, units of 256 pages, greedy, a tenth of the pages that nine tenths of the writes go to, write amplification is 2.90
-/// where copies have a unit of their own and 3.29 where they are mixed; under Zipf's law with exponent 1, 2.87 and 3.68.
+/// Under uniform random writes the choice makes no difference. Under skewed writes it does, since copied pages are
+/// mostly cold. Write amplification with 28 % over-provisioning, units of 256 pages and greedy collection:
+///
+/// | writes | own unit | mixed |
+/// | --- | --- | --- |
+/// | nine tenths go to a tenth of the pages | 2.90 | 3.29 |
+/// | Zipf's law with exponent 1 | 2.87 | 3.68 |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GcPlacement {
-    /// Into an open unit of its own: what was copied once is likely to stay, so that cold pages gather apart from fresh ones.
+    /// A separate open unit. A copied page probably stays valid, so cold pages gather apart from fresh ones.
     #[default]
     Own,
-    /// Into the unit that the host writes, as the theory has it.
+    /// The unit that the host writes, as in the theory.
     Mixed,
 }
 
 impl GcPlacement {
     const NAMES: [(&str, GcPlacement); 2] = [("own", GcPlacement::Own), ("mixed", GcPlacement::Mixed)];
 
-    /// Reads `own` or `mixed`.
+    /// Parses `own` or `mixed`.
     pub fn parse(text: &str) -> Result<GcPlacement, OptionError> {
         let ((name, placement), options) =
             named("placement of copies", text, GcPlacement::NAMES.into_iter(), |row| row.0)?;
@@ -41,7 +45,7 @@ impl fmt::Display for GcPlacement {
     }
 }
 
-/// What a conventional SSD is like.
+/// Configuration of a conventional SSD.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FtlConfig {
     /// Pages that the host sees.
@@ -50,21 +54,22 @@ pub struct FtlConfig {
     pub unit_pages: u32,
     /// Physical pages beyond the logical ones, as a share of these; rounded up to whole erase units.
     pub over_provision: f64,
-    /// Which unit is collected.
+    /// The choice of the unit to collect.
     pub victim: Victim,
-    /// Where what is still valid in it goes.
+    /// The unit to which its valid pages are copied.
     pub gc_placement: GcPlacement,
-    /// Units kept free, which come out of the over-provisioning: a unit is collected when the host needs one and no more than these
-    /// are left. One at least, so that there is always room for copies; more make the space for data smaller.
+    /// Units kept free, taken from the over-provisioning. If only these are left when the host needs a unit, one is
+    /// collected. At least one, so that copies always have room; a larger reserve leaves less space for data.
     pub reserve_units: u32,
-    /// By how many erasures a unit may be ahead of the least worn one before it is given cold data; none for no static wear levelling.
+    /// Erasures by which a unit may exceed the least worn one before it gets cold data; `None` disables static wear
+    /// levelling.
     pub wear_levelling: Option<u32>,
-    /// Of what is random.
+    /// The random seed.
     pub seed: u64,
 }
 
 impl FtlConfig {
-    /// Greedy collection into a unit of its own, a reserve of one unit, no static wear levelling.
+    /// Returns the defaults: greedy collection into a separate unit, a reserve of one unit, no static wear levelling.
     pub fn new(logical_pages: u32, unit_pages: u32, over_provision: f64) -> FtlConfig {
         FtlConfig {
             logical_pages,
@@ -78,7 +83,7 @@ impl FtlConfig {
         }
     }
 
-    /// The erase units of the device: all, spare and reserve included.
+    /// Returns the number of erase units, spare and reserve included.
     pub fn units(&self) -> Result<u32, DeviceError> {
         let FtlConfig { logical_pages, unit_pages, over_provision, reserve_units, .. } = *self;
         let at_least_one = [
@@ -94,7 +99,7 @@ impl FtlConfig {
         if !(0.0..=100.0).contains(&over_provision) {
             return Err(DeviceError::OverProvision { found: over_provision });
         }
-        // 7 % of 100 pages are 7 pages, not 7.000000000000001: what is lost or won in rounding is below a millionth of a page.
+        // 7 % of 100 pages are 7 pages, not 7.000000000000001: rounding errors are below a millionth of a page.
         let spare_pages = (f64::from(logical_pages) * over_provision - 1e-6).ceil().max(0.0) as u64;
         let units = (u64::from(logical_pages) + spare_pages).div_ceil(u64::from(unit_pages));
         let pages = units * u64::from(unit_pages);
@@ -105,10 +110,10 @@ impl FtlConfig {
         let least = u64::from(reserve_units) + 1;
         if units < data_units + least {
             let pages_least = (data_units + least) * u64::from(unit_pages);
-            // Any share above this one is enough; shown with two digits, rounded up.
+            // Any larger share is enough; shown with two digits, rounded up.
             let share_least = (pages_least - u64::from(unit_pages)) as f64 / f64::from(logical_pages) - 1.0;
             return Err(DeviceError::Reserve {
-                // 7 %, not the 7.000000000000001 % of binary fractions.
+                // Shows 7 %, not the 7.000000000000001 % of binary fractions.
                 over_provision_percent: (over_provision * 1e6).round() / 1e4,
                 logical_pages,
                 unit_pages,

@@ -1,7 +1,7 @@
-//! How long flash lasts, and what of a budget for writes is used.
+//! Lifetime of flash, and the used share of a write budget.
 //!
-//! A year has 365 days, as where vendors turn drive writes per day (DWPD) into bytes (TBW = capacity * DWPD * 365 * years).
-//! Each figure is none where it has no meaning: no time passed, or nothing was worn.
+//! A year has 365 days, as in the vendors' conversion of drive writes per day (DWPD): TBW = capacity * DWPD * 365 *
+//! years. A figure is `None` if it has no meaning: no time has passed, or there is no wear.
 
 use flashwise_core::tiers::YEAR_DAYS;
 
@@ -11,32 +11,32 @@ fn days(duration_us: u64) -> Option<f64> {
     (duration_us > 0).then(|| duration_us as f64 / DAY_US)
 }
 
-/// Years until flash that bears `pe_cycles` is worn out, if it goes on as in `duration_us`, when each unit was erased this often: the mean
-/// for flash whose wear is levelled, the most for flash that is given up with its first unit.
+/// Returns the years until flash with `pe_cycles` wears out at the rate of `duration_us`. `erasures_per_unit` is the
+/// mean if wear is levelled, the maximum if the flash fails with its first unit.
 pub fn lifetime_years(erasures_per_unit: f64, pe_cycles: u32, duration_us: u64) -> Option<f64> {
     let erasures_per_day = erasures_per_unit / days(duration_us)?;
     (erasures_per_day > 0.0).then(|| f64::from(pe_cycles) / erasures_per_day / YEAR_DAYS)
 }
 
-/// Bytes per day.
+/// Returns bytes per day.
 pub fn bytes_per_day(bytes: u64, duration_us: u64) -> Option<f64> {
     Some(bytes as f64 / days(duration_us)?)
 }
 
-/// How often the whole capacity was written, per day.
+/// Returns how often per day the host wrote the whole capacity.
 pub fn drive_writes_per_day(host_bytes: u64, capacity_bytes: u64, duration_us: u64) -> Option<f64> {
     let capacity = (capacity_bytes > 0).then_some(capacity_bytes as f64)?;
     Some(bytes_per_day(host_bytes, duration_us)? / capacity)
 }
 
-/// The share that was used of a budget of `budget_dwpd` drive writes per day; above 1, flash wears out before its time.
+/// Returns the used share of a budget of `budget_dwpd` drive writes per day; above 1, flash wears out early.
 pub fn budget_used(host_bytes: u64, capacity_bytes: u64, duration_us: u64, budget_dwpd: f64) -> Option<f64> {
     let used = drive_writes_per_day(host_bytes, capacity_bytes, duration_us)?;
     (budget_dwpd > 0.0).then(|| used / budget_dwpd)
 }
 
-/// The drive writes per day that flash bears for `years`: each cycle of `physical_bytes` takes that many bytes, of which the host's
-/// are one in `write_amplification`.
+/// Returns the drive writes per day that flash sustains for `years`. Each cycle writes `physical_bytes`, of which the
+/// host's share is 1 / `write_amplification`.
 pub fn budget_dwpd(
     pe_cycles: u32,
     physical_bytes: u64,
@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn what_flash_bears_is_its_cycles_spread_over_the_years() {
-        // 3,650 cycles over 5 years are 2 a day; of each, every second byte is the host's, and a quarter of the flash is spare.
+        // 3,650 cycles over 5 years are 2 per day. Half of the bytes are the host's, and a quarter of the flash is
+        // spare.
         assert_eq!(budget_dwpd(3650, 125, 100, 2.0, 5.0), Some(1.25));
         assert_eq!(budget_dwpd(3650, 125, 0, 2.0, 5.0), None);
         assert_eq!(budget_dwpd(3650, 125, 100, 0.0, 5.0), None);

@@ -1,6 +1,7 @@
-//! What a device's flash is asked to do, for those who want to know.
+//! Observation of a device's flash operations.
 
-/// Hears of each operation of the flash, in order. Pages and units are physical; the pages of a unit are programmed in order.
+/// An observer of flash operations, in order. Pages and units are physical; the pages of a unit are programmed in
+/// order.
 pub trait Meter {
     /// A page is read.
     fn read(&mut self, page: u32);
@@ -10,7 +11,7 @@ pub trait Meter {
     fn erase(&mut self, unit: u32);
 }
 
-/// Nobody wants to know.
+/// Ignores all operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unmetered;
 

@@ -1,8 +1,9 @@
-//! Flash devices that [`FlashStep`]s are charged to: what they program, erase and wear.
+//! Models of flash devices that [`FlashStep`]s are charged to; they count programs, erasures and wear.
 //!
-//! A [conventional SSD](ftl) hides its erase units behind a page map and collects garbage by itself; [host-managed flash](zoned) does
-//! exactly what it is told and refuses what its medium cannot do. Pages are of one block, 4 KiB; erase units of equally many pages. What flash
-//! is asked to do can be [metered](meter): [`Timing`] tells how long flash of a [`Profile`] is busy with it.
+//! A [conventional SSD](ftl) hides its erase units behind a page map and collects garbage by itself. [Host-managed
+//! flash](zoned) executes exactly the given steps and rejects those that its medium cannot do. A page is one block, 4
+//! KiB; all erase units have equally many. A [meter] sees all flash operations; [`Timing`] computes from them how long
+//! flash of a [`Profile`] is busy.
 
 pub mod clock;
 pub mod error;
@@ -30,32 +31,32 @@ pub use victims::Victim;
 pub use wear::Wear;
 pub use zoned::Zoned;
 
-/// No page and no unit.
+/// Marks the absence of a page or a unit.
 const NONE: u32 = u32::MAX;
 
 /// A device that steps are charged to.
 pub trait Device {
-    /// Does a step, or says why it cannot be done and does nothing.
+    /// Executes a step; on error the device is unchanged.
     fn try_step(&mut self, step: FlashStep) -> Result<(), StepError>;
 
-    /// What was counted so far.
+    /// Returns the counters so far.
     fn counters(&self) -> &DeviceCounters;
 
-    /// How often each erase unit was erased so far.
+    /// Returns the erasures of each unit so far.
     fn erasures_by_unit(&self) -> Vec<u32>;
 
-    /// How often each erase unit was erased so far, in short. Takes time in proportion to their number.
+    /// Returns a summary of the erasures so far, in time linear in the number of units.
     fn wear(&self) -> Wear {
         Wear::of(&self.erasures_by_unit())
     }
 
-    /// Asserts what always holds, in time and memory linear in the size of the device.
+    /// Asserts the invariants, in time and memory linear in the size of the device.
     fn check(&self);
 
-    /// Does a step of a layout that knows the device.
+    /// Executes a step of a layout that knows the device.
     ///
     /// # Panics
-    /// If the device refuses the step: the layout is wrong.
+    /// If the device rejects the step, which is a defect of the layout.
     #[inline]
     fn step(&mut self, step: FlashStep) {
         if let Err(error) = self.try_step(step) {
@@ -63,26 +64,26 @@ pub trait Device {
         }
     }
 
-    /// All figures.
+    /// Returns all figures.
     fn figures(&self) -> DeviceFigures {
         DeviceFigures { counters: *self.counters(), wear: self.wear() }
     }
 }
 
-/// What a device counts. Reads, writes and discards are of pages.
+/// Counters of a device. Reads, writes and discards are in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
     /// Pages that the host read.
     pub host_reads: u64,
     /// Pages that the host wrote.
     pub host_writes: u64,
-    /// Pages that the host discarded, one by one or by resetting their unit; counted whether they held anything or not.
+    /// Pages that the host discarded, one by one or by resetting their unit, whether they held data or not.
     pub host_discards: u64,
     /// Units that the host reset.
     pub host_resets: u64,
     /// Pages programmed because the host wrote them.
     pub programs_host: u64,
-    /// Pages programmed to copy what was still valid in a unit that was collected.
+    /// Pages programmed to copy valid data out of collected units.
     pub programs_collection: u64,
     /// Pages programmed to move cold data onto worn units.
     pub programs_levelling: u64,
@@ -91,17 +92,17 @@ pub struct DeviceCounters {
 }
 
 impl DeviceCounters {
-    /// Pages programmed, for whatever reason.
+    /// Returns all pages programmed.
     pub fn programs(&self) -> u64 {
         self.programs_host + self.programs_collection + self.programs_levelling
     }
 
-    /// Pages programmed for each page that the host wrote; none before its first write.
+    /// Returns the pages programmed per page that the host wrote; `None` before its first write.
     pub fn write_amplification(&self) -> Option<f64> {
         (self.host_writes > 0).then(|| self.programs() as f64 / self.host_writes as f64)
     }
 
-    /// What was counted after `earlier`, which the same device counted.
+    /// Returns the difference to `earlier`, taken from the same device.
     pub fn since(&self, earlier: &DeviceCounters) -> DeviceCounters {
         DeviceCounters {
             host_reads: self.host_reads - earlier.host_reads,
@@ -116,17 +117,17 @@ impl DeviceCounters {
     }
 }
 
-/// What a device did and how it was worn.
+/// Operations and wear of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceFigures {
-    /// What was done, and why.
+    /// The counters.
     pub counters: DeviceCounters,
-    /// How the erasures spread over the units.
+    /// The distribution of erasures over the units.
     pub wear: Wear,
 }
 
 impl DeviceFigures {
-    /// Pages programmed for each page that the host wrote; none before its first write.
+    /// Returns the pages programmed per page that the host wrote; `None` before its first write.
     pub fn write_amplification(&self) -> Option<f64> {
         self.counters.write_amplification()
     }

@@ -1,16 +1,16 @@
-//! What the flash of a device is like: geometry, times and endurance.
+//! Properties of a device's flash: geometry, times and endurance.
 
 use crate::catalogue::{Entry, names_with};
 use crate::keys::{ArrayError, Keys, Range};
 
-/// What flash is like, as printed by `source`.
+/// Properties of flash, as published by `source`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// The name that it is found by, or the path of its file.
+    /// The built-in name, or the path of the file.
     pub name: String,
-    /// Where the figures come from.
+    /// The source of the figures.
     pub source: String,
-    /// Bytes of a flash page; a multiple of the 4,096 of a block.
+    /// Bytes of a flash page; a multiple of 4,096, the size of a block.
     pub page_bytes: u32,
     /// Flash pages of an erase block.
     pub pages_per_block: u32,
@@ -18,7 +18,7 @@ pub struct Profile {
     pub channels: u32,
     /// Dies on each bus; 1 if not given.
     pub dies_per_channel: u32,
-    /// Planes of each die, each of which reads, programs and erases by itself; 1 if not given.
+    /// Planes of each die; 1 if not given. Each plane reads, programs and erases independently.
     pub planes_per_die: u32,
     /// Time to read a page into its plane's register, t_R.
     pub read_us: f64,
@@ -28,9 +28,9 @@ pub struct Profile {
     pub erase_us: f64,
     /// Speed of each bus, in millions of bytes per second; if not given, transfers take no time.
     pub bus_mb_per_s: Option<f64>,
-    /// How often a block can be programmed and erased; if not given, no lifetime can be told.
+    /// Program/erase cycles that a block endures; if not given, the lifetime is unknown.
     pub pe_cycles: Option<u32>,
-    /// Spare share of the logical capacity, where the source tells.
+    /// Spare share of the logical capacity, if the source gives it.
     pub over_provision: Option<f64>,
 }
 
@@ -38,24 +38,24 @@ pub struct Profile {
 const TIMES_US: Range = Range::Between(0.001, 1e7);
 
 impl Profile {
-    /// The names of the devices of flashwise whose flash is known.
+    /// Returns the names of the built-in devices whose flash is known.
     pub fn names() -> Vec<&'static str> {
         names_with(is_known)
     }
 
-    /// The flash of the device that `text`, found at `place`, stands for: a name, or the path of a TOML file.
+    /// Finds the flash of the device `text`, given at `place`: a built-in name, or the path of a TOML file.
     pub fn find(text: &str, place: &str) -> Result<Profile, ArrayError> {
         Profile::of(&Entry::find(text, place, is_known)?)
     }
 
-    /// Reads a TOML document, which messages call `name`.
+    /// Parses a TOML document; messages call it `name`.
     pub fn parse(name: &str, text: &str) -> Result<Profile, ArrayError> {
         Profile::of(&Entry::parse(name, text)?)
     }
 
     pub(crate) fn of(entry: &Entry) -> Result<Profile, ArrayError> {
         let Some(keys) = &entry.flash else {
-            let expected = format!("what its flash is like, as have the devices {}", Profile::names().join(", "));
+            let expected = format!("the properties of its flash, as in the devices {}", Profile::names().join(", "));
             return Err(entry.top.missing("[flash]", &expected));
         };
         let source = entry.top.text("source")?;
@@ -82,13 +82,13 @@ impl Profile {
         })
     }
 
-    /// Bytes of an erase block.
+    /// Returns the bytes of an erase block.
     pub fn block_bytes(&self) -> u64 {
         u64::from(self.page_bytes) * u64::from(self.pages_per_block)
     }
 }
 
-/// How often a block can be programmed and erased, if that has an end.
+/// Returns the program/erase cycles that a block endures, if limited.
 fn cycles(keys: &Keys) -> Result<Option<u32>, ArrayError> {
     let key = if keys.has("pe-cycles") { "pe-cycles" } else { "endurance-cycles" };
     match keys.number(key, Range::PositiveOrUnlimited)? {
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(Profile::parse("x", &format!("{CUSTOM}endurance-cycles = 'unlimited'")).unwrap().pe_cycles, None);
         assert_eq!(
             refused("capacity-gb = 1"),
-            "mine.toml: [flash] is missing, expected what its flash is like, as have the devices slc, mlc, samsung-slc, femu, wlfc"
+            "mine.toml: [flash] is missing, expected the properties of its flash, as in the devices slc, mlc, samsung-slc, femu, wlfc"
         );
     }
 
@@ -229,7 +229,7 @@ mod tests {
             refused(&CUSTOM.replace("source", "#")),
             "mine.toml: source is missing, expected text that says where the figures come from"
         );
-        assert_eq!(refused(&format!("{CUSTOM}read-us = 1")), "mine.toml, line 7: is no TOML: duplicate key");
+        assert_eq!(refused(&format!("{CUSTOM}read-us = 1")), "mine.toml, line 7: is not TOML: duplicate key");
         assert_eq!(refused(&format!("{CUSTOM}read_us = 1")), "mine.toml: read-us is given twice");
     }
 

@@ -1,12 +1,14 @@
-//! How long flash is busy with what it is asked to do.
+//! The time for which flash is busy with its operations.
 //!
-//! A plane reads a page into its register, programs it from there and erases blocks, one of these at a time; planes work side by side.
-//! A page passes between register and controller over the bus of its channel, during which bus and register are busy. As in Agrawal and
-//! others, Design Tradeoffs for SSD Performance (USENIX ATC 2008), but simpler:
+//! A plane reads a page into its register, programs it from there and erases blocks, one of these at once; planes work
+//! in parallel. A page passes between register and controller over the bus of its channel, during which bus and
+//! register are busy. As in Agrawal and others, Design Tradeoffs for SSD Performance (USENIX ATC 2008), but simpler:
 //!
-//! - All queues are full: nobody waits for anything but the busiest plane or bus, whose busy time is the time of the whole.
+//! - All queues are full: the busiest plane or bus determines the total time.
 //! - The planes of a die work independently of each other.
-//! - An erase unit is one erase block or several, which are on neighbouring channels; its pages go to them in turns.
+//! - An erase unit is one erase block, or several on neighbouring channels with its pages striped over them.
+//! - The controller programs a flash page once it has all its blocks. It reads a page once for blocks that are read one
+//!   after the other.
 //! - The controller programs a flash page when it has all blocks of it, and reads one once for blocks that are read one after the other.
 
 use flashwise_core::quantity::ByteSize;
@@ -18,10 +20,10 @@ use super::profile::Profile;
 
 /// A block as the device sees it.
 const BLOCK_BYTES: u64 = 4096;
-/// The register of a plane holds no page that could be read again.
+/// Marks a register without a page that could be read again.
 const NOTHING: u64 = u64::MAX;
 
-/// Counts how long planes and buses are busy.
+/// Sums the busy time of planes and buses.
 #[derive(Clone, Debug)]
 pub struct Timing {
     /// Blocks of a flash page.
@@ -44,21 +46,21 @@ struct Plane {
     register: u64,
 }
 
-/// How long flash was busy.
+/// Busy times of flash.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Busy {
-    /// The time that everything takes at least: that of the busiest plane or bus.
+    /// The minimum total time: that of the busiest plane or bus.
     pub busy_us: f64,
-    /// How long the busiest plane was busy.
+    /// Busy time of the busiest plane.
     pub plane_us_max: f64,
-    /// How long a plane was busy, on average.
+    /// Mean busy time of the planes.
     pub plane_us_mean: f64,
-    /// How long the busiest bus was busy.
+    /// Busy time of the busiest bus.
     pub bus_us_max: f64,
 }
 
 impl Timing {
-    /// For flash of this profile, in erase units of `unit_pages` pages of 4 KiB.
+    /// Creates counters for flash of this profile, in erase units of `unit_pages` pages of 4 KiB.
     pub fn new(profile: &Profile, unit_pages: u32) -> Result<Timing, UnitError> {
         let (unit, block) = (u64::from(unit_pages) * BLOCK_BYTES, profile.block_bytes());
         if unit == 0 || !unit.is_multiple_of(block) {
@@ -82,7 +84,7 @@ impl Timing {
         })
     }
 
-    /// How long flash was busy so far.
+    /// Returns the busy times so far.
     pub fn busy(&self) -> Busy {
         let us = |ns: u64| ns as f64 / 1000.0;
         let planes = || self.planes.iter().map(|plane| plane.busy_ns);
@@ -96,7 +98,7 @@ impl Timing {
         }
     }
 
-    /// The flash page of a page of the device, and its plane. Neighbouring planes are on different channels.
+    /// Returns the flash page of a page of the device, and its plane. Neighbouring planes are on different channels.
     fn place(&self, page: u32) -> (u64, usize) {
         let flash_page = u64::from(page / self.page_blocks);
         (flash_page, self.places.of_page(flash_page))
@@ -168,7 +170,7 @@ mod tests {
         (0..8).for_each(|page| zoned.step(FlashStep::Write { page }));
         // 8 transfers, 4 programs.
         assert_eq!(zoned.meter().busy().busy_us, 8.0 * 10.0 + 4.0 * 500.0);
-        // 0 and 1 are on one flash page, which is read once; 5 and 4 too, and 0 again is not in the register any more.
+        // Pages 0 and 1 share a flash page, which is read once; so do 5 and 4. The last 0 is no longer in the register.
         [0, 1, 5, 4, 0].into_iter().for_each(|page| zoned.step(FlashStep::Read { page }));
         assert_eq!(zoned.meter().busy().busy_us, 2080.0 + 3.0 * 50.0 + 5.0 * 10.0);
         zoned.step(FlashStep::Reset { unit: 0 });

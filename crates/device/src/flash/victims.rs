@@ -1,8 +1,8 @@
-//! Which erase unit a conventional SSD collects next.
+//! Selection of the erase unit that a conventional SSD collects next.
 //!
-//! Greedy and FIFO are as in Desnoyers, Analytic Modeling of SSD Write Performance (SYSTOR 2012), d-choices as in Van Houdt, A Mean Field
-//! Model for a Class of Garbage Collection Algorithms in Flash-based Solid State Drives (SIGMETRICS 2013), cost-benefit as in Kawaguchi,
-//! Nishioka and Motoda, A Flash-Memory Based File System (USENIX 1995).
+//! Sources: greedy and FIFO from Desnoyers, Analytic Modeling of SSD Write Performance (SYSTOR 2012); d-choices from
+//! Van Houdt, A Mean Field Model for a Class of Garbage Collection Algorithms in Flash-based Solid State Drives
+//! (SIGMETRICS 2013); cost-benefit from Kawaguchi, Nishioka and Motoda, A Flash-Memory Based File System (USENIX 1995).
 
 use std::fmt;
 
@@ -12,18 +12,18 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::NONE;
 
-/// How the unit to collect is chosen among those that are full.
+/// The rule that selects a unit among the full ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Victim {
-    /// The fewest valid pages; of equals, the one that lost a page the longest ago.
+    /// The fewest valid pages; among equals, the unit that lost a page the longest ago.
     #[default]
     Greedy,
-    /// The fewest valid pages among this number of units drawn at random, with replacement.
+    /// The fewest valid pages among this many units, drawn at random with replacement.
     Choices(u32),
     /// The unit that was filled first.
     Fifo,
-    /// The most of `age * (1 - u) / 2u`, where u is the share of valid pages and the age counts from when the unit was filled or
-    /// last lost a page, in pages that the host wrote.
+    /// The largest `age * (1 - u) / 2u`, where u is the share of valid pages. The age is the number of pages that the
+    /// host wrote since the unit was filled or last lost a page.
     CostBenefit,
 }
 
@@ -34,7 +34,7 @@ const CHOICES: [Parameter; 1] = [Parameter {
     meaning: "units drawn, of which the one with the fewest valid pages is collected; with 10 it is close to greedy",
 }];
 
-/// A choice of victims: its name, its options, and what they make of it.
+/// A rule: its name, its parameters, and its constructor.
 type Row = (&'static str, &'static [Parameter], fn(&Options) -> Victim);
 
 const VICTIMS: [Row; 4] = [
@@ -45,7 +45,7 @@ const VICTIMS: [Row; 4] = [
 ];
 
 impl Victim {
-    /// Reads `greedy`, `d-choices`, `d-choices:d=4`, `fifo` or `cost-benefit`.
+    /// Parses `greedy`, `d-choices`, `d-choices:d=4`, `fifo` or `cost-benefit`.
     pub fn parse(text: &str) -> Result<Victim, OptionError> {
         let ((name, parameters, make), options) = named("choice of victims", text, VICTIMS.into_iter(), |row| row.0)?;
         Options::parse(name, parameters, options).map(|options| make(&options))
@@ -63,7 +63,7 @@ impl fmt::Display for Victim {
     }
 }
 
-/// The full units, in the order that a choice of victims needs.
+/// The full units, in the order that the rule needs.
 #[derive(Clone, Debug)]
 pub(super) enum Candidates {
     Greedy(Buckets),
@@ -84,7 +84,7 @@ impl Candidates {
         }
     }
 
-    /// A unit with this many valid pages was filled.
+    /// Adds a unit that was filled, with `valid` valid pages.
     pub fn add(&mut self, unit: u32, valid: u32, now: u64) {
         match self {
             Candidates::Greedy(buckets) => buckets.add(unit, valid),
@@ -97,7 +97,7 @@ impl Candidates {
         }
     }
 
-    /// A page of the unit became invalid, which leaves it `valid`.
+    /// Records that a page of the unit became invalid, which leaves `valid` valid ones.
     #[inline]
     pub fn lost_page(&mut self, unit: u32, valid: u32, now: u64) {
         match self {
@@ -110,7 +110,7 @@ impl Candidates {
         }
     }
 
-    /// Takes a unit out.
+    /// Removes a unit.
     pub fn remove(&mut self, unit: u32) {
         match self {
             Candidates::Greedy(buckets) | Candidates::CostBenefit { buckets, .. } => buckets.lists.remove(unit),
@@ -119,7 +119,7 @@ impl Candidates {
         }
     }
 
-    /// The unit to collect; none if no unit is full.
+    /// Returns the unit to collect, or `None` if no unit is full.
     pub fn choose(&mut self, valid: &[u32], now: u64) -> Option<u32> {
         match self {
             Candidates::Greedy(buckets) => buckets.fewest_valid(),
@@ -129,7 +129,7 @@ impl Candidates {
         }
     }
 
-    /// Asserts that a unit is here if and only if it is full, and in its place.
+    /// Asserts that exactly the full units are listed, each in its place.
     pub fn check(&self, full: &[bool], valid: &[u32]) {
         let mut listed = vec![false; full.len()];
         let mut list =
@@ -151,7 +151,7 @@ impl Candidates {
     }
 }
 
-/// Units by the number of their valid pages; those with equally many in the order in which they came to have them.
+/// Units by their number of valid pages; within a bucket, in order of arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Buckets {
     lists: Lists,
@@ -182,7 +182,7 @@ impl Buckets {
         self.lists.first(self.fewest)
     }
 
-    /// A unit is appended to a bucket when it is modified, so that the first of each bucket is its oldest and the best of it.
+    /// Each modification appends a unit to its bucket, so the first of each bucket is its oldest and best.
     fn most_benefit(&mut self, modified: &[u64], now: u64) -> Option<u32> {
         let first = self.fewest_valid()?;
         if self.fewest == 0 {
@@ -191,7 +191,7 @@ impl Buckets {
         let unit_pages = self.lists.heads() - 1;
         let oldest = (self.fewest..=unit_pages).filter_map(|valid| Some((self.lists.first(valid)?, valid)));
         let benefits = oldest.map(|(unit, valid)| {
-            // An instant is a page that the host writes. A unit that was modified in this one is not without benefit.
+            // Time counts pages that the host writes. A unit modified at this instant still has some benefit.
             let age = now - modified[unit as usize] + 1;
             (benefit(age, f64::from(valid) / f64::from(unit_pages)), unit)
         });
@@ -203,7 +203,8 @@ fn benefit(age: u64, utilisation: f64) -> f64 {
     age as f64 * (1.0 - utilisation) / (2.0 * utilisation)
 }
 
-/// Doubly linked lists of units, each unit in one at most: rings through a node of the list itself, after those of the units.
+/// Doubly linked lists of units, each unit in at most one. A list is a ring through its own head node; heads follow the
+/// units' nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Lists {
     nodes: Vec<Node>,
@@ -255,11 +256,11 @@ impl Lists {
     }
 }
 
-/// Units to draw from.
+/// Units to draw at random.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     units: Vec<u32>,
-    /// Where each unit stands in `units`.
+    /// The index of each unit in `units`.
     positions: Vec<u32>,
     choices: u32,
     random: Xoshiro256PlusPlus,
@@ -313,7 +314,7 @@ mod tests {
         assert_eq!(refused("d-choices:d=0"), "d-choices: option 'd' is '0', expected a whole number from 1 to 1000000");
     }
 
-    /// Units that lose pages at random; those chosen are refilled. Looks at all of them for the best.
+    /// Compares the choice with the best of all units, while units lose pages at random and victims are refilled.
     fn compare_with_all_units(victim: Victim, best: impl Fn(&[u32], &[u64], u64) -> Vec<u32>) {
         let (units, unit_pages) = (20, 8);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
@@ -354,8 +355,8 @@ mod tests {
     #[test]
     fn cost_benefit_takes_the_most_benefit_of_all_units() {
         compare_with_all_units(Victim::CostBenefit, |valid, modified, now| {
-            // A unit without valid pages is free to take: its benefit is infinite.
-            // With v of 8 pages valid, age * (1 - v / 8) / (2 v / 8) is age * (8 - v) / 2v.
+            // A unit without valid pages costs nothing: its benefit is infinite. With v of 8 pages valid, age * (1 - v
+            // / 8) / (2 v / 8) is age * (8 - v) / 2v.
             let age = |unit: usize| (now - modified[unit] + 1) as f64;
             with_the_most(|unit| age(unit) * f64::from(8 - valid[unit]) / f64::from(2 * valid[unit]), valid.len())
         });

@@ -1,6 +1,6 @@
-//! How often each erase unit was erased.
+//! Erasures of each erase unit.
 
-/// The erasures of all units over some time, in short.
+/// A summary of the erasures of all units over some time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wear {
     /// Erase units of the device, spare ones included.
@@ -16,7 +16,7 @@ pub struct Wear {
 }
 
 impl Wear {
-    /// That of units which were erased this often; at least one unit.
+    /// Summarises the erasures of each unit, for at least one unit.
     pub fn of(erasures: &[u32]) -> Wear {
         let units = erasures.len() as f64;
         let mean = erasures.iter().map(|erasures| u64::from(*erasures)).sum::<u64>() as f64 / units;
@@ -30,7 +30,7 @@ impl Wear {
         }
     }
 
-    /// That of the time after the units had been erased `before` times, up to when they had been `after` times.
+    /// Summarises the erasures between two counts.
     pub fn between(before: &[u32], after: &[u32]) -> Wear {
         assert_eq!(before.len(), after.len(), "a device keeps its erase units");
         let erasures: Vec<u32> = after.iter().zip(before).map(|(after, before)| after - before).collect();
@@ -43,7 +43,7 @@ impl Wear {
 pub(super) struct Erasures {
     of_unit: Vec<u32>,
     least: u32,
-    /// Units that were erased `least` times.
+    /// Units with `least` erasures.
     at_least: u32,
 }
 
@@ -59,7 +59,7 @@ impl Erasures {
         if *erasures == self.least + 1 {
             self.at_least -= 1;
             if self.at_least == 0 {
-                // Every unit was erased once more since the last time, so that this takes constant time for each erasure.
+                // All units were erased once more since the last scan, so the cost is constant per erasure.
                 self.least += 1;
                 let least = self.least;
                 self.at_least = self.of_unit.iter().filter(|erasures| **erasures == least).count() as u32;
@@ -79,7 +79,7 @@ impl Erasures {
         self.of_unit.clone()
     }
 
-    /// Asserts that the units were erased `total` times in all.
+    /// Asserts that the erasures sum up to `total`.
     pub fn check(&self, total: u64) {
         assert_eq!(
             self.of_unit.iter().map(|erasures| u64::from(*erasures)).sum::<u64>(),
@@ -108,7 +108,7 @@ mod tests {
             Wear { units: 4, erasures_min: 1, erasures_mean: 2.0, erasures_max: 3, erasures_deviation: 0.5_f64.sqrt() };
         let before = erasures.by_unit();
         assert_eq!(Wear::of(&before), expected);
-        // After that units 1 and 2 are erased once more, and of the wear before nothing is left.
+        // Then units 1 and 2 are erased once more; the earlier wear does not count.
         erasures.count(1);
         erasures.count(2);
         let expected = Wear { units: 4, erasures_min: 0, erasures_mean: 0.5, erasures_max: 1, erasures_deviation: 0.5 };

@@ -1,6 +1,8 @@
-//! Host-managed flash, zoned or open-channel: a unit is written at its write pointer and reset whole, and nothing is written in secret.
+//! Host-managed flash, zoned or open-channel: a unit is written at its write pointer and reset whole. There are no
+//! hidden writes.
 //!
-//! The rules are those of zones that require sequential writes, NVMe Zoned Namespace Command Set Specification 1.1, section 2.1.
+//! The rules are those of zones that require sequential writes: NVMe Zoned Namespace Command Set Specification 1.1,
+//! section 2.1.
 
 use flashwise_core::step::FlashStep;
 
@@ -8,13 +10,13 @@ use super::meter::{Meter, Unmetered};
 use super::wear::Erasures;
 use super::{Device, DeviceCounters, DeviceError, NONE, StepError};
 
-/// Flash that the host manages.
+/// Flash managed by the host.
 #[derive(Clone, Debug)]
 pub struct Zoned<M: Meter = Unmetered> {
     unit_pages: u32,
     /// Pages written since the reset, by unit.
     written: Vec<u32>,
-    /// Units that are written in part.
+    /// Units that are partly written.
     open_units: u32,
     open_units_max: u32,
     erasures: Erasures,
@@ -23,14 +25,14 @@ pub struct Zoned<M: Meter = Unmetered> {
 }
 
 impl Zoned {
-    /// A device of `units` erase units, all of which may be open at once.
+    /// Creates a device of `units` erase units, all of which may be open at once.
     pub fn new(units: u32, unit_pages: u32) -> Result<Zoned, DeviceError> {
         Zoned::metered(units, unit_pages, Unmetered)
     }
 }
 
 impl<M: Meter> Zoned<M> {
-    /// A device of `units` erase units, whose flash operations are told to `meter`.
+    /// Creates a device of `units` erase units that reports its flash operations to `meter`.
     pub fn metered(units: u32, unit_pages: u32, meter: M) -> Result<Zoned<M>, DeviceError> {
         for (what, found) in [("erase units", units), ("pages of an erase unit", unit_pages)] {
             if found == 0 {
@@ -52,7 +54,7 @@ impl<M: Meter> Zoned<M> {
         })
     }
 
-    /// The same device, where at most this number of units may be written in part at a time.
+    /// Limits the number of units that may be partly written at once.
     pub fn with_open_units_max(self, open_units_max: u32) -> Result<Zoned<M>, DeviceError> {
         if open_units_max == 0 {
             return Err(DeviceError::TooSmall { what: "open erase units", found: 0, least: 1 });
@@ -60,17 +62,17 @@ impl<M: Meter> Zoned<M> {
         Ok(Zoned { open_units_max, ..self })
     }
 
-    /// Erase units of the device.
+    /// Returns the number of erase units.
     pub fn units(&self) -> u32 {
         self.written.len() as u32
     }
 
-    /// The page of the unit where the next write must go, from 0; as many as a unit has if it is full.
+    /// Returns the page of the unit where the next write must go, from 0; the pages of a unit if it is full.
     pub fn write_pointer(&self, unit: u32) -> u32 {
         self.written[unit as usize]
     }
 
-    /// What the flash operations were told to.
+    /// Returns the meter of the flash operations.
     pub fn meter(&self) -> &M {
         &self.meter
     }
@@ -102,7 +104,7 @@ impl<M: Meter> Zoned<M> {
         if at != written {
             return Err(StepError::NotAtWritePointer { page, unit, expected: unit * self.unit_pages + written });
         }
-        // A unit of one page is full as soon as it is opened, but has to be opened for that.
+        // A unit of one page is full once it is opened, but must still be opened.
         if written == 0 {
             if self.open_units == self.open_units_max {
                 return Err(StepError::OpenUnits { page, unit, most: self.open_units_max });
@@ -119,7 +121,7 @@ impl<M: Meter> Zoned<M> {
         Ok(())
     }
 
-    /// A unit that is empty is not erased again.
+    /// Resets a unit. An empty unit is not erased again.
     fn reset(&mut self, unit: u32) -> Result<(), StepError> {
         if unit >= self.units() {
             return Err(StepError::Unit { unit, units: self.units() });
@@ -138,7 +140,7 @@ impl<M: Meter> Zoned<M> {
 }
 
 impl<M: Meter> Device for Zoned<M> {
-    /// A discard is counted, and changes nothing: only a reset frees pages.
+    /// Executes a step. A discard is only counted: pages are freed by resets.
     fn try_step(&mut self, step: FlashStep) -> Result<(), StepError> {
         match step {
             FlashStep::Read { page } => self.read(page),

@@ -1,19 +1,20 @@
-//! The write amplification of the modelled SSD beside what theory says of it: uniform random writes, steady state.
+//! Write amplification of the modelled SSD compared with theory, for uniform random writes in the steady state.
 //!
-//! Theory: Desnoyers, Analytic Modeling of SSD Write Performance (SYSTOR 2012) for greedy and FIFO collection; Van Houdt, A Mean Field Model
-//! for a Class of Garbage Collection Algorithms in Flash-based Solid State Drives (SIGMETRICS 2013) for d-choices. Worked out here from
-//! their equations, without a line of the model.
+//! Theory: Desnoyers, Analytic Modeling of SSD Write Performance (SYSTOR 2012) for greedy and FIFO collection; Van
+//! Houdt, A Mean Field Model for a Class of Garbage Collection Algorithms in Flash-based Solid State Drives (SIGMETRICS
+//! 2013) for d-choices. Computed here from their equations, independently of the model.
 //!
-//! T, the physical pages of the theory, are those that hold data when a unit is collected. In the model these are all pages but those of
-//! the reserve, which is empty then, and but those of the units that copies are written to, which are half empty on average where
-//! copies have a unit of their own. All writes go to other units than the one that is collected, so that nothing else differs.
+//! T, the physical pages of the theory, are those that hold data when a unit is collected. In the model the pages of
+//! the reserve do not count: it is empty then. Neither do the units that copies are written to; they are half empty on
+//! average if copies have a unit of their own. All other writes go to other units than the collected one, so there is
+//! no other difference.
 
 use flashwise_core::step::FlashStep;
 use flashwise_device::flash::{Device, Ftl, FtlConfig, GcPlacement, Victim};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The shares of over-provisioning, (T - U) / U, that figures are known for.
+/// The shares of over-provisioning, (T - U) / U, with known figures.
 const OVER_PROVISIONS: [f64; 4] = [0.07, 0.15, 0.28, 0.5];
 
 /// The root of `w e^w = x` that is above -1, for x from -1/e to 0, by Newton's method.
@@ -28,7 +29,7 @@ fn lambert_w(x: f64) -> f64 {
     w
 }
 
-/// FIFO with any units, and greedy with infinitely large ones: a page that is written survives until its unit is collected with
+/// FIFO with any units, and greedy with infinitely large ones. A written page survives until its unit is collected with
 /// probability `e^(-alpha / A)`, which is `1 - 1 / A`.
 fn fifo(over_provision: f64) -> f64 {
     let alpha = 1.0 + over_provision;
@@ -43,10 +44,13 @@ fn greedy(over_provision: f64, unit_pages: u32) -> f64 {
     n / (n - (x_0 - 1.0))
 }
 
-/// The fixed point of the d-choices model. Let `g_i` be the share of units with more than i of n pages valid. Between two collections,
-/// units move from i + 1 to i valid pages at the rate `r (i + 1) (g_i - g_(i+1))`, where `r = (n - E) / (n U / T)` host writes are spread over
-/// valid pages and E are the valid pages of a victim. What moves below is collected: with probability `1 - g_i^d`, one of d units has
-/// at most i valid pages. For each r this gives all g from `g_n = 0` down; r is right if the valid pages add up to n U / T.
+/// The fixed point of the d-choices model. Let `g_i` be the share of units with more than i of n pages valid.
+///
+/// Between two collections, units move from i + 1 to i valid pages at the rate `r (i + 1) (g_i - g_(i+1))`. Here `r =
+/// (n - E) / (n U / T)` host writes are spread over valid pages, and E is the number of valid pages of a victim. The
+/// units that move below i are collected: with probability `1 - g_i^d`, one of d units has at most i valid pages.
+///
+/// For each r this gives all g from `g_n = 0` down; r is right if the valid pages add up to n U / T.
 fn choices(over_provision: f64, unit_pages: u32, choices: i32) -> f64 {
     let utilisation = 1.0 / (1.0 + over_provision);
     let valid_mean = |r: f64| -> f64 {
@@ -58,12 +62,12 @@ fn choices(over_provision: f64, unit_pages: u32, choices: i32) -> f64 {
         });
         shares.sum()
     };
-    // Of more host writes between two collections, fewer pages stay valid.
+    // With more host writes between two collections, fewer pages stay valid.
     let r = bisect(1e-6, 1e3, |r| f64::from(unit_pages) * utilisation - valid_mean(r));
     1.0 / (r * utilisation)
 }
 
-/// Where an increasing function is 0.
+/// Returns the root of an increasing function.
 fn bisect(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..80 {
         let middle = 0.5 * (low + high);
@@ -72,7 +76,7 @@ fn bisect(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
     0.5 * (low + high)
 }
 
-/// Write amplification of the model in the steady state of uniform random writes.
+/// Returns the write amplification of the model in the steady state of uniform random writes.
 fn simulated(over_provision: f64, victim: Victim, unit_pages: u32, units: u32, gc_placement: GcPlacement) -> f64 {
     let reserve_units = 1;
     let empty_units = f64::from(reserve_units) + if gc_placement == GcPlacement::Own { 0.5 } else { 0.0 };
@@ -91,7 +95,7 @@ fn simulated(over_provision: f64, victim: Victim, unit_pages: u32, units: u32, g
         ftl.check();
         ftl.counters().since(&before).write_amplification().expect("pages were written")
     };
-    // After each page was rewritten twice on average, the rate does not change any more.
+    // After two rewrites per page on average, the rate is stable.
     rewrite(2);
     rewrite(4)
 }

@@ -1,4 +1,4 @@
-//! Modelled flash devices beside a slow medium that holds contents, and what they refuse.
+//! Modelled flash devices compared with a slow medium that holds contents; and the steps that they reject.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,15 +14,15 @@ const VICTIMS: [Victim; 5] =
     [Victim::Greedy, Victim::Choices(1), Victim::Choices(4), Victim::Fifo, Victim::CostBenefit];
 const PLACEMENTS: [GcPlacement; 2] = [GcPlacement::Own, GcPlacement::Mixed];
 
-/// Flash with contents, which insists on what flash can do.
+/// Flash with contents that enforces the rules of flash.
 #[derive(Default)]
 struct Medium {
     unit_pages: u32,
-    /// What each page holds since its unit was erased.
+    /// The content of each page since its unit was erased.
     contents: HashMap<u32, u64>,
     /// Pages programmed since it was erased, by unit.
     programmed: HashMap<u32, u32>,
-    /// What is to be programmed: the host's page below, one that is copied above.
+    /// Contents to program: the host's page below, a copied page above.
     in_hand: Vec<u64>,
     programs: u64,
     erasures: u64,
@@ -60,7 +60,7 @@ impl Meter for Shared {
     }
 }
 
-/// Random steps on a small device; what it holds is compared with a map from page to content.
+/// Runs random steps on a small device and compares its contents with a map.
 fn compare_with_a_map(config: FtlConfig, steps: u64) -> DeviceCounters {
     let (pages, unit_pages) = (config.logical_pages, config.unit_pages);
     let medium = Shared::default();
@@ -117,7 +117,7 @@ fn an_ssd_holds_what_was_written_last_with_every_way_to_collect() {
                     FtlConfig { victim, gc_placement, reserve_units, wear_levelling, ..FtlConfig::new(101, 8, 0.6) };
                 let counters = compare_with_a_map(config.clone(), 6_000);
                 assert!(counters.programs_collection > 0, "{config:?}: garbage is collected");
-                // FIFO erases all units in turn, so that there is nothing to level.
+                // FIFO erases all units in turn, so there is nothing to level.
                 let levels = wear_levelling.is_some() && victim != Victim::Fifo;
                 assert!(counters.programs_levelling > 0 || !levels, "{config:?}: wear is levelled");
                 assert!(counters.programs_levelling == 0 || wear_levelling.is_some(), "{config:?}: wear is left alone");
@@ -141,7 +141,7 @@ fn an_ssd_with_no_more_space_than_it_needs_holds_what_was_written_last() {
     }
 }
 
-/// Writes `times` as many pages as there are, which `page` names.
+/// Writes `times` the number of pages; `page` chooses each.
 fn write(ftl: &mut Ftl, times: u32, mut page: impl FnMut(&mut Xoshiro256PlusPlus) -> u32) -> DeviceCounters {
     let before = *ftl.counters();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(before.host_writes);
@@ -168,7 +168,7 @@ fn sequential_writes_are_not_amplified() {
             });
             let amplification = counters.write_amplification().expect("pages were written");
             match victim {
-                // One unit at random is not the empty one.
+                // A random unit is not always the empty one.
                 Victim::Choices(_) => assert!(amplification > 1.0),
                 _ => assert_eq!(amplification, 1.0, "{victim} {gc_placement:?}"),
             }
@@ -185,7 +185,7 @@ fn discarding_what_is_not_needed_lowers_write_amplification() {
             let mut random = Xoshiro256PlusPlus::seed_from_u64(4);
             let mut written: Vec<u32> = (0..1 << 14).collect();
             written.iter().for_each(|page| ftl.step(FlashStep::Write { page: *page }));
-            // A cache of this size that evicts a random block for each that it admits, always half full of what is alive.
+            // A cache of this size that evicts a random block for each admitted one; half of its data is always live.
             let before = *ftl.counters();
             for _ in 0..8 << 14 {
                 let at = random.random_range(0..written.len() / 2);
@@ -230,7 +230,7 @@ fn a_reserve_takes_space_from_garbage() {
         let counters = write(&mut ftl, 4, |random| random.random_range(0..1 << 14));
         counters.write_amplification().expect("pages were written")
     };
-    // 72 of 328 units are spare. With 36 of them in reserve, there are as many for garbage as with 14 % instead of 28 %.
+    // 72 of 328 units are spare. With 36 of them in reserve, as many are left for garbage as with 14 % instead of 28 %.
     let (one, half) = (amplification(1), amplification(37));
     assert!((2.3..2.6).contains(&one), "{one}");
     assert!((3.8..4.4).contains(&half), "{half}");
@@ -245,7 +245,7 @@ fn wear_levelling_narrows_the_spread_of_erasures_and_pays_with_copies() {
             next += 1;
             next - 1
         });
-        // Nine tenths of the pages are never written again.
+        // Nine tenths of the pages are never rewritten.
         write(&mut ftl, 20, |random| random.random_range(0..(1 << 13) / 10));
         ftl.figures()
     };
@@ -277,7 +277,7 @@ fn an_ssd_that_cannot_be_is_refused() {
          one that is being written; raise it to 10.6 %, or make the device larger or its units smaller"
     );
     Ftl::new(FtlConfig { reserve_units: 20, over_provision: 0.106, ..config.clone() }).expect("so it is here");
-    // More than all is no share that an option takes.
+    // An option accepts at most 100 %.
     let large = refused(FtlConfig::new(512, 512, 0.5));
     assert!(large.ends_with("one that is being written; make the device larger or its units smaller"), "{large}");
     assert_eq!(refused(FtlConfig::new(0, 512, 0.07)), "logical pages: found 0, expected at least 1");
@@ -372,7 +372,7 @@ fn host_managed_flash_is_written_in_order_and_reset_whole() {
         programs_host: 5,
         programs_collection: 0,
         programs_levelling: 0,
-        // Units that are empty are not erased again.
+        // Empty units are not erased again.
         erasures: 1,
     };
     assert_eq!(figures.counters, expected);

@@ -1,8 +1,8 @@
-//! Modelled devices against maps of what they hold, and against theory.
+//! Modelled devices compared with maps of their contents, and with theory.
 //!
-//! All are one binary: it is linked once, and its tests run side by side.
+//! One binary: linked once, and its tests run in parallel.
 
-#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+#![allow(clippy::unwrap_used)] // A test ends at the first failure.
 
 mod device_theory;
 mod devices;

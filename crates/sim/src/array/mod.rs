@@ -262,12 +262,15 @@ mod tests {
             ),
             (
                 format!("{tier}devices = "),
-                "a.toml, line 3: is no TOML: string values must be quoted, expected literal string",
+                "a.toml, line 3: is not TOML: string values must be quoted, expected literal string",
             ),
-            ("cache = 3".to_owned(), "a.toml, line 1: cache is no table; expected a line [cache] with its keys below"),
+            (
+                "cache = 3".to_owned(),
+                "a.toml, line 1: cache is not a table; expected a line [cache] with its keys below",
+            ),
             (
                 "[workload]".to_owned(),
-                "a.toml, line 1: workload is no array of tables; expected a line [[workload]] for each workload, with its keys below",
+                "a.toml, line 1: workload is not an array of tables; expected a line [[workload]] for each workload, with its keys below",
             ),
             ("[cache]\ndevice = \"ssd.toml\"".to_owned(), "ssd.toml"),
             (
