@@ -1,48 +1,48 @@
-//! What a rule that adapts has decided: the report of it, which knows neither policies nor rules.
+//! The report of an adaptive rule's decision. It knows neither policies nor rules.
 
-/// What was decided at the end of a timeframe.
+/// A decision at the end of a timeframe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// When.
+    /// The time of the decision.
     pub time_us: u64,
-    /// How many were decided so far, this one included.
+    /// The number of decisions so far, this one included.
     pub number: u64,
-    /// The shadow that was chosen.
+    /// The chosen candidate.
     pub choice: Choice,
-    /// What each shadow did in the timeframe that ended.
+    /// The figures of each shadow in the timeframe that ended.
     pub shadows: Vec<Figures>,
     /// `L` of the cache itself in the timeframe that ended.
     pub latency_us: f64,
-    /// The position on the scale that holds from now on; of `auto` the number of the policy.
+    /// The new position on the scale; for `auto` the number of the policy.
     pub position: f64,
-    /// The threshold that holds from now on: a portion, blocks or references; of `auto` the number of the policy.
+    /// The new threshold: a portion, blocks or references; for `auto` the number of the policy.
     pub threshold: f64,
-    /// The policy that holds from now on, if that is what is decided.
+    /// The new policy, if the rule chooses policies.
     pub policy: Option<String>,
 }
 
-/// The candidate that was chosen for what follows.
+/// The candidate that was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// Its number.
     pub candidate: usize,
-    /// Whether it keeps the target latency; if not, none does that keeps the budget.
+    /// True if it meets the target latency. If not, no candidate within the budget does.
     pub meets_latency: bool,
-    /// Whether it keeps the budget of writes; if not, none does.
+    /// True if it stays within the write budget. If not, none does.
     pub meets_budget: bool,
 }
 
-/// What a candidate would do to the array.
+/// Predicted effect of a candidate on the array.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     /// `L[s]`: its average latency in the last timeframe, or in its [`Past`](crate::admission::controller::Past).
     pub latency_us: f64,
-    /// `T[s]`: how long the array would last from here on.
+    /// `T[s]`: the expected remaining lifetime of the array.
     pub lifetime_years: f64,
     /// `L[s] / T[s]`.
     pub latency_over_lifetime: f64,
     /// Its hits per access in the last timeframe, or in its [`Past`](crate::admission::controller::Past).
     pub hit_ratio: f64,
-    /// How often a day the cache would be written in full, smoothed.
+    /// Full writes of the cache per day, smoothed.
     pub writes_per_day: f64,
 }

@@ -1,21 +1,22 @@
-//! The I/O filter's lists: whose requests are cached.
+//! The I/O filter: allow and deny lists of clients, which decide whose requests are cached.
 //!
 //! Source: Flashcache, doc/flashcache-sa-guide.txt, "Caching Controls", and its `flashcache_uncacheable`, which LARC (Huang et al., MSST
 //! 2013), section V.A, uses: "Administrators can configure a white list or black list to specify which processes should be cached."
 //!
-//! The precedence is Flashcache's. It tells a thread (by its pid) from a group of threads (by their tgid); here a rule names one client, or
-//! a group of clients:
+//! The precedence is Flashcache's. It distinguishes a thread (by its pid) from a group of threads (by their tgid). Here
+//! a rule names one client, or a group of clients:
 //!
 //! | | [`Clients::All`]: cache everything | [`Clients::None`]: cache nothing |
 //! | --- | --- | --- |
 //! | 1. the client itself is listed | denied: not cached | allowed: cached |
-//! | 2. its group is listed, and it is no exception | denied: not cached | allowed: cached |
+//! | 2. its group is listed, and it is not an exception | denied: not cached | allowed: cached |
 //! | 3. its group is listed, and the client itself is on the other list | allowed: cached | denied: not cached |
-//! | 4. neither is listed | cached, but for [sequential streams](crate::streams) | not cached |
+//! | 4. neither is listed | cached, except [sequential streams](crate::streams) | not cached |
 //!
-//! What the lists say is cached is cached whether it is sequential or not.
+//! Listed clients are cached even when they read sequentially.
 //!
-//! Departures from Flashcache: rules know more than processes, and hold until they are changed, where pids expire after a minute.
+//! Departures from Flashcache: rules cover more than processes, and last until changed, whereas pids expire after a
+//! minute.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -23,70 +24,70 @@ use std::str::FromStr;
 
 use crate::options::{did_you_mean, word};
 
-/// What becomes of a client's requests on a miss.
+/// Treatment of a client's misses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Caching {
-    /// The client is not listed: sequential streams bypass the flash, and the policy is asked about all else.
+    /// The client is not listed: sequential streams bypass the flash, and the policy decides about all other requests.
     #[default]
     Usual,
-    /// The policy is asked about everything.
+    /// The policy decides about all requests.
     Always,
-    /// Everything bypasses the flash. What is there is read and stays true.
+    /// All misses bypass the flash. Cached blocks are still read, and kept valid.
     Never,
-    /// As usual, but what is written is on the backend before it is answered. No list says so: it is of a logical disk whose mode is
-    /// write-through, where its pool's is write-back.
+    /// As usual, but a write reaches the backend before its answer. No list sets this: it is for a write-through
+    /// logical disk in a write-back pool.
     Through,
 }
 
-/// All of them, in the order of their numbers.
+/// All variants, by number.
 const CACHING: [Caching; 4] = [Caching::Usual, Caching::Always, Caching::Never, Caching::Through];
 
 impl Caching {
-    /// A number for it.
+    /// Returns the variant's number.
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// The one of a [`number`](Self::number).
+    /// Returns the variant of a [`number`](Self::number).
     pub fn of_number(number: u8) -> Option<Caching> {
         CACHING.get(usize::from(number)).copied()
     }
 
-    /// What it is called: `usual`, `always`, `never` or `through`.
+    /// Returns the variant's name: `usual`, `always`, `never` or `through`.
     pub fn name(self) -> &'static str {
         ["usual", "always", "never", "through"][self as usize]
     }
 }
 
-/// What is known of a client.
+/// Known properties of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Client {
-    /// The number of its connection to the server; none where nobody counted.
+    /// The number of its connection to the server, if connections are counted.
     pub connection: Option<u64>,
-    /// The export that it opened, by the name that it was opened by.
+    /// The name of the export that it opened, as the client gave it.
     pub export: String,
-    /// The protocol that it speaks, as URIs call it; empty where nobody said.
+    /// The protocol that it speaks, as in URIs; empty if unknown.
     pub protocol: &'static str,
     /// The name of its iSCSI initiator.
     pub initiator: Option<String>,
-    /// Its process, where it is on this machine.
+    /// Its process, if on this machine.
     pub pid: Option<u32>,
-    /// The user whose process it is.
+    /// The user of its process.
     pub uid: Option<u32>,
     /// The group of that user.
     pub gid: Option<u32>,
-    /// The name of its program, as the kernel knows it.
+    /// The name of its program, according to the kernel.
     pub program: Option<String>,
     /// Its network address.
     pub address: Option<IpAddr>,
-    /// The names in the certificate that it showed.
+    /// The names in its certificate.
     pub tls_names: Vec<String>,
 }
 
-/// The longest name of a program that the kernel keeps (`TASK_COMM_LEN` less the end of the string).
+/// The longest program name that the kernel keeps (`TASK_COMM_LEN` without the terminator).
 const PROGRAM_BYTES_MAX: usize = 15;
 
-/// What names a client or a group of clients.
+/// A pattern that names a client or a group of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// One process.
@@ -99,22 +100,22 @@ pub enum Rule {
     Gid(u32),
     /// All processes of a program.
     Program(String),
-    /// All of a network.
+    /// All addresses of a network.
     Address(Network),
-    /// All who opened the volume by this name.
+    /// All clients that opened the volume by this name.
     Export(String),
 }
 
-/// Whether one of the names in a certificate is this one. Capitals do not count.
+/// True if one of the names in a certificate equals `name`, ignoring case.
 pub fn is_named(tls_names: &[String], name: &str) -> bool {
     tls_names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 impl Rule {
-    /// What stands before the colon.
+    /// The keywords before the colon.
     pub const KINDS: [&str; 7] = ["pid", "tls", "uid", "gid", "program", "address", "export"];
 
-    /// The one of [`KINDS`](Self::KINDS) that it is of.
+    /// Returns the rule's keyword, one of [`KINDS`](Self::KINDS).
     pub fn kind(&self) -> &'static str {
         let number = match self {
             Rule::Pid(_) => 0,
@@ -128,7 +129,7 @@ impl Rule {
         Rule::KINDS[number]
     }
 
-    /// Whether it names one client, rather than a group.
+    /// True if it names one client rather than a group.
     fn names_one(&self) -> bool {
         matches!(self, Rule::Pid(_) | Rule::Tls(_))
     }
@@ -145,10 +146,10 @@ impl Rule {
         }
     }
 
-    /// Reads rules with commas between them, or `none`.
+    /// Parses rules separated by commas, or `none`.
     ///
     /// # Errors
-    /// In words, what is wrong with the first that is wrong.
+    /// A message about the first invalid rule.
     pub fn parse_list(text: &str) -> Result<Vec<Rule>, String> {
         match text {
             "none" => Ok(Vec::new()),
@@ -157,7 +158,7 @@ impl Rule {
     }
 }
 
-/// Rules as [`Rule::parse_list`] reads them.
+/// Formats rules as [`Rule::parse_list`] parses them.
 pub fn listed(rules: &[Rule]) -> String {
     match rules {
         [] => "none".to_owned(),
@@ -206,14 +207,14 @@ impl FromStr for Rule {
     }
 }
 
-/// A network address, or all that begin with the same bits.
+/// A network address, or all addresses with the same prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
     prefix_bits: u8,
 }
 
-/// The bits of an address, the first in the highest bit, and how many there are.
+/// Returns the bits of an address, left-aligned, and their number.
 fn bits(address: IpAddr) -> (u128, u8) {
     match address {
         IpAddr::V4(address) => (u128::from(u32::from(address)) << 96, 32),
@@ -221,13 +222,13 @@ fn bits(address: IpAddr) -> (u128, u8) {
     }
 }
 
-/// The first bits of an address; the others are 0.
+/// Returns the first `count` bits of an address; the others are 0.
 fn prefix(bits: u128, count: u8) -> u128 {
     bits & u128::MAX.checked_shl(128 - u32::from(count)).unwrap_or(0)
 }
 
 impl Network {
-    /// Whether an address is of it. An IPv4 address that is written as one of IPv6 is one of IPv4.
+    /// True if an address is in the network. An IPv4-mapped IPv6 address counts as IPv4.
     fn contains(&self, address: IpAddr) -> bool {
         let ((own, length), (other, other_length)) = (bits(self.address), bits(address.to_canonical()));
         length == other_length && prefix(own ^ other, self.prefix_bits) == 0
@@ -244,7 +245,7 @@ impl fmt::Display for Network {
 }
 
 impl FromStr for Network {
-    /// What was expected.
+    /// The expected form.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Network, String> {
@@ -266,21 +267,21 @@ impl FromStr for Network {
     }
 }
 
-/// Which clients are cached that no rule names.
+/// The default for clients that no rule names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clients {
-    /// All: Flashcache's mode "cache everything".
+    /// Cache all: Flashcache's mode "cache everything".
     #[default]
     All,
-    /// None: its mode "cache nothing".
+    /// Cache none: its mode "cache nothing".
     None,
 }
 
 impl Clients {
-    /// Both by name.
+    /// Both variants by name.
     pub const NAMES: [(&str, Clients); 2] = [("all", Clients::All), ("none", Clients::None)];
 
-    /// Its name.
+    /// Returns the variant's name.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize].0
     }
@@ -294,10 +295,10 @@ impl FromStr for Clients {
     }
 }
 
-/// Whose requests are cached.
+/// The lists, and the default for all other clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Those that are on neither list.
+    /// The default for clients on neither list.
     pub clients: Clients,
     /// The allow list, Flashcache's white list.
     pub allow: Vec<Rule>,
@@ -306,7 +307,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// What becomes of the requests of a client.
+    /// Returns the treatment of a client's requests.
     pub fn caching(&self, client: &Client) -> Caching {
         let (list, exceptions, [of_listed, of_exceptions, of_others]) = match self.clients {
             Clients::All => (&self.deny, &self.allow, [Caching::Never, Caching::Always, Caching::Usual]),
@@ -324,7 +325,7 @@ impl Filter {
         }
     }
 
-    /// All rules.
+    /// Iterates over all rules.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.allow.iter().chain(&self.deny)
     }
@@ -351,12 +352,12 @@ mod tests {
             ("pid:7", "pid:7", Never, Always),
             ("pid:7,program:rsync", "pid:7", Never, Always),
             ("pid:7", "pid:7,program:rsync", Never, Always),
-            // A group on the list of the mode, and one of it as the exception.
+            // A group on the list of the mode, and a member as the exception.
             ("none", "program:rsync", Never, Never),
             ("program:rsync", "none", Usual, Always),
             ("pid:7", "program:rsync", Always, Always),
             ("program:rsync", "pid:7", Never, Never),
-            // A group is no exception of another.
+            // A group cannot be an exception to another group.
             ("program:rsync", "program:rsync", Never, Always),
             ("pid:8,program:cp", "pid:9,program:dd", Usual, Never),
         ] {

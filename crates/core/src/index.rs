@@ -1,4 +1,4 @@
-//! From a block's key to the node that remembers it: an array in the simulator, a hash table in the server.
+//! The map from a block's key to its node: an array in the simulator, a hash table in the server.
 
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash};
@@ -9,31 +9,31 @@ use rustc_hash::FxBuildHasher;
 use crate::prefetch::prefetch;
 use crate::table::Table;
 
-/// What can name a block.
+/// A name of a block.
 pub trait Key: Copy + Eq + Hash + Debug + Default + Zeroable + Send + 'static {}
 
 impl<K: Copy + Eq + Hash + Debug + Default + Zeroable + Send + 'static> Key for K {}
 
-/// Maps block keys to node numbers. Node number 0 means "not there".
+/// Maps block keys to node numbers. Node number 0 means absent.
 ///
-/// The index stores node numbers alone; where it needs the key of a node it asks `key_of`.
+/// The index stores only node numbers; it gets the key of a node from `key_of`.
 pub trait Index {
-    /// What names a block.
+    /// The name of a block.
     type Key: Key;
 
-    /// Whether a table of blocks with this index may be the directory of a log. Where it may not, no access asks about slots.
+    /// True if a table of blocks with this index may be the directory of a log. If false, no access asks for slots.
     const SERVES_LOG: bool;
 
-    /// The node of `key`, or 0.
+    /// Returns the node of `key`, or 0.
     fn get(&self, key: Self::Key, key_of: impl Fn(u32) -> Self::Key) -> u32;
 
-    /// Records that `key`, which is not in the index, is remembered by `node`, which is not 0.
+    /// Maps `key`, which is absent, to `node`, which is not 0.
     fn insert(&mut self, key: Self::Key, node: u32, key_of: impl Fn(u32) -> Self::Key);
 
-    /// Records that `key`, which `old` remembered, is remembered by `new`, which is not 0 and has the same key.
+    /// Moves `key` from node `old` to `new`, which is not 0 and has the same key.
     fn replace(&mut self, key: Self::Key, old: u32, new: u32, key_of: impl Fn(u32) -> Self::Key);
 
-    /// Makes room for `keys` in all.
+    /// Reserves room for `keys` in total.
     fn reserve(&mut self, keys: usize, key_of: impl Fn(u32) -> Self::Key);
 
     /// Forgets `key`, which is in the index.

@@ -1,6 +1,6 @@
 //! Ordered lists of small numbers, such as those of erase units: each number is on one list or none.
 
-/// Lists of the numbers from 0 up. What is done to a number takes constant time.
+/// Lists of the numbers from 0 up. All operations on a number take constant time.
 #[derive(Clone, Debug)]
 pub struct Lists {
     /// The lists' heads, then the numbers.
@@ -18,7 +18,7 @@ struct Link {
 const NONE: u8 = u8::MAX;
 
 impl Lists {
-    /// `lists` empty lists, numbered from 0.
+    /// Creates `lists` empty lists, numbered from 0.
     pub fn new(lists: u8) -> Lists {
         let head = |list: u8| Link { previous: list.into(), next: list.into(), list };
         Lists { links: (0..lists).map(head).collect(), lens: vec![0; lists.into()] }
@@ -34,32 +34,32 @@ impl Lists {
         node.checked_sub(self.lens.len() as u32)
     }
 
-    /// The list that `number` is on.
+    /// Returns the list of `number`, if it is on one.
     #[inline]
     pub fn list_of(&self, number: u32) -> Option<u8> {
         let link = self.links.get(self.node(number) as usize)?;
         (link.list != NONE).then_some(link.list)
     }
 
-    /// How many numbers are on `list`.
+    /// Returns the length of `list`.
     #[inline]
     pub fn len(&self, list: u8) -> u32 {
         self.lens[usize::from(list)]
     }
 
-    /// Whether `list` is empty.
+    /// True if `list` is empty.
     #[inline]
     pub fn is_empty(&self, list: u8) -> bool {
         self.len(list) == 0
     }
 
-    /// Puts `number`, which is on no list, at the front of `list`.
+    /// Adds `number`, which is on no list, at the front of `list`.
     #[inline]
     pub fn push_front(&mut self, list: u8, number: u32) {
         self.link(list, number, u32::from(list), self.links[usize::from(list)].next);
     }
 
-    /// Puts `number`, which is on no list, at the back of `list`.
+    /// Adds `number`, which is on no list, at the back of `list`.
     #[inline]
     pub fn push_back(&mut self, list: u8, number: u32) {
         self.link(list, number, self.links[usize::from(list)].previous, u32::from(list));
@@ -78,7 +78,7 @@ impl Lists {
         self.lens[usize::from(list)] += 1;
     }
 
-    /// Takes `number` off its list, which it returns.
+    /// Removes `number` from its list, and returns the list.
     #[inline]
     pub fn remove(&mut self, number: u32) -> u8 {
         let node = self.node(number);
@@ -98,25 +98,25 @@ impl Lists {
         self.push_front(list, number);
     }
 
-    /// The number at the back of `list`.
+    /// Returns the number at the back of `list`.
     #[inline]
     pub fn back(&self, list: u8) -> Option<u32> {
         self.number(self.links[usize::from(list)].previous)
     }
 
-    /// The number at the front of `list`.
+    /// Returns the number at the front of `list`.
     #[inline]
     pub fn front(&self, list: u8) -> Option<u32> {
         self.number(self.links[usize::from(list)].next)
     }
 
-    /// The neighbour of `number` towards the front of its list.
+    /// Returns the neighbour of `number` towards the front of its list.
     #[inline]
     pub fn toward_front(&self, number: u32) -> Option<u32> {
         self.number(self.links[self.node(number) as usize].previous)
     }
 
-    /// The numbers on `list`, back to front.
+    /// Iterates over the numbers on `list`, back to front.
     pub fn from_back(&self, list: u8) -> impl Iterator<Item = u32> {
         std::iter::successors(self.back(list), |&number| self.toward_front(number))
     }

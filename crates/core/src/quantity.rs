@@ -1,12 +1,13 @@
 //! Quantities as users write them: sizes such as `512MiB`, durations such as `15min` and shares such as `30%`.
 //!
-//! Sizes and durations are exact decimal numbers with a unit, `1.5GiB` or `0.25s`, and are shown as they can be read again: a whole
-//! number of the largest unit that divides them. Shares are percentages or numbers from 0 to 1, and are shown as percentages.
+//! Sizes and durations are exact decimal numbers with a unit, `1.5GiB` or `0.25s`. They are displayed so that they can
+//! be parsed again: a whole number of the largest unit that divides them. Shares are percentages or numbers from 0 to
+//! 1, and are displayed as percentages.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Why a quantity was refused.
+/// An error in a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum QuantityError {
@@ -42,14 +43,14 @@ impl ByteSize {
         ByteSize(bytes)
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub fn bytes(self) -> u64 {
         self.0
     }
 }
 
-/// The units of sizes: those of powers of 1024, those in which drives are sold, and bytes. A size is shown in the first that divides it: in 4GB, not
-/// in as many KiB.
+/// The units of sizes: powers of 1024, the units of drives, and bytes. A size is displayed in the first unit that
+/// divides it: 4GB, not as many KiB.
 const SIZE_UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("TB", 1_000_000_000_000),
@@ -65,7 +66,7 @@ const SIZE_UNITS: [(&str, u64); 9] = [
 impl FromStr for ByteSize {
     type Err = QuantityError;
 
-    /// Units are in any case and can be left out; binary ones can be cut to their first letter.
+    /// Parses a size. Units are case-insensitive and optional; binary ones may be abbreviated to their first letter.
     fn from_str(text: &str) -> Result<ByteSize, QuantityError> {
         let found = || text.to_owned();
         let (number, unit) = split_unit(text);
@@ -103,20 +104,20 @@ impl Duration {
         Duration(us)
     }
 
-    /// The duration in microseconds, fewer than 2^63, so that times with a sign can be shifted by it.
+    /// Returns the duration in microseconds, fewer than 2^63, so that signed times can be shifted by it.
     pub fn us(self) -> u64 {
         self.0
     }
 }
 
-/// The units of durations and their microseconds, the largest first.
+/// The units of durations and their microseconds, largest first.
 pub const DURATION_UNITS: [(&str, u64); 6] =
     [("d", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1000), ("us", 1)];
 
 impl FromStr for Duration {
     type Err = QuantityError;
 
-    /// Parts of a microsecond are dropped. `m` is a minute too, and `0` needs no unit.
+    /// Parses a duration. Fractions of a microsecond are dropped; `m` is a minute too, and `0` needs no unit.
     fn from_str(text: &str) -> Result<Duration, QuantityError> {
         let found = || text.to_owned();
         let (number, unit) = split_unit(text);
@@ -144,15 +145,15 @@ impl fmt::Display for Duration {
 pub struct Share(f64);
 
 impl Share {
-    /// All of it.
+    /// The whole.
     pub const WHOLE: Share = Share(1.0);
 
-    /// The share of 1 that `of_one` is, where that is from 0 to 1.
+    /// Returns the share `of_one`, if it is from 0 to 1.
     pub fn new(of_one: f64) -> Option<Share> {
         (0.0..=1.0).contains(&of_one).then_some(Share(of_one))
     }
 
-    /// The share as a number from 0 to 1.
+    /// Returns the share as a number from 0 to 1.
     pub fn of_one(self) -> f64 {
         self.0
     }
@@ -168,13 +169,14 @@ impl FromStr for Share {
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Percentages of nine decimals are shown as they were written, whatever a product of two fractions makes of them.
+        // Rounded, so that percentages of up to nine decimals are displayed as they were written.
         let percent = (self.0 * 1e11).round() / 1e9;
         f.pad(&format!("{percent}%"))
     }
 }
 
-/// Reads a number, or a percentage as a share of 1: `1.5` and `150%` are the same. None if the text is neither.
+/// Parses a number, or a percentage as a share of 1: `1.5` and `150%` are the same. Returns `None` if the text is
+/// neither.
 pub fn ratio(text: &str) -> Option<f64> {
     match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0),
@@ -183,14 +185,14 @@ pub fn ratio(text: &str) -> Option<f64> {
     .filter(|number: &f64| number.is_finite())
 }
 
-/// Shows `amount` in the largest of `units` that divides it, and nothing at all in `zero_unit`.
+/// Formats `amount` in the largest of `units` that divides it, and zero in `zero_unit`.
 fn show(amount: u64, units: &[(&str, u64)], zero_unit: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let largest = units.iter().copied().find(|(_, size)| amount != 0 && amount.is_multiple_of(*size));
     let (unit, size) = largest.unwrap_or((zero_unit, 1));
     f.pad(&format!("{}{unit}", amount / size))
 }
 
-/// A number and the unit behind it, which may be missing.
+/// Splits a number from the unit behind it, which may be missing.
 fn split_unit(text: &str) -> (&str, &str) {
     let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -200,7 +202,7 @@ fn split_unit(text: &str) -> (&str, &str) {
 /// One, in the billionths that [`nano`] counts.
 pub const NANO: u128 = 1_000_000_000;
 
-/// Reads a decimal number of at most nine decimals, such as `10` or `0.25`, in billionths.
+/// Parses a number of at most nine decimals, such as `10` or `0.25`, in billionths.
 pub fn nano(text: &str) -> Option<u128> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

@@ -2,9 +2,9 @@
 //!
 //! Source: Bansal, Modha: CAR: Clock with Adaptive Replacement. FAST 2004, Figure 2.
 //!
-//! Departures from the paper: none. `p` is a real number. The paper removes no blocks: here a removed block leaves its list, `p`
-//! stays, and nothing is evicted until the cache is full again; the history is kept within its bounds on every miss then, and not
-//! only on those that evict.
+//! Departures from the paper: none. `p` is a real number. The paper removes no blocks. Here a removed block leaves its
+//! list, `p` stays, and nothing is evicted until the cache is full again. Meanwhile the history is bounded on every
+//! miss, not only on those that evict.
 
 use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
@@ -41,7 +41,7 @@ pub struct Car<I: Index> {
 }
 
 impl<I: Index> Car<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
         Car { c: capacity, p: 0.0, blocks: Blocks::new(index, 2, 2) }
     }

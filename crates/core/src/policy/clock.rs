@@ -1,13 +1,14 @@
-//! CLOCK: blocks stand in a circle in order of insertion; a hand evicts the first that was not hit since it passed.
+//! CLOCK: blocks form a circle in order of insertion; a hand evicts the first that was not hit since it passed.
 //!
 //! Source: Corbató: A paging experiment with the Multics system. MIT Project MAC report MAC-M-384, 1968; with counters in place of
 //! use bits, generalized CLOCK: Smith: Sequentiality and prefetching in database systems. ACM Transactions on Database Systems
 //! 3(3), 1978.
 //!
 //! Departures from the paper:
-//! - The circle is a list whose back is under the hand, and a block that the hand spares moves to the front: FIFO with reinsertion,
-//!   which evicts the same blocks.
-//! - A block's use bit is set by hits, not by the miss that admits it. Each hit adds 1 up to 2^`bits` - 1, and the hand takes 1.
+//! - The circle is a list with the hand at its back. A block that the hand spares moves to the front: FIFO with
+//!   reinsertion, which evicts the same blocks.
+//! - A block's use bit is set by hits, not by the miss that admits it. Each hit adds 1 up to 2^`bits` - 1, and the hand
+//!   subtracts 1.
 
 use super::{Info, OnDemand, Policy, of_blocks, on_demand};
 use crate::blocks::{Blocks, List, NodeId};
@@ -31,17 +32,17 @@ pub static INFO: Info = Info {
 /// The circle. The hand is at its back, and moves towards the front.
 const CIRCLE: List = List(0);
 
-/// A circle of blocks with a hand that spares those hit lately.
+/// A circle of blocks with a hand that spares those hit recently.
 #[derive(Debug)]
 pub struct Clock<I: Index> {
     c: usize,
     uses_max: u8,
-    /// Each block with the hits that the hand has not taken yet.
+    /// Each block with its count of hits, less those that the hand subtracted.
     blocks: Blocks<I, u8>,
 }
 
 impl<I: Index> Clock<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         let uses_max = u8::MAX >> (8 - options.count("bits").min(8));
         Clock { c: capacity, uses_max, blocks: Blocks::new(index, 1, 0) }
@@ -60,7 +61,7 @@ impl<I: Index> OnDemand<I> for Clock<I> {
         *uses += u8::from(*uses < self.uses_max);
     }
 
-    /// Moves the hand on to a block that was not hit, and evicts it.
+    /// Advances the hand to a block with a count of 0, and evicts it.
     #[inline]
     fn evict(&mut self) -> Option<I::Key> {
         while let Some(under_hand) = self.blocks.back(CIRCLE) {
@@ -108,7 +109,7 @@ mod tests {
     use crate::policy::Outcome;
     use crate::policy::outcomes::{FILL, HIT, evict};
 
-    /// The circle from behind the hand to under it, with a `'` for each use.
+    /// Compares the circle after each access, from behind the hand to under it, with a `'` for each use.
     fn compare(options: &str, rows: &[(u32, Outcome<u32>, &str)]) {
         let options = Options::parse("clock", INFO.parameters, options).unwrap();
         let mut clock = Clock::new(Dense::new(100), 3, &options);
@@ -135,7 +136,7 @@ mod tests {
             (3, HIT, "4 1 3'"),
             (4, HIT, "4' 1 3'"),
             (5, evict(1), "5 3 4'"),
-            // All the way round to 3, which it has spared already.
+            // All the way round to 3, which was spared before.
             (6, evict(3), "6 4 5"),
         ];
         compare("", &rows);

@@ -1,21 +1,23 @@
-//! CLOCK-Pro: LIRS by a clock. What is accessed again soon after it came becomes hot; what is cold leaves soon, and is remembered for a
-//! while, its test period.
+//! CLOCK-Pro: LIRS by a clock. A block accessed again soon after its arrival becomes hot. A cold block leaves soon, and
+//! is remembered during its test period.
 //!
-//! Source: Jiang, Chen, Zhang: CLOCK-Pro: an effective improvement of the CLOCK replacement. USENIX ATC 2005, sections 3 and 4; what the
-//! paper leaves open as in Caffeine's simulator (`ClockProPolicy`), which follows the authors' own.
+//! Source: Jiang, Chen, Zhang: CLOCK-Pro: an effective improvement of the CLOCK replacement. USENIX ATC 2005, sections
+//! 3 and 4. Where the paper is silent, this follows Caffeine's simulator (`ClockProPolicy`), which follows the authors'
+//! own.
 //!
-//! The paper has all pages on one list in the order in which they came to its head, and three hands that move over it from its tail. What a
-//! hand passes comes to the head, leaves or ends its test, so that each hand stands at the last page of its kind. Here the kinds stand on
-//! lists of their own, and every page has the number of its coming: the list of the paper is all of them in the order of these numbers.
+//! The paper has all pages on one list in the order in which they came to its head, and three hands that move from its
+//! tail. A page that a hand passes moves to the head, leaves or ends its test, so each hand stands at the last page of
+//! its kind. Here each kind has its own list, and every page has a sequence number of its arrival at the head. The
+//! paper's list is all of them in the order of these numbers.
 //!
 //! Departures from the paper, the first three as in Caffeine's simulator:
-//! - While the cache fills, blocks are hot as long as more than the least number of cold ones finds room, then cold.
+//! - While the cache fills, blocks are hot as long as more than the minimum of cold ones has room, then cold.
 //! - A cold page that `HAND_hot` passes before it finds a hot page to demote is not promoted, and its test ends.
 //! - The target of cold pages, `m_c`, is at least `cold` of the cache, and leaves as much to hot ones.
-//! - The paper remembers as many pages that are not cached as it caches, Caffeine's simulator twice as many: `ghosts`.
-//! - Every access counts; Caffeine's simulator skips one to the same block as the access before it. Without that, both
-//!   have the same hits with one and with twice as many ghosts as blocks: 37,767 and 35,757 on the trace sprite in 100 blocks, 14,403 and 14,559
-//!   on multi3 in 745, 149,287 and 156,636 on the bundled trace in 30,859.
+//! - The paper remembers as many uncached pages as it caches, Caffeine's simulator twice as many: `ghosts`.
+//! - Every access counts; Caffeine's simulator skips an access to the same block as the access before it. Without that
+//!   skip both give the same hits, with one and with two ghosts per block: 37,767 and 35,757 on the trace sprite in 100
+//!   blocks, 14,403 and 14,559 on multi3 in 745, 149,287 and 156,636 on the bundled trace in 30,859.
 
 use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
@@ -46,17 +48,17 @@ pub static INFO: Info = Info {
     offline: false,
 };
 
-/// Hot pages, the last that came first. `HAND_hot` is at the back.
+/// Hot pages, newest arrival first. `HAND_hot` is at the back.
 const HOT: List = List(0);
-/// Resident cold pages, the last that came first. `HAND_cold` is at the back.
+/// Resident cold pages, newest arrival first. `HAND_cold` is at the back.
 const COLD: List = List(1);
-/// Cold pages that are not resident, all of them in their test period, the last that came first.
+/// Non-resident cold pages, all in their test period, newest arrival first.
 const NON_RESIDENT: List = List(2);
 
-/// What is remembered of a page.
+/// The data of a page.
 #[derive(Clone, Copy, Debug, Default, bytemuck::Zeroable)]
 struct Page {
-    /// When it came to the head of the paper's list.
+    /// The sequence number of its arrival at the head of the paper's list.
     came: u64,
     /// The reference bit.
     referenced: bool,
@@ -74,15 +76,15 @@ pub struct ClockPro<I: Index> {
     ghosts_max: usize,
     /// m_c.
     cold_target: usize,
-    /// Pages that came to the head so far.
+    /// Arrivals at the head so far.
     came: u64,
-    /// The resident cold page in its test period that came first. With the last of `NON_RESIDENT` it is what `HAND_test` looks for.
+    /// The oldest resident cold page in its test period. `HAND_test` is at this page or at the last of `NON_RESIDENT`.
     first_in_test: Option<NodeId>,
     blocks: Blocks<I, Page>,
 }
 
 impl<I: Index> ClockPro<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         let c = capacity as f64;
         let cold_min = ((options.number("cold") * c) as usize).max(1);
@@ -103,19 +105,19 @@ impl<I: Index> ClockPro<I> {
         self.blocks.data(x).came
     }
 
-    /// The list of `block`, if it is in its test period.
+    /// Returns the node of `block`, if it is in its test period.
     #[inline]
     fn in_test(&self, block: I::Key) -> Option<NodeId> {
         let is_in_test = |x: &NodeId| self.blocks.list(*x) == NON_RESIDENT || self.blocks.data(*x).in_test;
         self.blocks.find(block).filter(is_in_test)
     }
 
-    /// The resident cold page in its test period that came first, from `x` on towards the head.
+    /// Returns the oldest resident cold page in its test period, from `x` on towards the head.
     fn first_in_test_from(&self, x: Option<NodeId>) -> Option<NodeId> {
         std::iter::successors(x, |&x| self.blocks.toward_front(x)).find(|&x| self.blocks.data(x).in_test)
     }
 
-    /// `x` leaves its place, or its test ends.
+    /// Ends the test of `x`, or takes it from its position.
     #[inline]
     fn passes(&mut self, x: NodeId) {
         if self.first_in_test == Some(x) {
@@ -124,7 +126,7 @@ impl<I: Index> ClockPro<I> {
         *self.blocks.data_mut(x) = Page { referenced: false, in_test: false, ..*self.blocks.data(x) };
     }
 
-    /// `x` comes to the head of the paper's list as a page of `list`, a cold one in its test period if `in_test`.
+    /// Moves `x` to the head of the paper's list as a page of `list`; a cold page starts its test period if `in_test`.
     #[inline]
     fn move_to_head(&mut self, x: NodeId, list: List, in_test: bool) {
         self.passes(x);
@@ -136,7 +138,7 @@ impl<I: Index> ClockPro<I> {
         }
     }
 
-    /// `block`, which may be remembered, comes to the head.
+    /// Moves `block`, which may be a ghost, to the head.
     #[inline]
     fn come(&mut self, block: I::Key, list: List) {
         let x = match self.blocks.find(block) {
@@ -154,7 +156,8 @@ impl<I: Index> ClockPro<I> {
         };
     }
 
-    /// `HAND_test`: ends the test of the page that came first of those in a test; of none that came after `last`.
+    /// `HAND_test`: ends the test of the oldest page in a test, if it arrived before `last`. Returns false if there is
+    /// none.
     fn end_test(&mut self, last: u64) -> bool {
         let of_both = [self.first_in_test, self.blocks.back(NON_RESIDENT)];
         let first = of_both.into_iter().flatten().min_by_key(|&x| self.came(x));
@@ -172,7 +175,7 @@ impl<I: Index> ClockPro<I> {
         true
     }
 
-    /// No test goes on behind `HAND_hot`.
+    /// Ends all tests behind `HAND_hot`.
     fn end_tests_behind_hot(&mut self) {
         if let Some(hot) = self.blocks.back(HOT) {
             let came = self.came(hot);
@@ -180,7 +183,8 @@ impl<I: Index> ClockPro<I> {
         }
     }
 
-    /// `HAND_hot`: turns a hot page cold that came before a page in its test period, which came at `trigger`; whether it found one.
+    /// `HAND_hot`: demotes a hot page that arrived before the tested page, which arrived at `trigger`. Returns false if
+    /// there is none.
     fn demote(&mut self, trigger: u64) -> bool {
         let mut demoted = false;
         while let Some(hot) = self.blocks.back(HOT)
@@ -202,7 +206,7 @@ impl<I: Index> ClockPro<I> {
         demoted
     }
 
-    /// Whether `block`, which was accessed, was so in its test period, and hot pages make room for it.
+    /// True if the accessed `block` was in its test period and hot pages can make room for it.
     fn may_promote(&mut self, block: I::Key) -> bool {
         let Some(x) = self.in_test(block) else {
             return false;
@@ -218,7 +222,7 @@ impl<I: Index> ClockPro<I> {
         true
     }
 
-    /// `HAND_cold`: evicts the last resident cold page, or lets it go on if it was referenced.
+    /// `HAND_cold`: evicts the last resident cold page, or moves it on if it was referenced.
     fn run_hand_cold(&mut self) -> Option<I::Key> {
         let x = self.blocks.back(COLD)?;
         let (key, Page { referenced, in_test, .. }) = (self.blocks.key(x), *self.blocks.data(x));
@@ -329,12 +333,12 @@ mod tests {
             .join(" | ")
     }
 
-    /// Three blocks, of which one is cold at least, and three remembered: `hot | resident cold | not resident`, each the last that came
-    /// first; `'` is the reference bit, `t` a test period. With each access m_c after it.
+    /// Three blocks, of which at least one is cold, and three ghosts: `hot | resident cold | not resident`, each newest
+    /// first; `'` is the reference bit, `t` a test period. Each row ends with m_c after the access.
     ///
     ///     access   what happens
-    ///     3        came back in its test: m_c is 2, and hot pages may be one less than it is: 1 and 2 turn cold. 3, which is hot now, came
-    ///              last: the test of 4 ends, m_c is 1
+    ///     3        returns in its test: m_c is 2, and hot pages may be one fewer: 1 and 2 turn cold. 3, now hot, is the newest: the test
+    ///              of 4 ends, m_c is 1
     ///     5        1 was referenced, not in a test: it goes on, in a test; 2 leaves
     ///     6        1 was referenced in its test, m_c is 2; HAND_hot finds 3, which was referenced and goes on, and no other: the tests of 1
     ///              and 5 end without a reference, m_c is 1; 1 goes on in a test, and 5 leaves for good
@@ -358,7 +362,7 @@ mod tests {
             (9, evict(7), "3 | 9t 8t | 7 6 1", 1),
             // Four are too many: the test of 1 ends.
             (10, evict(8), "3 | 10t 9t | 8 7 6", 1),
-            // 7 came back: m_c is 2; 3 is hot, and turns cold; then all tests end that began before 7 came.
+            // 7 returned: m_c is 2; 3 is hot, and turns cold; then all tests end that began before 7 arrived.
             (7, evict(9), "7 | 3 10 | ", 1),
         ];
         for (block, outcome, after, cold_target) in rows {

@@ -1,20 +1,20 @@
-//! FIF, furthest in future: evict the block whose next access is furthest away. No algorithm that admits every missed block
-//! hits more often; it has to know the future.
+//! FIF, furthest in future: evict the block whose next access is furthest away. No algorithm that admits every missed
+//! block hits more often. It must know the future.
 //!
 //! Source: Belady: A study of replacement algorithms for a virtual-storage computer. IBM Systems Journal 5(2), 1966,
 //! algorithm MIN, in the form of Mattson et al. 1970 (OPT); as the upper bound in LARC (Huang et al., MSST 2013).
 //!
 //! Departures from the paper: none. Every miss is admitted, even of the block whose own next access is furthest (demand
-//! fetch). Of blocks that are never accessed again the last accessed is evicted first; any order gives the same hits. Where
-//! one of them is removed, the last takes its place in that order.
+//! fetch). Of blocks that are never accessed again, the last accessed is evicted first; any order gives the same hits.
+//! If one of them is removed, the last takes its position in that order.
 //!
-//! A position names the block accessed there: the index maps a cached block to the position of its next use, an array maps
-//! positions back to blocks, and the set of those positions knows its greatest. Memory is thus 4 bytes and 1 bit for each
-//! access of the trace (with 32-bit keys) and the index, and no block has a node. Positions are only compared with each
-//! other, so the trace may be a part of a longer one, or what another cache lets through.
+//! A position names the block accessed there. The index maps a cached block to the position of its next use, an array
+//! maps positions back to blocks, and the set of those positions finds its maximum. Memory is 4 bytes and 1 bit per
+//! access of the trace (with 32-bit keys) plus the index; blocks have no nodes. Positions are only compared with each
+//! other, so the trace may be part of a longer one, or the misses of another cache.
 //!
-//! Next uses must be right: two blocks with the same, or an access to a block that had none, are a broken trace, and stop the
-//! program.
+//! Next uses must be correct. Two blocks with the same next use, or an access to a block without one, mean a broken
+//! trace, and panic.
 
 use super::{Info, Outcome, Policy};
 use crate::access::{Access, NEVER};
@@ -37,35 +37,35 @@ pub static INFO: Info = Info {
 pub struct Fif<I: Index> {
     c: usize,
     len: usize,
-    /// From each cached block to 1 + the position of its next use, or to `u32::MAX - i` for `never[i]`.
+    /// Maps each cached block to 1 + the position of its next use, or to `u32::MAX - i` for `never[i]`.
     index: I,
     /// The next uses of the cached blocks that have one.
     next_uses: Positions,
-    /// What is accessed at each position of `next_uses`, and anything at others.
+    /// The block accessed at each position of `next_uses`; arbitrary at other positions.
     block_at: Vec<I::Key>,
     /// The cached blocks that are never accessed again, the last accessed at the end.
     never: Vec<I::Key>,
 }
 
 impl<I: Index> Fif<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
         Fif { c: capacity, len: 0, index, next_uses: Positions::new(), block_at: Vec::new(), never: Vec::new() }
     }
 
-    /// The number in the index for `block`, 0 if it is not cached.
+    /// Returns the index number of `block`, or 0 if it is not cached.
     #[inline]
     fn find(&self, block: I::Key) -> u32 {
         self.index.get(block, |node| key_of(&self.block_at, &self.never, node))
     }
 
-    /// The next use of the block that would be evicted: [`NEVER`] if it has none. Nothing if the cache is empty.
+    /// Returns the next use of the eviction candidate, [`NEVER`] if it has none; `None` if the cache is empty.
     #[inline]
     pub(super) fn furthest_use(&self) -> Option<u32> {
         if self.never.is_empty() { self.next_uses.greatest() } else { Some(NEVER) }
     }
 
-    /// Whether the cache is full.
+    /// True if the cache is full.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.len == self.c
@@ -95,7 +95,7 @@ impl<I: Index> Fif<I> {
         self.len += 1;
     }
 
-    /// Forgets `block`, whose number in the index is `node`, as it is accessed.
+    /// Forgets `block`, whose index number is `node`, when it is accessed.
     #[inline]
     fn reach(&mut self, block: I::Key, node: u32) {
         assert!(self.next_uses.remove(node - 1), "{block:?} is accessed although it was not to be accessed again");
@@ -109,7 +109,7 @@ impl<I: Index> Fif<I> {
         self.len -= 1;
     }
 
-    /// Closes the gap at `never[at]`, whose block the index has forgotten, with the last of `never`.
+    /// Fills the gap at `never[at]`, whose block left the index, with the last of `never`.
     fn leave_never(&mut self, at: usize) {
         let Fif { index, block_at, never, .. } = self;
         let last = never.len() - 1;
@@ -135,7 +135,7 @@ impl<I: Index> Fif<I> {
     }
 }
 
-/// The block of a number in the index.
+/// Returns the block of an index number.
 #[inline]
 fn key_of<K: Copy>(block_at: &[K], never: &[K], node: u32) -> K {
     match never.get((u32::MAX - node) as usize) {
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use crate::index::Dense;
 
-    /// Accesses to `blocks`, with their next uses.
+    /// Returns accesses to `blocks` with their next uses.
     fn trace(blocks: &[u32]) -> Vec<Access<u32>> {
         let next_use = |at: usize| blocks[at + 1..].iter().position(|&later| later == blocks[at]);
         let access = |(at, &block): (usize, &u32)| {
@@ -228,7 +228,7 @@ mod tests {
         blocks.iter().enumerate().map(access).collect()
     }
 
-    /// The cached blocks as `block@next use`, nearest first, then those never used again, in the order of their accesses.
+    /// Draws the cached blocks as `block@next use`, nearest first, then those never used again, in order of access.
     fn draw(fif: &Fif<Dense>) -> String {
         let cached = |position: &usize| fif.next_uses.clone().remove(*position as u32);
         let used = (0..fif.block_at.len()).filter(cached).map(|at| format!("{}@{at}", fif.block_at[at]));
@@ -242,7 +242,7 @@ mod tests {
         let rows = [
             (1, evict(None), "1@3"),
             (2, evict(None), "1@3 2@4"),
-            // 2 goes, although 3 itself is used later than 2.
+            // 2 is evicted, although 3 itself is used later than 2.
             (3, evict(Some(2)), "1@3 3@7"),
             (1, Outcome::Hit, "1@6 3@7"),
             (2, evict(Some(3)), "1@6 2@never"),

@@ -29,7 +29,7 @@ pub struct Fifo<I: Index> {
 }
 
 impl<I: Index> Fifo<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
         Fifo { c: capacity, blocks: Blocks::new(index, 1, 0) }
     }
@@ -59,7 +59,7 @@ impl<I: Index> Policy for Fifo<I> {
     of_blocks!(I);
     on_demand!(I);
 
-    /// A hit touches no node, so only the index is fetched ahead.
+    /// A hit touches no node, so only the index is prefetched.
     #[inline]
     fn prefetch(&self, _soon: I::Key, later: I::Key) {
         self.blocks.prefetch_index(later);
@@ -77,7 +77,7 @@ mod tests {
     use crate::index::Dense;
     use crate::policy::Outcome;
 
-    /// A cache of 3 blocks. The hit on 1 does not save it: the miss of 4 evicts it all the same.
+    /// A cache of 3 blocks. The hit on 1 does not save it: the miss of 4 still evicts it.
     ///
     ///     access   queue after it, last admitted first
     ///     1        1

@@ -1,16 +1,19 @@
-//! LeCaR: evicts by LRU or by LFU, by chance, and learns from the misses of what each has evicted which of them to trust.
+//! LeCaR: evicts by LRU or LFU at random, and learns which one to trust from misses of their victims.
 //!
-//! Source: Vietri, Rodriguez, Martinez, Lyons, Liu, Rangaswami, Zhao, Narasimhan: Driving cache replacement with ML-based LeCaR.
-//! HotStorage 2018, Algorithms 1 and 2; constants that the paper leaves open are those of the authors' Python code.
+//! Source: Vietri, Rodriguez, Martinez, Lyons, Liu, Rangaswami, Zhao, Narasimhan: Driving cache replacement with
+//! ML-based LeCaR. HotStorage 2018, Algorithms 1 and 2. Constants that the paper does not give are those of the
+//! authors' Python code.
 //!
 //! Departures from the paper:
-//! - Each history remembers half as many blocks as the cache has, as in the authors' code; the paper has one and as many.
-//! - A block that comes back from a history has its frequency there plus 1, and a weight stays within 1 % and 99 %, both as in the
-//!   authors' code. Where LRU and LFU choose the same block it goes to neither history.
-//! - Among blocks that are used equally often LFU evicts the least recently used; the authors' code the one of the least number.
-//!   (With that changed in their code it hits as often, within what chance makes: 48,338 times on the trace sprite in 141 blocks, to
-//!   48,068 to 48,891 here by three seeds, and 13,309 times on multi3 in 745 blocks, to 13,192 to 13,309.)
-//! - Chance is SplitMix64 from `seed`.
+//! - Each history remembers half as many blocks as the cache has, as in the authors' code; the paper has one history of
+//!   the cache's size.
+//! - A block that returns from a history has its frequency there plus 1, and a weight stays within 1 % and 99 %, both
+//!   as in the authors' code. If LRU and LFU choose the same block, it goes to neither history.
+//! - Among blocks with equal use counts LFU evicts the least recently used; the authors' code the one with the lowest
+//!   number. (With that changed, their code hits equally often, within random variation: 48,338 times on the trace
+//!   sprite in 141 blocks, to 48,068 to 48,891 here by three seeds, and 13,309 times on multi3 in 745 blocks, to 13,192
+//!   to 13,309.)
+//! - The random generator is SplitMix64 from `seed`.
 
 use super::experts::Experts;
 use super::{Info, Outcome, Policy, of_blocks};
@@ -52,15 +55,15 @@ pub static INFO: Info = Info {
 
 /// The cached blocks, most recently used first.
 const C: List = List(0);
-/// What LRU evicted, last evicted first.
+/// Blocks evicted by LRU, last evicted first.
 const H_LRU: List = List(1);
-/// What LFU evicted, last evicted first.
+/// Blocks evicted by LFU, last evicted first.
 const H_LFU: List = List(2);
 
-/// What is remembered of a block.
+/// The data of a block.
 #[derive(Clone, Copy, Debug, Default, bytemuck::Zeroable)]
 struct Remembered {
-    /// When it was used last or, in a history, evicted.
+    /// The time of its last use or, in a history, of its eviction.
     time: u64,
     frequency: u32,
 }
@@ -78,12 +81,12 @@ pub struct Lecar<I: Index> {
     experts: Experts,
     time: u64,
     blocks: Blocks<I, Remembered>,
-    /// In the order of LFU, of equals the least recent first.
+    /// The cached blocks in the order of LFU, among equals the least recent first.
     lfu: Uses<I::Key>,
 }
 
 impl<I: Index> Lecar<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         Lecar {
             c: capacity,
@@ -97,7 +100,7 @@ impl<I: Index> Lecar<I> {
         }
     }
 
-    /// A use of the cached block of `node`, now.
+    /// Records a use of the cached block of `node` now.
     #[inline]
     fn note_use(&mut self, node: NodeId, frequency: u32) {
         *self.blocks.data_mut(node) = Remembered { time: self.time, frequency };
@@ -127,7 +130,7 @@ impl<I: Index> Lecar<I> {
         Some(self.blocks.key(victim))
     }
 
-    /// UpdateWeight: the policy that evicted a block, which is missed now, loses weight, the more the more recently that was.
+    /// UpdateWeight: the policy that evicted this missed block loses weight, the more the more recent the eviction.
     #[inline]
     fn regret(&mut self, node: NodeId) {
         let age = self.time - self.blocks.data(node).time;
@@ -137,7 +140,7 @@ impl<I: Index> Lecar<I> {
     }
 }
 
-/// The node of the block of a use, unless that is outdated.
+/// Returns the node of the block of a use, unless the use is outdated.
 #[inline]
 fn node_of<I: Index>(blocks: &Blocks<I, Remembered>, used: &Use<I::Key>) -> Option<NodeId> {
     blocks.find(used.key).filter(|&node| blocks.list(node) == C && blocks.data(node).time == used.rank)
@@ -189,8 +192,9 @@ mod tests {
     use crate::index::Dense;
     use crate::policy::outcomes::{FILL, HIT, evict};
 
-    /// Two blocks, histories of two, d = 0.25 to the power of 1/2 = 0.5, lambda = 1. `C | H_LRU | H_LFU`, each the last first, and a
-    /// `'` for each use but the first. Each row forces one of the two by a weight that lets chance no choice, and then sets it to 1/2.
+    /// Two blocks, histories of two, d = 0.25 to the power of 1/2 = 0.5, lambda = 1. `C | H_LRU | H_LFU`, each the last
+    /// first, and a `'` for each use after the first. Each row forces one of the two by an extreme weight, and then
+    /// resets it to 1/2.
     ///
     ///     access   evicts by   what happens
     ///     1 1 2
@@ -241,7 +245,7 @@ mod tests {
             lecar.experts.first = 0.5;
             lecar.check();
         }
-        // 4 or 6, by chance.
+        // 4 or 6, at random.
         assert_ne!(lecar.access(Access::read(5)), HIT);
         assert!((lecar.experts.first - half).abs() < 1e-12, "LFU evicted 5 one access ago");
         assert_eq!(lecar.blocks.find(5).map(|node| lecar.blocks.data(node).frequency), Some(2));

@@ -1,24 +1,27 @@
-//! LIRS: keep the blocks whose last two accesses were closest together, and let the others pass through a small queue.
+//! LIRS: keep the blocks whose last two accesses were closest together, and pass the others through a small queue.
 //!
 //! Source: Jiang, Zhang: LIRS: an efficient low inter-reference recency set replacement policy to improve buffer cache
 //! performance. SIGMETRICS 2002, section 3.
 //!
-//! A block is LIR (of low inter-reference recency; always cached) or HIR. The stack `S` of the paper holds the LIR blocks and
-//! those HIR blocks, cached or not, that were accessed after the LIR block at its bottom, by recency of access. Here `S` is
-//! not one list: every block carries the time of its last access, and a HIR block is in `S` if that time is after the bottom
-//! LIR block's. A block is therefore on one list only (`LIR`, `Q` or `N`), a move of the bottom of `S` takes the HIR blocks
-//! below out of it by itself, and stack pruning has only to forget the uncached ones, the oldest of which stand at the back
-//! of `N`.
+//! A block is LIR (low inter-reference recency; always cached) or HIR. The paper's stack `S` holds the LIR blocks, and
+//! those HIR blocks, cached or not, that were accessed after the LIR block at its bottom, by recency of access.
+//!
+//! Here `S` is not one list. Every block has the time of its last access, and a HIR block is in `S` if that time is
+//! after the bottom LIR block's. So a block is on only one list (`LIR`, `Q` or `N`). When the bottom of `S` moves, the
+//! HIR blocks below it drop out implicitly. Stack pruning only forgets the uncached ones, the oldest of which are at
+//! the back of `N`.
 //!
 //! Departures from the paper:
-//! - Uncached HIR blocks in `S` are at most `ghosts` times the cache size; those deepest in `S` are forgotten first. The
-//!   paper lets `S` grow and the authors' simulator stops it at 2500 times the cache size, which is the default here: the
-//!   paper's results on any trace. Each such block costs about 26 bytes, so a long-lived cache wants a lower bound.
+//! - Uncached HIR blocks in `S` are at most `ghosts` times the cache size; those deepest in `S` are forgotten first.
+//!   The paper lets `S` grow; the authors' simulator limits it to 2500 times the cache size. That is the default, so
+//!   the results on any trace are the paper's. Each such block costs about 26 bytes, so a long-lived cache needs a
+//!   lower bound.
 //! - `L_hirs` is rounded down and at least 1 block; the authors' simulator has at least 2. A cache of one block, or
 //!   `hirs=100%`, has no LIR blocks and thus an empty `S`, and is LRU.
 //! - While the cache fills, missed blocks become LIR until there are `L_lirs`, then HIR, in `S` and in `Q`.
-//! - Removing a LIR block prunes `S`, and the next block that is missed, or that would trade places with the LIR block at the
-//!   bottom, becomes LIR in its stead: no other turns HIR for it. Without LIR blocks `S` is empty, ghosts and all.
+//! - Removing a LIR block prunes `S`. The next block that is missed, or that would swap with the LIR block at the
+//!   bottom, becomes LIR in its place, and no other block turns HIR for it. Without LIR blocks `S` is empty, ghosts
+//!   included.
 //! - Every access counts; the authors' simulator skips an access to the same block as the access before it.
 
 use super::{Info, Outcome, Policy, of_blocks};
@@ -55,11 +58,11 @@ pub static INFO: Info = Info {
 const LIR: List = List(0);
 /// Cached HIR blocks; evicted from the back, which the paper calls the front of `Q`.
 const Q: List = List(1);
-/// Uncached HIR blocks, all of them in `S`, most recently accessed first. That is also the order in which they left `Q`: two
-/// HIR blocks in `S` stand in `Q` as they stand in `S`.
+/// Uncached HIR blocks, all in `S`, most recently accessed first. They left `Q` in the same order, because two HIR
+/// blocks in `S` are in the same order in `Q` and in `S`.
 const N: List = List(2);
 
-/// A cache with LIR blocks, HIR blocks and uncached ones that are remembered.
+/// A cache with LIR blocks, HIR blocks and ghosts.
 #[derive(Debug)]
 pub struct Lirs<I: Index> {
     l_lirs: usize,
@@ -72,7 +75,7 @@ pub struct Lirs<I: Index> {
 }
 
 impl<I: Index> Lirs<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         let c = capacity as f64;
         let l_hirs = ((options.number("hirs") * c) as usize).max(1);
@@ -85,22 +88,22 @@ impl<I: Index> Lirs<I> {
         }
     }
 
-    /// Whether HIR block `x` is in `S`.
+    /// True if HIR block `x` is in `S`.
     #[inline]
     fn in_s(&self, x: NodeId) -> bool {
         let bottom = self.blocks.back(LIR);
         bottom.is_some_and(|bottom| self.blocks.data(x) > self.blocks.data(bottom))
     }
 
-    /// Puts `x`, accessed now, on top of `S` as a LIR block, or as a HIR block and at the end of `Q`.
+    /// Moves `x`, accessed now, to the top of `S` as a LIR block, or as a HIR block to the end of `Q` as well.
     #[inline]
     fn push(&mut self, x: NodeId, list: List) {
         *self.blocks.data_mut(x) = self.now;
         self.blocks.move_front(x, list);
     }
 
-    /// Makes the LIR block at the bottom of `S` a HIR block at the end of `Q`, since another block became LIR, unless that one
-    /// took the place of a removed block.
+    /// Turns the LIR block at the bottom of `S` into a HIR block at the end of `Q`, because another block became LIR.
+    /// If that block replaced a removed LIR block, nothing turns.
     #[inline]
     fn demote_bottom(&mut self) {
         if self.blocks.len(LIR) > self.l_lirs
@@ -126,7 +129,7 @@ impl<I: Index> Lirs<I> {
         self.blocks.len(LIR) + self.blocks.len(Q) == self.l_lirs + self.l_hirs
     }
 
-    /// Evicts the block at the front of `Q`, which stays in `S` if it is there.
+    /// Evicts the block at the front of `Q`; if it is in `S`, it stays there as a ghost.
     #[inline]
     fn evict(&mut self) -> Option<I::Key> {
         let front = self.blocks.back(Q)?;
@@ -171,7 +174,7 @@ impl<I: Index> Policy for Lirs<I> {
                 self.push(x, Q);
                 Outcome::Hit
             }
-            // X leaves N before the evicted block joins it: X cannot be the one that is forgotten for it.
+            // X leaves N before the evicted block joins it, so X cannot be the block forgotten for it.
             _ => {
                 let full = self.is_full();
                 self.push(x, LIR);
@@ -211,7 +214,7 @@ mod tests {
         Lirs::new(Dense::new(100), capacity, &options)
     }
 
-    /// `S` from its top, each block with a letter: l for LIR, h for a cached and n for an uncached HIR block.
+    /// Draws `S` from its top. Each block has a letter: l for LIR, h for a cached and n for an uncached HIR block.
     fn s(lirs: &Lirs<Dense>) -> String {
         let mut s = Vec::new();
         for (list, letter) in [(LIR, 'l'), (Q, 'h'), (N, 'n')] {
@@ -255,7 +258,7 @@ mod tests {
         }
     }
 
-    /// As above, with room for one uncached block in S: the deeper one is forgotten, and 3 is new when it comes back.
+    /// As above, with room for one uncached block in S: the deeper one is forgotten, and 3 is new when it returns.
     #[test]
     fn the_deepest_uncached_block_is_forgotten_when_there_are_too_many() {
         let mut lirs = lirs(3, "ghosts=0.34");

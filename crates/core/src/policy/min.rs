@@ -1,22 +1,25 @@
-//! MIN with bypass: no cache of its size hits more often, and it admits only what it will hit. It has to know the future.
+//! MIN with bypass: no cache of its size hits more often, and it admits only blocks that it will hit. It must know the
+//! future.
 //!
-//! Source: Belady: A study of replacement algorithms for a virtual-storage computer. IBM Systems Journal 5(2), 1966, algorithm
-//! MIN, for a cache that need not take what is missed. That this is the most hits: Faigle, Nawijn: Note on scheduling intervals
-//! on-line. Discrete Applied Mathematics 58(1), 1995. An access and the next one to the same block are the ends of an interval,
-//! which is a hit if a place is kept for it all the while; where more intervals overlap than there are places, the one that ends
-//! last is given up.
+//! Source: Belady: A study of replacement algorithms for a virtual-storage computer. IBM Systems Journal 5(2), 1966,
+//! algorithm MIN, for a cache that may bypass misses. Proof that its hits are maximal: Faigle, Nawijn: Note on
+//! scheduling intervals on-line. Discrete Applied Mathematics 58(1), 1995. An access and the next one to the same block
+//! are the ends of an interval. The interval is a hit if a place is kept for it throughout. If more intervals overlap
+//! than there are places, the one that ends last is dropped.
 //!
 //! Departures from the paper:
-//! - Once it [foresees](Policy::foresee) the whole trace it admits a block only if it will be hit before it is given up. Without,
-//!   it admits what is accessed again before another cached block, and some of that is evicted for a block that is needed sooner.
-//! - Of different choices with as many hits it makes the one above, which is not always that with the fewest admissions: a block that
-//!   was hit before and stays costs none, and may be the one given up. On random traces of 40 accesses to at most 9 blocks an
-//!   exhaustive search finds as many hits with fewer admissions: MIN has 77, 52, 28 and 12 % more in 1, 2, 3 and 4 places, where FIF
-//!   has 7.3, 3.7, 2.4 and 1.7 times the fewest in all. To find the fewest takes a flow of least cost through the whole trace. By that (`crates/sim/tests/sim/min.rs`) MIN has 17 to 20 % more than
-//!   are needed on random traces of 3,000 accesses to 500 blocks in 10 to 150 places, and none more on pieces of 4,000 accesses of the bundled
-//!   trace, which re-read little.
-//! - While places are free, a block that is not accessed again is not admitted either.
-//! - The most hits are those of the accesses that are foreseen. A simulation with a warm-up foresees those that it counts.
+//! - Once it [foresees](Policy::foresee) the whole trace, it admits a block only if it will hit before it is dropped.
+//!   Otherwise it admits a block that is accessed again before another cached block; some of those are evicted for a
+//!   block that is needed sooner.
+//! - Several choices have the maximum of hits, and this one does not always have the fewest admissions: a cached block
+//!   that was hit costs no admission to keep, and may be the one dropped. On random traces of 40 accesses to at most 9
+//!   blocks, an exhaustive search finds as many hits with fewer admissions. MIN has 77, 52, 28 and 12 % more in 1, 2, 3
+//!   and 4 places, where FIF has 7.3, 3.7, 2.4 and 1.7 times the fewest. The fewest admissions are a minimum-cost flow
+//!   through the whole trace. By that (`crates/sim/tests/sim/min.rs`) MIN has 17 to 20 % more than needed on random
+//!   traces of 3,000 accesses to 500 blocks in 10 to 150 places, and none more on pieces of 4,000 accesses of the
+//!   bundled trace, which re-read little.
+//! - While places are free, a block that is not accessed again is still not admitted.
+//! - The hits are maximal for the foreseen accesses. A simulation with a warm-up foresees those that it counts.
 
 use super::fif::Fif;
 use super::{Info, Outcome, Policy};
@@ -40,19 +43,19 @@ pub static INFO: Info = Info {
 #[derive(Debug)]
 pub struct Min<I: Index> {
     c: usize,
-    /// The positions of the accesses that are hits, once they are foreseen.
+    /// The positions of the accesses that hit, once foreseen.
     hits: Option<Positions>,
-    /// Which blocks are cached, and in which order they go.
+    /// The cached blocks and their eviction order.
     fif: Fif<I>,
 }
 
 impl<I: Index> Min<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         Min { c: capacity, hits: None, fif: Fif::new(index, capacity, options) }
     }
 
-    /// Whether a missed block that is accessed again at `next_use` is admitted.
+    /// True if a missed block that is accessed again at `next_use` is admitted.
     #[inline]
     fn admits(&self, next_use: u32) -> bool {
         next_use != NEVER
@@ -71,7 +74,8 @@ impl<I: Index> Policy for Min<I> {
         None
     }
 
-    /// Opens the interval that begins at each position, and gives up the one that ends last where they are more than there are places.
+    /// Opens the interval that begins at each position. If more are open than there are places, drops the one that ends
+    /// last.
     fn foresee(&mut self, next_uses: &[u32]) {
         let (mut hits, mut open) = (Positions::new(), 0);
         for (position, &next_use) in (0..).zip(next_uses) {
@@ -155,8 +159,7 @@ mod tests {
         blocks.iter().zip(&next_uses).map(access).collect()
     }
 
-    /// Two places, and a block that is accessed once after each 1 and 2: with those admitted, one of 1 and 2 would have to go
-    /// each time.
+    /// Two places, and a block that is accessed once after each 1 and 2: admitting it would evict 1 or 2 each time.
     #[test]
     fn what_is_accessed_once_passes_it_by() {
         let blocks = [1, 2, 3, 1, 2, 4, 1, 2, 5];

@@ -1,7 +1,8 @@
 //! Replacement policies: one file each, and one row each in the table at the end of this file.
 //!
-//! A policy's file is its paper: what becomes of an [access](Policy::access), in the paper's letters, over a [table of
-//! blocks](crate::blocks::Blocks) whose lists are the paper's queues. What a cache asks of every policy is answered from that table.
+//! A policy's file is its paper: the handling of an [access](Policy::access), in the paper's letters, over a [table of
+//! blocks](crate::blocks::Blocks) whose lists are the paper's queues. The table answers all general questions of a
+//! cache.
 //!
 //! ```
 //! use flashwise_core::access::Access;
@@ -18,7 +19,8 @@
 //! # Ok::<(), flashwise_core::options::OptionError>(())
 //! ```
 //!
-//! A box costs a call for each access. Where that matters, a [`Visitor`] of one's own runs each policy as its own, inlined type.
+//! A box costs an indirect call per access. To avoid it, implement a [`Visitor`], which runs each policy as its own,
+//! inlined type.
 
 pub mod arc;
 pub mod cacheus;
@@ -54,18 +56,18 @@ use crate::index::Index;
 use crate::named::{Named, Row, Table};
 use crate::options::Parameter;
 
-/// What a policy decided about one access.
+/// A policy's decision about one access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<K> {
     /// The block is in the cache.
     Hit,
-    /// The block was not in the cache and now is, in the place of `evicted` or in free space.
+    /// The block was not in the cache; now it is, in the place of `evicted` or in free space.
     Admit {
         /// The block that left the cache.
         evicted: Option<K>,
     },
-    /// The block is not in the cache, and no block came or left for it, except that a write may have made its own block leave: a rule whose
-    /// [budget](crate::admission::budget) is used up does not let a write hit stay.
+    /// The block is not in the cache, and no other block came or left. A write may have evicted its own block: a rule
+    /// whose [budget](crate::admission::budget) is used up evicts the block of a write hit.
     Bypass,
 }
 
@@ -81,7 +83,7 @@ impl<K> Outcome<K> {
     }
 }
 
-/// Outcomes as the tables of policies' tests write them.
+/// Outcomes for the tables of the policies' tests.
 #[cfg(test)]
 mod outcomes {
     use super::Outcome;
@@ -96,21 +98,22 @@ mod outcomes {
     }
 }
 
-/// A replacement policy: decides what a cache of a fixed number of blocks holds.
+/// A replacement policy: decides which blocks a cache of a fixed size holds.
 ///
-/// A policy never counts, logs, times or allocates cache space. It is told every access once, in order.
+/// A policy never counts, logs, times or allocates cache space. It sees every access once, in order.
 pub trait Policy {
-    /// What names a block.
+    /// The name of a block.
     type Key: Copy + Eq;
 
-    /// Its table of blocks, from which the provided methods answer; none for a policy that keeps its blocks otherwise, which answers
-    /// [`remove`](Self::remove), [`contains`](Self::contains), [`len`](Self::len) and [`prefetch`](Self::prefetch) itself.
+    /// Returns its table of blocks, which the provided methods use; `None` for a policy with other data structures.
+    /// Such a policy implements [`remove`](Self::remove), [`contains`](Self::contains), [`len`](Self::len) and
+    /// [`prefetch`](Self::prefetch) itself.
     fn blocks(&self) -> Option<&dyn Queues<Self::Key>>;
 
-    /// The same, to change it.
+    /// Returns its table of blocks, mutable.
     fn blocks_mut(&mut self) -> Option<&mut dyn Queues<Self::Key>>;
 
-    /// Shows a policy that knows the future the [next uses](Access::next_use) of all accesses that follow, before the first of them.
+    /// Gives an offline policy the [next uses](Access::next_use) of all following accesses, before the first of them.
     fn foresee(&mut self, next_uses: &[u32]) {
         let _ = next_uses;
     }
@@ -118,77 +121,81 @@ pub trait Policy {
     /// Decides about one access.
     fn access(&mut self, access: Access<Self::Key>) -> Outcome<Self::Key>;
 
-    /// Forgets `block` at once, because it was trimmed or its cached copy is no longer valid; whether it was in the cache.
+    /// Forgets `block` at once, because it was trimmed or its cached copy is invalid. Returns true if it was in the
+    /// cache.
     ///
-    /// Ghosts of it go too: the next access to `block` is to a block never seen. The place it leaves is free, and the next
+    /// Its ghosts go too: the next access to `block` counts as the first. The place it leaves is free, and the next
     /// admissions fill free places before they evict.
     fn remove(&mut self, block: Self::Key) -> bool {
         self.blocks_mut().is_some_and(|blocks| blocks.take_out(block))
     }
 
-    /// Takes `block` out of the cache, which has no space for it: it was admitted and found no place, or lost the one that it had. Unlike
-    /// what is [removed](Self::remove), its content still counts, and a policy with ghosts need not forget it.
+    /// Evicts `block` because the cache has no space for it: it was just admitted, or it lost its space. Unlike a
+    /// [removed](Self::remove) block its content is still valid, so a policy with ghosts need not forget it.
     fn refuse(&mut self, block: Self::Key) {
         self.remove(block);
     }
 
-    /// The cache's space is in use, all of it, even where the policy sees free places: what fills a cache ends here.
+    /// Ends the filling of the cache: all of its space is in use, even if the policy sees free places.
     fn space_is_full(&mut self) {}
 
-    /// From now on a `share` of each queue of cached blocks, 0 to 1, is *young*, from the end where blocks are put that were used last.
+    /// Marks a `share` of each queue of cached blocks, 0 to 1, as *young*, from the end where recently used blocks are
+    /// inserted.
     fn set_young(&mut self, share: f64) {
         if let Some(blocks) = self.blocks_mut() {
             blocks.set_young(share);
         }
     }
 
-    /// Whether `block` is in the cache and young: of those that the policy would keep longest, as its [table of blocks](Self::directory) knows. Where
-    /// there is none, all that is cached is young.
+    /// True if `block` is cached and young, that is, among the last that the policy would evict, according to its
+    /// [table of blocks](Self::directory). Without a table all cached blocks are young.
     fn is_young(&self, block: Self::Key) -> bool {
         self.directory().map_or_else(|| self.contains(block), |directory| directory.is_young(block))
     }
 
-    /// Whether `block` is in the cache.
+    /// True if `block` is in the cache.
     #[inline]
     fn contains(&self, block: Self::Key) -> bool {
         self.blocks().is_some_and(|blocks| blocks.is_cached(block))
     }
 
-    /// Number of blocks in the cache.
+    /// Returns the number of blocks in the cache.
     #[inline]
     fn len(&self) -> usize {
         self.blocks().map_or(0, |blocks| blocks.cached_len())
     }
 
-    /// Whether the cache is empty.
+    /// True if the cache is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Tells the time, which never goes back, of the accesses that follow. Only what divides time into frames listens.
+    /// Sets the time of the following accesses, which never decreases. Only rules with timeframes use it.
     #[inline]
     fn tick(&mut self, time_us: u64) {
         let _ = time_us;
     }
 
-    /// Tells a budget of writes how many blocks the flash was written with for other reasons than an access, such as headers. A number below 0 is of
-    /// blocks that the policy admitted and that were not written.
+    /// Reports to a write budget the blocks written to the flash for other reasons than an access, such as headers.
+    /// Negative numbers are admitted blocks that were not written.
     #[inline]
     fn note_others_written(&mut self, blocks: f64) {
         let _ = blocks;
     }
 
-    /// Shows a block that is in the cache's space already, after a restart: to what replaces, past any admission rule.
+    /// Inserts a block that is already in the cache's space, after a restart. It reaches the replacement policy
+    /// directly, without an admission rule.
     fn warm(&mut self, block: Self::Key) -> Outcome<Self::Key> {
         self.access(Access { block, op: Op::Read, request_blocks: 1, next_use: NEVER })
     }
 
-    /// What was decided last about a setting that adapts; none before the first decision, and where nothing adapts.
+    /// Returns the last decision about an adaptive setting; `None` before the first, and for settings that do not
+    /// adapt.
     fn decision(&self) -> Option<&Decision> {
         None
     }
 
-    /// A hint that `later` will be accessed soon and `soon`, for which the hint as `later` was given before, sooner.
+    /// Hints that `later` will be accessed soon, and `soon`, an earlier `later`, even sooner.
     #[inline]
     fn prefetch(&self, soon: Self::Key, later: Self::Key) {
         if let Some(blocks) = self.blocks() {
@@ -196,17 +203,19 @@ pub trait Policy {
         }
     }
 
-    /// The [table of blocks](Self::blocks), which can be the directory of a log as well: see [`blocks`](crate::blocks).
+    /// Returns the [table of blocks](Self::blocks) as a directory of a log: see [`blocks`](crate::blocks).
     fn directory(&self) -> Option<&dyn Directory<Self::Key>> {
         self.blocks().map(|blocks| blocks as &dyn Directory<Self::Key>)
     }
 
-    /// The same, for the log to say where blocks are. Whoever does tells of each block that [`Moved`].
+    /// Returns the directory, mutable, for the log to set positions of blocks. The caller reports each block that
+    /// [`Moved`].
     fn directory_mut(&mut self) -> Option<&mut dyn Directory<Self::Key>> {
         self.blocks_mut().map(|blocks| blocks as &mut dyn Directory<Self::Key>)
     }
 
-    /// A block in the [`directory_mut`](Self::directory_mut) moved. Only what keeps a node's number listens.
+    /// Handles the move of a block in the [`directory_mut`](Self::directory_mut). Only policies that store node numbers
+    /// need this.
     fn moved(&mut self, moved: Moved) {
         let _ = moved;
     }
@@ -215,22 +224,22 @@ pub trait Policy {
     fn check(&self);
 }
 
-/// What a policy says that admits every miss, and evicts for it once its cache is full; its [`Policy::access`] is [`on_demand`]'s.
+/// A policy that admits every miss, and evicts once its cache is full. [`on_demand`] provides its [`Policy::access`].
 trait OnDemand<I: Index> {
-    /// Whether an admission takes the place of a block.
+    /// True if an admission must evict.
     fn is_full(&self) -> bool;
 
-    /// The cached block of `node` was accessed.
+    /// Handles an access to the cached block of `node`.
     fn hit(&mut self, node: NodeId);
 
-    /// A full cache makes room.
+    /// Evicts a block of a full cache.
     fn evict(&mut self) -> Option<I::Key>;
 
-    /// A block that is not cached comes into the cache, which has room.
+    /// Inserts a block that is not cached; the cache has room.
     fn admit(&mut self, block: I::Key);
 }
 
-/// Access to a policy that is [`OnDemand`], all of whose nodes are cached blocks.
+/// Implements [`Policy::access`] for an [`OnDemand`] policy whose nodes are all cached blocks.
 macro_rules! on_demand {
     ($index:ident) => {
         #[inline]
@@ -247,7 +256,7 @@ macro_rules! on_demand {
 }
 pub(crate) use on_demand;
 
-/// What a policy over an index `I` says of its table of blocks, the field `blocks`.
+/// Implements access to the table of blocks, the field `blocks`, for a policy over an index `I`.
 macro_rules! of_blocks {
     ($index:ident) => {
         type Key = $index::Key;
@@ -263,7 +272,7 @@ macro_rules! of_blocks {
 }
 pub(crate) use of_blocks;
 
-/// What stands before a policy, and is a policy itself, passes these on to it.
+/// Forwards these methods to the policy behind a wrapper that is a policy itself.
 macro_rules! pass_on {
     ($self:ident => $policy:expr) => {
         fn blocks(&$self) -> Option<&dyn $crate::blocks::Queues<Self::Key>> {
@@ -349,18 +358,18 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
 }
 
-/// What a policy is called, where it comes from and what can be set.
+/// Name, source and parameters of a policy.
 #[derive(Debug)]
 pub struct Info {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Its name in full.
+    /// Its full name.
     pub title: &'static str,
     /// The paper that introduced it.
     pub source: &'static str,
-    /// What can be set, with the defaults of that paper.
+    /// Its parameters, with the defaults of that paper.
     pub parameters: &'static [Parameter],
-    /// Whether it reads [`Access::next_use`], so that it can only be simulated.
+    /// True if it reads [`Access::next_use`], and so can only be simulated.
     pub offline: bool,
 }
 
@@ -391,14 +400,14 @@ impl Table for Policies {
 /// A policy and its options as a user wrote them: `lru`, `larc:fill=ghost`.
 pub type Spec = Named<Policies>;
 
-/// The policies that need not know the future, which a live cache can have, in the order in which they are listed.
+/// Returns the policies that need not know the future, so a live cache can use them, in the order of the table.
 pub fn online() -> impl Iterator<Item = &'static Info> + Clone {
     POLICIES.iter().copied().filter(|info| !info.offline)
 }
 
-/// What to do with a policy once it is built; lets callers run each policy as its own, inlined type.
+/// A consumer of a built policy; it can run each policy as its own, inlined type.
 pub trait Visitor<K> {
-    /// What comes of it.
+    /// The result.
     type Output;
 
     /// Uses the policy.
@@ -408,7 +417,7 @@ pub trait Visitor<K> {
 /// Any policy.
 pub type AnyPolicy<K> = Box<dyn Policy<Key = K> + Send>;
 
-/// Makes any policy of the one that is built.
+/// Boxes the built policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Boxed;
 
@@ -423,11 +432,12 @@ impl<K: Copy + Eq> Visitor<K> for Boxed {
 /// Builds the table.
 macro_rules! policies {
     ($($(#[$attribute:meta])* $module:ident::$policy:ident,)*) => {
-        /// Every policy, in the order in which they are listed.
+        /// Every policy, in the order of the table.
         pub static POLICIES: &[&Info] = &[$($(#[$attribute])* &$module::INFO),*];
 
         impl Spec {
-            /// Builds the policy for a cache of `capacity` blocks, which is at least 1, and hands it to `visitor`. `index` is empty.
+            /// Builds the policy for a cache of `capacity` blocks, at least 1, and passes it to `visitor`. `index` must
+            /// be empty.
             pub fn build<I: Index + Send + 'static, V: Visitor<I::Key>>(&self, index: I, capacity: usize, visitor: V) -> V::Output {
                 assert!(capacity > 0, "a cache has room for at least one block");
                 $($(#[$attribute])* if self.is(&$module::INFO) {

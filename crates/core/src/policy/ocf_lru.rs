@@ -1,12 +1,12 @@
-//! Open CAS's LRU: the more recent half of the queue is hot, and a hit there moves nothing.
+//! Open CAS's LRU: the more recent half of the queue is hot, and a hit on a hot block moves nothing.
 //!
 //! Source: the Open CAS Framework, `src/ocf_lru.c`: "hot" blocks and how the list is balanced.
 //!
 //! Departures from its code:
-//! - It has 32 lists, so that threads seldom meet, and a block goes to one by its place in the cache; here there is one.
-//! - Clean and dirty blocks stand on lists of their own there, and only clean ones are evicted. Here a policy does not know what is
-//!   dirty.
-//! - What it admits is another matter: its promotion policy is the admission rule `nhit`.
+//! - It has 32 lists to reduce lock contention, chosen by the block's position in the cache; here there is one.
+//! - It keeps clean and dirty blocks on separate lists, and evicts only clean ones. Here a policy does not know which
+//!   blocks are dirty.
+//! - Its promotion policy, which decides about admission, is here the admission rule `nhit`.
 
 use super::{Info, OnDemand, Policy, of_blocks, on_demand};
 use crate::blocks::{Blocks, List, NodeId};
@@ -22,12 +22,12 @@ pub static INFO: Info = Info {
     offline: false,
 };
 
-/// The front half of the queue, in the order in which blocks came into it.
+/// The front half of the queue, in order of entry.
 const HOT: List = List(0);
 /// The back half.
 const COLD: List = List(1);
 
-/// An LRU queue in which blocks move only once they have fallen behind its middle.
+/// An LRU queue in which a block moves only when hit behind the middle.
 #[derive(Debug)]
 pub struct OcfLru<I: Index> {
     c: usize,
@@ -35,12 +35,12 @@ pub struct OcfLru<I: Index> {
 }
 
 impl<I: Index> OcfLru<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
         OcfLru { c: capacity, blocks: Blocks::new(index, 2, 0) }
     }
 
-    /// Lets the last hot block cool down if more than half of the blocks are hot, or warms up the first cold one if fewer are.
+    /// Cools the last hot block if more than half of the blocks are hot, or warms the first cold one if fewer are.
     #[inline]
     fn balance(&mut self) {
         let hot_target = self.blocks.cached_len() / 2;

@@ -4,7 +4,7 @@
 //! Source: Zhang, Yang, Yue, Vigfusson, Rashmi: SIEVE is simpler than LRU: an efficient turn-key eviction algorithm for web
 //! caches. NSDI 2024, section 3, Algorithm 1.
 //!
-//! Departures from the paper: none. Where the block under the hand is removed, the hand moves on as if it had evicted it.
+//! Departures from the paper: none. If the block under the hand is removed, the hand moves on as after an eviction.
 
 use super::{Info, OnDemand, Policy, of_blocks, on_demand};
 use crate::blocks::{Blocks, List, NodeId};
@@ -29,14 +29,14 @@ const T: List = List(0);
 #[derive(Debug)]
 pub struct Sieve<I: Index> {
     c: usize,
-    /// Where the search for a block to evict goes on; `None` for the tail.
+    /// The position where the next search for a victim starts; `None` for the tail.
     hand: Option<NodeId>,
     /// Each block with its visited bit.
     blocks: Blocks<I, bool>,
 }
 
 impl<I: Index> Sieve<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
         Sieve { c: capacity, hand: None, blocks: Blocks::new(index, 1, 0) }
     }
@@ -115,7 +115,7 @@ mod tests {
     use crate::index::Dense;
     use crate::policy::Outcome;
 
-    /// The queue from its head: `'` marks a visited block, `<` the one under the hand.
+    /// Draws the queue from its head: `'` marks a visited block, `<` the one under the hand.
     fn t(sieve: &Sieve<Dense>) -> String {
         let draw = |block| {
             let node = sieve.blocks.find(block);
@@ -136,13 +136,13 @@ mod tests {
             (2, fill, "2 1"),
             (3, fill, "3 2 1"),
             (1, Outcome::Hit, "3 2 1'"),
-            // From the tail: 1 was visited and stays where it is, 2 goes, the hand stops at 3.
+            // From the tail: 1 was visited and stays in place, 2 is evicted, the hand stops at 3.
             (4, evict(2), "4 3< 1"),
             (4, Outcome::Hit, "4' 3< 1"),
-            // From the hand, not from the tail: 3 goes.
+            // From the hand, not from the tail: 3 is evicted.
             (5, evict(3), "5 4'< 1"),
             (5, Outcome::Hit, "5' 4'< 1"),
-            // 4 and 5 are cleared; past the head the hand starts again at the tail: 1 goes, the hand stops at 4.
+            // 4 and 5 are cleared; past the head the hand restarts at the tail: 1 is evicted, the hand stops at 4.
             (6, evict(1), "6 5 4<"),
             (7, evict(4), "7 6 5<"),
         ];
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// The evicted block was the head: the hand goes back to the tail, not to the block inserted next.
+    /// The evicted block was the head: the hand returns to the tail, not to the block inserted next.
     #[test]
     fn a_hand_that_passes_the_head_starts_again_at_the_tail() {
         let mut sieve = Sieve::new(Dense::new(100), 2, &Options::default());

@@ -5,11 +5,11 @@
 //! of Facebook photo caching. SOSP 2013.
 //!
 //! Departures from the paper:
-//! - The article leaves the length of the protected segment to a tuner. Here it is four fifths by default, as in the main cache of
-//!   W-TinyLFU; with `segments=4,protected=75%` the policy is S4LRU.
-//! - A segment gives its least recently used block to the one below when it is longer than it may be, so that the lowest takes in
-//!   what those above leave free: a block is evicted only when the whole cache is full, the least recently used of the lowest
-//!   segment that has one.
+//! - The article leaves the length of the protected segment to a tuner. Here it is four fifths by default, as in the
+//!   main cache of W-TinyLFU; with `segments=4,protected=75%` the policy is S4LRU.
+//! - A segment that exceeds its limit moves its least recently used block to the one below, so the lowest segment uses
+//!   the space that those above leave free. A block is evicted only when the whole cache is full: the least recently
+//!   used of the lowest non-empty segment.
 
 use super::{Info, OnDemand, Policy, of_blocks, on_demand};
 use crate::blocks::{Blocks, List, NodeId};
@@ -40,7 +40,7 @@ pub static INFO: Info = Info {
 
 const SEGMENTS_MAX: u8 = 16;
 
-/// The lowest segment, into which missed blocks come. Every segment has the most recently used block first.
+/// The lowest segment, which missed blocks enter. In every segment the most recently used block comes first.
 const PROBATIONARY: List = List(0);
 
 /// LRU segments that blocks climb by hits.
@@ -54,14 +54,14 @@ pub struct Slru<I: Index> {
 }
 
 impl<I: Index> Slru<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         let segments = options.count("segments").min(SEGMENTS_MAX.into()) as u8;
         let protected = options.number("protected") * capacity as f64 / f64::from(segments - 1);
         Slru { c: capacity, segments, protected_max: protected as usize, blocks: Blocks::new(index, segments, 0) }
     }
 
-    /// Gives what segment `from` has too much to the one below, and so on down.
+    /// Moves the excess of segment `from` to the one below, and so on down.
     #[inline]
     fn settle(&mut self, from: u8) {
         for segment in (1..=from).rev() {
@@ -119,7 +119,7 @@ mod tests {
     use crate::policy::Outcome;
     use crate::policy::outcomes::{FILL, HIT, evict};
 
-    /// The segments from the lowest on, each most recently used first.
+    /// Compares the segments after each access, lowest first, each most recently used first.
     fn compare(capacity: usize, options: &str, rows: &[(u32, Outcome<u32>, &str)]) {
         let options = Options::parse("slru", INFO.parameters, options).unwrap();
         let mut slru = Slru::new(Dense::new(100), capacity, &options);

@@ -1,24 +1,27 @@
-//! SMQ, the stochastic multi-queue of Linux' dm-cache: a queue of recently accessed blocks, cached or not, on 64 levels says what is hot
-//! enough to come into the cache, where the blocks stand on 64 levels as well.
+//! SMQ, the stochastic multi-queue of Linux' dm-cache. A queue of recently accessed blocks, cached or not, on 64 levels
+//! decides which are hot enough for the cache. The cache has 64 levels as well.
 //!
-//! Source: the Linux kernel, `drivers/md/dm-cache-policy-smq.c`, as it came with Linux 4.2 and was until 4.11.
+//! Source: the Linux kernel, `drivers/md/dm-cache-policy-smq.c`, Linux 4.2 to 4.11.
 //!
-//! A block that is accessed trades its place with the first of a level above. Now and then each level gets as many blocks as are its due,
-//! from the head of the next level or to it. A block comes into the cache if its level in the hotspot queue reaches a threshold, which is
-//! low while the cache has room, and otherwise follows how well both queues tell what is accessed. Evicted is the first block
-//! of the lowest level that has one that did not come to its level's end lately: sentinels, of which every minute the older goes to the end
-//! of each level, tell.
+//! An accessed block trades places with the first of a level above. Periodically each level is refilled to its target
+//! number of blocks, from the head of the next level or to it. A block enters the cache if its level in the hotspot
+//! queue reaches a threshold. The threshold is low while the cache has room; otherwise it depends on how well both
+//! queues predict accesses.
+//!
+//! The victim is the first old block of the lowest level that has one. Sentinels separate old blocks from recent
+//! arrivals: every minute the older one moves to the end of each level.
 //!
 //! Departures from its code:
-//! - A cache block of dm-cache is one block here, of 4 KiB, where it has at least 32 KiB. A hotspot block is one block, too, as the code
-//!   does it for a small disk, and not 16 cache blocks: a policy knows blocks by name, and not which are neighbours. So that the hotspot queue
-//!   knows as much of the disk, it has by default 16 times as many blocks as the code: `hotspots`. With `hotspots=25%` it is the code's.
-//! - Its periods of 1, 10 and 60 seconds are those of this many accesses: `rate`. Each access is a tick, as it is there where one request is
-//!   under way at a time.
-//! - A policy does not know what is dirty: all blocks are on the queue of clean ones. Linux writes back what is dirty and old, and does
-//!   not evict before.
-//! - No promotion fails for want of bandwidth. Since Linux 4.12 blocks are also demoted in the background, so that a quarter of an idle cache
-//!   is free.
+//! - A cache block of dm-cache has at least 32 KiB; here it is one block of 4 KiB. A hotspot block is also one block,
+//!   as in the code for a small disk, not 16 cache blocks: a policy knows the names of blocks but not their neighbours.
+//!   To cover as much of the disk, the hotspot queue has by default 16 times as many blocks as the code's: `hotspots`.
+//!   With `hotspots=25%` it has the same number.
+//! - Its periods of 1, 10 and 60 seconds are counted in accesses: `rate`. Each access is a tick, as with one request in
+//!   flight in the code.
+//! - A policy does not know which blocks are dirty: all are on the queue of clean ones. Linux writes old dirty blocks
+//!   back, and does not evict them before.
+//! - No promotion fails for lack of bandwidth. Since Linux 4.12 blocks are also demoted in the background, to keep a
+//!   quarter of an idle cache free.
 
 mod levels;
 
@@ -55,22 +58,22 @@ pub static INFO: Info = Info {
 
 /// Cached blocks, most recently used first. The order decides nothing here.
 const CACHED: List = List(0);
-/// Blocks that are on the hotspot queue alone.
+/// Blocks only on the hotspot queue.
 const REMEMBERED: List = List(1);
 
-/// Blocks of the hotspot queue at least.
+/// Minimum length of the hotspot queue.
 const HOTSPOTS_MIN: usize = 1024;
-/// An access to a block on this level or above counts as a hit in the assessment of a queue.
+/// The lowest level on which an access counts as a hit in the assessment of a queue.
 const HIT_LEVEL: u8 = LEVELS / 4 * 3;
 /// The top levels of the hotspot queue, which have fewer blocks.
 const TOP_LEVELS: u8 = 8;
-/// By the sixteenth of the accesses that hit: how many levels from the top promote to a full cache.
+/// The number of top levels that promote to a full cache, indexed by hits in sixteenths of the accesses.
 const PROMOTE_LEVELS: [u8; 17] = [1, 1, 1, 2, 4, 6, 7, 8, 7, 6, 4, 4, 3, 3, 2, 2, 1];
 
 const CACHE_PERIOD_S: u64 = 10;
 const DEMOTE_PERIOD_S: u64 = 60;
 
-/// How well a queue tells what is accessed.
+/// How well a queue predicts accesses.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stats {
     hits: u32,
@@ -78,7 +81,7 @@ struct Stats {
 }
 
 impl Stats {
-    /// An access to a block on `level`; `None` is one that the queue does not have.
+    /// Counts an access to a block on `level`; `None` means not in the queue.
     #[inline]
     fn note(&mut self, level: Option<u8>) {
         if level.is_some_and(|level| level >= HIT_LEVEL) {
@@ -88,13 +91,13 @@ impl Stats {
         }
     }
 
-    /// Hits in this many accesses, rounded down.
+    /// Returns the hits per this many accesses, rounded down.
     #[inline]
     fn hits_in(&self, accesses: u64) -> u64 {
         (u64::from(self.hits) * accesses).checked_div(u64::from(self.hits) + u64::from(self.misses)).unwrap_or(0)
     }
 
-    /// By how much a poor queue (hits below 1/16) or a fair one (below 1/8) counts for less.
+    /// Returns the divisor that discounts a poor queue (hits below 1/16) or a fair one (below 1/8).
     #[inline]
     fn divisor(&self) -> u8 {
         match self.hits_in(256) {
@@ -123,7 +126,7 @@ impl<K: Default> Numbers<K> {
         self.keys.len() <= self.max || !self.free.is_empty()
     }
 
-    /// A free number, for `key`.
+    /// Allocates a number for `key`, if one is free.
     #[inline]
     fn take(&mut self, key: K) -> Option<u32> {
         if let Some(number) = self.free.pop() {
@@ -144,7 +147,7 @@ struct Entries {
     hotspot: u32,
 }
 
-/// A cache on levels, and a queue of hotspots on levels that says what comes in.
+/// A cache on levels, and a queue of hotspots on levels that decides about admission.
 #[derive(Debug)]
 pub struct Smq<I: Index> {
     c: usize,
@@ -152,11 +155,11 @@ pub struct Smq<I: Index> {
     rate: u64,
     /// Accesses so far.
     now: u64,
-    /// When the periods end.
+    /// The ends of the periods.
     hotspot_period: u64,
     cache_period: u64,
     demote_period: u64,
-    /// The zone that the sentinel ends which is to go to the end next.
+    /// The zone whose sentinel moves to the end next.
     sentinel: usize,
     cache: Queue,
     hotspots: Queue,
@@ -167,13 +170,13 @@ pub struct Smq<I: Index> {
     hit: Vec<bool>,
     of_cache: Numbers<I::Key>,
     of_hotspots: Numbers<I::Key>,
-    /// The cache was full, and what filled it ended.
+    /// True once the cache has been full, which ends the filling.
     filled: bool,
     blocks: Blocks<I, Entries>,
 }
 
 impl<I: Index> Smq<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         let hotspots_max = ((options.number("hotspots") * capacity as f64) as usize).max(HOTSPOTS_MIN);
         let in_top_levels = (hotspots_max / usize::from(LEVELS)).min(capacity) as u32;
@@ -200,7 +203,7 @@ impl<I: Index> Smq<I> {
         }
     }
 
-    /// Whether the cache is being filled.
+    /// True while the cache is filling.
     #[inline]
     fn has_room(&self) -> bool {
         !self.filled && self.of_cache.has_free()
@@ -228,14 +231,14 @@ impl<I: Index> Smq<I> {
         }
     }
 
-    /// The level of the hotspot queue from which on a read block is promoted.
+    /// Returns the lowest level of the hotspot queue from which a read block is promoted.
     #[inline]
     fn promote_level(&self) -> u8 {
         let levels = if self.has_room() { LEVELS / 2 } else { PROMOTE_LEVELS[self.cache_stats.hits_in(16) as usize] };
         LEVELS - levels / self.hotspot_stats.divisor()
     }
 
-    /// Notes an access to `block` in the hotspot queue; its level there.
+    /// Records an access to `block` in the hotspot queue, and returns its level there.
     #[inline]
     fn note_hotspot(&mut self, block: I::Key) -> u8 {
         let known = self.blocks.find(block).map(|node| self.blocks.data(node).hotspot).filter(|&entry| entry != 0);
@@ -257,7 +260,7 @@ impl<I: Index> Smq<I> {
         level
     }
 
-    /// Gives `block` the entry, and the level, of the head of the lowest level.
+    /// Gives `block` the entry and the level of the head of the lowest level.
     #[inline]
     fn replace_hotspot(&mut self, block: I::Key) -> (u32, u8) {
         let entry = self.hotspots.head_from(0).expect("a full queue has a head");
@@ -281,18 +284,18 @@ impl<I: Index> Smq<I> {
         }
     }
 
-    /// Whether a missed block comes into the cache, and then whether for a trial: before the sentinels.
+    /// Returns `Some` if a missed block is admitted; true if on trial, before the sentinels.
     #[inline]
     fn promotes(&self, op: Op, hotspot_level: u8, read_level: u8) -> Option<bool> {
         match op {
-            // A write has all of the block.
+            // A write provides the whole block.
             Op::Write if self.has_room() => Some(true),
             Op::Write => (hotspot_level >= read_level + 2).then_some(false),
             Op::Read => (hotspot_level >= read_level).then_some(false),
         }
     }
 
-    /// Makes room, if there is none; `Err` if no block is old enough.
+    /// Makes room if there is none; fails if no block is old enough.
     #[inline]
     fn make_room(&mut self) -> Result<Option<I::Key>, ()> {
         if self.of_cache.has_free() {
@@ -304,7 +307,7 @@ impl<I: Index> Smq<I> {
         Ok(Some(key))
     }
 
-    /// Takes a cached block out; whether it was one. It stays a hotspot.
+    /// Evicts a block, which stays a hotspot. Returns true if it was cached.
     fn take_out(&mut self, block: I::Key) -> bool {
         let Some(node) = self.blocks.find_cached(block) else {
             return false;
@@ -316,7 +319,7 @@ impl<I: Index> Smq<I> {
         true
     }
 
-    /// Puts a block into a place that is free.
+    /// Inserts a block; an entry must be free.
     #[inline]
     fn insert(&mut self, block: I::Key, level: u8, zone: usize) {
         let entry = self.of_cache.take(block).expect("there is room");
@@ -339,7 +342,7 @@ impl<I: Index> Policy for Smq<I> {
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         self.now += 1;
-        // By the figures of the period that may end now.
+        // Uses the figures of the period that may end now.
         let read_level = self.promote_level();
         self.end_periods();
         let hotspot_level = self.note_hotspot(access.block);
@@ -382,7 +385,7 @@ impl<I: Index> Policy for Smq<I> {
         self.filled = true;
     }
 
-    /// As the kernel does it for a block of which it does not know the level: on level 1, before the sentinel.
+    /// Inserts the block on level 1, before the sentinel, as the kernel does for a block of unknown level.
     fn warm(&mut self, block: I::Key) -> Outcome<I::Key> {
         if self.contains(block) {
             return Outcome::Hit;
@@ -429,7 +432,7 @@ mod tests {
             assert_eq!(smq.promote_level(), level, "{hotspots:?}");
         }
         smq.filled = true;
-        // Full: 1 level from the top without hits and with nothing else, 8 where 7/16 of the accesses hit.
+        // Full: 1 level from the top without hits or with hits only, 8 with hits in 7/16 of the accesses.
         for (cache, level) in [((0, 0), 63), ((0, 5), 63), ((7, 9), 56), ((8, 8), 57), ((16, 0), 63)] {
             smq.cache_stats = stats(cache.0, cache.1);
             assert_eq!(smq.promote_level(), level, "{cache:?}");
@@ -438,9 +441,10 @@ mod tests {
         assert_eq!(smq.promote_level(), 64, "nothing is promoted");
     }
 
-    /// One block, and a second of 100 accesses. A write fills the cache at once, before the second sentinel, and what came so lately stays.
-    /// After a minute, with access 6,001, the second sentinel goes to the end, after two, with access 12,002, the first: block 1 is old.
-    /// Block 2 is on level 56 of the hotspot queue after each second, the first of the top levels, and climbs from there by accesses.
+    /// One block, and a second of 100 accesses. A write fills the cache at once, before the second sentinel, and stays
+    /// because it is recent. After a minute, with access 6,001, the second sentinel moves to the end; after two, with
+    /// access 12,002, the first: block 1 is old. Block 2 is on level 56 of the hotspot queue after each second, the
+    /// first of the top levels, and climbs from there by accesses.
     #[test]
     fn a_block_comes_in_when_it_is_hot_and_another_is_old() {
         let mut smq = Smq::new(Dense::new(10), 1, &Options::parse("smq", INFO.parameters, "rate=100").unwrap());

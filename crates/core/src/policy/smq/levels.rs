@@ -5,20 +5,21 @@ use crate::lists::Lists;
 /// Levels of every queue.
 pub(super) const LEVELS: u8 = 64;
 
-/// Entries by their numbers, from 1, on levels. Each level is a list with its head, the oldest, at the back, cut by sentinels into zones.
+/// A queue of entries, numbered from 1, on levels. Each level is a list with its oldest entry, the head, at the back.
+/// Sentinels divide it into zones.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     lists: Lists,
-    /// Where in a level's lists each zone is, the one before the first sentinel first.
+    /// The position of each zone among a level's lists; the zone before the first sentinel comes first.
     zones: Vec<u8>,
-    /// The blocks on the top levels together, and how many levels these are.
+    /// The total number of entries on the top levels, and the number of those levels.
     in_top_levels: u32,
     top_levels: u8,
     len: u32,
 }
 
 impl Queue {
-    /// An empty queue whose levels are cut into this many zones.
+    /// Creates an empty queue whose levels have this many zones.
     pub(super) fn new(zones: u8) -> Queue {
         Queue {
             lists: Lists::new(LEVELS * zones),
@@ -29,17 +30,17 @@ impl Queue {
         }
     }
 
-    /// The same, of whose highest levels this many have this many blocks together.
+    /// Sets the number of top levels, and the number of entries on them together.
     pub(super) fn with_top_levels(self, top_levels: u8, in_top_levels: u32) -> Queue {
         Queue { top_levels, in_top_levels, ..self }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// The list of a zone of a level.
+    /// Returns the list of a zone of a level.
     #[inline]
     fn list(&self, level: u8, zone: usize) -> u8 {
         level * self.zones.len() as u8 + self.zones[zone]
@@ -58,20 +59,20 @@ impl Queue {
         (0..self.zones.len()).map(|zone| self.lists.len(self.list(level, zone))).sum()
     }
 
-    /// Puts an entry at the end of a zone.
+    /// Adds an entry at the end of a zone.
     #[inline]
     pub(super) fn push_in_zone(&mut self, entry: u32, level: u8, zone: usize) {
         self.lists.push_front(self.list(level, zone), entry);
         self.len += 1;
     }
 
-    /// Puts an entry at the end of its level.
+    /// Adds an entry at the end of its level.
     #[inline]
     pub(super) fn push(&mut self, entry: u32, level: u8) {
         self.push_in_zone(entry, level, self.last_zone());
     }
 
-    /// Takes an entry out; its level.
+    /// Removes an entry, and returns its level.
     #[inline]
     pub(super) fn remove(&mut self, entry: u32) -> u8 {
         let level = self.level(entry);
@@ -80,26 +81,26 @@ impl Queue {
         level
     }
 
-    /// The head of a level, sentinels aside.
+    /// Returns the head of a level, ignoring sentinels.
     #[inline]
     pub(super) fn head(&self, level: u8) -> Option<u32> {
         (0..self.zones.len()).find_map(|zone| self.lists.back(self.list(level, zone)))
     }
 
-    /// The head of the lowest level, from `level` on, that has entries.
+    /// Returns the head of the lowest non-empty level from `level` on.
     #[inline]
     pub(super) fn head_from(&self, level: u8) -> Option<u32> {
         (level..LEVELS).find_map(|level| self.head(level))
     }
 
-    /// The head of the lowest level that has one before its first sentinel.
+    /// Returns the head of the lowest level with an entry before its first sentinel.
     #[inline]
     pub(super) fn oldest(&self) -> Option<u32> {
         (0..LEVELS).find_map(|level| self.lists.back(self.list(level, 0)))
     }
 
-    /// Puts an entry at the end of the level that is this many above its own, and the head of that level in its place: before the sentinel
-    /// that `zone` ends at.
+    /// Moves an entry `levels` levels up, to the end of that level. That level's head takes its place, before the
+    /// sentinel that ends `zone`.
     #[inline]
     pub(super) fn requeue(&mut self, entry: u32, zone: usize, levels: u8) {
         let level = self.remove(entry);
@@ -113,7 +114,7 @@ impl Queue {
         self.push(entry, above);
     }
 
-    /// How many entries a level should have.
+    /// Returns the number of entries that a level should have.
     fn target(&self, level: u8) -> u32 {
         let lower_levels = LEVELS - self.top_levels;
         let (entries, levels, number) = if level < lower_levels {
@@ -125,7 +126,7 @@ impl Queue {
         entries / levels + u32::from(u32::from(number) < entries % levels)
     }
 
-    /// Gives each level as many entries as it should have.
+    /// Gives each level its target number of entries.
     pub(super) fn redistribute(&mut self) {
         for level in 0..LEVELS - 1 {
             let (target, mut len) = (self.target(level), self.level_len(level));
@@ -147,7 +148,7 @@ impl Queue {
         }
     }
 
-    /// The sentinel that ends zone `first` of each level goes to the level's end.
+    /// Moves the sentinel that ends zone `first` of each level to the level's end.
     pub(super) fn move_sentinels(&mut self, first: usize) {
         for level in 0..LEVELS {
             let (from, to) = (self.list(level, first + 1), self.list(level, first));
@@ -156,7 +157,7 @@ impl Queue {
                 self.lists.push_front(to, entry);
             }
         }
-        // What was the zone behind it has become empty, and is the last.
+        // The zone behind it is empty now, and becomes the last.
         self.zones[first + 1..].rotate_left(1);
     }
 
@@ -166,7 +167,7 @@ impl Queue {
     }
 }
 
-/// The levels that have entries, from the lowest on, each from its head: `0: 1 2 | 3 |` has two sentinels.
+/// Draws the non-empty levels from the lowest, each from its head: `0: 1 2 | 3 |` has two sentinels.
 #[cfg(test)]
 pub(super) fn draw(queue: &Queue) -> String {
     let zone = |level, zone| {
@@ -184,7 +185,7 @@ pub(super) fn draw(queue: &Queue) -> String {
 mod tests {
     use super::*;
 
-    /// The head of the level that an entry comes to takes its place: at the end, or before the second sentinel.
+    /// The head of the destination level takes the entry's place: at the end, or before the second sentinel.
     #[test]
     fn an_entry_trades_its_place_with_the_head_of_a_level_above() {
         let mut hotspots = Queue::new(1);
@@ -210,7 +211,8 @@ mod tests {
         cache.check();
     }
 
-    /// Only what is before the first sentinel is old. The older of the two goes to the end, the first time the second.
+    /// Only entries before the first sentinel are old. The older sentinel moves to the end, the first time the second
+    /// one.
     #[test]
     fn sentinels_tell_what_is_old() {
         let mut cache = Queue::new(3);
@@ -228,15 +230,16 @@ mod tests {
         cache.check();
     }
 
-    /// Ten entries in a queue whose top eight levels have two together: the others have 8 on 56 levels, one on each of the first eight.
-    /// 3 to 10 leave level 0 by its end for the head of level 1, one less at every level; 1 stays, and 9 and 10, at last, have levels 56 and 57.
+    /// Ten entries in a queue whose top eight levels have two together. The others have 8 on 56 levels, one on each of
+    /// the first eight. 3 to 10 leave level 0 by its end for the head of level 1, one fewer at every level. 1 stays,
+    /// and 9 and 10 end on levels 56 and 57.
     #[test]
     fn every_level_gets_its_due() {
         let mut hotspots = Queue::new(1).with_top_levels(8, 2);
         (1..=10).for_each(|entry| hotspots.push(entry, 0));
         hotspots.redistribute();
         assert_eq!(draw(&hotspots), "0: 1, 1: 2, 2: 3, 3: 4, 4: 5, 5: 6, 6: 7, 7: 8, 56: 9, 57: 10");
-        // Level 0 lacks one, and takes the head of the next level that has one; so do all others.
+        // Level 0 lacks one, and takes the head of the next non-empty level; so do all others.
         hotspots.remove(1);
         hotspots.redistribute();
         assert_eq!(draw(&hotspots), "0: 2, 1: 3, 2: 4, 3: 5, 4: 6, 5: 7, 6: 8, 56: 9, 57: 10");
