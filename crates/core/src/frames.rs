@@ -1,11 +1,11 @@
-//! Frames: the pieces of memory that data passes through or stays in, handed out and taken back.
+//! Frames: pieces of memory for data in transit or in buffers, allocated and released.
 
 use std::collections::VecDeque;
 
 use crate::step::Frame;
 
-/// A fixed number of frames, each held by any number of owners. The frame that was given back first is handed out first, so that
-/// steps that still use its old content have the most time to end.
+/// A fixed number of frames, each with any number of holders. The frame that was released first is reused first, so
+/// that steps that still use its old content have the most time to end.
 #[derive(Debug)]
 pub struct Frames {
     free: VecDeque<u32>,
@@ -14,19 +14,19 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// `count` free frames, numbered from `first`.
+    /// Creates `count` free frames, numbered from `first`.
     pub fn new(first: u32, count: u32) -> Frames {
         Frames { free: (first..first + count).collect(), holders: vec![0; (first + count) as usize], fill: 0 }
     }
 
-    /// Hands out a frame, with one holder.
+    /// Allocates a frame with one holder.
     pub fn take(&mut self) -> Frame {
         let number = self.free.pop_front().expect("buffers are bounded so that frames do not run out");
         self.holders[number as usize] = 1;
         self.refilled(number)
     }
 
-    /// The frame, with its content counted as new.
+    /// Returns the frame with a new fill number, because its content changes.
     pub fn refilled(&mut self, number: u32) -> Frame {
         self.fill = self.fill.wrapping_add(1);
         Frame { number, fill: self.fill }
@@ -37,12 +37,12 @@ impl Frames {
         self.holders[frame.number as usize] += 1;
     }
 
-    /// How many hold the frame.
+    /// Returns the number of holders.
     pub fn holders(&self, frame: Frame) -> u16 {
         self.holders[frame.number as usize]
     }
 
-    /// Takes a holder away; without holders the frame is free.
+    /// Removes a holder; without holders the frame is free.
     pub fn release(&mut self, frame: Frame) {
         let holders = &mut self.holders[frame.number as usize];
         *holders -= 1;
@@ -51,7 +51,7 @@ impl Frames {
         }
     }
 
-    /// Frames that nobody holds.
+    /// Returns the number of free frames.
     pub fn free(&self) -> usize {
         self.free.len()
     }

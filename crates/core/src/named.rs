@@ -1,4 +1,4 @@
-//! What users name from a table, with its options: replacement policies, container policies, admission rules.
+//! Rows of a table that users select by name, with options: replacement policies, container policies, admission rules.
 //!
 //! ```
 //! use flashwise_core::policy::Spec;
@@ -6,7 +6,7 @@
 //! let larc = Spec::parse("larc:fill=ghost,cr=50%")?;
 //! assert_eq!(larc.info().title, "Lazy Adaptive Replacement Cache");
 //! assert_eq!(larc.options().number("cr"), 0.5);
-//! assert_eq!(larc.options().text("writes"), "filter", "what is not given has its default");
+//! assert_eq!(larc.options().text("writes"), "filter", "omitted options have their default");
 //! assert_eq!(larc.to_string(), "larc:fill=ghost,cr=50%");
 //!
 //! assert_eq!(Spec::parse("LARC:fill=ghost")?.to_string(), "larc:fill=ghost");
@@ -28,25 +28,25 @@ pub trait Row: fmt::Debug + 'static {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What can be set.
+    /// Its parameters.
     fn parameters(&self) -> &'static [Parameter];
 }
 
-/// A table whose rows users name. Its type stands for the table itself and has no values.
+/// A table whose rows users select by name. Its type stands for the table and has no values.
 pub trait Table: 'static {
-    /// A row.
+    /// The type of a row.
     type Row: Row;
 
-    /// What errors call a thing of this table.
+    /// The kind of thing in this table, for error messages.
     const WHAT: &'static str;
 
-    /// Other names of rows that users know, each with the row's own.
+    /// Aliases of rows, each with the row's own name.
     const ALIASES: &'static [(&'static str, &'static str)] = &[];
 
-    /// The rows, in the order in which they are listed.
+    /// Returns the rows, in the order of the table.
     fn rows() -> &'static [&'static Self::Row];
 
-    /// Refuses options whose values are each allowed, but make no sense.
+    /// Rejects options that are each valid, but make no sense together.
     fn check(row: &Self::Row, options: &Options) -> Result<(), OptionError> {
         let _ = (row, options);
         Ok(())
@@ -61,7 +61,8 @@ pub struct Named<T: Table> {
 }
 
 impl<T: Table> Named<T> {
-    /// Reads a name, which may be an alias and written as in [`is_called`], and options. It is shown by the row's own name.
+    /// Parses a name, or an alias, spelled as in [`is_called`], and options. The result is displayed with the row's own
+    /// name.
     pub fn parse(text: &str) -> Result<Self, OptionError> {
         let (given, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
         let alias = T::ALIASES.iter().find(|(alias, _)| is_called(given, alias));
@@ -72,22 +73,22 @@ impl<T: Table> Named<T> {
         Ok(Named { text: format!("{}{rest}", row.name()), row, options })
     }
 
-    /// The same, shown as `text`.
+    /// Sets the text that is displayed.
     pub fn called(self, text: &str) -> Self {
         Named { text: text.to_owned(), ..self }
     }
 
-    /// The row that is meant.
+    /// Returns the selected row.
     pub fn info(&self) -> &'static T::Row {
         self.row
     }
 
-    /// What was set, and the defaults of the rest.
+    /// Returns the options, with defaults for the omitted ones.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Whether `row` is the one that is meant.
+    /// True if `row` is the selected one.
     pub(crate) fn is(&self, row: &'static T::Row) -> bool {
         std::ptr::eq(self.row, row)
     }

@@ -1,23 +1,23 @@
-//! A set of positions in a trace that finds its greatest in six steps, for offline algorithms that ask which next use is
-//! furthest.
+//! A set of positions in a trace that finds its maximum in six steps, for offline algorithms that need the furthest
+//! next use.
 
-/// Every level has a bit for each word of the level below: 64^6 positions and more than a 32-bit position needs.
+/// Every level has a bit for each word of the level below: 64^6 positions, more than 32 bits can name.
 const LEVELS: usize = 6;
 
-/// A set of positions. Memory: one bit and 1/63 for each position up to the greatest that was ever in the set.
+/// A set of positions. Memory: one bit and 1/63 for each position up to the largest ever inserted.
 #[derive(Clone, Debug, Default)]
 pub struct Positions {
-    /// A bit of level 0 is set if its position is in the set; of the others, if the word below is not 0.
+    /// A bit of level 0 is set if its position is in the set; a bit of the others, if the word below is not 0.
     levels: [Vec<u64>; LEVELS],
 }
 
 impl Positions {
-    /// The empty set.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts `position` into the set; whether it was not there yet.
+    /// Inserts `position`; returns true if it was absent.
     #[inline]
     pub fn insert(&mut self, position: u32) -> bool {
         let mut at = position as usize;
@@ -36,7 +36,7 @@ impl Positions {
         true
     }
 
-    /// Takes `position` out of the set; whether it was there.
+    /// Removes `position`; returns true if it was present.
     #[inline]
     pub fn remove(&mut self, position: u32) -> bool {
         let mut at = position as usize;
@@ -54,14 +54,14 @@ impl Positions {
         true
     }
 
-    /// Whether `position` is in the set.
+    /// True if `position` is in the set.
     #[inline]
     pub fn contains(&self, position: u32) -> bool {
         let (word, bit) = (position as usize / 64, 1 << (position % 64));
         self.levels[0].get(word).is_some_and(|bits| bits & bit != 0)
     }
 
-    /// The greatest position in the set.
+    /// Returns the maximum of the set, if any.
     #[inline]
     pub fn greatest(&self) -> Option<u32> {
         let mut at = 0;

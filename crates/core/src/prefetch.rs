@@ -1,6 +1,6 @@
 //! A hint that memory will be read soon; the only unsafe code in this crate.
 
-/// Asks the processor to load the cache line of `slice[index]`. Does nothing when `index` is out of range or the
+/// Asks the processor to load the cache line of `slice[index]`. Does nothing if `index` is out of range or the
 /// architecture has no such hint.
 #[inline(always)]
 #[allow(unsafe_code)]

@@ -1,13 +1,11 @@
-//! Random numbers that are the same wherever the seed is.
-//!
-//! Source: Steele, Lea, Flood: Fast splittable pseudorandom number generators. OOPSLA 2014 (SplitMix64).
+//! Random numbers that depend only on the seed, on every platform.
 
 use crate::sketch::mix;
 
 /// The golden ratio's bits, by which the state steps.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// 64 random bits: the next of the sequence whose state this is, which begins with its seed.
+/// Returns 64 random bits: the next of the sequence with this `state`. The initial state is the seed.
 #[inline]
 pub fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(STEP);
@@ -21,18 +19,18 @@ pub struct Random {
 }
 
 impl Random {
-    /// The sequence of `seed`.
+    /// Starts the sequence of `seed`.
     pub fn new(seed: u64) -> Random {
         Random { state: seed }
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         next(&mut self.state)
     }
 
-    /// A number from 0 up to but not including 1.
+    /// Returns a number from 0 up to but not including 1.
     #[inline]
     pub fn share(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
@@ -43,7 +41,7 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// The first numbers of SplitMix64 from 1234567, as the tests of other implementations have them (Rosetta Code, "Pseudo-random
+    /// The first numbers of SplitMix64 from 1234567, as in tests of other implementations (Rosetta Code, "Pseudo-random
     /// numbers/Splitmix64").
     #[test]
     fn the_numbers_are_those_of_splitmix64() {
@@ -59,7 +57,7 @@ mod tests {
         assert_eq!(first, expected);
     }
 
-    /// The first bits are 0.350 of 2^64. The mean of many is that of another program, too: 0.48954 of the first 10,000 from 1.
+    /// The first bits are 0.350 of 2^64. The mean, 0.48954 of the first 10,000 from 1, agrees with another program.
     #[test]
     fn shares_lie_below_one() {
         assert!((Random::new(1_234_567).share() - 6_457_827_717_110_365_317.0 / 2_f64.powi(64)).abs() < 1e-15);

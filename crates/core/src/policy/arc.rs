@@ -1,10 +1,11 @@
-//! ARC: two LRU lists, of blocks seen once and of blocks seen again, whose shares of the cache follow the hits in their ghosts.
+//! ARC: two LRU lists, of blocks seen once and of blocks seen repeatedly. Hits in their ghosts set their shares of the
+//! cache.
 //!
 //! Source: Megiddo, Modha: ARC: A Self-Tuning, Low Overhead Replacement Cache. FAST 2003, Figure 4.
 //!
-//! Departures from the paper: none. `p` is a real number there and here, so that `|T1| = p` in REPLACE holds only where `p`
-//! is whole. The paper removes no blocks: here a removed block leaves its list, `p` stays, and REPLACE evicts nothing until the
-//! cache is full again. Meanwhile there are ghosts beside free places, and they are hit, tune `p` and are forgotten as ever.
+//! Departures from the paper: none. `p` is a real number in both, so `|T1| = p` in REPLACE holds only if `p` is whole.
+//! The paper removes no blocks. Here a removed block leaves its list, `p` stays, and REPLACE evicts nothing until the
+//! cache is full again. Meanwhile ghosts exist beside free places; they still hit, tune `p` and are forgotten.
 
 use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
@@ -30,7 +31,7 @@ const B1: List = List(2);
 /// Ghosts of `T2`, last evicted first.
 const B2: List = List(3);
 
-/// Two LRU lists, each with one of ghosts.
+/// Two LRU lists, each with a list of ghosts.
 #[derive(Debug)]
 pub struct Arc<I: Index> {
     c: usize,
@@ -40,7 +41,7 @@ pub struct Arc<I: Index> {
 }
 
 impl<I: Index> Arc<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
         Arc { c: capacity, p: 0.0, blocks: Blocks::new(index, 2, 2) }
     }
@@ -118,8 +119,8 @@ impl<I: Index> Policy for Arc<I> {
         Outcome::Admit { evicted }
     }
 
-    /// The lengths that the paper keeps for the four lists, and the range of `p`. The paper also has no ghosts before the cache
-    /// is full, which holds until the first removal only.
+    /// The paper's bounds of the four lists, and the range of `p`. The paper's bound that there are no ghosts before
+    /// the cache is full holds only until the first removal.
     fn check(&self) {
         let [t1, t2, b1, b2] = [T1, T2, B1, B2].map(|list| self.blocks.len(list));
         assert!(t1 + t2 <= self.c);
@@ -185,11 +186,7 @@ mod tests {
         );
     }
 
-    /// A cache of blocks seen once forgets the oldest one altogether: B1 has no room beside a T1 of c blocks.
-    ///
-    ///     access   case      T1
-    ///     1 2                2 1
-    ///     3        IV A      3 2      |T1| = c: 1 leaves without a ghost
+    /// A cache of blocks seen once forgets the oldest one entirely: B1 has no room beside a T1 of c blocks.
     #[test]
     fn a_full_t1_leaves_no_ghosts() {
         let rows: [Row; 3] = [
@@ -200,14 +197,7 @@ mod tests {
         run(&mut arc(2), &rows);
     }
 
-    /// c = 4, from a state worked out by hand: p = 2, and |T1| = 1 once p has moved.
-    ///
-    ///     access   case   p   T1    B1    T2        B2
-    ///                     2   1     2     3 4 5     6 7
-    ///     6        III    1         1 2   6 3 4 5   7      p = 2 - 1; |T1| = 1 is not > 1 but = 1, and 6 is in B2
-    ///     2        II     2         1     2 6 3 4   5 7    p = 1 + 1, as |B1| = 2 >= |B2| = 1
-    ///     1        II     4               1 2 6 3   4 5 7  p = 2 + 2/1, as |B1| = 1 < |B2| = 2
-    ///     7        III    3               7 1 2 6   3 4 5
+    /// c = 4, from a state worked out by hand: p = 2, and |T1| = 1 after p has moved.
     #[test]
     fn on_a_tie_in_b2_t1_gives_way_and_ghost_lengths_set_the_step() {
         let mut arc = arc(4);
@@ -228,14 +218,7 @@ mod tests {
         );
     }
 
-    /// c = 4, T1 empty, T2 full, so that T2 gives up its tail each time; only `p` and the lengths of the ghost lists matter.
-    ///
-    ///     access   case   |B1|   |B2|   p
-    ///                     3      1      1
-    ///     8        III    3      1      0    1 - 3/1, at least 0
-    ///     5        II     2      2      1    0 + 1
-    ///     6        II     1      3      2    1 + 1
-    ///     7        II     0      4      4    2 + 3/1, at most 4
+    /// c = 4, T1 empty, T2 full, so T2 evicts its tail each time; only `p` and the lengths of the ghost lists matter.
     #[test]
     fn p_stays_between_0_and_c() {
         let mut arc = arc(4);

@@ -1,25 +1,27 @@
-//! CACHEUS: evicts by SR-LRU, which resists scans, or by CR-LFU, which resists churn, by chance, and learns from the misses of what each has
-//! evicted which of them to trust, and how fast to learn.
+//! CACHEUS: evicts at random by SR-LRU, which resists scans, or by CR-LFU, which resists churn. From misses of their
+//! victims it learns which one to trust, and how fast to learn.
 //!
-//! Source: Rodriguez, Yusuf, Lyons, Paz, Rangaswami, Liu, Zhao, Narasimhan: Learning cache replacement with CACHEUS. FAST 2021; what the
-//! paper leaves open as in the authors' Python code.
+//! Source: Rodriguez, Yusuf, Lyons, Paz, Rangaswami, Liu, Zhao, Narasimhan: Learning cache replacement with CACHEUS.
+//! FAST 2021. Where the paper is silent, this follows the authors' Python code.
 //!
-//! SR-LRU parts the cache into `R`, of blocks that were used again, and `SR`, of blocks that are new or were demoted from `R`, from which
-//! it evicts. CR-LFU evicts what was used least often, of equals the most recently used: where the working set is larger than the cache
-//! some of it stays.
+//! SR-LRU divides the cache into `R`, blocks with repeated use, and `SR`, blocks that are new or demoted from `R`; it
+//! evicts from `SR`. CR-LFU evicts the least frequently used block, among equals the most recently used. So part of a
+//! working set larger than the cache stays.
 //!
 //! Departures from the paper, all of them those of the authors' code:
 //! - Each history remembers half as many blocks as the cache has.
-//! - While the cache fills, blocks come into `R` until it is full, then into `SR`, and do not count as new.
-//! - `R` makes room when it has as many blocks as it may have, and not only when it has more.
-//! - A block that comes back from a history is used as often as when it left. (The code adds one, and leaves the sum unused.)
-//! - The learning rate begins with, and returns to, the square root of 2 ln 2 / N, where the paper draws it; without a change of rate to
-//!   learn from it goes up or down by a quarter by chance where hits became fewer.
-//! - A weight stays within 1 % and 99 %. Where both choose the same block it goes to neither history.
+//! - While the cache fills, blocks enter `R` until it is full, then `SR`, and do not count as new.
+//! - `R` makes room when it reaches its maximum, not only above it.
+//! - A block that returns from a history has the frequency with which it left. (The code adds one, and leaves the sum
+//!   unused.)
+//! - The learning rate starts at, and resets to, the square root of 2 ln 2 / N, where the paper draws it at random. If
+//!   hits decreased without a change of rate, it moves up or down by a quarter at random.
+//! - A weight stays within 1 % and 99 %. If both choose the same block, it goes to neither history.
 //!
-//! Departures from that code: in a cache of one block it fails, and here `R` is empty between two hits; weights have 64 bits, not 32; chance
-//! is SplitMix64 from `seed`. With the last two changed in their code both have the same
-//! hits: 40,368 on the trace sprite in 100 blocks, 13,705 on multi3 in 745, 48,863 on 2_pools in 100, 136,240 on the bundled trace in 30,859.
+//! Departures from that code: it fails in a cache of one block, where here `R` is empty between two hits; weights have
+//! 64 bits, not 32; the random generator is SplitMix64 from `seed`. With the last two changed, their code gives the
+//! same hits: 40,368 on the trace sprite in 100 blocks, 13,705 on multi3 in 745, 48,863 on 2_pools in 100, 136,240 on
+//! the bundled trace in 30,859.
 
 use super::experts::Experts;
 use super::{Info, Outcome, Policy, of_blocks};
@@ -44,37 +46,37 @@ pub static INFO: Info = Info {
     offline: false,
 };
 
-/// Blocks that were used again, most recently used first.
+/// Blocks with repeated use, most recently used first.
 const R: List = List(0);
-/// Blocks that are new, or demoted from `R`, the last that came first; SR-LRU evicts from the back.
+/// Blocks that are new, or demoted from `R`, newest first; SR-LRU evicts from the back.
 const SR: List = List(1);
-/// What SR-LRU evicted, last evicted first.
+/// Blocks evicted by SR-LRU, last evicted first.
 const H_LRU: List = List(2);
-/// What CR-LFU evicted, last evicted first.
+/// Blocks evicted by CR-LFU, last evicted first.
 const H_LFU: List = List(3);
 
-/// The share of the cache that `SR` has at first.
+/// The initial share of `SR`.
 const SR_SHARE: f64 = 0.01;
 
-/// What is remembered of a block.
+/// The data of a block.
 #[derive(Clone, Copy, Debug, Default, bytemuck::Zeroable)]
 struct Block {
-    /// When it was used last.
+    /// The time of its last use.
     time: u64,
     frequency: u32,
-    /// It was in no history when it came, and came into a full `SR`.
+    /// True if it was in no history when it entered a full `SR`.
     is_new: bool,
-    /// It came to `SR` from `R`.
+    /// True if it came to `SR` from `R`.
     is_demoted: bool,
 }
 
-/// The learning rate: hill climbing by the hits of each window of as many accesses as the cache has blocks.
+/// The learning rate: hill climbing on the hits of each window of as many accesses as the cache has blocks.
 #[derive(Clone, Debug)]
 struct LearningRate {
     window: u64,
     /// lambda.
     rate: f64,
-    /// What it returns to.
+    /// The value to which it resets.
     initial: f64,
     /// The rates of the last window, and of the one before.
     of_windows: [f64; 2],
@@ -82,14 +84,14 @@ struct LearningRate {
     hits: u64,
     /// The hit ratio of the last window.
     hit_ratio: f64,
-    /// Windows in which nothing was hit or hits became fewer, and windows of the latter alone, since anything was learned.
+    /// Windows since the last progress: all without hits or with fewer hits, and those with fewer hits only.
     idle: u32,
     worse: u32,
 }
 
 impl LearningRate {
     const MIN: f64 = 0.001;
-    /// This many windows without success, and it begins again.
+    /// Windows without progress after which it resets.
     const PATIENCE: u32 = 10;
 
     fn new(window: usize) -> LearningRate {
@@ -112,7 +114,7 @@ impl LearningRate {
         let gain = thousandths(hit_ratio - self.hit_ratio);
         let step = thousandths(self.of_windows[0]) - thousandths(self.of_windows[1]);
         if gain * step != 0.0 {
-            // Further where both grew or both fell, else back.
+            // Continue if both grew or both fell, otherwise turn back.
             let change = (self.rate * step).abs();
             self.rate =
                 if gain * step > 0.0 { (self.rate + change).min(1.0) } else { (self.rate - change).max(Self::MIN) };
@@ -125,7 +127,7 @@ impl LearningRate {
         self.hits = 0;
     }
 
-    /// Nothing was learned, and hits did not become more.
+    /// Handles a window without progress in which hits did not increase.
     fn retry(&mut self, hit_ratio: f64, is_worse: bool, random: &mut Random) {
         self.idle += u32::from(is_worse || hit_ratio <= 0.0);
         self.worse += u32::from(is_worse);
@@ -144,12 +146,12 @@ impl LearningRate {
     }
 }
 
-/// To three decimal places, to the even one of two that are as near.
+/// Rounds to three decimals, ties to even.
 fn thousandths(number: f64) -> f64 {
     (number * 1000.0).round_ties_even() / 1000.0
 }
 
-/// To the next whole number, but at least 1.
+/// Rounds to a whole number of at least 1.
 fn step(ratio: f64) -> usize {
     ((ratio + 0.5) as usize).max(1)
 }
@@ -159,9 +161,9 @@ fn step(ratio: f64) -> usize {
 pub struct Cacheus<I: Index> {
     c: usize,
     history_max: usize,
-    /// Most blocks of `R`, roughly; `SR` has the rest.
+    /// Maximum of `R`, approximately; `SR` has the rest.
     r_max: usize,
-    /// Blocks in `SR` that were demoted.
+    /// Demoted blocks in `SR`.
     demoted: usize,
     /// New blocks in `H_LRU`.
     new_in_history: usize,
@@ -170,12 +172,12 @@ pub struct Cacheus<I: Index> {
     experts: Experts,
     time: u64,
     blocks: Blocks<I, Block>,
-    /// In the order of CR-LFU, of equals the most recent first.
+    /// The cached blocks in the order of CR-LFU, among equals the most recent first.
     lfu: Uses<I::Key>,
 }
 
 impl<I: Index> Cacheus<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         Cacheus {
             c: capacity,
@@ -191,7 +193,7 @@ impl<I: Index> Cacheus<I> {
         }
     }
 
-    /// A use of the cached block of `node`, now.
+    /// Records a use of the cached block of `node` now.
     #[inline]
     fn note_use(&mut self, node: NodeId) {
         let Cacheus { blocks, lfu, time, .. } = self;
@@ -201,7 +203,7 @@ impl<I: Index> Cacheus<I> {
         lfu.push(used, |used| node_of(blocks, used).is_some());
     }
 
-    /// A block comes into the cache.
+    /// Inserts a block into the cache.
     #[inline]
     fn insert(&mut self, list: List, key: I::Key, frequency: u32, is_new: bool) {
         let block = Block { time: self.time, frequency, is_new, is_demoted: false };
@@ -209,7 +211,7 @@ impl<I: Index> Cacheus<I> {
         self.note_use(node);
     }
 
-    /// The least recently used block of `R` goes to `SR`.
+    /// Moves the least recently used block of `R` to `SR`.
     #[inline]
     fn demote(&mut self) {
         if let Some(last) = self.blocks.back(R) {
@@ -219,7 +221,7 @@ impl<I: Index> Cacheus<I> {
         }
     }
 
-    /// `R` makes room for the next block.
+    /// Makes room in `R` for the next block.
     #[inline]
     fn limit_r(&mut self) {
         while self.blocks.len(R) >= self.r_max && !self.blocks.is_empty(R) {
@@ -227,11 +229,11 @@ impl<I: Index> Cacheus<I> {
         }
     }
 
-    /// A block of `SR` was used again.
+    /// Handles a hit in `SR`.
     #[inline]
     fn hit_in_sr(&mut self, x: NodeId) {
         if self.blocks.data(x).is_demoted {
-            // R was too small.
+            // A demoted block was hit, so R was too small.
             let more = step(self.new_in_history as f64 / self.demoted as f64);
             self.r_max = (self.r_max + more).min(self.c - 1);
             self.blocks.data_mut(x).is_demoted = false;
@@ -243,14 +245,14 @@ impl<I: Index> Cacheus<I> {
         self.blocks.move_front(x, R);
     }
 
-    /// A new block left `SR` too early.
+    /// Grows `SR`, because a new block left it too early.
     #[inline]
     fn grow_sr(&mut self) {
         let more = step(self.demoted as f64 / self.new_in_history.max(1) as f64);
         self.r_max = self.r_max.saturating_sub(more).max(1).min(self.c - 1);
     }
 
-    /// What counts of `block` on `list` counts no longer there.
+    /// Updates the counts when `block` leaves `list`.
     #[inline]
     fn leaves(&mut self, list: List, block: Block) {
         self.demoted -= usize::from(list == SR && block.is_demoted);
@@ -281,14 +283,14 @@ impl<I: Index> Cacheus<I> {
         Some(self.blocks.key(victim))
     }
 
-    /// What evicted a block that is missed now loses weight.
+    /// Penalises the policy that evicted a missed block.
     #[inline]
     fn regret(&mut self, history: List) {
         let loss = (-self.learning.rate).exp();
         self.experts.regret(history == H_LRU, loss);
     }
 
-    /// A block comes back that `history` remembers.
+    /// Admits a block that returns from `history`.
     #[inline]
     fn admit_remembered(&mut self, ghost: NodeId, history: List) -> Option<I::Key> {
         let Block { frequency, is_new, .. } = *self.blocks.data(ghost);
@@ -304,7 +306,7 @@ impl<I: Index> Cacheus<I> {
         evicted
     }
 
-    /// A block comes that is not remembered.
+    /// Admits a block without a ghost.
     #[inline]
     fn admit_unknown(&mut self, key: I::Key) -> Option<I::Key> {
         let (in_r, in_sr) = (self.blocks.len(R), self.blocks.len(SR));
@@ -323,7 +325,7 @@ impl<I: Index> Cacheus<I> {
     }
 }
 
-/// The node of the block of a use, unless that is outdated.
+/// Returns the node of the block of a use, unless the use is outdated.
 #[inline]
 fn node_of<I: Index>(blocks: &Blocks<I, Block>, used: &Use<I::Key>) -> Option<NodeId> {
     let is_current =
@@ -406,18 +408,9 @@ mod tests {
         [R, SR, H_LRU, H_LFU].map(|list| cacheus.blocks.keys(list).map(mark).collect::<Vec<_>>().join(" ")).join(" | ")
     }
 
-    /// Four blocks, of which three may be in R at first, and histories of two: `R | SR | H_LRU | H_LFU`, each the last first; a `'` for each use
-    /// but the first, `n` a new block, `d` a demoted one. Each row sets the weight of SR-LRU before the access: 1 evicts by SR-LRU, 0 by
-    /// CR-LFU; a regret moves it by 0.01 from there.
-    ///
-    ///     access   what happens
-    ///     5        both choose 4, the last used of those used once; R makes room: 1 is demoted
-    ///     6        SR-LRU chooses 1, CR-LFU 3
-    ///     7        both choose 6
-    ///     9        7 is new, and pushes 1 out of the history
-    ///     7        came too late: SR has two places now, R two, of which one stays free: 3 and 5 are demoted; CR-LFU chooses 9
-    ///     3        was demoted and is hit: R has three again
-    ///     9        SR-LRU chooses 8
+    /// Four blocks, of which three may be in R at first, and histories of two: `R | SR | H_LRU | H_LFU`, each the last
+    /// first. A `'` marks each use after the first, `n` a new block, `d` a demoted one. Each row sets the weight of
+    /// SR-LRU before the access: 1 evicts by SR-LRU, 0 by CR-LFU; a regret moves it by 0.01.
     #[test]
     fn r_and_sr_follow_what_was_demoted_or_left_too_early() {
         let options = Options::parse("cacheus", INFO.parameters, "").unwrap();

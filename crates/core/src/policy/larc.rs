@@ -9,11 +9,12 @@
 //!   `fill=ghost` does. `C_r` moves in both cases as Algorithm 1 says.
 //! - `C_r` is a real number, and an inserted ghost pushes out one tail block when the queue is then longer than `C_r`, as in
 //!   Algorithm 1. A `C_r` that shrinks therefore shortens the queue only as ghosts come in.
-//! - A `C_r` that tunes itself begins within its bounds, whatever `cr` says, and a lower bound above the upper one is both.
-//! - A removed block leaves `Q` or `Q_r`, and `C_r` stays: nothing was hit or missed. A cache that was full once never fills freely
-//!   again: into the free places too come ghosts alone.
-//! - A block that the cache finds no space for goes to the LRU end of `Q_r`, as section V.B says, whether it was a ghost before or
-//!   admitted past them; so does one that was cached and loses its space. `C_r` stays.
+//! - A self-tuning `C_r` starts within its bounds for any `cr`. If the lower bound is above the upper one, it counts as
+//!   both.
+//! - A removed block leaves `Q` or `Q_r`, and `C_r` stays, because nothing hit or missed. Once full, a cache never
+//!   fills freely again: only ghosts enter its free places.
+//! - A block without space in the cache moves to the LRU end of `Q_r`, as section V.B says. This holds for a ghost, for
+//!   a block admitted directly, and for a cached block that loses its space. `C_r` stays.
 //! - `writes=admit` admits every write miss, as the authors' Flashcache port does; not in the paper.
 
 use super::{Info, Outcome, Policy, Spec, of_blocks};
@@ -82,14 +83,14 @@ pub struct Larc<I: Index> {
     c_r_min: f64,
     c_r_max: f64,
     tuning: bool,
-    /// Whether misses are admitted until the cache is full.
+    /// True if misses are admitted until the cache is full.
     fills_freely: bool,
     writes_admit: bool,
     blocks: Blocks<I, ()>,
 }
 
-/// Whether `policy` is LARC that fills an empty cache with whatever is missed. A scan then stays in the cache for as long as nothing
-/// outside of it is accessed twice.
+/// True if `policy` is LARC that admits every miss while the cache fills. A scan then stays in the cache until other
+/// blocks are accessed twice.
 pub fn fills_freely(policy: &Spec) -> bool {
     policy.info().name == INFO.name && admits_to_fill(policy.options())
 }
@@ -99,7 +100,7 @@ fn admits_to_fill(options: &Options) -> bool {
 }
 
 impl<I: Index> Larc<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         let c = capacity as f64;
         let tuning = options.text("tuning") == "auto";
@@ -118,7 +119,7 @@ impl<I: Index> Larc<I> {
         }
     }
 
-    /// Shrinks `C_r` on a hit: the larger it is, the faster.
+    /// Shrinks `C_r` on a hit; a larger `C_r` shrinks faster.
     #[inline]
     fn shrink_c_r(&mut self) {
         if self.tuning {
@@ -127,7 +128,7 @@ impl<I: Index> Larc<I> {
         }
     }
 
-    /// Grows `C_r` on a miss: the smaller it is, the faster.
+    /// Grows `C_r` on a miss; a smaller `C_r` grows faster.
     #[inline]
     fn grow_c_r(&mut self) {
         if self.tuning {
@@ -135,7 +136,7 @@ impl<I: Index> Larc<I> {
         }
     }
 
-    /// Puts `block`, which is in neither queue, into the cache.
+    /// Admits `block`, which is in neither queue.
     #[inline]
     fn admit(&mut self, block: I::Key) -> Outcome<I::Key> {
         let evicted = self.make_room();
@@ -152,13 +153,13 @@ impl<I: Index> Larc<I> {
         }
     }
 
-    /// A full cache never fills freely again.
+    /// Ends the free filling once the cache is full.
     #[inline]
     fn note_fill(&mut self) {
         self.fills_freely &= self.blocks.len(Q) < self.c;
     }
 
-    /// Evicts the LRU block `D` of `Q` if the cache is full, so that `B` can have its place.
+    /// Evicts the LRU block `D` of `Q` if the cache is full, to make room for `B`.
     #[inline]
     fn make_room(&mut self) -> Option<I::Key> {
         if self.blocks.len(Q) == self.c { self.blocks.pop_back(Q) } else { None }
@@ -193,7 +194,7 @@ impl<I: Index> Policy for Larc<I> {
         Outcome::Bypass
     }
 
-    /// Past the ghost queue, however the cache is filled, and without a miss that would grow `C_r`.
+    /// Bypasses the ghost queue in every fill mode, without a miss that would grow `C_r`.
     fn warm(&mut self, block: I::Key) -> Outcome<I::Key> {
         if self.blocks.find(block).is_some() {
             return self.access(Access::read(block));
@@ -238,7 +239,7 @@ mod tests {
         (larc.blocks.keys(Q).collect(), larc.blocks.keys(Q_R).collect())
     }
 
-    /// A cache of 10 blocks: what `C_r` begins with, and after a miss and a hit.
+    /// A cache of 10 blocks: the initial `C_r`, and its value after a miss and a hit.
     #[test]
     fn c_r_that_tunes_itself_never_leaves_its_bounds() {
         let c_r = |options: &str| {
@@ -314,8 +315,8 @@ mod tests {
         assert_eq!(larc.c_r, 1.0);
     }
 
-    /// A cache of 3 blocks, ghost queue of 2: a block that found no space goes behind the other ghosts, its place in `Q` stays free, and
-    /// a first access is a ghost all the same; a ghost takes the free place and evicts nothing.
+    /// A cache of 3 blocks, ghost queue of 2. A block without space goes behind the other ghosts, and its place in `Q`
+    /// stays free. A first access still becomes a ghost; a ghost takes the free place and evicts nothing.
     #[test]
     fn a_block_without_space_becomes_the_lru_ghost_and_its_place_is_not_filled_freely() {
         let mut larc = larc(3, "tuning=fixed,cr=67%");
@@ -333,7 +334,7 @@ mod tests {
         assert_eq!(queues(&larc), (vec![3, 2], vec![6, 4]));
         assert_eq!(larc.access(Access::read(4)), Outcome::Admit { evicted: None });
         assert_eq!(queues(&larc), (vec![4, 3, 2], vec![6]));
-        // A cached block that loses its space is remembered as well; one that is removed is not.
+        // A cached block that loses its space is remembered as well; a removed one is not.
         larc.refuse(3);
         assert_eq!(queues(&larc), (vec![4, 2], vec![6, 3]));
         assert!(larc.remove(2));

@@ -1,13 +1,13 @@
 //! LFU: evict the least frequently used block, among equals the least recently used.
 //!
-//! Source: folklore; as a baseline of LARC (Huang et al., MSST 2013), section IV. The list of frequencies that makes it
-//! O(1): Shah, Mitra, Matani: An O(1) algorithm for implementing the LFU cache eviction scheme. 2010.
+//! Source: common knowledge; as a baseline of LARC (Huang et al., MSST 2013), section IV. The list of frequencies that
+//! makes it O(1): Shah, Mitra, Matani: An O(1) algorithm for implementing the LFU cache eviction scheme. 2010.
 //!
-//! Departures from the paper (none says more than the name does):
+//! Departures from the paper (none defines more than the name):
 //! - A block's frequency counts its accesses since it entered the cache, and is forgotten on eviction ("in-cache LFU"). It
 //!   does not age.
 //! - Among blocks of the lowest frequency the least recently used one is evicted.
-//! - All blocks stand on one list, by frequency and then by recency, where Shah et al. keep a list for each frequency.
+//! - All blocks are on one list, by frequency and then by recency; Shah et al. keep a list for each frequency.
 
 use super::{Info, OnDemand, Policy, of_blocks, on_demand};
 use crate::blocks::{Blocks, List, NodeId};
@@ -27,37 +27,37 @@ pub static INFO: Info = Info {
 /// The cached blocks, most frequently used first, among equals most recently used first.
 const Q: List = List(0);
 
-/// The blocks of one frequency: neighbours on `Q`. Runs are linked in order of frequency.
+/// A run: the blocks of one frequency, neighbours on `Q`. Runs are linked in order of frequency.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     frequency: u64,
-    /// The block of this frequency that was used last. `None` in a run without blocks.
+    /// The most recently used block of the run; `None` if it is empty.
     front: Option<NodeId>,
     len: u32,
     higher: RunId,
     lower: RunId,
 }
 
-/// A place in [`Lfu::runs`].
+/// An index of [`Lfu::runs`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Zeroable)]
 struct RunId(u32);
 
-/// The run of frequency 0, which holds no block and closes the circle of runs: the lowest is above it, the highest below.
+/// The run of frequency 0, which holds no block and closes the ring of runs: the lowest is above it, the highest below.
 const NOT_CACHED: RunId = RunId(0);
 
 /// Evicts the block that was accessed least often.
 #[derive(Debug)]
 pub struct Lfu<I: Index> {
     c: usize,
-    /// With the run that each block is in.
+    /// Each block with its run.
     blocks: Blocks<I, RunId>,
     runs: Vec<Run>,
-    /// Runs that are in use no more.
+    /// Unused runs.
     free: Vec<RunId>,
 }
 
 impl<I: Index> Lfu<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
         let not_cached = Run { frequency: 0, front: None, len: 0, higher: NOT_CACHED, lower: NOT_CACHED };
         Lfu { c: capacity, blocks: Blocks::new(index, 1, 0), runs: vec![not_cached], free: vec![] }
@@ -68,7 +68,7 @@ impl<I: Index> Lfu<I> {
         &mut self.runs[id.0 as usize]
     }
 
-    /// A new run, still empty, of the frequency just above `id`'s.
+    /// Creates an empty run of the next frequency above `id`'s.
     #[inline]
     fn insert_run_above(&mut self, id: RunId) -> RunId {
         let Run { frequency, higher, .. } = *self.run(id);
@@ -85,7 +85,8 @@ impl<I: Index> Lfu<I> {
         made_id
     }
 
-    /// Takes `node`, whose place on `Q` is still the old one, out of run `id`, and drops the run if that leaves it empty.
+    /// Removes `node` from run `id`, and frees the run if it is empty then. `node` must still be at its old position on
+    /// `Q`.
     #[inline]
     fn leave_run(&mut self, node: NodeId, id: RunId) {
         self.run(id).len -= 1;
@@ -99,7 +100,7 @@ impl<I: Index> Lfu<I> {
         }
     }
 
-    /// Counts a use of `node`: to the front of the run of the next higher frequency.
+    /// Counts a use of `node`: it moves to the front of the run of the next higher frequency.
     #[inline]
     fn raise(&mut self, node: NodeId) {
         let id = *self.blocks.data(node);
@@ -110,7 +111,7 @@ impl<I: Index> Lfu<I> {
             return;
         }
         let next = if there_is_a_next { higher } else { self.insert_run_above(id) };
-        // A new run stands just above the whole of the old one.
+        // A new run is directly above the whole of the old one.
         let behind = if there_is_a_next { self.run(next).front } else { front };
         self.leave_run(node, id);
         if let Some(behind) = behind
@@ -144,7 +145,7 @@ impl<I: Index> OnDemand<I> for Lfu<I> {
         Some(evicted)
     }
 
-    /// Puts a block that is used for the first time at the front of the run of frequency 1.
+    /// Inserts a block with its first use at the front of the run of frequency 1.
     #[inline]
     fn admit(&mut self, block: I::Key) {
         let mut once = self.run(NOT_CACHED).higher;
@@ -183,7 +184,7 @@ impl<I: Index> Policy for Lfu<I> {
 
     fn check(&self) {
         self.blocks.check(self.c);
-        // Down the runs from the highest, and with them along the blocks.
+        // Walks down the runs from the highest, and along their blocks.
         let (mut id, mut runs, mut node) = (NOT_CACHED, 0, self.blocks.front(Q));
         loop {
             let above = self.runs[id.0 as usize];
@@ -217,9 +218,10 @@ mod tests {
     use crate::index::Dense;
     use crate::policy::Outcome;
 
-    /// A cache of 3 blocks. 3 leaves as the least recently used of those used once, and returns with a frequency of 1, not 2.
+    /// A cache of 3 blocks. 3 leaves as the least recently used of those used once, and returns with a frequency of 1,
+    /// not 2.
     ///
-    ///     access   blocks and their frequencies after it, those that stay longest first
+    ///     access   blocks and their frequencies after it, evicted last first
     ///     1        1:1
     ///     2        2:1 1:1
     ///     1  hit   1:2 2:1
@@ -256,14 +258,7 @@ mod tests {
         }
     }
 
-    /// Two blocks used in turn need three runs at most: of the lower and the higher frequency, and the one being entered.
-    ///
-    ///     access   blocks and their frequencies after it
-    ///     1        1:1
-    ///     2        2:1 1:1
-    ///     1        1:2 2:1
-    ///     2        2:2 1:2      2 enters the run that 1 is in, and leaves one free
-    ///     1        1:3 2:2      which is used again
+    /// Two blocks used in turn need at most three runs: the lower and the higher frequency, and the one being entered.
     #[test]
     fn runs_are_reused() {
         let mut lfu = Lfu::new(Dense::new(100), 3, &Options::default());

@@ -1,30 +1,34 @@
-//! LIRS2: LIRS that goes by the last three accesses to a block in place of the last two.
+//! LIRS2: LIRS based on the last three accesses to a block instead of the last two.
 //!
-//! Source: Zhong, Zhao, Jiang: LIRS2: an improved LIRS replacement algorithm. SYSTOR 2021; what the paper leaves open as in the authors' own
-//! simulator, from which the parts that are not described here were understood, and as in Caffeine's (`Lirs2Policy`).
+//! Source: Zhong, Zhao, Jiang: LIRS2: an improved LIRS replacement algorithm. SYSTOR 2021. Where the paper is silent,
+//! this follows the authors' own simulator, from which the parts that are not described here were understood, and
+//! Caffeine's (`Lirs2Policy`).
 //!
-//! LIRS makes a block LIR whose last two accesses lie close together. One such distance changes much from access to access; LIRS2 adds two in a
-//! row: how long ago the access before the last one was. The stack `S` of the paper holds each block twice, where its last access and the one
-//! before are. Its bottom, `R_max2`, is the LIR block whose access before the last is the longest ago, and a HIR block becomes LIR when it is
-//! accessed and its access before the last is above the bottom. A block that was accessed only once has no such access yet.
+//! LIRS makes a block LIR if its last two accesses are close together. One such distance varies much from access to
+//! access. LIRS2 adds two consecutive ones: the time since the access before the last one. The paper's stack `S` holds
+//! each block twice, at its last access and at the one before. Its bottom, `R_max2`, is the LIR block with the oldest
+//! access before the last. A HIR block becomes LIR when accessed, if its access before the last is above the bottom. A
+//! block that was accessed once has no such access.
 //!
-//! Here `S` is not a list of blocks but the accesses in their order, the oldest first, and each block has the times of its last two. An access
-//! that is not one of these counts for nothing; what stands at the front is always the bottom. Both `R_max1` and the instances below the bottom, which the authors keep, decide
-//! nothing: a block whose last access is below the bottom is treated like one that was never seen.
+//! Here `S` is not a list of blocks but of accesses, oldest first, and each block has the times of its last two. Older
+//! accesses in the list do not count; the front is always the bottom. `R_max1` and the instances below the bottom,
+//! which the authors keep, decide nothing: a block whose last access is below the bottom is treated like a new one.
 //!
 //! Departures from the paper and the authors' simulator:
-//! - Uncached blocks are at most `ghosts` times the cache size; those that left the cache first are forgotten first. The authors keep all,
-//!   and take HIR blocks out of `S` from its bottom on where it holds 8 times the cache size, each block counted twice. Without either bound
-//!   both have the same hits: 42,688, 94,764 and 114,375 on the trace sprite in 100, 400 and 1,000 blocks, 12,130, 14,210 and 18,534 on multi3 in 300, 745
-//!   and 2,000, 48,863 and 51,689 on 2_pools in 100 and 450. With theirs they have 42,623, 94,766, 114,375, 10,830, 14,616, 18,534, 48,916 and 51,640, and
-//!   `ghosts=300%` has 42,684, 94,762, 114,375, 10,830, 14,627, 18,534, 48,998 and 51,670; 100% is too little (36,690 for the first).
+//! - Uncached blocks are at most `ghosts` times the cache size; those that left the cache first are forgotten first.
+//!   The authors keep all, but remove HIR blocks from the bottom of `S` when it holds 8 times the cache size, each
+//!   block counted twice. Without either bound both give the same hits: 42,688, 94,764 and 114,375 on the trace sprite
+//!   in 100, 400 and 1,000 blocks, 12,130, 14,210 and 18,534 on multi3 in 300, 745 and 2,000, 48,863 and 51,689 on
+//!   2_pools in 100 and 450. With their bound they have 42,623, 94,766, 114,375, 10,830, 14,616, 18,534, 48,916 and
+//!   51,640, and `ghosts=300%` has 42,684, 94,762, 114,375, 10,830, 14,627, 18,534, 48,998 and 51,670; 100% is too
+//!   little (36,690 for the first).
 //! - `L_hirs` is rounded down and at least 1 block; the authors' simulator has at least 4 (1 for the hits above). A cache of one block, or `hirs=100%`, has no LIR
 //!   blocks and thus an empty `S`, and is LRU.
 //! - While the cache fills, missed blocks become LIR until there are `L_lirs`, then HIR, in `S` and in `Q`.
-//! - Removing a LIR block may move the bottom, and the next block that is missed, or that would trade places with the LIR block at the bottom,
-//!   becomes LIR in its stead: no other turns HIR for it.
-//! - An access to the same block as the access before it is a hit and changes nothing, as in both simulators: the two would be the shortest
-//!   distance there is.
+//! - Removing a LIR block may move the bottom. The next block that is missed, or that would swap with the LIR block at
+//!   the bottom, becomes LIR in its place, and no other block turns HIR for it.
+//! - An access to the same block as the access before it is a hit and changes nothing, as in both simulators: the two
+//!   would have the shortest possible distance.
 
 use std::collections::VecDeque;
 
@@ -60,22 +64,22 @@ pub static INFO: Info = Info {
 const LIR: List = List(0);
 /// Cached HIR blocks; evicted from the back.
 const Q: List = List(1);
-/// Uncached HIR blocks, the last that left the cache first.
+/// Uncached HIR blocks, last evicted first.
 const N: List = List(2);
 
-/// When a block was accessed.
+/// The times of a block's last accesses.
 #[derive(Clone, Copy, Debug, Default, bytemuck::Zeroable)]
 struct Times {
     /// Its last access: the paper's instance 1.
     last: u64,
-    /// The access before, instance 2; the same as the last if that was the first.
+    /// The access before, instance 2; equal to the last for a block accessed once.
     before: u64,
 }
 
-/// Each block has at most two accesses in `S` that count. With more than this many for each block, `S` is rid of the others.
+/// Limit of `S` in accesses per block, above which it is compacted. At most two accesses of each block count.
 const ACCESSES_PER_BLOCK_MAX: usize = 4;
 
-/// A cache with LIR blocks, HIR blocks and uncached ones that are remembered.
+/// A cache with LIR blocks, HIR blocks and ghosts.
 #[derive(Debug)]
 pub struct Lirs2<I: Index> {
     l_lirs: usize,
@@ -83,15 +87,15 @@ pub struct Lirs2<I: Index> {
     n_max: usize,
     /// Accesses so far, without repeated ones.
     now: u64,
-    /// The block that was accessed last.
+    /// The block of the last access.
     latest: Option<I::Key>,
-    /// Accesses, the oldest first. The first is that before the last of the LIR block at the bottom, `R_max2`.
+    /// Accesses, oldest first. The first is the access before the last of the LIR block at the bottom, `R_max2`.
     s: VecDeque<(u64, I::Key)>,
     blocks: Blocks<I, Times>,
 }
 
 impl<I: Index> Lirs2<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         let c = capacity as f64;
         let l_hirs = ((options.number("hirs") * c) as usize).max(1);
@@ -106,13 +110,13 @@ impl<I: Index> Lirs2<I> {
         }
     }
 
-    /// Whether an access at `time` is above the bottom of `S`.
+    /// True if an access at `time` is above the bottom of `S`.
     #[inline]
     fn in_s(&self, time: u64) -> bool {
         self.s.front().is_some_and(|(bottom, _)| time > *bottom)
     }
 
-    /// Whether the access to `block` at `time` is the last or the one before, and if so of which list it is and which of these.
+    /// Returns the list and the times of `block`, if the access at `time` is its last or the one before.
     #[inline]
     fn counts(&self, time: u64, block: I::Key) -> Option<(List, Times)> {
         let x = self.blocks.find(block)?;
@@ -120,7 +124,8 @@ impl<I: Index> Lirs2<I> {
         (times.last == time || times.before == time).then(|| (self.blocks.list(x), times))
     }
 
-    /// Moves the bottom up to the LIR block whose access before the last is the longest ago, and forgets uncached blocks below.
+    /// Moves the bottom up to the LIR block with the oldest access before the last, and forgets uncached blocks below
+    /// it.
     #[inline]
     fn prune(&mut self) {
         while let Some(&(time, block)) = self.s.front()
@@ -139,7 +144,7 @@ impl<I: Index> Lirs2<I> {
         }
     }
 
-    /// Rids `S` of accesses that count for nothing.
+    /// Removes accesses that do not count from `S`.
     #[cold]
     fn compact(&mut self) {
         let mut s = std::mem::take(&mut self.s);
@@ -152,7 +157,7 @@ impl<I: Index> Lirs2<I> {
         self.blocks.cached_len() == self.l_lirs + self.l_hirs
     }
 
-    /// Evicts the block at the back of `Q`, which is remembered if its last access is in `S`.
+    /// Evicts the block at the back of `Q`, which becomes a ghost if its last access is in `S`.
     #[inline]
     fn evict(&mut self) -> Option<I::Key> {
         let victim = self.blocks.back(Q)?;
@@ -169,8 +174,8 @@ impl<I: Index> Lirs2<I> {
         Some(evicted)
     }
 
-    /// Makes the LIR block at the bottom of `S` a HIR block at the front of `Q`, since another block became LIR, unless that one
-    /// took the place of a removed block.
+    /// Turns the LIR block at the bottom of `S` into a HIR block at the front of `Q`, because another block became LIR.
+    /// If that block replaced a removed LIR block, nothing turns.
     #[inline]
     fn demote_bottom(&mut self) {
         if self.blocks.len(LIR) > self.l_lirs
@@ -180,7 +185,7 @@ impl<I: Index> Lirs2<I> {
         }
     }
 
-    /// A remembered block is accessed.
+    /// Handles an access to a cached block or a ghost.
     #[inline]
     fn access_again(&mut self, x: NodeId) -> Outcome<I::Key> {
         let list = self.blocks.list(x);
@@ -188,7 +193,7 @@ impl<I: Index> Lirs2<I> {
         let becomes_lir = list != LIR && self.l_lirs > 0 && before != last && self.in_s(before);
         *self.blocks.data_mut(x) = Times { last: self.now, before: last };
         let must_evict = list == N && self.is_full();
-        // X leaves N before the evicted block joins it: X cannot be the one that is forgotten for it.
+        // X leaves N before the evicted block joins it, so X cannot be the block forgotten for it.
         self.blocks.move_front(x, if list == LIR || becomes_lir { LIR } else { Q });
         let evicted = if must_evict { self.evict() } else { None };
         if becomes_lir {
@@ -256,8 +261,8 @@ mod tests {
         Lirs2::new(Dense::new(100), capacity, &options)
     }
 
-    /// The accesses in `S` that count from its top, with what each block is (l for LIR, h for a cached and n for an uncached HIR block), and with `'` if
-    /// it is the one before the last; a first access has no other.
+    /// Draws the accesses in `S` that count, from its top, with the kind of block: l for LIR, h for a cached and n for
+    /// an uncached HIR block. A `'` marks the access before the last; a block accessed once has none.
     fn s(lirs2: &Lirs2<Dense>) -> String {
         let counting = lirs2.s.iter().rev().filter_map(|&(time, block)| {
             let (list, times) = lirs2.counts(time, block)?;
@@ -275,15 +280,15 @@ mod tests {
             (1, FILL, "1l", &[]),
             (2, FILL, "2l 1l", &[]),
             (3, FILL, "3h 2l 1l", &[3]),
-            // Twice in a row counts once.
+            // Two accesses in a row count once.
             (3, HIT, "3h 2l 1l", &[3]),
             // 3 is evicted and stays in S.
             (4, evict(3), "4h 3n 2l 1l", &[4]),
             // 3 was accessed only once before: it stays HIR.
             (3, evict(4), "3h 4n 3h' 2l 1l", &[3]),
-            // The access before the last of 1 is still its first: it is the bottom.
+            // The access before the last of 1 is its first, so it is the bottom.
             (1, HIT, "1l 3h 4n 3h' 2l 1l'", &[3]),
-            // That of 3 is in S: it becomes LIR, and 1 leaves the bottom for Q. The last access of 1 stays.
+            // The one of 3 is in S: it becomes LIR, and 1 leaves the bottom for Q. The last access of 1 stays.
             (3, HIT, "3l 1h 3l' 4n 2l", &[1]),
             // The access before the last of 1 is below the bottom: it stays HIR.
             (1, HIT, "1h 3l 1h' 3l' 4n 2l", &[1]),
@@ -306,7 +311,7 @@ mod tests {
         for block in 1..=4 {
             lirs2.access(Access::read(block));
         }
-        // 1 stays the bottom; 2 and 3 are accessed again and again.
+        // 1 stays the bottom; 2 and 3 are accessed repeatedly.
         for at in 0..1000 {
             assert_eq!(lirs2.access(Access::read(2 + at % 2)), HIT);
             assert!(lirs2.s.len() <= ACCESSES_PER_BLOCK_MAX * 5);

@@ -1,16 +1,17 @@
-//! MQ: LRU queues for ever higher access frequencies, and blocks that sink by one queue for each lifetime without an access.
+//! MQ: LRU queues for increasing access frequencies. A block sinks by one queue for each lifetime without an access.
 //!
 //! Source: Zhou, Philbin, Li: The Multi-Queue Replacement Algorithm for Second Level Buffer Caches. USENIX 2001, section 4.
 //!
 //! Departures from the paper:
-//! - The paper wants `lifeTime` to be about the peak temporal distance, the most frequent of the distances between two accesses to
-//!   a block. How to gather it is left open. Here distances are counted from the first access on, as in the paper's figures by
-//!   powers of two, for every access to a block that is cached or in `Qout`; `lifeTime` is the upper end of the group with most
-//!   accesses, but no less than the number of cache blocks: in a first-level cache the peak is shorter than what any policy
-//!   keeps, and with less blocks would sink before LRU gives them up. (To leave distances out that are no longer than the cache
-//!   has blocks, as in a second-level cache, makes MQ worse than LRU where most are short.) A block keeps the `expireTime` that it was given when `lifeTime` was another. `life` sets a fixed `lifeTime`.
-//! - As in the paper's algorithm, a miss evicts before it looks for the block in `Qout`. A block at the head of a full `Qout`
-//!   is therefore forgotten for the victim that makes room for it.
+//! - In the paper `lifeTime` is about the peak temporal distance, the most frequent distance between two accesses to a
+//!   block. It does not say how to measure it. Here distances are counted from the first access, grouped by powers of
+//!   two as in the paper's figures, for every access to a block that is cached or in `Qout`. `lifeTime` is the upper
+//!   end of the group with most accesses, but at least the number of cache blocks. In a first-level cache the peak is
+//!   shorter than any policy keeps blocks, and with less blocks would sink before LRU evicts them. (Ignoring distances
+//!   up to the cache size, as in a second-level cache, makes MQ worse than LRU if most are short.) A block keeps its
+//!   `expireTime` when `lifeTime` changes. `life` sets a fixed `lifeTime`.
+//! - As in the paper's algorithm, a miss evicts before it looks for the block in `Qout`. So a block at the head of a
+//!   full `Qout` is forgotten in favour of the victim.
 //! - Times are counted modulo 2^32, and `lifeTime` is at most 2^30 accesses.
 
 use super::{Info, Outcome, Policy, of_blocks};
@@ -49,10 +50,10 @@ const LIFE_TIME_MAX: u64 = 1 << 30;
 /// A number of accesses, modulo 2^32.
 type Time = u32;
 
-/// What is remembered of a block.
+/// The data of a block.
 #[derive(Clone, Copy, Debug, Default, bytemuck::Zeroable)]
 struct Block {
-    /// Access frequency. It saturates, above 2^(m - 1), where `QueueNum` has long stopped to grow.
+    /// Access frequency. It saturates above 2^(m - 1), where `QueueNum` no longer grows.
     f: u16,
     expire_time: Time,
     last_access: Time,
@@ -61,13 +62,13 @@ struct Block {
 /// The accesses by temporal distance, and their peak.
 #[derive(Debug)]
 struct Distances {
-    /// Of distances from 2^j up to but not including 2^(j + 1), at place j.
+    /// The accesses with distances from 2^j up to but not including 2^(j + 1), at index j.
     accesses: [u64; Time::BITS as usize],
-    /// Where `accesses` is the largest.
+    /// The index of the largest of `accesses`.
     peak: u32,
 }
 
-/// Queues by how often blocks are accessed, in which they expire.
+/// Queues by access frequency; blocks in them expire.
 #[derive(Debug)]
 pub struct Mq<I: Index> {
     c: usize,
@@ -75,7 +76,7 @@ pub struct Mq<I: Index> {
     q_out_max: usize,
     current_time: Time,
     life_time: Time,
-    /// No head of `Q_1` and above expires before this time, so that most accesses need not look at them.
+    /// No head of `Q_1` and above expires before this time, so most accesses skip the check.
     next_expiry: Time,
     /// `None` if `lifeTime` is fixed.
     distances: Option<Distances>,
@@ -85,7 +86,7 @@ pub struct Mq<I: Index> {
 }
 
 impl<I: Index> Mq<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         let m = options.count("m").min(M_MAX) as u8;
         let life: Option<u64> = options.text("life").parse().ok();
@@ -111,7 +112,7 @@ impl<I: Index> Mq<I> {
         List((f.ilog2() as u8).min(self.m - 1))
     }
 
-    /// Makes room by moving the head of the lowest queue that has one to `Qout`.
+    /// Makes room by moving the head of the lowest non-empty queue to `Qout`.
     #[inline]
     fn evict_block(&mut self) -> Option<I::Key> {
         if self.len < self.c {
@@ -143,7 +144,7 @@ impl<I: Index> Mq<I> {
         }
     }
 
-    /// Takes the head of `queue`, which may be a new one, into account in `next_expiry`.
+    /// Includes the head of `queue`, which may be new, in `next_expiry`.
     #[inline]
     fn watch(&mut self, queue: List) {
         if (1..self.m).contains(&queue.0)
@@ -154,7 +155,7 @@ impl<I: Index> Mq<I> {
         }
     }
 
-    /// Looks at the new head of `queue`, and ahead to the one that follows it: both have not been used for long.
+    /// Includes the new head of `queue`, and prefetches the one behind it: neither was used recently.
     #[inline]
     fn head_left(&mut self, queue: List) {
         self.watch(queue);
@@ -163,7 +164,7 @@ impl<I: Index> Mq<I> {
         }
     }
 
-    /// Moves on to the next access, and demotes the head of each queue if it has expired.
+    /// Advances to the next access, and demotes the head of each queue if it has expired.
     #[inline]
     fn adjust(&mut self) {
         self.current_time = self.current_time.wrapping_add(1);
@@ -189,7 +190,7 @@ impl<I: Index> Mq<I> {
     }
 }
 
-/// Whether `time` is earlier than `other`, from which it is less than 2^31 away.
+/// True if `time` is earlier than `other`; they are less than 2^31 apart.
 #[inline]
 fn is_before(time: Time, other: Time) -> bool {
     (time.wrapping_sub(other) as i32) < 0
@@ -322,17 +323,7 @@ mod tests {
         }
     }
 
-    /// Two blocks: distances of 1 are a group, 3 is in that from 2 to 3, and 5 in that from 4 to 7.
-    ///
-    ///     time   access   distance   counts of the groups   lifeTime
-    ///     0      1                                          2
-    ///     1      2                                          2
-    ///     2      3                                          2
-    ///     3      1        3          0 1 0                  4
-    ///     4      1        1          1 1 0                  4     a tie changes nothing
-    ///     5      4                   1 1 0                  4
-    ///     6      2        5          1 1 1                  4
-    ///     7      3        5          1 1 2                  8
+    /// Two blocks: distances of 1 are a group, 3 is in the group from 2 to 3, and 5 in the one from 4 to 7.
     #[test]
     fn life_time_follows_the_peak_temporal_distance() {
         let mut mq = mq(2, "");

@@ -1,21 +1,21 @@
-//! S3-FIFO: a small queue that blocks hit once at most leave soon, a main queue for the others, and a ghost queue for a second
-//! chance, all first in, first out.
+//! S3-FIFO: a small queue that blocks with at most one hit leave soon, a main queue for the others, and a ghost queue
+//! for a second chance. All three are first in, first out.
 //!
 //! Source: Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction. SOSP 2023, section 4, Algorithm 1.
 //!
 //! Departures from the paper:
-//! - A miss evicts one block. Where `evictS` moves a block to a full `M` and `evictM` evicts another for it, there is room and
-//!   `evictS` ends; Algorithm 1 goes on to evict a second one from `S`.
-//! - `M` is full, when `evictS` asks, if it holds more than its share of the cache with the block just moved to it.
+//! - A miss evicts one block. If `evictS` moves a block to a full `M` and `evictM` evicts another for it, there is room
+//!   and `evictS` ends; Algorithm 1 goes on to evict a second one from `S`.
+//! - For `evictS`, `M` is full if it exceeds its share of the cache with the block just moved to it.
 //! - A block that moves from `S` to `M` has its freq cleared, as section 4.1 says and Algorithm 1 does not show.
 //! - A ghost leaves `G` when it is hit. As in Algorithm 1, blocks are evicted before `x` is looked up in `G`: the block that
 //!   goes there may push `x` out.
 //! - An empty `S` evicts nothing, even where its share of the cache is 0 blocks.
 //!
-//! `variant=libcachesim` is what the authors ship in libCacheSim 0.3: it evicts from `M` whenever `M` is above its share, `evictS`
-//! lets `M` grow above it meanwhile, `x` is looked up in `G` and leaves it first, shares are whole blocks, and before the first
-//! eviction a miss goes to `M` once `S` has its share. (Where `S` has a share of one block or none libCacheSim admits nothing; here it
-//! does.)
+//! `variant=libcachesim` is the code that the authors ship in libCacheSim 0.3. It evicts from `M` whenever `M` is above
+//! its share, and meanwhile `evictS` lets `M` grow above it. `x` is looked up in `G` and leaves it first; shares are
+//! whole blocks. Before the first eviction a miss goes to `M` once `S` has its share. (If the share of `S` is at most
+//! one block, libCacheSim admits nothing; this code does.)
 
 use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
@@ -72,22 +72,22 @@ const FREQ_MAX: u8 = 3;
 #[derive(Debug)]
 pub struct S3Fifo<I: Index> {
     c: usize,
-    /// `S` gives up blocks while it has this many.
+    /// `S` evicts blocks while it has at least this many.
     s_target: f64,
-    /// `M` is full when it has more blocks.
+    /// `M` is full above this number of blocks.
     m_target: f64,
     g_max: usize,
     threshold: u8,
-    /// Whether it is libCacheSim's variant.
+    /// True for libCacheSim's variant.
     as_shipped: bool,
-    /// Whether a block was evicted yet.
+    /// True once a block was evicted.
     has_evicted: bool,
     /// Each block with its freq.
     blocks: Blocks<I, u8>,
 }
 
 impl<I: Index> S3Fifo<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         let c = capacity as f64;
         let as_shipped = options.text("variant") == "libcachesim";
@@ -198,7 +198,7 @@ mod tests {
     use crate::index::Dense;
     use crate::policy::outcomes::{FILL, HIT, evict};
 
-    /// `S | M | G`, each from its head; a block in `S` or `M` has a `'` for each hit counted.
+    /// Draws `S | M | G`, each from its head; a block in `S` or `M` has a `'` for each counted hit.
     fn queues(s3_fifo: &S3Fifo<Dense>) -> String {
         let draw = |list| {
             let mark = |block| {
@@ -223,7 +223,7 @@ mod tests {
         S3Fifo::new(Dense::new(100), capacity, &options)
     }
 
-    /// C = 3: S gives up blocks while it has one (0.3, rounded up), M is full above 2.7, G remembers 2.
+    /// C = 3: S evicts blocks while it has one (0.3, rounded up), M is full above 2.7, G remembers 2.
     #[test]
     fn blocks_hit_twice_move_to_main_and_a_ghost_comes_back_there() {
         let rows = [
@@ -252,11 +252,11 @@ mod tests {
             (1, FILL, "1 |  | "),
             (2, FILL, "1 | 2 | "),
             (3, FILL, "1 | 3 2 | "),
-            // M is not above its share: S gives up 1.
+            // M is not above its share: S evicts 1.
             (4, evict(1), "4 | 3 2 | 1"),
             (4, HIT, "4' | 3 2 | 1"),
             (4, HIT, "4'' | 3 2 | 1"),
-            // 1 leaves G and comes to M; before that 4, hit twice, moves to M, S is empty, and M evicts 2.
+            // 1 leaves G for M; before that 4, hit twice, moves to M, S is empty, and M evicts 2.
             (1, evict(2), " | 1 4 3 | "),
             // M is above its share.
             (5, evict(3), "5 | 1 4 | "),
@@ -277,7 +277,8 @@ mod tests {
             (1, HIT, "3 | 1' | 2"),
             (3, HIT, "3' | 1' | 2"),
             (3, HIT, "3'' | 1' | 2"),
-            // 3 moves to M, which is full then: 1 goes to its head for its hit, and 3, whose hits are forgotten, leaves.
+            // 3 moves to M, which is full then: 1 moves to its head for its hit, and 3, whose hits are forgotten,
+            // leaves.
             (4, evict(3), "4 | 1 | 2"),
             // 4 goes to G, which forgets 2 before 2 is looked up there.
             (2, evict(4), "2 | 1 | 4"),

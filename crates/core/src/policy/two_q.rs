@@ -1,16 +1,16 @@
-//! 2Q: admit a block to the main queue only on an access after it has left a first-in-first-out queue.
+//! 2Q: admit a block to the main queue only on an access after it has left a FIFO queue.
 //!
 //! Source: Johnson, Shasha: 2Q: A Low Overhead High Performance Buffer Management Replacement Algorithm. VLDB 1994, the
 //! full version.
 //!
 //! Departures from the paper:
-//! - The paper does not say when `X`, found in `A1out`, leaves it. Here that is after `reclaimfor(X)`, which the paper calls
-//!   first, so that `X` still counts when `|A1out| > Kout` is asked. Where `X` itself is the tail to be removed, it is the
-//!   one that leaves; it goes to `Am` all the same.
-//! - Where the cache is full and `|A1in| > Kin` does not hold, the paper pages out the tail of `Am`. If `Am` is empty, which
-//!   takes `kin=100%`, the tail of `A1in` is paged out and remembered in `A1out`, as if `A1in` were too long.
-//! - `Kin` and `Kout` are rounded down to whole blocks; a whole length exceeds the one just when it exceeds the other. With
-//!   the paper's shares a cache of one block has `Kout` = 0, and is FIFO.
+//! - The paper does not say when `X`, found in `A1out`, leaves it. Here that is after `reclaimfor(X)`, which the paper
+//!   calls first, so `X` still counts in the check `|A1out| > Kout`. If `X` itself is the tail to be removed, it
+//!   leaves, and still goes to `Am`.
+//! - If the cache is full and `|A1in| > Kin` does not hold, the paper pages out the tail of `Am`. If `Am` is empty,
+//!   which requires `kin=100%`, the tail of `A1in` is paged out and remembered in `A1out`, as if `A1in` were too long.
+//! - `Kin` and `Kout` are rounded down to whole blocks, which does not change the comparisons. With the paper's shares
+//!   a cache of one block has `Kout` = 0, and is FIFO.
 
 use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
@@ -57,13 +57,13 @@ pub struct TwoQ<I: Index> {
 }
 
 impl<I: Index> TwoQ<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         let share = |name| (options.number(name) * capacity as f64) as usize;
         TwoQ { c: capacity, kin: share("kin"), kout: share("kout"), blocks: Blocks::new(index, 2, 1) }
     }
 
-    /// Makes room for the block `X`, which `x` remembers if it is in `A1out`.
+    /// Makes room for the block `X`; `x` is its node if it is in `A1out`.
     #[inline]
     fn reclaim_for(&mut self, x: Option<NodeId>) -> Option<I::Key> {
         if self.blocks.len(A1IN) + self.blocks.len(AM) < self.c {
@@ -72,7 +72,7 @@ impl<I: Index> TwoQ<I> {
         if self.blocks.len(A1IN) <= self.kin
             && let Some(tail) = self.blocks.back(AM)
         {
-            // Not put on A1out: it has not been accessed for a while.
+            // Not remembered in A1out: it has not been accessed for a while.
             let evicted = self.blocks.remove(tail);
             self.blocks.prefetch_back(AM);
             return Some(evicted);
@@ -230,7 +230,7 @@ mod tests {
         );
     }
 
-    /// C = 2, Kin = 2, Kout = 1: a full cache without a main queue pages out of A1in, however short.
+    /// C = 2, Kin = 2, Kout = 1: a full cache without a main queue pages out of A1in, even if short.
     #[test]
     fn a1in_pages_out_while_am_is_empty() {
         run(
