@@ -1,6 +1,6 @@
-//! One block access: what a policy is asked about.
+//! An access to one block, the input of a policy.
 
-/// What an access does to its block.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Op {
@@ -11,7 +11,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The op stored as `code` in a normalised trace, if there is one.
+    /// Returns the op stored as `code` in a normalised trace, if valid.
     pub fn from_code(code: u8) -> Option<Op> {
         match code {
             0 => Some(Op::Read),
@@ -39,12 +39,12 @@ pub struct Access<K> {
 }
 
 impl<K> Access<K> {
-    /// A one-block read of `block`.
+    /// Returns a one-block read of `block`.
     pub fn read(block: K) -> Self {
         Access { block, op: Op::Read, request_blocks: 1, next_use: NEVER }
     }
 
-    /// A one-block write of `block`.
+    /// Returns a one-block write of `block`.
     pub fn write(block: K) -> Self {
         Access { block, op: Op::Write, request_blocks: 1, next_use: NEVER }
     }

@@ -1,9 +1,9 @@
-//! What a cache's decisions make its devices do, counted from outcomes: the traffic of which [`Array`](crate::tiers::Array)
-//! tells wear and latency.
+//! Traffic of the devices, counted from a cache's outcomes. [`Array`](crate::tiers::Array) computes wear and latency
+//! from it.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
-//! sampling. MSST 2016, Figures 2 and 3: arrows 2 to 5. Evicted blocks that are dirty are counted one by one, where
-//! equation 2 has their average share `d`.
+//! sampling. MSST 2016, Figures 2 and 3: arrows 2 to 5. Evicted dirty blocks are counted one by one, where equation 2
+//! has their average share `d`.
 
 use std::hash::Hash;
 
@@ -14,21 +14,21 @@ use crate::access::Op;
 use crate::policy::Outcome;
 use crate::tiers::Traffic;
 
-/// Which blocks are dirty.
+/// A set of blocks: the dirty ones.
 pub trait BlockSet<K> {
-    /// Puts `block` into the set; whether it was not there.
+    /// Inserts `block`; returns true if it was absent.
     fn insert(&mut self, block: K) -> bool;
 
-    /// Takes `block` out of the set; whether it was there.
+    /// Removes `block`; returns true if it was present.
     fn remove(&mut self, block: K) -> bool;
 }
 
-/// A set of dense block ids: a bit each. It grows to the largest id that is put in.
+/// A set of dense block ids with a bit each. It grows to the largest id inserted.
 #[derive(Clone, Debug)]
 pub struct Bits(Vec<u64>);
 
 impl Bits {
-    /// An empty set of ids below `block_count`.
+    /// Creates an empty set for ids below `block_count`.
     pub fn new(block_count: usize) -> Self {
         Bits(vec![0; block_count.div_ceil(64)])
     }
@@ -71,26 +71,26 @@ impl<K: Eq + Hash> BlockSet<K> for Hashes<K> {
     }
 }
 
-/// Block accesses by what became of them, `[read, write]` by [`Op`], and blocks written back.
+/// Block accesses by outcome, `[read, write]` by [`Op`], and blocks written back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Accesses that found their block in the cache.
+    /// Hits.
     pub hits: [u64; 2],
-    /// Misses whose block was put into the cache.
+    /// Admitted misses.
     pub admissions: [u64; 2],
-    /// Misses that went past the cache.
+    /// Bypassed misses.
     pub bypasses: [u64; 2],
-    /// Dirty blocks that were evicted.
+    /// Evicted dirty blocks.
     pub written_back: u64,
 }
 
 impl Counts {
-    /// All accesses.
+    /// Returns the number of accesses.
     pub fn accesses(&self) -> u64 {
         [self.hits, self.admissions, self.bypasses].iter().flatten().sum()
     }
 
-    /// Hits per access; 0 when there was no access.
+    /// Returns hits per access; 0 without accesses.
     pub fn hit_ratio(&self) -> f64 {
         let hits: u64 = self.hits.iter().sum();
         if self.accesses() == 0 { 0.0 } else { hits as f64 / self.accesses() as f64 }
@@ -107,7 +107,7 @@ impl Counts {
         counts[op as usize] += 1;
     }
 
-    /// What blocks of `block_bytes` make of it.
+    /// Returns the traffic for blocks of `block_bytes`.
     pub fn traffic(&self, block_bytes: u64) -> Traffic {
         let bytes = |blocks: u64| blocks as f64 * block_bytes as f64;
         let ([read_hits, write_hits], [read_admissions, write_admissions]) = (self.hits, self.admissions);
@@ -126,7 +126,7 @@ impl Counts {
 impl std::ops::Add for Counts {
     type Output = Counts;
 
-    /// What was counted in both.
+    /// Returns the sum of both counts.
     fn add(self, other: Counts) -> Counts {
         let plus = |one: [u64; 2], other: [u64; 2]| [one[0] + other[0], one[1] + other[1]];
         Counts {
@@ -141,7 +141,7 @@ impl std::ops::Add for Counts {
 impl std::ops::Sub for Counts {
     type Output = Counts;
 
-    /// What was counted after `before`.
+    /// Returns the counts since `before`.
     fn sub(self, before: Counts) -> Counts {
         let minus = |now: [u64; 2], before: [u64; 2]| [now[0] - before[0], now[1] - before[1]];
         Counts {
@@ -153,8 +153,7 @@ impl std::ops::Sub for Counts {
     }
 }
 
-/// Counts what a cache does, and knows which of its blocks are dirty: a write-back cache whose blocks are written back when
-/// they are evicted.
+/// Counts for a write-back cache, with the set of its dirty blocks. Dirty blocks are written back on eviction.
 #[derive(Clone, Debug, Default)]
 pub struct Account<S> {
     dirty: S,
@@ -163,22 +162,22 @@ pub struct Account<S> {
 }
 
 impl<S> Account<S> {
-    /// Of an empty cache; `dirty` is empty.
+    /// Creates the account of an empty cache; `dirty` must be empty.
     pub fn new(dirty: S) -> Self {
         Account { dirty, dirty_blocks: 0, counts: Counts::default() }
     }
 
-    /// All that was counted.
+    /// Returns all counts.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Blocks in the cache that are yet to be written back.
+    /// Returns the number of dirty blocks in the cache.
     pub fn dirty_blocks(&self) -> u64 {
         self.dirty_blocks
     }
 
-    /// Counts an access to `block` and what became of it; returns the block that was evicted if it was dirty, which is written back.
+    /// Counts an access to `block` and its outcome. Returns the evicted block if it was dirty and so is written back.
     #[inline]
     pub fn record<K: Copy + Eq>(&mut self, block: K, op: Op, outcome: &Outcome<K>) -> Option<K>
     where
@@ -194,7 +193,7 @@ impl<S> Account<S> {
             written_back = Some(evicted);
         }
         match (op, outcome) {
-            // What storage has now is newer than what the cache had.
+            // The storage now has newer data than the cache had.
             (Op::Write, Outcome::Bypass) => self.remove(block),
             (Op::Write, _) => self.dirty_blocks += u64::from(self.dirty.insert(block)),
             _ => {}
@@ -202,7 +201,7 @@ impl<S> Account<S> {
         written_back
     }
 
-    /// Counts that `block` left, and no other came for it; whether it was dirty and is written back.
+    /// Counts that `block` left without a replacement. Returns true if it was dirty and so is written back.
     #[inline]
     pub fn leave<K>(&mut self, block: K) -> bool
     where

@@ -1,25 +1,27 @@
-//! The blocks that a policy remembers, each on one of a few ordered lists; for a log on flash also what is in its slots.
+//! The blocks that a policy remembers, each on one of a few ordered lists; for a log on flash also the contents of its
+//! slots.
 //!
-//! Every policy here is made of queues of blocks (`Q` and `Q_r` in LARC; `T1`, `T2`, `B1`, `B2` in ARC) and asks two
-//! questions: which node remembers this block, and what stands at the end of that queue. [`Blocks`] answers both: an
-//! [`Index`] from key to node, and a slab of nodes linked into circular doubly linked lists. The first nodes of the slab are
-//! the lists' heads, so that linking never branches on an empty list, and node 0 is never a block.
+//! Every policy here consists of queues of blocks (`Q` and `Q_r` in LARC; `T1`, `T2`, `B1`, `B2` in ARC) and needs two
+//! answers: the node of a block, and the end of a queue. [`Blocks`] gives both: an [`Index`] from key to node, and a
+//! slab of nodes linked into circular doubly linked lists. The first nodes of the slab are the lists' heads, so linking
+//! never branches on an empty list, and node 0 is never a block.
 //!
-//! A log asks two more: which slot a block is in, and which block is in a slot. To keep that in tables of its own would take
-//! as much again, so the policy's table answers them as well ([`Directory`](crate::directory::Directory)). Behind the heads
-//! stands a node for each slot of the log, then *loose* nodes. A block with a copy in the log has its slot's node, whether
-//! the policy remembers it or not; a loose node is for one that the policy remembers and that has no copy: a ghost, or what
-//! it has just admitted. When the log puts a block into a slot, takes it out or moves it, the block moves from node to node,
-//! and keeps its place on its list. What stands for a node's list tells its state:
+//! A log needs two more: the slot of a block, and the block in a slot. Separate tables would take as much memory again,
+//! so the policy's table also answers these ([`Directory`](crate::directory::Directory)). The heads are followed by a
+//! node for each slot of the log, then by *loose* nodes. A block with a copy in the log uses its slot's node, whether
+//! the policy remembers it or not. A loose node is for a block that the policy remembers without a copy: a ghost, or a
+//! block just admitted. When the log places a block in a slot, removes or moves it, the block moves from node to node,
+//! and keeps its position on its list. A node's `list` encodes its state:
 //!
 //! | `list` | indexed | of a slot: | loose: |
 //! | --- | --- | --- | --- |
 //! | a list | yes | the block's copy is here, and the policy remembers it | the policy remembers it, without a copy |
 //! | `UNLISTED` | yes | its copy is here, and the policy does not remember it | |
-//! | `SUPERSEDED` | no | its copy was here: there is a newer one, or none that counts | |
-//! | `FREE` | no | nothing was put here since the slot was cleared | to be used next, linked through `next` |
+//! | `SUPERSEDED` | no | its copy was here: there is a newer one, or no valid one | |
+//! | `FREE` | no | nothing was placed here since the slot was cleared | free for reuse, linked through `next` |
 //!
-//! A log also asks which blocks are `young`. Policies see blocks on lists only. Without a log there are no slots, and every node is loose.
+//! A log also asks which blocks are `young`. Policies only see blocks on lists. Without a log there are no slots, and
+//! every node is loose.
 
 mod queues;
 mod slots;
@@ -45,15 +47,15 @@ pub struct NodeId(u32);
 const LIST_BITS: u8 = 0x7f;
 const YOUNG_BIT: u8 = 0x80;
 
-/// Packed: list and age take one byte, and one line of the processor's cache has most nodes whole.
+/// Packed: list and age take one byte, so a cache line holds most nodes entirely.
 ///
-/// A node of zeroes is [`FREE`]: the nodes of slots that no block was ever in are memory that was never written, which takes none.
+/// A node of zeroes is [`FREE`]: nodes of slots that never held a block are untouched memory, which is not allocated.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C, packed)]
 struct Node<K> {
     prev: u32,
     next: u32,
-    /// The list's number in [`LIST_BITS`], all of these flipped; and in [`YOUNG_BIT`] whether the block is young.
+    /// The list's number in [`LIST_BITS`], inverted; and [`YOUNG_BIT`] if the block is young.
     list_flipped: u8,
     key: K,
 }
@@ -68,7 +70,7 @@ impl<K> Node<K> {
         List(!self.list_flipped & LIST_BITS)
     }
 
-    /// The block is not young there yet.
+    /// Sets the list; the block is not young there.
     #[inline]
     fn set_list(&mut self, list: List) {
         self.list_flipped = !list.0 & LIST_BITS;
@@ -92,37 +94,35 @@ impl<K: Copy + std::fmt::Debug> std::fmt::Debug for Node<K> {
     }
 }
 
-/// These stand for the list of a node that is on none; see the module.
+/// Markers instead of a list for nodes on no list; see the module.
 const FREE: List = List(LIST_BITS);
 const SUPERSEDED: List = List(LIST_BITS - 1);
 const UNLISTED: List = List(LIST_BITS - 2);
 
-/// Loose nodes that room is made for at least.
+/// Minimum number of loose nodes to reserve.
 const LOOSE_NODES_MIN: usize = 64;
 
-/// The blocks a policy remembers. `T` is what it keeps of each besides its place, `()` if nothing.
-///
-/// Memory: the index, plus 9 bytes and the key and `T` per node: 13 bytes for `u32` keys and no `T`.
+/// The blocks that a policy remembers. `T` is the policy's own data per block, `()` if none.
 #[derive(Clone, Debug)]
 pub struct Blocks<I: Index, T> {
     index: I,
     nodes: Vec<Node<I::Key>>,
     data: Vec<T>,
     lens: Vec<u32>,
-    /// The first this many lists are of blocks in the cache, the others of ghosts.
+    /// The number of lists of cached blocks, which come first; the others hold ghosts.
     cached_lists: u8,
-    /// By list; empty where age is not asked for.
+    /// By list; empty if age is not used.
     young: Vec<Young>,
     /// Nodes behind the heads that are slots of a log.
     slots: u32,
-    /// Slots with a block's copy.
+    /// Slots with a current copy.
     placed: u32,
     /// First free loose node, linked through `next`; 0 if none.
     free: u32,
 }
 
 impl<I: Index, T: Default> Blocks<I, T> {
-    /// No blocks yet, on `cached_lists` lists of blocks that are in the cache, and behind these `ghost_lists` of blocks that are not.
+    /// Creates an empty table with `cached_lists` lists of cached blocks, followed by `ghost_lists` lists of ghosts.
     pub fn new(index: I, cached_lists: u8, ghost_lists: u8) -> Self {
         let list_count = cached_lists.saturating_add(ghost_lists);
         assert!(list_count <= UNLISTED.0, "{list_count} lists");
@@ -140,21 +140,21 @@ impl<I: Index, T: Default> Blocks<I, T> {
         }
     }
 
-    /// Puts `key`, which must not be remembered yet, at the front of `list`.
+    /// Inserts `key`, which must not be remembered, at the front of `list`.
     #[inline]
     pub fn insert_front(&mut self, list: List, key: I::Key, data: T) -> NodeId {
         let after = u32::from(list.0);
         self.insert_after(list, after, key, data)
     }
 
-    /// Puts `key`, which must not be remembered yet, at the back of `list`.
+    /// Inserts `key`, which must not be remembered, at the back of `list`.
     #[inline]
     pub fn insert_back(&mut self, list: List, key: I::Key, data: T) -> NodeId {
         let after = self.nodes[usize::from(list.0)].prev;
         self.insert_after(list, after, key, data)
     }
 
-    /// Puts `key`, which must not be remembered yet, just before `other`: one step nearer to the front of its list.
+    /// Inserts `key`, which must not be remembered, just before `other`: one step nearer to the front of its list.
     #[inline]
     pub fn insert_before(&mut self, other: NodeId, key: I::Key, data: T) -> NodeId {
         let list = self.list(other);
@@ -178,7 +178,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
         NodeId(node)
     }
 
-    /// Puts `node`, which is on no list, on one.
+    /// Links `node`, which is on no list, into one.
     #[inline]
     fn join(&mut self, list: List, after: u32, node: u32) {
         self.link_after(after, node);
@@ -188,7 +188,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
         self.balance(list);
     }
 
-    /// A loose node, on no list yet.
+    /// Allocates a loose node, on no list.
     #[inline]
     fn take_free(&mut self, key: I::Key, data: T) -> u32 {
         let node = self.free;
@@ -201,7 +201,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
         }
         let node = u32::try_from(self.nodes.len()).expect("fewer than 2^32 blocks are remembered");
         if self.nodes.len() == self.nodes.capacity() {
-            // By an eighth, not twofold: the slab is most of what a cache remembers in RAM.
+            // Grows by an eighth instead of doubling: the slab is most of a cache's memory.
             let loose = self.nodes.len() - self.slots as usize;
             self.reserve(loose / 8 + LOOSE_NODES_MIN);
         }
@@ -215,7 +215,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
         self.data.reserve_exact(nodes);
     }
 
-    /// Gives back a loose node whose block is not indexed.
+    /// Frees a loose node whose block is not indexed.
     #[inline]
     fn free(&mut self, node: u32) {
         self.nodes[node as usize].set_list(FREE);
@@ -223,8 +223,8 @@ impl<I: Index, T: Default> Blocks<I, T> {
         self.free = node;
     }
 
-    /// Forgets the block at the back of `list` and returns its key. What the next call will touch, which has not been used for
-    /// long, is fetched ahead.
+    /// Forgets the block at the back of `list` and returns its key. Prefetches the next one, which was probably not
+    /// used recently.
     #[inline]
     pub fn pop_back(&mut self, list: List) -> Option<I::Key> {
         let back = self.back(list)?;
@@ -235,7 +235,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
         Some(key)
     }
 
-    /// Forgets `key` if it is remembered, and returns the list that it was on.
+    /// Forgets `key` if it is remembered, and returns its list.
     pub fn forget(&mut self, key: I::Key) -> Option<List> {
         let node = self.find(key)?;
         let list = self.list(node);
@@ -264,7 +264,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
 }
 
 impl<I: Index, T> Blocks<I, T> {
-    /// The node of `key`, if it is remembered on any list.
+    /// Returns the node of `key`, if it is remembered on any list.
     #[inline]
     pub fn find(&self, key: I::Key) -> Option<NodeId> {
         match self.indexed(key) {
@@ -274,120 +274,120 @@ impl<I: Index, T> Blocks<I, T> {
         }
     }
 
-    /// The node of `key`, if its block is in the cache.
+    /// Returns the node of `key`, if its block is cached.
     #[inline]
     pub fn find_cached(&self, key: I::Key) -> Option<NodeId> {
         self.find(key).filter(|&node| self.is_cached_node(node))
     }
 
-    /// The node of `key`, on a list or not, or 0.
+    /// Returns the node of `key`, on a list or not, or 0.
     #[inline]
     fn indexed(&self, key: I::Key) -> u32 {
         self.index.get(key, |node| self.nodes[node as usize].key)
     }
 
-    /// Whether this is the directory of a log.
+    /// True if this is the directory of a log.
     #[inline]
     fn has_slots(&self) -> bool {
         I::SERVES_LOG && self.slots > 0
     }
 
-    /// Whether `node` stands for a slot of the log.
+    /// True if `node` belongs to a slot of the log.
     #[inline]
     fn is_slot(&self, node: u32) -> bool {
         self.has_slots() && (node as usize).wrapping_sub(self.lens.len()) < self.slots as usize
     }
 
-    /// The node of the slot that `key` is in.
+    /// Returns the node of the slot of `key`, if any.
     fn slot_node_of(&self, key: I::Key) -> Option<u32> {
         Some(self.indexed(key)).filter(|&node| node != 0)
     }
 
-    /// Number of blocks on `list`.
+    /// Returns the number of blocks on `list`.
     #[inline]
     pub fn len(&self, list: List) -> usize {
         self.lens[usize::from(list.0)] as usize
     }
 
-    /// Number of blocks in the cache: those that are no ghosts.
+    /// Returns the number of cached blocks, without ghosts.
     #[inline]
     pub fn cached_len(&self) -> usize {
         self.lens[..usize::from(self.cached_lists)].iter().map(|&len| len as usize).sum()
     }
 
-    /// Whether the block of `node` is in the cache. Where there are no ghosts, the node is not looked at.
+    /// True if the block of `node` is cached. If there are no ghosts, the node is not read.
     #[inline]
     fn is_cached_node(&self, node: NodeId) -> bool {
         self.lens.len() == usize::from(self.cached_lists) || self.list(node).0 < self.cached_lists
     }
 
-    /// Whether no block is on `list`.
+    /// True if `list` is empty.
     #[inline]
     pub fn is_empty(&self, list: List) -> bool {
         self.len(list) == 0
     }
 
-    /// The block of `node`.
+    /// Returns the block of `node`.
     #[inline]
     pub fn key(&self, node: NodeId) -> I::Key {
         self.nodes[node.0 as usize].key
     }
 
-    /// The list that `node` is on.
+    /// Returns the list of `node`.
     #[inline]
     pub fn list(&self, node: NodeId) -> List {
         self.nodes[node.0 as usize].list()
     }
 
-    /// What the policy keeps of the block of `node`.
+    /// Returns the policy's data for `node`.
     #[inline]
     pub fn data(&self, node: NodeId) -> &T {
         &self.data[node.0 as usize]
     }
 
-    /// What the policy keeps of the block of `node`, to change.
+    /// Returns the policy's data for `node`, mutable.
     #[inline]
     pub fn data_mut(&mut self, node: NodeId) -> &mut T {
         &mut self.data[node.0 as usize]
     }
 
-    /// The front of `list`, where the most recently inserted block stands.
+    /// Returns the front of `list`, the most recently inserted block.
     #[inline]
     pub fn front(&self, list: List) -> Option<NodeId> {
         self.unless_head(self.nodes[usize::from(list.0)].next)
     }
 
-    /// The back of `list`.
+    /// Returns the back of `list`.
     #[inline]
     pub fn back(&self, list: List) -> Option<NodeId> {
         self.unless_head(self.nodes[usize::from(list.0)].prev)
     }
 
-    /// The neighbour of `node` towards the front of its list.
+    /// Returns the neighbour of `node` towards the front of its list.
     #[inline]
     pub fn toward_front(&self, node: NodeId) -> Option<NodeId> {
         self.unless_head(self.nodes[node.0 as usize].prev)
     }
 
-    /// The neighbour of `node` towards the back of its list.
+    /// Returns the neighbour of `node` towards the back of its list.
     #[inline]
     pub fn toward_back(&self, node: NodeId) -> Option<NodeId> {
         self.unless_head(self.nodes[node.0 as usize].next)
     }
 
-    /// `None` for a list's head.
+    /// Returns `None` for a list's head.
     #[inline]
     fn unless_head(&self, node: u32) -> Option<NodeId> {
         (node as usize >= self.lens.len()).then_some(NodeId(node))
     }
 
-    /// Moves the block of `node` to the front of `list`, from whichever list it is on.
+    /// Moves the block of `node` from its list to the front of `list`.
     #[inline]
     pub fn move_front(&mut self, node: NodeId, list: List) {
         self.relink(node, u32::from(list.0), list);
     }
 
-    /// Moves the block of `node` to the back of `list`, from whichever list it is on.
+    /// Moves the block of `node` from its list to the back of `list`.
     #[inline]
     pub fn move_back(&mut self, node: NodeId, list: List) {
         let back = self.nodes[usize::from(list.0)].prev;
@@ -396,7 +396,7 @@ impl<I: Index, T> Blocks<I, T> {
         }
     }
 
-    /// Moves the block of `node` to just before `other`: one step nearer to the front of the list that `other` is on.
+    /// Moves the block of `node` just before `other`: one step nearer to the front of the list of `other`.
     #[inline]
     pub fn move_before(&mut self, node: NodeId, other: NodeId) {
         assert_ne!(node, other);
@@ -406,7 +406,7 @@ impl<I: Index, T> Blocks<I, T> {
         }
     }
 
-    /// Takes `node` out of its list and puts it behind `after`, another node of `list`.
+    /// Moves `node` behind `after`, another node of `list`.
     #[inline]
     fn relink(&mut self, node: NodeId, after: u32, list: List) {
         let from = self.list(node);
@@ -442,26 +442,26 @@ impl<I: Index, T> Blocks<I, T> {
         self.nodes[next as usize].prev = node;
     }
 
-    /// The keys on `list`, front to back.
+    /// Iterates over the keys on `list`, front to back.
     pub fn keys(&self, list: List) -> impl Iterator<Item = I::Key> {
         let step = |&node: &NodeId| self.toward_back(node);
         std::iter::successors(self.front(list), step).map(|node| self.key(node))
     }
 
-    /// A hint that `key` will be looked up soon.
+    /// Hints that `key` will be looked up soon.
     #[inline]
     pub fn prefetch_index(&self, key: I::Key) {
         self.index.prefetch(key);
     }
 
-    /// A hint that the node of `key`, if any, will be used soon. Best given some accesses after
+    /// Hints that the node of `key`, if any, will be used soon. Best given some accesses after
     /// [`prefetch_index`](Self::prefetch_index) for the same key.
     #[inline]
     pub fn prefetch_node(&self, key: I::Key) {
         self.prefetch(self.indexed(key));
     }
 
-    /// As [`prefetch_node`](Self::prefetch_node), where only what the policy keeps of the block will be used.
+    /// As [`prefetch_node`](Self::prefetch_node), if only the policy's data of the block will be used.
     #[inline]
     pub fn prefetch_data(&self, key: I::Key) {
         prefetch(&self.data, self.indexed(key) as usize);
@@ -475,26 +475,26 @@ impl<I: Index, T> Blocks<I, T> {
         }
     }
 
-    /// A hint that `node`, and then its neighbour towards the front of its list, will be removed soon.
+    /// Hints that `node`, and then its neighbour towards the front of its list, will be removed soon.
     #[inline]
     pub fn prefetch_removal(&self, node: NodeId) {
         self.index.prefetch(self.key(node));
         self.prefetch_toward_front(node);
     }
 
-    /// A hint that the block at the back of `list` will be used soon.
+    /// Hints that the block at the back of `list` will be used soon.
     #[inline]
     pub fn prefetch_back(&self, list: List) {
         self.prefetch(self.nodes[usize::from(list.0)].prev);
     }
 
-    /// A hint that the neighbour of `node` towards the front of its list will be used soon.
+    /// Hints that the neighbour of `node` towards the front of its list will be used soon.
     #[inline]
     pub fn prefetch_toward_front(&self, node: NodeId) {
         self.prefetch(self.nodes[node.0 as usize].prev);
     }
 
-    /// Asserts that lists, lengths and index agree, and that no more than `blocks_max` blocks are remembered.
+    /// Asserts that lists, lengths and index agree, and that at most `blocks_max` blocks are remembered.
     pub fn check(&self, blocks_max: usize) {
         let remembered = (0..self.lens.len()).map(|list| self.check_list(List(list as u8))).sum::<usize>();
         assert!(remembered <= blocks_max, "{remembered} blocks are remembered, {blocks_max} at most are allowed");
@@ -518,7 +518,7 @@ impl<I: Index, T> Blocks<I, T> {
         len
     }
 
-    /// Asserts that every node is in one of the states of its kind, and the index right about it.
+    /// Asserts that every node has a valid state for its kind, and agrees with the index.
     fn check_states(&self, remembered: usize) {
         let (mut listed, mut placed, mut free) = (0, 0, 0);
         for node in self.lens.len()..self.nodes.len() {
@@ -540,7 +540,7 @@ impl<I: Index, T> Blocks<I, T> {
     }
 }
 
-/// Whether the block of a node that is on `list` is indexed.
+/// True if the block of a node with this `list` is indexed.
 #[inline]
 fn is_current(list: List) -> bool {
     !matches!(list, SUPERSEDED | FREE)

@@ -1,11 +1,11 @@
-//! The part of flashwise that decides and remembers.
+//! The decisions and the memory of flashwise.
 //!
-//! `core` has no I/O, clock, thread, lock or random seed of its own: time and seeds are arguments. The simulator charges
-//! what it decides to a model, the server performs it on real devices; both run this code.
+//! `core` has no I/O, clock, thread, lock or random seed of its own: time and seeds are arguments. The simulator
+//! charges its decisions to a model, the server executes them on real devices; both run this code.
 //!
-//! A [`Policy`](policy::Policy) answers each [`Access`](access::Access) with an [`Outcome`](policy::Outcome). Policies are
-//! listed in [`policy::POLICIES`] and named on the command line through [`policy::Spec`]. An [admission rule](admission) may stand in front
-//! of one. The whole [`cache`] answers each [`Request`](cache::Request) with [`Step`](step::Step)s.
+//! A [`Policy`](policy::Policy) answers each [`Access`](access::Access) with an [`Outcome`](policy::Outcome). Policies
+//! are listed in [`policy::POLICIES`], and [`policy::Spec`] selects one by name. An [admission rule](admission) may
+//! stand in front of it. The whole [`cache`] answers each [`Request`](cache::Request) with [`Step`](step::Step)s.
 
 pub mod access;
 pub mod account;

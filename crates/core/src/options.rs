@@ -20,26 +20,26 @@ use std::fmt;
 
 use crate::quantity::{ByteSize, Duration, Share, ratio};
 
-/// What values an option takes.
+/// The values that an option accepts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// A real number from the first to the second bound, both allowed. Percentages such as `25%` are read as shares of 1.
+    /// A real number within these bounds, inclusive. Percentages such as `25%` are shares of 1.
     Number(f64, f64),
-    /// A whole number from the first to the second bound, both allowed.
+    /// A whole number within these bounds, inclusive.
     Count(u64, u64),
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// A size in bytes from the first to the second bound, both allowed, such as `64KiB`.
+    /// A size in bytes within these bounds, inclusive, such as `64KiB`.
     Size(u64, u64),
-    /// A size in bytes from the first to the second bound, both allowed, that is a power of two.
+    /// A size in bytes within these bounds, inclusive, that is a power of two.
     PowerOfTwo(u64, u64),
     /// A share from 0 to this one, such as `30%` or `0.3`.
     Share(f64),
-    /// A duration in microseconds from the first to the second bound, both allowed, such as `10min`.
+    /// A duration in microseconds within these bounds, inclusive, such as `10min`.
     Duration(u64, u64),
     /// Any text.
     Text,
-    /// Texts with commas between them.
+    /// Texts separated by commas.
     List,
 }
 
@@ -71,20 +71,20 @@ impl fmt::Display for Kind {
     }
 }
 
-/// One option: a row in the documentation of what it belongs to.
+/// One option: a row in the documentation of its owner.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// How users name it.
+    /// Its name.
     pub name: &'static str,
-    /// What values it takes.
+    /// The values that it accepts.
     pub kind: Kind,
-    /// Its value where none is given; must itself be of `kind`, or empty for an option that may be absent.
+    /// Its default; of `kind`, or empty for an option without a value.
     pub default: &'static str,
-    /// What it does, and where its default comes from.
+    /// Its effect, and the source of its default.
     pub meaning: &'static str,
 }
 
-/// Why options were refused.
+/// An error in options.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum OptionError {
@@ -101,14 +101,14 @@ pub enum OptionError {
 }
 
 impl OptionError {
-    /// Refuses the value of the option `name` of `owner`.
+    /// Returns the error of an invalid value of the option `name` of `owner`.
     pub fn bad_value(owner: &str, name: &str, found: impl Into<String>, expected: impl Into<String>) -> OptionError {
         let (owner, name) = (owner.to_owned(), name.to_owned());
         OptionError::BadValue { owner, name, found: found.into(), expected: expected.into() }
     }
 }
 
-/// A question with a name that was probably meant; empty if there is none.
+/// Formats a question with the name that was probably meant, or nothing.
 pub fn suggestion(near: &Option<&'static str>) -> String {
     near.map(|name| format!(" (did you mean '{name}'?)")).unwrap_or_default()
 }
@@ -117,7 +117,7 @@ fn options_of(names: &[&str]) -> String {
     if names.is_empty() { "it has none".to_owned() } else { format!("it has: {}", names.join(", ")) }
 }
 
-/// Words in a sentence: `a, b or c`.
+/// Joins words: `a, b or c`.
 fn listed(words: &[&str]) -> String {
     match words {
         [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
@@ -125,10 +125,10 @@ fn listed(words: &[&str]) -> String {
     }
 }
 
-/// What one of `words` means.
+/// Returns the meaning of one of `words`.
 ///
 /// # Errors
-/// In words, which there are.
+/// A message that lists the words.
 pub fn word<T: Copy>(found: &str, words: &[(&'static str, T)]) -> Result<T, String> {
     if let Some((_, meant)) = words.iter().find(|(word, _)| *word == found) {
         return Ok(*meant);
@@ -137,8 +137,9 @@ pub fn word<T: Copy>(found: &str, words: &[(&'static str, T)]) -> Result<T, Stri
     Err(format!("found '{found}'{}, expected {}", did_you_mean(found, &words), listed(&words)))
 }
 
-/// Finds what `text`, `name:key=value,key=value`, names in `table`, where each has its name by `name_of`; the rest of the text are its
-/// options. The name may be written as in [`is_called`]. Errors call what is looked for `what`.
+/// Finds the item of `table` that `text`, `name:key=value,key=value`, names. Returns it with the rest of the text, its
+/// options. `name_of` gives the name of an item, which may be spelled as in [`is_called`]. Errors call the kind of item
+/// `what`.
 pub fn named<'a, T>(
     what: &'static str,
     text: &'a str,
@@ -154,7 +155,7 @@ pub fn named<'a, T>(
     })
 }
 
-/// Whether `found` is how a user may write `name`: in upper or lower case, with or without its hyphens.
+/// True if `found` is a valid spelling of `name`: in upper or lower case, with or without its hyphens.
 pub fn is_called(found: &str, name: &str) -> bool {
     let letters = |text: &str| {
         text.chars().filter(|&letter| letter != '-').map(|letter| letter.to_ascii_lowercase()).collect::<String>()
@@ -162,7 +163,7 @@ pub fn is_called(found: &str, name: &str) -> bool {
     letters(found) == letters(name)
 }
 
-/// The name among `names` that `found` was probably meant to be.
+/// Returns the name among `names` that `found` was probably meant to be.
 pub fn nearest(found: &str, names: &[&'static str]) -> Option<&'static str> {
     let found = found.to_lowercase();
     let distance = |name: &&&'static str| strsim::damerau_levenshtein(&found, name);
@@ -170,12 +171,12 @@ pub fn nearest(found: &str, names: &[&'static str]) -> Option<&'static str> {
     (distance(&near) <= 1 + found.len() / 3).then_some(*near)
 }
 
-/// A question with the name among `names` that `found` was probably meant to be; empty if there is none.
+/// Formats a question with the name among `names` that was probably meant, or nothing.
 pub fn did_you_mean(found: &str, names: &[&'static str]) -> String {
     suggestion(&nearest(found, names))
 }
 
-/// Values for the parameters of one thing, checked against their kinds.
+/// Values for the parameters of one owner, checked against their kinds.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     parameters: &'static [Parameter],
@@ -183,7 +184,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads `key=value,key=value` for `owner`, whose options are `parameters`. An empty text gives the defaults.
+    /// Parses `key=value,key=value` for `owner`, whose options are `parameters`. An empty text gives the defaults.
     pub fn parse(owner: &str, parameters: &'static [Parameter], text: &str) -> Result<Options, OptionError> {
         let mut given: Vec<(&'static str, String)> = Vec::new();
         for pair in text.split(',').filter(|pair| !pair.is_empty()) {
@@ -207,12 +208,12 @@ impl Options {
         Ok(Options { parameters, given })
     }
 
-    /// The defaults of `parameters`.
+    /// Returns the defaults of `parameters`.
     pub fn default_of(parameters: &'static [Parameter]) -> Options {
         Options { parameters, given: Vec::new() }
     }
 
-    /// The value of option `name`, given or default. Panics if there is no such parameter.
+    /// Returns the value of option `name`, given or default. Panics if there is no such parameter.
     pub fn text(&self, name: &str) -> &str {
         if let Some((_, value)) = self.given.iter().find(|(given, _)| *given == name) {
             return value;
@@ -221,7 +222,7 @@ impl Options {
         parameter.unwrap_or_else(|| panic!("no parameter '{name}' is declared")).default
     }
 
-    /// The value of a [`Kind::Number`] option.
+    /// Returns the value of a [`Kind::Number`] option.
     pub fn number(&self, name: &str) -> f64 {
         ratio(self.text(name)).unwrap_or_else(|| panic!("the default of '{name}' is a number"))
     }

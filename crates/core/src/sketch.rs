@@ -1,17 +1,17 @@
-//! How often blocks were accessed lately, approximately and in little memory: TinyLFU's sketch.
+//! TinyLFU's sketch: approximate counts of recent accesses in little memory.
 //!
 //! Source: Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy. ACM Transactions on Storage 13(4),
 //! 2017, section 3: a count-min sketch with small counters, the reset (3.3) and the doorkeeper (3.4.2).
 //!
-//! Each block has four counters of 4 bits, one in each row; its estimate is the least of them, which other blocks' accesses can
-//! only have made too great. After a sample of `W` accesses all counters are halved, and the sample counts as half full. With a
-//! doorkeeper, a Bloom filter emptied by each reset, the first access in a sample is recorded there and only further ones
-//! are counted.
+//! Each block has four counters of 4 bits, one in each row. Its estimate is their minimum, which can be too large
+//! because of other blocks, but never too small. After a sample of `W` accesses all counters are halved, and the sample
+//! counts as half full. A doorkeeper is a Bloom filter that each reset empties. It records the first access to a block
+//! in a sample; only further ones are counted.
 //!
 //! Departures from the paper:
-//! - The four counters of a block lie in one cache line of 64 bytes, each in a quarter of it: one memory access. There are
-//!   16 counters for each block of the cache, or up to 32 as lines are a power of two.
-//! - The bits of a block in the doorkeeper lie in one word. It has 8 bits for each access between two resets, or up to 16.
+//! - The four counters of a block share a cache line of 64 bytes, each in a quarter of it: one memory access. There are
+//!   16 to 32 counters per block of the cache, because the number of lines is a power of two.
+//! - The bits of a block in the doorkeeper share a word. It has 8 to 16 bits per access between two resets.
 //! - Hashing is fixed: the same accesses give the same estimates in every run.
 
 use std::hash::{BuildHasher, Hash};
@@ -26,18 +26,18 @@ const ROWS: u32 = 4;
 const LOW_BITS: u64 = 0x1111_1111_1111_1111;
 const COUNTER_MAX: u64 = 15;
 
-/// A block's hash, from which all its places in a [`Sketch`] follow.
+/// A block's hash, which determines all its counters and bits in a [`Sketch`].
 #[derive(Clone, Copy, Debug)]
 pub struct BlockHash(u64);
 
 impl BlockHash {
-    /// The hash of `block`.
+    /// Hashes `block`.
     #[inline]
     pub fn new<K: Hash>(block: &K) -> Self {
         BlockHash(mix(FxBuildHasher.hash_one(block)))
     }
 
-    /// Another hash of the same block, for the doorkeeper: blocks that share counters shall not share bits there.
+    /// Returns a second hash for the doorkeeper: blocks that share counters should not share bits there.
     #[inline]
     fn second(self) -> Self {
         BlockHash(mix(self.0.wrapping_add(0x9E37_79B9_7F4A_7C15)))
@@ -52,28 +52,28 @@ pub(crate) fn mix(mut h: u64) -> u64 {
     h ^ (h >> 31)
 }
 
-/// Words of a cache line of counters: row i has the two from 2i, 32 counters.
+/// Words of a cache line of counters: row i has two, from 2i, with 32 counters.
 const LINE_WORDS: usize = 8;
 
 /// Approximate counts of recent accesses.
 #[derive(Clone, Debug)]
 pub struct Sketch {
-    /// Lines of counters, from `first`, where a line of the processor's cache begins. Memory with an alignment of its own would be
-    /// filled with zeroes, and all of it taken at once.
+    /// Lines of counters, from `first`, where a cache line of the processor begins. An aligned allocation would be
+    /// zero-filled explicitly, and so use all of its memory at once.
     words: Vec<u64>,
     first: usize,
-    /// A power of two.
+    /// The number of lines, a power of two.
     lines: usize,
-    /// Empty if there is none.
+    /// The Bloom filter; empty if disabled.
     doorkeeper: Vec<u64>,
-    /// Accesses counted in this sample, those before the reset by half.
+    /// Accesses counted in this sample; those before the reset count half.
     sampled: u64,
-    /// `W`: how many make the sample full.
+    /// `W`: accesses in a full sample.
     sample: u64,
 }
 
 impl Sketch {
-    /// An empty sketch for a cache of `capacity` blocks, reset when `sample` accesses are counted.
+    /// Creates an empty sketch for a cache of `capacity` blocks, with a reset after every `sample` accesses.
     pub fn new(capacity: usize, sample: u64, doorkeeper: bool) -> Self {
         let lines = capacity.div_ceil(8).next_power_of_two();
         let doorkeeper_words = if doorkeeper { (sample / 2 / 8).max(1).next_power_of_two() as usize } else { 0 };
@@ -82,7 +82,7 @@ impl Sketch {
         Sketch { words, first, lines, doorkeeper: vec![0; doorkeeper_words], sampled: 0, sample: sample.max(2) }
     }
 
-    /// How often `block` was accessed, approximately.
+    /// Returns the approximate number of accesses to `block`.
     #[inline]
     pub fn estimate(&self, block: BlockHash) -> u64 {
         let line = &self.words[self.line(block)..][..LINE_WORDS];
@@ -106,7 +106,7 @@ impl Sketch {
         }
     }
 
-    /// Records `block` in the doorkeeper; whether it was there already, or there is no doorkeeper.
+    /// Records `block` in the doorkeeper. Returns true if it was there before, or if there is no doorkeeper.
     #[inline]
     fn enter(&mut self, block: BlockHash) -> bool {
         if self.doorkeeper.is_empty() {
@@ -140,7 +140,7 @@ impl Sketch {
         self.sampled /= 2;
     }
 
-    /// The first word of the block's line.
+    /// Returns the first word of the block's line.
     #[inline]
     fn line(&self, block: BlockHash) -> usize {
         self.first + ((block.0 >> 32) as usize & (self.lines - 1)) * LINE_WORDS
@@ -155,7 +155,7 @@ impl Sketch {
         self.doorkeeper[word] & bits == bits
     }
 
-    /// The word of `block` in the doorkeeper, and its four bits there, or fewer where they coincide.
+    /// Returns the word of `block` in the doorkeeper, and its up to four bits there.
     #[inline]
     fn doorkeeper_place(&self, block: BlockHash) -> (usize, u64) {
         let h = block.second().0;
@@ -163,7 +163,7 @@ impl Sketch {
         (word, 1 << (h & 63) | 1 << (h >> 6 & 63) | 1 << (h >> 12 & 63) | 1 << (h >> 18 & 63))
     }
 
-    /// A hint that `block` will be counted soon.
+    /// Hints that `block` will be counted soon.
     #[inline]
     pub fn prefetch(&self, block: BlockHash) {
         prefetch(&self.words, self.line(block));
@@ -173,7 +173,7 @@ impl Sketch {
     }
 }
 
-/// Where `block`'s counter of `row` lies in its line: the word, and how far it is shifted.
+/// Returns the position of `block`'s counter of `row` in its line: the word and the shift.
 #[inline]
 fn place(block: BlockHash, row: u32) -> (usize, u32) {
     let byte = (block.0 >> (8 * row)) as u32;
@@ -220,9 +220,9 @@ mod tests {
         assert_eq!(add(&mut sketch, &[1; 100]), [15, 0, 0]);
     }
 
-    /// The worst of samples, ten times as many accesses as the cache has blocks, each to another block: 9,999 blocks share
-    /// 4,096 counters a row, 2.44 each. A counter has no second block with a chance of e^-2.44 = 0.087, one of a block's
-    /// four with 1 - (1 - 0.087)^4 = 0.305.
+    /// The worst sample: ten times as many accesses as the cache has blocks, each to another block. 9,999 blocks share
+    /// 4,096 counters a row, 2.44 each. A counter has no second block with probability e^-2.44 = 0.087, one of a
+    /// block's four with 1 - (1 - 0.087)^4 = 0.305.
     #[test]
     fn estimates_are_never_too_small_and_seldom_too_great() {
         let mut sketch = Sketch::new(1000, 10_000, false);
@@ -235,7 +235,7 @@ mod tests {
         assert!((2_900..3_200).contains(&right), "{right} of 9,999 are right");
     }
 
-    /// Results of simulations depend on this.
+    /// Simulation results depend on these hashes.
     #[test]
     fn hashes_do_not_change() {
         assert_eq!(hash(1).0, 2_791_328_109_449_727_256);

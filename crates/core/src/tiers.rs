@@ -1,27 +1,27 @@
-//! How long an array of fast cache devices in front of slower storage devices lives, and how fast it answers.
+//! Lifetime and latency of an array: fast cache devices in front of slower storage devices.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
-//! sampling. MSST 2016, section IV, equations 2 to 6, and Figure 3 for what is not admitted.
+//! sampling. MSST 2016, section IV, equations 2 to 6, and Figure 3 for rejected misses.
 //!
 //! Departures from the paper:
-//! - Equations 2 and 3 are for LRU, which admits every miss. Here only a portion `p` of the misses is admitted, as in Figure 3
-//!   and section IV.B; with `p` = 1 they are the paper's.
-//! - The paper gives average latencies and not how it comes by them. Here an access takes the latency of the one device that
-//!   answers it: the cache for hits and admitted writes, the storage for read misses and refused writes. The average is over
-//!   bytes, which gives the paper's 0.136 ms for its workload I. What follows the answer (filling the cache, writing back)
-//!   takes no time.
+//! - Equations 2 and 3 are for LRU, which admits every miss. Here only a portion `p` of the misses is admitted, as in
+//!   Figure 3 and section IV.B; with `p` = 1 they are the paper's.
+//! - The paper gives average latencies without their derivation. Here an access takes the latency of the one device
+//!   that answers it: the cache for hits and admitted writes, the storage for read misses and rejected writes. The
+//!   average is over bytes, which gives the paper's 0.136 ms for its workload I. Work after the answer (filling the
+//!   cache, writing back) takes no time.
 
-/// Days of a year, as the paper's lifetimes have it, and vendors where they turn drive writes per day into bytes.
+/// Days of a year, as in the paper's lifetimes and in the vendors' conversion of drive writes per day into bytes.
 pub const YEAR_DAYS: f64 = 365.0;
 /// Seconds of such a year.
 pub const YEAR_SECONDS: f64 = YEAR_DAYS * 86_400.0;
 
-/// One device, as its data sheet tells.
+/// One device, with figures from its data sheet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Device {
-    /// `c_c` or `c_s`: what it holds.
+    /// `c_c` or `c_s`: its capacity.
     pub capacity_bytes: f64,
-    /// `l_c` or `l_s`: how often each cell can be written; infinite where writes wear nothing.
+    /// `l_c` or `l_s`: write cycles of each cell; infinite if writes cause no wear.
     pub endurance_cycles: f64,
     /// `t_c,r` or `t_s,r`.
     pub read_latency_us: f64,
@@ -32,7 +32,7 @@ pub struct Device {
 /// Equal devices that share their work evenly: the cache or the storage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tier {
-    /// What each of them is.
+    /// The properties of each device.
     pub device: Device,
     /// `N_c` or `N_s`.
     pub devices: f64,
@@ -41,18 +41,18 @@ pub struct Tier {
 }
 
 impl Tier {
-    /// What all devices hold.
+    /// Returns the capacity of all devices together.
     pub fn capacity_bytes(&self) -> f64 {
         self.devices * self.device.capacity_bytes
     }
 
-    /// How often each cell is written where `written_bytes` are written to the tier.
+    /// Returns the writes of each cell for `written_bytes` to the tier.
     pub fn writes_per_cell(&self, written_bytes: f64) -> f64 {
         self.write_amplification * written_bytes / self.capacity_bytes()
     }
 }
 
-/// What an array did or has to do: bytes in some time, or bytes per second.
+/// The traffic of an array: bytes in some time, or bytes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
     /// Reads answered by the cache.
@@ -63,19 +63,19 @@ pub struct Traffic {
     pub cached_writes: f64,
     /// Writes answered by the storage.
     pub bypassed_writes: f64,
-    /// All that is written to the cache: `cached_writes` and the read misses that are admitted.
+    /// All writes to the cache: `cached_writes` and admitted read misses.
     pub cache_written: f64,
-    /// All that is written to the storage: `bypassed_writes` and what is written back.
+    /// All writes to the storage: `bypassed_writes` and write-backs.
     pub storage_written: f64,
 }
 
 impl Traffic {
-    /// All that clients read and write.
+    /// Returns all reads and writes of clients.
     pub fn client(&self) -> f64 {
         self.read_hits + self.read_misses + self.cached_writes + self.bypassed_writes
     }
 
-    /// `factor` times as much of everything.
+    /// Returns the traffic multiplied by `factor`.
     pub fn scaled(&self, factor: f64) -> Traffic {
         Traffic {
             read_hits: factor * self.read_hits,
@@ -87,7 +87,7 @@ impl Traffic {
         }
     }
 
-    /// This and `other`.
+    /// Returns the sum of this traffic and `other`.
     pub fn plus(&self, other: &Traffic) -> Traffic {
         Traffic {
             read_hits: self.read_hits + other.read_hits,
@@ -100,7 +100,7 @@ impl Traffic {
     }
 }
 
-/// A workload as the paper's Table II has it.
+/// A workload in the form of the paper's Table II.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Workload {
     /// `r`, bytes per second.
@@ -111,14 +111,14 @@ pub struct Workload {
     pub read_hit_ratio: f64,
     /// `1 - m_w`.
     pub write_hit_ratio: f64,
-    /// `d`: the share of the blocks in the cache that are dirty, and so of those that are evicted.
+    /// `d`: the share of dirty blocks in the cache, and so among the evicted ones.
     pub dirty: f64,
-    /// `p`: the share of the misses that is admitted.
+    /// `p`: the share of admitted misses.
     pub admitted: f64,
 }
 
 impl Workload {
-    /// What it makes the array do each second: arrows 2 to 5 of Figures 2 and 3, the numerators of equations 2 and 3.
+    /// Returns the array's traffic per second: arrows 2 to 5 of Figures 2 and 3, the numerators of equations 2 and 3.
     pub fn traffic(&self) -> Traffic {
         let Workload { read: r, write: w, dirty: d, admitted: p, .. } = *self;
         let (m_r, m_w) = (1.0 - self.read_hit_ratio, 1.0 - self.write_hit_ratio);
@@ -138,44 +138,44 @@ impl Workload {
 /// Cache devices in front of storage devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Array {
-    /// The fast devices.
+    /// The cache devices.
     pub cache: Tier,
-    /// The devices behind them.
+    /// The storage devices.
     pub storage: Tier,
 }
 
-/// How fast an array wears under some traffic.
+/// The rate at which an array wears under some traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wear {
     /// `w_c`: writes per cell of the cache and second (equations 3 and 6).
     pub cache_writes: f64,
     /// `w_s`: writes per cell of the storage and second (equations 2 and 6).
     pub storage_writes: f64,
-    /// `f_c`: the share of the cache's endurance that a second takes (equation 4).
+    /// `f_c`: the share of the cache's endurance used per second (equation 4).
     pub cache_rate: f64,
-    /// `f_s`: the same of the storage.
+    /// `f_s`: the share of the storage's endurance used per second.
     pub storage_rate: f64,
 }
 
 impl Wear {
-    /// How long the cache lasts; infinite if nothing wears it.
+    /// Returns the lifetime of the cache; infinite without wear.
     pub fn cache_lifetime_years(&self) -> f64 {
         1.0 / self.cache_rate / YEAR_SECONDS
     }
 
-    /// How long the storage lasts; infinite if nothing wears it.
+    /// Returns the lifetime of the storage; infinite without wear.
     pub fn storage_lifetime_years(&self) -> f64 {
         1.0 / self.storage_rate / YEAR_SECONDS
     }
 
-    /// `T` = 1 / max(`f_c`, `f_s`): how long both last (equation 5).
+    /// Returns `T` = 1 / max(`f_c`, `f_s`): the lifetime of the array (equation 5).
     pub fn lifetime_years(&self) -> f64 {
         1.0 / self.cache_rate.max(self.storage_rate) / YEAR_SECONDS
     }
 }
 
 impl Array {
-    /// How fast `traffic` wears out the array, if it took `seconds`.
+    /// Returns the wear of the array under `traffic` within `seconds`.
     pub fn wear(&self, traffic: &Traffic, seconds: f64) -> Wear {
         let cache_writes = self.cache.writes_per_cell(traffic.cache_written) / seconds;
         let storage_writes = self.storage.writes_per_cell(traffic.storage_written) / seconds;
@@ -187,7 +187,7 @@ impl Array {
         }
     }
 
-    /// How long a byte of `traffic` waits for its answer on average; 0 where there is no traffic.
+    /// Returns the mean latency of a byte of `traffic`; 0 without traffic.
     pub fn latency_mean_us(&self, traffic: &Traffic) -> f64 {
         let (cache, storage) = (&self.cache.device, &self.storage.device);
         let reads = traffic.read_hits * cache.read_latency_us + traffic.read_misses * storage.read_latency_us;
@@ -197,7 +197,7 @@ impl Array {
     }
 }
 
-/// `L / T` (equation 1) in microseconds per year: what a cache should make small. 0 where nothing wears.
+/// Returns `L / T` (equation 1) in microseconds per year, which a cache should minimise; 0 without wear.
 pub fn latency_over_lifetime(latency_mean_us: f64, lifetime_years: f64) -> f64 {
     latency_mean_us / lifetime_years
 }
@@ -234,8 +234,8 @@ mod tests {
         near(ARRAY.latency_mean_us(&traffic), 136.0);
     }
 
-    /// p = 1/4 of the misses, 16 MB/s of reads and 30 MB/s of writes, is admitted: the cache is written 4 + 170 + 7.5 MB/s,
-    /// the storage 0.65 * (4 + 7.5) + 22.5 MB/s, of which 22.5 MB/s clients wait for.
+    /// p = 1/4 of the misses, 16 MB/s of reads and 30 MB/s of writes, is admitted. The cache is written 4 + 170 + 7.5
+    /// MB/s, the storage 0.65 * (4 + 7.5) + 22.5 MB/s, of which clients wait for 22.5 MB/s.
     #[test]
     fn what_is_not_admitted_goes_straight_to_storage() {
         let traffic = Workload { admitted: 0.25, ..WORKLOAD_I }.traffic();

@@ -1,17 +1,17 @@
-//! Which block was used least often: a heap of uses, where a use is outdated once its block was used again or has left.
+//! The least frequently used block: a heap of uses. A use is outdated once its block was used again or left the cache.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// The heap is rid of what is outdated when it has this many uses more than twice those of the cache.
+/// Outdated uses are removed when the heap exceeds twice the cache's blocks by this many.
 const SPARE_USES: usize = 64;
 
 /// A use of a block. No two have the same rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Use<K> {
-    /// How often the block was used, this time included.
+    /// The number of uses of the block, this one included.
     pub frequency: u32,
-    /// Among blocks that were used as often the one of the least rank comes first.
+    /// Among equal frequencies the lowest rank comes first.
     pub rank: u64,
     /// The block.
     pub key: K,
@@ -37,7 +37,7 @@ impl<K> PartialEq for Use<K> {
 
 impl<K> Eq for Use<K> {}
 
-/// Uses of the blocks of a cache, the last of each and outdated ones, the least at the top.
+/// The last use of each block of a cache, and outdated ones, the least at the top.
 #[derive(Clone, Debug)]
 pub struct Uses<K> {
     heap: BinaryHeap<Reverse<Use<K>>>,
@@ -45,12 +45,12 @@ pub struct Uses<K> {
 }
 
 impl<K: Copy> Uses<K> {
-    /// None yet, of a cache of `capacity` blocks.
+    /// Creates an empty heap for a cache of `capacity` blocks.
     pub fn new(capacity: usize) -> Uses<K> {
         Uses { heap: BinaryHeap::new(), len_max: capacity.saturating_mul(2).saturating_add(SPARE_USES) }
     }
 
-    /// Notes a use. `is_current` tells of each, this one included, whether it is not outdated.
+    /// Adds a use. `is_current` is true for uses that are not outdated, including this one.
     #[inline]
     pub fn push(&mut self, used: Use<K>, is_current: impl Fn(&Use<K>) -> bool) {
         self.heap.push(Reverse(used));
@@ -59,7 +59,8 @@ impl<K: Copy> Uses<K> {
         }
     }
 
-    /// What `current` says of the least use that is not outdated; of outdated ones it says none.
+    /// Returns the result of `current` for the least use that is not outdated; for outdated ones `current` returns
+    /// `None`.
     #[inline]
     pub fn least<T>(&mut self, current: impl Fn(&Use<K>) -> Option<T>) -> Option<T> {
         loop {
@@ -72,7 +73,7 @@ impl<K: Copy> Uses<K> {
         }
     }
 
-    /// Asserts that each of `cached` blocks has one use that is not outdated. Slow; for tests.
+    /// Asserts that each of `cached` blocks has exactly one current use. Slow; for tests.
     pub fn check(&self, cached: usize, is_current: impl Fn(&Use<K>) -> bool) {
         let current = self.heap.iter().filter(|Reverse(used)| is_current(used)).count();
         assert_eq!(current, cached, "each cached block has one use that is not outdated");

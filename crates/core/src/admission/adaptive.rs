@@ -1,24 +1,25 @@
-//! Adaptive: a rule whose threshold follows the workload, by shadow caches with other thresholds.
+//! Adaptive: a rule whose threshold adapts to the workload, by shadow caches with other thresholds.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
-//! sampling. MSST 2016, section V.B, equations 11 to 14. Shadow caches are those of [`shadow`](super::shadow), equations 11 to
-//! 13 those of [`controller`](super::controller).
+//! sampling. MSST 2016, section V.B, equations 11 to 14. [`shadow`](super::shadow) has the shadow caches,
+//! [`controller`](super::controller) equations 11 to 13.
 //!
-//! Thresholds stand on a scale with a position for each shadow. At the last everything is admitted: the replacement policy
-//! alone. Which threshold stands at which position, the adapted rule's row tells.
+//! Thresholds are on a scale with a position for each shadow. The last position admits everything, which leaves only
+//! the replacement policy. The adapted rule's row maps positions to thresholds.
 //!
 //! Departures from the paper:
 //! - Equation 14 moves the position on the scale: for probability that is the paper's, for size it halves and doubles.
-//! - Smoothing gives way to the target latency: where the threshold between the old one and the chosen would miss the target,
-//!   by a straight line between the shadows beside it, the chosen one is taken at once. Where the cache itself missed the
-//!   target in the last timeframe and some shadow did not, because it must fill first, the fastest threshold is taken.
-//! - By how much the cache was slower than its shadows told is smoothed as well and added to their latencies, where it is more
-//!   than nothing. (A sample that is too fast by a little would have the cache miss its target every few timeframes.) Where
-//!   none meets the target then, but one does by itself, the fastest is taken.
-//! - A timeframe with fewer than 100 sampled accesses goes on for another.
-//! - Until the first timeframe ends everything is admitted. From then on the chosen threshold is taken at once until a timeframe has begun with a full
-//!   cache, and equation 14 smooths after that: where it began at the threshold that admits everything, the way from there cost a quarter of what the
-//!   rule gains over 100 timeframes.
+//! - The target latency has priority over smoothing. If the threshold between the old and the chosen one would miss the
+//!   target, by linear interpolation between the neighbouring shadows, the chosen one applies at once. If the cache
+//!   itself missed the target in the last timeframe but some shadow did not, because the cache must fill first, the
+//!   fastest threshold applies.
+//! - The smoothed excess of the cache's latency over its shadows' prediction is added to their latencies, if positive.
+//!   (Otherwise a sample that is slightly too fast would make the cache miss its target every few timeframes.) If no
+//!   shadow then meets the target, but one does without the excess, the fastest applies.
+//! - A timeframe with fewer than 100 sampled accesses continues for another.
+//! - Until the first timeframe ends everything is admitted. From then on the chosen threshold applies at once until a
+//!   timeframe has begun with a full cache; afterwards equation 14 smooths it. Smoothing from the start, at the
+//!   threshold that admits everything, cost a quarter of the rule's gain over 100 timeframes.
 
 use super::budget::Budget;
 use super::controller::{Aim, Controller, Objective};
@@ -242,7 +243,7 @@ fn choice(options: &Options, _policy: &policy::Spec, decision: Option<&Decision>
     decision.map_or_else(|| EVERYTHING.to_owned(), |decision| shown(decision.threshold, block_bytes))
 }
 
-/// The threshold that holds after `decision`, unless it admits everything by size.
+/// Returns the threshold after `decision`, unless it admits everything by size.
 fn threshold(decision: &Decision) -> Option<f64> {
     Some(decision.threshold).filter(|threshold| *threshold < u64::MAX as f64)
 }
@@ -265,16 +266,16 @@ pub struct Adaptive<P, I: Index> {
     controller: Controller,
     timeframes: Timeframes,
     block_bytes: u64,
-    /// By how much the cache was slower than its shadows told, smoothed.
+    /// The smoothed excess of the cache's latency over its shadows' prediction.
     excess_us: f64,
-    /// Cached blocks that the cache has room for, and whether it was full at an earlier decision: from then on thresholds are smoothed.
+    /// The capacity in blocks, and true once the cache was full at a decision, which starts the smoothing.
     capacity: usize,
     was_full: bool,
     decision: Option<Decision>,
 }
 
 impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
-    /// The rule in front of `policy`, which is what is `behind` it.
+    /// Creates the rule in front of `policy`, which is the one `behind` it.
     fn new(options: &Options, policy: P, behind: Behind<I>) -> Self {
         let Behind { policy: spec, index, capacity, setting } = behind;
         let seed = options.count("seed");
@@ -331,12 +332,12 @@ impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
         });
     }
 
-    /// Equation 14, unless the target latency is in danger. `old` is the weight of the old position.
+    /// Applies equation 14, unless the target latency is in danger. `old` is the weight of the old position.
     fn next_position(&self, choice: Choice, latency_us: f64, old: f64) -> f64 {
         let latency_us_max = self.controller.aim().latency_us_max;
         let chosen = choice.candidate as f64;
         if !choice.meets_latency {
-            // Plain replacement, as the paper has it, if no budget forbids it.
+            // Plain replacement, as in the paper, if no budget forbids it.
             return if self.controller.has_budget() { chosen } else { self.scale.last() };
         }
         if latency_us > latency_us_max {
@@ -346,7 +347,7 @@ impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
         if self.latency_us_at(position) + self.excess_us > latency_us_max { chosen } else { position }
     }
 
-    /// What the shadows beside `position` tell of the latency there.
+    /// Interpolates the shadows' latencies at `position`.
     fn latency_us_at(&self, position: f64) -> f64 {
         let figures = self.controller.figures();
         let (below, above) = (position.floor() as usize, position.ceil() as usize);

@@ -1,4 +1,4 @@
-//! A replacement policy behind a rule that judges each missed block, and what such a rule is.
+//! A replacement policy behind a rule that judges each missed block, and the trait of such rules.
 
 use super::Rule;
 use super::budget::{Budget, Pace};
@@ -7,19 +7,19 @@ use crate::index::Index;
 use crate::options::Options;
 use crate::policy::{Outcome, Policy, pass_on};
 
-/// A rule that judges each missed block by itself, by a threshold.
+/// A rule that judges each missed block independently, by a threshold.
 pub trait Judge<I: Index>: Sized {
-    /// The rule that `options` say, for a cache of `capacity` blocks of `block_bytes`. `index` is empty.
+    /// Builds the rule with `options`, for a cache of `capacity` blocks of `block_bytes`. `index` must be empty.
     fn build(options: &Options, index: I, capacity: usize, block_bytes: u64) -> Self;
 
-    /// Judges by `threshold` from now on, which is one of the rule's [`Thresholds`](super::Thresholds).
+    /// Sets the threshold, one of the rule's [`Thresholds`](super::Thresholds).
     fn set_threshold(&mut self, threshold: f64);
 
-    /// Whether the block of `access` is admitted if it is missed. The answer does not matter where `is_cached`, which is only asked by
-    /// rules that treat hits in another way, or after a no: what is admitted is looked up once and not twice.
+    /// True if the block of `access` is admitted when missed. For cached blocks the answer does not matter. Only rules
+    /// that treat hits differently call `is_cached`, or rules about to reject, so an admitted block is looked up once.
     fn judge(&mut self, access: &Access<I::Key>, is_cached: impl Fn() -> bool) -> bool;
 
-    /// Notes that `block` is referenced and admitted without being judged.
+    /// Records a reference to `block`, which is admitted without judgement.
     #[inline]
     fn note_admitted(&mut self, block: I::Key) {
         let _ = block;
@@ -31,35 +31,36 @@ pub trait Judge<I: Index>: Sized {
         let _ = pace;
     }
 
-    /// Notes that the policy evicted `block` for one that was admitted.
+    /// Records that the policy evicted `block` for an admitted one.
     #[inline]
     fn note_evicted(&mut self, block: I::Key) {
         let _ = block;
     }
 
-    /// Notes that the cache has `len` blocks, after one was admitted or removed.
+    /// Records that the cache has `len` blocks, after one was admitted or removed.
     #[inline]
     fn note_len(&mut self, len: usize, admitted: Option<I::Key>) {
         let _ = (len, admitted);
     }
 
-    /// Whether anything is remembered of `block`.
+    /// True if the rule remembers `block`.
     fn remembers(&self, block: I::Key) -> bool {
         let _ = block;
         false
     }
 
-    /// Forgets `block`: it is to be one that was never seen.
+    /// Forgets `block`: the next access to it counts as the first.
     fn forget(&mut self, block: I::Key) {
         let _ = block;
     }
 
-    /// The longest requests of which blocks are admitted: 0 if nothing is, `u64::MAX` if their length does not matter.
+    /// Returns the longest requests whose blocks are admitted, in blocks: 0 for none, `u64::MAX` if the length does not
+    /// matter.
     fn request_blocks_max(&self) -> u64 {
         u64::MAX
     }
 
-    /// A hint that `later` will be accessed soon and `soon`, for which the hint as `later` was given before, sooner.
+    /// Hints that `later` will be accessed soon, and `soon`, an earlier `later`, even sooner.
     #[inline]
     fn prefetch(&self, soon: I::Key, later: I::Key) {
         let _ = (soon, later);
@@ -79,27 +80,27 @@ pub struct Admitted<P, I: Index> {
 }
 
 impl<P: Policy<Key = I::Key>, I: Index> Admitted<P, I> {
-    /// `rule` in front of `policy`, both for a cache of the same size. It judges reads and writes.
+    /// Creates `rule` in front of `policy`, both for a cache of the same size. It judges reads and writes.
     pub fn new(rule: Rule<I>, policy: P) -> Self {
         Admitted { rule, admits_writes: false, budget: None, policy }
     }
 
-    /// The same, which admits all writes if `admits_writes`.
+    /// Admits all writes if `admits_writes`.
     pub fn admitting_writes(self, admits_writes: bool) -> Self {
         Admitted { admits_writes, ..self }
     }
 
-    /// The same, which writes no more than `budget`.
+    /// Limits writes to `budget`.
     pub fn within(self, budget: Option<Budget>) -> Self {
         Admitted { budget, ..self }
     }
 
-    /// True if the budget, if there is one, has a block left.
+    /// True if there is no budget, or it has a block left.
     pub fn may_write(&self) -> bool {
         self.budget.as_ref().is_none_or(|budget| !budget.is_used_up())
     }
 
-    /// The rule.
+    /// Returns the rule.
     pub fn rule(&self) -> &Rule<I> {
         &self.rule
     }
@@ -110,7 +111,7 @@ impl<P: Policy<Key = I::Key>, I: Index> Admitted<P, I> {
         }
     }
 
-    /// Tells the rule what became of an access that it let through.
+    /// Reports the outcome of an access that the rule accepted.
     #[inline(always)]
     fn note(&mut self, access: &Access<I::Key>, outcome: &Outcome<I::Key>) {
         match *outcome {
@@ -126,7 +127,7 @@ impl<P: Policy<Key = I::Key>, I: Index> Admitted<P, I> {
         }
     }
 
-    /// The rule, to change its threshold.
+    /// Returns the rule, to change its threshold.
     pub fn rule_mut(&mut self) -> &mut Rule<I> {
         &mut self.rule
     }

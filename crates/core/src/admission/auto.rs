@@ -1,18 +1,19 @@
-//! Auto: the replacement policy itself follows the workload, by shadow caches with other policies.
+//! Auto: the replacement policy itself adapts to the workload, by shadow caches with other policies.
 //!
 //! Source: the shadow caches and the controller of Moon, Reddy: Adaptive policies for balancing performance and lifetime of
 //! mixed SSD arrays through workload sampling. MSST 2016, section V.B, with whole policies in place of thresholds.
 //!
 //! Departures from the paper:
-//! - Where another policy becomes the best, it takes over the blocks in the cache, the least recently used first: nothing is fetched or evicted
-//!   then. What it remembers of other blocks begins anew.
-//! - There is nothing between two policies, so that equation 14 has no place. Policies are compared by all that they did since the cache
-//!   was full, where what is long ago counts a little less, and as a continuation of what the cache itself did ([`Past`]), for twice as long as
-//!   that past is and for ten timeframes at least: just when policies begin to differ, the past is short, and tells little of what is to come.
-//! - Decisions do not wait for a timeframe's end: one is made after every 100 accesses of the sample. Until the cache is full policies
-//!   hardly differ; then those that wear it needlessly do so at once.
-//! - The policy stays while it is nearly as good as the best: each change costs what the next policy's ghosts would have told. Where
-//!   another one was far better for some timeframes in a row, the past is forgotten and that one taken.
+//! - When another policy becomes the best, it takes over the cached blocks, least recently used first: nothing is
+//!   fetched or evicted. Its ghosts start empty.
+//! - Policies have no intermediate positions, so equation 14 does not apply. They are compared by everything since the
+//!   cache was full, with slowly decaying weights, as a continuation of the cache's own [`Past`]. The comparison looks
+//!   ahead twice as far as that past, and at least ten timeframes. When policies begin to differ the past is short, and
+//!   predicts little.
+//! - Decisions do not wait for the end of a timeframe: one follows every 100 accesses of the sample. Until the cache is
+//!   full policies hardly differ; then those that wear it needlessly do so at once.
+//! - The policy stays while it is nearly as good as the best, because each change loses the next policy's ghosts. If
+//!   another one was far better for several timeframes in a row, the past is forgotten and that one is chosen.
 
 use super::adaptive::{
     ALPHA, HITS, OBJECTIVE, SAMPLED_ACCESSES_MIN, SAMPLING, SEED, TIMEFRAME, Timeframes, WRITES_PER_DAY, aim,
@@ -62,7 +63,7 @@ pub static INFO: Info = Info {
     decides: Some(Decides { choice, threshold: |_| None, candidates }),
 };
 
-/// The policies that `options` name.
+/// Returns the policies that `options` name.
 fn candidates(options: &Options) -> Result<Vec<policy::Spec>, OptionError> {
     let text = options.text("policies");
     let refuse = |expected: &str| OptionError::bad_value(INFO.name, "policies", text, expected);
@@ -77,7 +78,7 @@ fn candidates(options: &Options) -> Result<Vec<policy::Spec>, OptionError> {
     Ok(candidates)
 }
 
-/// The policies that `options` name, and `first` if that is none of them; which of them is `first`.
+/// Returns the policies that `options` name, plus `first` if missing; and the index of `first`.
 fn candidates_with(options: &Options, first: &policy::Spec) -> (Vec<policy::Spec>, usize) {
     let mut candidates = candidates(options).expect("the policies of a parsed rule are in order");
     let named = candidates.iter().position(|candidate| candidate.to_string() == first.to_string());
@@ -88,7 +89,7 @@ fn candidates_with(options: &Options, first: &policy::Spec) -> (Vec<policy::Spec
     (candidates, first)
 }
 
-/// The policy that holds after `decision`, where `first` is the one to begin with.
+/// Describes the policy after `decision`; the initial one is `first`.
 fn choice(options: &Options, first: &policy::Spec, decision: Option<&Decision>, _block_bytes: u64) -> String {
     let (candidates, first) = candidates_with(options, first);
     let current = decision.map_or(first, |decision| decision.position as usize);
@@ -100,42 +101,43 @@ pub(super) fn build<I: Index + Clone + Send + 'static>(options: &Options, behind
     Box::new(Auto::new(options, behind))
 }
 
-/// The blocks in the cache, last used first.
+/// The cached blocks, most recently used first.
 const CACHED: List = List(0);
 
 /// A policy stays while it is worse than the best by at most this share of the distance from the best to the worst.
 const NEAR: f64 = 0.02;
-/// Where lately it was worse by more than this share of that distance for [`BEHIND_MAX`] timeframes in a row, the workload is taken for another one.
+/// If a policy was recently worse by more than this share of that distance for [`BEHIND_MAX`] timeframes in a row, the
+/// workload has changed.
 const FAR: f64 = 0.5;
 const BEHIND_MAX: f64 = 8.0;
 const ALPHA_LATELY: f64 = 0.7;
 
-/// For how many timeframes policies are thought on at least.
+/// Timeframes to look ahead, at least.
 const AHEAD_TIMEFRAMES_MIN: f64 = 10.0;
 
 /// A cache whose policy changes.
 pub struct Auto<I: Index> {
-    /// What replaces.
+    /// The current policy.
     policy: AnyPolicy<I::Key>,
     current: usize,
     candidates: Vec<policy::Spec>,
-    /// An index without blocks, for the next policy.
+    /// An empty index for the next policy.
     empty: I,
     capacity: usize,
-    /// The policy's blocks, which stay what they are when another policy takes over.
+    /// The policy's blocks, which stay when another policy takes over.
     cached: Blocks<I, ()>,
     shadows: Shadows<I::Key>,
     controller: Controller,
-    /// What the cache did, by the shadows of the policies that it had.
+    /// The history of the cache, from the shadows of the policies that it had.
     own: Past,
-    /// What each candidate did.
+    /// The history of each candidate.
     pasts: Vec<Past>,
-    /// The same with a short memory, to notice when the workload is another.
+    /// A controller with short memory, to detect a change of the workload.
     lately: Controller,
     pasts_lately: Vec<Past>,
-    /// For how many timeframes in a row another policy was far better lately.
+    /// Number of consecutive timeframes in which another policy was far better.
     behind: f64,
-    /// Whether the cache has been full.
+    /// True once the cache has been full.
     was_full: bool,
     budget: Option<Budget>,
     timeframes: Timeframes,
@@ -152,7 +154,7 @@ impl<I: Index> std::fmt::Debug for Auto<I> {
 }
 
 impl<I: Index + Clone + Send + 'static> Auto<I> {
-    /// An empty cache that begins with the policy `behind` the rule.
+    /// Creates an empty cache that starts with the policy `behind` the rule.
     fn new(options: &Options, behind: Behind<I>) -> Self {
         let Behind { policy: first, index, capacity, setting } = behind;
         let (candidates, current) = candidates_with(options, first);
@@ -186,7 +188,7 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
         }
     }
 
-    /// Begins to compare: what was done up to now tells nothing.
+    /// Starts the comparison; the past does not count.
     #[cold]
     fn begin(&mut self, time_us: u64) {
         self.was_full = true;
@@ -228,13 +230,13 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
         });
     }
 
-    /// The best policy, or the current one if that is nearly as good, `timeframes` after the last choice.
+    /// Returns the best policy, or the current one if nearly as good, `timeframes` after the last choice.
     fn choose(&mut self, timeframes: f64) -> Choice {
         self.controller.compare(&self.own, &self.pasts, AHEAD_TIMEFRAMES_MIN * self.timeframes.seconds());
         self.lately.compare(&Past::default(), &self.pasts_lately, 0.0);
         let (choice, lately) = (self.controller.choose(0.0), self.lately.choose(0.0));
         let far = !self.lately.is_near(self.current, lately, FAR);
-        // After an idle time one decision tells of one timeframe.
+        // After an idle time a decision counts as one timeframe.
         self.behind = if far { self.behind + timeframes.min(1.0) } else { 0.0 };
         if self.behind >= BEHIND_MAX {
             self.forget();
@@ -245,7 +247,7 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
         if near { Choice { candidate: self.current, ..choice } } else { choice }
     }
 
-    /// Gives the cached blocks to the policy `next`.
+    /// Hands the cached blocks over to the policy `next`.
     fn hand_over(&mut self, next: usize) {
         let mut policy = self.candidates[next].build(self.empty.clone(), self.capacity, Boxed);
         let last_used_first: Vec<_> = self.cached.keys(CACHED).collect();
@@ -260,7 +262,7 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
         (self.policy, self.current) = (policy, next);
     }
 
-    /// Asks the policy, unless the budget is used up.
+    /// Passes the access to the policy, unless the budget is used up.
     #[inline]
     fn ask(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let Some(budget) = &mut self.budget else { return self.policy.access(access) };
@@ -274,7 +276,7 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
         outcome
     }
 
-    /// Does what the policy did with `block`.
+    /// Applies the policy's outcome for `block` to the list of cached blocks.
     #[inline]
     fn follow(&mut self, block: I::Key, op: Op, outcome: &Outcome<I::Key>) {
         match outcome {
@@ -299,7 +301,7 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
 impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
     type Key = I::Key;
 
-    /// The blocks in the cache, whichever policy has them.
+    /// Returns the cached blocks, independent of the current policy.
     fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
         Some(&self.cached)
     }
@@ -337,7 +339,7 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
             budget.tick(time_us);
         }
         let before_us = self.ticked_us.replace(time_us);
-        // Not between the parts of a request, which have the same time.
+        // Skip between the parts of a request, which have the same time.
         if before_us == Some(time_us) {
             return;
         }

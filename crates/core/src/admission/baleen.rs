@@ -1,35 +1,38 @@
-//! Baleen: learns from the past which missed blocks will be hit often for what they cost to write, and admits the best of them that a
-//! budget of writes allows.
+//! Baleen: learns from past accesses which missed blocks will get most hits per write, and admits the best of them
+//! within a write budget.
 //!
-//! Source: Wong et al.: Baleen: ML admission and prefetching for flash caches. FAST 2024, sections 3 and 4: an *episode* of a block is a
-//! run of accesses between which it would stay in the cache, that is with no longer pauses than the cache's *eviction age*; its worth
-//! is what is saved if it is admitted with its first access, over what has to be written. Examples are its first accesses, with what the
-//! rest of the episode was worth; what is worth more than a cutoff is admitted, and the cutoff is the one that writes what may be written.
+//! Source: Wong et al.: Baleen: ML admission and prefetching for flash caches. FAST 2024, sections 3 and 4. An
+//! *episode* of a block is a run of accesses during which it would stay in the cache: no pause exceeds the cache's
+//! *eviction age*. Its worth is the savings if it is admitted at its first access, divided by the writes. Examples are
+//! its first accesses, with the worth of the rest of the episode. Blocks worth more than a cutoff are admitted; the
+//! cutoff is set so that the writes match the budget.
 //!
-//! It learns while it runs, from what came before: there is no second pass. An example is an access with what is known of it and its block then:
-//! whether it reads, the length of its request, which access of its episode it is, how many there were in earlier episodes, and how long
-//! ago the last one was. Each is cut into a few classes, and all examples of the same classes have their sums of hits and of writes.
-//! At the end of each interval the classes are put in order of hits for a write, and admitted from the best on up to the budget. What more comes in the
-//! next interval than in the last ones is refused when the [budget](super::budget) is used up.
+//! It learns while it runs, from the past: there is no second pass. An example is an access with the known properties
+//! of it and of its block at that time: read or write, length of the request, number within its episode, accesses in
+//! earlier episodes, and time since the last access. Each property is quantised into a few classes, and examples of the
+//! same classes share sums of hits and writes. At the end of each interval the classes are sorted by hits per write,
+//! and admitted from the best on up to the budget. If the next interval has more misses than the last ones, the excess
+//! is rejected when the [budget](super::budget) is used up.
 //!
-//! A budget that is large is no reason to fill the cache with what is hardly used: what is admitted drives out what would have been hit. The cache
-//! tells how often that is, by hits of blocks that were not used for half of the eviction age or longer, and what leaves it unused: a class that has not
-//! half as many hits for an admission as those have is refused, whatever the budget.
+//! A large budget is no reason to fill the cache with blocks that are hardly used, because admissions evict blocks that
+//! would have hit. The cache measures this by hits of blocks unused for at least half of the eviction age, and by
+//! blocks that leave unused. A class with fewer than half as many hits per admission as those old blocks is rejected
+//! under any budget.
 //!
 //! Departures from the paper:
-//! - It learns boosted trees (LightGBM) from a day of the past, once, or in its online version every six hours; here are tables of sums, which
-//!   is the first of its "Bayes optimal" comparisons: the score of an example is the mean of all that share its features. The sums
-//!   are halved when there are many, so that the old counts for less.
-//! - An example counts from its access on, and its hits as they come, where the paper waits until the episode has ended: in a cache that writes little
-//!   blocks stay long, and episodes would end after hours.
-//! - What is saved are hits, not disk-head time, and what has to be written are all writes to the flash: the paper's cache takes reads of
-//!   what is never overwritten. With `worth=reads` hits are reads alone, as those of its label and of M+ are. Features of Meta's storage, users and
-//!   namespaces, are not in a trace of blocks, nor does a rule know neighbours:
-//!   the paper's counts for a whole block of 8 MiB are missing, and it does not prefetch.
-//! - The first three accesses of an episode are examples, where the paper has six. The eviction age follows the cache: the blocks it has
-//!   over the blocks it admits in an access, over the last quarter to half of its blocks.
-//! - Until there are examples, it admits by chance what the budget allows; the paper's online version admits everything.
-//! - The paper's cache is as good with more writes as with fewer; it has no bound besides the budget.
+//! - The paper learns boosted trees (LightGBM) from a day of the past, once, or every six hours in its online version.
+//!   Here are tables of sums, the first of its "Bayes optimal" comparisons: the score of an example is the mean of all
+//!   with the same features. When there are many, the sums are halved, so that old data weighs less.
+//! - An example counts from its access on, and its hits when they occur; the paper waits until the episode has ended.
+//!   In a cache with few writes blocks stay long, and episodes would end only after hours.
+//! - Savings are hits, not disk-head time, and all writes to the flash count: the paper's cache serves reads of data
+//!   that is never overwritten. With `worth=reads` only reads are hits, as in its label and in M+. Features of Meta's
+//!   storage, users and namespaces, do not exist in a block trace, and a rule does not know neighbouring blocks. So the
+//!   paper's counts for a whole block of 8 MiB are missing, and there is no prefetching.
+//! - The first three accesses of an episode are examples; the paper has six. The eviction age follows the cache: its
+//!   blocks divided by admissions per access, over the last quarter to half of its blocks.
+//! - Until there are examples, it admits at random within the budget; the paper's online version admits everything.
+//! - The paper's cache is as good with more writes as with fewer, so it has no bound except the budget.
 
 use super::budget::{INTERVAL, Pace, WRITES_PER_DAY};
 use super::{Info, Judge, SEED, WRITES};
@@ -71,24 +74,24 @@ pub static INFO: Info = Info {
     decides: None,
 };
 
-/// Blocks of which past accesses are remembered, most recently accessed first.
+/// Blocks with recorded accesses, most recently accessed first.
 const HISTORY: List = List(0);
 
-/// Accesses of an episode that are examples.
+/// The number of first accesses of an episode that are examples.
 const EXAMPLES: usize = 3;
-/// Examples without which nothing is learned.
+/// Minimum number of examples for learning.
 const EXAMPLES_MIN: f64 = 100.0;
-/// The sums are halved when there are this many examples for each block of the cache.
+/// The sums are halved at this many examples per block of the cache.
 const EXAMPLES_PER_BLOCK: f64 = 20.0;
-/// This many examples of the mean of all are added to those of each class.
+/// Weight of the overall mean in the estimate of each class, in examples.
 const PRIOR: f64 = 8.0;
-/// The eviction age is at most this many times what fills the cache.
+/// Maximum of the eviction age, as a multiple of the accesses that fill the cache.
 const AGE_MAX: f64 = 1000.0;
-/// The eviction age is that of the last admissions, twice as many at most as this share of the cache.
+/// The eviction age averages the last admissions, at most twice this share of the cache.
 const AGE_OF: f64 = 0.25;
-/// What counts of the misses of an interval, and of the hits and evictions of old blocks, in the next.
+/// Decay per interval of the counts of misses, and of hits and evictions of old blocks.
 const KEPT: f64 = 0.9;
-/// How many hits an admission brings at least, of those that an old block has.
+/// Minimum hits of an admission, as a share of those of an old block.
 const OF_OLD: f64 = 0.5;
 
 const SIZES: usize = 8;
@@ -96,11 +99,11 @@ const PASTS: usize = 4;
 const AGES: usize = 4;
 const CLASSES: usize = 2 * SIZES * EXAMPLES * PASTS * AGES;
 
-/// What is remembered of a block.
+/// The recorded accesses of a block.
 #[derive(Clone, Copy, Debug, Default, bytemuck::Zeroable)]
 struct Seen {
     last: u64,
-    /// Accesses of its episode.
+    /// Accesses of the current episode.
     accesses: u16,
     /// The classes of its examples.
     classes: [u16; EXAMPLES],
@@ -108,13 +111,13 @@ struct Seen {
     past: u8,
 }
 
-/// What examples of the same classes were worth.
+/// The total worth of examples of the same classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sums {
     examples: f64,
-    /// Accesses in the rest of their episodes that are worth a write.
+    /// Later accesses in their episodes that count as hits.
     hits: f64,
-    /// What was to be written: each example, and writes in the rest of its episode.
+    /// Writes: each example, and writes in the rest of its episode.
     writes: f64,
 }
 
@@ -130,27 +133,27 @@ impl Sums {
     }
 }
 
-/// What one class of accesses is worth, and what is made of it.
+/// The worth of one class of accesses, and its admission.
 #[derive(Clone, Copy, Debug)]
 struct Class {
     sums: Sums,
-    /// Misses, of which those of an interval ago count for [`KEPT`].
+    /// Misses, decayed by [`KEPT`] per interval.
     misses: f64,
-    /// The share of them that is admitted.
+    /// The admitted share of the misses.
     admitted: f64,
 }
 
-/// Sums over the last intervals, the older ones for less.
+/// Decaying sums over the last intervals.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lately {
-    /// Intervals.
+    /// Number of intervals.
     intervals: f64,
-    /// Hits of blocks that were not accessed for half of the eviction age or longer, and admissions, each of which drove one out.
+    /// Hits of blocks not accessed for at least half of the eviction age; and admissions, each of which evicted one.
     old_hits: f64,
     admissions: f64,
 }
 
-/// Admits what was worth most before.
+/// Admits the classes of highest past worth.
 #[derive(Debug)]
 pub struct Baleen<I: Index> {
     c: usize,
@@ -159,7 +162,7 @@ pub struct Baleen<I: Index> {
     random: Random,
     /// Accesses so far.
     now: u64,
-    /// Accesses, and admissions in them, from which the eviction age is reckoned.
+    /// Accesses, and admissions in them, for the estimate of the eviction age.
     accesses: f64,
     admissions: f64,
     /// Accesses for which an admitted block stays.
@@ -170,13 +173,13 @@ pub struct Baleen<I: Index> {
     blocks: Blocks<I, Seen>,
 }
 
-/// Which quarter of the steps a number is on.
+/// Returns the number of steps that `number` has reached.
 fn step(number: u64, steps: [u64; 3]) -> usize {
     steps.iter().filter(|&&step| number >= step).count()
 }
 
 impl<I: Index> Baleen<I> {
-    /// The class of an access to a block of which `seen` is known, and which is the `nth` of its episode, from 0.
+    /// Returns the class of an access, number `nth` of its episode from 0, to a block with the record `seen`.
     #[inline]
     fn class(&self, op: Op, request_blocks: u32, seen: &Seen, nth: usize) -> u16 {
         let size = (request_blocks.max(1).ilog2() as usize).min(SIZES - 1);
@@ -191,7 +194,7 @@ impl<I: Index> Baleen<I> {
         ((((op as usize * SIZES + size) * EXAMPLES + nth) * PASTS + past) * AGES + age) as u16
     }
 
-    /// The node of `block`, which comes into the history if need be.
+    /// Returns the node of `block`, which is added to the history if necessary.
     #[inline]
     fn node(&mut self, block: I::Key) -> NodeId {
         if let Some(node) = self.blocks.find(block) {
@@ -212,7 +215,7 @@ impl<I: Index> Baleen<I> {
         op == Op::Read || !self.reads_alone
     }
 
-    /// Notes an access, and returns its class and how long ago the last one to the block was.
+    /// Records an access; returns its class, and the accesses since the last one to the block.
     #[inline]
     fn note(&mut self, block: I::Key, op: Op, request_blocks: u32) -> (u16, u64) {
         self.now += 1;
@@ -244,20 +247,20 @@ impl<I: Index> Baleen<I> {
         (class, pause)
     }
 
-    /// Hits of an admission of a class of blocks, and writes.
+    /// Returns expected hits and writes of an admission of a class.
     fn expected(&self, class: &Class) -> (f64, f64) {
         let mut sums = self.all.scaled(PRIOR / self.all.examples);
         sums.add(class.sums);
         (sums.hits / sums.examples, sums.writes / sums.examples)
     }
 
-    /// What an admission has to bring, since it drives out an old block: a share of the hits that one of these has.
+    /// Returns the minimum hits of an admission: a share of those of an old block, because it evicts one.
     fn least_hits(&self) -> f64 {
         let Lately { old_hits, admissions, .. } = self.lately;
         if old_hits > 0.0 { OF_OLD * old_hits / (old_hits + admissions) } else { 0.0 }
     }
 
-    /// Chooses what is admitted from now on, of which `left` blocks may be written in the next interval.
+    /// Chooses the classes to admit, with a budget of `left` blocks for the next interval.
     #[cold]
     fn choose(&mut self, left: f64) {
         if self.admissions > 0.0 {
@@ -284,7 +287,7 @@ impl<I: Index> Baleen<I> {
         }
     }
 
-    /// Admits the classes with the most hits for a write, of which `left` blocks may be written.
+    /// Admits the classes with the most hits per write within `left` blocks.
     fn admit_the_best(&mut self, mut left: f64) {
         let least = self.least_hits();
         let mut order: Vec<(usize, f64, f64)> = Vec::with_capacity(CLASSES);
@@ -403,16 +406,16 @@ mod tests {
         Access { op, request_blocks, ..Access::read(block) }
     }
 
-    /// Two blocks, so that an episode ends with a pause of more than two accesses. That of block 1 is read, written, read, with nothing
-    /// else between:
+    /// Two blocks, so an episode ends with a pause of more than two accesses. Block 1 is read, written and read in
+    /// direct succession:
     ///
-    ///     example   then left: hits, of these reads   writes of it and of the rest
+    ///     example   later hits, of these reads   writes of it and of the rest
     ///     read      2                1                1 + 1
     ///     write     1                1                1 + 0
     ///     read      0                0                1 + 0
     ///
-    /// Block 2 was read once: no hits for a write. Block 1 comes back after a pause of two, in the same episode, as a hit of all three; it comes back after
-    /// a pause of three in another.
+    /// Block 2 was read once: no hits for a write. Block 1 returns after a pause of two, in the same episode, as a hit
+    /// of all three; it returns after a pause of three in another.
     #[test]
     fn an_episode_gives_an_example_for_each_of_its_first_accesses() {
         for (worth, hits) in [("hits", [3.0, 6.0]), ("reads", [2.0, 5.0])] {
@@ -441,7 +444,7 @@ mod tests {
         }
     }
 
-    /// As long as old blocks are hit, what is hardly hit is refused, however large the budget.
+    /// As long as old blocks hit, blocks that hardly hit are rejected under any budget.
     #[test]
     fn what_is_never_hit_does_not_drive_out_what_is() {
         let mut rule = rule("writes-per-day=1000000,interval=1s", 100);
@@ -452,7 +455,7 @@ mod tests {
         rule.lately.intervals = 1.0;
         rule.admit_the_best(1e9);
         assert!(rule.classes.iter().all(|class| class.admitted == 1.0));
-        // Of 20 old blocks 4 were hit, and 16 left: a tenth of a hit is what another has to bring. The classes have 0.0008.
+        // Of 20 old blocks 4 hit and 16 left: the minimum is a tenth of a hit. The classes have 0.0008.
         rule.lately = Lately { intervals: 1.0, old_hits: 4.0, admissions: 16.0 };
         assert!((rule.least_hits() - 0.1).abs() < 1e-12);
         rule.classes[7].sums.hits = 101.0;
@@ -461,8 +464,9 @@ mod tests {
         assert_eq!(admitted, [7]);
     }
 
-    /// Each second 20 blocks are read twice in requests of one block, and 60 once in requests of eight. Of 1,000,000 blocks 0.432 times a day are
-    /// 5 a second, a quarter of the small ones; 1.728 are 20, all of these; 3.456 are 40, and a third of the large ones; 9 are all.
+    /// Each second 20 blocks are read twice in requests of one block, and 60 once in requests of eight. With 1,000,000
+    /// blocks, a budget of 0.432 writes per day is 5 blocks per second, a quarter of the small ones. 1.728 is 20, all
+    /// of these; 3.456 is 40, and a third of the large ones; 9 is all.
     #[test]
     fn what_was_hit_is_admitted_first() {
         let cases = [
@@ -495,7 +499,7 @@ mod tests {
                     admitted[usize::from(number >= 20)] += u32::from(admits && second >= 50);
                 }
             }
-            // Of ten seconds: at most 200 small ones and 600 large ones.
+            // In ten seconds there are at most 200 small ones and 600 large ones.
             assert!(of_small.contains(&admitted[0]) && of_large.contains(&admitted[1]), "{budget}: {admitted:?}");
             Judge::check(&rule);
         }

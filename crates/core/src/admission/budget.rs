@@ -1,10 +1,10 @@
-//! A budget of writes to the cache that holds: what time brings may be spent, and nothing else.
+//! An enforced budget of writes to the cache: time adds to it, and nothing else does.
 //!
-//! Source: CacheLib's admission policy "dynamic random" (Berg et al.: The CacheLib caching engine. OSDI 2020) for the rate at which a rule
-//! plans: the one that would use up the budget a day from now on.
+//! Source: CacheLib's admission policy "dynamic random" (Berg et al.: The CacheLib caching engine. OSDI 2020) for a
+//! rule's planned rate: the one that would use up the budget within a day.
 //!
-//! Departures from its code: CacheLib only plans. Here a miss that the budget has no block for is refused, and a write hit too: it goes to
-//! storage, and its cached block leaves the cache.
+//! Departures from its code: CacheLib only plans. Here a miss without a block left in the budget is rejected. A write
+//! hit is rejected too: it goes to storage, and its block leaves the cache.
 
 use crate::access::{Access, Op};
 use crate::options::{Kind, OptionError, Options, Parameter};
@@ -12,7 +12,7 @@ use crate::policy::Policy;
 
 const DAY_US: f64 = 86_400e6;
 
-/// More writes a day than any flash can take.
+/// Upper limit of full writes per day, above any real flash.
 const WRITES_PER_DAY_MAX: f64 = 1_000_000.0;
 
 /// `writes-per-day`: the budget.
@@ -23,13 +23,13 @@ pub const WRITES_PER_DAY: Parameter = Parameter {
     meaning: "how often a day the cache may be written in full (DWPD)",
 };
 
-/// `interval`: how often a rule plans anew. Rules with a budget and without intervals have none.
+/// `interval`: the time between two plans of a rule. Rules with a budget but without intervals do not have this option.
 pub const INTERVAL: &str = "interval";
 
-/// Refuses options whose budget cannot hold, because all writes are admitted.
+/// Rejects options whose budget cannot be enforced because all writes are admitted.
 ///
 /// # Errors
-/// Names `writes`, its value, and the value that holds the budget.
+/// Names `writes`, its value, and the value that the budget needs.
 pub(super) fn check(owner: &str, parameters: &[Parameter], options: &Options) -> Result<(), OptionError> {
     let has = |name: &str| parameters.iter().any(|parameter| parameter.name == name) && options.has(name);
     let (budget, writes) = (WRITES_PER_DAY.name, super::WRITES.name);
@@ -40,55 +40,57 @@ pub(super) fn check(owner: &str, parameters: &[Parameter], options: &Options) ->
     Ok(())
 }
 
-/// The end of an interval.
+/// The figures at the end of an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// Blocks that the rule let through in it, written or not.
+    /// Blocks that the rule accepted in it, written or not.
     pub wanted: f64,
-    /// Blocks that may be written in as much time at the rate that uses up the budget a day from now on.
+    /// Blocks that could be written in the same time at the rate that uses up the budget within a day.
     pub allowed: f64,
-    /// Blocks that may be written in the next interval: what it brings, and half of what is saved.
+    /// Blocks that may be written in the next interval: its own share, and half of the savings.
     pub next: f64,
 }
 
-/// A budget of block writes. Time adds to it, writes take from it; at most a day's worth is saved. It begins empty.
+/// A budget of block writes. Time adds to it, writes subtract from it; the savings are limited to one day's share. It
+/// starts empty.
 #[derive(Clone, Debug)]
 pub struct Budget {
     /// Blocks per microsecond.
     rate: f64,
     interval_us: u64,
-    /// Blocks that may be written now. Below 0 after writes that the cache could not avoid.
+    /// Blocks that may be written now. Negative after writes that the cache could not avoid.
     left: f64,
-    /// Blocks that the rule let through in this interval.
+    /// Blocks that the rule accepted in this interval.
     wanted: f64,
-    /// The last access, and when the last interval ended; none before the first access.
+    /// The times of the last access and of the end of the last interval; `None` before the first access.
     at_us: Option<(u64, u64)>,
 }
 
-/// What sums of many small numbers may be off by.
+/// Tolerance for rounding errors in sums of many small numbers.
 const ROUNDING: f64 = 1e-6;
-/// The share of what was saved that may be spent in an interval.
+/// The share of the savings that may be used in one interval.
 const SPENT: f64 = 0.5;
 
 impl Budget {
-    /// The budget of `options` for a cache of `capacity` blocks, if they set one. `parameters` are those of the options.
+    /// Returns the budget of `options` for a cache of `capacity` blocks, if set. `parameters` are those of the options.
     pub fn of(parameters: &[Parameter], options: &Options, capacity: usize) -> Option<Budget> {
         let has = |name: &str| parameters.iter().any(|parameter| parameter.name == name) && options.has(name);
         let writes_per_day = has(WRITES_PER_DAY.name).then(|| options.number(WRITES_PER_DAY.name))?;
         let interval_us = if has(INTERVAL) { options.duration_us(INTERVAL) } else { u64::MAX };
-        // No flash writes itself this often.
+        // No flash endures more writes than this.
         let rate = writes_per_day.min(WRITES_PER_DAY_MAX) * capacity as f64 / DAY_US;
         Some(Budget { rate, interval_us, left: 0.0, wanted: 0.0, at_us: None })
     }
 
-    /// Counts a block that is written because of an access.
+    /// Counts a block written because of an access.
     #[inline]
     pub fn note_written(&mut self) {
         self.wanted += 1.0;
         self.left -= 1.0;
     }
 
-    /// Counts blocks that are written for other reasons than an access, or, below 0, blocks of accesses that were not written after all.
+    /// Counts blocks written for other reasons than an access; negative numbers are blocks of accesses that were not
+    /// written after all.
     pub fn note_others(&mut self, blocks: f64) {
         self.left -= blocks;
     }
@@ -99,7 +101,7 @@ impl Budget {
         self.left < 1.0 - ROUNDING
     }
 
-    /// True if an `access` that the rule lets through must not write the flash, because the budget is used up. If it writes a block that
+    /// True if an accepted `access` must not write the flash because the budget is used up. If it writes a block that
     /// `policy` holds, the block leaves the cache.
     #[inline]
     pub fn refuses<P: Policy>(&mut self, access: &Access<P::Key>, policy: &mut P) -> bool {
@@ -118,7 +120,7 @@ impl Budget {
         true
     }
 
-    /// Tells the time, which never goes back. Returns what a rule plans with if an interval ends.
+    /// Sets the time, which never decreases. Returns the figures for planning if an interval ends.
     #[inline]
     pub fn tick(&mut self, now_us: u64) -> Option<Pace> {
         let (at_us, ended_us) = *self.at_us.get_or_insert((now_us, now_us));
@@ -146,8 +148,9 @@ mod tests {
     use crate::index::Dense;
     use crate::policy::lru::Lru;
 
-    /// 86,400 blocks a day are one a second, and an interval is a minute. Nothing is there at first. After a minute 60 blocks are, of which 60 may
-    /// be written in the next. After ten minutes more 640 are, if 20 were written: 60 + (640 - 60) / 2. After a year a day's are.
+    /// 86,400 blocks a day are one per second, and an interval is a minute. The budget starts empty. After a minute it
+    /// has 60 blocks, and 60 may be written in the next. After ten more minutes with 20 written it has 640: 60 + (640 -
+    /// 60) / 2. After a year it has one day's share.
     #[test]
     fn what_is_saved_may_be_spent_and_no_more() {
         const MINUTE_US: u64 = 60_000_000;

@@ -1,25 +1,25 @@
-//! The controller: from what shadow caches did in each timeframe to the one whose setting is best.
+//! The controller: it selects the best setting from the results of shadow caches in each timeframe.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
 //! sampling. MSST 2016, section V.B, equations 1 and 11 to 13.
 //!
 //! Departures from the paper:
-//! - Timeframes may be of different lengths (where too little was sampled one goes on), so `w` is counted per second, and where
-//!   k timeframes passed at once the old `w'` is weighted by `alpha`^k.
-//! - `L` / `T` is one of several objectives, and the paper's: least latency over lifetime. A budget of writes to the cache may be
-//!   set as well; candidates that exceed it are excluded like those that exceed the target latency.
+//! - Timeframes may have different lengths (one with too few samples is extended), so `w` is counted per second. After
+//!   k timeframes at once, the old `w'` is weighted by `alpha`^k.
+//! - `L` / `T`, latency over lifetime as in the paper, is one of several objectives. A write budget of the cache is
+//!   optional; candidates that exceed it are excluded like those that exceed the target latency.
 
 use super::shadow::Estimate;
 use crate::tiers::{Array, Traffic, Wear, YEAR_SECONDS, latency_over_lifetime};
 
 pub use crate::decision::{Choice, Figures};
 
-/// What is to be made best.
+/// The figure to optimise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objective {
-    /// The least latency over lifetime.
+    /// The lowest latency over lifetime.
     LatencyOverLifetime,
-    /// The least latency.
+    /// The lowest latency.
     Latency,
     /// The longest lifetime.
     Lifetime,
@@ -28,10 +28,10 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// What users call them.
+    /// The names of the objectives.
     pub const NAMES: [&'static str; 4] = ["latency-over-lifetime", "latency", "lifetime", "hit-ratio"];
 
-    /// The objective of that name. Panics if there is none.
+    /// Returns the objective with this name. Panics if there is none.
     pub fn named(name: &str) -> Objective {
         let objectives = [Objective::LatencyOverLifetime, Objective::Latency, Objective::Lifetime, Objective::HitRatio];
         let at =
@@ -40,23 +40,23 @@ impl Objective {
     }
 }
 
-/// What the controller is to reach, and how.
+/// The objective, constraints and smoothing of the controller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Aim {
-    /// What is to be made best.
+    /// The figure to optimise.
     pub objective: Objective,
-    /// `L_max`: the latency that no candidate may exceed.
+    /// `L_max`: the maximum latency of a candidate.
     pub latency_us_max: f64,
-    /// How often a day the cache may be written in full, write amplification left out.
+    /// Maximum full writes of the cache per day, without write amplification.
     pub writes_per_day_max: f64,
-    /// The hits that a candidate has at least, as a share of those of the candidate with the most: latency over lifetime alone is best where nothing
-    /// is cached and nothing is worn. With 0 none is left out.
+    /// Minimum hits of a candidate, as a share of the most hits of any candidate. Without it latency over lifetime
+    /// would favour a cache that admits and wears nothing. 0 excludes no candidate.
     pub hits_min: f64,
     /// The smoothing factor.
     pub alpha: f64,
 }
 
-/// The cache is written `cache_writes` times per cell and second.
+/// Returns the figures of a cache that is written `cache_writes` times per cell and second.
 fn figures(array: &Array, latency_us: f64, lifetime_years: f64, hit_ratio: f64, cache_writes: f64) -> Figures {
     Figures {
         latency_us,
@@ -67,20 +67,20 @@ fn figures(array: &Array, latency_us: f64, lifetime_years: f64, hit_ratio: f64, 
     }
 }
 
-/// What a candidate has worn so far.
+/// The wear of a candidate so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Candidate {
-    /// `w'_c`, `w'_s`; none before the first timeframe.
+    /// `w'_c`, `w'_s`; `None` before the first timeframe.
     smoothed: Option<(f64, f64)>,
-    /// Writes per cell up to the timeframe before: the sums of equation 13.
+    /// Writes per cell up to the previous timeframe: the sums of equation 13.
     cache_writes: f64,
     storage_writes: f64,
 }
 
-/// How long candidates are thought on, as a multiple of their past; after a short past, for a time that is given.
+/// Time to look ahead, as a multiple of the candidates' past; a short past has a given minimum.
 const AHEAD: f64 = 2.0;
 
-/// What a cache did up to now, in which what is longer ago counts less: a busy time counts more than an idle one.
+/// The decaying history of a cache. It sums accesses, so a busy time counts more than an idle one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Past {
     traffic: Traffic,
@@ -90,7 +90,7 @@ pub struct Past {
 }
 
 impl Past {
-    /// Adds what was done in `seconds`; what was before has the weight `old`.
+    /// Adds the results of `seconds`; the earlier history has the weight `old`.
     pub fn add(&mut self, estimate: &Estimate, seconds: f64, old: f64) {
         let Estimate { traffic, hit_ratio } = estimate;
         *self = Past {
@@ -100,7 +100,7 @@ impl Past {
         };
     }
 
-    /// This and then `other`, repeated as often as `times` says.
+    /// Returns this history followed by `other`, repeated `times` times.
     pub fn then(&self, other: &Past, times: f64) -> Past {
         Past {
             traffic: self.traffic.plus(&other.traffic.scaled(times)),
@@ -110,41 +110,41 @@ impl Past {
     }
 }
 
-/// Weighs candidates, timeframe by timeframe.
+/// Compares candidates, timeframe by timeframe.
 #[derive(Clone, Debug)]
 pub struct Controller {
     array: Array,
     aim: Aim,
     candidates: Vec<Candidate>,
     figures: Vec<Figures>,
-    /// What the objective makes small.
+    /// The costs to minimise, according to the objective.
     costs: Vec<f64>,
 }
 
 impl Controller {
-    /// A controller of this many `candidates` for a cache in `array`.
+    /// Creates a controller of this many `candidates` for a cache in `array`.
     pub fn new(array: Array, aim: Aim, candidates: usize) -> Self {
         assert!(candidates > 0 && (0.0..1.0).contains(&aim.alpha), "{candidates} candidates, {aim:?}");
         let (figures, costs) = (vec![Figures::default(); candidates], vec![0.0; candidates]);
         Controller { array, aim, candidates: vec![Candidate::default(); candidates], figures, costs }
     }
 
-    /// What the controller is to reach.
+    /// Returns the aim of the controller.
     pub fn aim(&self) -> &Aim {
         &self.aim
     }
 
-    /// The array that it is to wear.
+    /// Returns the array.
     pub fn array(&self) -> &Array {
         &self.array
     }
 
-    /// The candidates in the last timeframe.
+    /// Returns the figures of the candidates in the last timeframe.
     pub fn figures(&self) -> &[Figures] {
         &self.figures
     }
 
-    /// Takes what the candidates did in `seconds`, which were as many `timeframes`.
+    /// Adds the results of the candidates in `seconds`, which span this many `timeframes`.
     pub fn weigh(&mut self, estimates: &[Estimate], seconds: f64, timeframes: f64) {
         assert_eq!(estimates.len(), self.candidates.len());
         for (number, estimate) in estimates.iter().enumerate() {
@@ -153,9 +153,9 @@ impl Controller {
         }
     }
 
-    /// Compares candidates by what they did up to now. What counts is what the cache, which did `own`, would come to if it went on as each
-    /// of them did, for twice as long and for `ahead_seconds_min` at least: latency times wear of half the one policy and half the other may be worse
-    /// than of both, and what was done for a short time is to decide little.
+    /// Compares candidates by their histories. The cache's own history `own` is extended as if the cache continued like
+    /// each candidate, for twice as long and at least `ahead_seconds_min`. The reason: latency times wear of a mixture
+    /// of two policies can be worse than that of both, and a short past should decide little.
     pub fn compare(&mut self, own: &Past, pasts: &[Past], ahead_seconds_min: f64) {
         assert_eq!(pasts.len(), self.candidates.len());
         for (number, past) in pasts.iter().enumerate() {
@@ -172,7 +172,7 @@ impl Controller {
         figures(&self.array, latency_us, lifetime_years, hits / traffic.client(), wear.cache_writes)
     }
 
-    /// Chooses a candidate. Each is slower by `excess_us` than its figures tell.
+    /// Chooses a candidate. The cache is expected to be slower than the figures by `excess_us`.
     pub fn choose(&self, excess_us: f64) -> Choice {
         let latency_us_max = self.aim.latency_us_max;
         let careful = self.best(latency_us_max - excess_us);
@@ -182,7 +182,7 @@ impl Controller {
         Choice { meets_latency: self.figures[careful.candidate].latency_us <= latency_us_max, ..careful }
     }
 
-    /// Equations 11 to 13 for one candidate.
+    /// Applies equations 11 to 13 to one candidate.
     fn figures_of(&mut self, number: usize, estimate: &Estimate, seconds: f64, timeframes: f64) -> Figures {
         let Array { cache, storage } = &self.array;
         let candidate = &mut self.candidates[number];
@@ -197,18 +197,19 @@ impl Controller {
         candidate.smoothed = Some((smooth_c, smooth_s));
         candidate.cache_writes += w_c * seconds;
         candidate.storage_writes += w_s * seconds;
-        // What is not written lasts for ever, be there nothing left: 0 / 0 is not what it should be.
+        // Without writes the lifetime is infinite, even with no endurance left: this avoids 0 / 0.
         let lasts = |left: f64, rate: f64| if rate > 0.0 { left / rate / YEAR_SECONDS } else { f64::INFINITY };
         let lifetime_years = lasts(left_c, smooth_c).min(lasts(left_s, smooth_s));
         figures(&self.array, latency_us, lifetime_years, estimate.hit_ratio, smooth_c)
     }
 
-    /// Whether the cache may not be written at will.
+    /// True if writes to the cache are limited.
     pub fn has_budget(&self) -> bool {
         self.aim.writes_per_day_max.is_finite()
     }
 
-    /// The candidate with the least latency in the last timeframe, of those that keep the budget if any does.
+    /// Returns the candidate with the lowest latency in the last timeframe, among those within the budget if there are
+    /// any.
     pub fn fastest(&self) -> usize {
         let all = || self.with_hits();
         let in_budget = |number: &usize| self.figures[*number].writes_per_day <= self.aim.writes_per_day_max;
@@ -216,8 +217,8 @@ impl Controller {
         least(all().filter(|number| !any || in_budget(number)), |number| self.figures[*number].latency_us)
     }
 
-    /// Whether the candidate `current` is about as good as `choice`: it keeps what is to be kept, and lies above the chosen one by at
-    /// most a `share` of the distance to the worst.
+    /// True if the candidate `current` is about as good as `choice`. It must meet the constraints, and its cost must
+    /// exceed the chosen one by at most a `share` of the distance to the worst.
     pub fn is_near(&self, current: usize, choice: Choice, share: f64) -> bool {
         let figures = &self.figures[current];
         if !self.has_hits(current) {
@@ -233,7 +234,7 @@ impl Controller {
         keeps && self.costs[current] - best <= share * (worst - best)
     }
 
-    /// What the objective makes small.
+    /// Returns the cost to minimise, according to the objective.
     fn cost(&self, figures: &Figures) -> f64 {
         match self.aim.objective {
             Objective::LatencyOverLifetime => figures.latency_over_lifetime,
@@ -243,15 +244,15 @@ impl Controller {
         }
     }
 
-    /// Whether a candidate has hits enough.
+    /// True if a candidate has enough hits.
     fn has_hits(&self, number: usize) -> bool {
         let most = self.figures.iter().map(|figures| figures.hit_ratio).fold(0.0, f64::max);
-        // A ratio of no accesses is no number, and not too small.
+        // A ratio of no accesses is not a number, and passes.
         let too_few = self.figures[number].hit_ratio < self.aim.hits_min * most;
         !too_few
     }
 
-    /// The candidates with hits enough; that with the most is one of them.
+    /// Returns the candidates with enough hits; the one with the most is among them.
     fn with_hits(&self) -> impl Iterator<Item = usize> {
         (0..self.candidates.len()).filter(|&number| self.has_hits(number))
     }
@@ -272,7 +273,7 @@ impl Controller {
             let candidate = least(in_budget.into_iter(), latency);
             return Choice { candidate, meets_latency: false, meets_budget: true };
         }
-        // Of those that cost the same, as where nothing is written, the fastest.
+        // Among equal costs, for instance without writes, the fastest.
         let cost = |number: &usize| (self.costs[*number], latency(number));
         let candidate = fast.into_iter().min_by(|a, b| {
             let ((cost_a, latency_a), (cost_b, latency_b)) = (cost(a), cost(b));
@@ -291,7 +292,7 @@ mod tests {
     use super::*;
     use crate::tiers::{Device, Tier, Traffic};
 
-    /// A cache of 1,000 bytes that can be written 1,000 times, storage of 1,000 bytes that can be written 100 times.
+    /// A cache of 1,000 bytes with 1,000 write cycles, storage of 1,000 bytes with 100.
     fn array() -> Array {
         let tier = |endurance_cycles, read_latency_us, write_latency_us| Tier {
             device: Device { capacity_bytes: 1000.0, endurance_cycles, read_latency_us, write_latency_us },
@@ -305,7 +306,7 @@ mod tests {
         Aim { objective, latency_us_max: 1e9, writes_per_day_max: f64::INFINITY, hits_min: 0.0, alpha: 0.8 }
     }
 
-    /// `read_hits` of 100 bytes read, and what is written.
+    /// Returns an estimate with `read_hits` of 100 bytes read, and these writes.
     fn estimate(read_hits: f64, cache_written: f64, storage_written: f64) -> Estimate {
         let read_misses = 100.0 - read_hits;
         let traffic = Traffic { read_hits, read_misses, cache_written, storage_written, ..Traffic::default() };
@@ -330,7 +331,7 @@ mod tests {
     ///     s = 1:  w'_c = 0.1,                           l'_c = 1000:      10,000 s;   storage 100 / 0.002 = 50,000 s
     ///     s = 2:  w'_c = 0.8 * 0.1 + 0.2 * 0.2 = 0.12,  l'_c = 1000 - 1:  8,325 s;    storage 99.98 / 0.002 = 49,990 s
     ///
-    /// Reads are hits half of the time: L = (10 + 100) / 2.
+    /// Half of the reads hit: L = (10 + 100) / 2.
     #[test]
     fn lifetime_is_what_is_left_over_the_smoothed_rate() {
         let mut controller = Controller::new(array(), aim(Objective::LatencyOverLifetime), 1);
@@ -341,7 +342,7 @@ mod tests {
         near(controller.figures()[0].lifetime_years, years(8_325.0));
         near(controller.figures()[0].latency_over_lifetime, 55.0 / years(8_325.0));
         near(controller.figures()[0].writes_per_day, 0.12 * 86_400.0);
-        // Three timeframes at once in which nothing was written: 0.8^3 of the rates is left, and 3 of 1000 cycles are gone.
+        // Three timeframes at once without writes: 0.8^3 of the rates is left, and 3 of 1000 cycles are used.
         controller.weigh(&[estimate(50.0, 0.0, 0.0)], 30.0, 3.0);
         near(controller.figures()[0].lifetime_years, years(997.0 / (0.12 * 0.512)));
     }
@@ -370,12 +371,13 @@ mod tests {
         assert_eq!(choose(1.0, f64::INFINITY, 0.0), Choice { candidate: 1, meets_latency: false, meets_budget: true });
         assert_eq!(choose(1.0, 86_400.0, 0.0), Choice { candidate: 0, meets_latency: false, meets_budget: true });
         assert_eq!(choose(1e9, 1.0, 0.0), Choice { candidate: 2, meets_latency: true, meets_budget: false });
-        // 55 us and 19 us: with 10 us more the first is too slow, with 50 us more the second as well, but not by itself.
+        // 55 us and 19 us: with 10 us more the first is too slow. With 50 us more the second is too, but not without
+        // the excess.
         let met = |candidate| Choice { candidate, meets_latency: true, meets_budget: true };
         assert_eq!([0.0, 10.0, 50.0].map(|excess_us| choose(60.0, f64::INFINITY, excess_us)), [met(0), met(1), met(1)]);
     }
 
-    /// 10, 50 and 90 of 100 reads hit: by hits the second lies half way from the best to the worst.
+    /// 10, 50 and 90 of 100 reads hit: by hits the second is half way from the best to the worst.
     #[test]
     fn a_candidate_is_near_by_its_share_of_the_way_to_the_worst_unless_it_misses_the_target() {
         let near = |latency_us_max, share| {
@@ -393,8 +395,8 @@ mod tests {
         assert_eq!([60.0, 20.0].map(|target| near(target, 1.0)), [[false, true, true], [false, false, true]]);
     }
 
-    /// Ten reads in the first second and 1,000 in the next, of which half and nine in ten hit: 905 of 1,010, or 902 and a half of 1,005 with
-    /// the weights 0.5 and 1. 100.5 bytes were written in 1.5 s to 1,000 bytes of cells.
+    /// Ten reads in the first second and 1,000 in the next, of which half and nine in ten hit: 905 of 1,010, or 902 and
+    /// a half of 1,005 with the weights 0.5 and 1. 100.5 bytes were written in 1.5 s to 1,000 bytes of cells.
     #[test]
     fn a_busy_time_counts_more_in_the_past_and_one_long_ago_less() {
         let mut controller = Controller::new(array(), aim(Objective::HitRatio), 1);
@@ -411,9 +413,10 @@ mod tests {
         near(figures.writes_per_day, 100.5 / 1000.0 / 1.5 * 86_400.0);
     }
 
-    /// One candidate takes 19 us and writes 1,000 bytes a second, the other 91 us and 200 bytes: 19,000 and 18,200 are about the same. One
-    /// third of the first and two of the second take 67 us and write 467 bytes, the other way round 43 us and 733 bytes: 31,000 and more. Thought
-    /// on for a thousand times as long, what was done before is next to nothing: the second is best, whatever was done.
+    /// One candidate takes 19 us and writes 1,000 bytes a second, the other 91 us and 200 bytes: 19,000 and 18,200 are
+    /// about the same. One third of the first and two of the second take 67 us and write 467 bytes, the other way round
+    /// 43 us and 733 bytes: 31,000 and more. Extended a thousand times as long, the past hardly counts: the second is
+    /// best with any history.
     #[test]
     fn what_the_cache_did_up_to_now_counts_as_well() {
         let past = |read_hits, cache_written| {
@@ -432,8 +435,8 @@ mod tests {
         assert_eq!([0.0, 2.0, 1000.0].map(best_after), [[1, 0, 1], [1, 0, 1], [1, 1, 1]]);
     }
 
-    /// One candidate hits 30 % of the reads and writes 1,000 bytes a second, the other hits 0.1 % and writes 2: 73 us over 1,000 s against 99.9 us
-    /// over 500,000 s. What is hardly used wears least, and is not what a cache is for.
+    /// One candidate hits 30 % of the reads and writes 1,000 bytes a second, the other hits 0.1 % and writes 2: 73 us
+    /// over 1,000 s against 99.9 us over 500,000 s. A cache that is hardly used wears least, but is useless.
     #[test]
     fn a_cache_that_hardly_hits_does_not_win_where_hits_are_asked_for() {
         let candidates = [estimate(30.0, 1000.0, 0.0), estimate(0.1, 2.0, 0.0)];
@@ -445,7 +448,7 @@ mod tests {
             (choice.candidate, controller.is_near(1, choice, 1.0))
         };
         assert_eq!([0.0, 0.003, 0.5, 1.0].map(best_of), [(1, true), (1, true), (0, false), (0, false)]);
-        // Where nothing hits none is left out.
+        // If nothing hits, none is excluded.
         let mut idle = Controller::new(array(), Aim { hits_min: 1.0, ..aim(Objective::Latency) }, 2);
         assert_eq!(choose(&mut idle, &[estimate(0.0, 0.0, 0.0), estimate(0.0, 0.0, 0.0)], 0.0).candidate, 0);
     }
@@ -453,7 +456,7 @@ mod tests {
     #[test]
     fn what_is_worn_out_costs_more_than_anything_and_what_is_idle_nothing() {
         let mut controller = Controller::new(array(), aim(Objective::LatencyOverLifetime), 2);
-        // 1,000 writes of each cell in the first timeframe: nothing is left in the second.
+        // 1,000 writes of each cell in the first timeframe: no endurance is left in the second.
         for _ in 0..2 {
             controller.weigh(&[estimate(90.0, 1e6, 0.0), estimate(10.0, 10.0, 0.0)], 1.0, 1.0);
         }

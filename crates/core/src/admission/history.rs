@@ -1,22 +1,22 @@
-//! The last referenced blocks, each with its references, in the order of their last ones: the history of
+//! The last referenced blocks, each with its count, in the order of their last references: the history of
 //! [`hotness`](super::hotness).
 //!
-//! Source: our own. The order is that of a ring of places. A block that is referenced again is written anew at the front, and
-//! the place that it had is empty: that takes its own two places, where moving a node of a linked list changes its
-//! neighbours too, which the processor's caches seldom hold. The back passes over empty places; where a block that is
-//! never referenced again holds it up until the ring is full, the blocks move together.
+//! Source: our own. The order is a ring of places. A block that is referenced again is rewritten at the front, and its
+//! old place becomes empty. That touches only its own two places. Moving a node of a linked list also changes its
+//! neighbours, which are seldom in the processor's caches. The back skips empty places; if a block that is never
+//! referenced again blocks it until the ring is full, the ring is compacted.
 
 use crate::index::Index;
 use crate::prefetch::prefetch;
 
-/// Places of the ring for each block of the history. With more, blocks move together less often.
+/// Places of the ring per block of the history. More places mean fewer compactions.
 const PLACES_PER_BLOCK: usize = 3;
-/// Places that room is made for at least.
+/// Minimum number of places to reserve.
 const ROOM_MIN: usize = 64;
-/// Places between one that is looked at and the one whose block's place in the index is fetched meanwhile.
+/// Prefetch distance in places, for the index entry of a place's block.
 const PREFETCH_DISTANCE: usize = 8;
 
-/// Packed, so that more of them are in a line of the processor's cache.
+/// Packed, to fit more places in a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, packed)]
 struct Place<K> {
@@ -25,30 +25,28 @@ struct Place<K> {
     count: u8,
 }
 
-/// Where the history has a block, until it changes.
+/// The place of a block, valid until the history changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceId(u32);
 
-/// What became of a reference to a block.
+/// The result of a reference to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Referenced {
     /// References to the block before, 0 if it was not in the history.
     pub before: u8,
-    /// References to the block that was forgotten for it.
+    /// References to the block that was forgotten to make room.
     pub forgotten: Option<u8>,
 }
 
-/// Blocks that were referenced lately, with their counts.
-///
-/// Memory: the index, and three times the key and a byte for each block.
+/// Recently referenced blocks, with their counts.
 #[derive(Clone, Debug)]
 pub struct History<I: Index> {
     index: I,
-    /// From the second on a ring: the index has 0 for no place. They are made as they are needed.
+    /// A ring from the second place on, because the index uses 0 for no place. It grows as needed.
     places: Vec<Place<I::Key>>,
-    /// The last of the ring.
+    /// The last place of the ring.
     place_max: usize,
-    /// The next place to be written. It and those from there to `back` are unused.
+    /// The next place to write. The places from there to `back` are unused.
     front: usize,
     /// The place of the block that was referenced longest ago, or an empty one before it.
     back: usize,
@@ -57,53 +55,53 @@ pub struct History<I: Index> {
 }
 
 impl<I: Index> History<I> {
-    /// An empty history of at most `len_max` blocks. `index` is empty.
+    /// Creates an empty history of at most `len_max` blocks. `index` must be empty.
     pub fn new(index: I, len_max: usize) -> Self {
-        // More blocks than half of what an index can tell apart are not remembered.
+        // At most half of the places that an index can number.
         let len_max = len_max.min(u32::MAX as usize / 2);
         let nothing = Place { key: I::Key::default(), count: 0 };
-        // One is always unused, and one is for a block that is written before another one is forgotten.
+        // One place is always unused, and one is for a block written before another one is forgotten.
         let place_max = (PLACES_PER_BLOCK * len_max + 2).min(u32::MAX as usize);
         History { index, places: vec![nothing], place_max, front: 1, back: 1, len: 0, len_max }
     }
 
-    /// Blocks in the history.
+    /// Returns the number of blocks in the history.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// True if the history is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The most blocks there may be.
+    /// Returns the maximum number of blocks.
     #[inline]
     pub fn len_max(&self) -> usize {
         self.len_max
     }
 
-    /// Where `key` is, if it is in the history.
+    /// Returns the place of `key`, if it is in the history.
     #[inline]
     pub fn find(&self, key: I::Key) -> Option<PlaceId> {
         Some(self.place_of(key)).filter(|&place| place != 0).map(PlaceId)
     }
 
-    /// The place of `key`, or 0.
+    /// Returns the place of `key`, or 0.
     #[inline]
     fn place_of(&self, key: I::Key) -> u32 {
         self.index.get(key, |place| self.places[place as usize].key)
     }
 
-    /// References to the block at `place`.
+    /// Returns the references to the block at `place`.
     #[inline]
     pub fn count(&self, place: PlaceId) -> u8 {
         self.places[place.0 as usize].count
     }
 
-    /// Puts `key`, which is referenced, first. If there are more blocks than there may be then, the last one is forgotten.
+    /// Moves `key`, which is referenced, to the front. If that makes too many blocks, the last one is forgotten.
     #[inline]
     pub fn reference(&mut self, key: I::Key) -> Referenced {
         if self.is_full() {
@@ -112,7 +110,7 @@ impl<I: Index> History<I> {
         let old = self.place_of(key);
         let before = self.places[old as usize].count;
         let new = self.push(key, before.saturating_add(1));
-        // If the block had no place, this is the one that is no place and always empty.
+        // For a new block this is place 0, which is always empty.
         self.places[old as usize].count = 0;
         let History { index, places, .. } = self;
         if before > 0 {
@@ -134,7 +132,7 @@ impl<I: Index> History<I> {
         self.len -= 1;
     }
 
-    /// Forgets the block that was referenced longest ago, and tells how often it was.
+    /// Forgets the block that was referenced longest ago, and returns its count.
     #[inline]
     fn pop_back(&mut self) -> Option<u8> {
         if self.is_empty() {
@@ -157,7 +155,7 @@ impl<I: Index> History<I> {
         if place == self.place_max { 1 } else { place + 1 }
     }
 
-    /// Whether no place is left but the one that is always unused.
+    /// True if only the place that is always unused is left.
     #[inline]
     fn is_full(&self) -> bool {
         self.after(self.front) == self.back
@@ -170,7 +168,7 @@ impl<I: Index> History<I> {
             *unused = Place { key, count };
         } else {
             if self.places.len() == self.places.capacity() {
-                // By an eighth, not twofold, and no more than there will ever be.
+                // Grows by an eighth instead of doubling, up to the maximum.
                 let room = self.places.len() / 8 + ROOM_MIN;
                 self.places.reserve_exact(room.min(self.place_max + 1 - self.places.len()));
             }
@@ -180,7 +178,7 @@ impl<I: Index> History<I> {
         place as u32
     }
 
-    /// Moves the blocks together, so that no place between them is empty.
+    /// Compacts the ring, so that no place between blocks is empty.
     #[cold]
     fn close_up(&mut self) {
         let (mut from, mut to) = (self.back, self.back);
@@ -205,20 +203,20 @@ impl<I: Index> History<I> {
         }
     }
 
-    /// A hint that `key` will be looked up soon.
+    /// Hints that `key` will be looked up soon.
     #[inline]
     pub fn prefetch_index(&self, key: I::Key) {
         self.index.prefetch(key);
     }
 
-    /// A hint that the place of `key`, if any, will be used soon. Best given some accesses after
+    /// Hints that the place of `key`, if any, will be used soon. Best given some accesses after
     /// [`prefetch_index`](Self::prefetch_index) for the same key.
     #[inline]
     pub fn prefetch_place(&self, key: I::Key) {
         prefetch(&self.places, self.place_of(key) as usize);
     }
 
-    /// The blocks and their references, the last referenced first.
+    /// Iterates over blocks and their references, last referenced first.
     pub fn iter(&self) -> impl Iterator<Item = (I::Key, u8)> {
         let before = |&place: &usize| Some(if place == 1 { self.place_max } else { place - 1 });
         let used = (self.front + self.place_max - self.back) % self.place_max;
@@ -244,7 +242,7 @@ mod tests {
     use super::*;
     use crate::index::{Dense, Hashed};
 
-    /// As a plain list of blocks and counts, the last referenced first.
+    /// Compares with a plain list of blocks and counts, last referenced first.
     fn does_what_a_list_does<I: Index>(index: I, len_max: usize, keys: u32, key: impl Fn(u32) -> I::Key) {
         let mut history = History::new(index, len_max);
         let mut list: Vec<(I::Key, u8)> = Vec::new();
@@ -276,7 +274,7 @@ mod tests {
         }
     }
 
-    /// One block stays at the back while another one is referenced again and again.
+    /// One block stays at the back while another one is referenced repeatedly.
     #[test]
     fn a_block_that_stays_at_the_back_does_not_make_the_ring_longer() {
         let mut history = History::new(Dense::new(0), 100);

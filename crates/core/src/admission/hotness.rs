@@ -1,19 +1,19 @@
-//! Hotness: admit a block once it was referenced often enough while in a history of blocks that are not cached.
+//! Hotness: admit a block after enough references within a history of uncached blocks.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
-//! sampling. MSST 2016, section III.B: the second queue of 2Q with a threshold, and its other form, blocks whose reference
-//! count is in the top 10 % of the history.
+//! sampling. MSST 2016, section III.B. Its first form is the second queue of 2Q with a threshold. The other admits
+//! blocks whose reference count is in the top 10 % of the history.
 //!
-//! `min`: a missed block is put at the head of the history, an LRU queue as long as the cache; when it is referenced for
-//! the `min`-th time while it is there, it leaves the history and is admitted. The paper's threshold is `min` - 1.
+//! `min`: a missed block moves to the head of the history, an LRU queue as long as the cache. On its `min`-th reference
+//! there, it leaves the history and is admitted. The paper's threshold is `min` - 1.
 //!
-//! `top`: the history has every block that was referenced lately, cached or not, with its count. A missed block is admitted
-//! if it belongs to the `top` share of the history with the highest counts.
+//! `top`: the history has every recently referenced block, cached or not, with its count. A missed block is admitted if
+//! it belongs to the `top` share of the history with the highest counts.
 //!
 //! Departures from the paper:
-//! - With `top`, the history includes cached blocks: if blocks left it once they are admitted, the first that is referenced
-//!   twice would always be in the top. Blocks with equal counts are in the top together or not at all. Counts stop at
-//!   255, and a block that has as many is in the top.
+//! - With `top`, the history includes cached blocks. If admitted blocks left it, the first block referenced twice would
+//!   always be in the top. Blocks with equal counts are all in the top or none. Counts saturate at 255, and such a
+//!   block is in the top.
 
 use super::history::{History, Referenced};
 use super::{Info, Judge, Thresholds, WRITES};
@@ -51,7 +51,7 @@ pub static INFO: Info = Info {
     decides: None,
 };
 
-/// As many references as there are positions, one fewer, ..., one.
+/// Requires one reference fewer at each position: from the number of positions down to one.
 fn at(position: f64, last: f64) -> f64 {
     f64::from((1.0 + last - position).round() as u8)
 }
@@ -62,7 +62,7 @@ fn shown(threshold: f64, _block_bytes: u64) -> String {
 
 const COUNT_MAX: u8 = u8::MAX;
 
-/// Admits blocks by the references that a history has of them.
+/// Admits blocks by their references in a history.
 #[derive(Debug)]
 pub struct Hotness<I: Index> {
     history: History<I>,
@@ -75,17 +75,17 @@ enum Threshold {
     Top(Box<Top>),
 }
 
-/// Which counts belong to the top of the history.
+/// The range of counts in the top of the history.
 #[derive(Debug)]
 struct Top {
     share: f64,
-    /// Blocks of the history by count.
+    /// Number of blocks of the history by count.
     blocks_of: [u32; COUNT_MAX as usize + 1],
-    /// The least count in the top, at most `COUNT_MAX`.
+    /// The smallest count in the top, at most `COUNT_MAX`.
     least: u8,
     /// Blocks whose count is `least` or more.
     above: u32,
-    /// The most blocks that the top may have.
+    /// Maximum number of blocks in the top.
     above_max: u32,
 }
 
@@ -94,14 +94,15 @@ impl Top {
         Top { share, blocks_of: [0; COUNT_MAX as usize + 1], least: COUNT_MAX, above: 0, above_max: 0 }
     }
 
-    /// The history has `len` blocks now.
+    /// Sets the length of the history.
     #[inline]
     fn set_len(&mut self, len: usize) {
         self.above_max = (self.share * len as f64) as u32;
         self.settle();
     }
 
-    /// Moves `least` to where the top has at most its share of the blocks, and would have more with the next count below.
+    /// Moves `least` so that the top has at most its share of the blocks, and would exceed it with the next lower
+    /// count.
     #[inline]
     fn settle(&mut self) {
         while self.above > self.above_max && self.least < COUNT_MAX {
@@ -114,7 +115,7 @@ impl Top {
         }
     }
 
-    /// A block that had `before` references, 0 if it comes into the history, has `count` now. Then `above` may be too many.
+    /// Raises a block's count from `before`, 0 if it is new in the history. Afterwards `above` may be too large.
     #[inline]
     fn raise(&mut self, before: u8, count: u8) {
         if before > 0 {
@@ -124,7 +125,7 @@ impl Top {
         self.above += u32::from((before < self.least) & (count >= self.least));
     }
 
-    /// A block with `count` references leaves the history. Its length is told next.
+    /// Removes a block with `count` references; the caller then sets the new length.
     #[inline]
     fn take(&mut self, count: u8) {
         self.blocks_of[usize::from(count)] -= 1;
@@ -133,7 +134,7 @@ impl Top {
 }
 
 impl<I: Index> Hotness<I> {
-    /// A rule with an empty history for a cache of `capacity` blocks.
+    /// Creates a rule with an empty history for a cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         let threshold = if options.has("top") {
             Threshold::Top(Box::new(Top::new(options.number("top"))))
@@ -144,24 +145,25 @@ impl<I: Index> Hotness<I> {
         Hotness { history: History::new(index, history_max), threshold }
     }
 
-    /// A rule with an empty history as long as the cache, which admits from the `min`-th reference on.
+    /// Creates a rule with an empty history as long as the cache, which admits from the `min`-th reference on.
     pub fn with_min(index: I, capacity: usize, min: u8) -> Self {
         Hotness { history: History::new(index, capacity), threshold: Threshold::Min(min) }
     }
 
-    /// Whether references to blocks in the cache are counted too.
+    /// True if references to cached blocks are counted too.
     #[inline]
     fn counts_hits(&self) -> bool {
         matches!(self.threshold, Threshold::Top(_))
     }
 
-    /// Whether every block is admitted, and none has to be forgotten for it.
+    /// True if every block is admitted, without a history to update.
     #[inline]
     fn is_idle(&self) -> bool {
         self.history.is_empty() && matches!(self.threshold, Threshold::Min(1))
     }
 
-    /// Whether `block`, which is referenced, is admitted if it is missed. Where the rule does not count hits, `block` was missed.
+    /// True if `block`, which is referenced, is admitted when missed. If the rule does not count hits, `block` must be
+    /// a miss.
     #[inline]
     fn admits(&mut self, block: I::Key) -> bool {
         match &mut self.threshold {
@@ -181,7 +183,7 @@ impl<I: Index> Hotness<I> {
         }
     }
 
-    /// Asserts that the history is no longer than it may be and that the top is what its counts say.
+    /// Asserts that the history is within its limit and that the top agrees with its counts.
     fn check(&self) {
         self.history.check();
         let Threshold::Top(top) = &self.threshold else { return };

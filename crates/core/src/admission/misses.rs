@@ -1,14 +1,12 @@
-//! The blocks that were missed first lately, each with its misses since, in the order of the first ones.
+//! Recently missed blocks, in the order of their first misses, each with a count.
 
 use crate::blocks::{Blocks, List};
 use crate::index::Index;
 
-/// The blocks, the last that came in first.
+/// The blocks, newest first.
 const QUEUE: List = List(0);
 
-/// A first-in, first-out queue of blocks with counts of misses.
-///
-/// Memory: the index, 11 bytes and the key for each block.
+/// A FIFO queue of blocks with counts of misses.
 #[derive(Clone, Debug)]
 pub struct Misses<I: Index> {
     blocks: Blocks<I, u16>,
@@ -16,13 +14,13 @@ pub struct Misses<I: Index> {
 }
 
 impl<I: Index> Misses<I> {
-    /// An empty queue of at most `len_max` blocks. `index` is empty.
+    /// Creates an empty queue of at most `len_max` blocks. `index` must be empty.
     pub fn new(index: I, len_max: usize) -> Self {
         Misses { blocks: Blocks::new(index, 0, 1), len_max: len_max.min(u32::MAX as usize / 2) }
     }
 
-    /// Counts a miss of `block`, and returns how many that makes since it came in, or 0 if there is no room for any block. A block
-    /// that is not in the queue comes in, and the one that has been there longest leaves if there are too many.
+    /// Counts a miss of `block`. Returns its misses since it entered the queue, or 0 if the queue has no room at all. A
+    /// new block enters the queue, and the oldest leaves if there are too many.
     #[inline]
     pub fn count(&mut self, block: I::Key) -> u16 {
         if let Some(node) = self.blocks.find(block) {
@@ -40,7 +38,7 @@ impl<I: Index> Misses<I> {
         1
     }
 
-    /// Sets the misses of `block` to 0, if it is in the queue, where it stays.
+    /// Sets the misses of `block` to 0, if it is in the queue; it stays there.
     #[inline]
     pub fn reset(&mut self, block: I::Key) {
         if let Some(node) = self.blocks.find(block) {
@@ -48,24 +46,24 @@ impl<I: Index> Misses<I> {
         }
     }
 
-    /// Whether `block` is in the queue.
+    /// True if `block` is in the queue.
     pub fn has(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some()
     }
 
-    /// Takes `block` out of the queue.
+    /// Removes `block` from the queue.
     pub fn forget(&mut self, block: I::Key) {
         self.blocks.forget(block);
     }
 
-    /// A hint that `later` will be counted soon and `soon`, for which the hint as `later` was given before, sooner.
+    /// Hints that `later` will be counted soon, and `soon`, an earlier `later`, even sooner.
     #[inline]
     pub fn prefetch(&self, soon: I::Key, later: I::Key) {
         self.blocks.prefetch_node(soon);
         self.blocks.prefetch_index(later);
     }
 
-    /// Asserts that the queue is no longer than it may be.
+    /// Asserts that the queue is within its limit.
     pub fn check(&self) {
         self.blocks.check(self.len_max);
     }

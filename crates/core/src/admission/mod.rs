@@ -1,17 +1,18 @@
-//! Admission rules: which missed blocks a cache takes in. One file each, and one row each in the table at the end of this file.
+//! Admission rules: they decide which missed blocks a cache admits. One file each, and one row each in the table at the
+//! end of this file.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
 //! sampling. MSST 2016, sections III and IV.B, Figure 3.
 //!
-//! A rule stands in front of any replacement policy: [`Admitted`] is both, and a policy itself. A block in the cache is the
-//! policy's alone: reads and writes of it are hits, and a write that hits stays in the cache, whatever the rule would say, unless a budget is used up.
-//! A missed block that the rule refuses goes straight to storage, and the policy is not told: its ghosts, clocks and
-//! sketches are as they were, so that it sees just the accesses of a workload without the refused ones. (If it were told,
-//! its ghosts would admit by themselves what the rule keeps out, and 2Q or LARC would count each miss twice.) A missed
-//! block that the rule lets through the policy may still bypass, as LARC does.
+//! A rule stands in front of any replacement policy: [`Admitted`] combines both, and is a policy itself. Cached blocks
+//! are the policy's: reads and writes of them are hits. A write that hits stays in the cache without asking the rule,
+//! unless a budget is used up. A missed block that the rule rejects goes directly to storage, and the policy does not
+//! see the access. Its ghosts, clocks and sketches stay unchanged, so it sees the workload without the rejected
+//! accesses. (Otherwise its ghosts would admit the rejected blocks, and 2Q or LARC would count each miss twice.) The
+//! policy may still bypass a missed block that the rule accepts, as LARC does.
 //!
-//! A rule with a [budget] of writes holds it: when the budget is used up, misses are refused, and a write of a cached block too, which goes to
-//! storage and makes the block leave the cache. Reads still hit.
+//! A rule with a write [budget] enforces it. When the budget is used up, misses are rejected. A write of a cached block
+//! is rejected too: it goes to storage and evicts the block. Reads still hit.
 //!
 //! ```
 //! use flashwise_core::access::Access;
@@ -20,7 +21,7 @@
 //! use flashwise_core::index::Hashed;
 //! use flashwise_core::policy::{self, Outcome, Policy};
 //!
-//! // What rules that weigh wear and latency have to know of the devices; hotness does not ask.
+//! // Device figures for rules that weigh wear and latency; hotness ignores them.
 //! let tier = |capacity_bytes, endurance_cycles, latency_us| Tier {
 //!     device: Device { capacity_bytes, endurance_cycles, read_latency_us: latency_us, write_latency_us: latency_us },
 //!     devices: 1.0,
@@ -38,8 +39,8 @@
 //! # Ok::<(), flashwise_core::options::OptionError>(())
 //! ```
 //!
-//! Departures from the paper: with `writes=admit` a rule judges read misses alone, and admits all writes. A read miss takes as
-//! long whether it is admitted or not; a write that is refused takes as long as the storage does, and wears it.
+//! Departures from the paper: with `writes=admit` a rule judges only read misses, and admits all writes. A read miss
+//! takes equally long whether admitted or not; a rejected write takes as long as the storage needs, and wears it.
 
 pub mod adaptive;
 pub mod admitted;
@@ -70,20 +71,20 @@ use crate::tiers::{Array, Device, Tier};
 
 pub use admitted::{Admitted, Judge};
 
-/// What a rule is called, where it comes from and what can be set.
+/// Name, source and parameters of a rule.
 #[derive(Debug)]
 pub struct Info {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it does.
+    /// A summary of the rule.
     pub title: &'static str,
     /// The paper that introduced it.
     pub source: &'static str,
-    /// What can be set.
+    /// Its parameters.
     pub parameters: &'static [Parameter],
-    /// The thresholds among which [`adaptive`] chooses, if it can adapt this rule.
+    /// The thresholds from which [`adaptive`] chooses, if it can adapt this rule.
     pub thresholds: Option<Thresholds>,
-    /// What is told of its decisions, if it makes some.
+    /// The report of its decisions, if it makes any.
     pub decides: Option<Decides>,
 }
 
@@ -100,28 +101,28 @@ impl Row for Info {
 /// The thresholds of a rule, from the one that admits the least to the one that admits everything.
 #[derive(Debug)]
 pub struct Thresholds {
-    /// The threshold at a position, from 0 to the last, which is the second argument. At the last everything is admitted.
+    /// Returns the threshold at a position, from 0 to the last, the second argument. The last one admits everything.
     pub at: fn(f64, f64) -> f64,
-    /// A threshold in words. The second argument is the length of a block in bytes.
+    /// Formats a threshold. The second argument is the length of a block in bytes.
     pub shown: fn(f64, u64) -> String,
 }
 
-/// What is told of the decisions of a rule that changes what holds while it runs.
+/// The report of the decisions of a rule that adapts while it runs.
 #[derive(Debug)]
 pub struct Decides {
-    /// What the rule of these options holds to after a decision in front of a policy, in words. The last argument is the length of
-    /// a block in bytes.
+    /// Describes the rule's choice after a decision in front of a policy. The last argument is the length of a block in
+    /// bytes.
     pub choice: fn(&Options, &policy::Spec, Option<&Decision>, u64) -> String,
-    /// The threshold that holds after a decision, unless it is none or admits everything.
+    /// Returns the threshold after a decision, if the rule has one and it does not admit everything.
     pub threshold: fn(&Decision) -> Option<f64>,
-    /// The policies among which the rule of these options chooses.
+    /// Returns the policies from which the rule with these options chooses.
     pub candidates: fn(&Options) -> Result<Vec<policy::Spec>, OptionError>,
 }
 
-/// What is admitted before the first decision, and by a rule whose threshold lets everything through.
+/// The description before the first decision, and of a threshold that admits everything.
 const EVERYTHING: &str = "everything";
 
-/// `writes`: whether a rule with a threshold judges writes.
+/// `writes`: selects between judging and admitting writes.
 const WRITES: Parameter = Parameter {
     name: "writes",
     kind: Kind::Choice(&["filter", "admit"]),
@@ -129,7 +130,7 @@ const WRITES: Parameter = Parameter {
     meaning: "whether write misses are judged like reads, as in the paper, or always admitted",
 };
 
-/// `seed`: what is drawn by chance.
+/// `seed`: the seed of random numbers.
 const SEED: Parameter = Parameter {
     name: "seed",
     kind: Kind::Count(0, u64::MAX),
@@ -141,18 +142,18 @@ fn admits_writes(options: &Options) -> bool {
     options.text(WRITES.name) == "admit"
 }
 
-/// What rules have to know of the cache that they stand before.
+/// Properties of the cache behind a rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setting {
-    /// Length of a block.
+    /// Length of a block in bytes.
     pub block_bytes: u64,
-    /// The devices, the cache as large as it is.
+    /// The devices; the cache device has the cache's size.
     pub array: Array,
 }
 
 impl Setting {
-    /// A cache of `cache_bytes` in front of storage of `storage_bytes`, on devices as those of `array`. How many devices share the
-    /// bytes makes no difference.
+    /// Returns the setting for a cache of `cache_bytes` in front of storage of `storage_bytes`, on devices like those
+    /// of `array`. The number of devices that share the bytes makes no difference.
     pub fn of(array: &Array, block_bytes: u64, cache_bytes: f64, storage_bytes: f64) -> Setting {
         let sized = |tier: &Tier, capacity_bytes: f64| Tier {
             device: Device { capacity_bytes, ..tier.device },
@@ -164,12 +165,12 @@ impl Setting {
     }
 }
 
-/// A rule, and what it knows of the cache behind it.
+/// A rule with the properties of the cache behind it.
 #[derive(Clone, Debug)]
 pub struct Admission {
     /// The rule.
     pub rule: Spec,
-    /// What it knows.
+    /// The properties of the cache.
     pub setting: Setting,
 }
 
@@ -195,40 +196,40 @@ impl Table for AdmissionRules {
 pub type Spec = Named<AdmissionRules>;
 
 impl Spec {
-    /// The policies that may replace by this rule, if it chooses among some.
+    /// Returns the policies from which the rule chooses, if it does.
     pub fn candidates(&self) -> Vec<policy::Spec> {
         let candidates = self.info().decides.as_ref().map(|decides| (decides.candidates)(self.options()));
         candidates.map_or_else(Vec::new, |candidates| candidates.expect("the policies of a parsed rule are in order"))
     }
 
-    /// How often a day the rule lets the cache be written in full, if it has a budget.
+    /// Returns the budget of the rule in full writes of the cache per day, if it has one.
     pub fn writes_per_day(&self) -> Option<f64> {
         let has = self.info().parameters.iter().any(|parameter| parameter.name == budget::WRITES_PER_DAY.name);
         (has && self.options().has(budget::WRITES_PER_DAY.name))
             .then(|| self.options().number(budget::WRITES_PER_DAY.name))
     }
 
-    /// The budget of the rule for a cache of `capacity` blocks, if it has one.
+    /// Returns the budget of the rule for a cache of `capacity` blocks, if it has one.
     fn budget(&self, capacity: usize) -> Option<budget::Budget> {
         budget::Budget::of(self.info().parameters, self.options(), capacity)
     }
 
-    /// What the rule holds to after `decision` in front of `policy`, in words; none if it does not adapt.
+    /// Describes the rule's choice after `decision` in front of `policy`; `None` if it does not adapt.
     pub fn choice(&self, policy: &policy::Spec, decision: Option<&Decision>, block_bytes: u64) -> Option<String> {
         let decides = self.info().decides.as_ref()?;
         Some((decides.choice)(self.options(), policy, decision, block_bytes))
     }
 
-    /// The threshold that holds after `decision`, if the rule has one that adapts and that does not admit everything by size.
+    /// Returns the threshold after `decision`, if the rule adapts one and it does not admit everything by size.
     pub fn threshold(&self, decision: &Decision) -> Option<f64> {
         self.info().decides.as_ref().and_then(|decides| (decides.threshold)(decision))
     }
 }
 
-/// What is behind a rule: a policy in a cache of `capacity` blocks.
+/// The policy behind a rule, in a cache of `capacity` blocks.
 struct Behind<'a, I> {
     policy: &'a policy::Spec,
-    /// Empty.
+    /// An empty index.
     index: I,
     capacity: usize,
     setting: &'a Setting,
@@ -240,20 +241,20 @@ impl<I: Index + Clone + Send + 'static> Behind<'_, I> {
     }
 }
 
-/// Builds the table from two lists: rules that judge each missed block, whose type is a [`Judge`], and rules that decide while they run
-/// what holds for those or for the policy, whose module has a `build` of its own.
+/// Builds the table from two lists: rules that judge each missed block, whose type is a [`Judge`]; and rules that
+/// control those or the policy while they run, whose module has a `build` function.
 macro_rules! rules {
     (
         judge { $($(#[$attribute:meta])* $module:ident::$rule:ident $(<$index:ident>)?,)* }
         decide { $($deciding:ident,)* }
     ) => {
-        /// Every rule, in the order in which they are listed.
+        /// Every rule, in the order of the table.
         pub static RULES: &[&Info] = &[$($(#[$attribute])* &$module::INFO,)* $(&$deciding::INFO,)*];
 
         /// Every rule that judges.
         static JUDGES: &[&Info] = &[$($(#[$attribute])* &$module::INFO,)*];
 
-        /// A rule that judges, and what it remembers.
+        /// A rule that judges, with its state.
         #[derive(Debug)]
         pub enum Rule<I: Index> {
             $(
@@ -264,8 +265,8 @@ macro_rules! rules {
         }
 
         impl<I: Index> Rule<I> {
-            /// The rule of `info` as `options` say, for a cache of `capacity` blocks of `block_bytes`. `index` is empty. Panics if it does
-            /// not judge.
+            /// Creates the rule of `info` with `options`, for a cache of `capacity` blocks of `block_bytes`. `index`
+            /// must be empty. Panics if the rule does not judge.
             fn new(info: &'static Info, options: &Options, index: I, capacity: usize, block_bytes: u64) -> Self {
                 $($(#[$attribute])* if std::ptr::eq(info, &$module::INFO) {
                     return Rule::$rule(Judge::<I>::build(options, index, capacity, block_bytes));
@@ -301,7 +302,7 @@ macro_rules! rules {
                 match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::note_len(rule, len, admitted),)* }
             }
 
-            /// Whether it remembers anything of `block`.
+            /// True if it remembers `block`.
             pub fn remembers(&self, block: I::Key) -> bool {
                 match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::remembers(rule, block),)* }
             }
@@ -310,7 +311,8 @@ macro_rules! rules {
                 match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::forget(rule, block),)* }
             }
 
-            /// The longest requests of which blocks are admitted: 0 if nothing is, `u64::MAX` if their length does not matter.
+            /// Returns the longest requests whose blocks are admitted, in blocks: 0 for none, `u64::MAX` if the length
+            /// does not matter.
             pub fn request_blocks_max(&self) -> u64 {
                 match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::request_blocks_max(rule),)* }
             }
@@ -326,7 +328,7 @@ macro_rules! rules {
         }
 
         impl Spec {
-            /// Builds `policy` behind this rule for a cache of `capacity` blocks, as one policy. `index` is empty.
+            /// Builds `policy` behind this rule for a cache of `capacity` blocks, as one policy. `index` must be empty.
             pub fn build<I>(
                 &self,
                 policy: &policy::Spec,

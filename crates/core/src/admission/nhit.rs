@@ -3,8 +3,8 @@
 //! Source: the Open CAS Framework, promotion policy "nhit", `src/promotion/nhit`.
 //!
 //! Departures from its code:
-//! - There a request is admitted as a whole, if all of its blocks are or if one is cached; here each block by itself.
-//! - What fills the cache to the trigger is counted when blocks are admitted and removed.
+//! - There a request is admitted as a whole, if all of its blocks are or if one is cached; here each block separately.
+//! - The fill level for the trigger is updated when blocks are admitted and removed.
 
 use super::misses::Misses;
 use super::{Info, Judge, WRITES};
@@ -46,7 +46,7 @@ pub static INFO: Info = Info {
 #[derive(Debug)]
 pub struct Nhit<I: Index> {
     threshold: u16,
-    /// Cached blocks from which on blocks are judged.
+    /// Number of cached blocks from which on misses are judged.
     trigger: usize,
     cached: usize,
     history: Misses<I>,
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::index::Dense;
 
-    /// A cache of 5 blocks, of which 4 are filled freely. Then the third miss is admitted, and after it the count begins anew.
+    /// A cache of 5 blocks, of which 4 are filled freely. Then the third miss is admitted, and the count restarts.
     #[test]
     fn the_third_miss_is_admitted_once_the_cache_is_filled_to_the_trigger() {
         let options = Options::parse("nhit", INFO.parameters, "").unwrap();

@@ -1,7 +1,7 @@
-//! Planted: a rule for tests of the table, the least that a rule can be. This file and its row are all that a new rule takes, and
-//! `adaptive` can adapt it.
+//! Planted: a minimal rule for tests of the table. This file and its row are all that a new rule needs, and `adaptive`
+//! can adapt it.
 //!
-//! Source: none. Of a number of accesses it admits one.
+//! Source: none. It admits one of every few accesses.
 
 use super::{Info, Judge, Thresholds, WRITES};
 use crate::access::Access;
@@ -67,7 +67,7 @@ mod tests {
     };
     const SETTING: Setting = Setting { block_bytes: 4096, array: Array { cache: TIER, storage: TIER } };
 
-    /// Accesses to this many blocks, each a second after the one before; which are admitted, and the last decision's threshold.
+    /// Runs accesses to this many blocks, one per second; returns the admitted ones, and the last decision's threshold.
     struct Run(u32);
 
     impl Visitor<u32> for Run {
@@ -97,8 +97,8 @@ mod tests {
         assert_eq!(run("planted:every=3", 6), (vec![2, 5], None));
     }
 
-    /// All is admitted before the first decision. No access comes again, so that any block that is admitted is written for nothing:
-    /// the first shadow, which admits the fewest, makes the cache last longest.
+    /// Everything is admitted before the first decision. No access repeats, so each admitted block is written in vain.
+    /// The first shadow, which admits the fewest, makes the cache last longest.
     #[test]
     fn adaptive_adapts_whatever_rule_has_thresholds() {
         let rule = "adaptive:kind=planted,shadows=4,timeframe=200s,sampling=1,objective=lifetime,target=1h,alpha=0";

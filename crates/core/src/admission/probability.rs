@@ -1,9 +1,9 @@
-//! Probability: admit a portion p of the missed blocks, whichever they are.
+//! Probability: admit a random portion p of the missed blocks.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
 //! sampling. MSST 2016, section III.C.
 //!
-//! Departures from the paper: each missed block is drawn for by itself, not all blocks of a request at once.
+//! Departures from the paper: each missed block is drawn separately, not all blocks of a request together.
 
 use super::{Info, Judge, SEED, Thresholds, WRITES};
 use crate::access::Access;
@@ -30,7 +30,7 @@ pub static INFO: Info = Info {
     decides: None,
 };
 
-/// From 0.01 in even steps to 1.
+/// Even steps from 0.01 to 1.
 fn at(position: f64, last: f64) -> f64 {
     let share = position / last;
     share + 0.01 * (1.0 - share)
@@ -40,37 +40,37 @@ fn shown(threshold: f64, _block_bytes: u64) -> String {
     format!("p={threshold:.2}")
 }
 
-/// Random numbers have 53 bits, as many as `p`.
+/// Bits of the random numbers, as many as of `p`.
 const BITS: u32 = 53;
 
 /// Admits a portion of the missed blocks.
 #[derive(Clone, Debug)]
 pub struct Probability {
-    /// `p` times 2^53: random numbers below it admit.
+    /// `p` times 2^53: smaller random numbers admit.
     p: u64,
     random: Random,
 }
 
 impl Probability {
-    /// Admits as `options` say.
+    /// Creates the rule with `options`.
     pub fn new(options: &Options) -> Self {
         Probability::with(options.number("p"), options.count("seed"))
     }
 
-    /// Admits with the probability `p`, from 0 to 1.
+    /// Creates a rule that admits with the probability `p`, from 0 to 1.
     pub fn with(p: f64, seed: u64) -> Self {
         let mut rule = Probability { p: 0, random: Random::new(seed) };
         rule.set_p(p);
         rule
     }
 
-    /// Admits with the probability `p`, from 0 to 1, from now on.
+    /// Sets the probability `p`, from 0 to 1.
     pub(super) fn set_p(&mut self, p: f64) {
         assert!((0.0..=1.0).contains(&p), "p = {p}");
         self.p = (p * (1_u64 << BITS) as f64) as u64;
     }
 
-    /// Whether the missed block is admitted.
+    /// True if the missed block is admitted.
     #[inline]
     pub(super) fn admits(&mut self) -> bool {
         self.random.bits() >> (64 - BITS) < self.p
@@ -86,7 +86,7 @@ impl<I: Index> Judge<I> for Probability {
         self.set_p(p);
     }
 
-    /// Every access is drawn for, hits too.
+    /// Judges an access. Every access draws a number, hits too.
     #[inline(always)]
     fn judge(&mut self, _access: &Access<I::Key>, is_cached: impl Fn() -> bool) -> bool {
         self.admits() || is_cached()

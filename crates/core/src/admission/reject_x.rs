@@ -1,16 +1,16 @@
-//! RejectX: refuse the first x misses of a block, as far back as a history goes.
+//! RejectX: reject the first x misses of a block, within a limited history.
 //!
 //! Source: the admission policy "reject first" of CacheLib (Berg et al.: The CacheLib caching engine. OSDI 2020); with X and a history
 //! of blocks in the order of their first misses as in Wong et al.: Baleen: ML admission and prefetching for flash caches. FAST 2024.
 //!
-//! It differs from [`hotness`](super::hotness): there a miss brings a block to the front of the history again, and what is admitted
-//! leaves it. Here a block leaves this many other blocks after its first miss, and all misses in between are admitted from the x + 1st
-//! on.
+//! It differs from [`hotness`](super::hotness), where every miss moves a block to the front of the history, and an
+//! admitted block leaves it. Here a block leaves after a fixed number of other blocks since its first miss; meanwhile
+//! all its misses from the x + 1st are admitted.
 //!
 //! Departures from the papers:
-//! - The history has the blocks themselves, where CacheLib has a Bloom filter.
-//! - Baleen's simulator forgets a block of a full history on every miss, also on those of blocks that it has; here each block that
-//!   comes in pushes out one.
+//! - The history holds the blocks themselves, where CacheLib has a Bloom filter.
+//! - Baleen's simulator drops a block of a full history on every miss, even of a block in it. Here each new block
+//!   replaces one.
 
 use super::misses::Misses;
 use super::{Info, Judge, Thresholds, WRITES};
@@ -43,7 +43,7 @@ pub static INFO: Info = Info {
     decides: None,
 };
 
-/// As many refusals as there are positions less one, one fewer, ..., none.
+/// Rejects one miss fewer at each position: from the number of positions less one down to none.
 fn at(position: f64, last: f64) -> f64 {
     (last - position).round()
 }
@@ -52,7 +52,7 @@ fn shown(threshold: f64, _block_bytes: u64) -> String {
     format!("x={threshold}")
 }
 
-/// Refuses the first misses of a block.
+/// Rejects the first misses of a block.
 #[derive(Debug)]
 pub struct RejectX<I: Index> {
     x: u16,
@@ -110,8 +110,8 @@ mod tests {
         blocks.iter().copied().filter(|block| admits(block)).collect()
     }
 
-    /// A history of 2 blocks, the last first: `1`, `2 1`, 1 is admitted, and again; `3 2` pushes 1 out, although it was missed since;
-    /// so `1 3` is new, and 2, too.
+    /// A history of 2 blocks, the last first: `1`, `2 1`; 1 is admitted twice; `3 2` drops 1 despite its later misses,
+    /// so 1 (`1 3`) and then 2 are new.
     #[test]
     fn the_second_miss_is_admitted_if_few_other_blocks_were_missed_since_the_first() {
         assert_eq!(admitted("history=100%", &[1, 2, 1, 1, 3, 1, 2, 1]), [1, 1, 1]);

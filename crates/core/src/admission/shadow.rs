@@ -1,20 +1,21 @@
-//! Shadow caches: small caches without data that see a sample of the blocks and tell what the cache would do with other settings.
+//! Shadow caches: small caches without data that see a sample of the blocks, and predict the cache's behaviour with
+//! other settings.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
 //! sampling. MSST 2016, section V.B and Figure 6; the sample and its correction after Waldspurger, Park, Garthwaite, Ahmad:
 //! Efficient MRC construction with SHARDS. FAST 2015, sections 3.2 and 3.4 (SHARDS-adj).
 //!
-//! A block is in the sample if its hash is below a bound, so that all its accesses are or none. A shadow cache has as
-//! many blocks as the cache times the share of blocks sampled.
+//! A block is in the sample if its hash is below a bound, so either all its accesses are or none. A shadow cache has
+//! the cache's blocks times the share of sampled blocks.
 //!
 //! Departures from the paper:
-//! - Its sample caches are parts of the cache that hold data and serve their share of the workload, each another one. These
-//!   hold nothing: the cache serves every access, none is served by a bad threshold. So all of them can see the same sample,
-//!   which makes them comparable with each other, and the sampling rate is the share of the workload sampled in all.
-//! - A few popular blocks decide by how much a sample is off: with or without one of them a sample of 1 % differs by several
-//!   points. What the cache itself does is known of all accesses and of those in the sample. The hits and misses of the cache
-//!   that the sample has too few or too many of are added to each shadow's. Where the cache admits no requests of such length,
-//!   all of them are taken for hits, as SHARDS-adj does; where a shadow does not, for refused accesses.
+//! - The paper's sample caches are parts of the cache that hold data and serve their share of the workload, each a
+//!   different one. Here they hold nothing: the cache serves every access, none with a bad threshold. So all can see
+//!   the same sample, which makes them comparable, and the sampling rate is the total share of the workload.
+//! - A few popular blocks dominate the sampling error: with or without one of them a sample of 1 % differs by several
+//!   points. The cache's own results are known for all accesses and for the sampled ones. The difference of its hits
+//!   and misses, scaled, is added to each shadow's. If the cache rejects requests of that length, the whole difference
+//!   counts as hits, as in SHARDS-adj; if the shadow does, as rejected accesses.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
@@ -29,26 +30,26 @@ use crate::policy::{self, AnyPolicy, Boxed, Outcome, Policy};
 use crate::sketch::mix;
 use crate::tiers::Traffic;
 
-/// Shadow caches have at least this many blocks, or as many as the cache: with fewer they would tell nothing. Small caches are
-/// sampled at a higher rate for it.
+/// Minimum size of shadow caches in blocks, unless the cache is smaller. Smaller ones would predict nothing; so small
+/// caches are sampled at a higher rate.
 const SHADOW_BLOCKS_MIN: f64 = 256.0;
 
-/// Which blocks are in the sample.
+/// Selects the blocks of the sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
-    /// Hashes up to this are.
+    /// The largest hash in the sample.
     hash_max: u64,
     seed: u64,
 }
 
 impl Sampler {
-    /// Samples a `rate` of the blocks, more than 0 and at most 1.
+    /// Creates a sampler of a `rate` of the blocks, above 0 and at most 1.
     pub fn new(rate: f64, seed: u64) -> Self {
         assert!(rate > 0.0 && rate <= 1.0, "a sampling rate of {rate}");
         Sampler { hash_max: (rate * u64::MAX as f64) as u64, seed: mix(seed.wrapping_add(1)) }
     }
 
-    /// Whether `block` is in the sample.
+    /// True if `block` is in the sample.
     #[inline]
     pub fn takes<K: Hash>(&self, block: &K) -> bool {
         mix(FxBuildHasher.hash_one(block) ^ self.seed) <= self.hash_max
@@ -63,35 +64,34 @@ fn class(request_blocks: u32) -> usize {
     (u32::BITS - request_blocks.saturating_sub(1).leading_zeros()) as usize
 }
 
-/// Accesses by op, by what became of them in the cache (hit, admitted, bypassed), and by class.
+/// Accesses by op, by outcome in the cache (hit, admitted, bypassed), and by class.
 type Tally = [[[u64; CLASSES]; 3]; 2];
 
 const EMPTY: Tally = [[[0; CLASSES]; 3]; 2];
 
-/// Accesses of the sample that shadows are shown at once: one shadow's tables at a time are what the processor's caches hold.
+/// Sampled accesses per batch. Batches keep one shadow's tables in the processor's caches.
 const BATCH_ACCESSES: usize = 256;
 /// Accesses between the hint that a block will be accessed and the access.
 const PREFETCH_DISTANCE: usize = 4;
 
-/// What one shadow tells of the whole workload in a timeframe.
+/// The prediction of one shadow for the whole workload in a timeframe.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// What the devices would have had to do.
+    /// The expected traffic of the devices.
     pub traffic: Traffic,
     /// Hits per access.
     pub hit_ratio: f64,
 }
 
-/// Numbers for the blocks that shadows remember, so that each finds them in an array. Numbers of blocks that none remembers any more
-/// are used again.
+/// Numbers for the blocks that shadows remember, so that each can use an array. Numbers of forgotten blocks are reused.
 struct Numbers<K> {
     number_of: HashMap<K, u32, FxBuildHasher>,
     free: Vec<u32>,
-    /// With this many numbers in use, those that are not needed are looked for.
+    /// The count of used numbers at which unneeded ones are searched.
     sweep_at: usize,
 }
 
-/// Fewer numbers are never looked through.
+/// Minimum count for such a search.
 const SWEPT_NUMBERS_MIN: usize = 1024;
 
 impl<K: Key> Numbers<K> {
@@ -102,12 +102,12 @@ impl<K: Key> Numbers<K> {
     #[inline]
     fn of(&mut self, block: K) -> u32 {
         let Numbers { number_of, free, .. } = self;
-        // Numbers that are free and those that are not are all there were.
+        // Free and used numbers together are all numbers so far.
         let next = (number_of.len() + free.len()) as u32;
         *number_of.entry(block).or_insert_with(|| free.pop().unwrap_or(next))
     }
 
-    /// Frees numbers of which `known` says that they are not needed, if there are many.
+    /// Frees the numbers for which `known` is false, if there are many in use.
     fn sweep(&mut self, known: impl Fn(u32) -> bool) {
         if self.number_of.len() < self.sweep_at {
             return;
@@ -125,12 +125,12 @@ impl<K: Key> Numbers<K> {
 }
 
 struct Shadow {
-    /// It knows blocks by their numbers.
+    /// The shadow cache, which uses numbers as block names.
     cache: Admitted<AnyPolicy<u32>, Dense>,
     account: Account<Bits>,
-    /// The account at the beginning of the timeframe.
+    /// The account at the start of the timeframe.
     before: Counts,
-    /// The longest requests of which it caches blocks.
+    /// The longest requests whose blocks it caches, in blocks.
     request_blocks_max: u64,
 }
 
@@ -145,26 +145,26 @@ impl Shadow {
         }
     }
 
-    /// True if it remembers anything of `block`.
+    /// True if it remembers `block`.
     fn knows(&self, block: u32) -> bool {
         self.cache.rule().remembers(block) || self.cache.directory().is_none_or(|directory| directory.knows(block))
     }
 }
 
-/// Some shadow caches over one sample.
+/// Shadow caches that share one sample.
 pub struct Shadows<K> {
     sampler: Sampler,
     rate: f64,
     block_bytes: u64,
     shadows: Vec<Shadow>,
     numbers: Numbers<K>,
-    /// Accesses of the sample that the shadows have not seen yet.
+    /// Sampled accesses that the shadows have not processed.
     pending: Vec<Access<u32>>,
-    /// Whether the rules of shadows, and that of the cache, admit all writes.
+    /// True if the rules of shadows, and the rule of the cache, admit all writes.
     admits_writes: bool,
-    /// Whether some shadow tells requests apart by their length; if none does, all are of class 0.
+    /// True if some shadow's rule depends on the length of requests; otherwise all are of class 0.
     has_classes: bool,
-    /// What the cache did in this timeframe, and of it in the sample.
+    /// The cache's outcomes in this timeframe: of all accesses, and of the sampled ones.
     seen: Tally,
     sampled: Tally,
     sampled_accesses: u64,
@@ -180,7 +180,7 @@ impl<K> std::fmt::Debug for Shadows<K> {
 }
 
 impl<K: Key> Shadows<K> {
-    /// No shadows yet of a cache of `capacity` blocks of `block_bytes`, of which a `rate` is to be sampled.
+    /// Creates the sampler for a cache of `capacity` blocks of `block_bytes`, without shadows.
     pub fn new(rate: f64, seed: u64, capacity: usize, block_bytes: u64) -> Self {
         let rate = rate.max(SHADOW_BLOCKS_MIN / capacity as f64).min(1.0);
         Shadows {
@@ -198,22 +198,22 @@ impl<K: Key> Shadows<K> {
         }
     }
 
-    /// The same, where the rules of shadows, and that of the cache, admit all writes if `admits_writes`.
+    /// Sets `admits_writes`: the rules of shadows, and the rule of the cache, admit all writes.
     pub fn admitting_writes(self, admits_writes: bool) -> Self {
         Shadows { admits_writes, ..self }
     }
 
-    /// The share of blocks that is sampled.
+    /// Returns the share of blocks that is sampled.
     pub fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// Blocks of each shadow of a cache of `capacity` blocks.
+    /// Returns the blocks of each shadow of a cache of `capacity` blocks.
     pub fn capacity(&self, capacity: usize) -> usize {
         ((capacity as f64 * self.rate).round() as usize).max(1)
     }
 
-    /// Adds the shadow of a cache of `capacity` blocks with `policy` behind `rule`, which is for a cache of
+    /// Adds the shadow of a cache of `capacity` blocks with `policy` behind `rule`. The rule must be for a cache of
     /// [`capacity`](Self::capacity).
     pub fn add(&mut self, policy: &policy::Spec, rule: Rule<Dense>, capacity: usize) {
         let request_blocks_max = rule.request_blocks_max();
@@ -227,7 +227,7 @@ impl<K: Key> Shadows<K> {
         });
     }
 
-    /// Shows an access, and what became of it in the cache itself, to the shadows.
+    /// Passes an access and its outcome in the cache itself to the shadows.
     #[inline]
     pub fn access(&mut self, access: &Access<K>, outcome: &Outcome<K>) {
         let class = if self.has_classes { class(access.request_blocks) } else { 0 };
@@ -242,7 +242,7 @@ impl<K: Key> Shadows<K> {
         }
     }
 
-    /// Apart from [`access`](Self::access), so that this is small enough to be inlined where every access passes.
+    /// Separate from [`access`](Self::access), to keep that small enough for inlining.
     #[inline(never)]
     fn access_sampled(&mut self, access: Access<K>, became: usize, class: usize) {
         let Access { block, op, request_blocks, next_use } = access;
@@ -254,7 +254,7 @@ impl<K: Key> Shadows<K> {
         }
     }
 
-    /// Shows the shadows what they have not seen yet.
+    /// Runs the shadows over the pending accesses.
     #[inline(never)]
     fn catch_up(&mut self) {
         for shadow in &mut self.shadows {
@@ -277,7 +277,7 @@ impl<K: Key> Shadows<K> {
         }
     }
 
-    /// Shows the shadows a block that is in the cache already.
+    /// Warms the shadows with a block that is already in the cache.
     pub fn warm(&mut self, block: K) {
         if self.sampler.takes(&block) {
             self.catch_up();
@@ -288,23 +288,23 @@ impl<K: Key> Shadows<K> {
         }
     }
 
-    /// Accesses of this timeframe that were in the sample.
+    /// Returns the sampled accesses of this timeframe.
     pub fn sampled_accesses(&self) -> u64 {
         self.sampled_accesses
     }
 
-    /// What the cache itself did in this timeframe, but for what it wrote back.
+    /// Returns the cache's own counts in this timeframe, without write-backs.
     pub fn own(&self) -> Counts {
         let sum = |outcome: usize| [0, 1].map(|op| self.seen[op][outcome].iter().sum());
         Counts { hits: sum(0), admissions: sum(1), bypasses: sum(2), written_back: 0 }
     }
 
-    /// What each shadow tells of this timeframe, which ends here. In it the cache itself admitted requests of at most
+    /// Returns each shadow's prediction for this timeframe, and ends it. The cache itself admitted requests of at most
     /// `request_blocks_max`.
     pub fn estimates(&mut self, request_blocks_max: u64) -> Vec<Estimate> {
         self.catch_up();
         let (seen, sampled, rate, block_bytes) = (self.seen, self.sampled, self.rate, self.block_bytes as f64);
-        // Where writes are admitted, blocks of requests of every length are in the cache.
+        // If writes are admitted, the cache has blocks of requests of every length.
         let admits_writes = self.admits_writes;
         let seen_accesses: u64 = seen.iter().flatten().flatten().sum();
         let estimate = |shadow: &mut Shadow| {
@@ -324,7 +324,7 @@ impl<K: Key> Shadows<K> {
                         add_refused(&mut traffic, op, hits_short + misses_short);
                         continue;
                     }
-                    // Where the cache refused everything, its misses tell nothing.
+                    // If the cache rejected everything, its misses predict nothing.
                     let of_cache = admits_writes || class_blocks <= request_blocks_max;
                     let (short_hits, short_misses) =
                         if of_cache { (hits_short, misses_short) } else { (hits_short + misses_short, 0.0) };
@@ -368,7 +368,7 @@ fn add_refused(traffic: &mut Traffic, op: Op, refused: f64) {
     }
 }
 
-/// Adds misses of which as many are admitted as of those counted, and as many blocks written back per admission.
+/// Adds misses, with the ratios of admissions per miss and write-backs per admission from `counts`.
 fn add_misses(traffic: &mut Traffic, op: Op, misses: f64, counts: &Counts) {
     let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     let (admissions, bypasses) = (counts.admissions[op as usize], counts.bypasses[op as usize]);
@@ -382,7 +382,7 @@ fn add_misses(traffic: &mut Traffic, op: Op, misses: f64, counts: &Counts) {
     traffic.storage_written += admitted * ratio(counts.written_back, counts.admissions.iter().sum());
 }
 
-/// `traffic` times `factor`; what a correction made negative is nothing.
+/// Multiplies `traffic` by `factor`; values that a correction made negative become 0.
 fn scaled(traffic: Traffic, factor: f64) -> Traffic {
     let scale = |number: f64| (number * factor).max(0.0);
     Traffic {
@@ -422,7 +422,8 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 4, 5, 8, 9, u32::MAX].map(class), [0, 0, 1, 2, 2, 3, 3, 4, 32]);
     }
 
-    /// A scan of 100,000 blocks past caches of 256 blocks that remember at most as many ghosts, or ten times as many.
+    /// A scan of 100,000 blocks through caches of 256 blocks that remember at most as many ghosts, or ten times as
+    /// many.
     #[test]
     fn numbers_are_as_many_as_blocks_are_remembered() {
         let mut shadows: Shadows<u64> = Shadows::new(1.0, 1, 256, 4096);

@@ -1,11 +1,11 @@
-//! Size: admit the blocks of short requests, and let long ones, which are probably sequential, go straight to storage.
+//! Size: admit the blocks of short requests; long ones, which are probably sequential, go directly to storage.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
 //! sampling. MSST 2016, section III.A; with Bcache's and Flashcache's thresholds as its models.
 //!
 //! Departures from the paper:
-//! - A request has the length of the whole blocks that it touches. Its threshold is allowed itself, as in section V ("less
-//!   than or equal to 64 KB") and not as in III.A ("less than").
+//! - The length of a request counts the whole blocks that it touches. The threshold is inclusive, as in section V
+//!   ("less than or equal to 64 KB"), not as in III.A ("less than").
 
 use super::{EVERYTHING, Info, Judge, Thresholds, WRITES};
 use crate::access::Access;
@@ -31,7 +31,7 @@ pub static INFO: Info = Info {
     decides: None,
 };
 
-/// One block, two, four, ..., any.
+/// Doubles at each position: one block, two, four, ..., unlimited.
 fn at(position: f64, last: f64) -> f64 {
     let request_blocks_max = if position > last - 0.5 { u64::MAX } else { position.exp2() as u64 };
     request_blocks_max as f64

@@ -1,12 +1,12 @@
-//! TinyLFU: admit a block if it was accessed more often lately than the block that makes room for it.
+//! TinyLFU: admit a block if it was recently accessed more often than the block that makes room for it.
 //!
 //! Source: Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy. ACM Transactions on Storage 13(4), 2017,
 //! sections 1 and 3. The counts are those of [`crate::sketch`].
 //!
 //! Departures from the paper:
-//! - A policy tells which block it evicts only when it does. What a missed block is compared with is therefore the block that the
-//!   policy evicted last, by what is counted of it now. The policy `w-tinylfu:window=0` is the paper's, in front of a segmented LRU.
-//! - Until a block is evicted, everything is admitted.
+//! - A policy reveals its victim only when it evicts. So a missed block is compared with the block that the policy
+//!   evicted last, by its current count. The policy `w-tinylfu:window=0` is the paper's, in front of a segmented LRU.
+//! - Until the first eviction, everything is admitted.
 
 use super::{Info, Judge, WRITES};
 use crate::access::Access;
@@ -38,7 +38,7 @@ pub static INFO: Info = Info {
     decides: None,
 };
 
-/// Admits blocks by how often they were accessed lately.
+/// Admits blocks by their recent accesses.
 #[derive(Debug)]
 pub struct TinyLfu {
     sketch: Sketch,

@@ -1,13 +1,15 @@
-//! Write budget: a coin flip whose probability keeps what is written to the cache within a budget.
+//! Write budget: a coin flip whose probability keeps the writes to the cache within a budget.
 //!
-//! Source: CacheLib's admission policy "dynamic random" (Berg et al.: The CacheLib caching engine. OSDI 2020), with its constants: at
-//! the end of each interval the probability is multiplied by the rate at which may be written over that at which was, and by a quarter
-//! more or less at most. The rate at which may be written is what would have used up the budget a day from then on.
+//! Source: CacheLib's admission policy "dynamic random" (Berg et al.: The CacheLib caching engine. OSDI 2020), with its
+//! constants. At the end of each interval the probability is multiplied by the allowed write rate over the actual one,
+//! by at most a quarter up or down. The allowed rate is the one that would use up the budget within a day.
 //!
-//! Departures from its code:
+//! - CacheLib asks the device for the bytes written; here the rule counts the blocks that it accepted: misses, and
+//!   write hits.
 //! - CacheLib asks the device what was written; here the rule counts the blocks that it let through: misses, and write hits.
 //! - The probability does not depend on the length of a request.
-//! - When the [budget](super::budget) is used up, nothing is written: the probability is what spreads the writes over time.
+//! - When the [budget](super::budget) is used up, nothing is written; the probability only spreads the writes over
+//!   time.
 
 use super::budget::{INTERVAL, Pace, WRITES_PER_DAY};
 use super::probability::Probability;
@@ -36,12 +38,12 @@ pub static INFO: Info = Info {
     decides: None,
 };
 
-/// By how much the probability changes at most from one interval to the next.
+/// Bounds of the factor by which the probability changes per interval.
 const CHANGES: (f64, f64) = (0.75, 1.25);
-/// Between which bounds it stays. Above 1 all is admitted, and it takes a while until less is.
+/// Bounds of the probability. Above 1 everything is admitted, and it takes a while until less is.
 const PROBABILITIES: (f64, f64) = (0.001, 10.0);
 
-/// Admits at random what a budget allows.
+/// Admits misses at random within a budget.
 #[derive(Debug)]
 pub struct WriteBudget {
     probability: f64,
@@ -59,7 +61,7 @@ impl<I: Index> Judge<I> for WriteBudget {
 
     #[cold]
     fn end_interval(&mut self, pace: Pace) {
-        // Where nothing was let through, this is infinite: as much more as may be.
+        // If nothing was accepted, this is infinite, and clamped to the maximum.
         let change = (pace.allowed.max(f64::MIN_POSITIVE) / pace.wanted).clamp(CHANGES.0, CHANGES.1);
         self.probability = (self.probability * change).clamp(PROBABILITIES.0, PROBABILITIES.1);
         self.coin.set_p(self.probability.min(1.0));
@@ -83,7 +85,8 @@ mod tests {
         Judge::<Dense>::build(&Options::default_of(INFO.parameters), Dense::new(0), 86_400, 4096)
     }
 
-    /// 120 blocks where 60 are allowed: the least change, 3/4. Then 54 where 66 are: 66 / 54. Then none: the most, 5/4.
+    /// 120 blocks where 60 are allowed: the smallest factor, 3/4. Then 54 where 66 are: 66 / 54. Then none: the
+    /// largest, 5/4.
     #[test]
     fn the_probability_follows_the_rate_that_is_left() {
         let mut rule = rule();
@@ -95,7 +98,7 @@ mod tests {
         }
     }
 
-    /// Ten misses a second for five days, and a budget of one a second: all of it is spent, and the coin spreads it over each hour.
+    /// Ten misses a second for five days, and a budget of one a second: all of it is used, spread over each hour.
     #[test]
     fn what_is_written_keeps_to_the_budget_and_uses_it() {
         let options = Options::default_of(INFO.parameters);

@@ -1,4 +1,4 @@
-//! What every policy asks its table of blocks, whatever it keeps of each.
+//! The operations of every policy's table of blocks, independent of the policy's data per block.
 
 use bytemuck::Zeroable;
 
@@ -6,21 +6,21 @@ use super::{Blocks, List};
 use crate::directory::Directory;
 use crate::index::Index;
 
-/// A policy's table of blocks: which are in the cache and which are ghosts. For a log on flash it is the [`Directory`] as well.
+/// A policy's table of blocks, cached and ghosts. For a log on flash it is also the [`Directory`].
 pub trait Queues<K>: Directory<K> {
-    /// Whether `block` is in the cache.
+    /// True if `block` is cached.
     fn is_cached(&self, block: K) -> bool;
 
-    /// Number of blocks in the cache.
+    /// Returns the number of cached blocks.
     fn cached_len(&self) -> usize;
 
-    /// Forgets `block`, cached or a ghost; whether it was in the cache.
+    /// Forgets `block`, cached or a ghost. Returns true if it was cached.
     fn take_out(&mut self, block: K) -> bool;
 
-    /// From now on a `share` of each list of cached blocks, 0 to 1, is young.
+    /// Sets the young `share` of each list of cached blocks, 0 to 1.
     fn set_young(&mut self, share: f64);
 
-    /// A hint that `later` will be accessed soon and `soon`, for which the hint as `later` was given before, sooner.
+    /// Hints that `later` will be accessed soon, and `soon`, an earlier `later`, even sooner.
     fn prefetch_nodes(&self, soon: K, later: K);
 }
 

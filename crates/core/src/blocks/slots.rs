@@ -14,7 +14,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
         self.lens.len() as u32 + slot
     }
 
-    /// Gives the block of `from` the node `to`, on whose list it takes the same place.
+    /// Moves the block of `from` to the node `to`, at the same position of its list.
     fn move_node(&mut self, from: u32, to: u32) -> Option<Moved> {
         let Node { key, prev, next, .. } = self.nodes[from as usize];
         let list = self.nodes[from as usize].list();
@@ -37,7 +37,7 @@ impl<I: Index, T: Default + Zeroable> Directory<I::Key> for Blocks<I, T> {
         assert!(I::SERVES_LOG, "blocks in a log are found by an index that serves one");
         assert_eq!(self.nodes.len(), self.lens.len(), "slots are laid out before the first block");
         self.slots = slots;
-        // Memory that is zeroed by never having been used: what no block was put into takes none.
+        // Zeroed memory that was never touched: slots that never held a block take none.
         let nodes = self.nodes.len() + slots as usize;
         let heads = std::mem::replace(&mut self.nodes, zeroed_vec(nodes + LOOSE_NODES_MIN));
         self.nodes.truncate(nodes);

@@ -1,7 +1,7 @@
-//! Which blocks are young: those in the part of their list, at its front, that was set for it.
+//! The age of blocks: those in the configured front part of their list are young.
 //!
-//! A marker on each such list stands at the last young block. It moves by a step when a block in front of it leaves or one joins, so that
-//! age costs a bit of each block and nothing that grows with their number.
+//! A marker on each such list is at the last young block. It moves by one step when a block in front of it leaves or
+//! joins. So age costs one bit per block.
 
 use super::{Blocks, List, Node};
 use crate::index::Index;
@@ -9,7 +9,7 @@ use crate::index::Index;
 /// The young part of a list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Young {
-    /// How much of the list is young; 0 where age is not asked for.
+    /// The young share of the list; 0 if age is not used.
     pub(super) share: f64,
     /// The last young block's node; the list's head if there is none.
     last: u32,
@@ -18,7 +18,7 @@ pub(super) struct Young {
 }
 
 impl<I: Index, T> Blocks<I, T> {
-    /// From now on a `share` of each of these lists, 0 to 1, is young.
+    /// Sets the young `share` of each of these lists, 0 to 1.
     pub fn set_young(&mut self, lists: &[List], share: f64) {
         assert!(I::SERVES_LOG, "only a log asks for age");
         self.young.resize(self.lens.len(), Young::default());
@@ -32,13 +32,13 @@ impl<I: Index, T> Blocks<I, T> {
         }
     }
 
-    /// Whether age matters on `list`.
+    /// True if age is used on `list`.
     #[inline]
     fn has_young(&self, list: List) -> bool {
         I::SERVES_LOG && self.young.get(usize::from(list.0)).is_some_and(|young| young.share > 0.0)
     }
 
-    /// A node is about to leave its list.
+    /// Updates the marker before a node leaves its list.
     #[inline]
     pub(super) fn leaves(&mut self, node: u32) {
         let list = self.nodes[node as usize].list();
@@ -53,7 +53,7 @@ impl<I: Index, T> Blocks<I, T> {
         }
     }
 
-    /// A node, not young, has joined a list behind another one.
+    /// Updates the marker after a node, not young, has joined a list behind another one.
     #[inline]
     pub(super) fn joined(&mut self, node: u32) {
         let list = self.nodes[node as usize].list();
@@ -72,7 +72,7 @@ impl<I: Index, T> Blocks<I, T> {
         }
     }
 
-    /// The node `from` is `to` now, in the same place.
+    /// Updates the marker after the node `from` became `to`, at the same position.
     #[inline]
     pub(super) fn young_moved(&mut self, from: u32, to: u32) {
         let list = self.nodes[to as usize].list();
@@ -84,7 +84,7 @@ impl<I: Index, T> Blocks<I, T> {
         }
     }
 
-    /// Moves the marker of `list` to where it belongs, after its length or its young part changed.
+    /// Moves the marker of `list` to its position, after the list's length or young part changed.
     #[inline]
     pub(super) fn balance(&mut self, list: List) {
         if self.has_young(list) {
@@ -109,7 +109,7 @@ impl<I: Index, T> Blocks<I, T> {
         }
     }
 
-    /// Asserts that the front of `list`, and only that, is young.
+    /// Asserts that exactly the front part of `list` is young.
     pub(super) fn check_young(&self, list: List) {
         let young = self.young.get(usize::from(list.0)).copied().unwrap_or_default();
         let wanted = if self.has_young(list) { (self.len(list) as f64 * young.share) as usize } else { 0 };

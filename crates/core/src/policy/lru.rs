@@ -1,6 +1,6 @@
 //! LRU: evict the least recently used block.
 //!
-//! Source: folklore; as the baseline of LARC (Huang et al., MSST 2013), section II.C.
+//! Source: common knowledge; as the baseline of LARC (Huang et al., MSST 2013), section II.C.
 //!
 //! Departures from the paper: none.
 
@@ -29,7 +29,7 @@ pub struct Lru<I: Index> {
 }
 
 impl<I: Index> Lru<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
         Lru { c: capacity, blocks: Blocks::new(index, 1, 0) }
     }

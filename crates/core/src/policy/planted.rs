@@ -1,8 +1,4 @@
-//! Planted: a policy for tests of the table, the least that a policy can be. This file and its row are all that a new policy takes.
-//!
-//! Source: none. It evicts the block that was admitted last.
-//!
-//! Departures from the paper: none.
+//! Planted: a minimal policy for tests of the table. This file and its row are all that a new policy needs.
 
 use super::{Info, OnDemand, Policy, of_blocks, on_demand};
 use crate::blocks::{Blocks, List, NodeId};
@@ -24,7 +20,7 @@ pub struct Planted<I: Index> {
 }
 
 impl<I: Index> Planted<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
         Planted { c: capacity, blocks: Blocks::new(index, 1, 0) }
     }
@@ -77,7 +73,7 @@ mod tests {
             assert_eq!(policy.access(Access::read(key(2))), admit(None));
             assert_eq!(policy.access(Access::read(key(3))), admit(Some(key(2))));
             assert_eq!(policy.access(Access::read(key(1))), Outcome::Hit);
-            // What a policy's file does not say, its table answers.
+            // The table of blocks provides the methods that the policy's file does not.
             assert!(policy.contains(key(3)) && !policy.contains(key(2)) && policy.len() == 2);
             assert!(policy.remove(key(3)) && !policy.remove(key(3)) && policy.len() == 1);
             policy.prefetch(key(1), key(2));

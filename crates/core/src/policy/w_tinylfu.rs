@@ -1,21 +1,21 @@
-//! W-TinyLFU: new blocks pass through a small LRU window; one that leaves it enters the main cache only if it was accessed more
-//! often lately than the block that it would push out.
+//! W-TinyLFU: new blocks pass through a small LRU window. A block that leaves it enters the main cache only if it was
+//! recently accessed more often than the block that it would evict.
 //!
-//! Source: Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy. ACM Transactions on Storage 13(4),
-//! 2017, section 4 for the window and the segmented LRU, section 3 for the counts (see [`crate::sketch`]). For `climb=on`, where the
-//! window's share follows the hit ratio: Einziger, Eytan, Friedman, Manes: Adaptive software cache management. Middleware 2018,
-//! with the constants of the authors' Caffeine 3.
+//! Source: Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy. ACM Transactions on Storage
+//! 13(4), 2017, section 4 for the window and the segmented LRU, section 3 for the counts (see [`crate::sketch`]). For
+//! `climb=on`, where the window's share follows the hit ratio: Einziger, Eytan, Friedman, Manes: Adaptive software
+//! cache management. Middleware 2018, with the constants of the authors' Caffeine 3.
 //!
 //! Departures from the paper:
-//! - While the main cache is not full, what leaves the window enters it, uncounted.
-//! - Of two blocks counted equally the one in the main cache stays, as in the paper's TinyLFU; the authors' Caffeine has an
-//!   option to let chance decide, against attacks on its hashing.
+//! - While the main cache is not full, blocks that leave the window enter it without a comparison.
+//! - Of two blocks with equal counts the one in the main cache stays, as in the paper's TinyLFU. The authors' Caffeine
+//!   has an option to decide at random, against attacks on its hashing.
 //! - The window's share is rounded up to blocks. Without a window (`window=0`) the missed block itself must pass the
 //!   comparison, which is plain TinyLFU in front of a segmented LRU.
-//! - A main cache whose blocks are all protected gives up the least recently used of those.
-//! - A removed block stays counted: the sketch counts hashes, and cannot tell one block's share of a counter from another's.
-//! - The climber counts hits once the cache is full, and moves all blocks of a step at once, where Caffeine moves up to 1,000 at a time.
-//!   What the window gains the protected segment loses, as in Caffeine.
+//! - A main cache whose blocks are all protected evicts the least recently used of them.
+//! - A removed block stays counted: the sketch counts hashes, so the share of a single block in a counter is unknown.
+//! - The climber counts hits once the cache is full, and moves all blocks of a step at once, where Caffeine moves up to
+//!   1,000 at a time. The protected segment shrinks by as much as the window grows, as in Caffeine.
 //! - The doorkeeper is off, as in the authors' simulator; the paper proposes it to save memory, not for hits.
 
 use super::{Info, Outcome, Policy, of_blocks};
@@ -70,19 +70,19 @@ pub static INFO: Info = Info {
 
 /// The window. Every list has the most recently used block first.
 const WINDOW: List = List(0);
-/// The main cache's blocks that were not hit there, or not lately.
+/// The main cache's blocks without a recent hit there.
 const PROBATION: List = List(1);
-/// The main cache's blocks that were.
+/// The main cache's blocks with a recent hit there.
 const PROTECTED: List = List(2);
 
 /// The climber's first step, as a share of the cache.
 const STEP_SHARE: f64 = 0.0625;
-/// What becomes of a step from one sample to the next.
+/// Factor by which a step shrinks from one sample to the next.
 const STEP_DECAY: f64 = 0.98;
-/// A change of the hit ratio as great as this begins with the first step again.
+/// A change of the hit ratio of at least this much restarts with the first step.
 const RESTART: f64 = 0.05;
 
-/// Climbs the hill of hit ratios over the window's length.
+/// Hill climbing: finds the window's length with the best hit ratio.
 #[derive(Debug)]
 struct Climber {
     /// Accesses in a sample.
@@ -90,7 +90,7 @@ struct Climber {
     accesses: u64,
     hits: u64,
     hit_ratio_before: f64,
-    /// Blocks that the window gains next if the hit ratio did not fall.
+    /// Blocks that the window gains next, unless the hit ratio falls.
     step: f64,
     step_first: f64,
 }
@@ -102,7 +102,7 @@ impl Climber {
         Climber { sample: sample.max(1), accesses: 0, hits: 0, hit_ratio_before: 0.0, step: -step_first, step_first }
     }
 
-    /// Counts an access; at the end of a sample, the blocks that the window is to gain.
+    /// Counts an access; at the end of a sample, returns the blocks that the window gains.
     #[inline]
     fn count(&mut self, is_hit: bool) -> Option<f64> {
         self.accesses += 1;
@@ -121,7 +121,7 @@ impl Climber {
     }
 }
 
-/// A window and a main cache, into which blocks come that are accessed more often than those that leave.
+/// A window and a main cache, which admits blocks accessed more often than its victims.
 #[derive(Debug)]
 pub struct WTinyLfu<I: Index> {
     window_max: usize,
@@ -133,7 +133,7 @@ pub struct WTinyLfu<I: Index> {
 }
 
 impl<I: Index> WTinyLfu<I> {
-    /// An empty cache of `capacity` blocks.
+    /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         let c = capacity as f64;
         let window_max = (options.number("window") * c).ceil() as usize;
@@ -185,7 +185,7 @@ impl<I: Index> WTinyLfu<I> {
         }
     }
 
-    /// Moves `gain` places from the protected segment to the window, or from the window if it is negative.
+    /// Moves `gain` places from the protected segment to the window, or back if it is negative.
     fn resize_window(&mut self, gain: f64) {
         let places = gain.abs() as usize;
         if gain < 0.0 {
@@ -208,7 +208,7 @@ impl<I: Index> WTinyLfu<I> {
         }
     }
 
-    /// Moves the least recently used blocks that `from` has above `max` to the front of `to`.
+    /// Moves the least recently used blocks of `from` in excess of `max` to the front of `to`.
     fn move_excess(&mut self, from: List, max: usize, to: List) {
         while self.blocks.len(from) > max
             && let Some(last) = self.blocks.back(from)
@@ -217,8 +217,8 @@ impl<I: Index> WTinyLfu<I> {
         }
     }
 
-    /// Moves `candidate` from the window to the main cache, unless that is full of blocks accessed as often; returns the block
-    /// that has to go.
+    /// Moves `candidate` from the window to the main cache, unless that is full of blocks accessed as often. Returns
+    /// the evicted block.
     #[inline]
     fn leave_window(&mut self, candidate: NodeId) -> Option<I::Key> {
         if self.main_len() < self.main_max {
@@ -274,7 +274,7 @@ mod tests {
     use crate::index::Dense;
     use crate::policy::outcomes::{FILL, HIT, evict};
 
-    /// `window | probation | protected`, each most recently used first.
+    /// Compares `window | probation | protected` after each access, each most recently used first.
     fn compare(capacity: usize, options: &str, rows: &[(u32, Outcome<u32>, &str)]) {
         let options = Options::parse("w-tinylfu", INFO.parameters, options).unwrap();
         let mut tinylfu = WTinyLfu::new(Dense::new(100), capacity, &options);
@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    /// C = 4: a window of 1 block, a main cache of 3, of which 2 protected. A comment has the counts compared.
+    /// C = 4: a window of 1 block, a main cache of 3, of which 2 protected. Comments give the counts compared.
     #[test]
     fn a_block_leaves_the_window_for_the_main_cache_if_it_was_accessed_more_often_than_the_victim() {
         let rows = [
@@ -329,7 +329,7 @@ mod tests {
         let mut missed = 100;
         for (hits, window, protected) in [(32, 6, 21), (16, 8, 19), (16, 10, 17), (16, 11, 16), (15, 10, 17)] {
             for access in 0..32 {
-                // Blocks in the main cache are hit, which never leave it for one that is accessed once.
+                // Hits go to blocks in the main cache, which never leave it for a block accessed once.
                 let kept = tinylfu.blocks.keys(PROTECTED).next().or(tinylfu.blocks.keys(PROBATION).next()).unwrap();
                 missed += 1;
                 let block = if access < hits { kept } else { missed };
