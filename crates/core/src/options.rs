@@ -227,27 +227,27 @@ impl Options {
         ratio(self.text(name)).unwrap_or_else(|| panic!("the default of '{name}' is a number"))
     }
 
-    /// The value of a [`Kind::Count`] option.
+    /// Returns the value of a [`Kind::Count`] option.
     pub fn count(&self, name: &str) -> u64 {
         self.text(name).parse().unwrap_or_else(|_| panic!("the default of '{name}' is a whole number"))
     }
 
-    /// The value of a [`Kind::Size`] option, in bytes.
+    /// Returns the value of a [`Kind::Size`] option, in bytes.
     pub fn size_bytes(&self, name: &str) -> u64 {
         self.text(name).parse().map(ByteSize::bytes).unwrap_or_else(|_| panic!("the default of '{name}' is a size"))
     }
 
-    /// The value of a [`Kind::Duration`] option, in microseconds.
+    /// Returns the value of a [`Kind::Duration`] option, in microseconds.
     pub fn duration_us(&self, name: &str) -> u64 {
         self.text(name).parse().map(Duration::us).unwrap_or_else(|_| panic!("the default of '{name}' is a duration"))
     }
 
-    /// Whether option `name` has a value: it is given, or its default is not empty.
+    /// True if option `name` has a value: given, or a default that is not empty.
     pub fn has(&self, name: &str) -> bool {
         !self.text(name).is_empty()
     }
 
-    /// Whether option `name` was given.
+    /// True if option `name` was given.
     pub fn is_given(&self, name: &str) -> bool {
         self.given.iter().any(|(given, _)| *given == name)
     }

@@ -72,7 +72,7 @@ pub(super) const TARGET: Parameter = Parameter {
     default: "400us",
     meaning: "the average latency that is not to be exceeded; the paper's",
 };
-/// `timeframe`: how often settings may change.
+/// `timeframe`: the time between decisions.
 pub(super) const TIMEFRAME: Parameter = Parameter {
     name: "timeframe",
     kind: options::Kind::Duration(1000, 30 * 86_400_000_000),
@@ -93,7 +93,7 @@ pub(super) const ALPHA: Parameter = Parameter {
     default: "",
     meaning: "smoothing factor; without it as in the paper, 0.8 below a sampling of 5%, 0.9 from there",
 };
-/// `objective`: what is to be made best.
+/// `objective`: the figure to optimise.
 pub(super) const OBJECTIVE: Parameter = Parameter {
     name: "objective",
     kind: options::Kind::Choice(&Objective::NAMES),
@@ -115,14 +115,14 @@ pub(super) const HITS: Parameter = Parameter {
     meaning: "least hits, as a share of those of the candidate that hits most; what has fewer is not chosen, be its latency over lifetime the best. The paper has the target \
               alone",
 };
-/// `seed`: which blocks are sampled.
+/// `seed`: selects the sampled blocks.
 pub(super) const SEED: Parameter =
     Parameter { meaning: "what the choice of the sample and random numbers begin with", ..super::SEED };
 
-/// With fewer sampled accesses a timeframe tells too little.
+/// Minimum number of sampled accesses for a decision.
 pub(super) const SAMPLED_ACCESSES_MIN: u64 = 100;
 
-/// What `options` aim at.
+/// Returns the aim of `options`.
 pub(super) fn aim(options: &Options) -> Aim {
     let alpha = match options.number("sampling") {
         _ if options.has("alpha") => options.number("alpha"),
@@ -142,11 +142,11 @@ pub(super) fn aim(options: &Options) -> Aim {
     }
 }
 
-/// Cuts time into timeframes.
+/// Divides time into timeframes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeframes {
     length_us: u64,
-    /// When this one began; none before the first access.
+    /// The start of the current timeframe; `None` before the first access.
     start_us: Option<u64>,
     end_us: u64,
 }
@@ -156,17 +156,17 @@ impl Timeframes {
         Timeframes { length_us: options.duration_us("timeframe"), start_us: None, end_us: 0 }
     }
 
-    /// How long one is, in seconds.
+    /// Returns the length of a timeframe in seconds.
     pub fn seconds(&self) -> f64 {
         self.length_us as f64 / 1e6
     }
 
-    /// Begins one at `time_us`.
+    /// Starts a timeframe at `time_us`.
     pub fn begin(&mut self, time_us: u64) {
         self.start_us = Some(time_us);
     }
 
-    /// Cuts off what passed up to `time_us`, if anything did, and tells its length in seconds and in timeframes.
+    /// Ends the current timeframe at `time_us` if time has passed. Returns its length in seconds and in timeframes.
     pub fn cut(&mut self, time_us: u64) -> Option<(f64, f64)> {
         let start_us = *self.start_us.get_or_insert(time_us);
         if time_us <= start_us {
@@ -177,13 +177,13 @@ impl Timeframes {
         Some((length_us / 1e6, length_us / self.length_us as f64))
     }
 
-    /// Whether something is to be done at `time_us`: the first timeframe begins or one may end.
+    /// True if the first timeframe starts at `time_us` or one may end.
     #[inline]
     pub fn is_due(&self, time_us: u64) -> bool {
         time_us >= self.end_us
     }
 
-    /// Ends the timeframe, if it has `sampled_accesses` enough, and tells its length in seconds and in timeframes.
+    /// Ends the timeframe if it has enough `sampled_accesses`. Returns its length in seconds and in timeframes.
     pub fn end(&mut self, time_us: u64, sampled_accesses: u64) -> Option<(f64, f64)> {
         self.end_us = time_us.saturating_add(self.length_us);
         if self.start_us.is_some() && sampled_accesses < SAMPLED_ACCESSES_MIN {
@@ -194,7 +194,7 @@ impl Timeframes {
     }
 }
 
-/// The thresholds of the rule that is adapted, with a position for each shadow.
+/// The thresholds of the adapted rule, with a position for each shadow.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     rule: &'static Info,
@@ -210,22 +210,24 @@ impl Scale {
         Scale { rule, thresholds, shadows: options.count("shadows") as usize }
     }
 
-    /// Where everything is admitted.
+    /// Returns the position that admits everything.
     fn last(&self) -> f64 {
         (self.shadows - 1) as f64
     }
 
-    /// Equation 14: between `position`, whose weight is `old`, and `chosen`. Rounding does not lead past the last.
+    /// Applies equation 14: interpolates between `position`, with weight `old`, and `chosen`. The result is at most the
+    /// last position, despite rounding.
     fn between(&self, position: f64, chosen: f64, old: f64) -> f64 {
         (old * position + (1.0 - old) * chosen).min(self.last())
     }
 
-    /// The threshold at `position`: a portion, blocks or references.
+    /// Returns the threshold at `position`: a portion, blocks or references.
     pub fn threshold(&self, position: f64) -> f64 {
         (self.thresholds.at)(position, self.last())
     }
 
-    /// The rule with the threshold at `position`, with the defaults of its other options and `seed` if it draws.
+    /// Creates the rule with the threshold at `position`, `seed` if it draws random numbers, and defaults for its other
+    /// options.
     fn rule<I: Index>(&self, position: f64, index: I, capacity: usize, block_bytes: u64, seed: u64) -> Rule<I> {
         let Info { name, parameters, .. } = self.rule;
         let draws = parameters.iter().any(|parameter| parameter.name == SEED.name);
@@ -237,7 +239,7 @@ impl Scale {
     }
 }
 
-/// The threshold that holds after `decision`, in words.
+/// Describes the threshold after `decision`.
 fn choice(options: &Options, _policy: &policy::Spec, decision: Option<&Decision>, block_bytes: u64) -> String {
     let shown = Scale::new(options).thresholds.shown;
     decision.map_or_else(|| EVERYTHING.to_owned(), |decision| shown(decision.threshold, block_bytes))

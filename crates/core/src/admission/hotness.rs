@@ -289,7 +289,7 @@ mod tests {
         Hotness::new(Dense::new(100), capacity, &options)
     }
 
-    /// A history of 2 blocks: 1 | 2 1 | 3 2 (1 is forgotten) | 1 3 | then 3 for the second time, which leaves.
+    /// A history of 2 blocks: 1 | 2 1 | 3 2 (1 is forgotten) | 1 3 | then 3 a second time, which leaves.
     #[test]
     fn a_block_is_admitted_by_its_second_miss_if_the_history_still_has_it() {
         let mut hotness = hotness(2, "");
@@ -312,9 +312,9 @@ mod tests {
         assert!((0..50).all(|_| !none.admits(1)));
     }
 
-    /// Ten blocks once each: a tenth of them is one, and all have one reference, so that none stands out. The second reference to
-    /// 3 puts it alone above the others; with a second one to 4 two have two, more than a tenth; the third to 4 puts it above.
-    /// A hit counts too: 3 and 4 are even again.
+    /// Ten blocks once each: a tenth of them is one, and all have one reference, so none stands out. The second
+    /// reference to 3 puts it above all others. With a second one to 4 two have two, more than a tenth; the third to 4
+    /// puts it above. A hit counts too: 3 and 4 are equal again.
     #[test]
     fn the_top_is_the_share_with_the_most_references() {
         let mut hotness = hotness(10, "top=10%");
