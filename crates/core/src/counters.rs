@@ -1,34 +1,34 @@
-//! What happened, counted per block access; the one place that defines the figures.
+//! Counters per block access; the only definition of these figures.
 
 use crate::access::Op;
 use crate::policy::Outcome;
 
-/// What became of the accesses of one kind of op.
+/// Outcomes of the accesses of one op.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpCounters {
-    /// Accesses that found their block in the cache.
+    /// Hits.
     pub hits: u64,
-    /// Misses that put their block into free cache space.
+    /// Misses admitted to free cache space.
     pub fills: u64,
-    /// Misses that put their block into the place of an evicted one: LARC's R, section IV.C.
+    /// Misses admitted in place of an evicted block: LARC's R, section IV.C.
     pub replacements: u64,
-    /// Misses that left the cache as it was.
+    /// Bypassed misses.
     pub bypasses: u64,
 }
 
 impl OpCounters {
-    /// All accesses.
+    /// Returns the number of accesses.
     pub fn accesses(&self) -> u64 {
         self.hits + self.admissions() + self.bypasses
     }
 
-    /// Misses whose block was put into the cache.
+    /// Returns the number of admitted misses.
     pub fn admissions(&self) -> u64 {
         self.fills + self.replacements
     }
 }
 
-/// Counters of one run of a policy over accesses, reads and writes apart.
+/// Counters of one run of a policy, separate for reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// `[read, write]`, by [`Op`].
@@ -36,7 +36,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Those of reads and of writes.
+    /// Creates counters from those of reads and writes.
     pub fn of_ops(by_op: [OpCounters; 2]) -> Counters {
         Counters { by_op }
     }
@@ -53,7 +53,7 @@ impl Counters {
         }
     }
 
-    /// The counters of one op.
+    /// Returns the counters of one op.
     pub fn of(&self, op: Op) -> &OpCounters {
         &self.by_op[op as usize]
     }
@@ -62,59 +62,59 @@ impl Counters {
         self.by_op.iter().map(figure).sum()
     }
 
-    /// Block accesses.
+    /// Returns the number of block accesses.
     pub fn accesses(&self) -> u64 {
         self.sum(OpCounters::accesses)
     }
 
-    /// Accesses that found their block in the cache.
+    /// Returns the number of hits.
     pub fn hits(&self) -> u64 {
         self.sum(|op| op.hits)
     }
 
-    /// Misses whose block was put into the cache.
+    /// Returns the number of admitted misses.
     pub fn admissions(&self) -> u64 {
         self.sum(OpCounters::admissions)
     }
 
-    /// Admissions that evicted a block: LARC's R, section IV.C.
+    /// Returns the admissions that evicted a block: LARC's R, section IV.C.
     pub fn replacements(&self) -> u64 {
         self.sum(|op| op.replacements)
     }
 
-    /// Blocks that left the cache. Every policy here evicts one block at a time and only to admit another, so this equals
-    /// [`replacements`](Self::replacements).
+    /// Returns the evicted blocks. Every policy here evicts one block at once, and only to admit another, so this
+    /// equals [`replacements`](Self::replacements).
     pub fn evictions(&self) -> u64 {
         self.replacements()
     }
 
-    /// Misses that left the cache as it was.
+    /// Returns the number of bypassed misses.
     pub fn bypasses(&self) -> u64 {
         self.sum(|op| op.bypasses)
     }
 
-    /// LARC's write traffic W = H_w + R (section IV.C): write hits and replacements.
+    /// Returns LARC's write traffic W = H_w + R (section IV.C): write hits and replacements.
     pub fn write_traffic_blocks(&self) -> u64 {
         self.of(Op::Write).hits + self.replacements()
     }
 
-    /// Blocks written to flash: write hits and admissions. LARC's W = H_w + R (section IV.C) leaves out the admissions that
-    /// fill an empty cache.
+    /// Returns the blocks written to flash: write hits and admissions. LARC's W = H_w + R (section IV.C) excludes the
+    /// admissions that fill an empty cache.
     pub fn flash_writes_blocks(&self) -> u64 {
         self.of(Op::Write).hits + self.admissions()
     }
 
-    /// Hits per access, 0 to 1; 0 when there was no access.
+    /// Returns hits per access, 0 to 1; 0 without accesses.
     pub fn hit_ratio(&self) -> f64 {
         ratio(self.hits(), self.accesses())
     }
 
-    /// Read hits per read, 0 to 1; 0 when there was no read.
+    /// Returns read hits per read, 0 to 1; 0 without reads.
     pub fn read_hit_ratio(&self) -> f64 {
         ratio(self.of(Op::Read).hits, self.of(Op::Read).accesses())
     }
 
-    /// Replacements per access, 0 to 1; 0 when there was no access (Figure 8 of the LARC paper).
+    /// Returns replacements per access, 0 to 1; 0 without accesses (Figure 8 of the LARC paper).
     pub fn replacement_rate(&self) -> f64 {
         ratio(self.replacements(), self.accesses())
     }
@@ -134,7 +134,7 @@ impl std::ops::AddAssign for Counters {
 impl std::ops::Sub for Counters {
     type Output = Counters;
 
-    /// What was counted after `before`.
+    /// Returns the counters since `before`.
     fn sub(mut self, before: Counters) -> Counters {
         for (counters, before) in self.by_op.iter_mut().zip(before.by_op) {
             counters.hits -= before.hits;

@@ -1,7 +1,8 @@
-//! Mending: a page of which one bit is wrong is made right by its checksum.
+//! Mending: correction of a single wrong bit in a page by its checksum.
 //!
-//! CRC32C is linear: what the checksum of a page differs by depends on which bits are wrong, and on nothing else. Within 4,096 bytes no
-//! two single bits, of the page or of the checksum, make the same difference (its Hamming distance there is 4), so that the bit is known.
+//! CRC32C is linear: the difference of a page's checksums depends only on the positions of the wrong bits. Within 4,096
+//! bytes no two single bits, of the page or of the checksum, make the same difference (the Hamming distance is 4), so
+//! the bit can be identified.
 
 use std::collections::HashMap;
 
@@ -11,13 +12,13 @@ use crate::checksum;
 use crate::format::{BLOCK_BYTES, MetadataPage, Page, Role, SUPERBLOCK_MAGIC, Superblock, decode_metadata};
 use crate::wlfc::header::{Header as BucketHeader, MAGIC as BUCKET_MAGIC};
 
-/// The polynomial of CRC32C, its bits reversed.
+/// The polynomial of CRC32C, bits reversed.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// What each bit of a page changes of a checksum.
+/// The effect of each bit of a page on its checksum.
 #[derive(Debug)]
 pub struct Mending {
-    /// By the change: how many bits follow the one that is wrong.
+    /// The number of bits after the wrong one, by the change of the checksum.
     bits: HashMap<u32, u32, FxBuildHasher>,
 }
 
@@ -28,7 +29,7 @@ impl Default for Mending {
 }
 
 impl Mending {
-    /// For pages of a block's size.
+    /// Creates the table for pages of one block.
     pub fn new() -> Mending {
         let mut change = POLYNOMIAL;
         let bits = (0..BLOCK_BYTES as u32 * 8).map(|following| {
@@ -39,24 +40,25 @@ impl Mending {
         Mending { bits: bits.collect() }
     }
 
-    /// A metadata page of which one bit is wrong.
+    /// Corrects a metadata page with one wrong bit.
     pub fn metadata(&self, role: Role, page: &Page) -> Option<(Page, MetadataPage)> {
         let mended = self.mend(*page, &role.magic().to_le_bytes(), 4, 8)?;
         Some((mended, decode_metadata(role, &mended).ok()?))
     }
 
-    /// A header page of a [bucket](crate::wlfc) of which one bit is wrong, and what it says.
+    /// Corrects and decodes a header page of a [bucket](crate::wlfc) with one wrong bit.
     pub fn bucket_header(&self, page: &Page) -> Option<(Page, BucketHeader)> {
         let mended = self.mend(*page, &BUCKET_MAGIC.to_le_bytes(), 4, 8)?;
         Some((mended, BucketHeader::decode(&mended)?.0))
     }
 
-    /// A superblock of which one bit is wrong.
+    /// Corrects and decodes a superblock with one wrong bit.
     pub fn superblock(&self, page: &Page) -> Option<Superblock> {
         Superblock::decode(&self.mend(*page, &SUPERBLOCK_MAGIC.to_le_bytes(), 8, 12)?).ok()
     }
 
-    /// The page with the one bit that is wrong of its magic number, of its checksum at `crc_at` or of what that covers, from `start` on.
+    /// Corrects the one wrong bit of a page: in its magic number, in its checksum at `crc_at`, or in the data that the
+    /// checksum covers, from `start` on.
     fn mend(&self, mut page: Page, magic: &[u8], crc_at: usize, start: usize) -> Option<Page> {
         let wrong: u32 = page.iter().zip(magic).map(|(found, expected)| (found ^ expected).count_ones()).sum();
         if wrong > 1 {

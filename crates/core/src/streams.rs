@@ -1,28 +1,28 @@
-//! Sequential streams: which requests belong to a long run through consecutive blocks, such as a backup or a copy, which a disk
-//! serves well and a cache would only be flushed by.
+//! Sequential streams: detects requests that belong to a long run through consecutive blocks, such as a backup or a
+//! copy. A disk serves these well, and they would only flush a cache.
 //!
-//! Source: the I/O filter of Flashcache, as in LARC (Huang et al., MSST 2013), section V.A. That section names it only; like
-//! Flashcache this follows a few streams at a time, replaces the one not continued for longest, and sees a request that
-//! continues none as the start of another.
+//! Source: the I/O filter of Flashcache, as in LARC (Huang et al., MSST 2013), section V.A, which only names it. Like
+//! Flashcache this tracks a few streams, replaces the least recently continued one, and treats a request that continues
+//! none as the start of another.
 //!
-//! What the source leaves open:
-//! - A request continues a stream of the same op if it starts at most 16 blocks before or after the stream's end and ends beyond
-//!   it: readers skip metadata, and writers of logs write their last block again. The blocks that it adds count, those that
-//!   were skipped or overlap do not; but a run is never shorter than its last request.
-//! - A request that ends within the last 16 blocks of a stream, starting there too, repeats what was just read or written. That is
-//!   what a cache is for: it belongs to no stream, and neither continues nor starts one.
-//! - Anything else that goes back, from the start of a file for instance, starts a stream of its own, so that a scan repeated
-//!   is a stream each time.
-//! - Of two streams that a request continues, it continues the one whose end is nearer to its start, of equals the one continued
-//!   last.
+//! Choices beyond the source:
+//! - A request continues a stream of the same op if it starts at most 16 blocks before or after the stream's end and
+//!   ends beyond it: readers skip metadata, and log writers rewrite their last block. Only the added blocks count, not
+//!   skipped or overlapping ones, but a run is at least as long as its last request.
+//! - A request that starts and ends within the last 16 blocks of a stream repeats a recent read or write, which is what
+//!   a cache is useful for. It belongs to no stream, and neither continues nor starts one.
+//! - Any other step back, for instance to the start of a file, starts a new stream. So each repetition of a scan is a
+//!   new stream.
+//! - If a request continues two streams, it continues the one whose end is nearer to its start; among equals, the one
+//!   continued last.
 
 use crate::access::Op;
 
-/// How many streams to follow where nobody says: as many as Flashcache. Every random request starts one, so that a stream is
-/// lost when as many random requests come between two of its own.
+/// Default number of tracked streams, as in Flashcache. Every random request starts one, so a stream is lost if this
+/// many random requests come between two of its own.
 pub const STREAMS_DEFAULT: usize = 32;
 
-/// How far from a stream's end a request that continues it starts.
+/// Maximum distance between a stream's end and the start of a request that continues it.
 const REACH_BLOCKS: u64 = 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -31,14 +31,14 @@ struct Stream {
     end: u64,
     /// Number of blocks in its requests, each once.
     run_blocks: u64,
-    /// When it was last continued, as a number of requests.
+    /// The number of the request that continued it last.
     continued_last: u64,
     op: Op,
 }
 
-/// The streams that are being followed.
+/// The tracked streams.
 ///
-/// Memory: 32 bytes per stream. A random request looks at each, twice: 40 ns for 32 of them.
+/// Memory: 32 bytes per stream. A random request scans them twice: 40 ns for 32 of them.
 #[derive(Clone, Debug)]
 pub struct Streams {
     threshold_blocks: u64,
@@ -48,13 +48,14 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Follows up to `streams_max` streams, at least one, and tells those that have run for `threshold_blocks`; 0 is never.
+    /// Tracks up to `streams_max` streams, at least one, and reports those with runs of `threshold_blocks`; 0 disables
+    /// it.
     pub fn new(threshold_blocks: u64, streams_max: usize) -> Self {
         assert!(streams_max > 0, "at least one stream is followed");
         Streams { threshold_blocks, streams_max, requests: 0, streams: Vec::with_capacity(streams_max) }
     }
 
-    /// Whether this request, which is the next, belongs to a stream that has run for the threshold, with the request itself.
+    /// Processes the next request. Returns true if its stream has reached the threshold, this request included.
     pub fn observe(&mut self, offset_blocks: u64, length_blocks: u64, op: Op) -> bool {
         if self.threshold_blocks == 0 || length_blocks == 0 {
             return false;
@@ -88,7 +89,7 @@ impl Streams {
         run_blocks >= self.threshold_blocks
     }
 
-    /// Follows `stream` in the place of the one not continued for longest.
+    /// Tracks `stream` in place of the least recently continued one.
     fn start(&mut self, stream: Stream) {
         if self.streams.len() < self.streams_max {
             self.streams.push(stream);
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
     use Op::{Read, Write};
 
-    /// What each request in turn, an offset and a length, is said to be.
+    /// Returns the results for a sequence of requests, each an offset and a length.
     fn reads(streams: &mut Streams, requests: &[(u64, u64)]) -> Vec<bool> {
         requests.iter().map(|&(offset, length)| streams.observe(offset, length, Read)).collect()
     }
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!([after((84, 17)), after((83, 18))], [NO, NO]);
     }
 
-    /// A log of which each write completes a block and starts the next: 2, 3, 4, ... blocks.
+    /// A log whose writes each complete a block and start the next: 2, 3, 4, ... blocks.
     #[test]
     fn a_log_that_writes_its_last_block_again_is_a_stream() {
         let mut streams = Streams::new(4, 4);
@@ -167,7 +168,7 @@ mod tests {
         let mut streams = Streams::new(20, 2);
         let found = reads(&mut streams, &[(0, 20), (16, 4), (19, 1), (4, 16), (20, 1)]);
         assert_eq!(found, [YES, NO, NO, NO, YES]);
-        // Repeats take no place of another stream: both are still there.
+        // Repeats displace no stream: both are still tracked.
         let found = reads(&mut streams, &[(1000, 19), (1018, 1), (1018, 1), (1018, 1), (21, 1), (1019, 1)]);
         assert_eq!(found, [NO, NO, NO, NO, YES, YES]);
     }
@@ -178,13 +179,13 @@ mod tests {
         let mut streams = Streams::new(20, 4);
         let expected = [[NO; 4].as_slice(), &[YES; 6]].concat();
         assert_eq!(reads(&mut streams, &scan), expected);
-        // Its last requests pass the end of the first scan, and continue their own.
+        // Its last requests pass the end of the first scan, and continue their own stream.
         assert_eq!(reads(&mut streams, &scan), expected);
     }
 
     #[test]
     fn the_stream_not_continued_for_longest_makes_room() {
-        // Two places. 0 is continued before 1000 starts, so that 2000 takes the place of 1000.
+        // Two streams at most. 0 is continued before 1000 starts, so 2000 replaces 1000.
         let mut streams = Streams::new(3, 2);
         let found = reads(&mut streams, &[(1000, 1), (0, 1), (1001, 1), (1, 1), (2000, 1), (2, 1), (1002, 1)]);
         assert_eq!(found, [NO, NO, NO, NO, NO, YES, NO]);

@@ -1,39 +1,41 @@
-//! A dense hash table of numbers, for indexes that hold one entry for each cached block.
+//! A dense hash table of numbers, for indexes with one entry per cached block.
 //!
-//! Source: our own; buckets of a cache line that count what went past them follow F14 (Bronson and Shi: Open-sourcing F14 for
-//! faster, more memory-efficient hash tables. Engineering at Meta, 2019).
+//! Source: our own. Buckets of a cache line with a count of the entries that overflowed past them follow F14 (Bronson
+//! and Shi: Open-sourcing F14 for faster, more memory-efficient hash tables. Engineering at Meta, 2019).
 //!
-//! The table stores numbers alone, 4 bytes each. What a number stands for, and its hash, the caller knows. The bits that the numbers
-//! leave free hold a part of the hash, so that few callers' keys are looked at in vain. A table that is told how much it will
-//! hold is 9/10 full then, and takes 4.7 bytes for each number. Until then it grows twofold, and from then on by a quarter.
+//! The table stores only numbers, 4 bytes each. The caller knows their keys and hashes. The bits that the numbers leave
+//! free hold a part of the hash, so few of the caller's keys are compared in vain. A table with a known capacity is
+//! 9/10 full when it reaches it, and takes 4.7 bytes per number. Until then it grows twofold, afterwards by a quarter.
 //!
-//! A large table is many small ones, each of which grows by itself: no call moves more than some ten thousand numbers.
+//! A large table consists of many small ones, each of which grows separately: no call moves more than about ten
+//! thousand numbers.
 
 use crate::prefetch::prefetch;
 
-/// Numbers in a bucket; with the count of those that went past it a bucket is a cache line.
+/// Numbers in a bucket; with the overflow count a bucket is a cache line.
 const WAYS: usize = 15;
-/// The share of a table that is in use when it holds what it was made for.
+/// The share of a table in use when it reaches its expected size.
 const LOAD: f64 = 0.9;
-/// A part as large as it was expected to become may have this share in use: hashes do not divide numbers quite evenly. With 16,384
-/// numbers expected their standard deviation is 128, which is 0.8 %; the 4.4 % from 0.9 to 0.94 are more than five of it.
+/// Maximum share in use for a part of the expected size, because hashes do not divide numbers evenly. With 16,384
+/// numbers expected their standard deviation is 128, which is 0.8 %; the 4.4 % from 0.9 to 0.94 are more than five of
+/// it.
 const LOAD_MAX: f64 = 0.94;
-/// Numbers expected in a part, at most.
+/// Maximum expected numbers in a part.
 const PART_MAX: usize = 32_768;
 
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 struct Bucket {
-    /// Tag and number; 0 where there is none.
+    /// Tag and number; 0 for an empty entry.
     entries: [u32; WAYS],
-    /// Entries that belong here or before and are in a later bucket.
+    /// Number of entries from here or earlier buckets that are in a later one.
     passed: u32,
 }
 
 /// A set of numbers from 1 to 2^32 - 1, found by hash.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// A power of two.
+    /// The parts; their number is a power of two.
     parts: Vec<Part>,
     len: usize,
 }
@@ -45,51 +47,51 @@ impl Default for Table {
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new() -> Table {
         Table { parts: vec![Part::new(0, 8)], len: 0 }
     }
 
-    /// An empty table that will hold `capacity` numbers that are at most `number_max`. It takes memory as it fills. More or larger numbers
-    /// are no error, and take a little more work.
+    /// Creates an empty table for `capacity` numbers of at most `number_max`. It allocates memory as it fills. More or
+    /// larger numbers are possible, with slightly more work.
     pub fn with_capacity(capacity: usize, number_max: u32) -> Table {
         let parts = capacity.div_ceil(PART_MAX).max(1).next_power_of_two();
         let part = Part::new(capacity.div_ceil(parts), bits_of(number_max));
         Table { parts: vec![part; parts], len: 0 }
     }
 
-    /// Makes room for `numbers` in all, so that the table need not grow on the way there.
+    /// Reserves room for `numbers` in total, to avoid growth on the way.
     pub fn reserve(&mut self, numbers: usize, hash_of: impl Fn(u32) -> u64) {
-        // A part may have a little more than its share; see `LOAD_MAX`.
+        // A part may have slightly more than its share; see `LOAD_MAX`.
         let share = (numbers + numbers / 16).div_ceil(self.parts.len());
         for part in self.parts.iter_mut().filter(|part| part.room < share) {
             part.grow(share, part.number_bits, &hash_of);
         }
     }
 
-    /// Numbers in the table.
+    /// Returns the number of numbers in the table.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// True if the table is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The part where a hash belongs: chosen by bits between those that choose the bucket and those of the tag.
+    /// Returns the part of a hash, from bits between those of the bucket and those of the tag.
     #[inline]
     fn part(&self, hash: u64) -> usize {
         (hash >> 8) as usize & (self.parts.len() - 1)
     }
 
-    /// The number with this hash for which `is_it` holds, or 0.
+    /// Returns the number with this hash for which `is_it` holds, or 0.
     #[inline]
     pub fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> u32 {
         self.parts[self.part(hash)].find(hash, is_it)
     }
 
-    /// Adds a number, which is not 0 and not in the table. `hash_of` tells the hashes of numbers that are.
+    /// Adds a number, which is not 0 and not in the table. `hash_of` returns the hash of a number in the table.
     pub fn insert(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
         assert!(number != 0, "0 stands for no number");
         let part = self.part(hash);
@@ -97,16 +99,16 @@ impl Table {
         self.len += 1;
     }
 
-    /// Puts the number `new`, which is not 0 and not in the table, in the place of `old`, which is and has the same hash. `hash_of` tells
-    /// the hashes of numbers that are in the table.
+    /// Replaces `old` with the number `new`, which is not 0, not in the table and has the same hash. `hash_of` returns
+    /// the hash of a number in the table.
     pub fn replace(&mut self, hash: u64, old: u32, new: u32, hash_of: impl Fn(u32) -> u64) {
         assert!(new != 0, "0 stands for no number");
         let part = self.part(hash);
         self.parts[part].replace(hash, old, new, hash_of);
     }
 
-    /// Takes out the number with this hash for which `is_it` holds; whether it was there. `hash_of` tells the hashes of the others: one
-    /// that went past its bucket comes back, or a table that stays full would fill with such.
+    /// Removes the number with this hash for which `is_it` holds. Returns true if it was present. `hash_of` returns the
+    /// hashes of the others: one that overflowed moves back, otherwise a full table would accumulate overflows.
     pub fn remove(&mut self, hash: u64, is_it: impl Fn(u32) -> bool, hash_of: impl Fn(u32) -> u64) -> bool {
         let part = self.part(hash);
         let found = self.parts[part].remove(hash, is_it, hash_of);
@@ -114,44 +116,44 @@ impl Table {
         found
     }
 
-    /// The numbers, in no order.
+    /// Iterates over the numbers, in no order.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.parts.iter().flat_map(Part::iter)
     }
 
-    /// A hint that a number with this hash will be looked for soon.
+    /// Hints that a number with this hash will be looked up soon.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.parts[self.part(hash)].prefetch(hash);
     }
 }
 
-/// A table by itself, with a share of the hashes. What a look-up needs of it is in one line of the processor's cache.
+/// One of the small tables, with a share of the hashes. The fields for a lookup are in one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Part {
     buckets: Vec<Bucket>,
     len: usize,
-    /// Most entries before it grows.
+    /// Maximum number of entries before it grows.
     room: usize,
-    /// How many entries it was made for.
+    /// The expected number of entries.
     expected: usize,
-    /// Low bits of an entry, which are the number; the others are the tag.
+    /// Width of the number in the low bits of an entry; the others are the tag.
     number_bits: u32,
 }
 
 impl Part {
-    /// An empty part, which takes no memory.
+    /// Creates an empty part, which takes no memory.
     fn new(expected: usize, number_bits: u32) -> Part {
         Part { buckets: Vec::new(), len: 0, room: 0, expected, number_bits }
     }
 
-    /// Makes room for about this many numbers.
+    /// Grows to about this many numbers.
     fn grow(&mut self, wanted: usize, number_bits: u32, hash_of: impl Fn(u32) -> u64) {
         let made_for = (self.buckets.len() as f64 * WAYS as f64 * LOAD) as usize;
         let capacity = match self.expected {
             expected if self.len >= expected => made_for + made_for / 4,
-            // Not to grow again by a little.
+            // Avoids another small growth.
             expected if 4 * wanted > 3 * expected => expected,
             _ => wanted,
         };
@@ -162,16 +164,17 @@ impl Part {
         self.rebuild(buckets, number_bits, hash_of);
     }
 
-    /// The bucket where a hash belongs.
+    /// Returns the home bucket of a hash.
     #[inline]
     fn home(&self, hash: u64) -> usize {
         ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize
     }
 
-    /// The tag of a hash, in its place. The bucket is chosen by high bits of the hash, the tag by low ones.
+    /// Returns the tag of a hash, shifted to its bits. The bucket depends on high bits of the hash, the tag on low
+    /// ones.
     #[inline]
     fn tag(&self, hash: u64) -> u32 {
-        // A shift by 32 is none, and leaves no bit for a tag.
+        // A shift by 32 leaves no bits for a tag.
         (hash as u32).checked_shl(self.number_bits).unwrap_or(0)
     }
 
@@ -185,7 +188,7 @@ impl Part {
         if at + 1 == self.buckets.len() { 0 } else { at + 1 }
     }
 
-    /// The bucket and the place in it of a number with this hash for which `is_it` holds.
+    /// Returns the bucket and the entry of a number with this hash for which `is_it` holds.
     #[inline]
     fn position(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize)> {
         if self.len == 0 {
@@ -193,7 +196,7 @@ impl Part {
         }
         let (tag, tags) = (self.tag(hash), self.tag(u64::MAX));
         let mut at = self.home(hash);
-        // A small table may have entries past every bucket.
+        // In a small table entries may overflow past every bucket.
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
             let mut candidates = 0_u32;
@@ -216,7 +219,7 @@ impl Part {
         None
     }
 
-    /// The number with this hash for which `is_it` holds, or 0.
+    /// Returns the number with this hash for which `is_it` holds, or 0.
     #[inline]
     fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> u32 {
         self.position(hash, is_it).map_or(0, |(at, way)| self.number(self.buckets[at].entries[way]))
@@ -279,7 +282,7 @@ impl Part {
         true
     }
 
-    /// An entry that went past the buckets `from` to before `to` does so no more.
+    /// Decrements the overflow counts of the buckets from `from` up to but not including `to`.
     fn came_back(&mut self, from: usize, to: usize) {
         let mut at = from;
         while at != to {
@@ -288,7 +291,7 @@ impl Part {
         }
     }
 
-    /// The place of an entry that went past the bucket at `hole`.
+    /// Returns the position of an entry that overflowed past the bucket at `hole`.
     fn passed_by(&self, hole: usize, hash_of: impl Fn(u32) -> u64) -> Option<(usize, usize)> {
         let len = self.buckets.len();
         let distance = |from: usize, to: usize| if to >= from { to - from } else { to + len - from };
@@ -320,7 +323,7 @@ impl Part {
     }
 }
 
-/// Bits that numbers up to `number_max` take.
+/// Returns the bits of numbers up to `number_max`.
 fn bits_of(number_max: u32) -> u32 {
     u32::BITS - number_max.leading_zeros()
 }
@@ -334,7 +337,7 @@ mod tests {
         table.parts.iter().flat_map(|part| &part.buckets)
     }
 
-    /// Few different hashes, so that buckets overflow and tags are the same.
+    /// Few different hashes, to get overflows and equal tags.
     fn poor_hash(number: u32) -> u64 {
         u64::from(number % 7).wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
@@ -391,7 +394,7 @@ mod tests {
         (1..=200).for_each(|number| table.insert(hash_of(number), number, hash_of));
         let before = buckets(&table).count();
         for number in (1..=200).step_by(3) {
-            // Needs more bits than any before.
+            // Needs more bits than before.
             table.replace(hash_of(number), number, number + 1024, hash_of);
         }
         for number in 1..=200 {
@@ -401,7 +404,7 @@ mod tests {
         assert_eq!((table.len(), buckets(&table).count()), (200, before));
     }
 
-    /// Blocks come and go for long in a full cache.
+    /// Blocks come and go for a long time in a full cache.
     #[test]
     fn entries_stay_near_where_they_belong_in_a_table_that_stays_full() {
         let mut table = Table::with_capacity(30_000, 30_000);

@@ -8,7 +8,7 @@ use crate::container_policy::{ContainerOutcome, ContainerPolicy};
 use crate::policy::Outcome;
 use crate::step::FlashStep;
 
-/// A container policy, which decides where blocks lie too.
+/// A cache of a container policy, which also decides the location of blocks.
 #[derive(Clone, Debug)]
 pub struct Containers<P> {
     policy: P,
@@ -16,7 +16,7 @@ pub struct Containers<P> {
 }
 
 impl<P: ContainerPolicy> Containers<P> {
-    /// A cache of what `policy` holds, which is nothing yet.
+    /// Creates an empty cache of `policy`, which must be empty.
     pub fn new(policy: P) -> Containers<P> {
         Containers { policy, buffer_hits: 0 }
     }

@@ -1,8 +1,8 @@
-//! Replacement policies on a conventional SSD, each block at a place of its own.
+//! Replacement policies on a conventional SSD, each block in its own slot.
 //!
 //! Source: Cheng et al., USENIX ATC 2016, Table 2 (LRU).
 //!
-//! A block that is written while it is cached is overwritten in place; one that is not comes in if the policy admits it.
+//! A write to a cached block overwrites it in place. Other blocks enter the cache if the policy admits them.
 
 use super::{BlockCache, Tally};
 use crate::access::{Access, Op};
@@ -12,7 +12,7 @@ use crate::layout::slots::Slots;
 use crate::policy::{Outcome, Policy};
 use crate::step::FlashStep;
 
-/// A policy, and a slot for each block that it holds.
+/// A policy, and a slot for each of its cached blocks.
 #[derive(Clone, Debug)]
 pub struct InPlace<P, I: Index> {
     policy: P,
@@ -22,8 +22,8 @@ pub struct InPlace<P, I: Index> {
 }
 
 impl<P: Policy<Key = I::Key>, I: Index> InPlace<P, I> {
-    /// An empty cache of `slots`, at least as many as `policy` holds blocks, with an empty `index`. `trim`: the device is told what is
-    /// evicted.
+    /// Creates an empty cache of `slots`, at least as many as the capacity of `policy`, with an empty `index`. With
+    /// `trim`, evictions are reported to the device.
     pub fn new(policy: P, index: I, slots: u32, trim: bool) -> InPlace<P, I> {
         InPlace { policy, slots: Slots::new(index, slots), trim, tally: Tally::default() }
     }
@@ -52,7 +52,7 @@ impl<P: Policy<Key = I::Key>, I: Index> BlockCache for InPlace<P, I> {
                 true
             }
             Outcome::Bypass => {
-                // Of a write that was refused, the old content has no use.
+                // After a rejected write the old content is obsolete.
                 if is_write {
                     self.slots.remove(block, self.trim, steps);
                 }

@@ -1,8 +1,8 @@
-//! Caches that are asked one block access at a time, and answer with what became of it and with steps for their flash.
+//! Caches that handle one block access at once; the result is an outcome, and steps for the flash.
 //!
-//! The three that there are differ in where blocks lie: nowhere ([`Alone`]: what a policy decides, and no device), each at a place of its
-//! own ([`InPlace`]), or in erase units that are written and reset whole ([`Containers`]). What they have of data is clean, and they do not
-//! outlive their process: the cache that a server runs is [`crate::cache`].
+//! The three kinds differ in the location of blocks: none ([`Alone`]: only a policy's decisions, without a device), a
+//! slot for each block ([`InPlace`]), or erase units that are written and reset whole ([`Containers`]). Their data is
+//! clean and does not outlive the process; the cache of a server is [`crate::cache`].
 
 mod containers;
 mod in_place;
@@ -18,18 +18,18 @@ use crate::step::FlashStep;
 /// Blocks that a cache wrote to its flash, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlashWrites {
-    /// Because a client wrote them.
+    /// Written by clients.
     pub client_blocks: u64,
-    /// Because a client read them and the cache took them in.
+    /// Read by clients and admitted.
     pub admission_blocks: u64,
-    /// Because the erase unit that they were on was reset.
+    /// Copied because their erase unit was reset.
     pub copy_forward_blocks: u64,
-    /// To find the others again: headers and footers.
+    /// Headers and footers for recovery.
     pub metadata_blocks: u64,
 }
 
 impl FlashWrites {
-    /// A block is written because of an access.
+    /// Counts a block that is written because of an access.
     #[inline]
     pub fn count_insertion(&mut self, is_write: bool) {
         if is_write {
@@ -39,13 +39,13 @@ impl FlashWrites {
         }
     }
 
-    /// All that was written, for each block that was written because of an access. None if none was.
+    /// Returns all blocks written per block written because of an access; `None` if there were none.
     pub fn amplification(&self) -> Option<f64> {
         let wanted = self.client_blocks + self.admission_blocks;
         (wanted > 0).then(|| self.total_blocks() as f64 / wanted as f64)
     }
 
-    /// All of them.
+    /// Returns the sum over all causes.
     pub fn total_blocks(&self) -> u64 {
         self.client_blocks + self.admission_blocks + self.copy_forward_blocks + self.metadata_blocks
     }
@@ -54,7 +54,7 @@ impl FlashWrites {
 impl std::ops::Sub for FlashWrites {
     type Output = FlashWrites;
 
-    /// What was written after `before`.
+    /// Returns the blocks written since `before`.
     fn sub(self, before: FlashWrites) -> FlashWrites {
         FlashWrites {
             client_blocks: self.client_blocks - before.client_blocks,
@@ -65,23 +65,23 @@ impl std::ops::Sub for FlashWrites {
     }
 }
 
-/// What only the cache knows of an access, beyond its outcome.
+/// Figures that only the cache knows, in addition to outcomes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Blocks written to flash.
     pub flash_writes: FlashWrites,
-    /// Reads that hit blocks that were not on flash yet, but in RAM on their way there.
+    /// Read hits of blocks that were still in RAM on their way to flash.
     pub buffer_hits: u64,
-    /// Blocks that were still valid on the erase units that the cache reset.
+    /// Blocks that were still valid on the erase units when the cache reset them.
     pub live_at_reset_blocks: u64,
-    /// Blocks copied forward although they were not read after that before they left; only who knows the future knows them.
+    /// Blocks copied forward that were not read again before they left. Only offline policies can count them.
     pub wasted_copies_blocks: u64,
 }
 
 impl std::ops::Sub for Tally {
     type Output = Tally;
 
-    /// What happened after `before`.
+    /// Returns the figures since `before`.
     fn sub(self, before: Tally) -> Tally {
         Tally {
             flash_writes: self.flash_writes - before.flash_writes,
@@ -92,36 +92,36 @@ impl std::ops::Sub for Tally {
     }
 }
 
-/// A cache of blocks. It is told every access once, in order.
+/// A cache of blocks. It sees every access once, in order.
 pub trait BlockCache {
-    /// What names a block.
+    /// The name of a block.
     type Key: Copy + Eq;
 
-    /// Decides about one access at `time_us`, which never goes back, and pushes what is to be done on flash. A cache that evicts whole
-    /// erase units names none of the evicted blocks.
+    /// Decides about one access at `time_us`, which never decreases, and pushes the steps for the flash. A cache that
+    /// evicts whole erase units does not name the evicted blocks.
     fn access(&mut self, access: Access<Self::Key>, time_us: u64, steps: &mut Vec<FlashStep>) -> Outcome<Self::Key>;
 
-    /// The block that left with the last access although it was a hit, if there is one: who knows the future keeps nothing that is not asked
-    /// for again.
+    /// Returns the block that left with the last access although it was a hit, if any: an offline policy keeps no block
+    /// without a further access.
     fn left(&self) -> Option<Self::Key> {
         None
     }
 
-    /// A hint that `later` will be accessed soon and `soon`, for which the hint as `later` was given before, sooner.
+    /// Hints that `later` will be accessed soon, and `soon`, an earlier `later`, even sooner.
     fn prefetch(&self, soon: Self::Key, later: Self::Key) {
         let _ = (soon, later);
     }
 
-    /// What was decided last about a setting that adapts, if one does.
+    /// Returns the last decision about an adaptive setting, if any.
     fn decision(&self) -> Option<&Decision> {
         None
     }
 
-    /// What was written so far.
+    /// Returns the figures so far.
     fn tally(&self) -> Tally;
 }
 
-/// A policy and nothing else: what is cached lies nowhere.
+/// Only a policy: cached blocks have no location.
 #[derive(Clone, Debug)]
 pub struct Alone<P>(pub P);
 

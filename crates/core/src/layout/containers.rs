@@ -1,14 +1,15 @@
 //! Flash as a log of erase units, written strictly front to back and reset whole.
 //!
-//! Source: our own. Containers and copying forward what is still wanted follow the offline flash caching paper (section III);
-//! telling the newest copy of a block by an epoch follows WLFC (section IV.D).
+//! Source: our own. Containers, and copying wanted blocks forward, follow the offline flash caching paper (section
+//! III). Finding the newest copy of a block by an epoch follows WLFC (section IV.D).
 //!
-//! The units are taken in turn and reset in the order in which they were written. So a unit that holds an older record of a block
-//! is always reset before the unit that holds a newer one, and no record comes back to life because the one that
-//! replaced it was erased first. Wear is even by construction.
+//! The units are used in turn, and reset in the order in which they were written. So a unit with an older record of a
+//! block is always reset before the unit with a newer one. No stale record becomes valid again because its replacement
+//! was erased first. Wear is even by construction.
 //!
-//! A unit is a row of segments and a footer: a segment is a header page with records and the data pages that they speak of; the
-//! footer repeats all records of the unit, at a fixed place, so that recovery reads a full unit's metadata at once.
+//! A unit is a sequence of segments and a footer. A segment is a header page with records, followed by their data
+//! pages. The footer repeats all records of the unit at a fixed place, so recovery reads a full unit's metadata in one
+//! step.
 
 mod ages;
 mod state;
@@ -22,17 +23,17 @@ use crate::step::{Cause, Frame, LogRecord, Step};
 pub use crate::step::{Footer, Segment};
 use ages::Ages;
 
-/// Regions that are said one by one to be forgotten, where fewer units than [`FORGETTING_UNITS_MIN`] are free.
+/// Maximum number of regions recorded one by one as forgotten, if fewer units than [`FORGETTING_UNITS_MIN`] are free.
 const FORGOTTEN_MAX: usize = 64;
 const FORGETTING_UNITS_MIN: u32 = 4;
-/// Pages that are written for nothing before a footer, at most.
+/// Maximum number of padding pages before a footer.
 const PADDING_MAX: u32 = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Unit {
     /// Dirty blocks whose newest record is here.
     dirty: u32,
-    /// When it was begun.
+    /// The time when its first segment started.
     begun_us: u64,
     destaging: bool,
 }
@@ -48,52 +49,53 @@ fn set_bit(bits: &mut [u64], slot: u32, value: bool) {
     *word = *word & !(1 << (slot % 64)) | u64::from(value) << (slot % 64);
 }
 
-/// The log: where each cached block is, and the segment that is being filled.
+/// The log: the location of each cached block, and the segment that is being filled.
 #[derive(Debug)]
 pub struct Log {
     geometry: Geometry,
     contents: Contents,
     dirty: Vec<u64>,
     ages: Ages,
-    /// Two bits for each slot: how often, 2 at most, the block in it was asked for again since it was put there by an admission or a copy.
+    /// Two bits per slot: how often, up to 2, its block was accessed since an admission or a copy placed it there.
     uses: Vec<u64>,
     units: Vec<Unit>,
-    /// Sequence of the oldest unit that counts.
+    /// Sequence number of the oldest valid unit.
     tail: u64,
-    /// Sequence of the unit that is being filled, 0 before the first.
+    /// Sequence number of the unit that is being filled, 0 before the first.
     head: u64,
     /// Page of the head unit where the next segment starts.
     page: u32,
-    /// Pages before it that do not count: a crash has torn what was written there.
+    /// Pages before it that are invalid, because a crash interrupted their writes.
     skipped: u32,
-    /// Whether nothing of a unit is written but at its end, as [`crate::format::Superblock::in_order`].
+    /// True if units are only written at their ends, as in [`crate::format::Superblock::in_order`].
     in_order: bool,
     /// Records in the head unit's sealed segments.
     unit_records: usize,
     previous_end: u32,
-    /// Up to which page of the head unit the flushes that were planned reach.
+    /// The page of the head unit that the planned flushes reach.
     durable_end: u32,
-    /// Up to where the log is known to be durable: a unit's sequence, and a page of it.
+    /// The known end of the durable log: a unit's sequence number, and a page of it.
     flushed: (u64, u32),
-    /// Most data pages in a segment.
+    /// Maximum number of data pages in a segment.
     segment_blocks: u32,
     open: Option<Segment>,
-    /// Units whose dirty copies were written back, which the flash does not say yet: sequence, and the last slot that is meant.
+    /// Units whose dirty copies were written back, which is not yet recorded on flash: sequence number, and last slot
+    /// concerned.
     destaged: VecDeque<(u64, u32)>,
-    /// What the first records that are added say to be forgotten.
+    /// Regions to forget, written as the first records of this run.
     to_forget: Vec<Region>,
-    /// Up to where a footer repeats the log and calls it durable.
+    /// The end of the log up to which a footer repeats it and declares it durable.
     witnessed: Place,
-    /// Whether a segment was appended after the last flush.
+    /// True if a segment was appended after the last flush.
     unflushed: bool,
     now_us: u64,
-    /// Blocks put into the log, by [`Cause`]; and pages of metadata.
+    /// Blocks added to the log, by [`Cause`]; and pages of metadata.
     written: [u64; 3],
     metadata_pages: u64,
     resets: u64,
 }
 
-/// The newest unit, as far as it is written.
+/// The newest unit, with its written part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Its sequence number.
@@ -107,7 +109,7 @@ pub struct Head {
 }
 
 impl Log {
-    /// An empty log without a policy.
+    /// Creates an empty log without a policy.
     pub fn new(geometry: Geometry) -> Log {
         assert!(geometry.units >= Geometry::UNITS_MIN && geometry.unit_pages >= Geometry::UNIT_PAGES_MIN);
         let slots = geometry.pages() as usize;
@@ -140,7 +142,8 @@ impl Log {
         }
     }
 
-    /// The log whose units from `tail` to the `head` were recovered; empty until it is told of blocks. It goes on where the head ends.
+    /// Creates the log whose units from `tail` to the `head` were recovered, to continue after the end of the head. The
+    /// caller adds the blocks.
     pub fn continued(geometry: Geometry, tail: u64, head: &Head) -> Log {
         let mut log = Log::new(geometry);
         (log.tail, log.head) = (tail, head.sequence);
@@ -152,53 +155,54 @@ impl Log {
         log
     }
 
-    /// Lets `policy`, which remembers nothing yet, keep what is in the slots. It is not shown the blocks.
+    /// Sets `policy`, which must be empty, as the keeper of the slots' contents. It does not see the blocks as
+    /// accesses.
     pub fn set_policy(&mut self, policy: AnyPolicy) {
         self.contents.set_policy(policy, self.geometry.pages());
     }
 
-    /// The policy, which a log in a cache has.
+    /// Returns the policy; a log in a cache has one.
     pub fn policy(&self) -> &AnyPolicy {
         self.contents.policy()
     }
 
-    /// The policy, to ask it.
+    /// Returns the policy, mutable.
     pub fn policy_mut(&mut self) -> &mut AnyPolicy {
         self.contents.policy_mut()
     }
 
-    /// Lets no segment have more than `blocks` data pages.
+    /// Limits segments to `blocks` data pages.
     pub fn limit_segments(&mut self, blocks: u32) {
         assert!((1..=RECORDS_PER_PAGE as u32).contains(&blocks), "a segment of {blocks} blocks");
         self.segment_blocks = blocks;
     }
 
-    /// Says where the newest copy of `block`, which has none yet, was recovered, and whether it is dirty.
+    /// Adds a recovered newest copy of `block`, which must have none yet.
     pub fn restore(&mut self, block: u32, slot: u32, dirty: bool) {
         self.contents.place_new(block, slot);
         self.set_dirty(slot, dirty);
     }
 
-    /// Lets the first records that are added be those which say that no clean copy of a block of `regions` counts that stands before
-    /// them: recovery has left these out.
+    /// Sets regions whose clean copies recovery dropped. The first records of this run invalidate all earlier clean
+    /// copies there.
     pub fn forget_first(&mut self, regions: Vec<Region>) {
         self.to_forget = regions;
     }
 
-    /// Plans those first records, if nothing was added yet.
+    /// Plans those first records, unless something was added before.
     pub fn say_forgotten(&mut self, steps: &mut Vec<Step>) {
         if !self.to_forget.is_empty() {
             self.ensure_room(false, steps);
         }
     }
 
-    /// A hint that `block` will be looked up soon.
+    /// Hints that `block` will be looked up soon.
     #[inline]
     pub fn prefetch(&self, block: u32) {
         self.contents.prefetch(block);
     }
 
-    /// Forgets all copies that the backend has too.
+    /// Forgets all clean copies.
     pub fn drop_clean(&mut self) {
         for sequence in self.sequences() {
             for (block, slot) in self.blocks_in(sequence) {
@@ -209,18 +213,19 @@ impl Log {
         }
     }
 
-    /// Whether no copy on the unit of `last`, up to that slot, is dirty.
+    /// True if no copy on the unit of `last`, up to that slot, is dirty.
     pub fn is_clean_up_to(&self, last: u32) -> bool {
         (last / self.geometry.unit_pages * self.geometry.unit_pages..=last).all(|slot| !self.is_dirty(slot))
     }
 
-    /// Tells the log the time, and how long blocks may be dirty, in microseconds.
+    /// Sets the time, and the maximum age of dirty blocks, in microseconds.
     pub fn set_time(&mut self, now_us: u64, dirty_age_us: u64) {
         self.now_us = now_us;
         self.ages.pass(now_us, dirty_age_us);
     }
 
-    /// Says whether the dirty blocks of the unit of `sequence` are being written back. Plans may use that unit for a newer sequence already.
+    /// Records that the write-back of the dirty blocks of the unit of `sequence` is in progress or not. Plans may
+    /// already use that unit for a newer sequence number.
     pub fn set_destaging(&mut self, sequence: u64, destaging: bool) {
         let unit = self.geometry.unit_of(sequence);
         if self.sequence_at(self.geometry.slot(unit, 0)) == sequence {
@@ -228,8 +233,8 @@ impl Log {
         }
     }
 
-    /// Puts a block at the end of the log, in the place of the copy that it had. Returns the frame of the copy that it replaces in
-    /// memory, if there is one; the log now holds `frame` instead, or besides.
+    /// Adds a block at the end of the log, in place of its old copy. If that copy was still in memory, its frame is
+    /// returned and `frame` replaces it.
     pub fn add(&mut self, block: u32, frame: Frame, dirty: bool, cause: Cause, steps: &mut Vec<Step>) -> Option<Frame> {
         self.written[cause as usize] += 1;
         let old = self.find(block);
@@ -247,7 +252,7 @@ impl Log {
             if dirty && !was_dirty {
                 self.set_dirty(slot, true);
             }
-            // It never reached the flash, and now never will.
+            // The replaced copy never reached the flash.
             self.written[replaced_cause as usize] -= 1;
             return Some(replaced);
         }
@@ -275,7 +280,7 @@ impl Log {
         self.open.as_mut().expect("there is room in an open segment").records.push(record);
     }
 
-    /// Adds a record without data. [`Kind::Forget`] and [`Kind::Lost`] also drop the copy that the block has.
+    /// Adds a record without data. [`Kind::Forget`] and [`Kind::Lost`] also drop the block's copy.
     pub fn mark(&mut self, kind: Kind, block: u32, slot: u32, steps: &mut Vec<Step>) {
         assert!(!kind.has_data());
         if matches!(kind, Kind::Forget | Kind::Lost)
@@ -292,19 +297,20 @@ impl Log {
         self.push(LogRecord { kind, block, slot, frame, old: None, cause });
     }
 
-    /// The last slot of the unit of `sequence` that is in a segment that was handed out for writing; none if no segment was.
+    /// Returns the last slot of the unit of `sequence` in a segment that was handed out for writing; `None` without
+    /// one.
     pub fn last_slot(&self, sequence: u64) -> Option<u32> {
         let page = if self.is_head(sequence) { self.page } else { self.geometry.segments_end() };
         Some(self.geometry.slot(self.geometry.unit_of(sequence), page.checked_sub(1)?))
     }
 
-    /// Remembers to say that the dirty copies on the unit of `sequence`, up to the slot `last`, were written back.
+    /// Remembers to record that the dirty copies on the unit of `sequence`, up to the slot `last`, were written back.
     pub fn note_destaged(&mut self, sequence: u64, last: u32) {
         self.destaged.retain(|&(noted, _)| noted != sequence && noted >= self.tail);
         self.destaged.push_back((sequence, last));
     }
 
-    /// Plans to say of all units that were written back that they were, as long as units are free.
+    /// Plans records of all units that were written back, as long as units are free.
     pub fn say_destaged(&mut self, steps: &mut Vec<Step>) {
         while !self.destaged.is_empty() && self.free_units() > 1 {
             self.ensure_room(false, steps);
@@ -312,7 +318,7 @@ impl Log {
         }
     }
 
-    /// Adds what is to be said of units that were written back, as far as there is room.
+    /// Adds records of units that were written back, as far as there is room.
     fn add_destaged(&mut self) {
         while self.has_room_for_mark()
             && let Some((sequence, last)) = self.destaged.pop_front()
@@ -323,7 +329,7 @@ impl Log {
         }
     }
 
-    /// Whether a mark can be added without beginning a segment for it.
+    /// True if a mark can be added without a new segment.
     pub fn has_room_for_mark(&self) -> bool {
         self.open.as_ref().is_some_and(|open| self.records_left(open) > 0)
     }
@@ -335,57 +341,57 @@ impl Log {
         self.contents.supersede(slot);
     }
 
-    /// The sequence of the newest unit that was planned to have this slot.
+    /// Returns the sequence number of the newest planned unit with this slot.
     fn sequence_at(&self, slot: u32) -> u64 {
         self.sequence_before(slot, self.head)
     }
 
-    /// The same when the unit of sequence `head` was the newest.
+    /// Returns that sequence number for the time when the unit of `head` was the newest.
     pub fn sequence_before(&self, slot: u32, head: u64) -> u64 {
         let laps = u64::from(self.geometry.log_units());
         let unit = u64::from(slot / self.geometry.unit_pages);
-        // Sequence 1 is unit 1.
+        // Sequence number 1 is unit 1.
         head - (head + laps - unit) % laps
     }
 
-    /// Whether the newest copy of `block` is the one at `slot` in the unit of `sequence`.
+    /// True if the newest copy of `block` is the one at `slot` in the unit of `sequence`.
     pub fn is_newest(&self, block: u32, slot: u32, sequence: u64) -> bool {
         self.find(block) == Some(slot) && self.sequence_at(slot) == sequence
     }
 
-    /// The log is durable up to `page` of the unit of `sequence`.
+    /// Records that the log is durable up to `page` of the unit of `sequence`.
     pub fn set_flushed(&mut self, sequence: u64, page: u32) {
         self.flushed = self.flushed.max((sequence, page));
     }
 
-    /// Up to where the log is known to be durable.
+    /// Returns the known end of the durable log.
     pub fn flushed(&self) -> Place {
         Place { sequence: self.flushed.0, page: self.flushed.1 }
     }
 
-    /// Whether the copy at `slot` is known to be durable.
+    /// True if the copy at `slot` is known to be durable.
     pub fn is_durable(&self, slot: u32) -> bool {
         self.is_before(slot, self.flushed())
     }
 
-    /// Whether the copy at `slot` lies before a place in the log.
+    /// True if the copy at `slot` is before a place in the log.
     pub fn is_before(&self, slot: u32, place: Place) -> bool {
         (self.sequence_at(slot), slot % self.geometry.unit_pages) < (place.sequence, place.page)
     }
 
-    /// The copy at `slot` in the unit of `sequence`, newest or not, never came to be.
+    /// Handles a failed write of the copy at `slot` in the unit of `sequence`, newest or not.
     pub fn vacate(&mut self, block: u32, slot: u32, sequence: u64) {
         if self.is_newest(block, slot, sequence) {
             self.drop_slot(block, slot);
         }
-        // Plans may run a lap ahead.
+        // Plans may be a lap ahead.
         if self.sequence_at(slot) == sequence {
             self.contents.clear(slot..slot + 1);
         }
     }
 
-    /// Makes the copy of `block` at `slot` its newest again, if it is still there. What was reset in plans only is not reset
-    /// after all if `undo_resets`.
+    /// Restores the copy of `block` at `slot` as its newest, if it still exists; returns true if so. With
+    /// `undo_resets`, resets that were only planned do not count.
     pub fn bring_back(&mut self, block: u32, slot: u32, dirty: bool, undo_resets: bool) -> bool {
         assert!(self.find(block).is_none(), "block {block} has a newer copy");
         let is_there = if undo_resets { self.contents.block_at(slot) == Some(block) } else { self.holds(block, slot) };
@@ -398,43 +404,43 @@ impl Log {
         true
     }
 
-    /// Whether `slot` holds a copy of `block`, new or old, in a unit whose reset is not planned.
+    /// True if `slot` holds a copy of `block`, new or old, in a unit whose reset is not planned.
     pub fn holds(&self, block: u32, slot: u32) -> bool {
         self.contents.block_at(slot) == Some(block) && self.sequence_at(slot) >= self.tail
     }
 
-    /// Notes that the cached block at `slot` was asked for again.
+    /// Counts an access to the cached block at `slot`.
     pub fn note_use(&mut self, slot: u32) {
         self.set_uses(slot, self.uses(slot) + 1);
     }
 
-    /// How often the block at `slot` was asked for again since it was admitted or last copied forward: not, once, or 2 for more often. Its
-    /// content may have been written anew meanwhile. No block that recovery found was.
+    /// Returns the accesses to the block at `slot` since it was admitted or last copied forward: 0, 1, or 2 for more.
+    /// Overwriting the block keeps the count. For recovered blocks it is 0.
     pub fn uses(&self, slot: u32) -> u32 {
         (self.uses[slot as usize / 32] >> (slot % 32 * 2) & 3) as u32
     }
 
-    /// Says how often the block at `slot` was asked for again.
+    /// Sets the accesses to the block at `slot`.
     pub fn set_uses(&mut self, slot: u32, uses: u32) {
         let word = &mut self.uses[slot as usize / 32];
         let shift = slot % 32 * 2;
         *word = *word & !(3 << shift) | u64::from(uses.min(2)) << shift;
     }
 
-    /// The next segment that is sealed must wait for a flush of the backend.
+    /// Requires a flush of the backend before the next segment is written.
     pub fn need_backend_flush(&mut self) {
         if let Some(open) = &mut self.open {
             open.needs_backend_flush = true;
         }
     }
 
-    /// Whether a block or mark waits in memory that must not be lost once the client flushes.
+    /// True if memory holds a block or mark that the next flush must make durable.
     pub fn open_matters(&self) -> bool {
         let matters = |record: &LogRecord| matches!(record.kind, Kind::Dirty | Kind::Forget | Kind::Lost);
         self.open.as_ref().is_some_and(|open| open.records.iter().any(matters))
     }
 
-    /// Whether a new clean copy of the block at `slot` would take the place of this one in memory, and of none on flash.
+    /// True if a new clean copy of the block at `slot` would replace this one in memory, and no copy on flash.
     pub fn can_replace_clean(&self, slot: u32) -> bool {
         let Some(open) = &self.open else { return false };
         self.open_record(open, slot)
@@ -442,7 +448,7 @@ impl Log {
             .is_some_and(|it| it.kind == Kind::Clean && it.old.is_none())
     }
 
-    /// Whether it waits in memory to be said that a region is sure again.
+    /// True if memory holds a record that a region is reliable again.
     pub fn waits_to_say_sure(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open.records.iter().any(|record| record.kind == Kind::Sure))
     }
@@ -452,7 +458,7 @@ impl Log {
         if self.unflushed {
             self.unflushed = false;
             self.durable_end = self.page;
-            // Of a unit that nothing was written to, nothing can be missed.
+            // Nothing can be missing in a unit without writes.
             let Place { sequence, page } = self.end();
             steps.push(Step::FlushFlash { sequence, page });
         }
@@ -504,7 +510,7 @@ impl Log {
         }
     }
 
-    /// A header and one page of data no longer fit, or a record no longer fits the footer.
+    /// True if a header and one data page no longer fit, or a record no longer fits the footer.
     fn unit_is_full(&self) -> bool {
         self.page + 2 > self.geometry.segments_end() || self.unit_records >= self.geometry.unit_records_max()
     }
@@ -523,8 +529,8 @@ impl Log {
         self.contents.clear(self.geometry.slot(unit, 0)..self.geometry.slot(unit + 1, 0));
     }
 
-    /// Hands the open segment out for writing, if there is one with records. When it is the unit's last, a flush and the footer follow:
-    /// what lies behind the head unit is durable.
+    /// Hands the open segment out for writing, if it has records. If it is the unit's last, a flush and the footer
+    /// follow: everything before the head unit is durable.
     pub fn seal(&mut self, steps: &mut Vec<Step>) {
         if self.open.as_ref().is_some_and(|open| !open.records.is_empty()) {
             self.seal_open(steps);
@@ -543,14 +549,14 @@ impl Log {
         self.unflushed = true;
         if self.unit_is_full() {
             self.flush(steps);
-            // A zone that is full of marks is left as it is: to write all of it up to the footer would cost more than that is worth.
+            // A zone full of marks gets no footer: filling all of it up to the footer would cost too much.
             if !self.in_order || self.geometry.segments_end() - self.page <= PADDING_MAX {
                 self.add_footer(steps);
             }
         }
     }
 
-    /// Gives up the oldest unit, of which no block is needed any more: forgets its copies, makes that durable and resets it.
+    /// Frees the oldest unit, whose blocks are no longer needed: forgets its copies, makes that durable and resets it.
     pub fn reset_tail(&mut self, steps: &mut Vec<Step>) {
         assert!(self.tail < self.head, "the unit that is being filled is not reset");
         for (block, slot) in self.blocks_in(self.tail) {
@@ -566,7 +572,7 @@ impl Log {
         self.resets += 1;
     }
 
-    /// Asserts what must hold of the log. Slow; for tests.
+    /// Asserts the log's invariants. Slow; for tests.
     pub fn check(&self) {
         assert!(self.tail <= self.head + 1 && self.head + 1 - self.tail <= u64::from(self.geometry.log_units()));
         let (mut dirty, mut copies) = (0, 0);

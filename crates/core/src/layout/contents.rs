@@ -1,4 +1,4 @@
-//! What is in the log's slots: told by the table of the policy that decides what stays there, so that RAM holds it once.
+//! Contents of the log's slots, kept in the table of the replacement policy, so RAM holds them once.
 
 use std::hash::BuildHasher;
 
@@ -11,10 +11,10 @@ use crate::table::Table;
 /// A policy for a cache on flash.
 pub type AnyPolicy = policy::AnyPolicy<u32>;
 
-/// The blocks in the slots of a log, and the policy, if it has one. The log that recovery makes has none yet.
+/// The blocks in the slots of a log, and the policy. A log under recovery has no policy yet.
 pub struct Contents {
     policy: Option<AnyPolicy>,
-    /// Where there is no policy, or it has no table that could be a directory.
+    /// The table if there is no policy, or if the policy has no directory.
     own: Option<SlotTable>,
 }
 
@@ -25,12 +25,12 @@ impl std::fmt::Debug for Contents {
 }
 
 impl Contents {
-    /// Nothing, in `slots` slots.
+    /// Creates empty contents of `slots` slots.
     pub fn new(slots: u32) -> Contents {
         Contents { policy: None, own: Some(SlotTable::new(slots)) }
     }
 
-    /// Nothing, in `slots` slots, with a policy that remembers nothing.
+    /// Creates empty contents of `slots` slots with an empty policy.
     pub fn with_policy(mut policy: AnyPolicy, slots: u32) -> Contents {
         let own = match policy.directory_mut() {
             Some(directory) => {
@@ -42,7 +42,8 @@ impl Contents {
         Contents { policy: Some(policy), own }
     }
 
-    /// Lets `policy`, which remembers nothing yet, keep what is in the slots. Memory is given back as it goes over.
+    /// Sets `policy`, which must be empty, as the keeper of the slots' contents. The memory of the old table is freed
+    /// gradually during the move.
     pub fn set_policy(&mut self, policy: AnyPolicy, slots: u32) {
         let mut contents = Contents::with_policy(policy, slots);
         let old = std::mem::replace(self, Contents { policy: None, own: None });
@@ -59,12 +60,12 @@ impl Contents {
         *self = contents;
     }
 
-    /// The policy; there is one in a cache.
+    /// Returns the policy; a cache has one.
     pub fn policy(&self) -> &AnyPolicy {
         self.policy.as_ref().expect("the log of a cache has a policy")
     }
 
-    /// The policy, to ask it.
+    /// Returns the policy, mutable.
     pub fn policy_mut(&mut self) -> &mut AnyPolicy {
         self.policy.as_mut().expect("the log of a cache has a policy")
     }
@@ -88,59 +89,59 @@ impl Contents {
         }
     }
 
-    /// The slot of the copy of `block`.
+    /// Returns the slot of the copy of `block`.
     #[inline]
     pub fn slot_of(&self, block: u32) -> Option<u32> {
         self.directory().slot_of(block)
     }
 
-    /// The block that was put into `slot` last, superseded or not, unless the slot was cleared since.
+    /// Returns the block that was placed in `slot` last, superseded or not, unless the slot was cleared since.
     #[inline]
     pub fn block_at(&self, slot: u32) -> Option<u32> {
         self.directory().block_at(slot)
     }
 
-    /// The block whose copy is in `slot`.
+    /// Returns the block whose copy is in `slot`.
     #[inline]
     pub fn current(&self, slot: u32) -> Option<u32> {
         let directory = self.directory();
         if directory.is_current(slot) { directory.block_at(slot) } else { None }
     }
 
-    /// Slots with the copy of a block.
+    /// Returns the number of slots with a current copy.
     pub fn len(&self) -> usize {
         self.directory().len()
     }
 
-    /// Whether no slot has one.
+    /// True if no slot has a current copy.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Puts `block` into `slot`, in which no block is; the copy that it has elsewhere is superseded.
+    /// Places `block` in the free `slot`; its copy elsewhere is superseded.
     pub fn place(&mut self, block: u32, slot: u32) {
         let moved = self.directory_mut().place(block, slot);
         self.tell(moved);
     }
 
-    /// Makes room for the copies of `blocks` in all.
+    /// Reserves room for the copies of `blocks` in total.
     pub fn reserve(&mut self, blocks: usize) {
         self.directory_mut().reserve(blocks);
     }
 
-    /// Puts `block`, which has no copy and which no policy remembers, into `slot`, in which no block is.
+    /// Places `block`, which has no copy and is unknown to the policy, in the free `slot`.
     #[inline]
     pub fn place_new(&mut self, block: u32, slot: u32) {
         self.directory_mut().place_new(&[(block, slot)]);
     }
 
-    /// A hint that `block` will be looked up soon.
+    /// Hints that `block` will be looked up soon.
     #[inline]
     pub fn prefetch(&self, block: u32) {
         self.directory().prefetch(block);
     }
 
-    /// The block in `slot` has no copy any more.
+    /// Supersedes the copy in `slot`: its block has no copy any more.
     pub fn supersede(&mut self, slot: u32) {
         let moved = self.directory_mut().supersede(slot);
         self.tell(moved);
@@ -152,19 +153,19 @@ impl Contents {
         }
     }
 
-    /// Forgets which blocks were in `slots`, in which none is.
+    /// Clears `slots`, which have no current copies.
     pub fn clear(&mut self, slots: std::ops::Range<u32>) {
         let directory = self.directory_mut();
         slots.for_each(|slot| directory.clear(slot));
     }
 }
 
-/// Slots that change hands together: as many look-ups are under way in memory at a time.
+/// Slots moved per batch, which is also the number of concurrent index lookups.
 const BATCH: usize = 64;
-/// Slots whose memory is given back at a time.
+/// Slots whose memory is freed in one step.
 const HAND_OVER_SLOTS: usize = 1 << 18;
 
-/// Tells `new`, which knows nothing of `slots`, what `old` has in them.
+/// Copies the contents of `slots` from `old` to `new`, where they are empty.
 fn hand_over(old: &dyn Directory<u32>, slots: std::ops::Range<u32>, new: &mut dyn Directory<u32>) {
     let mut copies = Vec::with_capacity(BATCH);
     for slot in slots {
@@ -181,15 +182,15 @@ fn hand_over(old: &dyn Directory<u32>, slots: std::ops::Range<u32>, new: &mut dy
     new.place_new(&copies);
 }
 
-/// A directory that is nothing else. About 9 bytes for each slot.
+/// A standalone directory. About 9 bytes per slot.
 #[derive(Clone, Debug)]
 pub struct SlotTable {
     /// Slots by the block in them.
     slot_of: Table,
-    /// The block in each slot, current or not, all bits flipped: slots that were never used are memory of zeroes that was never
-    /// written, which takes none.
+    /// The block in each slot, current or not, with all bits inverted. Unused slots are zeroed memory that was never
+    /// touched, which is not allocated.
     block_at_flipped: Vec<u32>,
-    /// A bit for each slot: whether the block in it has its copy there.
+    /// A bit for each slot: set if its copy is current.
     current: Vec<u64>,
 }
 
@@ -199,7 +200,7 @@ fn hash(block: u32) -> u64 {
 }
 
 impl SlotTable {
-    /// A directory of `slots` slots, all clear.
+    /// Creates a directory of `slots` slots, all clear.
     pub fn new(slots: u32) -> SlotTable {
         SlotTable {
             slot_of: Table::with_capacity(slots as usize, slots),
@@ -208,7 +209,7 @@ impl SlotTable {
         }
     }
 
-    /// Tells `new`, which knows nothing, what is in the slots; the last ones first, so that their memory can be given back.
+    /// Copies the contents to the empty directory `new`, last slots first, so that their memory can be freed.
     fn hand_over(mut self, new: &mut dyn Directory<u32>) {
         let blocks = std::mem::take(&mut self.slot_of).len();
         new.reserve(blocks);
@@ -227,7 +228,7 @@ impl Directory<u32> for SlotTable {
         self.slot_of(block).is_some()
     }
 
-    /// No policy knows this table.
+    /// Returns false: no policy uses this table.
     fn is_young(&self, _block: u32) -> bool {
         false
     }
@@ -238,14 +239,14 @@ impl Directory<u32> for SlotTable {
 
     #[inline]
     fn slot_of(&self, block: u32) -> Option<u32> {
-        // Slot 0, which stands for none here, is the superblock's.
+        // Slot 0, which means none here, is the superblock's.
         let is_there = |slot: u32| self.block_at_flipped[slot as usize] == !block;
         Some(self.slot_of.find(hash(block), is_there)).filter(|&slot| slot != 0)
     }
 
     #[inline]
     fn block_at(&self, slot: u32) -> Option<u32> {
-        // No block has the number whose bits are all set.
+        // No block number has all bits set.
         Some(self.block_at_flipped[slot as usize]).filter(|&flipped| flipped != 0).map(|flipped| !flipped)
     }
 

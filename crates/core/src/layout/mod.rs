@@ -1,5 +1,5 @@
-//! Where blocks lie on flash: [`slots`], each block at a fixed place; [`units`], erase units that are written and reset whole;
-//! [`containers`], the log of erase units of the live cache.
+//! The location of blocks on flash: [`slots`], a fixed slot for each block; [`units`], erase units that are written and
+//! reset whole; [`containers`], the log of erase units of the live cache.
 
 pub mod containers;
 pub mod contents;

@@ -1,24 +1,21 @@
-//! Erase units that fill up in RAM before they are sealed onto flash.
-//!
-//! Source: Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash cache
-//! offline optimality. USENIX ATC 2016, section 4.1 (in-RAM write buffer with updates in place).
+//! Erase units that are filled in RAM before they are sealed to flash.
 
 use crate::index::{Hashed, Index, Key};
 use crate::step::Cause;
 
-/// What is kept of a block in an open unit.
+/// The data of a block in an open unit.
 #[derive(Clone, Copy, Debug)]
 struct Kept<T> {
     cause: Cause,
     data: T,
 }
 
-/// The open unit that a block is in, and its place there. Valid until a block leaves that unit.
+/// The position of a block in an open unit. Valid until a block leaves that unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(u32);
 
-/// Some open units, numbered from 0, with their blocks; of each block the caller keeps a `T`. A unit that is full is to be taken before
-/// another block is put into it.
+/// Open units, numbered from 0, with their blocks and the caller's `T` for each. A full unit must be taken before
+/// another block is pushed to it.
 #[derive(Clone, Debug)]
 pub struct OpenUnits<K, T> {
     unit_pages: u32,
@@ -35,14 +32,14 @@ fn key_of<K: Copy>(blocks: &[Vec<K>], unit_pages: u32, node: u32) -> K {
 }
 
 impl<K: Key, T: Copy> OpenUnits<K, T> {
-    /// `count` open units of `unit_pages` pages, all empty.
+    /// Creates `count` empty open units of `unit_pages` pages.
     pub fn new(count: u32, unit_pages: u32) -> Self {
         assert!(unit_pages > 0 && count.checked_mul(unit_pages).is_some_and(|pages| pages < u32::MAX));
         let (blocks, kept) = (vec![vec![]; count as usize], vec![vec![]; count as usize]);
         OpenUnits { unit_pages, blocks, kept, index: Hashed::new() }
     }
 
-    /// Where `block` is.
+    /// Returns the position of `block`, if it is here.
     #[inline]
     pub fn find(&self, block: K) -> Option<Place> {
         self.index.get(block, |node| key_of(&self.blocks, self.unit_pages, node)).checked_sub(1).map(Place)
@@ -53,43 +50,43 @@ impl<K: Key, T: Copy> OpenUnits<K, T> {
         ((place.0 / self.unit_pages) as usize, (place.0 % self.unit_pages) as usize)
     }
 
-    /// The open unit of a place.
+    /// Returns the open unit of a position.
     #[inline]
     pub fn unit_of(&self, place: Place) -> u32 {
         place.0 / self.unit_pages
     }
 
-    /// What the caller keeps of the block there.
+    /// Returns the caller's data of the block there.
     #[inline]
     pub fn data_mut(&mut self, place: Place) -> &mut T {
         let (unit, at) = self.split(place);
         &mut self.kept[unit][at].data
     }
 
-    /// The client wrote the block there anew.
+    /// Records that the client overwrote the block there.
     #[inline]
     pub fn overwrite(&mut self, place: Place) {
         let (unit, at) = self.split(place);
         self.kept[unit][at].cause = Cause::Client;
     }
 
-    /// How many blocks are in `unit`.
+    /// Returns the number of blocks in `unit`.
     #[inline]
     pub fn len(&self, unit: u32) -> u32 {
         self.blocks[unit as usize].len() as u32
     }
 
-    /// Whether `unit` has no block.
+    /// True if `unit` is empty.
     pub fn is_empty(&self, unit: u32) -> bool {
         self.len(unit) == 0
     }
 
-    /// Number of blocks in all open units.
+    /// Returns the number of blocks in all open units.
     pub fn blocks(&self) -> usize {
         self.blocks.iter().map(Vec::len).sum()
     }
 
-    /// Puts `block`, which is in none, into `unit`; whether the unit is now full.
+    /// Pushes `block`, which is in no open unit, to `unit`. Returns true if the unit is now full.
     #[inline]
     pub fn push(&mut self, unit: u32, block: K, cause: Cause, data: T) -> bool {
         let at = self.len(unit);
@@ -100,7 +97,7 @@ impl<K: Key, T: Copy> OpenUnits<K, T> {
         at + 1 == self.unit_pages
     }
 
-    /// Takes the block there out; the last block of the unit takes its place.
+    /// Removes the block there; the last block of the unit takes its position.
     pub fn remove(&mut self, place: Place) -> (K, Cause, T) {
         let (unit, at) = self.split(place);
         let (block, last) = (self.blocks[unit][at], self.blocks[unit].len() - 1);
@@ -127,7 +124,7 @@ impl<K: Key, T: Copy> OpenUnits<K, T> {
         self.index.remove(block, |node| key_of(&self.blocks, self.unit_pages, node));
     }
 
-    /// Takes all blocks of `unit` out, in the order in which they were put in but for removals, into `blocks` and `kept`.
+    /// Moves all blocks of `unit` into `blocks` and `kept`, in order of insertion, except as reordered by removals.
     pub fn take(&mut self, unit: u32, blocks: &mut Vec<K>, kept: &mut Vec<(Cause, T)>) {
         for at in 0..self.blocks[unit as usize].len() {
             self.forget(self.blocks[unit as usize][at]);
@@ -138,7 +135,7 @@ impl<K: Key, T: Copy> OpenUnits<K, T> {
         kept.extend(self.kept[unit as usize].drain(..).map(|Kept { cause, data }| (cause, data)));
     }
 
-    /// The blocks of `unit`.
+    /// Returns the blocks of `unit`.
     pub fn blocks_of(&self, unit: u32) -> &[K] {
         &self.blocks[unit as usize]
     }

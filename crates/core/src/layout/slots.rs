@@ -1,57 +1,55 @@
-//! Each cached block at a fixed place of the flash, which is overwritten in place: the device's own translation layer does the rest.
-//!
-//! Source: Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash cache
-//! offline optimality. USENIX ATC 2016, section 3.3 ("write each block to a distinct location in flash and rely on an FTL"), with TRIM.
+//! A fixed slot of the flash for each cached block, overwritten in place; the device's own translation layer does the
+//! rest.
 
 use crate::index::Index;
 use crate::step::FlashStep;
 
-/// The blocks on flash, one a slot. A slot is a page of the device.
+/// The blocks on flash, one per slot. A slot is a page of the device.
 ///
-/// The slot that was freed last is taken first: a new block overwrites the one that left for it, as in caches that replace
-/// in place, and slots that were discarded stay so for as long as the cache is not full. Which slot it is makes no
-/// difference to a device that maps page by page.
+/// The slot that was freed last is reused first: a new block overwrites its victim, as in caches that replace in place,
+/// and discarded slots stay so while the cache is not full. To a device that maps page by page the choice makes no
+/// difference.
 ///
-/// Memory: the index, and up to the key of a block and 4 bytes for each slot.
+/// Memory: the index, and up to the key of a block and 4 bytes per slot.
 #[derive(Clone, Debug)]
 pub struct Slots<I: Index> {
     /// Node `slot + 1` for the block in `slot`.
     index: I,
     /// The block that was last put into each slot.
     block_at: Vec<I::Key>,
-    /// Free slots, the next one to take last.
+    /// Free slots, the next one to use at the end.
     free: Vec<u32>,
 }
 
 impl<I: Index> Slots<I> {
-    /// `slots` free slots.
+    /// Creates `slots` free slots.
     pub fn new(index: I, slots: u32) -> Self {
         assert!(slots > 0 && slots < u32::MAX, "{slots} slots");
         Slots { index, block_at: vec![I::Key::default(); slots as usize], free: (0..slots).rev().collect() }
     }
 
-    /// Number of free slots.
+    /// Returns the number of free slots.
     pub fn free_slots(&self) -> u32 {
         self.free.len() as u32
     }
 
-    /// Number of blocks.
+    /// Returns the number of blocks.
     pub fn len(&self) -> usize {
         self.block_at.len() - self.free.len()
     }
 
-    /// Whether there is no block.
+    /// True if there are no blocks.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The page that `block` is on.
+    /// Returns the page of `block`.
     #[inline]
     pub fn page_of(&self, block: I::Key) -> Option<u32> {
         self.index.get(block, |node| self.block_at[node as usize - 1]).checked_sub(1)
     }
 
-    /// Writes `block`, which has no slot, to a free one, which there must be, and returns it.
+    /// Writes `block`, which has no slot, to a free one, and returns it. There must be a free slot.
     #[inline]
     pub fn place(&mut self, block: I::Key, steps: &mut Vec<FlashStep>) -> u32 {
         debug_assert!(self.page_of(block).is_none(), "{block:?} is placed twice");
@@ -62,7 +60,7 @@ impl<I: Index> Slots<I> {
         page
     }
 
-    /// Writes new content of `block` to its slot; whether it has one.
+    /// Overwrites `block` in its slot. Returns true if it has one.
     #[inline]
     pub fn overwrite(&mut self, block: I::Key, steps: &mut Vec<FlashStep>) -> bool {
         let page = self.page_of(block);
@@ -70,7 +68,7 @@ impl<I: Index> Slots<I> {
         page.is_some()
     }
 
-    /// Reads `block`; whether it is there.
+    /// Reads `block`. Returns true if it is here.
     #[inline]
     pub fn read(&self, block: I::Key, steps: &mut Vec<FlashStep>) -> bool {
         let page = self.page_of(block);
@@ -78,7 +76,7 @@ impl<I: Index> Slots<I> {
         page.is_some()
     }
 
-    /// Frees the slot of `block`, and with `discard` tells the device; whether it had one.
+    /// Frees the slot of `block`, and with `discard` informs the device. Returns true if it had one.
     #[inline]
     pub fn remove(&mut self, block: I::Key, discard: bool, steps: &mut Vec<FlashStep>) -> bool {
         let Some(page) = self.page_of(block) else {
@@ -92,7 +90,7 @@ impl<I: Index> Slots<I> {
         true
     }
 
-    /// A hint that `block` will be looked up soon.
+    /// Hints that `block` will be looked up soon.
     #[inline]
     pub fn prefetch(&self, block: I::Key) {
         self.index.prefetch(block);

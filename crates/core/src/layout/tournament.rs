@@ -1,13 +1,11 @@
-//! Which of a fixed number of players has the smallest key, kept while keys change: a tournament tree.
-//!
-//! Source: Knuth, The Art of Computer Programming, volume 3, section 5.4.1 (trees of winners).
+//! A tournament tree: the player with the smallest key out of a fixed number, while keys change.
 
-/// Players `0..count`, each with a key. A key that is lowered is compared upwards only while it wins: two comparisons on
-/// average if it is that of any player, as many as the tree is high at most.
+/// Players `0..count`, each with a key. A lowered key is compared upwards only while it wins: two comparisons on
+/// average for a random player, at most the height of the tree.
 #[derive(Clone, Debug)]
 pub struct Tournament {
     keys: Vec<u64>,
-    /// The winner below each node of a complete binary tree whose root is 1 and whose leaves, one each player, are not stored.
+    /// The winner below each node of a complete binary tree with root 1; the leaves, one per player, are not stored.
     winners: Vec<u32>,
 }
 
@@ -15,7 +13,7 @@ impl Tournament {
     /// The key of a player that never wins.
     pub const OUT: u64 = u64::MAX;
 
-    /// A tournament of `count` players, all of them out.
+    /// Creates a tournament of `count` players, all of them out.
     pub fn new(count: u32) -> Tournament {
         assert!(count > 0, "a tournament has a player");
         let leaves = count.next_power_of_two() as usize;
@@ -26,20 +24,20 @@ impl Tournament {
         tournament
     }
 
-    /// The player's key.
+    /// Returns the player's key.
     #[inline]
     pub fn key(&self, player: u32) -> u64 {
         self.keys[player as usize]
     }
 
-    /// The player with the smallest key, unless all are out; the lowest number among equals.
+    /// Returns the player with the smallest key, the lowest number among equals; `None` if all are out.
     #[inline]
     pub fn winner(&self) -> Option<u32> {
         let winner = self.winner_below(1);
         (self.key(winner) != Self::OUT).then_some(winner)
     }
 
-    /// Changes the player's key.
+    /// Sets the player's key.
     #[inline]
     pub fn set_key(&mut self, player: u32, key: u64) {
         let lowered = key <= self.key(player);

@@ -1,10 +1,10 @@
-//! Erase units that are written once, front to back, and reset whole: the flash of the container caches and of the offline
+//! Erase units that are written once, front to back, and reset whole: the flash of the container caches and of offline
 //! algorithms that choose their containers.
 //!
 //! Source: Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash cache
 //! offline optimality. USENIX ATC 2016, section 4.1 (block index, container queue, list of free containers).
 //!
-//! A unit is free or sealed. What fills up in RAM until it is sealed belongs to the caller.
+//! A unit is free or sealed. The caller holds units in RAM while they fill.
 
 use std::collections::VecDeque;
 
@@ -12,12 +12,12 @@ use super::tournament::Tournament;
 use crate::index::Index;
 use crate::step::FlashStep;
 
-/// A unit's count of live blocks and its place in the order of sealing share a 64-bit key; the latter has this many bits.
+/// Bits of the sequence of sealing in a 64-bit key, below a unit's count of live blocks.
 const SEQUENCE_BITS: u32 = 40;
 
 /// The blocks on flash, each on one page of a sealed unit. Page `p` is on unit `p / unit_pages`.
 ///
-/// Memory: the index, the key of a block (4 bytes in the simulator) and a bit for each page, about 20 bytes for each unit.
+/// Memory: the index, the key of a block (4 bytes in the simulator) and a bit per page, about 20 bytes per unit.
 #[derive(Clone, Debug)]
 pub struct Units<I: Index> {
     /// Node `page + 1` for a block that is live on `page`.
@@ -29,16 +29,16 @@ pub struct Units<I: Index> {
     unit_pages: u32,
     /// Blocks live on each unit.
     live_on: Vec<u32>,
-    /// Sealed units, the emptiest first and among equals the one that was sealed first; free units are out.
+    /// Sealed units, the emptiest first and among equals the one sealed first; free units are out.
     emptiest: Tournament,
     free: VecDeque<u32>,
     live_blocks: usize,
-    /// How many units were sealed.
+    /// Number of seals so far.
     sequence: u64,
 }
 
 impl<I: Index> Units<I> {
-    /// `units` free units of `unit_pages` pages each.
+    /// Creates `units` free units of `unit_pages` pages each.
     pub fn new(index: I, units: u32, unit_pages: u32) -> Self {
         assert!(units > 0 && unit_pages > 0, "a flash device has a unit and a unit has a page");
         assert!(unit_pages < 1 << (64 - SEQUENCE_BITS), "a unit of {unit_pages} pages");
@@ -57,34 +57,34 @@ impl<I: Index> Units<I> {
         }
     }
 
-    /// Number of units.
+    /// Returns the number of units.
     pub fn units(&self) -> u32 {
         self.live_on.len() as u32
     }
 
-    /// Pages of a unit.
+    /// Returns the pages of a unit.
     pub fn unit_pages(&self) -> u32 {
         self.unit_pages
     }
 
-    /// Number of free units.
+    /// Returns the number of free units.
     pub fn free_units(&self) -> u32 {
         self.free.len() as u32
     }
 
-    /// Number of live blocks.
+    /// Returns the number of live blocks.
     pub fn len(&self) -> usize {
         self.live_blocks
     }
 
-    /// Whether no block is live.
+    /// True if no block is live.
     pub fn is_empty(&self) -> bool {
         self.live_blocks == 0
     }
 
-    /// Writes `blocks` front to back to the unit that has been free for longest, and returns the unit. Copies of them that were
-    /// live elsewhere are not any more, and of a block that is named twice the last one counts. Pages left over are dead.
-    /// There must be a free unit.
+    /// Writes `blocks` front to back to the unit that has been free for longest, and returns the unit. Their live
+    /// copies elsewhere become dead; if a block occurs twice, its last copy counts. Unused pages are dead. There must
+    /// be a free unit.
     pub fn seal(&mut self, blocks: &[I::Key], steps: &mut Vec<FlashStep>) -> u32 {
         assert!(blocks.len() <= self.unit_pages as usize, "{} blocks for a unit of {}", blocks.len(), self.unit_pages);
         let unit = self.free.pop_front().expect("a unit was reset before another is sealed");
@@ -104,19 +104,19 @@ impl<I: Index> Units<I> {
         unit
     }
 
-    /// The page on which `block` is live.
+    /// Returns the page on which `block` is live.
     #[inline]
     pub fn page_of(&self, block: I::Key) -> Option<u32> {
         self.index.get(block, |node| self.block_at[node as usize - 1]).checked_sub(1)
     }
 
-    /// The unit that `page` is on.
+    /// Returns the unit of `page`.
     #[inline]
     pub fn unit_of(&self, page: u32) -> u32 {
         page / self.unit_pages
     }
 
-    /// Reads `block` if it is live; whether it is.
+    /// Reads `block`. Returns true if it is live.
     #[inline]
     pub fn read(&self, block: I::Key, steps: &mut Vec<FlashStep>) -> bool {
         let page = self.page_of(block);
@@ -124,7 +124,7 @@ impl<I: Index> Units<I> {
         page.is_some()
     }
 
-    /// Makes `block` dead, because it was overwritten or given up; whether it was live.
+    /// Makes `block` dead, because it was overwritten or dropped. Returns true if it was live.
     #[inline]
     pub fn invalidate(&mut self, block: I::Key) -> bool {
         let Some(page) = self.page_of(block) else {
@@ -142,13 +142,13 @@ impl<I: Index> Units<I> {
         true
     }
 
-    /// How many blocks are live on `unit`.
+    /// Returns the number of live blocks on `unit`.
     #[inline]
     pub fn live(&self, unit: u32) -> u32 {
         self.live_on[unit as usize]
     }
 
-    /// The blocks live on `unit` and their pages, front to back.
+    /// Iterates over the live blocks of `unit` and their pages, front to back.
     pub fn live_blocks(&self, unit: u32) -> impl Iterator<Item = (I::Key, u32)> {
         let pages = unit * self.unit_pages..(unit + 1) * self.unit_pages;
         pages.filter(|&page| self.is_live(page)).map(|page| (self.block_at[page as usize], page))
@@ -159,18 +159,18 @@ impl<I: Index> Units<I> {
         self.live[page as usize / 64] >> (page % 64) & 1 == 1
     }
 
-    /// Whether `unit` is sealed, not free.
+    /// True if `unit` is sealed, not free.
     pub fn is_sealed(&self, unit: u32) -> bool {
         self.emptiest.key(unit) != Tournament::OUT
     }
 
-    /// The sealed unit with the fewest live blocks; among equals the one that was sealed first.
+    /// Returns the sealed unit with the fewest live blocks; among equals the one sealed first.
     #[inline]
     pub fn emptiest(&self) -> Option<u32> {
         self.emptiest.winner()
     }
 
-    /// Resets `unit`, which is sealed: it is free and its blocks are dead. Returns how many of them were live.
+    /// Resets `unit`, which must be sealed: it becomes free and its blocks dead. Returns the number of its live blocks.
     pub fn reset(&mut self, unit: u32, steps: &mut Vec<FlashStep>) -> u32 {
         assert!(self.is_sealed(unit), "unit {unit} is reset twice");
         let was_live = self.live(unit);
@@ -188,7 +188,7 @@ impl<I: Index> Units<I> {
         was_live
     }
 
-    /// A hint that `block` will be looked up soon.
+    /// Hints that `block` will be looked up soon.
     #[inline]
     pub fn prefetch(&self, block: I::Key) {
         self.index.prefetch(block);
@@ -230,7 +230,7 @@ mod tests {
 
     const BLOCKS: u32 = 60;
 
-    /// Units in the most obvious way: what each holds, dead blocks as `None`.
+    /// A simple model: the contents of each unit, dead blocks as `None`.
     struct Model {
         unit_pages: u32,
         free: Vec<u32>,

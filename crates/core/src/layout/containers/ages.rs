@@ -1,43 +1,44 @@
-//! For how long blocks have been dirty, in periods: four bits for each slot.
+//! The age of dirty blocks, in periods: four bits per slot.
 //!
-//! A block belongs to the period in which it became dirty. It stays there when it is overwritten or copied forward, until it is written back.
-//! Sixteen periods are told apart. So a new one begins only once no block of the sixteenth last is dirty any more; until then, the newest
-//! lasts longer, and its blocks count as older than they are.
+//! A block belongs to the period in which it became dirty. Overwriting or copying it forward does not change that;
+//! writing it back ends it. Sixteen periods are distinguished. So a new one begins only once no block of the sixteenth
+//! last is dirty; until then the newest is extended, and its blocks count as older than they are.
 
 use super::{Log, set_bit};
 
-/// Periods that are told apart.
+/// Number of distinguished periods.
 const PERIODS: usize = 16;
-/// A period is this part of the age at which blocks are to be on the backend.
+/// Periods in the maximum age of dirty blocks.
 const PERIODS_OF_AGE: u64 = 10;
-/// Blocks are due once so many periods have begun after theirs. That leaves a fifth of the age to write them back.
+/// Blocks are due once this many periods have begun after theirs. That leaves a fifth of the maximum age to write them
+/// back.
 const DUE_AFTER: usize = 8;
 
 /// The periods of dirty slots.
 #[derive(Debug)]
 pub(super) struct Ages {
-    /// Four bits for each slot, which mean something where it is dirty.
+    /// Four bits per slot, valid if the slot is dirty.
     periods: Vec<u64>,
     /// Dirty blocks of each period.
     blocks: [u64; PERIODS],
-    /// When each period began.
+    /// The start of each period.
     begun_us: [u64; PERIODS],
-    /// Counts periods.
+    /// Number of the newest period.
     newest: u64,
-    /// When the newest period ends.
+    /// The end of the newest period.
     ends_us: u64,
-    /// How long a period lasts.
+    /// Length of a period.
     lasts_us: u64,
 }
 
 impl Ages {
-    /// No slot of so many is dirty.
+    /// Creates ages of this many slots, none of them dirty.
     pub fn new(slots: usize) -> Ages {
         let periods = vec![0; slots.div_ceil(16)];
         Ages { periods, blocks: [0; PERIODS], begun_us: [0; PERIODS], newest: 0, ends_us: u64::MAX, lasts_us: u64::MAX }
     }
 
-    /// Takes note of the time, and of the age at which blocks are to be on the backend.
+    /// Advances to the time `now_us`, with the maximum age of dirty blocks.
     pub fn pass(&mut self, now_us: u64, age_us: u64) {
         if self.ends_us == u64::MAX {
             self.begun_us[self.newest()] = now_us;
@@ -55,7 +56,7 @@ impl Ages {
         }
         while now_us >= self.ends_us {
             if self.blocks[self.ago(PERIODS - 1)] > 0 {
-                // The next one begins late, and lasts as long as others.
+                // The next one begins late, with the normal length.
                 self.ends_us = now_us;
                 return;
             }
@@ -69,57 +70,57 @@ impl Ages {
         self.begun_us[self.newest()] = now_us;
     }
 
-    /// When the first of the blocks that are dirty became dirty, or up to a period before.
+    /// Returns the time when the oldest dirty block became dirty, or up to a period earlier.
     pub fn oldest_us(&self) -> Option<u64> {
         let oldest = (0..PERIODS).rev().map(|periods| self.ago(periods)).find(|&period| self.blocks[period] > 0)?;
         Some(self.begun_us[oldest])
     }
 
-    /// The period so many before the newest.
+    /// Returns the index of the period this many before the newest.
     fn ago(&self, periods: usize) -> usize {
         (self.newest as usize).wrapping_sub(periods) % PERIODS
     }
 
-    /// The newest period.
+    /// Returns the index of the newest period.
     pub fn newest(&self) -> usize {
         self.ago(0)
     }
 
-    /// How many periods there were: when another begins, more is due.
+    /// Returns the number of periods so far. When it changes, more blocks are due.
     pub fn count(&self) -> u64 {
         self.newest
     }
 
-    /// The period of a dirty slot.
+    /// Returns the period of a dirty slot.
     pub fn of(&self, slot: u32) -> usize {
         (self.periods[slot as usize / 16] >> (slot % 16 * 4) & 15) as usize
     }
 
-    /// A slot becomes dirty, with the period of its block.
+    /// Marks a slot as dirty, with the period of its block.
     pub fn add(&mut self, slot: u32, period: usize) {
         let (word, shift) = (&mut self.periods[slot as usize / 16], slot % 16 * 4);
         *word = *word & !(15 << shift) | (period as u64) << shift;
         self.blocks[period] += 1;
     }
 
-    /// A dirty slot becomes clean. Returns the period that its block had.
+    /// Marks a dirty slot as clean. Returns the period of its block.
     pub fn remove(&mut self, slot: u32) -> usize {
         let period = self.of(slot);
         self.blocks[period] -= 1;
         period
     }
 
-    /// Dirty blocks that are due.
+    /// Returns the number of dirty blocks that are due.
     fn due_blocks(&self) -> u64 {
         (DUE_AFTER..PERIODS).map(|periods| self.blocks[self.ago(periods)]).sum()
     }
 
-    /// Whether the block of a dirty slot is due.
+    /// True if the block of a dirty slot is due.
     pub fn is_due(&self, slot: u32) -> bool {
         (self.newest as usize).wrapping_sub(self.of(slot)) % PERIODS >= DUE_AFTER
     }
 
-    /// When blocks are due next; a time that is over if some are.
+    /// Returns the time when blocks are due next; 0 if some already are.
     pub fn due_us(&self) -> Option<u64> {
         if self.due_blocks() > 0 {
             return Some(0);
@@ -129,14 +130,14 @@ impl Ages {
         (0..DUE_AFTER).find(|&periods| of(periods)).map(begins_us)
     }
 
-    /// Dirty blocks.
+    /// Returns the number of dirty blocks.
     pub fn total(&self) -> u64 {
         self.blocks.iter().sum()
     }
 }
 
 impl Log {
-    /// Says whether the copy at `slot` is newer than the backend's, from now on.
+    /// Marks the copy at `slot` as dirty or clean.
     pub fn set_dirty(&mut self, slot: u32, dirty: bool) {
         self.become_clean(slot);
         if dirty {
@@ -150,7 +151,7 @@ impl Log {
         self.units[(slot / self.geometry.unit_pages) as usize].dirty += 1;
     }
 
-    /// Returns the period in which it became dirty, if it was.
+    /// Marks the slot as clean. Returns the period in which its block became dirty, if it was.
     pub(super) fn become_clean(&mut self, slot: u32) -> Option<usize> {
         if !self.is_dirty(slot) {
             return None;

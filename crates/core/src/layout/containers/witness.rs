@@ -1,27 +1,28 @@
-//! Witnesses: what says up to where a log is durable; and units that are written in order, where they are others.
+//! Witnesses: records of how far the log is durable. Also: zoned units, where these differ.
 
 use super::Log;
 use crate::format::RECORDS_PER_PAGE;
 use crate::step::{Footer, Segment, Step};
 
 impl Log {
-    /// Lets the log write nothing of a unit but at its end, the units being zones. `page` is where the newest one can be written next:
-    /// what lies between the end of the log and that page does not count.
+    /// Makes the log write units only at their ends, because they are zones. `page` is the next writable page of the
+    /// newest zone; pages between the end of the log and `page` are invalid.
     pub fn write_in_order(&mut self, page: u32) {
         self.in_order = true;
         self.skipped = page.checked_sub(self.page).expect("the log ends where its zone was written");
         self.page = page;
     }
 
-    /// Whether no durable footer repeats the log up to its end and calls it durable.
+    /// True if no durable footer repeats the log up to its end and declares it durable.
     pub fn lacks_witness(&self) -> bool {
         self.witnessed != self.end() || self.unflushed
     }
 
-    /// Plans that the log is durable up to its end, and so is a footer that repeats the records of the head unit and says so: damage to
-    /// the last segment is then not taken for a write that was interrupted.
+    /// Plans to make the log durable up to its end, and then a footer that repeats the records of the head unit and
+    /// declares so. Later damage to the last segment is then not mistaken for an interrupted write.
     ///
-    /// Where units are written in order, an empty segment is the witness, as the log goes on behind it. Nothing waits in memory there.
+    /// In zoned units the witness is an empty segment, because the log continues behind it. Memory must hold no
+    /// records.
     pub fn bear_witness(&mut self, steps: &mut Vec<Step>) {
         self.flush(steps);
         if self.witnessed == self.end() {
@@ -30,13 +31,13 @@ impl Log {
         match self.in_order {
             false => self.add_footer(steps),
             true if self.page < self.geometry.segments_end() => self.add_empty_segment(steps),
-            // The unit is full, and has its footer or the pages of one that was torn.
+            // The unit is full, and has its footer or the pages of a torn one.
             true => self.witnessed = self.end(),
         }
         self.flush(steps);
     }
 
-    /// Plans a segment that says no more than up to where the unit is durable.
+    /// Plans a segment that only records how far the unit is durable.
     fn add_empty_segment(&mut self, steps: &mut Vec<Step>) {
         let open = self.open.take();
         assert!(open.is_none_or(|open| open.records.is_empty()), "what waited in memory was handed out");
@@ -52,7 +53,7 @@ impl Log {
     pub(super) fn add_footer(&mut self, steps: &mut Vec<Step>) {
         assert!(!self.unflushed && self.durable_end == self.page, "a flush of the end was planned");
         let pages = self.unit_records.div_ceil(RECORDS_PER_PAGE).max(1) as u32;
-        // In a unit that is written in order, the pages before it are written too.
+        // In a zoned unit the pages before it are written too.
         let padding = if self.in_order { self.geometry.segments_end() - self.page } else { 0 };
         self.metadata_pages += u64::from(pages + padding);
         self.witnessed = self.end();
