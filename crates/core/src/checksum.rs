@@ -5,13 +5,13 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// The CRC-32C of bytes.
+/// Returns the CRC-32C of bytes.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// The CRC-32C of some bytes followed by `bytes`, where `before` is the CRC-32C of the first ones.
+/// Returns the CRC-32C of some bytes followed by `bytes`, given the CRC-32C `before` of the first ones.
 #[inline]
 pub fn crc32c_append(before: u32, bytes: &[u8]) -> u32 {
     // A checksum is the state after its bytes, inverted.

@@ -1,7 +1,5 @@
-//! A row of a recording, as the server writes it and the reader of traces reads it: the header, the order of the fields and the words
-//! in them stand here alone.
-//!
-//! Source: this project. The time is in microseconds on the server's clock; offset and length are in bytes.
+//! A row of a recording. The server's writer and the trace reader share this definition of the header, the order of
+//! fields and their keywords.
 
 use std::fmt;
 
@@ -10,25 +8,25 @@ use crate::filter::Caching;
 /// The first line of a recording: the names of the fields, in their order.
 pub const HEADER: &str = "time_us,volume,op,offset,length,flags";
 
-/// What a recorded request did.
+/// A recorded operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Read bytes.
     Read,
     /// Wrote bytes.
     Write,
-    /// Made what was written durable. Offset and length are 0.
+    /// Made earlier writes durable. Offset and length are 0.
     Flush,
-    /// Gave bytes up.
+    /// Discarded bytes.
     Trim,
-    /// Made bytes read as zeroes.
+    /// Zeroed bytes.
     WriteZeroes,
-    /// Brought bytes into the cache.
+    /// Read bytes into the cache.
     Cache,
 }
 
 impl Operation {
-    /// All operations, in the order in which they are listed; the position of one is `operation as usize`.
+    /// All operations, in the order of the enum.
     pub const ALL: [Operation; 6] = [
         Operation::Read,
         Operation::Write,
@@ -37,10 +35,10 @@ impl Operation {
         Operation::WriteZeroes,
         Operation::Cache,
     ];
-    /// The names of all operations, as a message says what was expected.
+    /// The names of all operations, for error messages.
     pub const EXPECTED: &'static str = "read, write, flush, trim, write-zeroes or cache";
 
-    /// Its name in a recording.
+    /// Returns its name in a recording.
     pub const fn name(self) -> &'static str {
         match self {
             Operation::Read => "read",
@@ -52,42 +50,42 @@ impl Operation {
         }
     }
 
-    /// The operation of a name.
+    /// Returns the operation with this name.
     #[inline]
     pub fn of_name(name: &[u8]) -> Option<Operation> {
         Operation::ALL.into_iter().find(|operation| operation.name().as_bytes() == name)
     }
 }
 
-/// How a recorded request was to be performed.
+/// Options of a recorded request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// What it changed had to be durable before it was answered.
+    /// Its changes had to be durable before the reply.
     pub force_unit_access: bool,
-    /// Zeroes had to keep their space.
+    /// Zeroed bytes had to stay allocated.
     pub no_hole: bool,
-    /// Zeroes were to be refused where they are not faster than writing.
+    /// Zeroing had to fail if not faster than writing.
     pub only_if_fast: bool,
-    /// What the server's I/O filter said of the client.
+    /// The treatment of the client by the server's I/O filter.
     pub caching: Caching,
 }
 
-/// The words for flags, in the order in which they are written.
+/// The keywords of flags, in order of writing.
 const WORDS: [&str; 5] = ["fua", "no-hole", "fast-zero", "cache-always", "cache-never"];
 
 impl Flags {
-    /// The words for all flags, as a message says what was expected.
+    /// The keywords of all flags, for error messages.
     pub const EXPECTED: &'static str =
         "nothing, or some of fua, no-hole, fast-zero, cache-always and cache-never, joined by +";
 
-    /// Which of the words are written.
+    /// Returns which keywords to write.
     fn are_set(&self) -> [bool; WORDS.len()] {
         let caching = self.caching;
         let (always, never) = (caching == Caching::Always, caching == Caching::Never);
         [self.force_unit_access, self.no_hole, self.only_if_fast, always, never]
     }
 
-    /// The flags that a field of a recording names; `None` where a word is not known.
+    /// Parses the flags in a field of a recording; `None` for an unknown keyword.
     #[inline]
     pub fn parse(field: &[u8]) -> Option<Flags> {
         let mut flags = Flags::default();
@@ -128,13 +126,13 @@ pub struct Row<'a> {
     pub time_us: u64,
     /// Name of the volume, without commas and line ends.
     pub volume: &'a str,
-    /// What the request did.
+    /// The operation.
     pub operation: Operation,
     /// First byte.
     pub offset_bytes: u64,
     /// Number of bytes; may be 0.
     pub length_bytes: u64,
-    /// How it was to be performed.
+    /// Its options.
     pub flags: Flags,
 }
 

@@ -1,13 +1,13 @@
-//! Salvage: what is still known of a log that cannot be recovered, and what of it is certain.
+//! Salvage: the remaining knowledge about a log that cannot be recovered, and the certain part of it.
 //!
-//! Source: our own. Recovery refuses a log in which records are missing. Salvage looks at every page of metadata, mends those of which
-//! one bit is wrong, and puts the segments that are left in their order. Where records are unknown there is a gap, which may hold any
-//! record of any block. So a block is certain only if its newest known record lies behind the last gap. Of the others an older copy
-//! may be known, or nothing.
+//! Source: our own. Recovery rejects a log in which records are missing. Salvage reads every page of metadata, corrects
+//! those with one wrong bit, and orders the remaining segments. Unknown records leave a gap, which may hold any record
+//! of any block. So a block is certain only if its newest known record is behind the last gap. For the others an older
+//! copy, or nothing, may be known.
 //!
-//! What counts as certain must be a part of the log, and not something that an earlier run left behind its end: it is joined to a place
-//! up to which the log is known to reach by segments that follow each other, with epochs that do not fall, and one of the data pages
-//! of each segment is what its header says. What lies between two gaps is used for copies that are not certain.
+//! Certain segments must be part of the log, not leftovers of an earlier run behind its end. They must connect to a
+//! known end of the log by consecutive segments with non-decreasing epochs, and at least one data page of each must
+//! match its header. Segments between two gaps only provide uncertain copies.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -17,14 +17,14 @@ use crate::format::{BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, Page, Rec
 use crate::mending::Mending;
 use crate::recovery::{Footer, Known, are_in_order, belongs, footer_of, is_witness, page_of};
 
-/// A segment whose header can be read.
+/// A segment with a readable header.
 #[derive(Clone, Debug)]
 struct Segment {
     header: Header,
     records: Vec<Record>,
-    /// Whether all of its data is right.
+    /// True if all of its data matches.
     is_whole: bool,
-    /// Whether some of it is, if it has any: the header belongs to what follows it.
+    /// True if some of its data matches or it has none: then the header belongs to the data behind it.
     is_likely: bool,
 }
 
@@ -33,23 +33,23 @@ impl Segment {
         self.header.page + 1 + self.header.data_pages
     }
 
-    /// Where the segment before it ends.
+    /// Returns the end of the segment before it.
     fn begins(&self) -> u32 {
         self.header.page - self.header.skipped
     }
 }
 
-/// What can be read of the metadata of an erase unit.
+/// The readable metadata of an erase unit.
 #[derive(Clone, Debug)]
 pub struct UnitRemains {
     segments: Vec<Segment>,
     footer: Option<Footer>,
-    /// Pages of which one bit was wrong.
+    /// Pages in which one bit was corrected.
     pub mended: u32,
 }
 
 impl UnitRemains {
-    /// Reads all of a unit of the cache whose tag is `cache`, and mends it in `bytes`.
+    /// Reads a whole unit of the cache with the tag `cache`, and corrects it in `bytes`.
     pub fn new(geometry: Geometry, cache: u64, unit: u32, bytes: &mut [u8], mending: &Mending) -> UnitRemains {
         let end = geometry.segments_end();
         let mut remains = UnitRemains { segments: Vec::new(), footer: None, mended: 0 };
@@ -85,7 +85,7 @@ impl UnitRemains {
         remains
     }
 
-    /// Whether the unit holds anything of the cache.
+    /// True if the unit holds nothing of the cache.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty() && self.footer.is_none()
     }
@@ -95,7 +95,7 @@ impl UnitRemains {
     }
 }
 
-/// How many data pages of a segment are right, and how many wrong.
+/// Counts matching and wrong data pages of a segment.
 fn compare(geometry: Geometry, records: &[Record], bytes: &[u8]) -> (u32, u32) {
     let data = records.iter().filter(|record| matches!(record.kind, Kind::Clean | Kind::Dirty));
     let data_of = |record: &Record| -> &Page { page_of(bytes, record.slot % geometry.unit_pages) };
@@ -109,13 +109,13 @@ fn compare(geometry: Geometry, records: &[Record], bytes: &[u8]) -> (u32, u32) {
 pub struct BlockCopy {
     /// The block.
     pub block: u32,
-    /// The device's page where the copy is.
+    /// The device's page of the copy.
     pub slot: u32,
     /// CRC32C of its data.
     pub crc: u32,
 }
 
-/// Pages of the log whose records are unknown.
+/// Pages of the log with unknown records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The erase unit.
@@ -124,37 +124,37 @@ pub struct Gap {
     pub pages: Range<u32>,
 }
 
-/// What is known of the blocks of a volume, each list in their order.
+/// The known blocks of a volume; each list is sorted.
 #[derive(Clone, Debug, Default)]
 pub struct Salvaged {
-    /// Newest copies that the backend may not have.
+    /// Newest copies that the backend may lack.
     pub certain: Vec<BlockCopy>,
-    /// The newest copies that are known of blocks that may have newer ones, or that the backend may have newer.
+    /// Newest known copies that may be outdated, by another copy or by the backend.
     pub uncertain: Vec<BlockCopy>,
-    /// Blocks whose only copy was lost before.
+    /// Blocks whose only copy was already lost.
     pub lost: Vec<u32>,
-    /// Blocks of which nothing certain is known: one of the pages in a gap may hold the newest copy.
+    /// Blocks without certain knowledge: a page in a gap may hold the newest copy.
     pub unknown: Vec<Range<u32>>,
-    /// Where records are missing.
+    /// The gaps, where records are missing.
     pub gaps: Vec<Gap>,
 }
 
-/// A unit's part of the log.
+/// The part of the log in one unit.
 #[derive(Default)]
 struct Part {
     unit: u32,
     before: Vec<Record>,
     gap: Option<Range<u32>>,
     after: Vec<Record>,
-    /// Where the part ends, and in which epoch.
+    /// The end of the part, and its epoch.
     end: u32,
     epoch: u64,
     tail: u64,
     previous_end: Option<u32>,
 }
 
-/// Puts together what remains of all units, unit 1 first. `end_is_known`: whether the cache is known to be the newest of its kind and
-/// its log to end where it seems to; else nothing is certain.
+/// Combines the remains of all units, unit 1 first. `end_is_known` is true if the cache is known to be the newest of
+/// its kind and its log to end at its apparent end. Otherwise nothing is certain.
 pub fn salvage(
     geometry: Geometry,
     known: &Known,
@@ -196,7 +196,7 @@ pub fn salvage(
         }
         part.after.iter().for_each(|record| blocks.apply(record));
     }
-    // Where nothing is missing before, what was not whole at the end was never flushed, as far as anyone can tell.
+    // If nothing is missing before, a partial segment at the end was, to the best of our knowledge, never flushed.
     if !end_is_known || !blocks.gaps.is_empty() {
         blocks.doubts = behind_end.doubts;
         if behind_end.continues || !end_is_known {
@@ -207,7 +207,7 @@ pub fn salvage(
     blocks.classify(volume_blocks)
 }
 
-/// Up to which page the newest unit is known to have been durable.
+/// Returns the page up to which the newest unit was known to be durable.
 fn durable_end(geometry: Geometry, known: &Known, sequence: u64, remains: &UnitRemains) -> u32 {
     let of_unit = remains.headers().filter(|header| header.sequence == sequence);
     let told = of_unit.map(|header| header.durable_end).max().unwrap_or(0);
@@ -215,7 +215,7 @@ fn durable_end(geometry: Geometry, known: &Known, sequence: u64, remains: &UnitR
     told.max(known).min(geometry.segments_end())
 }
 
-/// The segments of a unit in order, up to `end` if it is known where they end; of the newest unit, up to where it was durable.
+/// Returns the segments of a unit in order, up to `end` if known; of the newest unit, up to its durable end.
 fn assemble(geometry: Geometry, sequence: u64, remains: &UnitRemains, end: Option<u32>, is_newest: bool) -> Part {
     let of_unit = |header: &Header| header.sequence == sequence;
     let newest = remains.headers().filter(|header| of_unit(header)).max_by_key(|header| header.epoch);
@@ -264,7 +264,7 @@ fn assemble(geometry: Geometry, sequence: u64, remains: &UnitRemains, end: Optio
     part
 }
 
-/// The segments of a unit by where the ones before them end, without those that were skipped.
+/// Returns the segments of a unit by the end of their predecessors, without skipped ones.
 fn segments(sequence: u64, remains: &UnitRemains, previous_end: Option<u32>) -> BTreeMap<u32, &Segment> {
     let of_unit = remains.segments.iter().filter(|segment| segment.header.sequence == sequence);
     let belongs = of_unit.filter(|segment| Some(segment.header.previous_end) == previous_end);
@@ -278,16 +278,16 @@ fn segments(sequence: u64, remains: &UnitRemains, previous_end: Option<u32>) -> 
     by_begin
 }
 
-/// What follows the end of the log and may have been a part of it.
+/// Segments behind the end of the log that may belong to it.
 #[derive(Default)]
 struct Behind {
     /// Blocks of segments that are not whole.
     doubts: HashSet<u32>,
-    /// Whether something follows that says that more was written.
+    /// True if later segments imply that more was written.
     continues: bool,
 }
 
-/// Goes on behind what was durable, segment by segment as long as they are whole.
+/// Continues behind the durable end, segment by segment as long as they are whole.
 fn follow(geometry: Geometry, sequence: u64, remains: &UnitRemains, head: &mut Part) -> Behind {
     let by_page = segments(sequence, remains, head.previous_end);
     let mut behind = Behind::default();
@@ -315,10 +315,10 @@ enum Content {
     Lost,
 }
 
-/// What the records say so far.
+/// The state of all blocks, according to the records so far.
 struct Blocks {
     geometry: Geometry,
-    /// Of each block, the newest content, and how many gaps were before it.
+    /// The newest content of each block, and the number of gaps before it.
     newest: HashMap<u32, (Content, usize)>,
     by_slot: HashMap<u32, u32>,
     gaps: Vec<Gap>,
@@ -333,7 +333,7 @@ impl Blocks {
     fn apply(&mut self, record: &Record) {
         let Record { kind, block, slot, crc } = *record;
         let content = match kind {
-            // Of regions only clean copies are said not to count, which the backend has.
+            // Records of regions only invalidate clean copies, which the backend has.
             Kind::Void | Kind::Unsure | Kind::Sure | Kind::ForgetRegion => return,
             Kind::Clean | Kind::Dirty => {
                 self.by_slot.insert(slot, block);
@@ -354,7 +354,7 @@ impl Blocks {
         self.newest.insert(block, (content, self.gaps.len()));
     }
 
-    /// The copy of the block at `slot` was written back.
+    /// Marks the copy of the block at `slot` as written back.
     fn destaged(&mut self, block: u32, slot: u32) {
         if let Some((Content::Copy { slot: newest, dirty, .. }, _)) = self.newest.get_mut(&block)
             && *newest == slot

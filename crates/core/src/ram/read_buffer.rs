@@ -1,40 +1,41 @@
-//! The read buffer: clean blocks in RAM, of which the least recently used makes room.
+//! The read buffer: clean blocks in RAM, with LRU eviction.
 //!
 //! Source: NCache, section 3.1; the LRU policy of [`crate::policy::lru`], with a frame kept for each block.
 //!
-//! Departures from the paper: a part of the buffer can be pinned for those who ask for it, by the number of a *pin*. The blocks that a pin's
-//! requests used last, as many as are pinned, leave for no other's. They are a list of their own, whose least recently used block goes to
-//! the front of the common one, as from the protected segment of SLRU to the probationary one.
+//! Departures from the paper: a part of the buffer can be reserved for a *pin*, a number given with requests. The
+//! blocks that the pin's requests used last, up to its reservation, are not evicted for others. They have their own
+//! list, whose least recently used block moves to the front of the common list, as from the protected segment of SLRU
+//! to the probationary one.
 
 use crate::blocks::{Blocks, List, NodeId};
 use crate::index::Hashed;
 
-/// The blocks that make room, most recently used first; the list of a pin's number has those of the pin.
+/// The evictable blocks, most recently used first; each pin's blocks are on the list of its number.
 const Q: List = List(0);
 
-/// Most pins; they are numbered from 1.
+/// Maximum number of pins, numbered from 1.
 pub const PINS_MAX: u8 = 63;
 
 /// The clean blocks in RAM, each with its frame `F`.
 ///
-/// Memory: 34 bytes per block for a 4-byte frame.
+/// Memory: 34 bytes per block with a 4-byte frame.
 #[derive(Clone, Debug)]
 pub struct ReadBuffer<F> {
     capacity_blocks: usize,
-    /// `None` stands on a list's head alone.
+    /// `None` only for the heads of lists.
     blocks: Blocks<Hashed<u32>, Option<F>>,
-    /// By pin, how many blocks are kept for it; that of 0 is 0.
+    /// Reserved blocks by pin; 0 for pin 0.
     pinned_blocks: [usize; PINS_MAX as usize + 1],
 }
 
 impl<F: Copy> ReadBuffer<F> {
-    /// An empty buffer for `capacity_blocks`, which may be 0.
+    /// Creates an empty buffer for `capacity_blocks`, which may be 0.
     pub fn new(capacity_blocks: usize) -> Self {
         let blocks = Blocks::new(Hashed::with_capacity(capacity_blocks, 0), PINS_MAX + 1, 0);
         ReadBuffer { capacity_blocks, blocks, pinned_blocks: [0; PINS_MAX as usize + 1] }
     }
 
-    /// Keeps this many blocks for a pin from now on, of what its requests use; whether the buffer has room for that besides the other pins.
+    /// Reserves this many blocks for a pin. Returns false if the buffer has no room for that besides the other pins.
     pub fn pin(&mut self, pin: u8, blocks: usize) -> bool {
         assert!((1..=PINS_MAX).contains(&pin), "pin {pin} is one of 1 to {PINS_MAX}");
         let others = self.pinned_blocks.iter().sum::<usize>() - self.pinned_blocks[usize::from(pin)];
@@ -46,12 +47,12 @@ impl<F: Copy> ReadBuffer<F> {
         true
     }
 
-    /// What is kept for each pin, by its number; that of 0 is 0.
+    /// Returns the reserved blocks of each pin, by number; 0 for pin 0.
     pub fn pinned_blocks(&self) -> &[usize; PINS_MAX as usize + 1] {
         &self.pinned_blocks
     }
 
-    /// What is more on a pin's list than is kept for it goes to the common one.
+    /// Moves the excess of a pin's list to the common one.
     fn release(&mut self, list: List) {
         while list != Q && self.blocks.len(list) > self.pinned_blocks[usize::from(list.0)] {
             let node = self.blocks.back(list).expect("the list has blocks");
@@ -59,7 +60,8 @@ impl<F: Copy> ReadBuffer<F> {
         }
     }
 
-    /// The frame of `block`, which becomes the most recently used, if it is here; for a request of a pin, or of none, which is 0.
+    /// Returns the frame of `block` if it is here, and marks it as the most recently used. `pin` is the request's pin,
+    /// or 0.
     pub fn get(&mut self, block: u32, pin: u8) -> Option<F> {
         let node = self.blocks.find(block)?;
         let kept = self.pinned_blocks[usize::from(pin)] > 0;
@@ -69,21 +71,21 @@ impl<F: Copy> ReadBuffer<F> {
         *self.blocks.data(node)
     }
 
-    /// The frame of `block`, if it is here; not a use.
+    /// Returns the frame of `block`, if it is here, without marking it as used.
     pub fn peek(&self, block: u32) -> Option<F> {
         *self.blocks.data(self.blocks.find(block)?)
     }
 
-    /// Puts `block`, which must not be here, into the buffer as the most recently used, for a request of a pin or of none, which is 0. Returns
-    /// the block that has to leave and its frame, which is free now: the least recently used one of a full buffer that may leave, `block`
-    /// itself if there is room for none.
+    /// Inserts `block`, which must not be here, as the most recently used. `pin` is the request's pin, or 0. If the
+    /// buffer is full, returns the evicted block, the least recently used evictable one, with its frame. If there is no
+    /// room at all, that is `block` itself.
     #[must_use = "the frame of the evicted block is free"]
     pub fn insert(&mut self, block: u32, frame: F, pin: u8) -> Option<(u32, F)> {
         assert!(self.blocks.find(block).is_none(), "block {block} is in the read buffer already");
         let list = if self.pinned_blocks[usize::from(pin)] > 0 { List(pin) } else { Q };
         let mut evicted = None;
         if self.len() == self.capacity_blocks {
-            // Where all of it is pinned, the pin's own oldest makes room.
+            // If everything is reserved, the pin's own oldest block is evicted.
             let Some(node) = self.blocks.back(Q).or_else(|| self.blocks.back(list)) else {
                 return Some((block, frame));
             };
@@ -94,12 +96,12 @@ impl<F: Copy> ReadBuffer<F> {
         evicted
     }
 
-    /// Takes the least recently used block out of the buffer that may leave, or else one that is pinned.
+    /// Removes the least recently used evictable block, otherwise a reserved one.
     pub fn pop(&mut self) -> Option<(u32, F)> {
         (0..=PINS_MAX).find_map(|list| self.blocks.back(List(list))).and_then(|node| self.take(node))
     }
 
-    /// Takes `block` out of the buffer, and returns its frame if it was here.
+    /// Removes `block`, and returns its frame if it was here.
     pub fn remove(&mut self, block: u32) -> Option<F> {
         let node = self.blocks.find(block)?;
         self.take(node).map(|(_, frame)| frame)
@@ -110,17 +112,17 @@ impl<F: Copy> ReadBuffer<F> {
         Some((self.blocks.remove(node), frame))
     }
 
-    /// Number of blocks in the buffer.
+    /// Returns the number of blocks in the buffer.
     pub fn len(&self) -> usize {
         self.blocks.cached_len()
     }
 
-    /// Whether no block is in the buffer.
+    /// True if the buffer is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of blocks that there is room for.
+    /// Returns the capacity in blocks.
     pub fn capacity_blocks(&self) -> usize {
         self.capacity_blocks
     }
@@ -148,16 +150,6 @@ mod tests {
     }
 
     /// Room for 3 blocks, most recently used first.
-    ///
-    ///     step        after it
-    ///     insert 1    1
-    ///     insert 2    2 1
-    ///     insert 3    3 2 1
-    ///     get 1       1 3 2
-    ///     peek 2      1 3 2    no use
-    ///     insert 4    4 1 3    2 leaves
-    ///     remove 1    4 3
-    ///     insert 5    5 4 3    in the free place
     #[test]
     fn the_least_recently_used_block_makes_room() {
         let mut buffer = ReadBuffer::new(3);
@@ -183,15 +175,7 @@ mod tests {
         buffer.check();
     }
 
-    /// Room for 4 blocks, of which 2 are pinned for pin 1. Most recently used first.
-    ///
-    ///     step           pin 1   others
-    ///     1 to 3 by 1    3 2     1
-    ///     insert 4       3 2     4 1
-    ///     insert 5       3 2     5 4    1 leaves
-    ///     get 4 by 1     4 3     2 5
-    ///     insert 6 to 8  4 3     8 7    5, 2 and 6 leave
-    ///     pin 1 of it    4       3 8 7
+    /// Room for 4 blocks, of which 2 are reserved for pin 1. Most recently used first.
     #[test]
     fn what_is_pinned_makes_room_for_nobody_else() {
         let mut buffer = ReadBuffer::new(4);
@@ -210,7 +194,7 @@ mod tests {
         assert_eq!((on(&buffer, 1), on(&buffer, 0)), (vec![4, 3], vec![8, 7]));
         assert!(buffer.pin(1, 1));
         assert_eq!((on(&buffer, 1), on(&buffer, 0)), (vec![4], vec![3, 8, 7]));
-        // Where all is pinned, others keep nothing, and the pin's own oldest makes room.
+        // If everything is reserved, others keep nothing, and the pin's own oldest block is evicted.
         assert!(buffer.pin(1, 0) && buffer.pin(2, 4));
         for block in 11..=14 {
             let _ = buffer.insert(block, 'y', 2);

@@ -1,26 +1,28 @@
 //! The write buffer: dirty blocks in RAM, in chunks that leave as a whole, least frequently written first.
 //!
-//! Source: NCache, section 3.2, with the chunks of section 3.3: the trunk of 64 KiB of which disks are made. What the paper
-//! calls a block and its units are a chunk and its blocks here.
+//! Source: NCache, section 3.2, with the chunks of section 3.3: the 64 KiB trunk of its disks. The paper's blocks and
+//! units are chunks and blocks here.
 //!
-//! A chunk's frequency is the number of writes to it divided by the number of its blocks that were written: 12 writes to two of
-//! its blocks are 6, 12 writes to one are 12. The chunk of the smallest frequency leaves first, and among equals the one with
-//! more dirty blocks: it frees more room, and small writes merge into large ones by staying.
+//! A chunk's frequency is the number of its writes divided by the number of its written blocks: 12 writes to two blocks
+//! are 6, 12 writes to one are 12. The chunk with the lowest frequency leaves first; among equals, the one with more
+//! dirty blocks. It frees more room, and small writes merge into large ones by staying.
 //!
 //! Departures from the paper:
-//! - Among chunks of equal frequency and size, on which the paper is silent, the one written least recently leaves.
-//! - Writes are counted from the first write to the chunk since it was last evicted, as the paper counts "in the RAM".
-//! - The counts age, unless the paper's way is asked for: each time that a *half-life* of writes came, a number of times as many as the
-//!   buffer holds blocks, all frequencies count half. With the paper's, a chunk that was written often and then no more stays for ever: the
-//!   blocks of a database's log, written 13 times each, fill the buffer within minutes, and nothing else finds its way in.
-//! - The paper removes no blocks. A block that is removed, because it was trimmed, keeps its share in the frequency as long as
-//!   the chunk stays: the writes to it are not counted apart. A chunk stays as long as a block of it is dirty.
-//! - The paper is silent about flushes and about data that is written too often to ever leave. This buffer can be drained, and
-//!   asked for the chunk that has been dirty for longest.
+//! - Among chunks of equal frequency and size the one written least recently leaves; the paper does not define this.
+//! - Writes are counted from the first write to the chunk since its last eviction, because the paper counts writes "in
+//!   the RAM".
+//! - Counts decay by default; this can be disabled to match the paper. All frequencies are halved after each
+//!   *half-life*, a number of writes given as a multiple of the buffer's blocks. In the paper's way, a chunk that was
+//!   once written often stays for ever. The blocks of a database's log, written 13 times each, then fill the buffer
+//!   within minutes, and no other chunk stays.
+//! - The paper removes no blocks. A block removed by a trim still counts in the frequency while its chunk stays,
+//!   because its writes are not counted separately. A chunk stays as long as one of its blocks is dirty.
+//! - The paper does not cover flushes, or data written too often to ever leave. This buffer can be drained, and can
+//!   return the chunk that has been dirty for longest.
 //!
-//! The priority queue is the paper's heap, kept by hand: every write moves a chunk in it, so that each chunk has to know its
-//! place, and comparing frequencies takes both chunks' counters. A crate's indexed heap (orx-priority-queue) would hold a
-//! second copy of them as its key, for fewer than forty lines saved.
+//! The priority queue is the paper's heap, implemented here. Every write moves a chunk in it, so each chunk has to know
+//! its place, and comparing frequencies takes both chunks' counters. A crate's indexed heap (orx-priority-queue) would
+//! hold a second copy of them as its key, and save fewer than forty lines.
 
 use std::cmp::Ordering;
 
@@ -30,10 +32,10 @@ use crate::index::Hashed;
 /// Number of blocks in a chunk: 64 KiB of 4 KiB blocks.
 pub const CHUNK_BLOCKS: u32 = 16;
 
-/// The chunks, last come first: the one at the back has been dirty for longest.
+/// The chunks, newest first: the one at the back has been dirty for longest.
 const CHUNKS: List = List(0);
 
-/// A power of two, above which weights are made small again: far below the largest number that there is.
+/// A power of two at which weights are rescaled, far below the largest number.
 const WEIGHT_MAX: f64 = (1_u128 << 100) as f64;
 
 /// Children of a node in the heap. Four are faster than two: as many comparisons, half the cache lines.
@@ -47,24 +49,24 @@ pub struct Chunk<F> {
 }
 
 impl<F: Copy> Chunk<F> {
-    /// The dirty blocks with their frames, in block order.
+    /// Iterates over the dirty blocks with their frames, in block order.
     pub fn blocks(&self) -> impl Iterator<Item = (u32, F)> {
         let first = self.first_block;
         self.frames.iter().zip(0..).filter_map(move |(frame, unit)| frame.map(|frame| (first + unit, frame)))
     }
 }
 
-/// A chunk's stay in the buffer.
+/// The state of a chunk during its stay in the buffer.
 #[derive(Clone, Copy, Debug)]
 struct Stay<F> {
     frames: [Option<F>; CHUNK_BLOCKS as usize],
-    /// Writes to the chunk, each with the [weight](WriteBuffer::weight) that it had.
+    /// Writes to the chunk, each with its [weight](WriteBuffer::weight) at the time.
     writes: f64,
-    /// When the last of them came, as a number of writes to the buffer: no two chunks have the same.
+    /// The sequence number of the last write; unique among chunks.
     written_last: u64,
-    /// When the first of them came.
+    /// The time of the first write.
     dirty_since_us: u64,
-    /// Where the chunk stands in the heap.
+    /// The chunk's position in the heap.
     place: u32,
     /// A bit for each block written during the stay.
     written: u16,
@@ -87,7 +89,7 @@ impl<F> Default for Stay<F> {
 }
 
 impl<F> Stay<F> {
-    /// Which of two chunks leaves first.
+    /// Compares by order of eviction.
     fn cmp(&self, other: &Self) -> Ordering {
         let (blocks, other_blocks) = (self.written.count_ones(), other.written.count_ones());
         let frequency = (self.writes * f64::from(other_blocks)).total_cmp(&(other.writes * f64::from(blocks)));
@@ -97,7 +99,8 @@ impl<F> Stay<F> {
 
 /// The dirty blocks in RAM, each with its frame `F`.
 ///
-/// Memory: 190 bytes per chunk for a 4-byte frame, 126 if it is a `NonZeroU32`; at most a chunk for each block of the capacity.
+/// Memory: 190 bytes per chunk for a 4-byte frame, 126 if it is a `NonZeroU32`; at most one chunk per block of the
+/// capacity.
 #[derive(Clone, Debug)]
 pub struct WriteBuffer<F> {
     capacity_blocks: usize,
@@ -105,20 +108,21 @@ pub struct WriteBuffer<F> {
     len: usize,
     /// Number of writes so far.
     writes: u64,
-    /// Number of writes in which frequencies come to count half; 0 if they do not age.
+    /// Writes per halving of frequencies; 0 disables it.
     half_life_writes: u64,
-    /// What a write counts now: twice as much after each half-life, which is as if all before counted half.
+    /// The weight of a write. Doubling it after each half-life has the same effect as halving all earlier weights.
     weight: f64,
-    /// By their numbers: chunk n starts at block 16 n.
+    /// By number: chunk n starts at block 16 n.
     chunks: Blocks<Hashed<u32>, Stay<F>>,
-    /// A chunk leaves before its children, which are at `ARITY * place + 1` and after.
+    /// A heap by order of eviction; the children of a node are at `ARITY * place + 1` and after.
     heap: Vec<NodeId>,
 }
 
 impl<F: Copy> WriteBuffer<F> {
-    /// An empty buffer for `capacity_blocks`. One for 0 is always full: nothing can be inserted, and nothing popped for it.
+    /// Creates an empty buffer for `capacity_blocks`. With 0 it is always full: nothing can be inserted, and nothing
+    /// popped to make room.
     ///
-    /// Frequencies count half each time that `half_life` times as many writes came; of 0, never, as in the paper.
+    /// Frequencies are halved after every `half_life` times as many writes; 0 disables it, as in the paper.
     pub fn new(capacity_blocks: usize, half_life: u32) -> Self {
         WriteBuffer {
             capacity_blocks,
@@ -131,13 +135,13 @@ impl<F: Copy> WriteBuffer<F> {
         }
     }
 
-    /// The frame of `block`, if it is here: a read, which does not count.
+    /// Returns the frame of `block`, if it is here. Reads do not count.
     pub fn get(&self, block: u32) -> Option<F> {
         self.chunks.data(self.chunks.find(block / CHUNK_BLOCKS)?).frames[unit(block)]
     }
 
-    /// Counts a write to `block` and returns the frame to write to, if the block is here. If not, nothing happens: the caller
-    /// [makes room](Self::pop) until the buffer [is not full](Self::is_full), and [inserts](Self::insert) it.
+    /// Counts a write to `block` and returns its frame, if it is here. Otherwise nothing happens: the caller [makes
+    /// room](Self::pop) until the buffer [is not full](Self::is_full), and [inserts](Self::insert) it.
     pub fn write(&mut self, block: u32) -> Option<F> {
         let node = self.chunks.find(block / CHUNK_BLOCKS)?;
         let frame = self.chunks.data(node).frames[unit(block)]?;
@@ -145,19 +149,19 @@ impl<F: Copy> WriteBuffer<F> {
         Some(frame)
     }
 
-    /// Gives `block`, which is here, another frame; not a write.
+    /// Replaces the frame of `block`, which must be here, without counting a write.
     pub fn set_frame(&mut self, block: u32, frame: F) {
         let node = self.chunks.find(block / CHUNK_BLOCKS).expect("a block whose frame is set is in the write buffer");
         self.chunks.data_mut(node).frames[unit(block)] = Some(frame);
     }
 
-    /// Puts `block`, which must not be here, into a buffer that is not full, and counts the write.
+    /// Inserts `block`, which must not be here, into a buffer that is not full, and counts the write.
     pub fn insert(&mut self, block: u32, frame: F, now_us: u64) {
         let node = self.place(block, frame, now_us);
         self.count(node, block);
     }
 
-    /// Puts back a block that left: not a write, so that no frequency ages.
+    /// Inserts a block that left before, without counting a write, so frequencies do not decay.
     pub fn put_back(&mut self, block: u32, frame: F, now_us: u64) {
         let node = self.place(block, frame, now_us);
         self.note_write(node, block);
@@ -175,7 +179,7 @@ impl<F: Copy> WriteBuffer<F> {
         node
     }
 
-    /// Starts the stay of a chunk at the end of the heap, to be moved by its first write.
+    /// Starts the stay of a chunk at the end of the heap; its first write moves it.
     fn admit(&mut self, number: u32, now_us: u64) -> NodeId {
         let place = self.heap.len() as u32;
         let node = self.chunks.insert_front(CHUNKS, number, Stay { dirty_since_us: now_us, place, ..Stay::default() });
@@ -201,7 +205,7 @@ impl<F: Copy> WriteBuffer<F> {
         self.sift(place);
     }
 
-    /// Lets all writes so far count half, by letting those to come count twice as much.
+    /// Halves the effect of all earlier writes, by doubling the weight of later ones.
     fn age(&mut self) {
         self.weight *= 2.0;
         if self.weight < WEIGHT_MAX {
@@ -211,11 +215,11 @@ impl<F: Copy> WriteBuffer<F> {
         for at in 0..self.heap.len() {
             self.chunks.data_mut(self.heap[at]).writes /= WEIGHT_MAX;
         }
-        // What was written longest ago may come to nothing, and what was less be its equal.
+        // Very old weights may become 0, and so equal to smaller ones.
         (0..self.heap.len()).rev().for_each(|place| self.sink(place));
     }
 
-    /// Takes `block` out of the buffer without writing it back, and returns its frame if it was here.
+    /// Removes `block` without writing it back, and returns its frame if it was here.
     pub fn remove(&mut self, block: u32) -> Option<F> {
         let node = self.chunks.find(block / CHUNK_BLOCKS)?;
         let stay = self.chunks.data_mut(node);
@@ -231,22 +235,23 @@ impl<F: Copy> WriteBuffer<F> {
         Some(frame)
     }
 
-    /// Takes the chunk that is written least frequently out of the buffer, to be written back.
+    /// Removes the least frequently written chunk, to write it back.
     pub fn pop(&mut self) -> Option<Chunk<F>> {
         self.heap.first().copied().map(|node| self.leave(node))
     }
 
-    /// When the chunk that has been dirty for longest was first written: no block has been dirty since before that.
+    /// Returns the time of the first write to the chunk that has been dirty for longest. No block has been dirty for
+    /// longer.
     pub fn oldest_us(&self) -> Option<u64> {
         self.chunks.back(CHUNKS).map(|node| self.chunks.data(node).dirty_since_us)
     }
 
-    /// Takes the chunk that has been dirty for longest out of the buffer, to be written back because of its age.
+    /// Removes the chunk that has been dirty for longest, to write it back.
     pub fn pop_oldest(&mut self) -> Option<Chunk<F>> {
         self.chunks.back(CHUNKS).map(|node| self.leave(node))
     }
 
-    /// Takes all chunks out of the buffer, in block order, to be written back.
+    /// Removes all chunks, in block order, to write them back.
     pub fn drain(&mut self) -> Vec<Chunk<F>> {
         let mut chunks: Vec<_> = std::iter::from_fn(|| self.pop_oldest()).collect();
         chunks.sort_unstable_by_key(|chunk| chunk.first_block);
@@ -266,7 +271,7 @@ impl<F: Copy> WriteBuffer<F> {
         Chunk { first_block: self.chunks.remove(node) * CHUNK_BLOCKS, frames }
     }
 
-    /// Whether the chunk at one place in the heap leaves before the one at another.
+    /// True if the chunk at one place in the heap is evicted before the one at another.
     fn is_before(&self, place: usize, other: usize) -> bool {
         let [stay, other] = [place, other].map(|place| self.chunks.data(self.heap[place]));
         stay.cmp(other) == Ordering::Less
@@ -279,7 +284,7 @@ impl<F: Copy> WriteBuffer<F> {
         }
     }
 
-    /// Moves the chunk at `place`, which changed, up or down the heap to where it belongs.
+    /// Moves the chunk at `place`, which changed, up or down the heap to its position.
     fn sift(&mut self, mut place: usize) {
         while place > 0 && self.is_before(place, (place - 1) / ARITY) {
             self.swap(place, (place - 1) / ARITY);
@@ -288,7 +293,7 @@ impl<F: Copy> WriteBuffer<F> {
         self.sink(place);
     }
 
-    /// Moves the chunk at `place` down the heap to where it belongs.
+    /// Moves the chunk at `place` down the heap to its position.
     fn sink(&mut self, mut place: usize) {
         loop {
             let children = (place * ARITY + 1)..(place * ARITY + 1 + ARITY).min(self.heap.len());
@@ -301,27 +306,27 @@ impl<F: Copy> WriteBuffer<F> {
         }
     }
 
-    /// Number of dirty blocks.
+    /// Returns the number of dirty blocks.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no block is dirty.
+    /// True if no block is dirty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether a chunk has to leave before another block can be inserted.
+    /// True if a chunk has to leave before another block can be inserted.
     pub fn is_full(&self) -> bool {
         self.len >= self.capacity_blocks
     }
 
-    /// Number of blocks that there is room for.
+    /// Returns the capacity in blocks.
     pub fn capacity_blocks(&self) -> usize {
         self.capacity_blocks
     }
 
-    /// The dirty blocks with their frames, chunk by chunk, those last come first; a chunk's in block order.
+    /// Iterates over the dirty blocks with their frames, newest chunk first, in block order within a chunk.
     pub fn iter(&self) -> impl Iterator<Item = (u32, F)> {
         self.chunks.keys(CHUNKS).flat_map(move |number| {
             (0..CHUNK_BLOCKS).filter_map(move |unit| {
@@ -362,7 +367,7 @@ impl<F: Copy> WriteBuffer<F> {
     }
 }
 
-/// The place of `block` within its chunk.
+/// Returns the position of `block` within its chunk.
 fn unit(block: u32) -> usize {
     (block % CHUNK_BLOCKS) as usize
 }
@@ -386,7 +391,7 @@ mod tests {
         }
     }
 
-    /// The dirty blocks of the chunks that leave one after the other.
+    /// Returns the dirty blocks of all chunks, in order of eviction.
     fn pop_all(buffer: &mut WriteBuffer<u32>) -> Vec<Vec<u32>> {
         let mut chunks = Vec::new();
         while let Some(chunk) = buffer.pop() {
@@ -460,7 +465,7 @@ mod tests {
         // The eighth halves all again: 0.5 for 32, 1.25 for 0, and 1 + 1 for 16.
         write_all(&mut buffer, &[32, 16]);
         assert_eq!(pop_all(&mut buffer), [[32], [0], [16]]);
-        // As in the paper, 4 writes are more than 3, however long ago.
+        // As in the paper, 4 writes always outweigh 3.
         let mut buffer = WriteBuffer::new(4, 0);
         write_all(&mut buffer, &[0, 0, 0, 0, 16, 16, 32, 16]);
         assert_eq!(pop_all(&mut buffer), [[32], [16], [0]]);
@@ -508,7 +513,7 @@ mod tests {
         assert_eq!((size_of::<Stay<u32>>(), size_of::<Stay<NonZeroU32>>()), (160, 96));
     }
 
-    /// The chunks in no order, looked through from end to end.
+    /// A model: the chunks in no order, searched linearly.
     #[derive(Default)]
     struct Model {
         chunks: Vec<ModelChunk>,
@@ -583,7 +588,7 @@ mod tests {
         let blocks = |chunk: Chunk<u32>| chunk.blocks().collect::<Blocks>();
         for step in 0..20_000_u32 {
             let now_us = u64::from(step);
-            // 40 chunks, the last up to the largest block; some are written far more often than others.
+            // 40 chunks, up to the largest block number; some are written far more often than others.
             let hot = random(state) % 40 * (random(state) % 40) / 40;
             let block = u32::MAX - 16 * hot as u32 - (random(state) % 16) as u32;
             assert_eq!(buffer.get(block), model.get(block), "step {step}");

@@ -1,43 +1,45 @@
-//! A cache bucket: what its pages say of themselves out of band, and what DRAM knows of it.
+//! A cache bucket: the out-of-band metadata of its pages, and its state in DRAM.
 //!
 //! Source: WLFC, section IV.B.1.
 //!
 //! Departures from the paper:
-//! - A state is fixed when the bucket is allocated: out-of-band bytes cannot be changed in place. What is rewritten is a new bucket.
-//! - Each page says which blocks it holds, so that logs are found again, and which of them a power failure tore.
+//! - The state is fixed when the bucket is allocated, because out-of-band bytes cannot be changed in place. Rewriting
+//!   means a new bucket.
+//! - Each page names its blocks, for the recovery of logs and the detection of torn ones.
 
-/// What a cache bucket holds. A free one holds nothing.
+/// The kind of contents of a cache bucket. A free bucket has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// A copy of a backend bucket.
     Read,
-    /// A copy with logs applied that the backend does not have.
+    /// A copy with applied logs that the backend lacks.
     Dirty,
     /// Logs.
     Write,
 }
 
-/// What a log is.
+/// The kind of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Log {
-    /// Blocks that a client wrote.
+    /// Blocks written by a client.
     Data,
-    /// Blocks that read as zeroes; a page without data.
+    /// Zeroed blocks; a page without data.
     Zeroes,
-    /// A tombstone: from here on the blocks are the backend's, whatever was copied or logged before; a page without data.
+    /// A tombstone: earlier copies and logs of the blocks are invalid, and the backend's content counts; a page without
+    /// data.
     Passed,
 }
 
-/// What a page says of itself out of band: *State*, *C2Bmap* and *Epoch* of its bucket, and which blocks it holds.
+/// The out-of-band metadata of a page: *State*, *C2Bmap* and *Epoch* of its bucket, and its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Oob {
-    /// What the bucket holds.
+    /// The kind of the bucket's contents.
     pub state: State,
-    /// The backend bucket that it is of.
+    /// The backend bucket that it belongs to.
     pub backend: u32,
-    /// Counts allocations: of two buckets the one with the larger number was allocated later.
+    /// Counts allocations: the bucket with the larger number was allocated later.
     pub epoch: u64,
-    /// What the page is; of a copy [`Log::Data`].
+    /// The kind of log; [`Log::Data`] for a copy.
     pub log: Log,
     /// The first block, within the backend bucket.
     pub at: u32,
@@ -46,12 +48,12 @@ pub struct Oob {
 }
 
 impl Oob {
-    /// Pages that are programmed for it, without headers.
+    /// Returns the pages to program, without headers.
     pub(super) fn pages(&self, page_blocks: u32) -> u32 {
         if self.log == Log::Data { self.blocks.div_ceil(page_blocks) } else { 1 }
     }
 
-    /// What page `number` of those pages says, from 0.
+    /// Returns the metadata of page `number`, from 0.
     pub fn of_page(&self, number: u32, page_blocks: u32) -> Oob {
         match self.log {
             Log::Data => {
@@ -66,7 +68,7 @@ impl Oob {
 /// A log in a write bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is.
+    /// The kind of log.
     pub log: Log,
     /// Its first block, within the backend bucket.
     pub at: u32,
@@ -76,29 +78,29 @@ pub struct Entry {
     pub page: u32,
 }
 
-/// What DRAM knows of a cache bucket that is not free.
+/// The state of a cache bucket that is not free.
 #[derive(Clone, Debug)]
 pub struct Bucket {
-    /// What it holds.
+    /// The kind of its contents.
     pub state: State,
-    /// The backend bucket that it is of.
+    /// The backend bucket that it belongs to.
     pub backend: u32,
-    /// When it was allocated.
+    /// The epoch of its allocation.
     pub epoch: u64,
-    /// The page that is written next.
+    /// The next page to write.
     pub next_page: u32,
-    /// The logs of a write bucket, the oldest first.
+    /// The logs of a write bucket, oldest first.
     pub entries: Vec<Entry>,
-    /// Which blocks any of them is of, a bit each.
+    /// The blocks with logs, a bit each.
     pub covered: Vec<u64>,
-    /// Whether any of them is of what went past the cache.
+    /// True if a log is a tombstone.
     pub has_passed: bool,
-    /// How many logs of the write bucket of the same backend bucket a copy has in it.
+    /// For a copy: the number of logs in the backend bucket's write bucket that it includes.
     pub fresh: u32,
 }
 
 impl Bucket {
-    /// A bucket that nothing was written to, nor ever was.
+    /// Creates an empty bucket.
     pub fn new() -> Bucket {
         let (entries, covered) = (Vec::new(), Vec::new());
         let (state, has_passed) = (State::Read, false);
@@ -119,26 +121,26 @@ impl Bucket {
         }
     }
 
-    /// Whether any log is of any of these blocks.
+    /// True if a log concerns any of these blocks.
     #[inline]
     pub(super) fn touches(&self, at: u32, blocks: u32) -> bool {
         words(at, blocks).any(|(word, bits)| self.covered.get(word).is_some_and(|covered| covered & bits != 0))
     }
 
-    /// How many of these blocks any log is of.
+    /// Returns how many of these blocks have logs.
     #[inline]
     pub(super) fn covers(&self, at: u32, blocks: u32) -> u32 {
         let of = |(word, bits): (usize, u64)| self.covered.get(word).map_or(0, |covered| (covered & bits).count_ones());
         words(at, blocks).map(of).sum()
     }
 
-    /// Whether it holds logs.
+    /// True if it holds logs.
     pub fn is_write(&self) -> bool {
         self.state == State::Write
     }
 }
 
-/// The words that have the bits of these blocks, with those bits.
+/// Returns the words with the bits of these blocks, and those bits.
 #[inline]
 pub(super) fn words(at: u32, blocks: u32) -> impl Iterator<Item = (usize, u64)> {
     let (from, to) = (at as usize, (at + blocks) as usize);

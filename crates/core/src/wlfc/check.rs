@@ -1,4 +1,4 @@
-//! What always holds between requests.
+//! Invariants between requests.
 
 use std::collections::HashMap;
 
@@ -58,7 +58,7 @@ impl Wlfc {
         }
     }
 
-    /// Of a backend bucket the older logs are erased before the newer ones, and older copies before newer ones.
+    /// For each backend bucket, older logs are erased before newer ones, and older copies before newer ones.
     fn check_gc(&self) {
         let mut newest: HashMap<(u32, bool), u64> = HashMap::new();
         let queued = self.queues.write.buckets().chain(self.queues.read_copies());

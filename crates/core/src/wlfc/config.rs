@@ -1,4 +1,4 @@
-//! What a WLFC is like, and what it refuses to be.
+//! The configuration of WLFC, and its checks.
 
 use std::str::FromStr;
 
@@ -6,21 +6,21 @@ use super::bucket::{Log, Oob};
 use crate::format::BLOCK_BYTES;
 use crate::options::word;
 
-/// When a read copy is brought up to date.
+/// The time when a read copy is refreshed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refresh {
-    /// At each read of a bucket that has newer logs, as section IV.C.1 has it: the whole bucket is read and written again.
+    /// At each read of a bucket with newer logs, as in section IV.C.1: the whole bucket is read and rewritten.
     #[default]
     Read,
-    /// When the bucket of the logs is evicted. A read takes from the logs what it asks for.
+    /// When the bucket of logs is evicted. Until then reads take their blocks from the logs.
     Evict,
 }
 
 impl Refresh {
-    /// Both by the names that users know them by.
+    /// Both variants by name.
     pub const NAMES: [(&str, Refresh); 2] = [("read", Refresh::Read), ("evict", Refresh::Evict)];
 
-    /// Its name.
+    /// Returns the variant's name.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize].0
     }
@@ -34,44 +34,45 @@ impl FromStr for Refresh {
     }
 }
 
-/// The most buckets that are erased together: what a flush costs is small beside what moves between as many.
+/// Maximum number of buckets erased together; the cost of a flush is small compared with the data of this many.
 const ERASE_BATCH_MAX: u32 = 16;
 
-/// What a WLFC is like.
+/// The configuration of WLFC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Cache buckets.
     pub buckets: u32,
     /// Blocks of a bucket, in the cache and in the backend.
     pub bucket_blocks: u32,
-    /// Blocks of a flash page, which is programmed whole.
+    /// Blocks of a flash page, the unit of programming.
     pub page_blocks: u32,
-    /// Blocks of data that a header page says all about, where flash has no bytes out of band: what is programmed begins with as many as its
-    /// data needs. 0 where it has.
+    /// Data blocks described by one header page, on flash without out-of-band bytes; programmed data starts with the
+    /// headers that it needs. 0 if flash has out-of-band bytes.
     pub header_blocks: u32,
-    /// Most write buckets.
+    /// Maximum number of write buckets.
     pub write_queue: u32,
-    /// Most read copies.
+    /// Maximum number of read copies.
     pub read_queue: u32,
-    /// Write buckets that are allocated between two halvings of all priorities.
+    /// Allocations of write buckets between two halvings of all priorities.
     pub halving: u32,
-    /// A write of more bytes goes past the cache.
+    /// Larger writes bypass the cache.
     pub large_write_bytes: u64,
-    /// When read copies are brought up to date.
+    /// The time when read copies are refreshed.
     pub refresh: Refresh,
-    /// Blocks of the read cache in RAM: 64 MiB of WLFC_c.
+    /// Blocks of the read cache in RAM: 64 MiB in WLFC_c.
     pub ram_blocks: u32,
-    /// Evicted buckets are erased in the background until this many are free. The paper erases without end.
+    /// Number of free buckets up to which evicted ones are erased in the background. The paper has no limit.
     pub free_target: u32,
-    /// ... but not before so many are evicted, which share the flushes of the devices that come before they are erased.
+    /// Number of evicted buckets that are erased together, to share the flushes before the erasures.
     pub erase_batch: u32,
-    /// Few buckets may be written at a time, so that those that were evicted are erased before the next piece of a request is planned.
+    /// Erases evicted buckets before the next piece of a request is planned, for devices that limit the number of open
+    /// buckets.
     pub erases_at_once: bool,
     /// Blocks of the backend.
     pub volume_blocks: u64,
 }
 
-/// Why there is no WLFC like that.
+/// An invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ConfigError {
@@ -90,13 +91,14 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Buckets that are in neither queue of the cache, so that there is always one to write to.
+    /// Buckets in neither queue, so that a bucket to write to is always available.
     pub const SPARE_MIN: u32 = 2;
-    /// The share of the write queue where none is given; the paper tells none.
+    /// Default share of the write queue; the paper gives none.
     pub const WRITE_SHARE: f64 = 0.5;
 
-    /// The paper's, as far as it tells: the share `write_share` of the buckets is for writing, and the rest for reading; a 64th of them,
-    /// two at least, to spare. All priorities are halved when as many write buckets were allocated as there may be.
+    /// Returns the paper's configuration, as far as published. The share `write_share` of the buckets is for writing,
+    /// the rest for reading; a 64th of all, at least two, is spare. All priorities are halved after as many allocations
+    /// of write buckets as the queue holds.
     pub fn new(buckets: u32, bucket_blocks: u32, page_blocks: u32, write_share: f64) -> Result<Config, ConfigError> {
         let least = Config::SPARE_MIN + 2;
         if buckets < least {
@@ -124,11 +126,12 @@ impl Config {
         Ok(config)
     }
 
-    /// The same on flash whose devices are flushed, where headers take the place of bytes out of band: a 16th of the buckets, 18 at
-    /// most, is to spare if the paper's share is less, and all of these but two are erased together.
+    /// Returns the configuration for flash with headers instead of out-of-band bytes, on devices that are flushed. A
+    /// 16th of the buckets, at most 18, is spare if the paper's share is smaller; all of these except two are erased
+    /// together.
     ///
     /// # Errors
-    /// [`check`](Self::check) says what cannot work.
+    /// An invalid configuration, according to [`check`](Self::check).
     pub fn served(
         buckets: u32,
         bucket_blocks: u32,
@@ -143,7 +146,7 @@ impl Config {
         Ok(Config { halving: config.write_queue, header_blocks, ..config })
     }
 
-    /// Takes buckets from the queues: the longer one gives way first.
+    /// Removes buckets from the queues, from the longer one first.
     fn shorten(&mut self, buckets: u32) {
         for _ in 0..buckets {
             let longer = if self.read_queue >= self.write_queue { &mut self.read_queue } else { &mut self.write_queue };
@@ -151,7 +154,7 @@ impl Config {
         }
     }
 
-    /// The same with `failed` buckets fewer that can be used, if enough are left: the longer queue gives way first.
+    /// Returns the configuration without `failed` buckets, if enough are left. The longer queue shrinks first.
     pub(super) fn without(&self, failed: u32) -> Option<Config> {
         let usable = self.buckets.saturating_sub(failed);
         if usable < Config::SPARE_MIN + 2 {
@@ -163,7 +166,7 @@ impl Config {
         Some(config)
     }
 
-    /// Refuses what cannot work.
+    /// Rejects invalid configurations.
     pub fn check(&self) -> Result<(), ConfigError> {
         let at_least_one = [
             ("flash page", self.page_blocks),
@@ -191,40 +194,41 @@ impl Config {
         Ok(())
     }
 
-    /// How many blocks the cache has room for: those of all buckets that are not to spare.
+    /// Returns the capacity in blocks: all buckets that are not spare.
     pub fn capacity_blocks(&self) -> u64 {
         u64::from(self.write_queue + self.read_queue) * u64::from(self.bucket_blocks)
     }
 
-    /// Flash pages of a bucket of the cache: those of a copy.
+    /// Returns the flash pages of a cache bucket, that is, of a copy.
     pub fn bucket_pages(&self) -> u32 {
         self.headers(self.bucket_blocks) + self.bucket_blocks / self.page_blocks
     }
 
-    /// Header pages of this many blocks of data that are programmed together.
+    /// Returns the header pages for this many data blocks that are programmed together.
     #[inline]
     pub fn headers(&self, blocks: u32) -> u32 {
         if self.header_blocks == 0 { 0 } else { blocks.div_ceil(self.header_blocks) }
     }
 
-    /// Pages that are programmed for what `oob` says.
+    /// Returns the pages to program for `oob`.
     #[inline]
     pub fn pages(&self, oob: &Oob) -> u32 {
         self.headers(if oob.log == Log::Data { oob.blocks } else { 0 }) + oob.pages(self.page_blocks)
     }
 
-    /// The most blocks that a bucket of this many pages can have, each of a block, where a header page is about `header_blocks` of them.
+    /// Returns the maximum number of data blocks in a bucket of this many pages, if a header page describes
+    /// `header_blocks`.
     pub fn blocks_beside_headers(pages: u32, header_blocks: u32) -> u32 {
         pages - pages.div_ceil(header_blocks + 1)
     }
 
-    /// Whether what a header says is of blocks that there are.
+    /// True if the blocks of a header exist.
     pub(super) fn has(&self, oob: &Oob) -> bool {
         let is_there = u64::from(oob.backend) * u64::from(self.bucket_blocks) < self.volume_blocks;
         is_there && u64::from(oob.at) + u64::from(oob.blocks) <= u64::from(self.extent(oob.backend))
     }
 
-    /// Blocks of a backend bucket: fewer at the end of the volume.
+    /// Returns the blocks of a backend bucket; fewer at the end of the volume.
     pub(super) fn extent(&self, backend: u32) -> u32 {
         let start = u64::from(backend) * u64::from(self.bucket_blocks);
         (self.volume_blocks - start).min(u64::from(self.bucket_blocks)) as u32

@@ -1,13 +1,13 @@
-//! What was durable of the runs of a cache, as far as its headers and its superblock say.
+//! Knowledge about durable data of each run, from headers and the superblock.
 
 use std::collections::HashMap;
 
-/// What was durable of each run: what has a smaller sequence.
+/// For each run: everything with a smaller sequence number was durable.
 #[derive(Clone, Debug, Default)]
 pub struct Durable(HashMap<u64, u64>);
 
 impl Durable {
-    /// Of a run, what has a smaller sequence was durable.
+    /// Records that everything in a run with a smaller sequence number was durable.
     pub fn add(&mut self, run: u64, sequence: u64) {
         let known = self.0.entry(run).or_default();
         *known = (*known).max(sequence);

@@ -1,8 +1,8 @@
-//! WLFC by the interface that all caches have.
+//! WLFC's implementation of the common interface of caches.
 //!
-//! It does nothing by itself but to [try again](super::failing) what could not be written to the backend: what is written back makes room for
-//! what a request needs. It plans as if all that it planned before were done. Where a step fails that it relies on, its driver has the cache
-//! [found again](super::recover_around), from what is on flash.
+//! Its only work on its own is to [retry](super::failing) failed writes to the backend; all other write-backs make room
+//! for a request. It plans as if all earlier plans were executed. If a step that it relies on fails, its driver
+//! [recovers the cache](super::recover_around) from the flash.
 
 use super::load::Cover;
 use super::pieces::runs_without;
@@ -11,9 +11,9 @@ use crate::cache::{Cache, Event};
 use crate::format::Geometry;
 
 impl Wlfc {
-    /// Writes back what the backend lacks, makes that durable, and gives up the buckets that had it.
+    /// Writes back everything that the backend lacks, makes that durable, and retires the buckets.
     fn destage_all(&mut self, steps: &mut Vec<Step>) {
-        // Others have buckets that are only waiting to be erased.
+        // Others only have buckets that wait for erasure.
         let held = self.copies.iter().filter(|(_, copies)| copies.read != NONE || copies.write != NONE);
         let mut backends: Vec<u32> = held.map(|(&backend, _)| backend).collect();
         backends.sort_unstable();
@@ -37,15 +37,15 @@ impl Wlfc {
             Step::KeepInRam { block, frame } if self.ram.peek(block as u32) == Some(frame) => {
                 self.free_frames.extend(self.ram.remove(block as u32));
             }
-            // A client was told.
+            // The client was informed.
             Step::FlushBackend => {
                 self.backend_dirty = true;
                 self.passed.flush_failed(missing);
             }
-            // Not if it was not tried.
+            // Not if it was not attempted.
             Step::WriteBackend { block, .. } if !missing => drop(self.failing.insert(self.backend_of(block))),
             Step::ReadBackend { .. } if !missing => self.unread = true,
-            // The request fails and nothing else, or the cache is found again.
+            // Only the request fails, or the cache is recovered.
             Step::Append { .. }
             | Step::Reset { .. }
             | Step::FlushFlash
@@ -63,7 +63,7 @@ impl Wlfc {
         }
     }
 
-    /// Some blocks of a log are not in it: whatever is below them counts.
+    /// Handles missing blocks of a log: the content below them counts.
     fn never_came(&mut self, step: &Step, missing: &[u32]) {
         let Step::Append { bucket, page, oob, .. } = *step else { return };
         let data = page + self.config.headers(oob.blocks);
@@ -81,7 +81,7 @@ impl Wlfc {
         of.covered.clear();
         of.has_passed = false;
         entries.into_iter().for_each(|entry| of.push(entry));
-        // A copy that has it counts it.
+        // A copy that includes the log counts its pieces.
         let read = self.copies_of(oob.backend).read;
         if read != NONE && self.buckets[read as usize].fresh as usize > at {
             let fresh = &mut self.buckets[read as usize].fresh;
@@ -89,7 +89,7 @@ impl Wlfc {
         }
     }
 
-    /// Blocks of a backend bucket that may be newer in the cache.
+    /// Returns the blocks of a backend bucket that may be newer in the cache.
     fn newer_blocks(&self, backend: u32, copies: &Copies, cover: &mut Cover) -> u64 {
         if copies.read != NONE && self.buckets[copies.read as usize].state == State::Dirty {
             return self.config.extent(backend).into();
@@ -118,7 +118,7 @@ impl Cache for Wlfc {
             Event::DestageAll { .. } => self.destage_all(steps),
             Event::Close { .. } => self.close(steps),
             Event::Tick { now_us } => self.try_again(now_us, steps),
-            // Nothing is dirty in memory alone.
+            // No data is dirty only in memory.
             Event::GoOn | Event::DestageRest { .. } => {}
             Event::Failed { step, missing } => self.failed(step, missing),
             Event::Done(step) => self.done(step),
@@ -150,7 +150,7 @@ impl Cache for Wlfc {
         self.copies.iter().map(|(&backend, copies)| self.newer_blocks(backend, copies, &mut cover)).sum()
     }
 
-    /// None are known to be: what may be lost is found by a start.
+    /// Returns none: lost data is only detected at a start.
     fn lost_blocks(&self) -> Vec<u32> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! What leaves the cache, and where it goes: section IV.C.3, the last step of IV.C.1, and the GC queue of IV.B.3.
+//! Eviction: section IV.C.3, the last step of IV.C.1, and the GC queue of IV.B.3.
 
 use super::bucket::{Log, Oob, State};
 use super::step::Step;
@@ -7,7 +7,7 @@ use super::tests;
 use super::{Copies, NONE, Then, Wlfc};
 
 impl Wlfc {
-    /// Does what a request left to be done.
+    /// Executes the work that a request left for after its reply.
     #[inline]
     pub(super) fn background(&mut self, then: Then, steps: &mut Vec<Step>) {
         match then {
@@ -24,11 +24,11 @@ impl Wlfc {
         }
     }
 
-    /// Evicts a write bucket: what its logs change goes to the read copy or, if there is none, to the backend. If that cannot be written, to
-    /// a dirty copy.
+    /// Evicts a write bucket. Its logs are merged into the read copy or, without one, written to the backend. If the
+    /// backend cannot be written, they go to a dirty copy.
     pub(super) fn evict(&mut self, bucket: u32, steps: &mut Vec<Step>) {
         let backend = self.buckets[bucket as usize].backend;
-        // Writes may go to a newer bucket already, which is not evicted.
+        // Writes may already go to a newer bucket, which is not evicted.
         let copies = Copies { write: bucket, ..self.copies_of(backend) };
         let whole = self.config.extent(backend);
         if copies.read != NONE {
@@ -57,7 +57,7 @@ impl Wlfc {
     pub(super) fn replace(&mut self, bucket: u32, steps: &mut Vec<Step>) {
         let backend = self.buckets[bucket as usize].backend;
         if self.buckets[bucket as usize].state == State::Dirty {
-            // Logs that the copy lacks stay in their bucket. What went past the cache must not be written over.
+            // Logs that the copy lacks stay in their bucket. Data written past the cache must not be overwritten.
             let copies = self.copies_of(backend);
             let passed = self.logs_over(&copies).iter().any(|entry| entry.log == Log::Passed);
             let below = if passed && !planted!(self, OverPassed) { copies } else { Copies { write: NONE, ..copies } };
@@ -67,8 +67,8 @@ impl Wlfc {
         self.retire(bucket);
     }
 
-    /// Writes a backend bucket, which is in memory, to the backend. What it is made of is durable before: else a power failure could lose
-    /// the logs and leave what they made of the backend below a copy that was evicted before them.
+    /// Writes a backend bucket, which is in memory, to the backend. Its sources are made durable first. Otherwise a
+    /// power failure could lose the logs, and leave the backend with their result below an older, evicted copy.
     pub(super) fn write_back(&mut self, backend: u32, steps: &mut Vec<Step>) {
         let (block, blocks) = (self.first_block(backend), self.config.extent(backend));
         if !planted!(self, WriteBackFirst) {
@@ -87,7 +87,7 @@ impl Wlfc {
         let state = if dirty { State::Dirty } else { State::Read };
         let bucket = self.allocate(state, backend, steps);
         if !dirty && !planted!(self, VolatileCopy) {
-            // It will not be written back: the backend must not lose what it was copied from.
+            // The copy is never written back, so its source must be durable in the backend.
             self.settle_backend(steps);
         }
         let blocks = self.config.extent(backend);
@@ -103,7 +103,7 @@ impl Wlfc {
         self.queues.read_insert(bucket);
     }
 
-    /// Moves a bucket, whose content is elsewhere or does not count any more, to the GC queue.
+    /// Moves a bucket to the GC queue; its content is elsewhere or invalid.
     pub(super) fn retire(&mut self, bucket: u32) {
         self.queues.retire(bucket);
         let copies = self.copies.get_mut(&self.buckets[bucket as usize].backend).expect("it is of a backend bucket");
@@ -115,11 +115,11 @@ impl Wlfc {
         }
     }
 
-    /// Erases the bucket that was evicted first, if one was: once what took its place is durable, and the reset of the bucket before it that was of
-    /// the same backend bucket.
+    /// Erases the bucket that was evicted first, if any. Its replacement is made durable first, and so is the previous
+    /// reset of a bucket of the same backend bucket.
     pub(super) fn erase(&mut self, steps: &mut Vec<Step>) -> bool {
         let Some(bucket) = self.gc_next() else { return false };
-        // What was never a bucket's whole content has no backend bucket.
+        // A bucket that never held a whole copy has no backend bucket.
         let backend = self.buckets[bucket as usize].backend;
         if !planted!(self, ResetAtOnce) {
             self.settle_backend(steps);
@@ -129,7 +129,7 @@ impl Wlfc {
         }
         self.push(Step::Reset { bucket }, steps);
         if self.config.header_blocks > 0 {
-            // On flash, it has that until the reset is done.
+            // Flash still has the content until the reset is done.
             let held = std::mem::take(&mut self.buckets[bucket as usize]);
             self.resetting.entry(bucket).or_default().push_back(held);
         }

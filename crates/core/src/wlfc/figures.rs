@@ -1,4 +1,4 @@
-//! What a WLFC counts.
+//! Counters of WLFC.
 
 use super::bucket::{Log, State};
 use super::config::Config;
@@ -7,7 +7,7 @@ use crate::cache::Reads;
 
 macro_rules! figures {
     ($($(#[$doc:meta])* $figure:ident,)*) => {
-        /// What happened.
+        /// Counters of a run.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Figures {
             $($(#[$doc])* pub $figure: u64,)*
@@ -16,7 +16,7 @@ macro_rules! figures {
         impl std::ops::Add for Figures {
             type Output = Figures;
 
-            /// What happened in two runs.
+            /// Returns the sum of two runs.
             fn add(self, other: Figures) -> Figures {
                 Figures { $($figure: self.$figure + other.$figure,)* }
             }
@@ -25,7 +25,7 @@ macro_rules! figures {
         impl std::ops::Sub for Figures {
             type Output = Figures;
 
-            /// What happened after `before`.
+            /// Returns the counts since `before`.
             fn sub(self, before: Figures) -> Figures {
                 Figures { $($figure: self.$figure - before.$figure,)* }
             }
@@ -36,41 +36,41 @@ macro_rules! figures {
 figures! {
     /// Requests, flushes included.
     requests,
-    /// Flushes that clients asked for.
+    /// Flushes requested by clients.
     flushes,
-    /// Blocks that clients read.
+    /// Blocks read by clients.
     read_blocks,
-    /// Blocks that clients wrote.
+    /// Blocks written by clients.
     written_blocks,
     /// Blocks read from RAM.
     ram_hits,
-    /// Blocks read whose newest content was on flash.
+    /// Blocks read with their newest content on flash.
     read_hits,
-    /// Blocks written, not past the cache, whose newest content was on flash.
+    /// Blocks written through the cache with their newest content on flash.
     write_hits,
-    /// Blocks read that were not on flash, and were copied to it with their bucket.
+    /// Blocks read from the backend, and copied to flash with their bucket.
     read_admissions,
     /// Blocks written past the cache.
     passed_blocks,
     /// Blocks in logs.
     log_blocks,
-    /// Times that a log of data was appended: what neighbouring blocks a client wrote in one bucket.
+    /// Data logs appended; each holds the neighbouring blocks of one write in one bucket.
     flash_write_requests,
-    /// Blocks programmed to fill pages that data does not fill.
+    /// Blocks programmed to fill partial pages.
     padding_blocks,
     /// Blocks in read copies.
     copy_blocks,
-    /// Blocks among them in copies that took in what a write bucket held when it was evicted.
+    /// The part of these in copies that absorbed an evicted write bucket.
     copy_forward_blocks,
-    /// Blocks programmed without data: tombstones, zeroes, and headers where flash has no bytes out of band.
+    /// Blocks programmed without data: tombstones, zeroes, and headers on flash without out-of-band bytes.
     metadata_blocks,
     /// Blocks read from flash.
     flash_read_blocks,
     /// Cache buckets reset.
     resets,
-    /// Times that the backend was read.
+    /// Reads of the backend.
     backend_reads,
-    /// Times that the backend was written, or made zeroes.
+    /// Writes to the backend, including zeroing.
     backend_writes,
     /// Blocks read from the backend.
     backend_read_blocks,
@@ -121,12 +121,12 @@ impl Figures {
         }
     }
 
-    /// Blocks programmed, for whatever reason.
+    /// Returns all blocks programmed.
     pub fn flash_written_blocks(&self) -> u64 {
         self.log_blocks + self.padding_blocks + self.copy_blocks + self.metadata_blocks
     }
 
-    /// Times that the backend was read or written.
+    /// Returns the reads and writes of the backend.
     pub fn backend_accesses(&self) -> u64 {
         self.backend_reads + self.backend_writes
     }

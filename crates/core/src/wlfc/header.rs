@@ -1,79 +1,79 @@
-//! The header pages of WLFC on flash that has no bytes out of band: what is programmed begins with pages that say what it is.
+//! The header pages of WLFC on flash without out-of-band bytes: programmed data starts with pages that describe it.
 //!
-//! Source: our own, after WLFC, section IV.B.1. `docs/format.md` is the same as a table. The first 512 bytes, which no power failure
-//! tears, say all but the checksums of the data.
+//! Source: our own, after WLFC, section IV.B.1. `docs/format.md` has the same as a table. The first 512 bytes, which a
+//! power failure does not tear, contain everything except the checksums of the data.
 
 use super::bucket::{Log, Oob, State};
 use crate::checksum;
 use crate::format::{BLOCK_BYTES, Page, Witness, put, u32_at, u64_at};
 
-/// Blocks of data that a header page is about.
+/// Data blocks described by a header page.
 pub const HEADER_BLOCKS: u32 = 896;
 
 pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"FWWL");
 const RESET_MAGIC: u32 = u32::from_le_bytes(*b"FWWR");
 const SECTOR: usize = 512;
-/// Sectors of a page, which a power failure may leave apart.
+/// Sectors of a page, which a power failure may separate.
 pub const SECTORS_PER_PAGE: u32 = (BLOCK_BYTES / SECTOR) as u32;
-/// The checksums of the other sectors, so that a torn page is told from a damaged one.
+/// The checksums of the other sectors, which distinguish a torn page from a damaged one.
 const SECTORS: usize = 80;
 const BEFORE: usize = 108;
 const ABSENT: usize = 128;
 const CHECKSUMS: usize = SECTOR;
-/// What a header says, but for checksums and absent blocks.
+/// The fields of a header, without checksums and absent blocks.
 const FIELDS: std::ops::Range<usize> = 12..80;
-/// The fields once more, at the other end of the page where checksums leave room: so that one whose first sector is damaged is not taken for
-/// one that was never written.
+/// A second copy of the fields, at the end of the page if the checksums leave room. A page with a damaged first sector
+/// is then not mistaken for an unwritten one.
 const TWIN: usize = BLOCK_BYTES - 8 - (FIELDS.end - FIELDS.start);
 const TWIN_MAGIC: u32 = u32::from_le_bytes(*b"FWWT");
 
-/// What a header page says.
+/// The contents of a header page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// First 8 bytes of the cache's UUID.
     pub cache: u64,
-    /// What was programmed: all of it, if there are several header pages.
+    /// The metadata of the programmed data: of all of it, if there are several header pages.
     pub oob: Oob,
-    /// Which start of the cache programmed it.
+    /// The run (start of the cache) that programmed it.
     pub run: u64,
-    /// Counts what is programmed in a run.
+    /// Counts writes of a run.
     pub sequence: u64,
-    /// What was programmed in this run with a smaller sequence was durable.
+    /// Everything with a smaller sequence number in this run was durable.
     pub durable: u64,
-    /// The first page of it in the bucket.
+    /// Its first page in the bucket.
     pub page: u32,
-    /// The pages of the bucket before this one were durable.
+    /// The page of the bucket up to which earlier pages were durable.
     pub durable_end: u32,
-    /// The checksum of the first header page of what was programmed to the bucket before; 0 of the first.
+    /// The checksum of the first header page of the previous write to the bucket; 0 for the first.
     pub previous: u32,
-    /// Which of its header pages this one is.
+    /// The number of this header page among those of the write.
     pub part: u32,
-    /// What was programmed before, to whichever bucket: with the sequence before this one.
+    /// The previous write, to any bucket: the one with the preceding sequence number.
     pub before: Option<Witness>,
 }
 
-/// Why a block that was programmed has no content.
+/// The reason why a programmed block has no content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// Its newest content could not be read from flash: it is lost.
     Lost,
-    /// The backend has it, and could not be read.
+    /// The backend has it, but could not be read.
     OfBackend,
 }
 
-/// The checksum of a block of data, or why there is none.
+/// The checksum of a data block, or the reason why there is none.
 pub type Crc = Result<u32, Missing>;
 
-/// In the place of the checksum of a block that the backend has. It is 0 where a block is lost.
+/// Stored instead of the checksum of a block that the backend has; 0 for a lost block.
 const OF_BACKEND: u32 = 1;
 
 impl Header {
-    /// Header pages of what it is about.
+    /// Returns the number of header pages of the write.
     pub fn parts(&self) -> u32 {
         headers(&self.oob)
     }
 
-    /// Pages of all of it.
+    /// Returns the pages of the write.
     pub fn pages(&self) -> u32 {
         match self.oob.log {
             Log::Data => headers(&self.oob) + self.oob.blocks,
@@ -81,32 +81,32 @@ impl Header {
         }
     }
 
-    /// The page behind it.
+    /// Returns the page behind it.
     pub fn end(&self) -> u32 {
         self.page + self.pages()
     }
 
-    /// The page of its first block of data.
+    /// Returns the page of its first data block.
     pub fn data_page(&self) -> u32 {
         self.page + if self.oob.log == Log::Data { self.parts() } else { 0 }
     }
 
-    /// Blocks that its header pages have the checksums of.
+    /// Returns the blocks whose checksums its header pages hold.
     pub fn described_blocks(&self) -> u32 {
         if self.oob.log == Log::Data { self.oob.blocks } else { 0 }
     }
 
-    /// The blocks that this header page has the checksums of, counted from the first.
+    /// Returns the blocks whose checksums this header page holds, counted from the first.
     pub fn described(&self) -> std::ops::Range<u32> {
         let blocks = self.described_blocks();
         let first = (self.part * HEADER_BLOCKS).min(blocks);
         first..(first + HEADER_BLOCKS).min(blocks)
     }
 
-    /// The header as a page, with the checksums of the blocks that it [describes](Self::described).
+    /// Encodes the header, with the checksums of the blocks that it [describes](Self::described).
     ///
     /// # Panics
-    /// If there are more or fewer of them.
+    /// If the number of checksums is different.
     pub fn encode(&self, checksums: &[Crc], page: &mut Page) {
         assert_eq!(checksums.len(), self.described().len(), "one checksum for each block");
         page.fill(0);
@@ -160,7 +160,7 @@ impl Header {
         put(page, 4, &whole.to_le_bytes());
     }
 
-    /// What the first sector of a page says, if it is that of a header. The rest may be torn.
+    /// Decodes the first sector of a page, if it is a header's. The rest may be torn.
     pub fn of_sector(page: &Page) -> Option<Header> {
         if u32_at(page, 0) != MAGIC || u32_at(page, 8) != checksum::crc32c(&page[12..SECTOR]) {
             return None;
@@ -168,7 +168,7 @@ impl Header {
         Header::of_fields(page)
     }
 
-    /// What is left of a header page that may be damaged: its first sector says it, or its end.
+    /// Decodes a header page that may be damaged, from its first sector or from the copy at its end.
     pub fn trace(page: &Page) -> Option<Header> {
         Header::of_sector(page).or_else(|| {
             let fields = &page[TWIN + 8..];
@@ -224,23 +224,23 @@ impl Header {
         others.peek().is_some() && others.all(is_other)
     }
 
-    /// The checksum field of a header page.
+    /// Returns the checksum field of a header page.
     pub fn checksum_of(page: &Page) -> u32 {
         u32_at(page, 4)
     }
 
-    /// Reads a header page: what it says, and its own checksum; none if it is damaged, or no header.
+    /// Decodes a header page; returns the header and its own checksum. `None` if it is damaged or not a header.
     pub fn decode(page: &Page) -> Option<(Header, u32)> {
         let crc = u32_at(page, 4);
         Header::of_sector(page).filter(|_| crc == checksum::crc32c(&page[8..])).map(|header| (header, crc))
     }
 
-    /// The checksums that a header page has.
+    /// Returns the checksums in a header page.
     pub fn checksums(&self, page: &Page) -> Vec<Crc> {
         (0..self.described().len() as u32).map(|number| self.checksum(page, number)).collect()
     }
 
-    /// One of them, counted from the first that this page has.
+    /// Returns checksum `number`, counted from the first on this page.
     pub fn checksum(&self, page: &Page, number: u32) -> Crc {
         let number = number as usize;
         let (absent, word) = (page[ABSENT + number / 8] >> (number % 8) & 1 == 1, u32_at(page, CHECKSUMS + 4 * number));
@@ -252,11 +252,11 @@ impl Header {
     }
 }
 
-/// The time of a reset: its run and its sequence.
+/// The time of a reset: its run and its sequence number.
 pub type ResetAt = (u64, u64);
 
-/// The first page of a bucket after a reset, if buckets are not zones. Each sector names the cache, the bucket and the time of the reset. So damage differs
-/// from a reset, and from a reset that a power failure tore.
+/// Returns the first page of a reset bucket that is not a zone. Each sector names the cache, the bucket and the time of
+/// the reset. So a torn reset can be distinguished from damage.
 pub fn reset_mark(cache: u64, bucket: u32, (run, sequence): ResetAt) -> Page {
     let mut page = [0; BLOCK_BYTES];
     for number in 0..SECTORS_PER_PAGE {
@@ -273,7 +273,8 @@ pub fn reset_mark(cache: u64, bucket: u32, (run, sequence): ResetAt) -> Page {
     page
 }
 
-/// The time of the reset that a sector of a bucket's first page names, if the sector is part of a [mark](reset_mark). It is 0 in version 7.
+/// Returns the time of the reset in a sector of a bucket's first page, if it is part of a [mark](reset_mark). It is 0
+/// in version 7.
 pub fn reset_at(page: &Page, number: u32, cache: u64, bucket: u32) -> Option<ResetAt> {
     let sector = sector(page, number as usize);
     let is_mark = u32_at(sector, 0) == RESET_MAGIC && u32_at(sector, 4) == checksum::crc32c(&sector[8..]);
@@ -281,7 +282,8 @@ pub fn reset_at(page: &Page, number: u32, cache: u64, bucket: u32) -> Option<Res
     (is_mark && is_here).then(|| (u64_at(sector, 24), u64_at(sector, 32)))
 }
 
-/// The bucket of the cache of which a page is the [mark](reset_mark), wherever it lies; none if it is no mark.
+/// Returns the bucket that a page [marks](reset_mark) as reset, at any location; `None` if it is not a mark of this
+/// cache.
 pub fn marked_bucket(page: &Page, cache: u64) -> Option<u32> {
     let bucket = u32_at(page, 16);
     reset_at(page, 0, cache, bucket).map(|_| bucket)
@@ -291,7 +293,7 @@ fn sector(page: &Page, number: usize) -> &[u8] {
     &page[number * SECTOR..(number + 1) * SECTOR]
 }
 
-/// Header pages of what `oob` says.
+/// Returns the header pages for `oob`.
 fn headers(oob: &Oob) -> u32 {
     if oob.log == Log::Data { oob.blocks.div_ceil(HEADER_BLOCKS) } else { 1 }
 }
@@ -358,7 +360,7 @@ mod tests {
                 before: None,
             }
         };
-        // 4,020 bytes less 512 are room for 877 checksums beside the copy of the fields.
+        // 4,020 bytes minus 512 hold 877 checksums beside the copy of the fields.
         for (blocks, has_twin) in [(1, true), (877, true), (878, false), (896, false)] {
             let mut page = [0; BLOCK_BYTES];
             header(blocks).encode(&vec![Ok(0x0101_0101); blocks as usize], &mut page);

@@ -1,17 +1,17 @@
-//! Where the newest content of blocks is, and the steps that bring it to memory.
+//! The location of the newest content of blocks, and the steps that load it into memory.
 
 use super::bucket::{Entry, Log, words};
 use super::pieces::{BLOCK, Piece};
 use super::step::Step;
 use super::{Copies, NONE, Wlfc};
 
-/// Blocks of a range that were found, a bit each; kept for its memory.
+/// The found blocks of a range, a bit each; reused to avoid allocations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cover {
     words: Vec<u64>,
-    /// How many were not.
+    /// The number of missing blocks.
     missing: u32,
-    /// Steps that lay logs over what they cover.
+    /// Steps that overlay logs on the blocks that they cover.
     logs: Vec<Step>,
 }
 
@@ -22,12 +22,12 @@ impl Cover {
         self.missing = blocks;
     }
 
-    /// Whether all were found.
+    /// True if all blocks were found.
     fn is_full(&self) -> bool {
         self.missing == 0
     }
 
-    /// The first block from `from` on and before `to` that was found, or that was not.
+    /// Returns the first block in `from..to` that was found, or that is missing.
     #[inline]
     fn next(&self, from: u32, to: u32, found: bool) -> Option<u32> {
         let inverted = if found { 0 } else { u64::MAX };
@@ -42,7 +42,7 @@ impl Cover {
         None
     }
 
-    /// Adds what is missing of `from..to`, and tells it run by run.
+    /// Adds the missing blocks of `from..to`, and reports them run by run.
     pub(super) fn add_missing(&mut self, from: u32, to: u32, mut found: impl FnMut(u32, u32)) {
         let mut at = from;
         while let Some(start) = self.next(at, to, false) {
@@ -55,7 +55,7 @@ impl Cover {
     }
 }
 
-/// The first and the end of blocks, if there are any.
+/// The start and the end of a range of blocks, possibly empty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Span(u32, u32);
 
@@ -68,7 +68,7 @@ impl Span {
 }
 
 impl Wlfc {
-    /// The logs that lie over a backend bucket's read copy or, if it has none, over the backend.
+    /// Returns the logs on top of a backend bucket's read copy or, without one, of the backend.
     pub(super) fn logs_over(&self, copies: &Copies) -> &[Entry] {
         if copies.write == NONE {
             return &[];
@@ -76,30 +76,30 @@ impl Wlfc {
         &self.buckets[copies.write as usize].entries[self.fresh(copies)..]
     }
 
-    /// Logs that are in the read copy.
+    /// Returns the number of logs that the read copy includes.
     #[inline]
     pub(super) fn fresh(&self, copies: &Copies) -> usize {
         if copies.read == NONE { 0 } else { self.buckets[copies.read as usize].fresh as usize }
     }
 
-    /// Whether there are logs that the read copy, if there is one, does not have.
+    /// True if there are logs that the read copy, if any, lacks.
     #[inline]
     pub(super) fn logs_beyond_copy(&self, copies: &Copies) -> bool {
         copies.write != NONE && self.buckets[copies.write as usize].entries.len() > self.fresh(copies)
     }
 
-    /// Whether any of them is of any of these blocks. They may be in the read copy.
+    /// True if logs concern any of these blocks. The read copy may include them.
     #[inline]
     fn logs_touch(&self, copies: &Copies, at: u32, blocks: u32) -> bool {
         self.logs_beyond_copy(copies) && self.buckets[copies.write as usize].touches(at, blocks)
     }
 
-    /// Whether a bucket of logs, if it is one, has anything that the backend may not have.
+    /// True if a bucket of logs, if any, has data that the backend may lack.
     pub(super) fn has_data(&self, write: u32) -> bool {
         write != NONE && self.buckets[write as usize].entries.iter().any(|entry| entry.log != Log::Passed)
     }
 
-    /// Whether the cache may have newer content for any of the blocks than the backend.
+    /// True if the cache may have newer content of any of the blocks than the backend.
     pub(super) fn has_newer(&self, copies: &Copies, at: u32, blocks: u32) -> bool {
         if copies.read != NONE && self.buckets[copies.read as usize].state == super::State::Dirty {
             return true;
@@ -113,7 +113,7 @@ impl Wlfc {
                 .any(|entry| entry.log != Log::Passed && touches(entry))
     }
 
-    /// How many of the blocks have their newest content on flash.
+    /// Returns how many of the blocks have their newest content on flash.
     pub(super) fn cached(&mut self, copies: &Copies, at: u32, blocks: u32) -> u32 {
         if !self.logs_touch(copies, at, blocks) {
             return if copies.read == NONE { 0 } else { blocks };
@@ -139,8 +139,8 @@ impl Wlfc {
         if copies.read == NONE { found } else { blocks - passed }
     }
 
-    /// Brings the newest content of blocks of a backend bucket to memory: what logs do not cover is from the read copy, or from the
-    /// backend, which is read once.
+    /// Loads the newest content of blocks of a backend bucket into memory. Parts without logs come from the read copy,
+    /// or from the backend, which is read once.
     pub(super) fn load(&mut self, backend: u32, copies: &Copies, at: u32, blocks: u32, steps: &mut Vec<Step>) {
         let (read, page_blocks) = (copies.read, self.config.page_blocks);
         let first = u64::from(backend) * u64::from(self.config.bucket_blocks) + u64::from(at);
@@ -184,7 +184,7 @@ impl Wlfc {
         if span != Span::EMPTY {
             self.push(Step::ReadBackend { block: first + u64::from(span.0), blocks: span.1 - span.0 }, steps);
         }
-        // The copy's blocks and those of the logs are others.
+        // The copy's blocks and the logs' blocks are disjoint.
         for step in logs.drain(below..) {
             self.push(step, steps);
         }
@@ -195,7 +195,7 @@ impl Wlfc {
         self.cover = cover;
     }
 
-    /// Brings the blocks that a piece changes in part to memory.
+    /// Loads the blocks that a piece changes partly.
     #[inline]
     pub(super) fn load_ends(&mut self, piece: &Piece, steps: &mut Vec<Step>) {
         let (head, tail) = piece.is_cut();
@@ -218,7 +218,7 @@ impl Wlfc {
         }
     }
 
-    /// Brings a piece to memory from RAM, if it is there whole.
+    /// Loads a piece from RAM, if all of it is there.
     #[inline]
     pub(super) fn read_ram(&mut self, piece: &Piece, steps: &mut Vec<Step>) -> bool {
         if self.config.ram_blocks == 0 {
@@ -236,7 +236,7 @@ impl Wlfc {
         true
     }
 
-    /// Keeps the blocks of a piece, which are in memory, in RAM: all, or those that are there already.
+    /// Keeps the blocks of a piece, which are in memory, in RAM: all of them, or only those already there.
     #[inline]
     pub(super) fn keep_in_ram(&mut self, piece: &Piece, all: bool, steps: &mut Vec<Step>) {
         if self.config.ram_blocks == 0 {
@@ -262,7 +262,7 @@ impl Wlfc {
         }
     }
 
-    /// Gives up the blocks of a piece in RAM.
+    /// Drops the blocks of a piece from RAM.
     pub(super) fn forget_in_ram(&mut self, piece: &Piece) {
         if self.config.ram_blocks == 0 {
             return;
@@ -274,7 +274,7 @@ impl Wlfc {
     }
 }
 
-/// What a log covers of `blocks` from `at` on, counted from there.
+/// Returns the part of a log in `blocks` from `at`, relative to `at`.
 fn within(entry: &Entry, at: u32, blocks: u32) -> (u32, u32) {
     let from = entry.at.max(at);
     let to = (entry.at + entry.blocks).min(at + blocks);

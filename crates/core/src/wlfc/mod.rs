@@ -1,25 +1,27 @@
-//! WLFC: a cache that writes whole buckets of flash in the order in which writes come, with neither garbage collection nor
-//! over-provisioning, for flash that the host manages.
+//! WLFC: a cache that writes whole buckets of flash in order of writes, with neither garbage collection nor
+//! over-provisioning, for host-managed flash.
 //!
-//! Source: Dong, Wang, Zhang: WLFC: Write Less in the Flash-based Cache, section IV. The backend is cut into buckets as large as those of
-//! the cache. A backend bucket has at most one read copy and one bucket of logs in the cache; what it holds is the backend's blocks, below
-//! the copy's, below the logs'. Its [events](crate::cache::Event) come out as [`Step`]s; [`recover`] finds the cache again after a power failure.
+//! Source: Dong, Wang, Zhang: WLFC: Write Less in the Flash-based Cache, section IV. The backend is divided into
+//! buckets of the same size as the cache's. A backend bucket has at most one read copy and one bucket of logs in the
+//! cache. The logs override the copy, and the copy overrides the backend. The answers to its
+//! [events](crate::cache::Event) are [`Step`]s; [`recover`] restores the cache after a power failure.
 //!
 //! Departures from the paper:
-//! - A cache bucket is reset once what took its place is durable, in the order of eviction. Several are reset together where that saves
-//!   flushes, but never two of one backend bucket: the reset of the older one is durable before, so that it does not outlive the newer one.
-//! - What is written back is durable on flash before, and what a clean copy is made of is durable in the backend.
-//! - Of a copy that is brought up to date only the logs that it lacks are read, and of these only what no later log overwrote. If it lacks
-//!   none it stays as it is.
-//! - What logs cover whole is not read from the backend before it is written there.
-//! - A write past the cache first writes back what is newer in the cache, then leaves a durable tombstone.
-//! - Zeroes and trims are logs without data where the cache knows the bucket, and go to the backend where it does not. Of a trim only
-//!   whole blocks count.
-//! - Logs are of whole blocks. The rest of a block that is written in part is read first.
-//! - A write bucket is evicted after the write that needed its place was answered, and so is the least recently used copy. A copy that is
-//!   rewritten counts as used.
+//! - A cache bucket is reset once its replacement is durable, in order of eviction. Several are reset together to save
+//!   flushes, but never two of one backend bucket. The reset of the older one must be durable first, so that it does
+//!   not outlive the newer one.
+//! - Data is durable on flash before it is written back, and durable in the backend before a clean copy is made of it.
+//! - Refreshing a copy reads only the logs that it lacks, without their overwritten parts. If it lacks none, it stays
+//!   unchanged.
+//! - Blocks that logs cover entirely are not read from the backend before they are written there.
+//! - A write that bypasses the cache first writes newer data in the cache back, then leaves a durable tombstone.
+//! - Zeroes and trims are logs without data if the cache knows the bucket, and otherwise go to the backend. Trims only
+//!   affect whole blocks.
+//! - Logs hold whole blocks. For a partial write the rest of the block is read first.
+//! - A write bucket is evicted after the reply to the write that needed its place, and so is the least recently used
+//!   copy. Rewriting a copy counts as a use.
 
-/// Whether a bug is planted, which only tests do.
+/// True if this bug is planted, only in tests.
 macro_rules! planted {
     ($wlfc:expr, $bug:ident) => {{
         #[cfg(test)]
@@ -65,17 +67,17 @@ pub use recovery::{Around, Scan, recover, recover_around};
 pub use step::Step;
 pub use uses::{BACKEND, FLASH, Shape};
 
-/// No cache bucket.
+/// Marks the absence of a cache bucket.
 const NONE: u32 = u32::MAX;
 
 /// The cache buckets of a backend bucket.
 #[derive(Clone, Copy, Debug)]
 struct Copies {
-    /// The bucket of logs that writes go to.
+    /// The bucket of logs for writes.
     write: u32,
     /// The read copy.
     read: u32,
-    /// All that are not erased, evicted ones included.
+    /// The number of buckets that are not erased, evicted ones included.
     count: u32,
 }
 
@@ -83,13 +85,13 @@ impl Copies {
     const NONE: Copies = Copies { write: NONE, read: NONE, count: 0 };
 }
 
-/// A part of a request has no place: the rest of it is not planned, and the client hears of it.
+/// Fails a request because a part of it finds no room. The rest is not planned.
 fn fail(steps: &mut Vec<Step>) -> Then {
     steps.push(Step::Fail);
     Then::Nothing
 }
 
-/// What a request leaves to be done once it is answered.
+/// Work that a request leaves for after its reply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
     Nothing,
@@ -102,7 +104,7 @@ enum Then {
     },
 }
 
-/// The cache manager. Its memory: some 70 bytes for a cache bucket, 16 for a log, and the frames of RAM.
+/// The cache manager. Its memory: about 70 bytes per cache bucket, 16 per log, and the frames of RAM.
 #[derive(Clone, Debug)]
 pub struct Wlfc {
     config: Config,
@@ -115,26 +117,26 @@ pub struct Wlfc {
     allocated: u32,
     ram: ReadBuffer<u32>,
     free_frames: Vec<u32>,
-    /// Something was appended to the flash since its last flush, ...
+    /// True if the flash has appends since its last flush.
     appended: bool,
-    /// ... buckets were reset that held something of these backend buckets, ...
+    /// Backend buckets with cache buckets reset since the last flush of the flash.
     reset: HashSet<u32, FxBuildHasher>,
-    /// ... and something was written to the backend since its own.
+    /// True if the backend has writes since its last flush.
     backend_dirty: bool,
-    /// What clients wrote past the cache.
+    /// Client writes that bypassed the cache.
     passed: failing::Passed,
-    /// Backend buckets that could not be written when that was tried last.
+    /// Backend buckets whose last write failed.
     failing: BTreeSet<u32>,
     trials: failing::Trials,
-    /// What was read of the backend last did not come: no copies are made of what may not come either.
+    /// True if the last read of the backend failed; then no copies are made, because their reads may fail too.
     unread: bool,
-    /// More is in a queue than there may be, or fewer buckets are to spare, since something could not be written back.
+    /// True if a queue exceeds its limit, or spare buckets are missing, because a write-back failed.
     crowded: bool,
-    /// What buckets hold whose resets are not done, the oldest first; where buckets have headers.
+    /// Contents of buckets with unfinished resets, oldest first; only with headers.
     resetting: HashMap<u32, VecDeque<Bucket>, FxBuildHasher>,
-    /// The flash cannot be written any more.
+    /// True if the flash can no longer be written.
     frozen: bool,
-    /// What is on it is durable nevertheless.
+    /// True if the contents of a frozen flash are durable nevertheless.
     settled: bool,
     figures: Figures,
     cover: Cover,
@@ -143,10 +145,10 @@ pub struct Wlfc {
 }
 
 impl Wlfc {
-    /// An empty cache.
+    /// Creates an empty cache.
     ///
     /// # Errors
-    /// [`Config::check`] says what cannot work.
+    /// An invalid configuration, according to [`Config::check`].
     pub fn new(config: Config) -> Result<Wlfc, ConfigError> {
         config.check()?;
         Ok(Wlfc {
@@ -176,12 +178,12 @@ impl Wlfc {
         })
     }
 
-    /// What it is like.
+    /// Returns the configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Blocks in copies and in logs. One that is in several logs counts once for each.
+    /// Returns the blocks in copies and logs. A block in several logs counts for each.
     pub fn cached_blocks(&self) -> u64 {
         let copied = self
             .queues
@@ -191,10 +193,7 @@ impl Wlfc {
         copied.sum::<u64>() + logs.map(|entry| u64::from(entry.blocks)).sum::<u64>()
     }
 
-    /// Plans a request: its steps are added to `steps`.
-    ///
-    /// # Panics
-    /// If the request reaches beyond the volume.
+    /// Plans a request; appends its steps to `steps`.
     #[inline]
     fn plan(&mut self, request: &Request, steps: &mut Vec<Step>) {
         let end = request.offset.checked_add(request.length).expect("a request ends");
@@ -203,7 +202,7 @@ impl Wlfc {
         self.figures.flushes += u64::from(request.kind == Kind::Flush);
         let changes = !matches!(request.kind, Kind::Read | Kind::Prefetch);
         let flushes = request.kind == Kind::Flush || changes && request.durable && request.last;
-        // Of a change an error would speak of that alone.
+        // An error of a change would only concern that change.
         if request.kind == Kind::Flush && self.passed.tells(request.durable) {
             steps.extend([Step::Fail, Step::Reply]);
             return;
@@ -227,7 +226,7 @@ impl Wlfc {
             }
         }
         if flushes && steps.last() != Some(&Step::Fail) {
-            // What was written back is on flash until it is durable.
+            // Blocks that were written back stay on flash until they are durable.
             if self.passed.is_unflushed() {
                 self.settle_backend(steps);
             }
@@ -239,14 +238,14 @@ impl Wlfc {
         self.erase_all(steps);
     }
 
-    /// Erases what was evicted, if it is as much as is erased together, until as many buckets are free as are to be.
+    /// Erases evicted buckets, if there are enough for a batch, until the target of free buckets is reached.
     fn erase_all(&mut self, steps: &mut Vec<Step>) {
         if self.queues.gc_len() >= self.config.erase_batch {
             while self.queues.free() < self.config.free_target && self.erase(steps) {}
         }
     }
 
-    /// Leaves a cache that is found as it is, without what was evicted from it.
+    /// Prepares for shutdown: erases evicted buckets and makes everything durable.
     fn close(&mut self, steps: &mut Vec<Step>) {
         while !self.frozen && self.erase(steps) {}
         self.settle(steps);
@@ -304,8 +303,8 @@ impl Wlfc {
         then
     }
 
-    /// A write past the cache. What the cache has that is newer than the backend's is written back first, since the tombstone makes it
-    /// count no more, whether or not what follows becomes durable.
+    /// Writes past the cache. Newer data in the cache is written back first, because the tombstone invalidates it, even
+    /// if the write itself does not become durable.
     fn pass(&mut self, piece: &Piece, steps: &mut Vec<Step>) -> Then {
         let &Piece { backend, at, blocks, offset, length } = piece;
         self.figures.written_blocks += u64::from(blocks);
@@ -325,10 +324,10 @@ impl Wlfc {
                     self.settle_flash(steps);
                     self.push(Step::WriteBackend { block, blocks, gives_up: false }, steps);
                 }
-                // What was evicted may be on its way too.
+                // Data of evicted buckets may also be on its way.
                 self.settle_backend(steps);
             }
-            // What the old bucket of logs holds would be written over what goes past it.
+            // The eviction of an old bucket of logs would overwrite the new data in the backend.
             if copies.write != NONE && self.room(copies.write) == 0 {
                 self.evict(copies.write, steps);
             }
@@ -355,7 +354,7 @@ impl Wlfc {
         }
     }
 
-    /// Blocks that are zeroed in part are logs as if zeroes were written.
+    /// Zeroes blocks. Partial blocks become logs of data with zeroes.
     fn write_zeroes(&mut self, piece: &Piece, may_punch_holes: bool, steps: &mut Vec<Step>) -> Then {
         let mut then = Then::Nothing;
         for part in piece.parts() {
@@ -378,7 +377,7 @@ impl Wlfc {
         then
     }
 
-    /// Whole blocks become zeroes.
+    /// Zeroes whole blocks.
     fn zero(&mut self, piece: &Piece, may_punch_holes: bool, steps: &mut Vec<Step>) -> Then {
         let &Piece { backend, at, blocks, .. } = piece;
         let known = self.is_known(backend, steps);
@@ -395,7 +394,7 @@ impl Wlfc {
         Then::Nothing
     }
 
-    /// Appends a log; returns which write bucket has to leave for it.
+    /// Appends a log; returns the write bucket to evict for it.
     #[inline]
     fn log(&mut self, backend: u32, log: Log, at: u32, blocks: u32, steps: &mut Vec<Step>) -> Then {
         let mut bucket = self.copies_of(backend).write;
@@ -422,13 +421,13 @@ impl Wlfc {
         then
     }
 
-    /// Pages that can still be written.
+    /// Returns the pages that can still be written.
     #[inline]
     fn room(&self, bucket: u32) -> u32 {
         self.config.bucket_pages() - self.buckets[bucket as usize].next_page
     }
 
-    /// The bucket that was free for longest. The caller queues a read copy.
+    /// Allocates the bucket that has been free for longest. The caller queues a read copy.
     fn allocate(&mut self, state: State, backend: u32, steps: &mut Vec<Step>) -> u32 {
         if self.queues.free() == 0 {
             assert!(self.erase(steps), "there are more buckets than both queues can have");
@@ -460,7 +459,7 @@ impl Wlfc {
         self.copies.get(&backend).copied().unwrap_or(Copies::NONE)
     }
 
-    /// Whether flash may hold anything of a backend bucket, after a power failure too.
+    /// True if the flash may hold data of a backend bucket, even after a power failure.
     fn is_known(&mut self, backend: u32, steps: &mut Vec<Step>) -> bool {
         if self.copies.contains_key(&backend) {
             return true;
@@ -471,7 +470,7 @@ impl Wlfc {
         false
     }
 
-    /// Makes durable what was done so far.
+    /// Makes everything so far durable.
     fn settle(&mut self, steps: &mut Vec<Step>) {
         self.settle_backend(steps);
         self.settle_flash(steps);

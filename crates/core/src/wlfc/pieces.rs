@@ -1,4 +1,4 @@
-//! A request, and how it is cut at the borders of backend buckets and blocks.
+//! Division of requests at the borders of backend buckets and blocks.
 
 use super::config::Config;
 use crate::cache::Request;
@@ -7,7 +7,7 @@ use crate::format::BLOCK_BYTES;
 /// Bytes of a block.
 pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// The parts of a request in each backend bucket.
+/// Returns the parts of a request, one per backend bucket.
 #[inline]
 pub(super) fn pieces(request: &Request, bucket_blocks: u32) -> impl Iterator<Item = Piece> + use<> {
     let (mut offset, end) = (request.offset, request.offset + request.length);
@@ -24,7 +24,8 @@ pub(super) fn pieces(request: &Request, bucket_blocks: u32) -> impl Iterator<Ite
     })
 }
 
-/// What is left of `blocks` blocks without some of them, given in order: where each run of them begins, and its length.
+/// Returns the runs that remain of `blocks` blocks without the given ones, which are ascending: the start and length of
+/// each run.
 pub(super) fn runs_without(blocks: u32, without: impl Iterator<Item = u32>) -> impl Iterator<Item = (u32, u32)> {
     let mut from = 0;
     without.chain([blocks]).filter_map(move |end| {
@@ -55,45 +56,45 @@ impl Piece {
         Piece { backend, at, blocks: (end - first) as u32, offset, length }
     }
 
-    /// Its first block in the volume.
+    /// Returns its first block in the volume.
     #[inline]
     pub fn block(&self, config: &Config) -> u64 {
         u64::from(self.backend) * u64::from(config.bucket_blocks) + u64::from(self.at)
     }
 
-    /// Whether its first and its last block are not whole.
+    /// Returns whether its first and its last block are partial.
     #[inline]
     pub fn is_cut(&self) -> (bool, bool) {
         let end = self.offset + u64::from(self.length);
         (!self.offset.is_multiple_of(BLOCK), !end.is_multiple_of(BLOCK))
     }
 
-    /// Whether all its blocks are whole.
+    /// True if all its blocks are whole.
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.is_cut() == (false, false)
     }
 
-    /// The bytes from `start` to `end`, which lie in it.
+    /// Returns the part from `start` to `end`, which must lie in it.
     fn part(&self, start: u64, end: u64) -> Piece {
         let (first, stop) = (start / BLOCK, end.div_ceil(BLOCK));
         let at = self.at + (first - self.offset / BLOCK) as u32;
         Piece { at, blocks: (stop - first) as u32, offset: start, length: (end - start) as u32, ..*self }
     }
 
-    /// Its whole blocks, if there are any.
+    /// Returns its whole blocks, if any.
     pub fn whole_blocks(&self) -> Option<Piece> {
         let end = self.offset + u64::from(self.length);
         let (start, end) = (self.offset.next_multiple_of(BLOCK), end / BLOCK * BLOCK);
         (start < end).then(|| self.part(start, end))
     }
 
-    /// The block that is cut at its start, its whole blocks and the block that is cut at its end, as far as there are any.
+    /// Returns the partial first block, the whole blocks and the partial last block, as far as they exist.
     pub fn parts(&self) -> impl Iterator<Item = Piece> + use<> {
         let (start, end) = (self.offset, self.offset + u64::from(self.length));
         let bounds = match self.whole_blocks() {
             Some(inner) => [start, inner.offset, inner.offset + u64::from(inner.length), end],
-            // Nothing is whole: one block, or two that are both cut.
+            // There are only partial blocks: one, or two.
             None => [start, start.next_multiple_of(BLOCK).clamp(start, end), end, end],
         };
         let piece = *self;

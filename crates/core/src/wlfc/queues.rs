@@ -1,33 +1,33 @@
-//! The queues in DRAM: which cache buckets are read copies, which are write buckets, which are to be erased and which are free.
+//! The queues in DRAM: read copies, write buckets, buckets to erase, and free buckets.
 //!
 //! Source: WLFC, section IV.B.3 and Figure 3.
 //!
 //! Departures from the paper:
-//! - A halving is exact: priorities are not rounded to whole numbers, so that two never become equal that were not.
-//! - Of equal priorities the one that was set longest ago is the smallest.
+//! - Halving is exact: priorities are not rounded to whole numbers, so different ones never become equal.
+//! - Among equal priorities the one that was set longest ago is the smallest.
 
 use std::cmp::Ordering;
 
 use crate::lists::Lists;
 
-/// A priority that can be compared with others whatever was halved in between: a number is `mantissa * 2^(exponent - 64)`, where the
-/// mantissa's highest bit is set, so that the larger exponent is the larger number. Zero has neither.
+/// A priority that stays comparable across halvings. A number is `mantissa * 2^(exponent - 64)` with the mantissa's
+/// highest bit set, so the larger exponent is the larger number. Zero has neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Priority {
     exponent: u64,
     mantissa: u64,
-    /// When it was set, counted.
+    /// The sequence number of its setting.
     set: u64,
 }
 
-/// Cache buckets by priority, of which the smallest leaves first.
+/// Cache buckets by priority; the smallest leaves first.
 ///
-/// To halve all priorities is to double those that are set from now on, which takes constant time.
+/// Halving all priorities is implemented as doubling those that are set later, which takes constant time.
 #[derive(Clone, Debug, Default)]
 pub struct WriteQueue {
-    /// A heap whose first element is the smallest.
+    /// A heap with the smallest element first.
     heap: Vec<(Priority, u32)>,
-    /// Where in the heap a cache bucket stands; [`NOWHERE`] if it does not.
+    /// The index of a cache bucket in the heap, or [`NOWHERE`].
     places: Vec<u32>,
     halvings: u64,
     set: u64,
@@ -36,17 +36,17 @@ pub struct WriteQueue {
 const NOWHERE: u32 = u32::MAX;
 
 impl WriteQueue {
-    /// How many buckets are queued.
+    /// Returns the number of queued buckets.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether none is.
+    /// True if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 
-    /// Whether `bucket` is queued.
+    /// True if `bucket` is queued.
     pub fn contains(&self, bucket: u32) -> bool {
         self.places.get(bucket as usize).is_some_and(|place| *place != NOWHERE)
     }
@@ -83,17 +83,17 @@ impl WriteQueue {
         self.halvings += 1;
     }
 
-    /// The bucket with the smallest priority.
+    /// Returns the bucket with the smallest priority.
     pub fn smallest(&self) -> Option<u32> {
         self.heap.first().map(|(_, bucket)| *bucket)
     }
 
-    /// The bucket with the smallest priority of those that `may` leave. Looks at all.
+    /// Returns the bucket with the smallest priority for which `may` is true. Takes linear time.
     pub fn smallest_of(&self, may: impl Fn(u32) -> bool) -> Option<u32> {
         self.heap.iter().filter(|(_, bucket)| may(*bucket)).min().map(|(_, bucket)| *bucket)
     }
 
-    /// Takes `bucket`, which is queued, out of the queue.
+    /// Removes `bucket`, which must be queued.
     pub fn remove(&mut self, bucket: u32) {
         let place = std::mem::replace(&mut self.places[bucket as usize], NOWHERE) as usize;
         let last = self.heap.pop().expect("a queued bucket is in the heap");
@@ -103,12 +103,12 @@ impl WriteQueue {
         }
     }
 
-    /// The buckets, in no order.
+    /// Iterates over the buckets, in no order.
     pub fn buckets(&self) -> impl Iterator<Item = u32> {
         self.heap.iter().map(|(_, bucket)| *bucket)
     }
 
-    /// Moves the element at `place`, the only one that may be out of order, to where it belongs.
+    /// Moves the element at `place`, the only one that may be out of order, to its position.
     #[inline]
     fn settle(&mut self, mut place: usize) {
         let moved = self.heap[place];
@@ -139,7 +139,7 @@ impl WriteQueue {
         self.places[element.1 as usize] = place as u32;
     }
 
-    /// Asserts that the heap is one, and that each bucket is where it is said to be.
+    /// Asserts the order of the heap and the indexes of the buckets.
     pub fn check(&self) {
         for (place, element) in self.heap.iter().enumerate() {
             assert!(place == 0 || self.heap[(place - 1) / 2] < *element, "the heap's order at {place}");
@@ -150,13 +150,13 @@ impl WriteQueue {
     }
 }
 
-/// The queue of read copies, most recently used first, ...
+/// The queue of read copies, most recently used first.
 const READ: u8 = 0;
-/// ... the GC queue, in the order in which buckets were evicted, the oldest at the back, ...
+/// The GC queue, in order of eviction, oldest at the back.
 const GC: u8 = 1;
-/// ... the Allocation queue of erased ones, the one that is allocated next at the back, ...
+/// The Allocation queue of erased buckets, the next one to allocate at the back.
 const ALLOCATION: u8 = 2;
-/// ... and those that failed, which are never used again.
+/// Failed buckets, which are never reused.
 const FAILED: u8 = 3;
 
 /// The Read Cache, Write Cache, GC and Allocation queues. A cache bucket is in one of them.
@@ -168,21 +168,21 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// All `buckets` are free, and are allocated in the order of their numbers.
+    /// Creates the queues with all `buckets` free, to be allocated in order of their numbers.
     pub fn new(buckets: u32) -> Queues {
         let mut queues = Queues { lists: Lists::new(4), write: WriteQueue::default() };
         (0..buckets).for_each(|bucket| queues.lists.push_front(ALLOCATION, bucket));
         queues
     }
 
-    /// The oldest free bucket, which is taken out of the Allocation queue.
+    /// Removes and returns the oldest free bucket.
     pub fn allocate(&mut self) -> Option<u32> {
         let bucket = self.lists.back(ALLOCATION)?;
         self.lists.remove(bucket);
         Some(bucket)
     }
 
-    /// Buckets in the Allocation queue.
+    /// Returns the number of buckets in the Allocation queue.
     pub fn free(&self) -> u32 {
         self.lists.len(ALLOCATION)
     }
@@ -192,23 +192,23 @@ impl Queues {
         self.lists.push_front(READ, bucket);
     }
 
-    /// The read copy was used.
+    /// Marks a read copy as the most recently used.
     #[inline]
     pub fn read_touch(&mut self, bucket: u32) {
         self.lists.move_front(bucket, READ);
     }
 
-    /// The read copy that was not used for longest.
+    /// Returns the least recently used read copy.
     pub fn read_last(&self) -> Option<u32> {
         self.lists.back(READ)
     }
 
-    /// Read copies.
+    /// Returns the number of read copies.
     pub fn read_len(&self) -> u32 {
         self.lists.len(READ)
     }
 
-    /// Read copies, the least recently used first.
+    /// Iterates over read copies, least recently used first.
     pub fn read_copies(&self) -> impl Iterator<Item = u32> {
         self.lists.from_back(READ)
     }
@@ -223,39 +223,39 @@ impl Queues {
         self.lists.push_front(GC, bucket);
     }
 
-    /// The bucket that was evicted first, of those that are not erased.
+    /// Returns the oldest evicted bucket that is not erased.
     pub fn gc_first(&self) -> Option<u32> {
         self.lists.back(GC)
     }
 
-    /// Buckets that are to be erased.
+    /// Returns the number of buckets to erase.
     pub fn gc_len(&self) -> u32 {
         self.lists.len(GC)
     }
 
-    /// The buckets that are to be erased, in this order.
+    /// Iterates over the buckets to erase, in order.
     pub fn gc_buckets(&self) -> impl Iterator<Item = u32> {
         self.lists.from_back(GC)
     }
 
-    /// A bucket of the GC queue was erased.
+    /// Moves an erased bucket from the GC queue to the Allocation queue.
     pub fn erased(&mut self, bucket: u32) {
         assert_eq!(self.lists.remove(bucket), GC, "what is erased was evicted");
         self.lists.push_front(ALLOCATION, bucket);
     }
 
-    /// Takes a bucket out of the Allocation queue that was found in use.
+    /// Removes a bucket that was found in use from the Allocation queue.
     pub(super) fn take(&mut self, bucket: u32) {
         assert_eq!(self.lists.remove(bucket), ALLOCATION, "what is found is free so far");
     }
 
-    /// Takes a bucket out of the Allocation queue for good.
+    /// Removes a bucket from the Allocation queue for good.
     pub(super) fn fail(&mut self, bucket: u32) {
         self.take(bucket);
         self.lists.push_front(FAILED, bucket);
     }
 
-    /// Asserts that each of `buckets` is in one queue.
+    /// Asserts that each of `buckets` is in exactly one queue.
     pub fn check(&self, buckets: u32) {
         self.lists.check();
         self.write.check();
@@ -271,9 +271,9 @@ mod tests {
     use super::*;
     use crate::wlfc::tests::random::Random;
 
-    /// Figure 3: room for 5, and 4 are there, with priorities that the text does not print: 40, 30, 20 (cache bucket 3) and 25. A write
-    /// to J gets cache bucket 8 with 55, which is the largest. All are halved: 27.5, 20, 15, 10, 12.5. A write to F gets cache bucket 4
-    /// with 23 left. The queue is full, and cache bucket 3 is evicted.
+    /// Figure 3: room for 5, and 4 are there, with priorities that the text does not give: 40, 30, 20 (cache bucket 3)
+    /// and 25. A write to J gets cache bucket 8 with 55, the largest. All are halved: 27.5, 20, 15, 10, 12.5. A write
+    /// to F gets cache bucket 4 with 23 left. The queue is full, and cache bucket 3 is evicted.
     #[test]
     fn figure_3_by_hand() {
         let mut queue = WriteQueue::default();
@@ -300,7 +300,8 @@ mod tests {
         assert_eq!(order(&queue), [5, 2, 1, 4, 8], "23 is above 20 and below 27.5");
     }
 
-    /// The naive queue halves numbers that floating point holds exactly: at most 17 bits, and less than a thousand halvings.
+    /// The naive queue halves numbers that floating point represents exactly: at most 17 bits, and fewer than a
+    /// thousand halvings.
     #[test]
     fn halving_all_at_once_is_halving_one_by_one() {
         let mut random = Random(7);

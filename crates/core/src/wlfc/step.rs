@@ -1,10 +1,11 @@
-//! Steps of WLFC: what it wants done, in order. They name ranges of cache buckets and of the backend.
+//! Steps of WLFC: its plan, in order. They name ranges of cache buckets and of the backend.
 //!
-//! The blocks that a plan moves are in memory from the step that reads or receives them to the end of the plan, each at its address: the
-//! blocks of at most two buckets. Where everything is written back, a bucket's blocks are not needed any more once they are.
+//! The blocks of a plan are in memory at their addresses, from the step that reads or receives them to the end of the
+//! plan: at most two buckets. When everything is written back, a bucket's blocks are no longer needed after that.
 //!
-//! Performing the steps one by one, in order, is always right. What is appended, reset or written to the backend may be lost in a power
-//! failure until the next flush of that device: of a cache bucket any part at the end, resets included; of the backend anything.
+//! Executing the steps one by one, in order, is always correct. Until the next flush of its device, a power failure may
+//! undo appends, resets and writes. A cache bucket may lose any part at its end, resets included; the backend may lose
+//! anything.
 
 use super::bucket::Oob;
 
@@ -14,7 +15,7 @@ use super::bucket::Oob;
 pub enum Step {
     /// Copies bytes of the client's request into memory, at their address.
     Receive { offset: u64, length: u32 },
-    /// Copies bytes of memory into the answer to the client.
+    /// Copies bytes of memory into the reply to the client.
     Send { offset: u64, length: u32 },
     /// Fills memory with zeroes.
     Zero { offset: u64, length: u32 },
@@ -22,25 +23,26 @@ pub enum Step {
     ReadRam { block: u64, frame: u32 },
     /// Copies a block of memory into a frame of the read cache in RAM.
     KeepInRam { block: u64, frame: u32 },
-    /// Reads blocks of a cache bucket, from the `slot`-th block of its pages on, into memory.
+    /// Reads blocks of a cache bucket into memory, starting with block number `slot` of its pages.
     ReadFlash { bucket: u32, slot: u32, block: u64, blocks: u32 },
     /// Reads blocks of the backend into memory.
     ReadBackend { block: u64, blocks: u32 },
-    /// Programs `pages` pages of a cache bucket at its write pointer, `page`, with the blocks of memory that the first's `oob` says.
+    /// Programs `pages` pages of a cache bucket at its write pointer, `page`. `oob` is the metadata of the first page
+    /// and names the blocks in memory.
     Append { bucket: u32, page: u32, pages: u32, oob: Oob },
-    /// Writes blocks of memory to the backend. What `gives_up` has left the cache by what is planned behind it: if it fails, the cache has to be
-    /// found again.
+    /// Writes blocks of memory to the backend. With `gives_up` later steps remove the data from the cache; if this
+    /// fails, the cache must be recovered.
     WriteBackend { block: u64, blocks: u32, gives_up: bool },
     /// Makes blocks of the backend read as zeroes.
     ZeroBackend { block: u64, blocks: u32, may_punch_holes: bool },
-    /// Makes durable what was appended and reset.
+    /// Makes appends and resets durable.
     FlushFlash,
-    /// Makes durable what was written to the backend.
+    /// Makes writes to the backend durable.
     FlushBackend,
     /// Erases a cache bucket.
     Reset { bucket: u32 },
     /// The request fails.
     Fail,
-    /// The client is answered once all steps before it are done. What comes after is background work.
+    /// Replies to the client after all earlier steps. Later steps are background work.
     Reply,
 }
