@@ -1,7 +1,7 @@
-//! What a flash device holds, byte for byte: the superblock, and the header and footer pages of the log.
+//! The on-flash format, byte for byte: the superblock, and the header and footer pages of the log.
 //!
-//! Source: our own; the epochs that tell the newest copy of a block follow WLFC (section IV.D), and that what is written back
-//! twice does no harm. `docs/format.md` is the same as tables.
+//! Source: our own. Epochs that identify the newest copy of a block follow WLFC (section IV.D), and so does the
+//! idempotence of repeated write-backs. `docs/format.md` has the same as tables.
 //!
 //! All integers are little-endian. A page is one block of 4,096 bytes. Every metadata page begins with a magic number and a
 //! CRC32C of the rest of the page.
@@ -17,19 +17,20 @@ pub use digest::{Difference, Digest};
 pub use run_end::{RunEnd, Witness};
 pub use superblock::{FailedUnit, Layout, Resets, State, Superblock};
 
-/// Bytes in a block, which is also the page of the log.
+/// Bytes in a block, which is also a page of the log.
 pub const BLOCK_BYTES: usize = 4096;
-/// The newest version of the format: of the [layout](Layout) of buckets, where [every sector](Resets::EverySector) says that its bucket was reset.
+/// The newest version of the format: the [layout](Layout) of buckets, with reset marks in [every
+/// sector](Resets::EverySector).
 pub const VERSION: u32 = 8;
-/// The version of the layout of buckets where [one sector](Resets::FirstSector) does.
+/// The version of the layout of buckets with reset marks in [one sector](Resets::FirstSector).
 pub const VERSION_MARKED: u32 = 7;
-/// The version of the layout of buckets where none does, and some buckets have failed.
+/// The version of the layout of buckets without reset marks, and with failed buckets.
 pub const VERSION_FAILED: u32 = 6;
-/// As [`VERSION_FAILED`], where all buckets are whole.
+/// As [`VERSION_FAILED`], without failed buckets.
 pub const VERSION_BUCKETS: u32 = 5;
-/// The version of a log on a flash whose units are zones, which are [written in order](Superblock::in_order).
+/// The version of a log on zoned flash, which is [written in order](Superblock::in_order).
 pub const VERSION_ZONED: u32 = 4;
-/// The version of any other flash. Version 1, which is read too, lacked what [`Superblock`] says from
+/// The version of any other flash. Version 1, which can be read too, lacked the fields of [`Superblock`] from
 /// [`attach`](Superblock::attach) on, and version 2 the records of regions.
 pub const VERSION_ANYWHERE: u32 = 3;
 const VERSION_MIN: u32 = 1;
@@ -47,7 +48,7 @@ const RECORD_BYTES: usize = 16;
 /// One page of bytes.
 pub type Page = [u8; BLOCK_BYTES];
 
-/// How a flash device is divided. Unit 0 holds the superblock; the log runs through the others.
+/// The division of a flash device. Unit 0 holds the superblock; the log uses the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Erase units, the superblock's included; at least [`Geometry::UNITS_MIN`].
@@ -57,65 +58,66 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Fewest units: the superblock's, and a log in which one unit is filled, one read and the rest is in reserve.
+    /// Minimum number of units: the superblock's, and a log with one unit being filled, one being read and a reserve.
     pub const UNITS_MIN: u32 = 11;
-    /// Fewest pages in a unit.
+    /// Minimum number of pages in a unit.
     pub const UNIT_PAGES_MIN: u32 = 16;
-    /// Most pages in a unit: 2 GiB.
+    /// Maximum number of pages in a unit: 2 GiB.
     pub const UNIT_PAGES_MAX: u32 = 524_288;
 
-    /// Units of the log.
+    /// Returns the units of the log.
     pub fn log_units(&self) -> u32 {
         self.units - 1
     }
 
-    /// The unit that the log writes as its `sequence`-th, which is at least 1: the units in turn.
+    /// Returns the unit of sequence number `sequence`, at least 1: the log uses its units in turn.
     pub fn unit_of(&self, sequence: u64) -> u32 {
         assert!(sequence > 0, "sequence numbers start at 1");
         1 + ((sequence - 1) % u64::from(self.log_units())) as u32
     }
 
-    /// Pages of a unit's footer: room for a record per page and a quarter more, for marks.
+    /// Returns the pages of a unit's footer: room for one record per page, and a quarter more for marks.
     pub fn footer_pages(&self) -> u32 {
         (self.unit_pages + self.unit_pages / 4).div_ceil(RECORDS_PER_PAGE as u32)
     }
 
-    /// Records that a unit can have.
+    /// Returns the maximum number of records in a unit.
     pub fn unit_records_max(&self) -> usize {
         self.footer_pages() as usize * RECORDS_PER_PAGE
     }
 
-    /// The page within a unit where its footer starts and segments end.
+    /// Returns the page within a unit where its footer starts and segments end.
     pub fn segments_end(&self) -> u32 {
         self.unit_pages - self.footer_pages()
     }
 
-    /// The most data pages that a unit can have: what is left by the footer and by headers of segments of `segment_blocks`.
+    /// Returns the maximum number of data pages in a unit, besides the footer and the headers of segments of
+    /// `segment_blocks`.
     pub fn unit_data_pages(&self, segment_blocks: u32) -> u32 {
         self.segments_end() - self.segments_end().div_ceil(segment_blocks + 1)
     }
 
-    /// The device's page that is page `page` of `unit`.
+    /// Returns the device's page number of page `page` of `unit`.
     pub fn slot(&self, unit: u32, page: u32) -> u32 {
         unit * self.unit_pages + page
     }
 
-    /// Pages on the device.
+    /// Returns the pages of the device.
     pub fn pages(&self) -> u32 {
         self.units * self.unit_pages
     }
 }
 
-/// A place in the log, where a segment begins or the log ends. Places are in the order in which they are written.
+/// A place in the log: the start of a segment, or the end of the log. Places are ordered as they are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// The unit's sequence, 0 before the first.
+    /// The unit's sequence number, 0 before the first.
     pub sequence: u64,
     /// The page within the unit.
     pub page: u32,
 }
 
-/// Why a page is not what it should be.
+/// An error in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum PageError {
@@ -129,34 +131,34 @@ pub enum PageError {
     Field { field: &'static str, found: u64 },
 }
 
-/// What a record says of a block.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A page of data that nothing refers to.
+    /// A page of data that is not referenced.
     Void,
-    /// A page of data that the backend holds too.
+    /// A page of data that the backend also has.
     Clean,
     /// A page of data that is newer than the backend's.
     Dirty,
-    /// No earlier record of the block counts: the backend has, or will have, newer data.
+    /// Invalidates all earlier records of the block: the backend has, or will have, newer data.
     Forget,
-    /// The dirty record of the block at [`Record::slot`] was written back and is clean.
+    /// The dirty copy of the block at [`Record::slot`] was written back and is clean.
     Destaged,
-    /// The only copy of the block's newest data was lost; until it is written anew, reading it is an error.
+    /// The only copy of the block's newest data was lost; until it is rewritten, reading it is an error.
     Lost,
-    /// All dirty copies that are on the unit of [`Record::slot`], in pages up to that slot, were written back and are clean.
+    /// All dirty copies on the unit of [`Record::slot`], in pages up to that slot, were written back and are clean.
     UnitDestaged,
-    /// Blocks of the [`Region`] are being written on the backend: until it is said to be sure again, no copy of a block of it counts
-    /// that is clean, wherever its record stands.
+    /// Blocks of the [`Region`] are being overwritten on the backend. Until the region is sure again, all clean copies
+    /// in it are invalid, wherever their records are.
     Unsure,
-    /// The clean copies of the [`Region`] count again.
+    /// The clean copies of the [`Region`] are valid again.
     Sure,
-    /// No clean copy of a block of the [`Region`] counts whose record stands before this one; those behind it do.
+    /// Invalidates the clean copies in the [`Region`] whose records come before this one; later ones are valid.
     ForgetRegion,
 }
 
 impl Kind {
-    /// All of them, in the order of their numbers on the device.
+    /// All kinds, in the order of their numbers on the device.
     pub const ALL: [Kind; 10] = [
         Kind::Void,
         Kind::Clean,
@@ -170,23 +172,23 @@ impl Kind {
         Kind::ForgetRegion,
     ];
 
-    /// Whether a page of data belongs to the record.
+    /// True if a page of data belongs to the record.
     pub fn has_data(self) -> bool {
         matches!(self, Kind::Void | Kind::Clean | Kind::Dirty)
     }
 
-    /// Whether the record is about a [`Region`] rather than a block.
+    /// True if the record concerns a [`Region`] rather than a block.
     pub fn is_of_region(self) -> bool {
         matches!(self, Kind::Unsure | Kind::Sure | Kind::ForgetRegion)
     }
 }
 
-/// A row of as many blocks as others, of which the first begins at block 0.
+/// An aligned run of blocks: all regions of the same size start at multiples of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Region {
     /// Its first block.
     pub first: u32,
-    /// How many there are, or 0 for all blocks of the volume.
+    /// The number of blocks, or 0 for all blocks of the volume.
     pub blocks: u32,
 }
 
@@ -194,7 +196,7 @@ impl Region {
     /// All blocks of the volume.
     pub const ALL: Region = Region { first: 0, blocks: 0 };
 
-    /// The region of `blocks` blocks that `block` is in.
+    /// Returns the region of `blocks` blocks that contains `block`.
     pub fn of(block: u32, blocks: u32) -> Region {
         Region { first: block.checked_div(blocks).map_or(0, |number| number * blocks), blocks }
     }
@@ -203,58 +205,63 @@ impl Region {
 /// One record of a segment's header or a unit's footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it says.
+    /// The kind of record.
     pub kind: Kind,
-    /// The block that it is about.
+    /// The block concerned.
     pub block: u32,
-    /// For data, the device's page where it is; for [`Kind::Destaged`], the page of the record that is meant; for
-    /// [`Kind::UnitDestaged`], the last page that is meant; for a [`Kind::Lost`] that was to be data, the page that it left unused;
-    /// for a [`Region`], whose first block the record names, [how many blocks](Region::blocks) it has; else 0.
+    /// A page number whose meaning depends on the kind, otherwise 0:
+    ///
+    /// - for data, its page on the device;
+    /// - for [`Kind::Destaged`], the page of the copy that was written back;
+    /// - for [`Kind::UnitDestaged`], the last page concerned;
+    /// - for a [`Kind::Lost`] in place of data, the page that it left unused;
+    /// - for a [`Region`], whose first block is `block`, [its number of blocks](Region::blocks).
     pub slot: u32,
     /// CRC32C of the data, or 0.
     pub crc: u32,
 }
 
-/// What the header of a segment and the pages of a footer have in common.
+/// The common fields of a segment's header and a footer's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// First 8 bytes of the cache's UUID, so that another cache's pages are not taken for this one's.
+    /// First 8 bytes of the cache's UUID, to detect pages of other caches.
     pub cache: u64,
-    /// Counts the starts of the server; what an earlier run left behind the end of its log is told by it.
+    /// Counts the starts of the server. It identifies leftovers of an earlier run behind the end of its log.
     pub epoch: u64,
-    /// Counts the units that were begun: orders all records, together with their place in the unit.
+    /// Counts units; together with the position in the unit it orders all records.
     pub sequence: u64,
-    /// The oldest sequence whose unit still counts.
+    /// The oldest valid sequence number.
     pub tail: u64,
-    /// Where the segments of the unit before this one end.
+    /// The end of the previous unit's segments.
     pub previous_end: u32,
-    /// The page within the unit where this page is.
+    /// The page within the unit.
     pub page: u32,
-    /// For a segment, the data pages that follow; for a footer, where the segments end.
+    /// For a segment, the number of data pages that follow; for a footer, the end of the segments.
     pub data_pages: u32,
-    /// Up to which page the unit was durable before this was written.
+    /// The page up to which the unit was durable before this was written.
     pub durable_end: u32,
-    /// Of a footer, how many pages it has; 0 in a segment's header, and in a footer of version 1, which has all that it can have.
+    /// For a footer, its number of pages. 0 in a segment's header, and in a footer of version 1, which has the maximum.
     pub footer_pages: u32,
-    /// Of a segment, how many pages before it do not count: a crash tore them. The last segment that says so of a place is right.
+    /// For a segment, the number of invalid pages before it, torn by a crash. If several segments claim a place, the
+    /// last one is right.
     pub skipped: u32,
 }
 
-/// A header or footer page, read.
+/// A decoded header or footer page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataPage {
-    /// What is said once.
+    /// The fields of the page.
     pub header: Header,
-    /// What is said of blocks, in order.
+    /// The records, in order.
     pub records: Vec<Record>,
 }
 
-/// Which metadata page is meant.
+/// The role of a metadata page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Starts a segment: the data pages of its records follow in order.
     Segment,
-    /// Repeats the records of all segments of a unit: of a full one, or so far.
+    /// Repeats the records of all segments of a unit, full or partly written.
     Footer,
 }
 
@@ -276,7 +283,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// Writes a metadata page of at most [`RECORDS_PER_PAGE`] records into `page`.
+/// Encodes a metadata page of at most [`RECORDS_PER_PAGE`] records into `page`.
 pub fn encode_metadata(role: Role, header: &Header, records: &[Record], page: &mut Page) {
     assert!(records.len() <= RECORDS_PER_PAGE, "{} records do not fit a page", records.len());
     page.fill(0);
@@ -302,7 +309,7 @@ pub fn encode_metadata(role: Role, header: &Header, records: &[Record], page: &m
     put(page, 4, &crc.to_le_bytes());
 }
 
-/// Reads a metadata page.
+/// Decodes a metadata page.
 pub fn decode_metadata(role: Role, page: &Page) -> Result<MetadataPage, PageError> {
     if u32_at(page, 0) != role.magic() {
         return Err(PageError::Magic);

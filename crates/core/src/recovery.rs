@@ -1,24 +1,26 @@
-//! Recovery: from what a flash device holds to the log that it was.
+//! Recovery: rebuilds the log from the contents of a flash device.
 //!
-//! Source: our own; that a full scan of the units' metadata is enough, and that epochs tell the newest copy, follows WLFC (section
-//! IV.D).
+//! Source: our own. The full scan of the units' metadata, and the use of epochs to find the newest copy, follow WLFC
+//! (section IV.D).
 //!
-//! The newest unit is the one whose header has the highest sequence. Everything before it was flushed before it was begun, so its
-//! metadata is believed as it stands. The newest unit is walked segment by segment. Each says up to where the unit was durable when
-//! it was written: what lies before the highest such page is believed too, and refused if it is damaged. Behind that page every
-//! segment is checked with its data, up to the first that is not whole: that and what follows was never flushed.
+//! The newest unit has the highest sequence number in its header. Everything before it was flushed before it was
+//! started, so its metadata is trusted. The newest unit is read segment by segment. Each segment records the page up to
+//! which the unit was durable when it was written. Data before the highest such page is trusted too; damage there is an
+//! error. Segments behind that page are checked with their data, up to the first incomplete one: that and its
+//! successors were never flushed.
 //!
-//! The first page of each unit is enough to put them in order. Their footers are then read from the newest to the oldest, and dropped
-//! once applied.
+//! The first page of each unit is enough to order them. Their footers are then read from the newest to the oldest, and
+//! dropped once applied.
 //!
-//! A footer that calls durable all that it repeats is a witness: it was written after a flush, while the server was idle or before
-//! it ended, and stands in for the headers before it. The superblock too knows a place up to which the log was durable.
+//! A footer that declares everything that it repeats durable is a witness. It was written after a flush, while the
+//! server was idle or shutting down, and replaces the headers before it. The superblock also records a place up to
+//! which the log was durable.
 //!
-//! The log goes on right behind the last whole segment, in a new epoch. Within a unit epochs only rise, so that what an earlier run
-//! left further behind is not taken for a part of the log. What it left at the very place could become whole by chance, when the
-//! same data is written there again: it is to be wiped before anything is written.
+//! The log continues right behind the last whole segment, in a new epoch. Within a unit epochs never decrease, so
+//! leftovers of an earlier run further behind are not mistaken for a part of the log. A leftover at the very end could
+//! become whole by chance, if the same data is written there again; so it is wiped before anything is written.
 //!
-//! In a unit that is written in order nothing can be wiped. There the log goes on behind what was left, and its next segment says how
+//! Nothing can be wiped in a zoned unit. There the log continues behind the leftovers, and its next segment records how
 //! many pages it [skips](Header::skipped).
 
 mod pages;
@@ -37,10 +39,10 @@ use crate::layout::containers::{Head, Log};
 use self::pages::{Pages, Traces};
 use self::rebuild::Rebuild;
 
-/// Highest sequence that is believed: more units than can ever be written.
+/// Maximum valid sequence number: more units than can ever be written.
 const SEQUENCE_MAX: u64 = 1 << 62;
 
-/// Whether a metadata page is of this cache, of this unit, and possible.
+/// True if a metadata page belongs to this cache and unit, and is valid.
 pub fn belongs(geometry: Geometry, cache: u64, unit: u32, header: &Header) -> bool {
     header.cache == cache
         && (1..SEQUENCE_MAX).contains(&header.sequence)
@@ -50,7 +52,7 @@ pub fn belongs(geometry: Geometry, cache: u64, unit: u32, header: &Header) -> bo
         && header.epoch < u64::MAX
 }
 
-/// Whether the records with data are those of pages from `first` to before `end` of `unit`, in order.
+/// True if the records with data refer to pages from `first` to before `end` of `unit`, in order.
 pub(crate) fn are_in_order(geometry: Geometry, unit: u32, first: u32, end: u32, records: &[Record]) -> bool {
     let mut free = geometry.slot(unit, first);
     let end = geometry.slot(unit, end);
@@ -64,10 +66,10 @@ pub(crate) fn are_in_order(geometry: Geometry, unit: u32, first: u32, end: u32, 
     })
 }
 
-/// A footer: its header, and the records that it repeats.
+/// A footer: its header and records.
 pub type Footer = (Header, Vec<Record>);
 
-/// The footer of a unit, if there is one that is whole and belongs to it.
+/// Returns the footer of a unit, if it is whole and belongs to the unit.
 pub fn footer_of(geometry: Geometry, cache: u64, unit: u32, bytes: &[u8]) -> Option<Footer> {
     decode_footer(bytes).filter(|(header, records)| {
         belongs(geometry, cache, unit, header)
@@ -77,7 +79,7 @@ pub fn footer_of(geometry: Geometry, cache: u64, unit: u32, bytes: &[u8]) -> Opt
     })
 }
 
-/// The header of a unit's first page.
+/// Returns the header of a unit's first page.
 fn first_header(geometry: Geometry, cache: u64, unit: u32, first: &Page) -> Result<Header, PageError> {
     match decode_metadata(Role::Segment, first)?.header {
         header if belongs(geometry, cache, unit, &header) && header.page == 0 => Ok(header),
@@ -85,18 +87,18 @@ fn first_header(geometry: Geometry, cache: u64, unit: u32, first: &Page) -> Resu
     }
 }
 
-/// What the metadata of a unit says of it as a whole.
+/// A summary of a unit's metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitScan {
     unit: u32,
-    /// What is wrong with the first page, if something is.
+    /// The damage of the first page, if any.
     damage: Option<PageError>,
-    /// Sequence and epoch, if it has them. A first page that cannot be read is stood in for by the footer.
+    /// Sequence number and epoch, if present. The footer replaces an unreadable first page.
     begun: Option<(u64, u64)>,
 }
 
 impl UnitScan {
-    /// Reads a unit's first page and its footer, which is [`Geometry::footer_pages`] pages.
+    /// Decodes a unit's first page and its footer, [`Geometry::footer_pages`] pages.
     pub fn new(geometry: Geometry, cache: u64, unit: u32, first: &Page, footer: &[u8]) -> UnitScan {
         let first = first_header(geometry, cache, unit, first);
         let stand_in = || Some(footer_of(geometry, cache, unit, footer)?.0);
@@ -104,7 +106,7 @@ impl UnitScan {
         UnitScan { unit, damage: first.err(), begun: header.map(|header| (header.sequence, header.epoch)) }
     }
 
-    /// Whether the unit was ever begun, as far as can be told. Recovery needs no scan of those that were not.
+    /// True if the unit was ever started, as far as known. Recovery needs no scan of other units.
     pub fn was_begun(&self) -> bool {
         self.begun.is_some() || self.damage != Some(PageError::Magic)
     }
@@ -113,27 +115,27 @@ impl UnitScan {
         self.begun.map_or(0, |(sequence, _)| sequence)
     }
 
-    /// Whether a footer belongs to what the first page begins.
+    /// True if a footer belongs to the unit's first page.
     fn agrees(&self, (footer, _): &Footer) -> bool {
         self.begun.is_some_and(|(sequence, epoch)| footer.sequence == sequence && footer.epoch >= epoch)
     }
 }
 
-/// A unit that is read whole.
+/// A unit that is read entirely.
 struct WholeUnit<'a, U> {
     geometry: Geometry,
     cache: u64,
     unit: u32,
     pages: Pages<'a, U>,
-    /// Of the first page, or of the footer that stands in for it.
+    /// The header of the first page, or of the footer that replaces it.
     header: Option<Header>,
-    /// If it belongs to what the first page begins.
+    /// The footer, if it belongs to the first page.
     footer: Option<Footer>,
     traces: Traces,
 }
 
 impl<'a, U: Units> WholeUnit<'a, U> {
-    /// Looks through the unit for what belongs to `sequence`.
+    /// Searches the unit for metadata of `sequence`.
     fn new(geometry: Geometry, cache: u64, unit: u32, sequence: u64, units: &'a U) -> Result<Self, U::Error> {
         let mut pages = Pages::new(geometry, units, unit);
         let first = first_header(geometry, cache, unit, pages.page(0)?).ok();
@@ -146,7 +148,7 @@ impl<'a, U: Units> WholeUnit<'a, U> {
         Ok(WholeUnit { geometry, cache, unit, pages, header, footer: footer.filter(agrees), traces })
     }
 
-    /// Whether the data of all records is what they say.
+    /// True if the data of all records matches their checksums.
     fn is_right(&mut self, records: &[Record]) -> Result<bool, U::Error> {
         for record in records.iter().filter(|record| matches!(record.kind, Kind::Clean | Kind::Dirty)) {
             if checksum::crc32c(self.pages.page(record.slot % self.geometry.unit_pages)?) != record.crc {
@@ -156,13 +158,13 @@ impl<'a, U: Units> WholeUnit<'a, U> {
         Ok(true)
     }
 
-    /// The footer, if all that it repeats was durable when it was written.
+    /// Returns the footer, if everything that it repeats was durable when it was written.
     fn witness(&self) -> Option<&Footer> {
         self.footer.as_ref().filter(|(footer, _)| is_witness(footer))
     }
 }
 
-/// Where the segments of a unit go on that skip some pages: by the page where the ones before end.
+/// Returns where segments of a unit continue after skipped pages, by the page where their predecessors end.
 pub fn resumed<U: Units>(
     geometry: Geometry,
     cache: u64,
@@ -173,13 +175,13 @@ pub fn resumed<U: Units>(
     Ok(Traces::find(geometry, cache, sequence, &mut Pages::new(geometry, units, unit))?.resumed)
 }
 
-/// Whether all that a footer repeats was durable when it was written.
+/// True if everything that a footer repeats was durable when it was written.
 pub fn is_witness(footer: &Header) -> bool {
     footer.data_pages > 0 && footer.durable_end == footer.data_pages
 }
 
-/// Whether a segment goes on at `page` of the unit that `first` begins, behind a segment of `epoch`. A server that was started again
-/// goes on in the same unit, in a later epoch.
+/// True if a segment at `page` continues the unit that `first` begins, behind a segment of `epoch`. A restarted server
+/// continues in the same unit, in a later epoch.
 pub fn goes_on(header: &Header, first: &Header, epoch: u64, page: u32) -> bool {
     header.sequence == first.sequence
         && header.epoch >= epoch
@@ -187,7 +189,7 @@ pub fn goes_on(header: &Header, first: &Header, epoch: u64, page: u32) -> bool {
         && header.previous_end == first.previous_end
 }
 
-/// The header of a unit's footer and its records, if every page of it is whole.
+/// Returns the header of a unit's footer and its records, if all its pages are whole.
 pub fn decode_footer(bytes: &[u8]) -> Option<(Header, Vec<Record>)> {
     let pages_max = bytes.len() / BLOCK_BYTES;
     let decode = |at: usize| decode_metadata(Role::Footer, page_of(bytes, at as u32)).ok();
@@ -206,7 +208,7 @@ pub fn decode_footer(bytes: &[u8]) -> Option<(Header, Vec<Record>)> {
     Some((first, records))
 }
 
-/// Why a cache cannot be recovered.
+/// A reason why a cache cannot be recovered.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum RecoveryError<E> {
@@ -224,33 +226,33 @@ pub enum RecoveryError<E> {
     SegmentDamaged { unit: u32, page: u32, durable_end: u32 },
 }
 
-/// What recovery found.
+/// The result of recovery.
 #[derive(Debug)]
 pub struct Recovered {
-    /// The log, which goes on where it ends.
+    /// The log, ready to continue at its end.
     pub log: Log,
-    /// Blocks whose only copy was lost, with the sequence of the unit that says so.
+    /// Blocks whose only copy was lost, with the sequence number of the unit that records it.
     pub lost: HashMap<u32, u64>,
-    /// Clean copies that do not count, as their blocks may have been overwritten on the backend just before a crash.
+    /// Dropped clean copies, whose blocks may have been overwritten on the backend just before a crash.
     pub dropped_blocks: u64,
-    /// Checksums of the data in each slot that holds a block, by slot.
+    /// Checksums of the data in each occupied slot, by slot.
     pub checksums: Vec<u32>,
-    /// The epoch of what is written from now on.
+    /// The epoch of later writes.
     pub epoch: u64,
-    /// Where the log ends.
+    /// The end of the log.
     pub end: Place,
     /// Units that hold part of the log.
     pub units: u32,
-    /// Segments at the end of the log that were not whole and were never flushed.
+    /// True if incomplete segments at the end of the log, which were never flushed, were dropped.
     pub torn: bool,
-    /// The records of the unit that the log goes on in.
+    /// The records of the unit in which the log continues.
     pub head_records: Vec<Record>,
-    /// Pages of the device to be wiped, durably, before anything is written.
+    /// Pages of the device to wipe durably before anything is written.
     pub leftovers: Vec<u32>,
 }
 
 impl Recovered {
-    /// What a cache holds that was just made. `in_order`: as [`Superblock::in_order`].
+    /// Returns the contents of a new cache. `in_order` is as in [`Superblock::in_order`].
     pub fn empty(geometry: Geometry, in_order: bool) -> Recovered {
         let mut log = Log::new(geometry);
         if in_order {
@@ -271,7 +273,7 @@ impl Recovered {
     }
 }
 
-/// What is known of a log beside what its units say.
+/// Knowledge about a log besides its units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// First 8 bytes of the cache's UUID.
@@ -285,7 +287,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// What a superblock knows.
+    /// Returns the knowledge of a superblock.
     pub fn of(superblock: &Superblock) -> Known {
         let cache = u64::from_le_bytes(superblock.cache[..8].try_into().expect("8 of 16 bytes"));
         let Superblock { durable, clean_from, in_order, .. } = *superblock;
@@ -293,18 +295,19 @@ impl Known {
     }
 }
 
-/// Where the units of a log are read from.
+/// Read access to the units of a log.
 pub trait Units {
-    /// Why they cannot be.
+    /// The error of a failed read.
     type Error;
 
-    /// Fills `bytes` from `page` of a unit on.
+    /// Fills `bytes` with pages of a unit, from `page` on.
     fn read_pages(&self, unit: u32, page: u32, bytes: &mut [u8]) -> Result<(), Self::Error>;
 
-    /// How many pages of a unit that is written in order were written, the last one maybe not whole.
+    /// Returns the written pages of a zoned unit; the last one may be partial.
     fn written_pages(&self, unit: u32) -> Result<u32, Self::Error>;
 
-    /// Reads the footers of `units` and hands them to `each`, as [`footer_of`] has them and in this order, until it fails.
+    /// Reads the footers of `units` and passes them to `each`, as [`footer_of`] returns them and in this order, until
+    /// it fails.
     fn read_footers(
         &self,
         units: &[u32],
@@ -312,7 +315,7 @@ pub trait Units {
     ) -> Result<(), RecoveryError<Self::Error>>;
 }
 
-/// Rebuilds the log from its units. `scans` are those of all of them, but for any that never [was begun](UnitScan::was_begun).
+/// Rebuilds the log from its units. `scans` are those of all units that [were started](UnitScan::was_begun).
 pub fn recover<U: Units>(
     geometry: Geometry,
     known: Known,
@@ -326,7 +329,7 @@ pub fn recover<U: Units>(
     let head = end.find_head(&mut by_sequence)?;
     let head_sequence = head.as_ref().map_or(0, |head| head.first.sequence);
     end.look_behind(head_sequence)?;
-    // Superblocks may name the first page of a unit that was begun in memory alone: all before it was durable.
+    // The superblock may name the first page of a unit that was started only in memory: everything before was durable.
     let durable = known.durable;
     if head_sequence < durable.sequence - u64::from(durable.page == 0 && durable.sequence > 0) {
         return Err(missing(geometry, &scans, durable.sequence));
@@ -378,7 +381,7 @@ pub fn recover<U: Units>(
     Ok(Recovered { log, lost, dropped_blocks, checksums, epoch, end, units, torn, head_records, leftovers })
 }
 
-/// The header and the records of a unit whose segments were flushed up to `end`, from the segments.
+/// Returns the header and the records of a unit whose segments were flushed up to `end`, from the segments.
 fn walk_whole<U: Units>(
     mut unit: WholeUnit<'_, U>,
     sequence: u64,
@@ -394,7 +397,7 @@ fn walk_whole<U: Units>(
     }
 }
 
-/// The error for a unit that should be there.
+/// Returns the error for a missing unit.
 fn missing<E>(geometry: Geometry, scans: &[UnitScan], sequence: u64) -> RecoveryError<E> {
     let unit = geometry.unit_of(sequence);
     let scan = scans.iter().find(|scan| scan.unit == unit);
@@ -403,7 +406,7 @@ fn missing<E>(geometry: Geometry, scans: &[UnitScan], sequence: u64) -> Recovery
     RecoveryError::UnitMissing { unit, sequence, what }
 }
 
-/// The newest unit, walked.
+/// The newest unit, with the segments found.
 struct HeadUnit {
     first: Header,
     tail: u64,
@@ -412,26 +415,26 @@ struct HeadUnit {
     torn: bool,
 }
 
-/// Finds where the log ends, and what an interrupted run left behind it.
+/// Finds the end of the log, and leftovers of an interrupted run behind it.
 struct LogEnd<'a, U> {
     geometry: Geometry,
     known: Known,
     units: &'a U,
     /// The highest epoch seen.
     epoch: u64,
-    /// The sequence of a unit of which no segment is whole.
+    /// The sequence number of a unit without a whole segment.
     torn: Option<u64>,
     leftovers: Vec<u32>,
 }
 
 impl<U: Units> LogEnd<'_, U> {
-    /// The newest unit whose first segment is whole is the head. One further unit may have been begun.
+    /// Finds the head: the newest unit whose first segment is whole. One further unit may have been started.
     fn find_head(&mut self, by_sequence: &mut &[UnitScan]) -> Result<Option<HeadUnit>, RecoveryError<U::Error>> {
         let geometry = self.geometry;
         loop {
             let scan = by_sequence.split_off_last();
             let sequence = scan.map_or(0, UnitScan::sequence);
-            // A unit is begun once the one before it is durable.
+            // A unit is started only when the one before it is durable.
             if let Some(torn) = self.torn
                 && sequence + 1 != torn
             {
@@ -456,8 +459,8 @@ impl<U: Units> LogEnd<'_, U> {
         }
     }
 
-    /// Notes what must not be found again: a segment right behind the end, and a footer of more or other segments than were found. A
-    /// witness stays true.
+    /// Records leftovers that must not be found again: a segment right behind the end, and a footer that differs from
+    /// the segments found. A witness stays valid.
     fn note_leftovers(&mut self, unit: &mut WholeUnit<'_, U>, sequence: u64, walked: &Walked) -> Result<(), U::Error> {
         let segments_end = self.geometry.segments_end();
         let right = unit.footer.as_ref().is_some_and(|(footer, records)| {
@@ -476,7 +479,7 @@ impl<U: Units> LogEnd<'_, U> {
         Ok(())
     }
 
-    /// Looks through the unit behind the head, of which a first page that cannot be read would tell nothing.
+    /// Searches the unit behind the head, in case its first page is unreadable.
     fn look_behind(&mut self, head: u64) -> Result<(), RecoveryError<U::Error>> {
         let unit = self.geometry.unit_of(head + 1);
         let mut pages = Pages::new(self.geometry, self.units, unit);
@@ -488,7 +491,7 @@ impl<U: Units> LogEnd<'_, U> {
         Ok(())
     }
 
-    /// Up to which page the unit of a sequence was durable; takes note of epochs.
+    /// Returns the page up to which the unit of a sequence number was durable; also tracks epochs.
     fn durable_end(&mut self, sequence: u64, traces: &Traces) -> u32 {
         self.epoch = self.epoch.max(traces.epoch);
         let known = if sequence == self.known.durable.sequence { self.known.durable.page } else { 0 };
@@ -500,9 +503,9 @@ struct Walked {
     records: Vec<Record>,
     /// The page after the last whole segment.
     end: u32,
-    /// What the last whole segment says of the oldest unit that counts; none if no segment is whole.
+    /// The oldest valid unit according to the last whole segment; `None` without one.
     tail: Option<u64>,
-    /// Whether something that looks like a segment follows and is not whole.
+    /// True if an incomplete segment follows.
     torn: bool,
 }
 
@@ -511,8 +514,9 @@ pub(crate) fn page_of(bytes: &[u8], page: u32) -> &Page {
     bytes[start..start + BLOCK_BYTES].try_into().expect("a page's length")
 }
 
-/// Walks the segments of a unit up to `limit`, from where a witness ends if there is one. Those up to `durable_end` were flushed: their
-/// data is checked when it is read. The data of others is checked here; the walk ends at the first that is not whole.
+/// Reads the segments of a unit up to `limit`, starting at the end of a witness if there is one. Those up to
+/// `durable_end` were flushed: their data is checked when it is read. The data of later ones is checked here, and the
+/// first incomplete one ends the walk.
 fn walk<U: Units>(unit: &mut WholeUnit<'_, U>, limit: u32, durable_end: u32) -> Result<Walked, U::Error> {
     let WholeUnit { geometry, cache, .. } = *unit;
     let mut walked = Walked { records: Vec::new(), end: 0, tail: None, torn: false };

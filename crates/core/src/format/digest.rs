@@ -107,7 +107,7 @@ fn times(a: u64, b: u64) -> u64 {
     (product as u64 & PRIME).wrapping_add((product >> 61) as u64) % PRIME
 }
 
-/// By Fermat's little theorem.
+/// Inverts by Fermat's little theorem.
 fn inverse(of: u64) -> u64 {
     (0..61).rev().fold(1, |power, bit| {
         let square = times(power, power);

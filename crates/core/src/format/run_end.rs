@@ -1,20 +1,20 @@
-//! Where a run of a cache of buckets was durable to.
+//! The durable end of a run of a cache of buckets.
 
 use super::{Page, put, u32_at, u64_at};
 
-/// Where something was programmed: what a later page says of it, so that a header that is lost is told from one that was never written.
+/// The location of a write, recorded by a later page. It distinguishes a lost header from one that was never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Witness {
     /// The bucket.
     pub bucket: u32,
-    /// The epoch that the bucket was of.
+    /// The epoch of the bucket.
     pub epoch: u64,
     /// The first page.
     pub page: u32,
 }
 
 impl Witness {
-    /// Writes the 16 bytes of it; of none they are zeroes.
+    /// Encodes it in 16 bytes; `None` as zeroes.
     pub(crate) fn encode(of: Option<Witness>, page: &mut Page, at: usize) {
         if let Some(Witness { bucket, epoch, page: first }) = of {
             put(page, at, &epoch.to_le_bytes());
@@ -23,21 +23,21 @@ impl Witness {
         }
     }
 
-    /// Reads them.
+    /// Decodes it.
     pub(crate) fn decode(page: &Page, at: usize) -> Option<Witness> {
         let bucket = u32_at(page, at + 8).checked_sub(1)?;
         Some(Witness { bucket, epoch: u64_at(page, at), page: u32_at(page, at + 12) })
     }
 }
 
-/// What is known of a run of a cache of buckets: one start of it, or one time that it was found again.
+/// Knowledge about a run of a cache of buckets: one start or one recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunEnd {
-    /// Its number, which headers have; not 0.
+    /// Its number, as in headers; not 0.
     pub run: u64,
-    /// What it programmed with a smaller sequence was durable.
+    /// Its writes with smaller sequence numbers were durable.
     pub sequence: u64,
-    /// The last of that: what has the sequence before.
+    /// The last of those writes: the one with the preceding sequence number.
     pub last: Option<Witness>,
 }
 

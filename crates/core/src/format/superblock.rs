@@ -1,4 +1,4 @@
-//! The superblock: what a flash device is a cache of.
+//! The superblock: identifies the cache and its backend on a flash device.
 
 use super::{
     BLOCK_BYTES, Digest, Geometry, Page, PageError, Place, RunEnd, SUPERBLOCK_MAGIC, VERSION, VERSION_ANYWHERE,
@@ -7,32 +7,32 @@ use super::{
 };
 use crate::checksum;
 
-/// Whether a cache may hold what its backend does not.
+/// The state of a cache, which determines if it may hold data that its backend lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// In use, or its user died: the log says what is in it.
+    /// In use, or its user crashed: the log has its contents.
     InUse,
-    /// Shut down in order; the log says what is in it, dirty blocks included.
+    /// Shut down cleanly: the log has its contents, dirty blocks included.
     Clean,
-    /// Detached: everything was written back, and the backend alone is whole.
+    /// Detached: everything was written back, and the backend is complete without it.
     Detached,
 }
 
-/// How a cache is laid out on its flash.
+/// The layout of a cache on its flash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// As a log.
+    /// A log.
     #[default]
     Log,
-    /// As buckets that are written in the order in which writes come: [WLFC](crate::wlfc).
+    /// Buckets written in order of writes: [WLFC](crate::wlfc).
     Wlfc,
 }
 
 impl Layout {
-    /// The layouts by the names that users know them by.
+    /// The layouts by name.
     pub const NAMES: [(&str, Layout); 2] = [("log", Layout::Log), ("wlfc", Layout::Wlfc)];
 
-    /// Its name.
+    /// Returns the layout's name.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize].0
     }
@@ -50,44 +50,44 @@ pub enum Resets {
     EverySector,
 }
 
-/// An erase unit that failed and is not written any more.
+/// An erase unit that failed and is no longer written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedUnit {
     /// Its number.
     pub unit: u32,
-    /// Whether what is on it counts; else it could not be reset.
+    /// True if its contents are valid; otherwise its reset failed.
     pub counts: bool,
 }
 
-/// The superblock: what a flash device is a cache of.
+/// The superblock: identifies the cache and its backend on a flash device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Counts the superblock's writes; of two valid copies the higher one holds.
+    /// Counts the superblock's writes; the higher of two valid copies counts.
     pub generation: u64,
-    /// Names this cache; made when the device is formatted.
+    /// The UUID of this cache, created when the device is formatted.
     pub cache: [u8; 16],
-    /// Names the backend that it is a cache of.
+    /// The UUID of its backend.
     pub backend: [u8; 16],
-    /// How the device is divided.
+    /// The division of the device.
     pub geometry: Geometry,
     /// Size of the volume in bytes.
     pub volume_bytes: u64,
-    /// How its last run ended.
+    /// The state in which its last run ended.
     pub state: State,
     /// Counts the starts, as the backend's side does; 0 in a cache of version 1.
     pub attach: u64,
-    /// Up to which start the backend's side is known to have counted.
+    /// The last start that the backend's side is known to have counted.
     pub attach_confirmed: u64,
-    /// Whether it may hold what the backend does not.
+    /// True if it may hold data that the backend lacks.
     pub may_be_dirty: bool,
-    /// The log was durable at least up to here; in state [`State::Clean`] it ends here.
+    /// The log was durable at least up to this place; in state [`State::Clean`] it ends here.
     pub durable: Place,
-    /// Copies that are clean by what the log says before this place do not count: the backend was changed without the cache.
+    /// Copies recorded as clean before this place are invalid, because the backend was changed without the cache.
     pub clean_from: Place,
-    /// Whether each unit is a zone, which is written front to back and never in place. Superblocks then follow each other in two zones
-    /// of their own.
+    /// True if each unit is a zone, written front to back and never in place. Superblocks are then appended to two
+    /// separate zones.
     pub in_order: bool,
-    /// How its units are laid out.
+    /// The layout of its units.
     pub layout: Layout,
     /// Buckets that failed, at most [`FAILED_UNITS_MAX`](Self::FAILED_UNITS_MAX).
     pub failed_units: Vec<FailedUnit>,
@@ -95,8 +95,8 @@ pub struct Superblock {
     pub resets: Resets,
     /// The digest of all buckets that did not fail. Later changes have later runs and sequences.
     pub digest: Option<Digest>,
-    /// Up to where what runs programmed was durable, of buckets: at most [`ENDS_MAX`](Self::ENDS_MAX), the newest last. Of before version 7 it is
-    /// [`durable`](Self::durable) alone that says so.
+    /// The durable ends of runs, for buckets: at most [`ENDS_MAX`](Self::ENDS_MAX), newest last. Before version 7 only
+    /// [`durable`](Self::durable) has this.
     pub ends: Vec<RunEnd>,
 }
 
@@ -104,16 +104,16 @@ const FAILED_UNITS: usize = 128;
 const FAILED_UNITS_COUNT: usize = 4;
 const ENDS: usize = BLOCK_BYTES - Superblock::ENDS_MAX * RunEnd::BYTES;
 const DIGEST: usize = ENDS - Digest::BYTES;
-/// Of a failed unit, that nothing on it counts.
+/// Marks a failed unit whose contents are invalid.
 const COUNTS_NOT: u32 = 1 << 31;
 
 impl Superblock {
-    /// The most failed units that it has room for.
+    /// Maximum number of failed units.
     pub const FAILED_UNITS_MAX: usize = (DIGEST - FAILED_UNITS - FAILED_UNITS_COUNT) / 4;
-    /// The most runs of which it says where they ended.
+    /// Maximum number of recorded runs.
     pub const ENDS_MAX: usize = 8;
 
-    /// That of a new and empty cache, which was never written.
+    /// Returns the superblock of a new and empty cache, never written before.
     pub fn new(cache: [u8; 16], backend: [u8; 16], geometry: Geometry, volume_bytes: u64) -> Superblock {
         Superblock {
             generation: 0,
@@ -136,8 +136,8 @@ impl Superblock {
         }
     }
 
-    /// What a run programmed was durable up to here: in place of what was said of it before, unless that is more, and of the oldest run where there
-    /// are too many.
+    /// Records the durable end of a run, in place of an earlier record unless that is further. The oldest run is
+    /// dropped if there are too many.
     pub fn note_end(&mut self, end: RunEnd) {
         let knows_more = |known: &&RunEnd| known.run == end.run && known.sequence > end.sequence;
         let end = self.ends.iter().find(knows_more).copied().unwrap_or(end);
@@ -147,7 +147,7 @@ impl Superblock {
         self.ends.drain(..oldest);
     }
 
-    /// The superblock as a page.
+    /// Encodes the superblock.
     pub fn encode(&self) -> Page {
         let mut page = [0; BLOCK_BYTES];
         put(&mut page, 0, &SUPERBLOCK_MAGIC.to_le_bytes());
@@ -197,7 +197,8 @@ impl Superblock {
         page
     }
 
-    /// Reads a superblock. The checksum has the same place in every version, so that damage is not taken for a newer one.
+    /// Decodes a superblock. The checksum has the same position in every version, so damage is not mistaken for a newer
+    /// one.
     pub fn decode(page: &Page) -> Result<Superblock, PageError> {
         if u64_at(page, 0) != SUPERBLOCK_MAGIC {
             return Err(PageError::Magic);
@@ -259,7 +260,7 @@ impl Superblock {
     }
 }
 
-/// Failed units that a superblock of this version has room for.
+/// Returns the maximum number of failed units in a superblock of this version.
 fn failed_units_max(version: u32) -> usize {
     let end = if version == VERSION { DIGEST } else { ENDS };
     (end - FAILED_UNITS - FAILED_UNITS_COUNT) / 4
@@ -310,7 +311,7 @@ mod tests {
         assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 9 }));
     }
 
-    /// Version 2 differs in the records that a log may have, version 4 in how its units are written, version 5 in what they hold.
+    /// Version 2 differs in the possible records, version 4 in the writing of units, version 5 in their contents.
     #[test]
     fn a_superblock_of_versions_2_and_4_to_8_is_read_as_it_is() {
         let mut page = superblock().encode();
@@ -342,7 +343,7 @@ mod tests {
         }
     }
 
-    /// A version 1 page is a version 3 page without what came later.
+    /// A version 1 page is a version 3 page without the later fields.
     #[test]
     fn a_superblock_of_version_1_is_read_and_may_be_dirty() {
         let mut page = superblock().encode();

@@ -1,4 +1,4 @@
-//! The pages of a unit that is looked through, some at a time: a unit may be larger than what memory should be spent on.
+//! The pages of a unit, read in pieces, because a unit may be too large for memory.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{Units, belongs, page_of};
 use crate::format::{BLOCK_BYTES, Geometry, Page, Role, decode_metadata};
 
-/// Pages that are read at a time, at most.
+/// Maximum number of pages per read.
 const WINDOW_PAGES: u32 = 1024;
 
 /// A unit's pages.
@@ -14,18 +14,18 @@ pub(super) struct Pages<'a, U> {
     geometry: Geometry,
     units: &'a U,
     unit: u32,
-    /// What was read last.
+    /// The pages of the last read.
     window: Vec<u8>,
     first: u32,
 }
 
 impl<'a, U: Units> Pages<'a, U> {
-    /// The pages of `unit`, none of which was read yet.
+    /// Creates access to the pages of `unit`, without reading any.
     pub(super) fn new(geometry: Geometry, units: &'a U, unit: u32) -> Self {
         Pages { geometry, units, unit, window: Vec::new(), first: 0 }
     }
 
-    /// A page, read together with those behind it.
+    /// Returns a page, read together with those behind it.
     pub(super) fn page(&mut self, page: u32) -> Result<&Page, U::Error> {
         let held = (self.window.len() / BLOCK_BYTES) as u32;
         if !(self.first..self.first + held).contains(&page) {
@@ -38,7 +38,7 @@ impl<'a, U: Units> Pages<'a, U> {
         Ok(page_of(&self.window, page - self.first))
     }
 
-    /// Some pages, as bytes.
+    /// Returns some pages, as bytes.
     pub(super) fn read(&mut self, pages: Range<u32>) -> Result<Vec<u8>, U::Error> {
         let mut bytes = vec![0; pages.len() * BLOCK_BYTES];
         self.units.read_pages(self.unit, pages.start, &mut bytes)?;
@@ -46,19 +46,19 @@ impl<'a, U: Units> Pages<'a, U> {
     }
 }
 
-/// What the metadata on all pages of a unit says of one sequence, before it is walked.
+/// Findings from the metadata on all pages of a unit for one sequence number, before its segments are read.
 #[derive(Debug, Default)]
 pub(super) struct Traces {
-    /// Up to which page the unit was durable.
+    /// The page up to which the unit was durable.
     pub(super) durable_end: u32,
     /// The highest epoch.
     pub(super) epoch: u64,
-    /// By the page where segments end, the page where the log goes on if it skipped some.
+    /// By the end of segments, the page where the log continues if it skipped some.
     pub(super) resumed: HashMap<u32, u32>,
 }
 
 impl Traces {
-    /// Looks through all pages.
+    /// Scans all pages.
     pub(super) fn find<U: Units>(
         geometry: Geometry,
         cache: u64,
@@ -84,7 +84,7 @@ impl Traces {
         Ok(traces)
     }
 
-    /// The page of the segment that follows where segments end.
+    /// Returns the page of the segment that follows an end of segments.
     pub(super) fn begins_at(&self, end: u32) -> u32 {
         self.resumed.get(&end).copied().unwrap_or(end)
     }

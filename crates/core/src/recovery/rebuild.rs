@@ -1,7 +1,8 @@
-//! The log from its records, newest first: the first record that is seen of a block decides where its copy is, or that it has none.
+//! Rebuilds the log from its records, newest first: the newest record of a block decides about its copy, or that it has
+//! none.
 //!
-//! A block is then looked up once for each of its records and put into the tables once, and what was read of a unit can be dropped
-//! before the next is read. Marks come before what they speak of: what they say of the copies on older units is kept until those are
+//! So each record needs one lookup of its block, and each block is inserted once. The records of a unit can be dropped
+//! before the next is read. Marks come before the copies that they refer to, so they are kept until the older units are
 //! reached.
 
 use std::collections::{HashMap, HashSet};
@@ -12,26 +13,26 @@ use super::regions::Regions;
 use crate::format::{Kind, Place, Record, Region};
 use crate::layout::containers::Log;
 
-/// Records whose blocks are fetched ahead together.
+/// Records whose blocks are prefetched together.
 const BATCH: usize = 64;
 
-/// When a mark was written: before the place from which clean copies count, or after.
+/// The age of a mark: before the place from which clean copies are valid, or after it.
 #[derive(Clone, Copy)]
 enum Age {
     Late,
     Early,
 }
 
-/// What marks say of the copies on a unit: that they were written back.
+/// Marks that copies on a unit were written back.
 #[derive(Clone, Debug, Default)]
 struct Marks {
-    /// Slots and the blocks whose copies were in them.
+    /// Slots, and the blocks whose copies were in them.
     copies: Vec<(u32, u32)>,
-    /// All up to before this slot.
+    /// All copies before this slot were written back.
     before: u32,
 }
 
-/// A log that is being rebuilt.
+/// A log under reconstruction.
 #[derive(Debug)]
 pub(super) struct Rebuild {
     clean_from: Place,
@@ -40,7 +41,7 @@ pub(super) struct Rebuild {
     pub(super) lost: HashMap<u32, u64>,
     /// As [`Recovered::checksums`](super::Recovered::checksums).
     pub(super) checksums: Vec<u32>,
-    /// Blocks that have no copy, by a record that was seen.
+    /// Blocks without a copy, according to a newer record.
     absent: HashSet<u32, FxBuildHasher>,
     /// By unit and [`Age`].
     marks: HashMap<u32, [Marks; 2]>,
@@ -52,9 +53,9 @@ pub(super) struct Rebuild {
 /// A unit whose records are being applied.
 struct Unit {
     first_slot: u32,
-    /// By page, the block whose copy was put there.
+    /// By page, the block whose copy was written there.
     blocks: Vec<Option<u32>>,
-    /// By [`Age`] and page, whether a mark that was seen says that the copy was written back.
+    /// By [`Age`] and page: true if a mark declares the copy written back.
     destaged: [Vec<bool>; 2],
     /// By [`Age`]: all copies before this slot were written back.
     before: [u32; 2],
@@ -86,7 +87,7 @@ impl Unit {
         }
     }
 
-    /// Whether a mark that was seen says that the copy was written back.
+    /// True if a mark declares the copy written back.
     fn is_destaged(&self, slot: u32, age: Age) -> bool {
         slot < self.before[age as usize] || self.destaged[age as usize][(slot - self.first_slot) as usize]
     }
@@ -97,7 +98,7 @@ fn has_copy(kind: Kind) -> bool {
 }
 
 impl Rebuild {
-    /// A log that was told of nothing yet, of which clean copies count from a place.
+    /// Starts with the empty `log`, in which clean copies are valid from a place on.
     pub(super) fn new(log: Log, clean_from: Place) -> Rebuild {
         let checksums = vec![0; log.geometry().pages() as usize];
         Rebuild {
@@ -112,7 +113,7 @@ impl Rebuild {
         }
     }
 
-    /// Applies the records of a unit, which is older than all before. Their slots are of the unit, and each is there once.
+    /// Applies the records of a unit, older than all units before. Their slots are in the unit, and each occurs once.
     pub(super) fn apply(&mut self, sequence: u64, records: &[Record]) {
         let geometry = self.log.geometry();
         let number = geometry.unit_of(sequence);
@@ -130,8 +131,8 @@ impl Rebuild {
         }
     }
 
-    /// How many of a unit's records come before the place from which clean copies count. Where only marks follow it in its unit, it is
-    /// taken for a later one, which costs copies that the backend has too.
+    /// Returns how many of a unit's records come before the place from which clean copies are valid. If only marks
+    /// follow it in its unit, a later place is assumed, which costs only copies that the backend also has.
     fn early_records(&self, sequence: u64, records: &[Record]) -> usize {
         let pages = self.log.geometry().unit_pages;
         let is_behind = |record: &Record| record.kind.has_data() && record.slot % pages >= self.clean_from.page;
@@ -142,7 +143,7 @@ impl Rebuild {
         }
     }
 
-    /// All records were applied: clean copies of regions that are unsure do not count, wherever their records stand.
+    /// Finishes after all records: drops clean copies of unsure regions, wherever their records are.
     pub(super) fn finish(&mut self) {
         let unsure = self.regions.unsure();
         if unsure.is_empty() {
@@ -205,12 +206,12 @@ impl Rebuild {
         }
     }
 
-    /// Whether a newer record of the block was seen.
+    /// True if a newer record of the block was applied.
     fn is_decided(&self, block: u32) -> bool {
         self.log.find(block).is_some() || self.absent.contains(&block)
     }
 
-    /// Notes what a mark says of the unit of `slot`, which it is read before if it is older.
+    /// Stores a mark for the unit of `slot`, to be used when that unit is applied, if it is older.
     fn marks_on(&mut self, slot: u32, note: impl FnOnce(&mut [Marks; 2])) {
         if slot < self.log.geometry().pages() {
             note(self.marks.entry(slot / self.log.geometry().unit_pages).or_default());
@@ -231,10 +232,10 @@ mod tests {
     const TAIL: u64 = 13;
     const BLOCKS: u32 = 25;
 
-    /// What a log holds: by block its slot and whether it is dirty; and lost blocks with who says so.
+    /// The contents of a log: slot and dirty flag by block, and lost blocks with the unit that records them.
     type Held = (BTreeMap<u32, (u32, bool)>, BTreeMap<u32, u64>);
 
-    /// The records applied as they were written, oldest first.
+    /// Applies the records in the order of writing, oldest first.
     fn oldest_first(units: &[(u64, Vec<Record>)], clean_from: Place) -> (Held, Vec<u32>) {
         let (mut copies, mut lost) = Held::default();
         let mut before = units[0].0 <= clean_from.sequence;
@@ -321,13 +322,13 @@ mod tests {
         (held, unsure.collect())
     }
 
-    /// A number below `end`, from a linear congruential generator.
+    /// Returns a number below `end`, from a linear congruential generator.
     fn random(state: &mut u64, end: u32) -> u32 {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (*state >> 33) as u32 % end
     }
 
-    /// Records of a unit in any order that a log allows, and marks of any slot.
+    /// Returns records of a unit in any valid order, with marks of any slot.
     fn records(state: &mut u64, sequence: u64) -> Vec<Record> {
         let mut page = 1;
         let mut records = Vec::new();
@@ -348,10 +349,10 @@ mod tests {
             ];
             let kind = kinds[random(state, kinds.len() as u32) as usize];
             let block = random(state, BLOCKS);
-            // Some marks name a slot that is beyond the device.
+            // Some marks name a slot beyond the device.
             let mut slot = random(state, GEOMETRY.pages() + 2);
             if kind.is_of_region() {
-                // Few are of the whole volume.
+                // Few concern the whole volume.
                 slot = [4, 4, 4, 10, 10, 0][random(state, 6) as usize];
             }
             if kind.has_data() {
@@ -367,7 +368,7 @@ mod tests {
         records
     }
 
-    /// Marks that name the block and the slot of a copy, as those of a server do; a slot at random is seldom right.
+    /// Makes marks name the block and the slot of a copy, as a server's do; random slots seldom match.
     fn make_marks_right(state: &mut u64, units: &mut [(u64, Vec<Record>)]) {
         let copies: Vec<Record> =
             units.iter().flat_map(|(_, records)| records).filter(|record| has_copy(record.kind)).copied().collect();
@@ -392,7 +393,8 @@ mod tests {
             let (expected, unsure) = oldest_first(&units, clean_from);
             let (found, found_unsure) = newest_first(&units, clean_from);
             assert_eq!(found, expected, "case {case}: {clean_from:?}, {units:?}");
-            // What is no longer unsure by a record of a region of another size may be called so: it costs clean copies alone.
+            // A block made sure by a record of another region size may still be found unsure: that costs only clean
+            // copies.
             assert!(
                 unsure.iter().all(|block| found_unsure.contains(block)),
                 "case {case}: {unsure:?}, {found_unsure:?}"

@@ -1,4 +1,4 @@
-//! What records of regions say of clean copies, read newest first.
+//! The effect of region records on clean copies, read newest first.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,24 +6,24 @@ use rustc_hash::FxBuildHasher;
 
 use crate::format::{Kind, Region};
 
-/// What was said of a region.
+/// The records of a region.
 #[derive(Clone, Copy, Debug)]
 struct Said {
-    /// How many records of regions are newer than the newest of this one.
+    /// The number of region records newer than the newest of this one.
     newer: u64,
-    /// Whether the newest calls it unsure.
+    /// True if the newest one is `Unsure`.
     is_unsure: bool,
-    /// Whether one of them says that what stands before it does not count.
+    /// True if one of them invalidates earlier copies.
     is_forgotten: bool,
 }
 
-/// What the records that were seen so far say.
+/// The state of regions according to the records so far.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
     /// By size, of which a log has one or two, and by number.
     said: BTreeMap<u32, HashMap<u32, Said, FxBuildHasher>>,
     seen: u64,
-    /// Whether anything is forgotten.
+    /// True if there is a `ForgetRegion`.
     forgets: bool,
 }
 
@@ -32,7 +32,7 @@ fn number(block: u32, blocks: u32) -> u32 {
 }
 
 impl Regions {
-    /// Takes note of a record that is older than all before.
+    /// Adds a record, older than all before.
     pub(super) fn note(&mut self, kind: Kind, region: Region) {
         let newest = Said { newer: self.seen, is_unsure: kind == Kind::Unsure, is_forgotten: false };
         let of_size = self.said.entry(region.blocks).or_default();
@@ -42,22 +42,22 @@ impl Regions {
         self.seen += 1;
     }
 
-    /// What was said of the regions that `block` is in.
+    /// Returns the state of the regions that contain `block`.
     fn of(&self, block: u32) -> impl Iterator<Item = Said> {
         self.said.iter().filter_map(move |(blocks, said)| said.get(&number(block, *blocks)).copied())
     }
 
-    /// Whether a clean copy of `block` does not count whose record is older than all that were seen.
+    /// True if a clean copy of `block` is invalid, given that its record is older than all so far.
     pub(super) fn is_forgotten(&self, block: u32) -> bool {
         self.forgets && self.of(block).any(|said| said.is_forgotten)
     }
 
-    /// Whether no clean copy of `block` counts, once all records were seen.
+    /// True if all clean copies of `block` are invalid, after all records were added.
     pub(super) fn is_unsure(&self, block: u32) -> bool {
         self.of(block).min_by_key(|said| said.newer).is_some_and(|said| said.is_unsure)
     }
 
-    /// The regions that were unsure when the log ended, in order.
+    /// Returns the regions that were unsure at the end of the log, in order.
     pub(super) fn unsure(&self) -> Vec<Region> {
         let whole = self.said.get(&0).and_then(|said| said.get(&0));
         let mut unsure: Vec<Region> = Vec::new();
@@ -78,7 +78,7 @@ mod tests {
     const FIRST: Region = Region { first: 0, blocks: 10 };
     const SECOND: Region = Region { first: 10, blocks: 10 };
 
-    /// Of a log, oldest record first.
+    /// Adds the records of a log given oldest first.
     fn regions(log: &[(Kind, Region)]) -> Regions {
         let mut regions = Regions::default();
         log.iter().rev().for_each(|&(kind, region)| regions.note(kind, region));
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!([9, 10, 19, 20].map(|block| regions.is_unsure(block)), [false, true, true, false]);
     }
 
-    /// Whatever was said later: it is about what stands behind.
+    /// Later records only concern later copies.
     #[test]
     fn what_stands_before_a_record_that_forgets_never_counts_again() {
         let mut regions = regions(&[(Kind::ForgetRegion, FIRST), (Kind::Unsure, FIRST), (Kind::Sure, FIRST)]);

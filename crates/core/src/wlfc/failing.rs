@@ -1,13 +1,14 @@
-//! Backend buckets that cannot be written: what the backend lacks of them stays in the cache, and is tried again.
+//! Backend buckets that cannot be written: their dirty data stays in the cache, and writes are retried.
 //!
-//! What would be written back of such a bucket becomes a dirty copy in its place, and that does not leave.
+//! Data of such a bucket that would be written back becomes a dirty copy instead, which is not evicted.
 //!
-//! A cache bucket is a write bucket, a read copy, evicted, free, or failed for good. Those evicted and free are *to spare*: a bucket can be
-//! allocated where one is, since what is evicted only waits to be erased. What changes a piece of a request takes two at most before it gives any
-//! back: a write bucket, and a copy for the write bucket that leaves for it. So it is planned only where
-//! [`Config::SPARE_MIN`] are to spare, and is an error where they cannot be had. The bounds of both queues see to it in a cache that is whole,
-//! and shrink with each bucket that fails. Where dirty buckets cannot leave, the queues may have more than their bounds: what can leave then leaves
-//! behind each request until they have not. A log that finds room in its write bucket needs nothing, and a read needs no copy.
+//! A cache bucket is a write bucket, a read copy, evicted, free, or permanently failed. Evicted and free ones are
+//! *spare*: one of them can be allocated, because evicted buckets only wait for erasure. A change by a piece of a
+//! request takes at most two buckets before it returns any: a write bucket, and a copy for the write bucket that it
+//! evicts. So a piece is planned only if [`Config::SPARE_MIN`] are spare, and fails if they are unavailable. In an
+//! intact cache the limits of both queues guarantee this; they shrink with each failed bucket. If dirty buckets cannot
+//! be evicted, the queues may exceed their limits; then evictable buckets leave after each request until they do not. A
+//! log that fits its write bucket needs no spare bucket, and a read needs no copy.
 
 use std::collections::VecDeque;
 
@@ -18,44 +19,44 @@ use super::step::Step;
 use super::{NONE, Wlfc};
 use crate::cache::{Kind, Request};
 
-/// Whose turn it is to be tried again.
+/// The order of retries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trials {
-    /// The tick that they are of, and how many are left in it.
+    /// The tick of the current retries, and the number left in it.
     tick_us: u64,
     left: usize,
-    /// The backend bucket that is tried next, or the one that follows.
+    /// The backend bucket to retry next, or the one after it.
     next: u32,
 }
 
-/// What clients wrote past the cache, and were answered: how many such changes, and which of them are durable.
+/// Acknowledged client writes that bypassed the cache: their number, and which are durable.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Passed {
     changes: u64,
-    /// Those that a flush was planned for.
+    /// Changes that planned flushes cover.
     planned: u64,
-    /// Those that each flush is for that has not ended, in order.
+    /// Changes that each unfinished flush covers, in order.
     flushes: VecDeque<u64>,
-    /// Those that a flush was done for, ...
+    /// Changes that successful flushes cover.
     flushed: u64,
-    /// ... and those of which a flush that failed has told, or the next one does.
+    /// Changes whose failed flush was reported, or will be by the next one.
     told: u64,
-    /// A flush failed, of which no flush of a client's has told: the next one does.
+    /// True if a flush failed that was not reported to a client; the next flush reports it.
     lost: bool,
 }
 
 impl Passed {
-    /// One more is planned.
+    /// Counts a planned change.
     pub fn note(&mut self) {
         self.changes += 1;
     }
 
-    /// Whether there are some that no flush was planned for.
+    /// True if there are changes that no planned flush covers.
     pub fn is_unflushed(&self) -> bool {
         self.changes > self.planned
     }
 
-    /// A flush of the backend is planned.
+    /// Records that a flush of the backend is planned.
     pub fn plan_flush(&mut self) {
         self.planned = self.changes;
         self.flushes.push_back(self.changes);
@@ -65,8 +66,8 @@ impl Passed {
         self.flushed = self.flushes.pop_front().map_or(self.flushed, |changes| self.flushed.max(changes));
     }
 
-    /// What a flush that failed was to make durable may be gone, and what was written behind it too; whether a client was `told` that asked for a flush.
-    /// Where a device has kept it, one that succeeds later makes it durable: none is answered before.
+    /// Handles a failed flush: its changes may be lost, and later ones too. `told` is true if a client's flush reports
+    /// it. If a device kept the changes, a later flush makes them durable, but no flush succeeds before.
     pub fn flush_failed(&mut self, told: bool) {
         let changes = self.flushes.pop_front().unwrap_or(0);
         if told {
@@ -77,15 +78,15 @@ impl Passed {
         self.planned = self.planned.min(self.flushed);
     }
 
-    /// Whether a flush has to tell that one before it failed. One that came `before` that may have come before what was lost was answered: the next tells
-    /// of it too.
+    /// Returns true if a flush must report an earlier failure. A flush that was possibly issued `before` the lost
+    /// changes were acknowledged does not clear it, so the next flush reports it too.
     pub fn tells(&mut self, before: bool) -> bool {
         let lost = self.lost;
         self.lost &= before;
         lost
     }
 
-    /// Goes on from those of before, of which all flushes have ended.
+    /// Continues from `before`, whose flushes have all ended.
     fn succeed(&mut self, before: &Passed) {
         let planned = self.flushes.len();
         *self = Passed { flushes: VecDeque::new(), ..before.clone() };
@@ -94,17 +95,17 @@ impl Passed {
 }
 
 impl Wlfc {
-    /// Whether the next flush has to tell of one of the backend that failed.
+    /// True if the next flush must report a failed flush of the backend.
     pub fn owes_a_failed_flush(&self) -> bool {
         self.passed.lost
     }
 
-    /// Backend buckets that could not be written when that was tried last.
+    /// Returns the backend buckets whose last write failed.
     pub fn failing(&self) -> &std::collections::BTreeSet<u32> {
         &self.failing
     }
 
-    /// Backend buckets of which the cache has what the backend has not.
+    /// Returns the backend buckets with data in the cache that the backend lacks.
     pub fn dirty_backends(&self) -> impl Iterator<Item = u32> {
         let dirty = |(&backend, copies): (&u32, &super::Copies)| {
             self.has_newer(copies, 0, self.config.extent(backend)).then_some(backend)
@@ -121,13 +122,13 @@ impl Wlfc {
         (block / u64::from(self.config.bucket_blocks)) as u32
     }
 
-    /// Buckets that are free, or are to be erased.
+    /// Returns the number of buckets that are free or wait for erasure.
     #[inline]
     pub(super) fn spare(&self) -> u32 {
         self.queues.free() + self.queues.gc_len()
     }
 
-    /// Whether no queue has more than it may, so that there are buckets to spare: always where nothing has failed.
+    /// True if no queue exceeds its limit, so that there are spare buckets; always true without failures.
     #[inline]
     pub(super) fn has_bounds(&self) -> bool {
         self.spare() >= Config::SPARE_MIN
@@ -135,13 +136,13 @@ impl Wlfc {
             && self.queues.read_len() <= self.config.read_queue
     }
 
-    /// Whether anything may leave, and all has the room that it may have.
+    /// True if everything can be evicted and there is enough room.
     #[inline]
     fn is_roomy(&self) -> bool {
         self.failing.is_empty() && self.has_bounds()
     }
 
-    /// Leaves the room behind a request that the next one may need.
+    /// After a request, makes the room that the next one may need.
     #[inline]
     pub(super) fn leave_room(&mut self, steps: &mut Vec<Step>) {
         if self.is_roomy() {
@@ -151,7 +152,7 @@ impl Wlfc {
         }
     }
 
-    /// The copy that leaves first.
+    /// Returns the copy to evict first.
     pub(super) fn replaceable(&self) -> Option<u32> {
         if self.failing.is_empty() {
             return self.queues.read_last();
@@ -163,7 +164,8 @@ impl Wlfc {
         self.queues.read_copies().find(may_leave)
     }
 
-    /// Whether a copy of a backend bucket may be made for a read: not while the backend cannot be read, and not the last buckets are taken for it.
+    /// True if a copy of a backend bucket may be made for a read: not while backend reads fail, and not from the last
+    /// spare buckets.
     #[inline]
     pub(super) fn may_copy(&self, backend: u32) -> bool {
         if self.unread {
@@ -176,7 +178,8 @@ impl Wlfc {
                     || self.queues.read_len() < self.config.read_queue && self.spare() > Config::SPARE_MIN)
     }
 
-    /// Whether a write bucket may leave: what cannot be written to the backend needs a place among the copies.
+    /// True if a write bucket can be evicted. Data that cannot be written to the backend needs a place among the
+    /// copies.
     fn may_evict(&self, bucket: u32) -> bool {
         let backend = self.buckets[bucket as usize].backend;
         !self.is_failing(backend)
@@ -185,7 +188,7 @@ impl Wlfc {
             || self.replaceable().is_some()
     }
 
-    /// The write bucket that leaves first for another.
+    /// Returns the write bucket to evict first.
     #[inline]
     pub(super) fn victim(&self) -> Option<u32> {
         if self.failing.is_empty() {
@@ -194,25 +197,25 @@ impl Wlfc {
         self.queues.write.smallest_of(|bucket| self.may_evict(bucket))
     }
 
-    /// Whether evicting a write bucket takes a bucket for a copy.
+    /// True if evicting a write bucket takes a bucket for a copy.
     fn needs_copy(&self, bucket: u32) -> bool {
         let backend = self.buckets[bucket as usize].backend;
         self.copies_of(backend).read != NONE || self.is_failing(backend)
     }
 
-    /// Lets leave what is too much, and what takes the last [buckets to spare](Config::SPARE_MIN), as far as it may leave. Each turn makes the
-    /// write queue shorter, or else the read queue.
+    /// Evicts what exceeds the limits or takes the last [spare buckets](Config::SPARE_MIN), as far as possible. Each
+    /// iteration shortens one queue.
     pub(super) fn make_room(&mut self, steps: &mut Vec<Step>) {
         loop {
             let (writes, copies) = (self.queues.write.len() as u32, self.queues.read_len());
             let Config { write_queue, read_queue, .. } = self.config;
             let short = self.spare() < Config::SPARE_MIN;
-            // The queue that is fuller gives way first.
+            // The queue that is relatively fuller shrinks first.
             let copies_first = u64::from(copies) * u64::from(write_queue) >= u64::from(writes) * u64::from(read_queue);
             let copy = self.replaceable().filter(|_| copies > read_queue || short);
             let victim = || {
                 let has_spare = self.spare() > 0;
-                // A place among the copies is no bucket more to spare.
+                // Moving a bucket to the copies does not free one.
                 let may = |bucket: u32| match self.needs_copy(bucket) {
                     true => has_spare && self.may_evict(bucket) && (writes > write_queue || !self.becomes_copy(bucket)),
                     false => true,
@@ -229,14 +232,14 @@ impl Wlfc {
         self.crowded = !self.has_bounds();
     }
 
-    /// Whether a write bucket that leaves becomes a copy where there was none.
+    /// True if evicting a write bucket creates a copy where there was none.
     fn becomes_copy(&self, bucket: u32) -> bool {
         let backend = self.buckets[bucket as usize].backend;
         self.is_failing(backend) && self.copies_of(backend).read == NONE
     }
 
-    /// Whether what a piece of a request changes has a place, which is made if it can be. A log that its write bucket has room for needs none. Another
-    /// takes a bucket, and what leaves for it may take a second before it gives back its own.
+    /// Returns true if a change by a piece has room, after making it if possible. A log that fits its write bucket
+    /// needs none. Otherwise it takes a bucket, and the eviction for it may take a second one before it frees its own.
     pub(super) fn has_room(&mut self, piece: &Piece, log: Log, steps: &mut Vec<Step>) -> bool {
         let Piece { backend, at, blocks, .. } = *piece;
         let write = self.copies_of(backend).write;
@@ -252,13 +255,13 @@ impl Wlfc {
         leaves && self.spare() >= Config::SPARE_MIN
     }
 
-    /// Whether a write goes past the cache: not where the backend cannot take it.
+    /// True if a write bypasses the cache, which it does not if the backend bucket cannot be written.
     #[inline]
     pub(super) fn passes(&self, request: &Request, backend: u32) -> bool {
         request.whole_length > self.config.large_write_bytes && !self.is_failing(backend)
     }
 
-    /// Writes to one of them, in turn, what it lacks; once to each in a tick. Nothing leaves the cache by that.
+    /// Retries to write failing backend buckets in turn, each once per tick. Nothing leaves the cache.
     pub(super) fn try_again(&mut self, now_us: u64, steps: &mut Vec<Step>) {
         if self.trials.tick_us != now_us {
             (self.trials.tick_us, self.trials.left) = (now_us, self.failing.len());
@@ -278,7 +281,7 @@ impl Wlfc {
         }
     }
 
-    /// The flush of the backend that a start begins with: what a process that died has written there may be in its volatile cache.
+    /// Plans the flush of the backend at a start: a process that crashed may have left writes in its volatile cache.
     pub fn first_flush(&mut self) -> Step {
         self.passed.plan_flush();
         Step::FlushBackend
@@ -307,7 +310,7 @@ impl Wlfc {
         }
     }
 
-    /// A request to a cache whose flash cannot be written any more.
+    /// Plans a request to a cache whose flash can no longer be written.
     pub(super) fn plan_frozen(&mut self, request: &Request, steps: &mut Vec<Step>) {
         match request.kind {
             Kind::Read => {
@@ -321,7 +324,7 @@ impl Wlfc {
                 }
             }
             Kind::Prefetch => {}
-            // Nothing was written to it since it was found.
+            // Nothing was written to it since recovery.
             Kind::Flush if self.settled && !self.passed.tells(request.durable) => {
                 if self.passed.is_unflushed() {
                     self.settle_backend(steps);
@@ -333,12 +336,12 @@ impl Wlfc {
         steps.push(Step::Reply);
     }
 
-    /// Whether its flash cannot be written any more.
+    /// True if the flash can no longer be written.
     pub fn is_frozen(&self) -> bool {
         self.frozen
     }
 
-    /// Goes on from a cache that was lost sight of: what it counted counts, and what it wrote to the backend may not be durable.
+    /// Continues from a cache that failed, including its counters. Its writes to the backend may not be durable.
     pub fn succeed(&mut self, before: &Wlfc) {
         self.figures = self.figures + before.figures;
         self.backend_dirty = true;
@@ -346,17 +349,17 @@ impl Wlfc {
         self.passed.succeed(&before.passed);
     }
 
-    /// What is known of a cache bucket whose pages cannot be read any more, and that was programmed with this epoch up to this page: what it was planned
-    /// to hold, of which nothing can be read. None where that is not known.
+    /// Returns the known contents of a cache bucket whose pages can no longer be read, and which was programmed with
+    /// this epoch up to page `end`. None of it can be read. `None` if unknown.
     pub fn remembered(&self, bucket: u32, epoch: u64, end: u32) -> Option<super::Scan> {
         let now = &self.buckets[bucket as usize];
         if end == 0 || now.backend == super::recovery::NOBODY {
-            // Nothing on it counts.
+            // Its contents are invalid.
             return Some(super::Scan::default());
         }
         let held = || self.resetting.get(&bucket).into_iter().flatten().chain([now]);
         let Some(of) = held().find(|of| of.backend != super::recovery::NOBODY && of.epoch == epoch) else {
-            // It may be what counted for nobody and was to be reset.
+            // It may be an invalid bucket that was waiting for its reset.
             return held().any(|of| of.backend == super::recovery::NOBODY).then(super::Scan::default);
         };
         let oob = |log, at, blocks| Oob { state: of.state, backend: of.backend, epoch: of.epoch, log, at, blocks };

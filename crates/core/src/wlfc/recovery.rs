@@ -1,15 +1,16 @@
-//! Finding the cache again after a power failure, from what its pages say out of band.
+//! Recovery of the cache after a power failure, from the out-of-band metadata of its pages.
 //!
 //! Source: WLFC, section IV.D.
 //!
 //! Departures from the paper:
-//! - The paper keeps, of several cache buckets of a backend bucket, the one with the highest epoch. That loses writes: a read copy that was
-//!   allocated after the bucket of logs does not have what was logged later. Here the newest whole copy counts, and all buckets of logs that
-//!   are still there, the older below the newer. Not even the newest of each kind would do: a copy that was evicted before logs went to
-//!   the backend, and that is not erased yet, would cover what those logs changed.
-//! - This is sound because the evicted buckets of a backend bucket are erased in their order, each once what took its place is durable: of
-//!   what a power failure leaves of a backend bucket, nothing that came after the oldest is missing unless it is elsewhere.
-//! - A backend bucket with more than one bucket of logs, or that finds no room in the queues, is written back.
+//! - If a backend bucket has several cache buckets, the paper keeps the one with the highest epoch. That loses writes:
+//!   a read copy allocated after the bucket of logs lacks later logs. Here the newest whole copy counts, and all
+//!   remaining buckets of logs, older below newer. Keeping only the newest of each kind would also be wrong: a copy
+//!   evicted before logs went to the backend, but not yet erased, would hide the changes of those logs.
+//! - This is sound because the evicted buckets of a backend bucket are erased in order, each after its replacement is
+//!   durable. So after a power failure nothing newer than the oldest remaining bucket is missing, unless it is
+//!   elsewhere.
+//! - A backend bucket is written back if it has several buckets of logs, or finds no room in the queues.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,29 +19,29 @@ use super::config::{Config, ConfigError};
 use super::step::Step;
 use super::{Copies, NONE, Wlfc};
 
-/// The backend bucket of what counts for none.
+/// The backend bucket of invalid cache buckets.
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// What was found in a cache bucket.
+/// The scanned contents of a cache bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
-    /// What was programmed, from the first page on, up to what is missing or damaged: at which page its data begins, and what it says.
-    /// Of a copy all blocks have to be there.
+    /// The programmed writes, from the first page up to the first missing or damaged one: the page of the data, and the
+    /// metadata. A copy must have all its blocks.
     pub found: Vec<(u32, Oob)>,
-    /// The page behind it.
+    /// The page behind them.
     pub end: u32,
-    /// Whether anything was written behind them, so that nothing can be appended.
+    /// True if something was written behind them, so nothing can be appended.
     pub torn: bool,
 }
 
-/// The cache buckets that were found of a backend bucket, the oldest first.
+/// The cache buckets found for a backend bucket, oldest first.
 #[derive(Clone, Debug, Default)]
 struct Found {
     copies: Vec<u32>,
     writes: Vec<u32>,
 }
 
-/// The cache buckets of a backend bucket: copies that do not count, the one that does, if there is one, and the buckets of logs.
+/// The cache buckets of a backend bucket: invalid copies, the valid copy if any, and the buckets of logs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counting {
     pub dropped: Vec<u32>,
@@ -48,43 +49,45 @@ pub(super) struct Counting {
     pub writes: Vec<u32>,
 }
 
-/// Lets less count than the sound rule.
+/// A rule for tests that drops valid buckets.
 pub(super) type DropBy<'a> = &'a mut dyn FnMut(&[Bucket], &mut Counting);
 
-/// What a cache that is found has to go around.
+/// Failures that recovery works around.
 #[derive(Clone, Debug, Default)]
 pub struct Around {
-    /// Backend buckets that cannot be written for now: what they lack stays in the cache.
+    /// Backend buckets that cannot be written for now; their dirty data stays in the cache.
     pub failing: BTreeSet<u32>,
-    /// Cache buckets that are never used again; nothing on them counts.
+    /// Cache buckets that are never reused; their contents are invalid.
     pub failed: BTreeSet<u32>,
-    /// Cache buckets whose pages cannot be read, of which no more can be written: they are evicted at once, so that what is lost is on flash.
+    /// Cache buckets that can be neither read nor written. They are evicted at once, so that the loss is recorded on
+    /// flash.
     pub unread: BTreeSet<u32>,
-    /// Backend buckets of which blocks are lost: they are never written back.
+    /// Backend buckets with lost blocks, which are never written back.
     pub lossy: BTreeSet<u32>,
-    /// The flash cannot be written any more: what is on it can be read and written back.
+    /// True if the flash can no longer be written; its contents can be read and written back.
     pub frozen: bool,
-    /// What is on it is durable nevertheless.
+    /// True if the contents of a frozen flash are durable nevertheless.
     pub settled: bool,
 }
 
-/// The cache that was found in `scans`, one for each cache bucket, and what has to be done before its first request.
+/// Recovers the cache from `scans`, one per cache bucket. Also returns the steps to execute before its first request.
 ///
 /// # Errors
-/// [`Config::check`] says what cannot work.
+/// An invalid configuration, according to [`Config::check`].
 pub fn recover(config: Config, scans: &[Scan]) -> Result<(Wlfc, Vec<Step>), ConfigError> {
     recover_around(config, scans, Around::default())
 }
 
-/// As [`recover`], on devices that failed in part. Queues are as much shorter as buckets failed; where too few are left the cache is frozen.
+/// As [`recover`], on partly failed devices. Queues shrink by the failed buckets; with too few left the cache is
+/// frozen.
 ///
 /// # Errors
-/// [`Config::check`] says what cannot work.
+/// An invalid configuration, according to [`Config::check`].
 pub fn recover_around(config: Config, scans: &[Scan], around: Around) -> Result<(Wlfc, Vec<Step>), ConfigError> {
     recover_by(config, scans, around, &mut |_, _| {})
 }
 
-/// `drop_by` may drop what another rule would not let count.
+/// As [`recover_around`]; `drop_by` may drop valid buckets according to another rule.
 fn recover_by(
     config: Config,
     scans: &[Scan],
@@ -98,7 +101,7 @@ fn recover_by(
     (wlfc.frozen, wlfc.settled) = (frozen, around.settled || !around.frozen);
     wlfc.failing = around.failing;
     assert_eq!(scans.len(), wlfc.buckets.len(), "every bucket was scanned");
-    // What counts, by backend bucket; torn copies, of which nothing counts, are erased first.
+    // Sort valid buckets by backend bucket; torn copies, which are invalid, are erased first.
     let mut found: BTreeMap<u32, Found> = BTreeMap::new();
     let mut epochs: Vec<(u64, u32)> = Vec::new();
     for (number, scan) in (0..).zip(scans) {
@@ -131,12 +134,12 @@ fn recover_by(
         }
     }
     let mut steps = Vec::new();
-    // The newest first, so that they find room.
+    // Newest first, so that they find room.
     let newest = |wlfc: &Wlfc, found: &Found| {
         found.copies.iter().chain(&found.writes).map(|number| wlfc.buckets[*number as usize].epoch).max()
     };
     let mut order: Vec<_> = found.into_iter().collect();
-    // What cannot be written back has to.
+    // Data that cannot be written back has to stay.
     order.sort_by_key(|(backend, found)| std::cmp::Reverse((wlfc.is_failing(*backend), newest(&wlfc, found))));
     let (mut copies_kept, mut apart) = (Vec::new(), Vec::new());
     for (backend, Found { mut copies, writes }) in order {
@@ -145,7 +148,7 @@ fn recover_by(
         drop_by(&wlfc.buckets, &mut counting);
         let Counting { dropped, base, writes } = counting;
         dropped.iter().for_each(|number| wlfc.retire(*number));
-        // Nothing is written to a frozen flash, and all of it may stay.
+        // A frozen flash is not written, so all may stay.
         let room = wlfc.frozen
             || (wlfc.queues.write.len() + writes.len()) as u32 <= wlfc.config.write_queue
                 && (copies_kept.len() + base.len()) as u32 <= wlfc.config.read_queue;
@@ -171,12 +174,12 @@ fn recover_by(
     for (backend, base, writes) in apart {
         wlfc.make_room(&mut steps);
         if wlfc.spare() == 0 && around.lossy.contains(&backend) {
-            // It can go nowhere, and all that is there stays.
+            // It cannot be moved, so everything stays as it is.
             let around = Around { failed: around.failed, frozen: true, settled: true, ..Around::default() };
             return recover_by(whole, scans, around, drop_by);
         }
         if wlfc.spare() == 0 {
-            // The backend is the only place that is left: it is tried again.
+            // Only the backend is left: the write is retried.
             wlfc.failing.remove(&backend);
             wlfc.commit(backend, base, &writes, &mut steps);
             base.iter().chain(&writes).for_each(|number| wlfc.retire(*number));
@@ -194,7 +197,7 @@ fn recover_by(
 }
 
 impl Wlfc {
-    /// A copy that is not whole, or a bucket of which no page can be read: it counts for no backend bucket, and is erased.
+    /// Drops an incomplete copy, or an unreadable bucket: it belongs to no backend bucket, and is erased.
     fn give_up(&mut self, number: u32) {
         let bucket = &mut self.buckets[number as usize];
         let before = self.copies.get_mut(&bucket.backend).expect("it was counted");
@@ -219,7 +222,7 @@ impl Wlfc {
         self.buckets[number as usize] = bucket;
     }
 
-    /// Writes back a backend bucket with all its logs, which may be in several buckets. Repeating it changes nothing.
+    /// Writes back a backend bucket with all its logs, which may be in several buckets. Idempotent.
     fn commit(&mut self, backend: u32, base: Option<u32>, writes: &[u32], steps: &mut Vec<Step>) {
         let has_data = writes.iter().any(|write| self.has_data(*write));
         let dirty = base.is_some_and(|base| self.buckets[base as usize].state == State::Dirty);
@@ -229,7 +232,7 @@ impl Wlfc {
         }
     }
 
-    /// As [`commit`](Self::commit), to a dirty copy in place of the backend.
+    /// As [`commit`](Self::commit), but to a dirty copy instead of the backend.
     fn merge(&mut self, backend: u32, base: Option<u32>, writes: &[u32], steps: &mut Vec<Step>) {
         self.load_all(backend, base, writes, steps);
         let of = self.copies.get_mut(&backend).expect("it was found");
@@ -238,7 +241,7 @@ impl Wlfc {
         writes.iter().for_each(|number| self.retire(*number));
     }
 
-    /// What a bucket holds that cannot be read goes to a copy that says so.
+    /// Moves the contents of an unreadable bucket to a copy that records the loss.
     fn leave(&mut self, number: u32, steps: &mut Vec<Step>) {
         let backend = self.buckets[number as usize].backend;
         let copies = self.copies_of(backend);
@@ -252,14 +255,14 @@ impl Wlfc {
         }
     }
 
-    /// Brings a backend bucket with all its logs to memory.
+    /// Loads a backend bucket with all its logs into memory.
     fn load_all(&mut self, backend: u32, base: Option<u32>, writes: &[u32], steps: &mut Vec<Step>) {
         let extent = self.config.extent(backend);
         let mut below = Copies { write: NONE, read: base.unwrap_or(NONE), count: 0 };
         if writes.is_empty() {
             self.load(backend, &below, 0, extent, steps);
         }
-        // What older logs made of it is below the newer ones: memory is loaded from the lowest, and each bucket of logs laid over it.
+        // Older logs are below newer ones: memory is loaded from the lowest, and each bucket of logs overlaid.
         for (above, write) in writes.iter().enumerate() {
             below.write = *write;
             if above == 0 {
@@ -270,7 +273,7 @@ impl Wlfc {
         }
     }
 
-    /// Lays the logs of a bucket over what is in memory, in their order.
+    /// Overlays the logs of a bucket on the contents of memory, in order.
     fn lay_over(&mut self, backend: u32, write: u32, steps: &mut Vec<Step>) {
         let first = u64::from(backend) * u64::from(self.config.bucket_blocks);
         for entry in self.buckets[write as usize].entries.clone() {

@@ -1,9 +1,10 @@
-//! Reading what cache buckets hold from their [header pages](super::header): which of it counts, which of it a power failure tore, and which
-//! of it was damaged since.
+//! Reads the contents of cache buckets from their [header pages](super::header), and distinguishes valid, torn and
+//! damaged data.
 //!
-//! What is programmed to a bucket is chained: each header knows the one before. Where the chain ends, nothing is read that a power failure
-//! left behind. What was programmed may be there in part unless a later header of the same run says that it was durable: then its data is
-//! compared with its checksums, and what is not whole does not count. It stays so: nothing is appended to a bucket behind it.
+//! The writes to a bucket form a chain: each header has the checksum of the previous one. Leftovers behind the end of
+//! the chain are ignored. A write may be partly missing unless a later header of the same run declares it durable. So
+//! its data is compared with its checksums, and incomplete data is invalid. It stays so, because nothing is appended
+//! behind it.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -17,25 +18,25 @@ use super::recovery::Scan;
 use crate::checksum;
 use crate::format::{BLOCK_BYTES, Digest, Page, Resets, RunEnd, Witness};
 
-/// Cache buckets that can be read.
+/// Read access to cache buckets.
 pub trait Buckets {
-    /// Why they cannot.
+    /// The error of a failed read.
     type Error;
 
     /// Fills `bytes` with whole pages of a bucket from `page` on.
     fn read(&self, bucket: u32, page: u32, bytes: &mut [u8]) -> Result<(), Self::Error>;
 
-    /// Whether buckets are written front to back, and the device knows how far.
+    /// True if buckets are zones, and the device knows their write pointers.
     fn in_order(&self) -> bool;
 
-    /// The first page of a bucket after a reset, if buckets are not [in order](Self::in_order).
+    /// Returns the marking of reset buckets, if buckets are not [in order](Self::in_order).
     fn resets(&self) -> Resets;
 
-    /// Pages of a bucket that may have been written, where the device knows; else all.
+    /// Returns the number of pages of a bucket that may be written, if the device knows; otherwise all.
     fn written_pages(&self, bucket: u32) -> Result<u32, Self::Error>;
 }
 
-/// Why what is on flash cannot be taken for a cache.
+/// A reason why the flash contents cannot be used as a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ScanError<E> {
@@ -55,66 +56,67 @@ pub enum ScanError<E> {
     SeveralChanged,
 }
 
-/// What was programmed together.
+/// One write: data that was programmed together.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Its first header.
     pub header: Header,
     /// The checksum of that page.
     pub crc: u32,
-    /// The blocks of it that have no content, counted from the first, and why.
+    /// Blocks without content, counted from the first, with the reason.
     pub absent: Vec<(u32, Missing)>,
 }
 
 impl Program {
-    /// The header pages in the bucket.
+    /// Returns its header pages in the bucket.
     pub fn header_pages(&self) -> std::ops::Range<u32> {
         self.header.page..self.header.page + self.header.parts()
     }
 }
 
-/// What a walk along the headers of a bucket found.
+/// The result of following the headers of a bucket.
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
-    /// What was programmed, in order.
+    /// The writes, in order.
     pub programs: Vec<Program>,
-    /// Something is on the bucket that does not count.
+    /// True if the bucket also has invalid data.
     pub torn: bool,
-    /// The run and the sequence of a copy of which only the first header is there, ...
+    /// The run and the sequence number of a copy with only its first header.
     torn_first: Option<(u64, u64)>,
-    /// ... or the first header cannot be read and was not torn: no power failure leaves it.
+    /// True if the first header is unreadable and was not torn: no power failure causes that.
     pub(super) damaged_first: bool,
-    /// What the first sector of a first header says that counts for nothing: its run and its sequence.
+    /// The run and the sequence number in the first sector of an invalid first header.
     begun: Option<(u64, u64)>,
-    /// Of which backend bucket a first header is that counts for nothing, where a part of it says so.
+    /// The backend bucket of an invalid first header, if a part of it tells.
     first_backend: Option<u32>,
-    /// Where the chain ends although a later header says that what was there was durable.
+    /// The end of the chain, if a later header declares the data there durable.
     pub(super) damaged: Option<u32>,
-    /// A header that would go on is left in part where the chain ends: its run, its sequence and its page.
+    /// Remains of a header at the end of the chain that would continue it: its run, sequence number and page.
     trace: Option<(u64, u64, u32)>,
-    /// The time of the last reset that the first page names.
+    /// The time of the last reset in the first page.
     reset: Option<ResetAt>,
-    /// The checksum of the first header of a clean copy that does not count, else 0.
+    /// The checksum of the first header of an invalid clean copy, otherwise 0.
     uncounted: u32,
 }
 
 impl Walk {
-    /// Of which backend bucket it is, where that is known.
+    /// Returns the backend bucket, if known.
     pub fn backend(&self) -> Option<u32> {
         self.programs.first().map(|program| program.header.oob.backend).or(self.first_backend)
     }
 
-    /// Says what its headers say was durable.
+    /// Adds what its headers declare durable.
     pub fn tell(&self, durable: &mut Durable) {
         self.programs.iter().for_each(|Program { header, .. }| durable.add(header.run, header.durable));
     }
 
-    /// Of a bucket that has something else than it had last.
+    /// Returns the walk of a bucket with unexpected contents.
     pub fn of_nobody_knows_what() -> Walk {
         Walk { torn: true, damaged_first: true, ..Walk::default() }
     }
 
-    /// The bucket's value in a digest, if the programs that count end at page `end`. `None` if the bucket was begun or reset after the digest.
+    /// Returns the bucket's value in a digest, if its valid writes end at page `end`. `None` if the bucket was begun or
+    /// reset after the digest.
     pub fn value_in(&self, digest: &Digest, end: u32) -> Option<u32> {
         let first = self.programs.first().map(|program| (program.header.run, program.header.sequence));
         let mut begins = [first, self.begun, self.reset].into_iter().flatten();
@@ -127,15 +129,16 @@ impl Walk {
         Some(self.programs.iter().rfind(covered).map_or(self.uncounted, |program| program.crc))
     }
 
-    /// What is left where damage is made no account of: what was programmed before it.
+    /// Returns the walk with damage ignored: only the writes before it.
     pub fn without_damage(self) -> Walk {
         Walk { torn: true, torn_first: None, damaged_first: false, damaged: None, trace: None, ..self }
     }
 }
 
-/// What was durable was programmed where its witness says, another header or the superblock, unless the bucket was reset since: where it is
-/// missing, the end of the chain is damaged, or all of the bucket where it has something older. What two buckets have is in one of them by mistake.
-/// There are no walks along buckets that cannot be read.
+/// Checks durable writes against their witnesses, other headers or the superblock. A durable write must be where its
+/// witness names it, unless the bucket was reset since. If it is missing, the end of the chain is damaged, or the whole
+/// bucket if its contents are older. If two buckets have the same contents, one of them is misplaced. Buckets that
+/// cannot be read have no walk.
 pub fn confront(walks: &mut [Option<Walk>], durable: &Durable, ends: &[RunEnd]) {
     let headers = walks.iter().flatten().flat_map(|walk| &walk.programs).map(|program| &program.header);
     let was_durable = headers.filter(|header| durable.has(header.run, header.sequence.wrapping_sub(1)));
@@ -148,14 +151,14 @@ pub fn confront(walks: &mut [Option<Walk>], durable: &Durable, ends: &[RunEnd]) 
     for (bucket, end) in missing {
         match (&mut walks[bucket as usize], end) {
             (Some(walk), Some(end)) => drop(walk.damaged.get_or_insert(end)),
-            // Of what backend bucket it was is not known.
+            // Its backend bucket is unknown.
             (Some(walk), None) => *walk = Walk::of_nobody_knows_what(),
             (None, _) => {}
         }
     }
 }
 
-/// Buckets that begin with the same header as another.
+/// Returns buckets that begin with the same header as another.
 fn twice(walks: &[Option<Walk>]) -> impl Iterator<Item = u32> + use<> {
     let mut first: HashMap<(u64, u64), (u32, Header)> = HashMap::new();
     let mut found = BTreeSet::new();
@@ -170,21 +173,22 @@ fn twice(walks: &[Option<Walk>]) -> impl Iterator<Item = u32> + use<> {
     found.into_iter()
 }
 
-/// The bucket of what `run` programmed where its witness says, and where its chain ends, if that is before it; none for the end where it is what was
-/// there before.
+/// Returns the bucket in which the write of `run` named by its witness is missing, and the end of its chain. The end is
+/// `None` if the contents are older.
 fn missing(walks: &[Option<Walk>], run: u64, Witness { bucket, epoch, page }: Witness) -> Option<(u32, Option<u32>)> {
     let walk = walks.get(bucket as usize)?.as_ref()?;
     let (first, last) = (&walk.programs.first()?.header, &walk.programs.last()?.header);
     let is_older = first.run < run || first.run == run && first.oob.epoch < epoch;
     match first.oob.epoch == epoch {
-        // A later run may give the epoch's number again.
+        // A later run may reuse the epoch's number.
         true => (last.end() <= page && first.run <= run).then(|| (bucket, Some(last.end()))),
         false => is_older.then_some((bucket, None)),
     }
 }
 
-/// Up to where what `run` programmed is durable once what was found of it has been made so: before the first of it of which anything tells that it did not
-/// come whole. `counted` is where what counts of each bucket ends. None where a bucket cannot be read: it may be what would tell.
+/// Returns the end of `run` after all of its found data was made durable: before its first write known to be
+/// incomplete. `counted` is the end of the valid data of each bucket. `None` if a bucket cannot be read, because it may
+/// hold such evidence.
 pub fn end_of(run: u64, walks: &[Option<Walk>], counted: &[u32]) -> Option<RunEnd> {
     if walks.iter().any(Option::is_none) {
         return None;
@@ -212,16 +216,17 @@ pub fn end_of(run: u64, walks: &[Option<Walk>], counted: &[u32]) -> Option<RunEn
     Some(RunEnd { run, sequence: header.sequence + 1, last })
 }
 
-/// What is in a bucket, for recovery.
+/// The contents of a bucket, for recovery.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// What counts.
+    /// The valid contents.
     pub scan: Scan,
-    /// Header pages of what counts.
+    /// Header pages of the valid contents.
     pub headers: Vec<u32>,
-    /// Pages of blocks that are lost.
+    /// Pages of lost blocks.
     pub absent: Vec<u32>,
-    /// The checksum of the last header that counts, or of the first header of a clean copy that does not count: the bucket's value in a digest.
+    /// The checksum of the last valid header, or of the first header of an invalid clean copy: the bucket's value in a
+    /// digest.
     pub last: u32,
 }
 
@@ -232,7 +237,7 @@ fn page_of(bytes: &[u8]) -> &Page {
 /// Pages that are read together.
 const READ_PAGES: u32 = 256;
 
-/// The pages of a bucket, read some at a time.
+/// The pages of a bucket, read in pieces.
 struct Pages<'a, B> {
     buckets: &'a B,
     bucket: u32,
@@ -255,7 +260,7 @@ impl<B: Buckets> Pages<'_, B> {
     }
 }
 
-/// Follows the headers of a bucket of the cache whose tag is `cache`.
+/// Follows the headers of a bucket of the cache with the tag `cache`.
 pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -> Result<Walk, ScanError<B::Error>> {
     let written = buckets.written_pages(bucket).map_err(ScanError::Read)?.min(config.bucket_pages());
     let mut found = Walk::default();
@@ -271,7 +276,8 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
         found.reset = (0..SECTORS_PER_PAGE).filter_map(resets).max();
         let mark = resets(0);
         if mark.is_some() || buckets.resets() == Resets::Unmarked && is_zero(first) {
-            // Of a mark that came in part nothing counts, and it is written again: a header that is torn over what is left of the one before would look damaged.
+            // A partial mark is invalid, and is rewritten: a torn header over the remains of its predecessor would look
+            // damaged.
             let is_whole = (1..SECTORS_PER_PAGE).all(|number| mark.is_some() && resets(number) == mark);
             found.torn = !is_whole && (buckets.resets() == Resets::EverySector || !is_zero(&first[512..]));
             return Ok(found);
@@ -303,7 +309,7 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
             (found.torn, found.damaged) = (true, Some(at));
             return Ok(found);
         }
-        // Unless all of it is there nothing is written in its place: a power failure then could leave such parts of both as make it whole.
+        // An incomplete write is not overwritten: a power failure could then leave parts of both that look complete.
         found.torn = true;
         let Some((_, crc)) = Header::decode(page) else { break };
         let mut checksums = Vec::new();
@@ -333,7 +339,7 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
     Ok(found)
 }
 
-/// Looks at a first page that is neither a mark nor a whole header.
+/// Examines a first page that is neither a mark nor a whole header.
 fn look_at_its_first<B: Buckets>(cache: u64, bucket: u32, buckets: &B, first: &Page, found: &mut Walk) {
     let of_cache = |header: &Header| header.cache == cache;
     let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
@@ -342,7 +348,7 @@ fn look_at_its_first<B: Buckets>(cache: u64, bucket: u32, buckets: &B, first: &P
     found.torn = true;
     found.first_backend = Header::trace(first).filter(of_cache).map(|header| header.oob.backend);
     let Some(header) = Header::of_sector(first).filter(|header| of_cache(header) || !is_marked) else {
-        // Of a mark or a header a power failure leaves the first sector whole.
+        // A power failure leaves the first sector of a mark or a header whole.
         found.damaged_first = is_marked || !is_zero(&first[..BLOCK_BYTES / SECTORS_PER_PAGE as usize]);
         return;
     };
@@ -365,7 +371,7 @@ fn look_at_its_first<B: Buckets>(cache: u64, bucket: u32, buckets: &B, first: &P
     }
 }
 
-/// Looks for what is behind a first page that says nothing, of a bucket that is written in order: where that was durable, so was the first page.
+/// Searches behind an empty first page of a zone: if data there was durable, the first page was durable too.
 fn look_for_its_first<B: Buckets>(
     cache: u64,
     found: &mut Walk,
@@ -386,7 +392,7 @@ fn look_for_its_first<B: Buckets>(
     Ok(())
 }
 
-/// Looks at what is behind the end of the chain.
+/// Examines the pages behind the end of the chain.
 fn look_behind<B: Buckets>(
     cache: u64,
     at: u32,
@@ -395,7 +401,7 @@ fn look_behind<B: Buckets>(
     pages: &mut Pages<'_, B>,
 ) -> Result<(), ScanError<B::Error>> {
     let Some(Program { header: last, .. }) = found.programs.last() else {
-        // The headers of a copy were torn, or what was durable of it is damaged.
+        // The headers of a copy were torn, or its durable data is damaged.
         found.torn = true;
         let (header, crc) = Header::decode(pages.page(0, 1)?).expect("it was read before");
         found.begun = Some((header.run, header.sequence));
@@ -408,7 +414,7 @@ fn look_behind<B: Buckets>(
     if last.oob.state != State::Write {
         return Ok(());
     }
-    // Where all of an epoch was erased before a power failure, a later run gives its number again, and pages of the earlier use may be left.
+    // If all of an epoch was erased before a power failure, a later run reuses its number, and old pages may remain.
     let (epoch, run, previous) = (last.oob.epoch, last.run, found.programs.last().map_or(0, |last| last.crc));
     if at < written
         && let Some(header) = Header::trace(pages.page(at, READ_PAGES)?)
@@ -429,10 +435,10 @@ fn look_behind<B: Buckets>(
     Ok(())
 }
 
-/// What of a bucket counts, by what was durable of each run.
+/// Returns the valid contents of a bucket, given the durable data of each run.
 ///
 /// # Errors
-/// A header page is damaged that was durable.
+/// A durable header page is damaged.
 pub fn judge<B: Buckets>(
     config: &Config,
     bucket: u32,
@@ -466,7 +472,7 @@ pub fn judge<B: Buckets>(
         let data = header.data_page();
         found.scan.end = header.end();
         if header.oob.state == State::Write && !absent.is_empty() {
-            // What never came is below: older logs, or the backend.
+            // Missing blocks are below: in older logs, or in the backend.
             let numbers = absent.iter().map(|(number, _)| *number);
             let log = |(from, blocks)| (data + from, Oob { at: header.oob.at + from, blocks, ..header.oob });
             found.scan.found.extend(runs_without(header.oob.blocks, numbers).map(log));
@@ -478,14 +484,15 @@ pub fn judge<B: Buckets>(
         found.absent.extend(lost.map(|(number, _)| data + number));
     }
     if found.scan.found.is_empty() && found.scan.end > 0 {
-        // All that was written never came: the bucket holds nothing, and is erased.
+        // All data is missing: the bucket is empty, and is erased.
         found.scan.torn = true;
     }
     debug_assert!(found.scan.end <= config.bucket_pages());
     Ok(found)
 }
 
-/// The checksums of the data of what was programmed, by its header pages; fewer than it has blocks if one of them cannot be made out.
+/// Returns the checksums of a write's data, from its header pages; fewer than it has blocks if a header page is
+/// unreadable.
 pub fn checksums<B: Buckets>(bucket: u32, first: &Header, buckets: &B) -> Result<Vec<Crc>, ScanError<B::Error>> {
     let mut checksums = Vec::new();
     let mut bytes = vec![0; BLOCK_BYTES];
@@ -499,7 +506,7 @@ pub fn checksums<B: Buckets>(bucket: u32, first: &Header, buckets: &B) -> Result
     Ok(checksums)
 }
 
-/// Whether all data of what was programmed is there.
+/// True if all data of a write is present.
 fn is_whole<B: Buckets>(bucket: u32, header: &Header, buckets: &B) -> Result<bool, ScanError<B::Error>> {
     let checksums = checksums(bucket, header, buckets)?;
     if checksums.len() < header.described_blocks() as usize {

@@ -1,10 +1,10 @@
-//! Buckets whose pages are damaged one by one.
+//! Buckets with single damaged pages.
 
 use super::*;
 use crate::wlfc::bucket::Oob;
 use crate::wlfc::header::reset_mark;
 
-/// The pages of one bucket that is not written front to back, and what it is once it was reset.
+/// The pages of one bucket that is not a zone, and its marking after a reset.
 struct Bucket(Vec<[u8; BLOCK_BYTES]>, Resets);
 
 impl Buckets for Bucket {

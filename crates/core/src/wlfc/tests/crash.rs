@@ -1,4 +1,4 @@
-//! Random requests, and power failures between any two steps: what was made durable is there, and what was read stays.
+//! Random requests with power failures between any two steps: durable data survives, and data once read stays.
 
 use super::Planted;
 use super::device::{Devices, SECTOR, SECTORS};
@@ -14,9 +14,9 @@ struct World {
     devices: Devices,
     random: Random,
     planted: Option<Planted>,
-    /// What a read finds, by sector.
+    /// The result of a read, by sector.
     latest: Vec<u32>,
-    /// What may be found after a power failure: what was made durable last, and all that was written since.
+    /// The possible results after a power failure: the last durable write, and all later ones.
     allowed: Vec<Vec<u32>>,
     writes: u32,
     failures: u32,
@@ -86,7 +86,7 @@ impl World {
         Request::whole(kind, first * SECTOR, length * SECTOR, durable)
     }
 
-    /// The sectors that a request changes, and to what.
+    /// Returns the sectors that a request changes, and their new value.
     fn change(&mut self, request: &Request) -> Option<(std::ops::Range<u64>, u32)> {
         let (mut first, mut end) = (request.offset / SECTOR, (request.offset + request.length) / SECTOR);
         let to = match request.kind {
@@ -104,7 +104,7 @@ impl World {
         (first < end).then_some((first..end, to))
     }
 
-    /// Runs a request, of which the power lets so many steps be done; returns whether it was answered.
+    /// Runs a request with power for a limited number of steps. Returns true if it was answered.
     fn run(&mut self, request: &Request, power: usize) -> Result<(), String> {
         let change = self.change(request);
         if let Some((sectors, to)) = change.clone() {
@@ -143,7 +143,7 @@ impl World {
         Ok(())
     }
 
-    /// Writes everything back, of which the power lets so many steps be done.
+    /// Writes everything back, with power for a limited number of steps.
     fn destage(&mut self, power: usize) {
         let mut steps = Vec::new();
         self.wlfc.on(Event::DestageAll { now_us: 0 }, &mut steps);
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// The power fails; then the cache is found again, in which the power may fail as well.
+    /// Simulates a power failure and the recovery, in which the power may fail as well.
     fn fail(&mut self) -> Result<(), String> {
         loop {
             self.failures += 1;
@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    /// Reads all without a change, and holds that it stays so.
+    /// Reads everything without changes, and fixes the results for later checks.
     fn look(&mut self) -> Result<(), String> {
         for backend in 0..self.config.volume_blocks.div_ceil(self.config.bucket_blocks.into()) as u32 {
             let (copies, extent) = (self.wlfc.copies_of(backend), self.config.extent(backend));
@@ -236,7 +236,7 @@ impl World {
     }
 }
 
-/// What a planted rule of recovery does not let count.
+/// Drops buckets according to a planted rule of recovery.
 fn drop(planted: Planted, buckets: &[Bucket], Counting { dropped, base, writes }: &mut Counting) {
     let epoch = |bucket: &u32| buckets[*bucket as usize].epoch;
     let highest = match planted {
@@ -255,7 +255,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// `FLASHWISE_CRASH_POINTS` asks for more of them, and `FLASHWISE_SEED` for others.
+/// `FLASHWISE_CRASH_POINTS` sets a larger number, and `FLASHWISE_SEED` a different seed.
 #[test]
 fn what_was_made_durable_survives_20_000_power_failures() {
     let worlds = number("FLASHWISE_CRASH_POINTS").unwrap_or(20_000).max(20_000) / u64::from(FAILURES);
@@ -267,7 +267,7 @@ fn what_was_made_durable_survives_20_000_power_failures() {
     }
 }
 
-/// The rarest needs some 40,000 failures.
+/// The rarest needs about 40,000 failures.
 const WORLDS: u64 = 4000;
 
 #[test]

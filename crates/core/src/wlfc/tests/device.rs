@@ -1,12 +1,12 @@
-//! Flash and backend that lose in a power failure what was not flushed: of a cache bucket any part at the end, resets included; of each
-//! block of the backend any number of its last writes.
+//! Flash and backend that lose unflushed data in a power failure: any part at the end of a cache bucket, resets
+//! included, and any number of the last writes of each backend block.
 
 use std::collections::HashMap;
 
 use super::random::Random;
 use crate::wlfc::{Config, Log, Oob, Scan, Step};
 
-/// Sectors of a block, each with the number of the write that it is from.
+/// Sectors of a block, each with the number of its last write.
 pub const SECTORS: u64 = 2;
 pub const SECTOR: u64 = 4096 / SECTORS;
 pub type Content = [u32; SECTORS as usize];
@@ -57,7 +57,7 @@ impl Zone {
             self.torn &= !matches!(change, Change::Reset);
             Zone::change(&mut self.durable, change);
         }
-        // What was being programmed may be there in part.
+        // The page being programmed may be partly written.
         self.torn |= matches!(lost.first(), Some(Change::Program(_))) && random.once_in(3);
         self.now.clone_from(&self.durable);
     }
@@ -78,7 +78,7 @@ pub struct Devices {
     backend: Vec<Block>,
     ram: HashMap<u32, (u64, Content)>,
     memory: HashMap<u64, Content>,
-    /// Bytes that were sent to the client: sectors of the volume, and what they are.
+    /// Bytes sent to the client: sectors of the volume, and their contents.
     pub sent: Vec<(u64, u32)>,
 }
 
@@ -95,7 +95,7 @@ impl Devices {
         }
     }
 
-    /// A plan begins: memory is empty.
+    /// Starts a plan with empty memory.
     pub fn begin(&mut self) {
         self.memory.clear();
         self.sent.clear();
@@ -104,7 +104,7 @@ impl Devices {
     fn set(&mut self, offset: u64, length: u32, number: u32) {
         assert!(offset.is_multiple_of(SECTOR) && u64::from(length).is_multiple_of(SECTOR));
         for sector in offset / SECTOR..(offset + u64::from(length)) / SECTOR {
-            // What is not in memory is garbage until it is written whole.
+            // A block not in memory is garbage until it is written whole.
             let content = self.memory.entry(sector / SECTORS).or_insert([u32::MAX; SECTORS as usize]);
             content[(sector % SECTORS) as usize] = number;
         }
@@ -114,7 +114,7 @@ impl Devices {
         *self.memory.get(&block).unwrap_or_else(|| panic!("block {block} is not in memory"))
     }
 
-    /// Performs a step; `number` is that of the write that a client's bytes are of.
+    /// Executes a step; `number` identifies the write of the client's bytes.
     pub fn perform(&mut self, step: &Step, number: u32) {
         match *step {
             Step::Receive { offset, length } => self.set(offset, length, number),
@@ -193,7 +193,7 @@ impl Devices {
         }
     }
 
-    /// The power fails.
+    /// Simulates a power failure.
     pub fn fail(&mut self, random: &mut Random) {
         self.ram.clear();
         self.zones.iter_mut().for_each(|zone| zone.fail(random));
@@ -204,7 +204,7 @@ impl Devices {
         }
     }
 
-    /// What a start finds.
+    /// Returns the scans of a start.
     pub fn scan(&self) -> Vec<Scan> {
         let of = |zone: &Zone| {
             let found = (0..).zip(&zone.now).map(|(number, page)| (number, page.oob)).collect();
@@ -213,14 +213,14 @@ impl Devices {
         self.zones.iter().map(of).collect()
     }
 
-    /// A sector of the backend, which must not have to be flushed any more.
+    /// Returns a sector of the backend, which must have no unflushed writes.
     pub fn durable_sector(&self, sector: u64) -> u32 {
         let Block { durable, pending } = &self.backend[(sector / SECTORS) as usize];
         assert!(pending.is_empty(), "sector {sector} is not flushed");
         durable[(sector % SECTORS) as usize]
     }
 
-    /// A sector in memory.
+    /// Returns a sector in memory.
     pub fn sector(&self, sector: u64) -> u32 {
         self.get(sector / SECTORS)[(sector % SECTORS) as usize]
     }

@@ -1,4 +1,4 @@
-//! Plans by hand.
+//! Hand-worked plans.
 
 use crate::cache::{Cache, Event, Kind, Request};
 use crate::wlfc::{Config, Log, Oob, Scan, State, Step, Wlfc, recover};
@@ -20,9 +20,9 @@ fn oob(state: State, backend: u32, epoch: u64, at: u32, blocks: u32) -> Oob {
     Oob { state, backend, epoch, log: Log::Data, at, blocks }
 }
 
-/// Backend bucket 1 has blocks 8 to 15. A write of block 9 is a log in cache bucket 0. A read of block 10 reads the whole backend bucket,
-/// lays the log over it and keeps it as a dirty copy in cache bucket 1. Block 9 again is a log, and the next read replaces the copy by a
-/// newer one, cache bucket 2: of the logs only the second is read.
+/// Backend bucket 1 has blocks 8 to 15. A write of block 9 is a log in cache bucket 0. A read of block 10 reads the
+/// whole backend bucket, overlays the log and keeps the result as a dirty copy in cache bucket 1. Block 9 again is a
+/// log, and the next read replaces the copy by a newer one, cache bucket 2: only the second log is read.
 #[test]
 fn a_read_merges_the_copy_and_the_logs() {
     let mut wlfc = Wlfc::new(config()).unwrap();
@@ -54,14 +54,15 @@ fn a_read_merges_the_copy_and_the_logs() {
         Step::Reset { bucket: 1 },
     ];
     assert_eq!(read, expected);
-    // The copy has all logs.
+    // The copy includes all logs.
     let read = plan(&mut wlfc, Kind::Read, 10, 2);
     let hit = Step::ReadFlash { bucket: 2, slot: 2, block: 10, blocks: 2 };
     assert_eq!(read, [hit, Step::Send { offset, length }, Step::Reply]);
 }
 
-/// Four logs of a page fill a bucket. The fifth is answered from a new one, and then the old is evicted: there is no copy, so that the
-/// backend is read, and written with the four blocks. It is reset when that is durable. None of the five blocks was there before.
+/// Four one-page logs fill a bucket. The fifth goes to a new one; after its reply the old bucket is evicted. Without a
+/// copy, the backend is read, and written with the four blocks. The bucket is reset once that is durable. None of the
+/// five blocks was cached before.
 #[test]
 fn a_full_bucket_goes_to_the_backend() {
     let mut wlfc = Wlfc::new(config()).unwrap();
@@ -88,13 +89,13 @@ fn a_full_bucket_goes_to_the_backend() {
     assert_eq!((figures.backend_accesses(), figures.resets, figures.write_hits), (2, 1, 0));
 }
 
-/// What a bucket of these pages looks like.
+/// Returns the scan of a bucket with these pages.
 fn scan(pages: Vec<Oob>, torn: bool) -> Scan {
     Scan { end: pages.len() as u32, found: (0..).zip(pages).collect(), torn }
 }
 
-/// The counterexample to recovery by the highest epoch: logs in bucket 0 with epoch 1, a copy in bucket 1 with epoch 2, and one more log
-/// with epoch 1, which the copy does not have.
+/// The counterexample to recovery by the highest epoch: logs in bucket 0 with epoch 1, a copy in bucket 1 with epoch 2,
+/// and one more log with epoch 1, which the copy lacks.
 #[test]
 fn logs_count_beside_a_copy_that_is_newer_than_their_bucket() {
     let mut scans = vec![Scan::default(); 8];
@@ -107,7 +108,7 @@ fn logs_count_beside_a_copy_that_is_newer_than_their_bucket() {
     assert!(read.contains(&Step::ReadFlash { bucket: 0, slot: 2, block: 10, blocks: 1 }), "{read:?}");
 }
 
-/// Logs of a bucket that was torn count as far as they are whole, and nothing is appended to it.
+/// Whole logs of a torn bucket are valid, and nothing is appended to it.
 #[test]
 fn a_torn_bucket_is_not_appended_to() {
     let mut scans = vec![Scan::default(); 8];
@@ -123,7 +124,7 @@ fn a_torn_bucket_is_not_appended_to() {
     assert_eq!(resets, [&Step::Reset { bucket: 4 }, &Step::Reset { bucket: 3 }, &Step::Reset { bucket: 0 }]);
 }
 
-/// A write of more than a bucket leaves a tombstone where the cache has something, and none where it has not.
+/// A write of more than a bucket leaves a tombstone if the cache has data there, and otherwise none.
 #[test]
 fn a_large_write_leaves_a_tombstone_where_the_cache_has_something() {
     let mut wlfc = Wlfc::new(config()).unwrap();
@@ -196,7 +197,7 @@ fn everything_newer_than_the_backend_is_written_back_when_asked() {
     assert_eq!(steps, [], "nothing is left");
 }
 
-/// What a failed read should have brought to RAM is not there, and else the read did no harm.
+/// The frame of a failed read is not kept in RAM; otherwise the read does no harm.
 #[test]
 fn a_failed_read_is_forgotten() {
     let mut wlfc = Wlfc::new(Config { ram_blocks: 2, ..config() }).unwrap();
@@ -208,8 +209,8 @@ fn a_failed_read_is_forgotten() {
     assert!(!again.iter().any(|step| matches!(step, Step::ReadRam { .. })), "{again:?}");
 }
 
-/// Backend bucket 1 cannot be written. The four logs of its write bucket go to a dirty copy when that is full, and to the backend when it is
-/// tried again, by which nothing leaves the cache; once they are there, the bucket is as any other.
+/// Backend bucket 1 cannot be written. The four logs of its full write bucket go to a dirty copy, and on a retry to the
+/// backend; nothing leaves the cache by that. Afterwards the bucket is like any other.
 #[test]
 fn what_the_backend_does_not_take_stays_as_a_dirty_copy_and_is_tried_again() {
     let mut wlfc = Wlfc::new(config()).unwrap();
@@ -222,7 +223,7 @@ fn what_the_backend_does_not_take_stays_as_a_dirty_copy_and_is_tried_again() {
     let copy = Step::Append { bucket: 2, page: 0, pages: 4, oob: oob(State::Dirty, 1, 3, 0, 8) };
     assert!(steps.contains(&copy) && !steps.iter().any(|step| matches!(step, Step::WriteBackend { .. })), "{steps:?}");
     assert_eq!(wlfc.blocks_to_write_back(), 8);
-    // A write past the cache would be to the backend.
+    // A write past the cache would go to the backend.
     let large = plan(&mut wlfc, Kind::Write, 8, 16);
     let written = |at| large.iter().any(|step| matches!(step, Step::WriteBackend { block, .. } if *block == at));
     assert!(!written(8) && written(16), "{large:?}");
@@ -237,8 +238,8 @@ fn what_the_backend_does_not_take_stays_as_a_dirty_copy_and_is_tried_again() {
     assert_eq!((wlfc.failing().len(), wlfc.next_tick_us(6), wlfc.blocks_to_write_back()), (0, None, 8));
 }
 
-/// A flush is of the backend only if clients wrote to that; one that fails is told to the next flush, unless a client was told, and the backend is asked
-/// again until it has flushed.
+/// The backend is flushed only if clients wrote to it. A failed flush is reported to the next one, unless a client was
+/// informed, and is repeated until it succeeds.
 #[test]
 fn a_flush_of_the_backend_that_failed_is_told_once_and_made_again() {
     for told in [false, true] {

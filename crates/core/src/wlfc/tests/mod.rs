@@ -1,4 +1,4 @@
-//! Tests of the whole: by hand, and in a world whose power fails.
+//! Tests of WLFC: by hand, and in a world with power failures.
 
 pub mod random;
 
@@ -9,26 +9,26 @@ mod witnesses;
 
 use super::Wlfc;
 
-/// A bug that is planted, which the tests must find.
+/// A planted bug, which the tests must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// The paper's rule: of several cache buckets of a backend bucket, the one with the highest epoch counts.
+    /// The paper's rule: among several cache buckets of a backend bucket, the one with the highest epoch counts.
     HighestEpoch,
-    /// The newest copy and the newest bucket of logs count, and no other.
+    /// Only the newest copy and the newest bucket of logs count.
     NewestOfEach,
-    /// A write goes past the cache as in the paper, which leaves no tombstone.
+    /// A write bypasses the cache as in the paper, without a tombstone.
     NoTombstone,
-    /// A tombstone is left, but what it hides is not written back first.
+    /// A tombstone is left, but the data that it hides is not written back first.
     TombstoneAlone,
-    /// Buckets are erased before what took their place is durable.
+    /// Buckets are erased before their replacement is durable.
     ResetAtOnce,
     /// Buckets of one backend bucket are erased together.
     ResetsTogether,
     /// The bucket that was evicted last is erased first.
     LastFirst,
-    /// A dirty copy is written back over what went past the cache since it was made.
+    /// A dirty copy is written back over data written past the cache since it was made.
     OverPassed,
-    /// A clean copy is made of what the backend may still lose.
+    /// A clean copy is made of data that the backend may still lose.
     VolatileCopy,
     /// Logs are written back that flash may still lose.
     WriteBackFirst,

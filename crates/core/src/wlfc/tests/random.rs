@@ -9,7 +9,7 @@ impl Random {
         crate::random::next(&mut self.0)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }

@@ -1,4 +1,4 @@
-//! What tells of buckets that they are not what they were last.
+//! Detection of buckets with other contents than they last had.
 
 use crate::format::Witness;
 use crate::wlfc::bucket::{Log, Oob, State};
@@ -15,7 +15,7 @@ fn walk(run: u64, sequence: u64, epoch: u64, before: Option<Witness>) -> Option<
     Some(walk)
 }
 
-/// Which buckets are damaged, and which of them are of nobody knows which bucket of the backend.
+/// Returns which buckets are damaged, and which of those belong to an unknown backend bucket.
 fn confronted(mut walks: Vec<Option<Walk>>) -> Vec<(bool, bool)> {
     let mut durable = Durable::default();
     walks.iter().flatten().for_each(|walk| walk.tell(&mut durable));
