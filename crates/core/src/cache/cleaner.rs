@@ -1,39 +1,39 @@
-//! Background work: resetting the oldest units, copying forward what is still wanted, and writing dirty blocks back.
+//! Background work: resetting the oldest units, copying wanted blocks forward, and writing dirty blocks back.
 //!
-//! Source: LARC (section V.A: the cleaner begins above a threshold of dirty blocks and also cleans what has been idle for 15
-//! minutes). Here, what has been dirty for so long is cleaned, idle or not, and first of all: no block that is written again and again keeps
-//! others dirty.
+//! Source: LARC (section V.A: the cleaner starts above a threshold of dirty blocks, and also cleans blocks idle for 15
+//! minutes). Here blocks are cleaned once they have been dirty for that long, idle or not, and before all others. So a
+//! block that is rewritten again and again does not keep others dirty.
 
 use super::config::RESERVE_UNITS;
 use super::{Batch, CopyForward, DESTAGING_BLOCKS_MAX, LogCache, Mode};
 use crate::format::Kind as RecordKind;
 use crate::step::{Cause, Frame, LogRecord, Step};
 
-/// How long the cleaner rests after the backend refused to be written.
+/// Pause of the cleaner after a failed write to the backend.
 const DESTAGE_RETRY_US: u64 = 1_000_000;
 
-/// How often the unit that is being filled is cleaned, ...
+/// Interval between two cleanings of the unit being filled.
 const HEAD_CLEAN_US: u64 = 1_000_000;
-/// ... and how often while the flash is being given up.
+/// Interval between two such cleanings while the flash is being removed.
 const HEAD_CLEAN_LEAVING_US: u64 = 100_000;
 
-/// Free units below which dirty blocks are copied forward rather than waited for.
+/// Number of free units below which dirty blocks are copied forward instead of waiting for their write-back.
 const FREE_UNITS_MIN: u32 = 2;
 
-/// Replaced copies that are remembered before old ones are forgotten.
+/// Maximum number of remembered replaced copies before old ones are forgotten.
 const REPLACED_MAX: usize = 4096;
 
-/// Most blocks of a batch.
+/// Maximum number of blocks in a batch.
 const BATCH_BLOCKS: usize = DESTAGING_BLOCKS_MAX as usize / 2;
 
 /// Blocks of a batch that are read before they are written.
 const CHUNK_BLOCKS: usize = 64;
 
-/// Of a unit with more used blocks than this share of its data pages, only those that were used twice are copied forward. Where most of
-/// a unit was used, once tells little, and copying most of it makes room for few others. Measured, as docs/larc.md says.
+/// If more than this share of a unit's data pages was used, only blocks used twice are copied forward. If most of a
+/// unit was used, a single use means little, and copying most of it frees little room. Measured in docs/larc.md.
 const USED_SHARE_MAX: f64 = 0.45;
 
-/// Units that are reset in a row before what is clean is dropped instead of copied forward.
+/// Maximum number of consecutive resets before clean blocks are dropped instead of copied forward.
 const RECLAIMED_MAX: u32 = 32;
 
 impl LogCache {
@@ -58,19 +58,19 @@ impl LogCache {
         }
     }
 
-    /// Whether the oldest unit is better left until its dirty blocks are written back, which the cleaner sees to after the request:
-    /// copying them forward would only put that off, and wear the flash.
+    /// True if the oldest unit should wait for the write-back of its dirty blocks, which the cleaner plans after the
+    /// request. Copying them forward would only delay that, and wear the flash.
     fn waits_for_destaging(&self) -> bool {
         self.log.has_dirty(*self.log.sequences().start()) && self.log.free_units() >= FREE_UNITS_MIN
     }
 
-    /// Whether nothing is to be put on flash that need not be: space is short until dirty blocks are written back.
+    /// True if optional data should not go to flash: space is short until dirty blocks are written back.
     pub(super) fn is_pressed(&self) -> bool {
         self.log.free_units() <= FREE_UNITS_MIN
     }
 
-    /// Copies forward what is dirty or wanted of the oldest unit, and resets it. When space is `short`, what is clean is dropped,
-    /// wanted or not.
+    /// Copies dirty and wanted blocks of the oldest unit forward, and resets it. If space is `short`, all clean blocks
+    /// are dropped.
     fn reclaim_oldest(&mut self, short: bool, steps: &mut Vec<Step>) {
         let sequence = *self.log.sequences().start();
         let mut still_lost: Vec<u32> =
@@ -89,7 +89,7 @@ impl LogCache {
                 self.log_add(block, frame, dirty, Cause::CopyForward, steps);
                 self.frames.release(frame);
             } else if self.log.policy().contains(block) {
-                // What the policy evicted it may still remember, to know the block again.
+                // The policy may still remember blocks that it evicted, to recognise them.
                 self.log.policy_mut().refuse(block);
                 self.figures.dropped_blocks += 1;
             }
@@ -101,7 +101,8 @@ impl LogCache {
         self.intents.unit_reset(sequence);
     }
 
-    /// How often one of the `blocks` of a unit must have been used to be copied forward for that: once, or twice if many were.
+    /// Returns how often one of the `blocks` of a unit must have been used to be copied forward: once, or twice if many
+    /// were.
     fn uses_to_be_copied(&self, blocks: &[(u32, u32)]) -> u32 {
         let is_used = |&&(_, slot): &&(u32, u32)| !self.log.is_dirty(slot) && self.log.uses(slot) > 0;
         let used = blocks.iter().filter(is_used).count();
@@ -109,7 +110,8 @@ impl LogCache {
         1 + u32::from(used as f64 > f64::from(data_pages) * USED_SHARE_MAX)
     }
 
-    /// Whether a clean block is to be copied forward if there is space for it; one that was used, from this many uses on.
+    /// True if a clean block should be copied forward if there is space. `uses_min` is the minimum number of uses for
+    /// `CopyForward::Used`.
     fn is_worth_copying(&self, block: u32, slot: u32, uses_min: u32) -> bool {
         let policy = self.log.policy();
         match self.config.copy_forward {
@@ -126,7 +128,7 @@ impl LogCache {
         self.lost.entry(block).or_default().said = Some(*self.log.sequences().end());
     }
 
-    /// Plans to write back what is due, as far as few enough blocks are under way.
+    /// Plans due write-backs, as far as few enough blocks are in progress.
     pub(super) fn go_on(&mut self, steps: &mut Vec<Step>) {
         if !self.flash_failed && self.now_us >= self.destage_after_us {
             self.clean_due(steps);
@@ -135,12 +137,13 @@ impl LogCache {
         }
     }
 
-    /// Whether another batch may begin: few blocks at a time, so that whoever reads or writes the backend does not wait for many.
+    /// True if another batch may start. The number of blocks is limited so that readers and writers of the backend do
+    /// not wait for many.
     fn may_destage(&self) -> bool {
         self.destaging_blocks as usize <= DESTAGING_BLOCKS_MAX as usize - BATCH_BLOCKS
     }
 
-    /// Units that will be reset next are cleaned first, so that nothing dirty has to be copied forward or waited for.
+    /// Cleans the units that will be reset next, so that no dirty block has to be copied forward or waited for.
     fn clean_ahead_of_tail(&mut self, steps: &mut Vec<Step>) {
         let ahead = self.units_to_keep_clean();
         if self.log.free_units() >= RESERVE_UNITS + ahead {
@@ -180,7 +183,7 @@ impl LogCache {
         self.clean_from = sequence;
     }
 
-    /// Blocks that have been dirty for too long.
+    /// Cleans blocks that have been dirty for too long.
     fn clean_due(&mut self, steps: &mut Vec<Step>) {
         if self.log.due_us() != Some(0) || !self.may_destage() {
             return;
@@ -199,7 +202,7 @@ impl LogCache {
         if sequence < head || !self.may_destage() || rests || self.log.dirty_in(head) == 0 {
             return;
         }
-        // The unit that is being filled comes last.
+        // The unit being filled comes last.
         let is_due = |batch: &Batch| (tail..head).contains(&batch.sequence) && self.log.has_due(batch.sequence);
         if self.log.has_due(head) && !self.batches.values().any(is_due) {
             self.head_cleaned_us = self.now_us;
@@ -207,7 +210,7 @@ impl LogCache {
         }
     }
 
-    /// Where nothing is to stay dirty, every now and then: all blocks, also those of the unit that is being filled.
+    /// If nothing may stay dirty, periodically cleans all blocks, including those of the unit being filled.
     pub(super) fn clean_all(&mut self, steps: &mut Vec<Step>) {
         if self.now_us < self.destage_after_us || self.dirty_bounds().0 > 0 {
             return;
@@ -227,7 +230,8 @@ impl LogCache {
         }
     }
 
-    /// When the cleaner has something to do for the age of blocks. While it is at work, it goes on by itself.
+    /// Returns the time when the cleaner has work because of the age of blocks. While it is working, it continues by
+    /// itself.
     pub(super) fn aged_us(&self) -> Option<u64> {
         if self.dirty_bounds().0 > 0 {
             let due_us = self.log.due_us().filter(|&due_us| due_us > 0 || self.destaging_blocks == 0)?;
@@ -238,18 +242,18 @@ impl LogCache {
         Some(self.all_due_us(dirty).max(self.destage_after_us))
     }
 
-    /// When the dirty blocks of a unit are to be cleaned where none are to stay.
+    /// Returns the time to clean the dirty blocks of a unit if none may stay.
     fn all_due_us(&self, sequence: u64) -> u64 {
         self.log.begun_us(sequence).max(self.head_cleaned_us).saturating_add(self.head_rests_us())
     }
 
-    /// How long the unit that is being filled is left alone after it was cleaned.
+    /// Returns the pause after a cleaning of the unit being filled.
     fn head_rests_us(&self) -> u64 {
         let most_us = if self.is_leaving() { HEAD_CLEAN_LEAVING_US } else { HEAD_CLEAN_US };
         most_us.min(self.config.dirty_age_us)
     }
 
-    /// Above how many dirty blocks the cleaner begins, and to how many it cleans.
+    /// Returns the numbers of dirty blocks at which the cleaner starts and stops.
     fn dirty_bounds(&self) -> (u64, u64) {
         let pages = self.config.data_pages() as f64;
         match self.config.mode {
@@ -259,7 +263,7 @@ impl LogCache {
         }
     }
 
-    /// Plans that everything dirty is written back; after the flash failed, everything that is durable there.
+    /// Plans to write back everything dirty; after a flash failure, everything that is durable there.
     pub(super) fn destage_all(&mut self, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
         self.active = true;
@@ -269,8 +273,8 @@ impl LogCache {
         self.destage_units(steps);
     }
 
-    /// Plans that what never became durable on a flash that failed is written back, once the flash is durably
-    /// [`Detached`](crate::format::State::Detached): what it holds of these blocks is clean and older.
+    /// Plans to write back data that never became durable on a failed flash. The flash must be durably
+    /// [`Detached`](crate::format::State::Detached): its copies of these blocks are clean and older.
     pub(super) fn destage_rest(&mut self, now_us: u64, steps: &mut Vec<Step>) {
         assert!(self.flash_failed, "everything is durable on a flash that works");
         self.set_time(now_us);
@@ -280,7 +284,8 @@ impl LogCache {
         self.destage_units(steps);
     }
 
-    /// The open segment is never written once the flash has failed. Clients' writes in it whose data never came have not happened.
+    /// Handles the open segment, which is never written after a flash failure. Clients' writes in it with missing data
+    /// have failed.
     fn settle_open_segment(&mut self) {
         let Some(segment) = self.log.open_segment() else { return };
         let never_came =
@@ -293,8 +298,8 @@ impl LogCache {
         }
     }
 
-    /// Dirty blocks whose newest content a client was told is durable: [`Event::DestageAll`](super::Event::DestageAll) has to write them back before
-    /// a flash that has failed is given up.
+    /// Returns the number of dirty blocks whose newest content was acknowledged as durable.
+    /// [`Event::DestageAll`](super::Event::DestageAll) has to write them back before a failed flash is abandoned.
     pub fn durable_dirty_blocks(&self) -> u64 {
         let is_due = |&block: &u32| {
             let slot = self.log.find(block).expect("a block of the log has a copy");
@@ -311,8 +316,8 @@ impl LogCache {
         }
     }
 
-    /// Plans to write back dirty blocks of a unit, in the backend's order: the first ones if there are more than `most`, and none that
-    /// became dirty a short time ago if `only_old`.
+    /// Plans to write back dirty blocks of a unit, in the backend's order: at most the first `most`, and with
+    /// `only_old` none that became dirty recently.
     fn destage(&mut self, sequence: u64, most: usize, only_old: bool, steps: &mut Vec<Step>) {
         if self.log.is_head(sequence) && !self.flash_failed {
             self.log_seal(steps);
@@ -321,7 +326,7 @@ impl LogCache {
             self.log.flush(steps);
         }
         let mut dirty = self.log.blocks_in(sequence);
-        // The backend is not written while an older copy on flash would count after a crash.
+        // The backend is not written while an older copy on flash would be valid after a crash.
         let may = !self.flash_failed || self.detached;
         dirty.retain(|&(_, slot)| self.log.is_dirty(slot) && (may || self.log.is_durable(slot)));
         if dirty.is_empty() {
@@ -334,7 +339,7 @@ impl LogCache {
         let leaves_some = dirty.len() < count;
         let is_all = dirty.len() <= most;
         dirty.truncate(most);
-        // Of the head, what is appended later is not meant.
+        // In the head, later appends do not count.
         let last_slot = if is_all { self.log.last_slot(sequence) } else { dirty.last().map(|&(_, slot)| slot) };
         dirty.sort_unstable();
         self.log.set_destaging(sequence, true);
@@ -344,7 +349,7 @@ impl LogCache {
         for chunk in dirty.chunks(CHUNK_BLOCKS) {
             let mut writes = Vec::with_capacity(chunk.len());
             for &(block, slot) in chunk {
-                // In memory only where the flash failed before the segment was written.
+                // In memory only if the flash failed before the segment was written.
                 let frame = self.log.in_memory(slot).unwrap_or_else(|| {
                     let frame = self.next_destage_frame();
                     steps.push(Step::ReadFlash { block, slot, frame, dirty: true });
@@ -367,14 +372,14 @@ impl LogCache {
         steps.push(Step::Destaged { batch });
     }
 
-    /// The batches that did not end yet, in order.
+    /// Returns the unfinished batches, in order.
     pub fn batches(&self) -> Vec<u32> {
         let mut batches: Vec<u32> = self.batches.keys().copied().collect();
         batches.sort_unstable();
         batches
     }
 
-    /// Plans that what waits in memory for a flash that failed goes to the backend.
+    /// Plans to write data in memory to the backend, because its flash failed.
     fn destage_memory(&mut self, steps: &mut Vec<Step>) {
         for chunk in self.write_buffer.drain() {
             for (block, frame) in chunk.blocks() {
@@ -399,7 +404,8 @@ impl LogCache {
         self.flush_backend(steps);
     }
 
-    /// Destaging has frames of its own, which it takes in turn, so that a slow backend does not hold up clients.
+    /// Returns the next frame for write-backs. They have their own frames, used in turn, so that a slow backend does
+    /// not block clients.
     fn next_destage_frame(&mut self) -> Frame {
         let count = DESTAGING_BLOCKS_MAX;
         let number = self.config.working_frames() + self.destage_frame % count;
@@ -407,7 +413,8 @@ impl LogCache {
         self.frames.refilled(number)
     }
 
-    /// Ends a batch: all of its blocks but those that failed were written back and flushed. Nothing is certain of one that was not `flushed`.
+    /// Ends a batch: its blocks were written back and flushed, except failed ones. If it was not `flushed`, nothing is
+    /// certain.
     pub(super) fn end_batch(&mut self, batch: u32, flushed: bool) {
         let Batch { sequence, last_slot, blocks, failed } = self.batches.remove(&batch).expect("a batch ends once");
         let is_whole = flushed && failed.is_empty();
@@ -421,13 +428,13 @@ impl LogCache {
         if !is_whole {
             self.destage_after_us = self.now_us + DESTAGE_RETRY_US;
         }
-        // The unit comes back if its reset was only planned when the flash failed.
+        // The unit returns if its reset was only planned when the flash failed.
         self.log.set_destaging(sequence, false);
         if flushed {
             self.note_replaced(sequence, blocks.iter().filter(|(block, _)| !failed.contains(block)));
         }
         if sequence < self.clean_from {
-            // The unit was reset meanwhile; what was dirty moved on, and its slots may hold other blocks.
+            // The unit was reset in the meantime; its dirty blocks moved, and its slots may hold other blocks.
             return;
         }
         for (block, slot) in blocks {
@@ -436,7 +443,7 @@ impl LogCache {
             }
             let newest = self.log.find(block);
             if let Some(newest) = newest.filter(|&newest| newest != slot && self.log.is_dirty(newest)) {
-                // It was written again meanwhile.
+                // It was rewritten in the meantime.
                 self.log.set_dirty(newest, true);
             }
             if newest == Some(slot) {
@@ -448,13 +455,14 @@ impl LogCache {
                 }
             }
         }
-        // One mark for them all, once there is room for it or the cache is closed.
+        // One mark for all of them, once there is room for it or the cache is closed.
         if let Some(last_slot) = last_slot {
             self.log.note_destaged(sequence, last_slot);
         }
     }
 
-    /// Of copies in the unit of `sequence` that were written back, notes those that plans replaced, as long as what replaces them is not durable.
+    /// Records copies in the unit of `sequence` that were written back and had been replaced by plans, while their
+    /// replacements are not durable.
     fn note_replaced<'a>(&mut self, sequence: u64, written_back: impl Iterator<Item = &'a (u32, u32)>) {
         for &(block, slot) in written_back {
             let newest = self.log.find(block);
@@ -468,8 +476,8 @@ impl LogCache {
         }
     }
 
-    /// Plans what a server that ends in order leaves behind: all that was written is durable, what was written back is said to be, and
-    /// a witness stands at the end of the log.
+    /// Plans a clean shutdown: all writes are durable, write-backs are recorded, and a witness is at the end of the
+    /// log.
     pub(super) fn close(&mut self, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
         if self.flash_failed {
@@ -478,7 +486,7 @@ impl LogCache {
         self.flush_down(steps);
         self.log.say_forgotten(steps);
         self.all_become_sure(steps);
-        // Clean blocks that wait in memory are worth as much as others.
+        // Clean blocks in memory are as valuable as others.
         self.log_seal(steps);
         self.log.say_destaged(steps);
         self.log.flush(steps);
@@ -510,8 +518,8 @@ impl LogCache {
         self.settle(from, steps);
     }
 
-    /// After steps from position `from` were planned by the log: gives back the frames of segments handed out for writing, and flushes
-    /// the backend before those that rely on it.
+    /// Processes the log's steps from position `from`: releases the frames of segments handed out for writing, and
+    /// flushes the backend before segments that rely on it.
     fn settle(&mut self, from: usize, steps: &mut Vec<Step>) {
         let mut at = from;
         while at < steps.len() {
@@ -553,7 +561,8 @@ mod tests {
         steps.iter().for_each(|step| cache.on(Event::Done(step), &mut Vec::new()));
     }
 
-    /// Block 7 is written back while a part of it is written anew. That part never comes, and the unit of what was there before is to be reset.
+    /// Block 7 is written back while a part of it is rewritten. The data of that part is missing, and the unit with the
+    /// old copy is to be reset.
     #[test]
     fn what_was_written_back_is_not_lost_with_a_write_that_never_came() {
         let geometry = Geometry { units: 24, unit_pages: 16 };

@@ -1,4 +1,4 @@
-//! What the cache makes of steps that are done.
+//! Completed steps.
 
 use super::LogCache;
 use crate::step::Step;
@@ -15,7 +15,7 @@ impl LogCache {
                     self.no_more_on_its_way(block);
                 }
                 self.backend_refuses = false;
-                // Where the log was to have it too and does not, what it has is older: the block is lost still.
+                // If the log should have it too and does not, its copy is older: the block is still lost.
                 self.backend_written(block, batch.is_some() || logged);
                 if batch.is_some() {
                     self.block_written_back();

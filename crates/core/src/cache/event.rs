@@ -1,144 +1,148 @@
-//! The one interface of all caches: what happens to a cache goes in, and the steps that it wants done come out.
+//! The common interface of all caches: events go in, steps come out.
 //!
-//! Source: our own. The machine is that of event sourcing: as a cache has no time, randomness or I/O of its own, the list of its events is
-//! all that decides what it does, and the same list again is a replay.
+//! Source: our own. The design is event sourcing: a cache has no time, randomness or I/O of its own, so the list of its
+//! events determines its behaviour, and the same list is a replay.
 
 use super::request::Request;
 use crate::format::{Geometry, Record};
 use crate::step::{Segment, Step};
 
-/// A cache, as those see it who perform its steps, charge them to models, or fail them.
+/// A cache, as seen by drivers that execute its steps, charge them to models, or make them fail.
 ///
-/// **What its driver owes.** Times never go back. Ticks that are due come before a request. The steps of an answer are performed in
-/// their order, or overlap as far as the documentation of their type allows. Each step ends once, as [`Event::Done`] or [`Event::Failed`], in
-/// whatever order they end; one that was not begun because a step that it needs failed has failed. Of a step that only moves bytes in
-/// memory, and is done, a cache need not hear. A transfer that failed may be tried again before the step counts as failed.
+/// **Duties of the driver.** Times never decrease. Due ticks come before a request. Steps are executed in order, or
+/// overlap as far as the documentation of their type allows. Each step ends once, as [`Event::Done`] or
+/// [`Event::Failed`], in any order. If a step is not started because a step that it needs failed, it has failed.
+/// Successful steps that only move bytes in memory need not be reported. A failed transfer may be retried before the
+/// step counts as failed.
 ///
-/// **What a cache owes.**
+/// **Duties of a cache.**
 ///
-/// - *Order.* It plans as if all steps that it planned before were done, so that a driver may have any number of them under way. It is right
-///   to perform all steps one by one in the order in which they were planned.
+/// - *Order.* It plans as if all earlier steps had completed, so a driver may have any number of them in progress.
+///   Executing all steps one by one in the planned order is always correct.
 /// - *Determinism.* The same events get the same steps, and nothing else decides about them.
-/// - *Idempotence.* To perform a step again before the next one of the same place leaves what performing it once leaves: so transfers are
-///   tried again, and what was written back just before a crash is written back again after it.
-/// - *What became of a step* gets no steps as its answer. What follows from it comes with the next [`Event::GoOn`], tick or request. Nothing
-///   that failed is served as if it had been done, and what was lost with it is told by [`lost_blocks`](Cache::lost_blocks).
-/// - *What may be lost.* In a power failure, what no flush was answered for since it was written; and nothing else. When a device fails, what
-///   was on it alone. Clean blocks may leave at any time.
+/// - *Idempotence.* Executing a step again before the next one at the same place has no further effect. So transfers
+///   are retried, and blocks written back just before a crash are written back again after it.
+/// - *Results of steps* get no steps in reply. Consequences follow with the next [`Event::GoOn`], tick or request.
+///   Failed data is never served as if it had been written; [`lost_blocks`](Cache::lost_blocks) reports losses.
+/// - *Losses.* A power failure loses at most writes after the last answered flush. A failed device loses at most its
+///   own data. Clean blocks may leave at any time.
 ///
-/// A cache is made again by recovery from what is on flash, not from its events.
+/// Recovery restores a cache from the contents of the flash, not from its events.
 pub trait Cache {
-    /// What it wants done.
+    /// The type of its steps.
     type Step;
-    /// What it counts.
+    /// The type of its counters.
     type Figures;
 
-    /// Something happened: what is to be done about it is added to `steps`.
+    /// Handles an event: adds the resulting steps to `steps`.
     fn on(&mut self, event: Event<'_, Self::Step>, steps: &mut Vec<Self::Step>);
 
-    /// The time of the next tick that has something to do, if it is not later than `now_us`. A cache that does nothing by itself has none.
+    /// Returns the time of the next tick with work, if it is at most `now_us`. A cache without work of its own has
+    /// none.
     fn next_tick_us(&self, now_us: u64) -> Option<u64>;
 
-    /// How the flash is divided that its steps speak of.
+    /// Returns the geometry of the flash in its steps.
     fn geometry(&self) -> Geometry;
 
-    /// Frames of memory of a block each that its steps speak of.
+    /// Returns the number of frames in its steps, each one block of memory.
     fn frame_count(&self) -> u32;
 
-    /// Whether the backend's copy of `block` is not its newest.
+    /// True if `block` has newer data than the backend's copy.
     fn is_newer_than_backend(&self, block: u32) -> bool;
 
-    /// Blocks that are newer than the backend's, on flash or only in RAM.
+    /// Returns the number of blocks that are newer than the backend's, on flash or only in RAM.
     fn blocks_to_write_back(&self) -> u64;
 
-    /// The blocks whose only copy was lost, or cannot be read, in order.
+    /// Returns the blocks whose only copy was lost or cannot be read, in order.
     fn lost_blocks(&self) -> Vec<u32>;
 
-    /// Whether a block is one of the [`lost_blocks`](Self::lost_blocks).
+    /// True if a block is one of the [`lost_blocks`](Self::lost_blocks).
     fn is_lost(&self, block: u32) -> bool {
         self.lost_blocks().binary_search(&block).is_ok()
     }
 
-    /// Who performs the steps has the content of a lost block in memory and writes it again until it finds a place. The flash does not say that it is
-    /// lost, and until then no flush succeeds.
+    /// Informs the cache that the driver keeps this lost block in memory and retries its write. The flash does not
+    /// record the loss, and flushes fail until the write succeeds.
     fn keep(&mut self, _block: u32) {}
 
-    /// Whether it is to be [kept](Self::keep) still: not once it was written anew.
+    /// True if the block is still to be [kept](Self::keep); false once it was rewritten.
     fn is_kept(&self, _block: u32) -> bool {
         false
     }
 
-    /// Whether who asks for flushes sees by themselves to a block that is lost: it fails none.
+    /// True if the caller handles this lost block itself, so flushes need not fail.
     fn leaves(&self, _block: u32) -> bool {
         false
     }
 
-    /// Whether [`Event::GoOn`] brings more once a write of the backend has ended.
+    /// True if [`Event::GoOn`] may bring more steps once a write to the backend has ended.
     fn may_go_on(&self) -> bool {
         false
     }
 
-    /// What happened so far.
+    /// Returns the counters so far.
     fn figures(&self) -> Self::Figures;
 
-    /// Asserts what must hold between events. Slow; for tests.
+    /// Asserts the invariants between events. Slow; for tests.
     fn check(&self);
 }
 
-/// What happens to a cache whose steps are `S`. Times are in microseconds.
+/// An event of a cache with steps of type `S`. Times are in microseconds.
 #[derive(Debug)]
 pub enum Event<'a, S = Step> {
-    /// A client's request came, or a piece of one. The steps up to the first `Reply` answer it; what comes after is background work.
+    /// A client's request, or a piece of one, arrived. The steps up to the first `Reply` answer it; later ones are
+    /// background work.
     Request {
-        /// What is asked.
+        /// The request.
         request: &'a Request,
-        /// When.
+        /// The time.
         now_us: u64,
     },
-    /// It is time for what is [due](Cache::next_tick_us).
+    /// A [due](Cache::next_tick_us) tick.
     Tick {
         /// The time.
         now_us: u64,
     },
-    /// A batch that was being written back came to its end, well or not, or an answered write [may go on](Cache::may_go_on). More is written back
-    /// if it is due, unless some is still under way: so it makes no difference what ended first.
+    /// A batch of write-backs ended, successfully or not, or an acknowledged write [may go on](Cache::may_go_on). If
+    /// more is due, it is written back once none is in progress, so the order of endings does not matter.
     GoOn,
-    /// Everything dirty is to be written back; once the flash has failed, everything that is durable there. It happens again, after the steps
-    /// are done, until nothing is left.
+    /// Write back everything dirty; after a flash failure, everything that is durable there. The event is repeated,
+    /// after its steps are done, until nothing is left.
     DestageAll {
-        /// When.
+        /// The time.
         now_us: u64,
     },
-    /// What never became durable on a flash that failed is to be written back too: the flash is durably given up, and what it holds
-    /// counts no more.
+    /// Also write back data that never became durable on a failed flash. The flash was durably abandoned, and its
+    /// contents are invalid.
     DestageRest {
-        /// When.
+        /// The time.
         now_us: u64,
     },
-    /// The server ends in order: all that was written is to be durable, and said to be complete.
+    /// Clean shutdown: make all writes durable, and record that the log is complete.
     Close {
-        /// When.
+        /// The time.
         now_us: u64,
     },
-    /// The segment of a [`Step::Append`] is about to be written: its records are wanted.
+    /// The segment of a [`Step::Append`] is about to be written: return its records.
     Appending(Appending<'a>),
-    /// Blocks that a step appends have no content, as the rest of them could not be read: they are what they were before it. The log hears of
-    /// it where the step then fails; else it is [asked](Event::Appending) what is written in their place.
+    /// Some blocks of an append could not be completed; keep their old content. The log handles this if the step fails;
+    /// otherwise it is [asked](Event::Appending) for replacement records.
     Missing {
         /// The step.
         step: &'a S,
-        /// The blocks, in order: counted from the first that WLFC appends, or records of the segment.
+        /// The blocks, in order: counted from the first one for WLFC, or records of the segment.
         blocks: &'a [u32],
     },
-    /// A step is done.
+    /// A step completed.
     Done(&'a S),
-    /// A step failed for now and is tried again after some time. It has not ended.
+    /// A step failed for now, and is retried after some time. It has not ended.
     Postponed(&'a S),
-    /// A step failed, or was not begun because one that it needs failed.
+    /// A step failed, or was not started because a step that it needs failed.
     Failed {
         /// The step.
         step: &'a S,
-        /// Nothing was moved, since the content of the step's frame never came. Of a flush of WLFC, that a client hears of it.
+        /// True if nothing was transferred, because the content of the step's frame is missing. For a flush of WLFC,
+        /// true if a client is informed.
         missing: bool,
     },
 }
@@ -148,10 +152,10 @@ pub enum Event<'a, S = Step> {
 pub struct Appending<'a> {
     /// The segment.
     pub segment: &'a Segment,
-    /// The CRC-32C of the data of each record that has data, in order; none where the data never came.
+    /// The CRC-32C of the data of each record with data, in order; `None` for missing data.
     pub checksums: &'a [Option<u32>],
-    /// A flush of the backend that the segment relies on failed: nothing is to be called clean.
+    /// True if a flush of the backend that the segment relies on failed: no record may be clean.
     pub doubtful: bool,
-    /// The cache adds what is written in place of the segment's records, one for each.
+    /// The cache adds the records to write, one for each of the segment's.
     pub records: &'a mut Vec<Record>,
 }

@@ -1,4 +1,4 @@
-//! What the cache makes of steps that are done or failed: nothing is served that may be wrong, and what was lost is remembered as lost.
+//! Failed steps: possibly wrong data is never served, and lost data is remembered as lost.
 
 use super::LogCache;
 use super::event::{Appending, Cache};
@@ -8,7 +8,7 @@ use crate::layout::containers::Segment;
 use crate::step::{Frame, LogRecord, Step};
 
 impl LogCache {
-    /// A dirty block that cannot be read for now is listed until it can.
+    /// Lists an unreadable dirty block until it can be read.
     pub(super) fn postponed(&mut self, step: &Step) {
         if let Step::ReadFlash { block, slot, dirty: true, .. } = *step {
             self.unreadable.insert(block, slot);
@@ -21,20 +21,20 @@ impl LogCache {
             | &Step::Copy { block, to: frame, .. }
             | &Step::ReadBackend { block, frame } => self.frame_failed(block, frame),
             &Step::ReadFlash { block, frame, .. } => {
-                // For now or for good.
+                // Temporarily or permanently.
                 self.postponed(step);
                 self.frame_failed(block, frame);
             }
             &Step::Send { block, frame, .. } => {
                 if self.read_buffer.peek(block) == Some(frame) {
-                    // It would be found there after the log has something else of the block again.
+                    // Otherwise it would be found there after the log has other data of the block.
                     self.forget_read(block);
                 }
                 self.memory_unreadable(block, frame);
             }
-            // What the log has of it counts.
+            // The log's copy is valid.
             &Step::WriteBackend { logged: true, .. } => self.backend_refuses |= !missing,
-            // The log has it still, on flash or in memory.
+            // The log still has it, on flash or in memory.
             &Step::WriteBackend { block, batch: Some(batch), .. } => {
                 self.batches.get_mut(&batch).expect("a batch ends after its writes").failed.push(block);
                 self.backend_refuses |= !missing;
@@ -45,7 +45,7 @@ impl LogCache {
                 self.frame_failed(block, frame);
                 if replaces || (acknowledged && !missing) {
                     self.backend_write_failed(block);
-                    // What was kept was older than this.
+                    // The kept data was older than this.
                     if let (Some(lost), false) = (self.lost.get_mut(&block), missing) {
                         lost.kept = false;
                     }
@@ -67,7 +67,7 @@ impl LogCache {
         }
     }
 
-    /// What the records of a segment say that is written now.
+    /// Returns the records of a segment that is about to be written.
     pub(super) fn appending(&mut self, appending: Appending<'_>) {
         let Appending { segment, checksums, doubtful, records } = appending;
         let mut checksums = checksums.iter();
@@ -90,14 +90,14 @@ impl LogCache {
                 }
             }
             if kind == RecordKind::UnitDestaged && !self.log.is_clean_up_to(slot) {
-                // A copy came back meanwhile whose successor could not be read. Slot 0 means no copy.
+                // A copy was restored because its successor could not be read. Slot 0 means no copy.
                 (kind, slot) = (RecordKind::Destaged, 0);
             }
             records.push(Record { kind, block, slot, crc });
         }
     }
 
-    /// The content that `block` was to have in `frame` never came: a step that fills it failed.
+    /// Handles missing content of `block` in `frame`, because a step that fills it failed.
     fn frame_failed(&mut self, block: u32, frame: Frame) {
         if self.read_buffer.peek(block) == Some(frame) {
             self.forget_read(block);
@@ -114,7 +114,7 @@ impl LogCache {
             && self.log.in_memory(slot) == Some(frame)
         {
             if self.log.is_dirty(slot) {
-                // To be copied forward, and read by a client before: it is listed under the slot that it moves to.
+                // It is being copied forward, and was read by a client before: it is listed under its new slot.
                 self.unreadable.insert(block, slot);
             } else {
                 self.log.drop_slot(block, slot);
@@ -123,8 +123,8 @@ impl LogCache {
         }
     }
 
-    /// The segment with `record` could not be written. What was copied forward is where it was. A dirty block is lost; what the flash has of
-    /// it that the backend lacks may have been flushed, and still counts.
+    /// Handles a record whose segment could not be written. Data copied forward is still in its old slot. A dirty block
+    /// is lost; older dirty data of it on flash may have been flushed, and stays valid.
     fn record_failed(&mut self, record: &LogRecord, sequence: u64) {
         let LogRecord { block, slot, .. } = *record;
         let newest = self.log.is_newest(block, slot, sequence);
@@ -139,7 +139,7 @@ impl LogCache {
         if !dirty {
             return;
         }
-        // The flash failed, so that no unit is reset any more.
+        // The flash failed, so no further unit is reset.
         let old = if record.is_copied() { record.old.map(|(old, _)| old) } else { old };
         let back = old.is_some_and(|old| self.log.bring_back(block, old, true, true));
         if !(record.is_copied() && back) {
@@ -147,7 +147,8 @@ impl LogCache {
         }
     }
 
-    /// The place of the block that `record` takes over, and whether that is dirty. A place whose own content never came is left out.
+    /// Returns the place of the block's previous copy, and true if that is dirty. Places whose own content is missing
+    /// are skipped.
     fn place_before(&self, record: &LogRecord, sequence: u64) -> Option<(u32, bool)> {
         let (old, is_dirty) = match record.old {
             Some((old, true)) => {
@@ -159,9 +160,9 @@ impl LogCache {
         Some((old, is_dirty && !self.replaced.contains(&written_back)))
     }
 
-    /// The data of `record` never came: it could not be read. Returns what is recorded in its place in the unit of `sequence`.
+    /// Handles unreadable data of `record`. Returns the kind to record instead in the unit of `sequence`.
     ///
-    /// No acknowledged write is in such data: a write into a frame whose old content did not come fails.
+    /// Such data contains no acknowledged write: a write into a frame whose old content is missing fails.
     fn data_missing(&mut self, record: &LogRecord, sequence: u64) -> RecordKind {
         let LogRecord { kind, block, slot, .. } = *record;
         let old = self.place_before(record, sequence);
@@ -171,12 +172,12 @@ impl LogCache {
         }
         match old {
             _ if kind == RecordKind::Clean => RecordKind::Void,
-            // What follows may fail too.
+            // Its successor may fail too.
             Some((old, true)) if !current && !record.is_copied() && self.log.holds(block, old) => RecordKind::Void,
             Some((old, dirty)) if current && !record.is_copied() && self.log.bring_back(block, old, dirty, false) => {
                 RecordKind::Void
             }
-            // Without the write that failed, the backend has it, unless one before it failed there.
+            // Without the failed write, the backend has the data, unless an earlier write failed there.
             None | Some((_, false)) if !(current && self.backend_lacks.remove(&block)) => RecordKind::Forget,
             _ => {
                 if current {
@@ -187,12 +188,12 @@ impl LogCache {
         }
     }
 
-    /// A segment is not written, and the data of some of its records never came: the clients' writes failed, so that each block is what it
-    /// was before.
+    /// Handles a segment that is not written, in which the data of some records is missing. The clients' writes failed,
+    /// so each block is as before.
     pub(super) fn never_came(&mut self, segment: &Segment, records: &[u32]) {
         for &number in records {
             let record = &segment.records[number as usize];
-            // A copy is where it was: that is found out as of any segment that fails.
+            // A copy is still in its old slot, which is handled like any failed segment.
             if record.is_copied() || !self.drop_copy(record, segment.sequence) {
                 continue;
             }
@@ -206,7 +207,8 @@ impl LogCache {
         }
     }
 
-    /// What `record` was to put into the unit of `sequence` is not there. Returns whether it was what is newest of the block.
+    /// Drops the copy that `record` should have put into the unit of `sequence`. Returns true if it was the newest of
+    /// the block.
     pub(super) fn drop_copy(&mut self, record: &LogRecord, sequence: u64) -> bool {
         let LogRecord { block, slot, .. } = *record;
         let current = self.log.is_newest(block, slot, sequence);
@@ -217,7 +219,7 @@ impl LogCache {
         current
     }
 
-    /// The backend may not hold what a clean `record` says that it holds: from now on it is dirty.
+    /// Marks the copy of a clean `record` as dirty, because the backend may lack the data.
     fn distrust(&mut self, record: &LogRecord, sequence: u64) {
         if self.log.is_newest(record.block, record.slot, sequence) {
             self.log.set_dirty(record.slot, true);
@@ -225,14 +227,14 @@ impl LogCache {
         }
     }
 
-    /// A flush of the backend failed: what it was to make durable waits for the next. `planned`: not of a batch.
+    /// Handles a failed flush of the backend: its writes wait for the next. `planned` is false for a batch's flush.
     fn backend_flush_failed(&mut self, planned: bool) {
         self.unflushed.flush_failed(planned);
         self.log.need_backend_flush();
     }
 
-    /// What a block should hold in `frame` never came. If it waits there for the flash, it cannot be read before it is written anew. A newer
-    /// write of it may wait in another frame.
+    /// Handles missing content of a block in `frame`. If it waits there for the flash, it is unreadable until it is
+    /// rewritten. A newer write of it may be in another frame.
     fn memory_unreadable(&mut self, block: u32, frame: Frame) {
         if let Some(slot) = self.log.find(block)
             && self.log.is_dirty(slot)
@@ -242,20 +244,21 @@ impl LogCache {
         }
     }
 
-    /// Data that was acknowledged could not be written to the backend.
+    /// Handles acknowledged data that could not be written to the backend.
     fn backend_write_failed(&mut self, block: u32) {
         self.forget_read(block);
-        // A clean copy that was planned since is one of the same data, or less; a later write may still make it good.
+        // A clean copy planned since has the same data, or older; a later write may still repair it.
         if !self.is_newer_than_backend(block) {
             let lost = self.lost.entry(block).or_default();
-            // The copy that was to take the place of what the flash says will say so itself.
+            // The copy that replaces the flash's record will record it itself.
             lost.said = self.found.get(&block).map(|found| found.sequence).or(lost.said);
         } else {
             self.backend_lacks.insert(block);
         }
     }
 
-    /// A block was written to the backend, whole. What was written back from the log may be older than what was lost since.
+    /// Handles a complete write of a block to the backend. Data written back from the log may be older than the lost
+    /// data.
     pub(super) fn backend_written(&mut self, block: u32, back: bool) {
         if !self.backend_lacks.is_empty() {
             self.backend_lacks.remove(&block);
@@ -266,31 +269,32 @@ impl LogCache {
         }
     }
 
-    /// The flash device can no longer be written: from now on the cache only reads.
+    /// Handles a failure of the flash device: from now on the cache only reads.
     ///
-    /// Writing on, to the backend alone, could not be made safe: what the device still holds would be taken for newer at the next start.
+    /// Continuing with writes to the backend would be unsafe: the next start would mistake the device's contents for
+    /// newer data.
     fn flash_failed(&mut self) {
         self.flash_failed = true;
     }
 
-    /// Whether the backend has all that is durable on flash: a flash that failed can be given up.
+    /// True if the backend has everything that is durable on flash, so a failed flash can be abandoned.
     pub fn can_give_up_flash(&self) -> bool {
         let nothing_dirty = self.log.dirty_blocks() == 0 || self.durable_dirty_blocks() == 0;
         nothing_dirty && self.lost_on_flash() == 0
     }
 
-    /// Dirty blocks that could not be read from flash the last time.
+    /// Returns the dirty blocks whose last read from flash failed.
     pub(super) fn unreadable_now(&self) -> impl Iterator<Item = u32> {
         let unreadable = self.unreadable.iter().filter(|(block, slot)| self.is_unreadable(**block, **slot));
         unreadable.map(|(block, _)| *block)
     }
 
-    /// How many dirty blocks could not be read from flash the last time.
+    /// Returns the number of dirty blocks whose last read from flash failed.
     pub fn unreadable_blocks(&self) -> u64 {
         self.unreadable_now().count() as u64
     }
 
-    /// Dirty blocks that could not be read from flash the last time, from `first` on and then from the beginning, in order.
+    /// Returns the dirty blocks whose last read from flash failed, in order, starting from `first` and wrapping around.
     pub fn unreadable_from(&self, first: u32) -> Vec<u32> {
         let mut blocks: Vec<u32> = self.unreadable_now().collect();
         blocks.sort_unstable_by_key(|block| (*block < first, *block));
@@ -301,13 +305,13 @@ impl LogCache {
         self.log.find(block) == Some(slot) && self.log.is_dirty(slot)
     }
 
-    /// Whether the flash device can no longer be written.
+    /// True if the flash device can no longer be written.
     pub fn has_flash_failed(&self) -> bool {
         self.flash_failed
     }
 }
 
-/// The slot of a place that is dirty.
+/// Returns the slot of a dirty place.
 fn only_dirty(place: Option<(u32, bool)>) -> Option<u32> {
     place.and_then(|(slot, dirty)| dirty.then_some(slot))
 }
@@ -330,7 +334,7 @@ mod tests {
         steps
     }
 
-    /// Tells the cache that each step was done, but for writing to the backend where that fails.
+    /// Reports each step as done, except writes to the backend if `fails`.
     fn perform(cache: &mut LogCache, steps: &[Step], fails: bool) {
         for step in steps {
             match step {
@@ -340,7 +344,8 @@ mod tests {
         }
     }
 
-    /// Block 7 is written back while a newer write of it is appended; the append fails, and the older content comes to the backend after that.
+    /// Block 7 is written back while a newer write of it is appended. The append fails, and then the older content
+    /// reaches the backend.
     #[test]
     fn what_is_written_back_does_not_pass_for_what_was_lost_since() {
         let geometry = Geometry { units: 24, unit_pages: 16 };
@@ -370,7 +375,8 @@ mod tests {
         assert_eq!(cache.lost_blocks(), [7], "the backend has what was there before");
     }
 
-    /// More is lost than the log may hold of what is not written back: the rest goes to the backend, with clean copies that say so.
+    /// More is lost than the log can hold as dirty: the rest goes to the backend, with clean copies that replace the
+    /// loss records.
     #[test]
     fn what_a_small_flash_calls_lost_is_written_anew_whatever_its_size() {
         let geometry = Geometry { units: 24, unit_pages: 64 };
@@ -393,16 +399,16 @@ mod tests {
         }
     }
 
-    /// What a flash says: of each unit, by its sequence, the records in order.
+    /// The records on a flash, in order, by the sequence number of the unit.
     #[derive(Default)]
     struct Flash {
         units: BTreeMap<u64, Vec<(u32, RecordKind)>>,
-        /// Frames of which the content never came.
+        /// Frames whose content is missing.
         bad: HashSet<u32>,
     }
 
     impl Flash {
-        /// Performs steps as an engine would; what goes to these blocks of the backend fails.
+        /// Executes steps like an engine; writes to the `refused` blocks of the backend fail.
         fn perform(&mut self, cache: &mut LogCache, steps: &[Step], refused: &Range<u32>) {
             for step in steps {
                 let mut ok = true;
@@ -448,7 +454,7 @@ mod tests {
             }
         }
 
-        /// What it says last of a block.
+        /// Returns the last record of a block.
         fn last(&self, block: u32) -> Option<RecordKind> {
             let mut records = self.units.values().rev().flat_map(|unit| unit.iter().rev());
             let says = |kind: RecordKind| kind != RecordKind::Void && !kind.is_of_region();
@@ -457,8 +463,9 @@ mod tests {
         }
     }
 
-    /// Blocks that the flash calls lost are written anew while it has no room and the backend refuses them: it calls them lost until that has worked,
-    /// whatever else is written and whichever units are reset. Else what the backend has would be taken for what was flushed.
+    /// Blocks recorded as lost are rewritten while the flash has no room and the backend rejects them. The record of
+    /// the loss must survive other writes and resets until a write succeeds. Otherwise the backend's data would be
+    /// mistaken for the flushed data.
     #[test]
     fn the_flash_calls_lost_what_nothing_else_has_taken_since() {
         let geometry = Geometry { units: 24, unit_pages: 64 };
@@ -483,7 +490,7 @@ mod tests {
                     assert_eq!(flash.last(block), Some(RecordKind::Lost), "block {block}, zeroes {zeroes}");
                 }
             };
-            // The flash has no room for more that is dirty.
+            // The flash has no room for more dirty data.
             let dirty = 1000..1000 + cache.config().dirty_max() as u32 + 100;
             ask(&mut cache, Kind::Write, dirty, &(0..2000));
             assert!(!cache.has_room_for_dirty());
@@ -498,7 +505,7 @@ mod tests {
             }
             let lost = cache.lost_blocks().into_iter().filter(|block| *block < 100).count();
             assert!(cache.log().resets() > 10 && lost > 40, "{} resets, {lost} lost", cache.log().resets());
-            // It takes them.
+            // Now it accepts them.
             ask(&mut cache, kind, refused, &(0..0));
             assert!(cache.lost_blocks().into_iter().all(|block| block >= 100));
             ask(&mut cache, Kind::Flush, 0..0, &(0..0));
@@ -506,7 +513,8 @@ mod tests {
         }
     }
 
-    /// Two writes of parts of a block fail, one over the other, because the backend cannot be read: the backend still has the block.
+    /// Two partial writes of a block fail, one on top of the other, because the backend cannot be read: the backend
+    /// still has the block.
     #[test]
     fn writes_that_fail_one_over_the_other_lose_nothing() {
         let geometry = Geometry { units: 24, unit_pages: 16 };
@@ -524,7 +532,7 @@ mod tests {
                 steps.extend(plan(&mut cache, kind, length));
             }
             for step in &mut steps {
-                // A flash that cannot be read fails as a backend does.
+                // An unreadable flash fails like a backend.
                 if let &mut Step::ReadFlash { block, frame, .. } = step {
                     *step = Step::ReadBackend { block, frame };
                 }
@@ -553,7 +561,7 @@ mod tests {
         perform(&mut cache, &steps, true);
         assert_eq!(cache.lost_blocks(), [7]);
         assert!(fails(&plan(&mut cache, Kind::Read, 4096)) && fails(&plan(&mut cache, Kind::Flush, 0)));
-        // It is written anew.
+        // It is rewritten.
         let steps = plan(&mut cache, Kind::Write, 4096);
         perform(&mut cache, &steps, false);
         assert!(!fails(&plan(&mut cache, Kind::Read, 4096)));

@@ -1,17 +1,19 @@
-//! Overwriting past the flash what has a clean copy there.
+//! Write intents, for blocks that are overwritten past the flash while they have a clean copy there.
 //!
-//! Source: write intents as the bitmaps of Linux md keep them (Documentation/admin-guide/md.rst); ours are records in the log.
+//! Source: the write-intent bitmaps of Linux md (Documentation/admin-guide/md.rst); here they are records in the log.
 //!
-//! A clean copy must not count after a crash if the backend may hold newer data. Before a region of the backend is written over such a
-//! copy, it is durably said to be [unsure](Kind::Unsure): no clean copy of it counts, until it is [sure](Kind::Sure) again. Whatever is
-//! written there meanwhile needs no more than a [`Kind::Forget`] for each block, which may wait in memory:
+//! A clean copy must not be valid after a crash if the backend may have newer data. Before a region of the backend with
+//! such copies is overwritten, it is durably recorded as [unsure](Kind::Unsure): its clean copies are invalid, until it
+//! is [sure](Kind::Sure) again. Meanwhile each overwritten block only needs a [`Kind::Forget`], which may wait in
+//! memory:
 //!
-//! - What survives of the log is a prefix of it. Where a region is sure again, all of its Forgets before that have survived.
-//! - Where the record of an older dirty copy survives, and neither the mark that it was written back nor the Forget, it counts, and what was
-//!   written past it is gone. That may be, as long as no flush was answered since: a flush waits for Forgets.
-//! - When the unit that says that a region is unsure is reset, all Forgets before are durable: the region is sure without a word.
+//! - A prefix of the log survives. If the record that a region is sure survives, so do all its earlier Forgets.
+//! - If the record of an older dirty copy survives, but neither its write-back mark nor the Forget, the copy is valid
+//!   and the write past it is lost. That is allowed, because no flush was answered since: a flush waits for Forgets.
+//! - When the unit with the unsure record is reset, all earlier Forgets are durable: the region is sure without a
+//!   record.
 //!
-//! Recovery leaves clean copies of unsure regions out. The next run begins by saying so for good ([`Kind::ForgetRegion`]).
+//! Recovery drops clean copies of unsure regions. The next run first records that permanently ([`Kind::ForgetRegion`]).
 
 use std::collections::HashMap;
 
@@ -22,16 +24,16 @@ use super::config::Regions;
 use crate::format::{Kind, Region};
 use crate::step::Step;
 
-/// A region that is unsure.
+/// An unsure region.
 #[derive(Clone, Copy, Debug)]
 struct Unsure {
-    /// The sequence of the unit that says so.
+    /// The sequence number of the unit that records it.
     said: u64,
-    /// When a block of it was overwritten last.
+    /// The time of the last overwrite of a block in it.
     used_us: u64,
 }
 
-/// The regions that are unsure.
+/// The unsure regions.
 #[derive(Debug)]
 pub(super) struct Intents {
     settings: Regions,
@@ -44,17 +46,17 @@ impl Intents {
         Intents { settings, unsure: HashMap::default() }
     }
 
-    /// When a region becomes sure again if nothing more is overwritten.
+    /// Returns the time when a region becomes sure again without further overwrites.
     pub(super) fn due_us(&self) -> Option<u64> {
         self.unsure.values().map(|unsure| unsure.used_us).min().map(|us| us.saturating_add(self.settings.sure_after_us))
     }
 
-    /// The unit of `sequence` is reset, with what it says.
+    /// Handles the reset of the unit of `sequence`, with its records.
     pub(super) fn unit_reset(&mut self, sequence: u64) {
         self.unsure.retain(|_, unsure| unsure.said > sequence);
     }
 
-    /// The region that was overwritten longest ago.
+    /// Returns the region that was overwritten longest ago.
     fn oldest(&self) -> Option<Region> {
         let oldest = self.unsure.iter().min_by_key(|(region, unsure)| (unsure.used_us, region.first));
         oldest.map(|(region, _)| *region)
@@ -62,13 +64,13 @@ impl Intents {
 }
 
 impl LogCache {
-    /// Plans that the backend's copies of `blocks` may be changed: the clean copies that they had on flash do not count after a crash.
-    /// These were [forgotten](Kind::Forget), or replaced by dirty ones, before.
+    /// Plans to make the backend's copies of `blocks` changeable: their clean copies on flash will be invalid after a
+    /// crash. They must have been [forgotten](Kind::Forget), or replaced by dirty ones, before.
     pub(super) fn become_unsure(&mut self, blocks: &[u32], steps: &mut Vec<Step>) {
         if blocks.is_empty() {
             return;
         }
-        // Not later: it may reset the unit that says that a region is unsure.
+        // Not later: it may reset the unit that records a region as unsure.
         self.reclaim(steps);
         let Intents { settings, unsure } = &mut self.intents;
         let unsure_max = settings.unsure_max as usize;
@@ -104,7 +106,7 @@ impl LogCache {
         self.log_mark(Kind::Sure, region.first, region.blocks, steps);
     }
 
-    /// Plans that regions of which nothing was overwritten for a while are sure again.
+    /// Plans to make regions sure again that were not overwritten for a while.
     pub(super) fn become_sure(&mut self, steps: &mut Vec<Step>) {
         let Intents { settings, unsure } = &self.intents;
         let is_due = |unsure: &Unsure| unsure.used_us.saturating_add(settings.sure_after_us) <= self.now_us;
@@ -119,7 +121,7 @@ impl LogCache {
         }
     }
 
-    /// Plans that no region is unsure.
+    /// Plans to make all regions sure.
     pub(super) fn all_become_sure(&mut self, steps: &mut Vec<Step>) {
         if !self.intents.unsure.is_empty() {
             self.reclaim(steps);

@@ -1,4 +1,4 @@
-//! Blocks whose only copy was lost: who knows of it, and what that is to a flush.
+//! Blocks whose only copy was lost: the record of the loss, and its effect on flushes.
 
 use super::{Cache, LogCache};
 use crate::format::Kind as RecordKind;
@@ -7,62 +7,65 @@ use crate::step::{Cause, Frame, LogRecord, Step};
 /// A block whose only copy was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lost {
-    /// The unit of this sequence says so; where none does, nothing but this knows of it, before the next flush.
+    /// The sequence number of the unit that records the loss; without one it is only known in memory, until the next
+    /// flush.
     pub said: Option<u64>,
-    /// Whoever performs the steps has what it should hold: see [`Cache::keep`].
+    /// True if the driver has the content: see [`Cache::keep`].
     pub kept: bool,
-    /// Writes to the backend of what it is to hold that have not ended: who reads it waits for them.
+    /// Unfinished writes of new content to the backend; readers wait for them.
     pub on_its_way: u32,
-    /// The flash may have it as it was flushed last, and the backend has not.
+    /// True if the flash may have the flushed version, and the backend lacks it.
     pub flushed: bool,
 }
 
 impl Lost {
-    /// Whether only memory knows that it is lost, and nothing what it should hold.
+    /// True if the loss is only known in memory, and the content is gone.
     pub fn is_unsaid(&self) -> bool {
         self.said.is_none() && !self.kept
     }
 
-    /// True if a start counts what the flash says of it, whatever the backend has.
+    /// True if a start uses the flash's record, regardless of the backend's data.
     fn is_on_flash(&self) -> bool {
         self.flushed || self.said.is_some()
     }
 }
 
-/// A clean copy of a block that was lost: it takes the place of what the flash says, once the backend has the same.
+/// A clean copy of a block that was lost: it replaces the flash's record of the loss, once the backend has the same
+/// data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Where it is.
+    /// Its slot.
     pub slot: u32,
-    /// The unit that it is in.
+    /// The sequence number of its unit.
     pub sequence: u64,
 }
 
-/// Where what a lost block is to hold goes.
+/// The destination of new content for a lost block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anew {
-    /// To flash, until it is written back.
+    /// The flash, until it is written back.
     Flash,
-    /// To the backend: nothing says that it is lost.
+    /// The backend: the loss is not recorded.
     Backend,
-    /// To the backend, and clean to flash, which says that it is lost and has no room for more that is dirty.
+    /// The backend, and a clean copy on the flash, which has a record of the loss and no room for more dirty data.
     Both,
 }
 
 impl LogCache {
-    /// Whether what a block holds is lost, with nothing on its way that it will hold.
+    /// True if a block's content is lost, without new content on its way.
     pub(super) fn is_gone(&self, block: u32) -> bool {
         self.lost.get(&block).is_some_and(|lost| lost.on_its_way == 0)
     }
 
-    /// A write to the backend has ended.
+    /// Records that a write to the backend has ended.
     pub(super) fn no_more_on_its_way(&mut self, block: u32) {
         if let Some(lost) = self.lost.get_mut(&block) {
             lost.on_its_way = lost.on_its_way.saturating_sub(1);
         }
     }
 
-    /// Where what a block is to hold goes, if it is lost, or was and the flash still says so.
+    /// Returns the destination of new content for a block, if it is lost, or if the flash still has a record of its
+    /// loss.
     pub(super) fn anew(&self, block: u32) -> Option<Anew> {
         let is_found = self.found.contains_key(&block) && !self.has_dirty_copy(block);
         let is_said = is_found || self.lost.get(&block)?.said.is_some();
@@ -74,7 +77,7 @@ impl LogCache {
         })
     }
 
-    /// Whether the log has a copy that is newer than the backend's.
+    /// True if the log has a dirty copy.
     pub(super) fn has_dirty_copy(&self, block: u32) -> bool {
         self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot))
     }
@@ -82,9 +85,10 @@ impl LogCache {
     /// Plans the clean copy of a lost block that goes to the backend.
     pub(super) fn add_found(&mut self, block: u32, frame: Frame, steps: &mut Vec<Step>) {
         self.reclaim(steps);
-        // Not before: a unit that says so may have been reset.
+        // Not earlier: a unit with a record of the loss may have been reset.
         self.lost.remove(&block);
-        // One before it may have been handed out for writing, and says something else if the backend does not take that.
+        // An earlier copy may have been handed out for writing, and becomes another record if the backend rejects its
+        // data.
         if self.log.find(block).is_some_and(|slot| !self.log.can_replace_clean(slot)) {
             self.log_mark(RecordKind::Lost, block, 0, steps);
         }
@@ -94,12 +98,13 @@ impl LogCache {
         }
     }
 
-    /// Whether a record that is about to be written is a clean copy of a block that was lost, and the backend has not taken the same: the block is
-    /// lost still, and that is what is recorded in the unit of `sequence`. From now on the copy is as it will be.
+    /// Handles a record that is about to be written. Returns true if it is a clean copy of a lost block whose data the
+    /// backend has not accepted. Then the block is still lost, and the loss is recorded in the unit of `sequence`
+    /// instead. The copy's fate is final.
     pub(super) fn is_not_found(&mut self, record: &LogRecord, sequence: u64, came: bool) -> bool {
         let LogRecord { kind, block, slot, .. } = *record;
         let Some(found) = self.found.get(&block).copied() else { return false };
-        // Another that follows may not be written before the unit is reset that says so.
+        // A later copy may not be written before the unit with the record of the loss is reset.
         let is_last = found.slot == slot;
         if is_last {
             self.found.remove(&block);
@@ -115,19 +120,19 @@ impl LogCache {
         true
     }
 
-    /// Whether a flush can be true to its word.
+    /// True if a flush can succeed.
     pub(super) fn can_be_durable(&self) -> bool {
         self.leaves_lost || self.lost.is_empty() || self.without_a_place(|lost| lost.kept).is_empty()
     }
 
-    /// Blocks of which nothing but memory knows what they should hold, or that they are lost: no flush may be answered for them before they are
-    /// written anew. In order.
+    /// Returns the blocks whose content, or whose loss, is only known in memory, in order. No flush may succeed before
+    /// they are rewritten.
     pub fn not_durable_blocks(&self) -> Vec<u32> {
-        // A flush has the flash say that those are lost which are when it begins.
+        // A flush records losses that are known when it begins.
         self.without_a_place(|lost| lost.kept || lost.is_unsaid())
     }
 
-    /// Lost blocks that nothing has, or that are such; without a flash, all of them. In order.
+    /// Returns lost blocks for which `is_such` is true; without a flash, all lost blocks. In order.
     fn without_a_place(&self, is_such: impl Fn(&Lost) -> bool) -> Vec<u32> {
         if !self.has_flash {
             return self.lost_blocks();
@@ -138,23 +143,24 @@ impl LogCache {
         blocks
     }
 
-    /// Returns how many blocks are lost that the flash calls lost, or may have as they were flushed last. Without the flash, each of them would be what
-    /// the backend has, which is older.
+    /// Returns the number of lost blocks that the flash records as lost, or of which it may have the flushed version.
+    /// Without the flash, their content would be the backend's older data.
     pub fn lost_on_flash(&self) -> usize {
         self.lost.values().filter(|lost| lost.is_on_flash() && !lost.kept).count()
     }
 
-    /// True if a block [waits in memory](Cache::keep), and a start would count what the flash says of it.
+    /// True if a block is [kept in memory](Cache::keep), and a start would use the flash's record of it.
     pub fn is_kept_and_on_flash(&self, block: u32) -> bool {
         self.lost.get(&block).is_some_and(|lost| lost.is_on_flash() && lost.kept)
     }
 
-    /// From now on, whoever asks for flushes sees by themselves to [what is not durable](Self::not_durable_blocks): it fails none.
+    /// Leaves [not durable](Self::not_durable_blocks) blocks to the caller, so flushes no longer fail because of them.
     pub fn leave_lost(&mut self) {
         self.leaves_lost = true;
     }
 
-    /// Goes on without the flash from a cache that had one, maybe: what was lost there is lost until it is written anew.
+    /// Takes over the list of lost blocks when a cache continues without flash. They stay lost until they are
+    /// rewritten.
     pub fn take_over_lost(&mut self, before: Option<&LogCache>, blocks: impl IntoIterator<Item = u32>) {
         self.leaves_lost |= before.is_some_and(|before| before.leaves_lost);
         for block in blocks {
@@ -182,7 +188,7 @@ mod tests {
         steps
     }
 
-    /// A trim gives up a lost block that a cache took over from the one before it: the block is not lost any more.
+    /// A trim discards a lost block taken over from the predecessor: the block is no longer lost.
     #[test]
     fn a_trim_of_a_lost_block_that_was_taken_over_makes_it_good() {
         let geometry = Geometry { units: 24, unit_pages: 16 };
@@ -194,8 +200,8 @@ mod tests {
         assert_eq!(cache.lost_blocks(), [900]);
     }
 
-    /// Blocks are written over and over while the flash takes nothing, until the log is a lap ahead: what was flushed of them counts at a start, and
-    /// is not brought back. Those that wait in memory are not lost with the flash.
+    /// Blocks are overwritten repeatedly while the flash accepts nothing, until the log is a lap ahead. A start uses
+    /// their flushed versions, which are not restored. Blocks kept in memory are not lost with the flash.
     #[test]
     fn what_waits_in_memory_is_not_lost_with_the_flash() {
         let geometry = Geometry { units: 24, unit_pages: 16 };
@@ -216,7 +222,7 @@ mod tests {
         lost.iter().for_each(|block| cache.keep(*block));
         assert_eq!(cache.lost_on_flash(), 0);
         assert!(lost.iter().any(|block| cache.is_kept_and_on_flash(*block)), "{lost:?}");
-        // One that the flash calls lost is, as long as nothing has it.
+        // A block recorded as lost is lost as long as nothing has its content.
         let mut steps = Vec::new();
         cache.mark_lost(60, &mut steps);
         assert_eq!(cache.lost_on_flash(), 1);

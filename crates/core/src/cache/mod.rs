@@ -1,16 +1,18 @@
-//! Caches, by the one interface that all have ([`Cache`]), and the one that a server runs: [`LogCache`], which turns requests of any length
-//! and alignment into [`Step`]s.
+//! Caches: the common interface ([`Cache`]), and the cache of a server, [`LogCache`], which turns requests of any
+//! length and alignment into [`Step`]s.
 //!
-//! Sources: NCache (section 3.2: an LRU read buffer and a write buffer in RAM, in front of flash), LARC (section V.A: write
-//! modes, I/O filter for sequential streams, cleaner), WLFC (section IV.D: recovery by epochs, commits that may be repeated).
+//! Sources: NCache (section 3.2: an LRU read buffer and a write buffer in RAM, in front of flash), LARC (section V.A:
+//! write modes, I/O filter for sequential streams, cleaner), WLFC (section IV.D: recovery by epochs, idempotent
+//! commits).
 //!
-//! It plans as if every step were done at once; [`Step`] says how far steps may overlap. What becomes of steps is an [`Event`] as a request is.
+//! It plans as if every step completed immediately; [`Step`] defines how far steps may overlap. The results of steps
+//! are [`Event`]s, like requests.
 //!
-//! One rule makes it safe to lose power at any time: *the backend's copy of a block is changed only once no older clean copy of that
-//! block on flash would count after a crash, and a flush is answered only once no older dirty one would.* A block written back is itself
-//! that copy, durable before.
-//! A write that goes straight to the backend goes to flash after all if there is a dirty copy, or if the block was lost; before it is
-//! done over a clean one, the region of the backend is durably [unsure](crate::format::Kind::Unsure), as `intents.rs` says.
+//! One rule makes it safe to lose power at any time: *the backend's copy of a block is changed only once no older clean
+//! copy of it on flash would be valid after a crash, and a flush is answered only once no older dirty copy would be.* A
+//! block that is written back has that copy on flash, made durable before. A write to the backend goes to flash as well
+//! or instead if there is a dirty copy, or if the block was lost. Before it overwrites a block with a clean copy, the
+//! region of the backend is durably [unsure](crate::format::Kind::Unsure); see `intents.rs`.
 //!
 //! ```
 //! use std::collections::HashMap;
@@ -83,29 +85,31 @@ use crate::ram::write_buffer::WriteBuffer;
 use crate::step::{Cause, Frame, Step};
 use crate::streams::{STREAMS_DEFAULT, Streams};
 
-/// Most blocks of a read, write or prefetch that is planned at once.
+/// Maximum number of blocks of a read, write or prefetch that is planned in one piece.
 pub const PIECE_BLOCKS: u32 = 64;
-/// Most blocks of a trim or of writing zeroes that is planned at once.
+/// Maximum number of blocks of a trim or of zeroing that is planned in one piece.
 pub const ZERO_PIECE_BLOCKS: u32 = 16_384;
-/// Nodes of a policy without ghosts that are not slots of the log, about: heads of lists, and blocks about to be written.
+/// Approximate number of nodes that are not slots of the log, for a policy without ghosts: heads of lists, and blocks
+/// about to be written.
 const NODES_BESIDE_SLOTS: u32 = 128;
 /// The time between two ticks.
 const TICK_US: u64 = 1_000_000;
-/// Blocks that are written back at a time, at most; each has a frame of its own.
+/// Maximum number of blocks in write-back at once; each has its own frame.
 const DESTAGING_BLOCKS_MAX: u32 = 1_024;
 
-/// Blocks that are fetched ahead of the one that a policy is shown.
+/// Prefetch distance in blocks when warming a policy.
 const WARM_AHEAD: usize = 32;
 
-/// The policy of `config`, of a cache whose space is in use already if it `is_full`.
+/// Builds the policy of `config`, for a cache whose space is already in use if it `is_full`.
 fn build_policy(config: &Config, is_full: bool) -> AnyPolicy {
     let (policy, capacity) = (&config.policy, config.capacity_blocks());
     let mut policy: AnyPolicy = if let Some(Admission { rule, setting }) = &config.admission {
-        // What a rule remembers has an index like the policy's, under numbers that need not be as large.
+        // A rule's memory has an index like the policy's, with numbers that need not be as large.
         let index = Hashed::with_capacity(config.data_pages() as usize, 0);
         rule.build(policy, index, capacity, setting)
     } else {
-        // It is the log's directory: an entry for each block with a copy, under the number of its slot. Ghosts make it grow.
+        // The policy's table is the log's directory: an entry for each block with a copy, numbered by slot. Ghosts make
+        // it grow.
         let node_max = config.geometry.pages().saturating_add(NODES_BESIDE_SLOTS);
         policy.build(Hashed::with_capacity(config.data_pages() as usize, node_max), capacity, Boxed)
     };
@@ -119,16 +123,16 @@ fn build_policy(config: &Config, is_full: bool) -> AnyPolicy {
 /// A cache in RAM and in a log on flash, in front of a backend.
 pub struct LogCache {
     config: Config,
-    /// With the policy, whose table of blocks is the log's as well.
+    /// The log, with the policy, whose table of blocks it shares.
     log: Log,
     read_buffer: ReadBuffer<Frame>,
-    /// Of whom requests are: see [`ReadBuffer`].
+    /// The pin of the current requests: see [`ReadBuffer`].
     pin: u8,
     write_buffer: WriteBuffer<Frame>,
     past: past::Past,
     streams: Streams,
     frames: Frames,
-    /// By frame, of those in the write buffer: length in blocks of the request that wrote it last.
+    /// By frame in the write buffer: length in blocks of the request that wrote it last.
     frame_request_blocks: Vec<u32>,
     /// Frames of the request that is being planned.
     transient: Vec<Frame>,
@@ -137,54 +141,57 @@ pub struct LogCache {
     next_batch: u32,
     destaging_blocks: u64,
     pace: Pace,
-    /// No unit before this sequence has dirty blocks that are not being written back.
+    /// Units before this sequence number have no dirty blocks outside write-backs in progress.
     clean_from: u64,
-    /// How often blocks became due, and before which sequence no unit has due ones since that are not being written back.
+    /// How often blocks became due; and the sequence number before which units have no due blocks outside write-backs
+    /// in progress.
     due_from: (u64, u64),
-    /// When the unit that is being filled was cleaned last.
+    /// The time when the unit being filled was last cleaned.
     head_cleaned_us: u64,
-    /// After writing back failed, when to try again.
+    /// The time of the next attempt after a failed write-back.
     destage_after_us: u64,
     /// Blocks whose only copy was lost.
     lost: HashMap<u32, Lost>,
     touched: Touched,
-    /// Blocks that were, and are being written to the backend, with the clean copies that are to take the place of what the flash says.
+    /// Blocks that were lost and are being written to the backend, with the clean copies that will replace the flash's
+    /// record of the loss.
     found: HashMap<u32, Found>,
     intents: Intents,
-    /// Dirty blocks that could not be read from flash the last time, with their slots.
+    /// Dirty blocks whose last read from flash failed, with their slots.
     unreadable: HashMap<u32, u32>,
-    /// Blocks of which the backend lacks an acknowledged write, for which a later one that is not done yet may make up.
+    /// Blocks whose acknowledged write failed on the backend, for which an unfinished later write may make up.
     backend_lacks: HashSet<u32>,
     unflushed: unflushed::Unflushed,
-    /// The last write that the backend was asked for failed.
+    /// True if the last write to the backend failed.
     backend_refuses: bool,
     flash_failed: bool,
-    /// Up to where the log was durable when a client was told so last, or at the start.
+    /// The end of the durable log when a client was last told so, or at the start.
     promised: Place,
-    /// Once it has, by block and slot: of copies that never came to be and were not the newest, the slot of what the backend lacks before them.
+    /// After a flash failure, by block and slot: failed copies that were not the newest, with the slot of their dirty
+    /// predecessor.
     unwritten: HashMap<(u32, u32), Option<u32>>,
-    /// Dirty copies that were written back after plans replaced them, by block, slot and sequence of the unit. What replaces them may never come:
-    /// then the backend has what counts.
+    /// Dirty copies that were written back after plans had replaced them, by block, slot and sequence number of the
+    /// unit. If their replacement fails, the backend's data is valid.
     replaced: HashSet<(u32, u32, u64)>,
-    /// False once the flash is being given up.
+    /// True if the policy is consulted; false once the flash is being removed.
     admitting: bool,
-    /// Whether there is a flash at all: else nothing is ever put into the log.
+    /// True if there is a flash; otherwise nothing is ever added to the log.
     has_flash: bool,
     /// See [`leave_lost`](Self::leave_lost).
     leaves_lost: bool,
-    /// Nothing on the flash counts any more.
+    /// True if the flash's contents are no longer valid.
     detached: bool,
     request_blocks: u32,
     now_us: u64,
-    /// When the last tick was.
+    /// The time of the last tick.
     ticked_us: u64,
-    /// Whether anything happened after the last tick.
+    /// True if anything happened after the last tick.
     active: bool,
-    /// Where the log ended at the last tick.
+    /// The end of the log at the last tick.
     ticked_end: Place,
     figures: Figures,
     counters: Counters,
-    /// Blocks written to flash so far beyond those that the policy asked for, as the policy knows.
+    /// Blocks written to flash so far in addition to those that the policy requested, as reported to the policy.
     others_written: f64,
 }
 
@@ -194,28 +201,28 @@ impl std::fmt::Debug for LogCache {
     }
 }
 
-/// Blocks of one unit that are being written back together.
+/// Blocks of one unit whose write-back is in progress.
 #[derive(Debug)]
 struct Batch {
-    /// Of the unit.
+    /// The unit's sequence number.
     sequence: u64,
-    /// The last slot of the unit whose dirty copies are all among the blocks; none where only some are.
+    /// The last slot up to which all dirty copies of the unit are in the batch; `None` if only some are.
     last_slot: Option<u32>,
     /// Blocks with their slots.
     blocks: Vec<(u32, u32)>,
-    /// Those of them that could not be written to the backend, so far.
+    /// Blocks that could not be written to the backend so far.
     failed: Vec<u32>,
 }
 
 impl LogCache {
-    /// A cache over a log that is empty or was recovered; `lost` are the blocks that recovery found lost, each with the sequence of
-    /// the unit that says so.
+    /// Creates a cache over a log that is empty or was recovered. `lost` are the blocks that recovery found lost, each
+    /// with the sequence number of the unit that records it.
     pub fn new(config: Config, mut log: Log, lost: HashMap<u32, u64>) -> LogCache {
         log.limit_segments(config.segment_blocks);
         let working = config.working_frames();
         let clean_from = *log.sequences().start();
         log.set_policy(build_policy(&config, log.has_wrapped()));
-        // All that recovery found may have been promised.
+        // Everything that recovery found may have been acknowledged as durable.
         let promised = log.flushed();
         let mut cache = LogCache {
             log,
@@ -245,7 +252,7 @@ impl LogCache {
             intents: Intents::new(config.regions),
             unreadable: HashMap::new(),
             backend_lacks: HashSet::new(),
-            // An earlier run may have written to the backend and died before it was flushed.
+            // An earlier run may have written to the backend and crashed before its flush.
             unflushed: unflushed::Unflushed::new(),
             backend_refuses: false,
             flash_failed: false,
@@ -272,7 +279,7 @@ impl LogCache {
         cache
     }
 
-    /// Shows the policy what the log holds, oldest first.
+    /// Warms the policy with the blocks of the log, oldest first.
     fn warm_policy(&mut self) {
         for sequence in self.log.sequences() {
             let blocks = self.log.blocks_in(sequence);
@@ -286,13 +293,13 @@ impl LogCache {
         }
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Changes the settings that are given, all of them or, where they do not go with the others, none. Those that cannot change while a
-    /// cache runs stay as they are.
+    /// Changes the given settings: all of them, or none if they are inconsistent. Settings that cannot change at run
+    /// time keep their values.
     pub fn change(&mut self, settings: &Settings, devices: &Devices) -> Result<(), SettingError> {
         self.config = self.changed(settings, devices)?;
         self.active = true;
@@ -308,7 +315,7 @@ impl LogCache {
         Ok(())
     }
 
-    /// Refuses settings that [`change`](Self::change) would refuse.
+    /// Rejects settings that [`change`](Self::change) would reject.
     pub fn check_change(&self, settings: &Settings, devices: &Devices) -> Result<(), SettingError> {
         self.changed(settings, devices).map(drop)
     }
@@ -320,7 +327,7 @@ impl LogCache {
         Ok(config)
     }
 
-    /// Changes the policy and the admission rule in front of it; new ones are shown what is on flash.
+    /// Replaces the policy and its admission rule; new ones are warmed with the blocks on flash.
     pub fn set_policy(&mut self, policy: Spec, admission: Option<Admission>) {
         (self.config.policy, self.config.admission) = (policy, admission);
         self.rebuild_policy();
@@ -331,41 +338,42 @@ impl LogCache {
         self.warm_policy();
     }
 
-    /// What an admission rule that adapts decided last; none before the first time.
+    /// Returns the last decision of an adaptive admission rule; `None` before the first.
     pub fn decision(&self) -> Option<&Decision> {
         self.log.policy().decision()
     }
 
-    /// The threshold of an admission rule that adapts: a portion, blocks or references. None where no rule adapts a threshold, before
-    /// its first decision, and where everything is admitted by size.
+    /// Returns the threshold of an adaptive admission rule: a portion, blocks or references. `None` if no rule adapts a
+    /// threshold, before its first decision, and if everything is admitted by size.
     pub fn admission_threshold(&self) -> Option<f64> {
         let rule = &self.config.admission.as_ref()?.rule;
         rule.threshold(self.log.policy().decision()?)
     }
 
-    /// What an admission rule that adapts holds to now, in words; none if no rule adapts.
+    /// Describes the current choice of an adaptive admission rule; `None` if none adapts.
     pub fn admission_choice(&self) -> Option<String> {
         let Admission { rule, setting } = self.config.admission.as_ref()?;
         rule.choice(&self.config.policy, self.log.policy().decision(), setting.block_bytes)
     }
 
-    /// Changes the write mode; the cleaner writes back what is dirty if no more may be.
+    /// Sets the write mode; the cleaner writes back dirty blocks that the new mode does not allow.
     pub fn set_mode(&mut self, mode: Mode) {
         self.config.mode = mode;
         self.active = true;
     }
 
-    /// Keeps this many blocks of the read buffer for a pin, of what its requests read; whether there is room for that besides the other pins.
+    /// Reserves this many blocks of the read buffer for reads of a pin. Returns false if there is no room for that
+    /// besides the other pins.
     pub fn pin_ram(&mut self, pin: u8, blocks: usize) -> bool {
         self.read_buffer.pin(pin, blocks)
     }
 
-    /// Of which pin the requests are that come next; of none: 0.
+    /// Sets the pin of the next requests; 0 for none.
     pub fn set_pin(&mut self, pin: u8) {
         self.pin = pin;
     }
 
-    /// Keeps as much for each pin as another cache did, which this one follows.
+    /// Takes over the reservations of pins from a predecessor.
     pub fn take_over_pins(&mut self, before: &LogCache) {
         let pinned = before.read_buffer.pinned_blocks();
         for (pin, blocks) in (0u8..).zip(pinned).filter(|(_, blocks)| **blocks > 0) {
@@ -373,35 +381,37 @@ impl LogCache {
         }
     }
 
-    /// There is no flash: what is read stays in the read buffer, and what is written in the write buffer until it makes room or is flushed,
-    /// and then goes to the backend. A block that the backend does not take is lost, and every flush fails until it is written anew.
+    /// Runs without flash. Reads stay in the read buffer. Writes stay in the write buffer until they are evicted or
+    /// flushed, and then go to the backend. A block that the backend does not accept is lost, and flushes fail until it
+    /// is rewritten.
     pub fn do_without_flash(&mut self) {
         (self.admitting, self.has_flash) = (false, false);
     }
 
-    /// Begins to give up the flash: reads are not admitted, and the cleaner writes back all dirty blocks. Writes still go to the flash if their
-    /// block is dirty, and otherwise at half the rate of writing back, so that clients wait for the backend only if they write faster.
+    /// Prepares the removal of the flash: reads are not admitted, and the cleaner writes back all dirty blocks. Writes
+    /// of dirty blocks still go to the flash. Other writes go there at half the write-back rate, so clients only wait
+    /// for the backend if they write faster.
     pub fn stop_admitting(&mut self) {
         self.admitting = false;
     }
 
-    /// From now on, writes go around the flash where they can.
+    /// Switches to write-around: writes bypass the flash if possible.
     pub fn write_around(&mut self) {
         self.config.mode = Mode::WriteAround;
     }
 
-    /// Whether the flash is being given up.
+    /// True if the flash is being removed.
     fn is_leaving(&self) -> bool {
         self.has_flash && !self.admitting
     }
 
-    /// The flash stays after all: what [`stop_admitting`](Self::stop_admitting) ended goes on, in the mode that there was.
+    /// Cancels the removal of the flash: reverts [`stop_admitting`](Self::stop_admitting), with the earlier write mode.
     pub fn admit_again(&mut self, mode: Mode) {
         self.admitting = true;
         self.config.mode = mode;
     }
 
-    /// Plans a request: adds the steps that answer it and what the cache does in the background after it.
+    /// Plans a request: adds the steps of its reply, and then background steps.
     fn plan(&mut self, request: &Request, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
         self.tick_policy(now_us);
@@ -429,7 +439,7 @@ impl LogCache {
         self.transient.drain(..).for_each(|frame| self.frames.release(frame));
     }
 
-    /// When a tick has something to do, as long as nothing else happens.
+    /// Returns the time when a tick has work, if nothing else happens.
     fn due_us(&self) -> Option<u64> {
         let retry_us = (self.destage_after_us > self.ticked_us).then_some(self.destage_after_us);
         let appends = self.log.lacks_witness() || self.log.waits_to_say_sure();
@@ -438,7 +448,7 @@ impl LogCache {
         self.commit_us().into_iter().chain(self.aged_us()).chain(retry_us).chain(sure_us).chain(witness_us).min()
     }
 
-    /// Plans what is due at a time, without a request.
+    /// Plans the work that is due, without a request.
     fn tick(&mut self, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
         (self.ticked_us, self.active) = (now_us, false);
@@ -446,14 +456,14 @@ impl LogCache {
             return;
         }
         if self.commit_us().is_some_and(|commit_us| commit_us <= now_us) {
-            // Only before accesses, which come at the same times in a replay; other ticks need not.
+            // Only before accesses, whose times are the same in a replay; other ticks are not reproducible.
             self.tick_policy(now_us);
             self.commit(steps);
         }
         self.clean_all(steps);
         self.background(steps);
         self.become_sure(steps);
-        // Where nothing was appended for a while: a witness costs as much as a small segment.
+        // After a while without appends: a witness costs as much as a small segment.
         if self.ticked_end == self.log.end() {
             if self.log.waits_to_say_sure() || self.log.writes_in_order() {
                 self.log_seal(steps);
@@ -502,10 +512,10 @@ impl Cache for LogCache {
         }
     }
 
-    /// The next whole second, or after idle ones the first in which something is due. Where ticks are made so, before each request, what
-    /// they do depends on the requests and their times alone.
+    /// Returns the next whole second, or after idle seconds the first one with due work. With ticks at these times,
+    /// before each request, their effects depend only on the requests and their times.
     fn next_tick_us(&self, now_us: u64) -> Option<u64> {
-        // None is made up for that would have had nothing to do: time does not go back.
+        // Skip ticks without work: time does not go back.
         let next_us = (self.ticked_us.max(self.now_us) / TICK_US + 1).checked_mul(TICK_US)?;
         if next_us > now_us || self.active {
             return (next_us <= now_us).then_some(next_us);

@@ -1,38 +1,39 @@
-//! How fast clients may make blocks dirty, so that they slow down smoothly as the flash fills with what the backend has yet to take, rather
-//! than stop once it is full.
+//! The pace at which clients may make blocks dirty. They slow down smoothly as the flash fills with dirty data, instead
+//! of stopping once it is full.
 //!
-//! Source: our own. As Linux paces writers to a page cache: each waits a little, so that all together write as fast as is
-//! written back. *Pressure* is 0 as long as the cleaner keeps up and 1 where there is no space left; between the two, writers get
-//! `1 / pressure - 0.2` times the rate of writing back, which balances at a pressure of five sixths.
+//! Source: our own. Like Linux's pacing of writers to the page cache: each waits a little, so that together they write
+//! as fast as data is written back. *Pressure* is 0 as long as the cleaner keeps up, and 1 if there is no space left.
+//! In between, writers get `1 / pressure - 0.2` times the rate of write-back, which balances at a pressure of five
+//! sixths.
 //!
-//! Writers wait as well for what goes [past](super::past) the flash.
+//! Writers also wait for writes that go [past](super::past) the flash.
 
 use super::{Cache, LogCache, Mode, RESERVE_UNITS};
 use crate::step::Step;
 
-/// No answer waits for longer.
+/// Maximum delay of a reply.
 pub(super) const PAUSE_MAX_US: u64 = 200_000;
-/// The rate of writing back is the average over about so long.
+/// Length of the average of the write-back rate.
 const AVERAGE_US: f64 = 2_000_000.0;
-/// It is looked at this often.
+/// Sampling interval.
 const SAMPLE_US: u64 = 50_000;
-/// While the flash is being given up, one block may become dirty for each so many that are written back.
+/// While the flash is being removed, one block may become dirty for this many blocks that are written back.
 const CREDIT_PER_WRITE: u64 = 2;
-/// A burst of clients may use the credit of at most so many blocks.
+/// The maximum credit, in blocks: the length of a burst of writes while the flash is being removed.
 const LEAVING_CREDIT_MAX: u64 = 256;
-/// No more blocks become dirty once at most so many are left: about a second of a disk's work.
+/// If at most this many dirty blocks remain, no more become dirty: about a second of a disk's work.
 const LEAVING_DIRTY_LEAST: u64 = 256;
-/// The rate before the first sample, in blocks per second: a disk's, with some luck.
+/// The initial rate, in blocks per second: that of a good disk.
 const RATE_FIRST: f64 = 1_000.0;
 
-/// How fast the backend takes blocks while it has some to take.
+/// The rate at which the backend takes blocks while it has some to take.
 #[derive(Debug)]
 pub(super) struct Rate {
-    /// Blocks in a second, lately.
+    /// The recent number of blocks per second.
     pub per_second: f64,
     /// Blocks since the last sample.
     pub taken: u64,
-    /// When that was; none while the backend had none to take.
+    /// The time of that sample; `None` while the backend had nothing to take.
     sampled_us: Option<u64>,
 }
 
@@ -43,17 +44,17 @@ impl Default for Rate {
 }
 
 impl Rate {
-    /// When the last sample was, if the backend had blocks to take since.
+    /// Returns the time of the last sample, if the backend has had blocks to take since.
     pub fn sampled_us(&self) -> Option<u64> {
         self.sampled_us
     }
 
-    /// The backend has nothing to take: this is no time for a sample.
+    /// Suspends sampling, because the backend has nothing to take.
     pub fn rest(&mut self) {
         self.sampled_us = None;
     }
 
-    /// Takes a sample if it is time. `busy`: whether the backend has blocks to take.
+    /// Takes a sample if it is time. `busy` is true if the backend has blocks to take.
     pub fn sample(&mut self, busy: bool, now_us: u64) {
         let Some(since_us) = self.sampled_us else {
             (self.sampled_us, self.taken) = (busy.then_some(now_us), 0);
@@ -69,25 +70,25 @@ impl Rate {
     }
 }
 
-/// How fast clients may write.
+/// The pace of clients' writes.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Blocks that are written back.
+    /// The rate of write-back.
     written_back: Rate,
-    /// Blocks that were written back, of batches that have not ended: they count as dirty.
+    /// Blocks written back in unfinished batches: they still count as dirty.
     written_of_batches: u64,
-    /// Until when writers have used up what they may write.
+    /// The time until which writers have used their allowance.
     used_until_us: u64,
-    /// Time that answers were held back for, all of them together.
+    /// Total delay of replies.
     throttled_us: u64,
-    /// Blocks written back for which no new block became dirty, while the flash is being given up.
+    /// Credit for new dirty blocks while the flash is being removed: blocks written back minus those spent.
     credit: u64,
-    /// No unit before this sequence has dirty blocks.
+    /// Units before this sequence number have no dirty blocks.
     pub(super) clean_until: u64,
 }
 
 impl Pace {
-    /// Until when a writer of `blocks` waits under some pressure.
+    /// Returns the time until which a writer of `blocks` waits under this pressure.
     fn pause_until_us(&mut self, blocks: u64, pressure: f64, now_us: u64) -> u64 {
         let allowed = self.written_back.per_second.max(1.0) * (1.0 / pressure.min(1.0) - 0.2);
         let takes_us = (blocks as f64 * 1e6 / allowed) as u64;
@@ -97,7 +98,7 @@ impl Pace {
 }
 
 impl LogCache {
-    /// A block was written back, and is not durable yet.
+    /// Records that a block was written back, not durably yet.
     pub(super) fn block_written_back(&mut self) {
         self.pace.written_back.taken += 1;
         self.pace.written_of_batches += 1;
@@ -106,50 +107,52 @@ impl LogCache {
         }
     }
 
-    /// True if a client's write may still become dirty on a flash that is being given up. Clients get half of the rate of writing back, so that
-    /// the dirty data shrinks; the last blocks are left to the cleaner.
+    /// True if a client's write may still become dirty on a flash that is being removed. Clients get half of the
+    /// write-back rate, so that the dirty data shrinks; the last blocks are left to the cleaner.
     pub(super) fn may_dirty_while_leaving(&self) -> bool {
         let has_credit = self.pace.credit >= CREDIT_PER_WRITE && self.log.dirty_blocks() > LEAVING_DIRTY_LEAST;
         self.is_leaving() && self.config.mode == Mode::WriteBack && has_credit
     }
 
-    /// A client's write becomes dirty on a flash that is being given up.
+    /// Spends the credit for a client's write that becomes dirty while the flash is being removed.
     pub(super) fn use_credit(&mut self) {
         self.pace.credit = self.pace.credit.saturating_sub(CREDIT_PER_WRITE);
     }
 
-    /// Of a batch that ended, this many had been written back.
+    /// Records that a batch ended in which this many blocks had been written back.
     pub(super) fn batch_written_back(&mut self, blocks: u64) {
         self.pace.written_of_batches = self.pace.written_of_batches.saturating_sub(blocks);
     }
 
-    /// Blocks that the backend has not been given: the others of [`blocks_to_write_back`](super::Cache::blocks_to_write_back) are not flushed there yet.
+    /// Returns the blocks not yet written to the backend; the others of
+    /// [`blocks_to_write_back`](super::Cache::blocks_to_write_back) only wait for its flush.
     pub fn blocks_to_give_back(&self) -> u64 {
         self.blocks_to_write_back().saturating_sub(self.pace.written_of_batches)
     }
 
-    /// Blocks that are being written back.
+    /// Returns the number of blocks whose write-back is in progress.
     pub fn destaging_blocks(&self) -> u64 {
         self.destaging_blocks
     }
 
-    /// Time that answers to writes were held back for, in microseconds, all of them together, so that no more is made dirty than can be
-    /// written back. It is for the devices to say how much that is: in a simulation it means nothing.
+    /// Returns the total delay of replies to writes, in microseconds, which keeps dirty data from growing faster than
+    /// it is written back. It depends on real devices; in a simulation it is meaningless.
     pub fn throttled_us(&self) -> u64 {
         self.pace.throttled_us
     }
 
-    /// Blocks that can be written back in a second, as far as is known.
+    /// Returns the estimated write-back rate in blocks per second.
     pub fn destage_rate(&self) -> f64 {
         self.pace.written_back.per_second
     }
 
-    /// Units at the tail that are cleaned before they have to be reset.
+    /// Returns the number of units at the tail that are cleaned before they must be reset.
     pub(super) fn units_to_keep_clean(&self) -> u32 {
         (self.log.geometry().log_units() / 8).max(2)
     }
 
-    /// Plans that the answer to a write waits, if it has to: one that made `blocks` dirty, or sent older ones `past` the flash.
+    /// Plans a delay of the reply to a write, if needed: one that made `blocks` dirty, or sent older ones `past` the
+    /// flash.
     pub(super) fn pause(&mut self, blocks: u64, past: bool, steps: &mut Vec<Step>) {
         self.pace.written_back.sample(self.destaging_blocks > 0, self.now_us);
         self.past.sample(self.now_us);
@@ -169,17 +172,18 @@ impl LogCache {
         }
     }
 
-    /// Blocks that the flash has yet to give to the backend, and those that wait in RAM for the flash.
+    /// Returns the dirty blocks on flash, and those in RAM that wait for the flash.
     pub(super) fn dirty_and_buffered(&self) -> u64 {
         self.log.dirty_blocks() + if self.has_flash { self.buffered_blocks() as u64 } else { 0 }
     }
 
-    /// How urgent it is that dirty blocks are written back, from 0: between where the cleaner begins and where no more blocks may be
-    /// dirty, or between enough units at the tail that can be reset at once and none. What waits in RAM counts: the flash has to take it.
+    /// Returns the urgency of write-back, from 0. It measures the range from the cleaner's start to the maximum of
+    /// dirty blocks, or from enough units at the tail that can be reset to none. Blocks in RAM count, because the flash
+    /// has to take them.
     fn pressure(&mut self) -> f64 {
         let most = self.config.dirty_max() as f64;
         let dirty = self.dirty_and_buffered() as f64;
-        // The cleaner sees what is on flash: there is no pressure while it has nothing to do.
+        // The cleaner only sees blocks on flash: there is no pressure while it has nothing to do.
         let buffered = dirty - self.log.dirty_blocks() as f64;
         let begins = (self.config.data_pages() as f64 * self.config.dirty_high + buffered).min(0.9 * most);
         let full = (dirty - begins) / (most - begins);
@@ -190,7 +194,7 @@ impl LogCache {
         }
         let ready = u64::from(self.log.free_units()) + self.pace.clean_until - tail;
         let wanted = f64::from(RESERVE_UNITS + self.units_to_keep_clean());
-        // The reserve itself is in use while a unit is being reset.
+        // The reserve itself is in use during the reset of a unit.
         let least = f64::from(RESERVE_UNITS);
         full.max((wanted - ready as f64) / (wanted - least))
     }
@@ -213,12 +217,13 @@ mod tests {
         assert_eq!(pace.pause_until_us(2, 5.0 / 6.0, 1_000_000), 1_030_000);
         // 1 / 0.1 - 0.2 = 9.8 times as many: 1.02 ms.
         assert_eq!(pace.pause_until_us(1, 0.1, 2_000_000), 2_001_020);
-        // 0.8 times as many, and never more than 200 ms.
+        // 0.8 times as many, and at most 200 ms.
         assert_eq!(pace.pause_until_us(1, 3.0, 3_000_000), 3_012_500);
         assert_eq!(pace.pause_until_us(1_000, 1.0, 3_000_000), 3_200_000);
     }
 
-    /// The write buffer has 150 dirty blocks, which is more than the 108 at which the cleaner begins; but the flash has none of them.
+    /// The write buffer has 150 dirty blocks, more than the 108 at which the cleaner starts; but the flash has none of
+    /// them.
     #[test]
     fn blocks_in_ram_are_no_pressure_while_the_cleaner_has_nothing_to_do() {
         let geometry = Geometry { units: 24, unit_pages: 16 };
@@ -260,7 +265,7 @@ mod tests {
     #[test]
     fn the_rate_is_an_average_over_two_seconds_of_writing_back() {
         let mut rate = Rate { per_second: 100.0, ..Rate::default() };
-        // Nothing was being written back before.
+        // Nothing was written back before.
         rate.taken = 1_000;
         rate.sample(true, 5_000_000);
         rate.taken = 100;

@@ -1,11 +1,11 @@
-//! Answered writes that go past the flash: the policy refused their blocks as they left the write buffer.
+//! Acknowledged writes that bypass the flash, because the policy rejected their blocks when they left the write buffer.
 //!
-//! Where the write buffer is emptied for its age, few of them are on their way at a time. The others wait in the write buffer, and are *leaving*.
-//! A block that is written again meanwhile stays. A flush sends them all.
+//! When the write buffer is emptied because of age, few of them are in progress at once. The others wait in the write
+//! buffer, and are *leaving*. A block that is rewritten in the meantime stays. A flush sends them all.
 //!
-//! Their blocks are read from memory until the backend has them. The backend takes them at its
-//! own pace, so that nothing else bounds how many are on their way. A writer that sends more of them waits until the backend has taken all but those
-//! of the next [`BACKLOG_US`]. Where that would be too long, it waits for its own write.
+//! Their blocks are read from memory until the backend has them. The backend takes them at its own pace, so nothing
+//! else limits the number in progress. A writer that sends more waits until the backend has taken all except those of
+//! the next [`BACKLOG_US`]. If that would be too long, it waits for its own write.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,96 +14,96 @@ use super::write::{From, Write};
 use super::{LogCache, Mode, PIECE_BLOCKS};
 use crate::step::{Frame, Step};
 
-/// So many hold nobody up, nor do those that the backend takes within this time.
+/// A backlog of this many blocks delays no writer, nor does one that the backend takes within this time.
 const BACKLOG_BLOCKS: f64 = 4.0;
 const BACKLOG_US: f64 = 20_000.0;
-/// Samples tell of no longer time: nobody wrote meanwhile.
+/// Longer gaps between samples are ignored, because nobody wrote then.
 const SAMPLES_US_MAX: u64 = 1_000_000;
-/// A flush is to find no more in RAM than the backend takes of it within this time.
+/// A flush should find at most as much in RAM as the backend takes within this time.
 const FLUSH_US: f64 = 300_000.0;
-/// Where a flush would find so much more, a writer waits for its own write.
+/// If a flush would find this much more, a writer waits for its own write.
 const FLUSH_EXCESS_MAX_US: u64 = 250_000;
-/// A client that flushed within this time will flush again.
+/// A client that flushed within this time is expected to flush again.
 const FLUSHES_US: u64 = 10_000_000;
-/// The share that goes past the flash is the average over about so many blocks.
+/// Length of the average, in blocks, of the share that bypasses the flash.
 const SHARE_BLOCKS: f64 = 64.0;
-/// So many are on their way at a time of those that leave the write buffer for their age.
+/// Maximum number in progress of those that leave the write buffer because of age.
 const LEAVING_MAX: usize = 16;
-/// So many may be on their way besides what the write buffer has room for.
+/// Maximum number in progress in addition to the capacity of the write buffer.
 pub(super) const BESIDE_BUFFER_BLOCKS: u32 = 2 * PIECE_BLOCKS;
 
-/// The writes on their way.
+/// The writes in progress.
 #[derive(Debug, Default)]
 pub(super) struct Past {
-    /// Of each block that nothing is newer of, its content.
+    /// The content of each block without newer data elsewhere.
     newest: HashMap<u32, Frame>,
-    /// The blocks of writes on their way, newest or not, by their content.
+    /// The blocks of writes in progress, newest or not, by their content.
     by_frame: HashMap<Frame, u32>,
-    /// How fast the backend takes them.
+    /// The rate at which the backend takes them.
     rate: Rate,
-    /// Blocks in the write buffer that the policy refused.
+    /// Blocks in the write buffer that the policy rejected.
     leaving: BTreeSet<u32>,
-    /// The share of the blocks that left the write buffer lately, from 0 to 1, which went past the flash.
+    /// The share of blocks, from 0 to 1, that bypassed the flash when they recently left the write buffer.
     share: f64,
-    /// When a client flushed last.
+    /// The time of the last flush by a client.
     flushed_us: Option<u64>,
 }
 
 impl Past {
-    /// Writes on their way.
+    /// Returns the number of writes in progress.
     pub fn blocks(&self) -> usize {
         self.by_frame.len()
     }
 
-    /// The content of a block that is on its way and that nothing is newer of.
+    /// Returns the content of a block in progress, if there is no newer data elsewhere.
     pub fn get(&self, block: u32) -> Option<Frame> {
         self.newest.get(&block).copied()
     }
 
-    /// A client flushes.
+    /// Records a client's flush.
     pub fn flushed(&mut self, now_us: u64) {
         self.flushed_us = Some(now_us);
     }
 
-    /// Blocks left the write buffer, some of them past the flash.
+    /// Records that blocks left the write buffer, some of them past the flash.
     pub fn left(&mut self, blocks: usize, past: usize) {
         let weight = (blocks as f64 / SHARE_BLOCKS).min(1.0);
         self.share += (past as f64 / blocks as f64 - self.share) * weight;
     }
 
-    /// Whether no more are to leave the write buffer for their age.
+    /// True if no more blocks may leave the write buffer because of age.
     pub fn is_enough(&self) -> bool {
         self.blocks() >= LEAVING_MAX
     }
 
-    /// A block in the write buffer goes past the flash when its turn comes.
+    /// Marks a block in the write buffer as leaving: it will bypass the flash.
     pub fn leaves(&mut self, block: u32) {
         self.leaving.insert(block);
     }
 
-    /// Blocks that are leaving.
+    /// Returns the number of leaving blocks.
     pub fn leaving(&self) -> usize {
         self.leaving.len()
     }
 
-    /// Which these are, in order.
+    /// Returns the leaving blocks, in order.
     pub fn leaving_blocks(&self) -> impl Iterator<Item = u32> {
         self.leaving.iter().copied()
     }
 
-    /// A block is not leaving any more; whether it was.
+    /// Unmarks a leaving block. Returns true if it was leaving.
     pub fn stays(&mut self, block: u32) -> bool {
         !self.leaving.is_empty() && self.leaving.remove(&block)
     }
 
-    /// Something else is newer of a block.
+    /// Records that newer data of a block is elsewhere.
     pub fn forget(&mut self, block: u32) {
         if !self.newest.is_empty() {
             self.newest.remove(&block);
         }
     }
 
-    /// Whether the backend may have nothing to take.
+    /// True if the backend may have nothing to take.
     fn is_idle(&self) -> bool {
         self.blocks() as f64 <= BACKLOG_BLOCKS
     }
@@ -115,13 +115,13 @@ impl Past {
         self.rate.sample(!self.is_idle(), now_us);
     }
 
-    /// How long it takes until few enough are on their way.
+    /// Returns the time until few enough are in progress.
     pub fn excess_us(&self) -> u64 {
         self.takes_us(self.blocks() as f64, BACKLOG_US)
     }
 
-    /// How long it takes until a flush finds little enough to wait for; 0 where clients do not flush. In RAM are `buffered` blocks, and the flash
-    /// has no room for `beyond` of them.
+    /// Returns the time until a flush finds little enough to wait for; 0 if clients do not flush. RAM has `buffered`
+    /// blocks, and the flash has no room for `beyond` of them.
     fn excess_of_flush_us(&self, buffered: f64, beyond: f64, now_us: u64) -> u64 {
         if self.flushed_us.is_none_or(|flushed_us| now_us > flushed_us.saturating_add(FLUSHES_US)) {
             return 0;
@@ -129,7 +129,7 @@ impl Past {
         self.takes_us(self.blocks() as f64 + beyond + (buffered - beyond) * self.share, FLUSH_US)
     }
 
-    /// How long the backend takes for all of `blocks` but those of the last `but_us`, of which there are a few.
+    /// Returns the time that the backend takes for all of `blocks` except those of the last `but_us`, at least a few.
     fn takes_us(&self, blocks: f64, but_us: f64) -> u64 {
         let rate = self.rate.per_second;
         let excess = blocks - BACKLOG_BLOCKS.max(rate * but_us / 1e6);
@@ -138,7 +138,7 @@ impl Past {
 }
 
 impl LogCache {
-    /// The answered content of a block goes past the flash.
+    /// Starts an acknowledged write of a block past the flash.
     pub(super) fn go_past(&mut self, block: u32, frame: Frame) {
         self.frames.hold(frame);
         self.past.stays(block);
@@ -146,10 +146,10 @@ impl LogCache {
         self.past.by_frame.insert(frame, block);
     }
 
-    /// A step ended: maybe the backend took such a write, or refused it.
+    /// Handles the end of a step, if it was such a write.
     #[inline]
     pub(super) fn went_past(&mut self, step: &Step) {
-        // One that failed and has a newer one behind it says that nothing was answered.
+        // A failed one with a newer one behind it is reported as not acknowledged.
         if let &Step::WriteBackend { block, frame, batch: None, .. } = step
             && self.past.by_frame.remove(&frame).is_some()
         {
@@ -164,12 +164,12 @@ impl LogCache {
         }
     }
 
-    /// Sends blocks that are leaving, until enough writes are on their way.
+    /// Sends leaving blocks until enough writes are in progress.
     pub(super) fn send_past(&mut self, steps: &mut Vec<Step>) {
         while !self.past.is_enough() && self.send_one_past(steps) {}
     }
 
-    /// Sends the first block that is leaving, if there is one; whether there was.
+    /// Sends the first leaving block. Returns false if there is none.
     pub(super) fn send_one_past(&mut self, steps: &mut Vec<Step>) -> bool {
         let Some(&block) = self.past.leaving.first() else { return false };
         let frame = self.write_buffer.remove(block).expect("a block that is leaving is in the write buffer");
@@ -189,13 +189,13 @@ impl LogCache {
         true
     }
 
-    /// When what waits in the write buffer is to leave it for its age; none if nothing waits but what is leaving.
+    /// Returns the time when blocks leave the write buffer because of age; `None` if all of them are already leaving.
     pub(super) fn commit_us(&self) -> Option<u64> {
         let oldest_us = self.write_buffer.oldest_us().filter(|_| self.write_buffer.len() > self.past.leaving())?;
         Some(oldest_us.saturating_add(self.config.commit_age_us))
     }
 
-    /// The blocks and frames of answered writes on their way past the flash, in the order of blocks.
+    /// Returns the blocks and frames of acknowledged writes in progress past the flash, in the order of blocks.
     pub fn going_past(&self) -> Vec<(u32, u32)> {
         let mut writes: Vec<_> = self.past.by_frame.iter().map(|(frame, block)| (*block, frame.number)).collect();
         writes.sort_unstable();
@@ -209,7 +209,8 @@ impl LogCache {
         self.past.excess_of_flush_us(buffered, beyond.min(buffered), self.now_us)
     }
 
-    /// Whether one more block may come into the write buffer: not where so many are on their way that its writer has to wait for the backend itself.
+    /// True if one more block may enter the write buffer. False if so many are in progress that its writer has to wait
+    /// for the backend itself.
     pub(super) fn may_send_past(&self) -> bool {
         let most = self.config.write_buffer_blocks as usize + BESIDE_BUFFER_BLOCKS as usize;
         let makes_room = || !self.write_buffer.is_full() || self.past.excess_us() <= PAUSE_MAX_US;
@@ -225,7 +226,8 @@ mod tests {
     use crate::format::Geometry;
     use crate::layout::containers::Log;
 
-    /// The write of an answered block fails, and a newer one of it has begun: whoever performs them says of the first that nothing was answered.
+    /// The write of an acknowledged block fails after a newer one of it has begun: the driver reports the first as not
+    /// acknowledged.
     #[test]
     fn a_write_that_failed_is_no_longer_on_its_way() {
         let geometry = Geometry { units: 24, unit_pages: 16 };

@@ -1,4 +1,4 @@
-//! Reads: from RAM, from flash or from the backend, and what the policy takes in on the way.
+//! Reads: from RAM, flash or the backend, with admission by the policy.
 
 use super::{LogCache, Request, parts};
 use crate::access::{Access, NEVER, Op};
@@ -10,7 +10,7 @@ use crate::step::{Cause, Frame, Step};
 impl LogCache {
     pub(super) fn plan_read(&mut self, request: &Request, send: bool, steps: &mut Vec<Step>) {
         let bypasses = self.bypasses(request, Op::Read);
-        // The processor waits for the memory of many look-ups at once.
+        // The processor overlaps the memory accesses of many lookups.
         parts(request.offset, request.length).skip(1).for_each(|part| self.log.prefetch(part.block));
         for part in parts(request.offset, request.length) {
             self.figures.reads += 1;
@@ -24,7 +24,7 @@ impl LogCache {
         }
     }
 
-    /// Whether a request bypasses the flash: because of whose it is, else as part of a sequential stream.
+    /// True if a request bypasses the flash: by the client's list, or else as part of a sequential stream.
     pub(super) fn bypasses(&mut self, request: &Request, op: Op) -> bool {
         let block_bytes = BLOCK_BYTES as u64;
         let first = request.offset / block_bytes;
@@ -41,7 +41,8 @@ impl LogCache {
         bypasses
     }
 
-    /// Brings a block into memory for a reader; `None` if it was lost. `cached`: whether the policy is asked and the buffer filled.
+    /// Loads a block into memory for a reader; `None` if it was lost. `cached` is true if the policy is consulted and
+    /// the read buffer filled.
     fn read_block(&mut self, block: u32, cached: bool, steps: &mut Vec<Step>) -> Option<Frame> {
         if let Some(frame) = self.write_buffer.get(block).or_else(|| self.read_buffer.get(block, self.pin)) {
             self.figures.ram_read_hits += 1;
@@ -71,7 +72,7 @@ impl LogCache {
         Some(frame)
     }
 
-    /// Tells the policy the time, and what was written to flash beyond the blocks that it asked for.
+    /// Passes the policy the time, and the flash writes in addition to those that it requested.
     pub(super) fn tick_policy(&mut self, now_us: u64) {
         let others = self.count_others_written();
         let more = others - std::mem::replace(&mut self.others_written, others);
@@ -80,14 +81,14 @@ impl LogCache {
         policy.tick(now_us);
     }
 
-    /// Blocks that the flash was written with, less those that the policy admitted or had as write hits.
+    /// Returns the blocks written to flash, minus the policy's admissions and write hits.
     pub(super) fn count_others_written(&self) -> f64 {
         let blocks = [Cause::Client, Cause::Admission, Cause::CopyForward].map(|cause| self.log.written_blocks(cause));
         let written = blocks.iter().sum::<u64>() + self.log.metadata_pages();
         written as f64 - self.counters.flash_writes_blocks() as f64
     }
 
-    /// Asks the policy about an access; whether the block is to be on flash afterwards.
+    /// Consults the policy about an access. Returns true if the block should be on flash afterwards.
     pub(super) fn ask_policy(&mut self, block: u32, op: Op, request_blocks: u32) -> bool {
         let leaves = !self.admitting;
         if leaves && !(op == Op::Write && self.may_dirty_while_leaving()) {
@@ -108,7 +109,7 @@ impl LogCache {
         admitted
     }
 
-    /// The content of a block that is not in a buffer, in a frame that is held until the request is planned.
+    /// Returns the content of a block that is not in a buffer, in a frame held until the request is planned.
     pub(super) fn fetch(&mut self, block: u32, slot: Option<u32>, steps: &mut Vec<Step>) -> Frame {
         let in_memory = slot.map_or_else(|| self.past.get(block), |slot| self.log.in_memory(slot));
         if let Some(frame) = in_memory {

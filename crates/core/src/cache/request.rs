@@ -1,6 +1,6 @@
-//! A request to the cache, and how a client's request is cut into the pieces that are planned one after the other.
+//! A request to the cache, and the division of a client's request into pieces that are planned one by one.
 //!
-//! Source: our own. The server and the simulator cut alike, so that the same requests lead to the same steps.
+//! Source: our own. The server and the simulator use the same division, so the same requests lead to the same steps.
 
 use std::ops::Range;
 
@@ -8,48 +8,48 @@ use super::{PIECE_BLOCKS, ZERO_PIECE_BLOCKS};
 use crate::filter::Caching;
 use crate::format::BLOCK_BYTES;
 
-/// What a request does.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Reads bytes.
     Read,
     /// Writes bytes.
     Write,
-    /// Makes durable what was answered before.
+    /// Makes acknowledged writes durable.
     Flush,
-    /// Gives up bytes.
+    /// Discards bytes.
     Trim,
-    /// Makes bytes read as zeroes.
+    /// Zeroes bytes.
     WriteZeroes {
-        /// Whether the backend may give their space back.
+        /// True if the backend may deallocate them.
         may_punch_holes: bool,
     },
     /// Reads bytes without a client.
     Prefetch,
 }
 
-/// A request to a cache, or a piece of one. Of pieces, reads, writes and prefetches touch at most [`PIECE_BLOCKS`] blocks, trims and
-/// zeroes [`ZERO_PIECE_BLOCKS`].
+/// A request to a cache, or a piece of one. Pieces of reads, writes and prefetches touch at most [`PIECE_BLOCKS`]
+/// blocks, those of trims and zeroing [`ZERO_PIECE_BLOCKS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What to do.
+    /// The kind of request.
     pub kind: Kind,
-    /// First byte.
+    /// The first byte.
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,
     /// Length in bytes of the client's request that this is a piece of.
     pub whole_length: u64,
-    /// Whether the change must be durable when the request is answered.
+    /// True if the change must be durable before the reply.
     pub durable: bool,
-    /// Whether this is the last piece of the client's request, whose answer waits for durability.
+    /// True for the last piece of the client's request, whose reply waits for durability.
     pub last: bool,
-    /// What the I/O filter says of the client.
+    /// The I/O filter's treatment of the client.
     pub caching: Caching,
 }
 
 impl Kind {
-    /// Most blocks of a piece.
+    /// Returns the maximum number of blocks of a piece.
     fn piece_blocks(self) -> u32 {
         match self {
             Kind::Read | Kind::Write | Kind::Prefetch => PIECE_BLOCKS,
@@ -60,20 +60,20 @@ impl Kind {
 }
 
 impl Request {
-    /// The blocks that it touches.
+    /// Returns the blocks that it touches.
     pub fn blocks(&self) -> Range<u32> {
         let (block_bytes, end) = (BLOCK_BYTES as u64, self.offset + self.length);
         let number = |block: u64| u32::try_from(block).expect("a volume has fewer than 2^32 blocks");
         number(self.offset / block_bytes)..number(end.div_ceil(block_bytes))
     }
 
-    /// A client's request that is not cut, of which the I/O filter says nothing.
+    /// Returns a client's undivided request, with the usual treatment by the I/O filter.
     pub fn whole(kind: Kind, offset: u64, length: u64, durable: bool) -> Request {
         Request { kind, offset, length, whole_length: length, durable, last: true, caching: Caching::Usual }
     }
 
-    /// The pieces of a client's request for `length` bytes from `offset`, in order; at least one. They end at multiples of their
-    /// largest size, so that no block is split.
+    /// Returns the pieces of a client's request for `length` bytes from `offset`, in order; at least one. They end at
+    /// multiples of their maximum size, so no block is split.
     pub fn pieces(kind: Kind, offset: u64, length: u64, durable: bool) -> Pieces {
         Pieces {
             kind,
@@ -87,7 +87,7 @@ impl Request {
     }
 }
 
-/// See [`Request::pieces`].
+/// The iterator of [`Request::pieces`].
 #[derive(Clone, Debug)]
 pub struct Pieces {
     kind: Kind,
@@ -100,7 +100,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// The same pieces, of a client of whom the I/O filter says `caching`.
+    /// Sets the I/O filter's treatment of the client.
     pub fn of_client(self, caching: Caching) -> Pieces {
         Pieces { caching, ..self }
     }
@@ -130,13 +130,13 @@ impl Iterator for Pieces {
     }
 }
 
-/// Bytes of one block that a request touches.
+/// The bytes of one block that a request touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) block: u32,
     pub(super) at: u16,
     pub(super) length: u16,
-    /// Where they are in the request's bytes.
+    /// Their position in the request's bytes.
     pub(super) from: u32,
 }
 
@@ -146,7 +146,7 @@ impl Part {
     }
 }
 
-/// The parts of a request for `length` bytes from `offset`, in order.
+/// Returns the parts of a request for `length` bytes from `offset`, in order.
 pub(super) fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
     let block_bytes = BLOCK_BYTES as u64;
     let end = offset + length;
@@ -162,7 +162,7 @@ pub(super) fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
     })
 }
 
-/// Those of the parts that are less than a block: the first, the last or both.
+/// Returns the partial blocks: the first, the last or both.
 pub(super) fn edges(offset: u64, length: u64) -> Vec<Part> {
     let block_bytes = BLOCK_BYTES as u64;
     let (end, first_bytes) = (offset + length, length.min(block_bytes - offset % block_bytes));

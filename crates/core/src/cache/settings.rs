@@ -1,7 +1,8 @@
-//! What users may choose of a cache: one row for each setting.
+//! The settings that users can choose for a cache: one row each.
 //!
-//! From the table come the keys of a volume in the server's configuration, the flags of `flashwise serve` and `flashwise simulate`, what
-//! the management API takes while a volume is served, and their documentation. A new setting is a field of [`Config`] and a row here.
+//! The table defines the keys of a volume in the server's configuration, the flags of `flashwise serve` and `flashwise
+//! simulate`, the settings of the management API, and their documentation. A new setting is a field of [`Config`] and a
+//! row here.
 
 mod setting;
 mod table;
@@ -19,87 +20,87 @@ use crate::format::{Geometry, RECORDS_PER_PAGE};
 use crate::policy::Spec;
 use crate::quantity::Share;
 
-/// Settings with the values that were given; the others have their defaults.
+/// Given settings with their values; the others have their defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     given: Vec<(&'static str, Value)>,
 }
 
 impl Settings {
-    /// The settings that `rows` name with their values as text.
+    /// Parses the settings in `rows`, names with values as text.
     pub fn of(rows: &[(&str, &str)]) -> Result<Settings, SettingError> {
         let mut settings = Settings::default();
         rows.iter().try_for_each(|(name, text)| settings.read(name, text))?;
         Ok(settings)
     }
 
-    /// Gives the setting `name` a value as text.
+    /// Parses a value of the setting `name`.
     pub fn read(&mut self, name: &str, text: &str) -> Result<(), SettingError> {
         let setting = Setting::named(name);
         self.set(setting, setting.read(&Given::Text(text))?);
         Ok(())
     }
 
-    /// Gives a setting a value.
+    /// Sets the value of a setting.
     pub fn set(&mut self, setting: &'static Setting, value: Value) {
         self.given.retain(|(name, _)| *name != setting.name());
         self.given.push((setting.name(), value));
     }
 
-    /// Gives all that is given in `changes`.
+    /// Overrides with all settings given in `changes`.
     pub fn take_over(&mut self, changes: &Settings) {
         changes.given.iter().for_each(|(name, value)| self.set(Setting::named(name), value.clone()));
     }
 
-    /// What was given for a setting.
+    /// Returns the given value of a setting.
     pub fn given(&self, setting: &Setting) -> Option<&Value> {
         self.given.iter().find(|(name, _)| *name == setting.name()).map(|(_, value)| value)
     }
 
-    /// The names of the settings that are given, in the order of the table.
+    /// Returns the names of the given settings, in the order of the table.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         SETTINGS.iter().filter(|setting| self.given(setting).is_some()).map(Setting::name)
     }
 
-    /// The value of the setting `name`, given or default.
+    /// Returns the value of the setting `name`, given or default.
     fn value(&self, name: &str) -> Value {
         let setting = Setting::named(name);
         self.given(setting).cloned().unwrap_or_else(|| setting.default())
     }
 
-    /// Size of an erase unit.
+    /// Returns the size of an erase unit.
     pub fn erase_unit_bytes(&self) -> u64 {
         self.value("erase-unit").bytes()
     }
 
-    /// RAM for the read and the write buffer together, where it is a size.
+    /// Returns the RAM of the read and the write buffer together, if it is given as a size.
     pub fn ram_bytes(&self) -> u64 {
         self.value("ram").bytes()
     }
 
-    /// When written data reaches the backend.
+    /// Returns the write mode.
     pub fn mode(&self) -> Mode {
         self.value("write-mode").mode()
     }
 
-    /// The replacement policy.
+    /// Returns the replacement policy.
     pub fn policy(&self) -> Spec {
         self.value("policy").policy()
     }
 
-    /// The cleaner begins above the first share of dirty blocks, and stops at the second.
+    /// Returns the shares of dirty blocks at which the cleaner starts and stops.
     pub fn dirty_limits(&self) -> (f64, f64) {
         (self.value("dirty-high").share(), self.value("dirty-low").share())
     }
 
-    /// Whose requests are cached.
+    /// Returns the I/O filter.
     pub fn filter(&self) -> Filter {
         let mut filter = Filter::default();
         self.put_filter(&mut filter);
         filter
     }
 
-    /// Changes what is given of `filter`.
+    /// Applies the given settings to `filter`.
     pub fn put_filter(&self, filter: &mut Filter) {
         for (name, value) in &self.given {
             if let Place::Filter(put) = Setting::named(name).place {
@@ -108,20 +109,20 @@ impl Settings {
         }
     }
 
-    /// What must hold between settings, given and default.
+    /// Checks the consistency of all settings, given and default.
     pub fn check(&self) -> Result<(), SettingError> {
         let (high, low) = self.dirty_limits();
         check_dirty_limits(high, low)
     }
 
-    /// The cache that they make, on a flash of `geometry`.
+    /// Returns the configuration of a cache on a flash of `geometry`.
     pub fn config(&self, geometry: Geometry, devices: &Devices) -> Config {
         let mut config = Config::new(geometry, self.policy());
         SETTINGS.iter().for_each(|setting| setting.put(&mut config, self.value(setting.name()), devices));
         config
     }
 
-    /// Changes what is given and can be changed of a cache that runs.
+    /// Applies the given settings that can change at run time.
     pub(super) fn put_live(&self, config: &mut Config, devices: &Devices) {
         for setting in Setting::settable() {
             if let Some(value) = self.given(setting) {
@@ -130,7 +131,7 @@ impl Settings {
         }
     }
 
-    /// Whether a setting is given that changes this of a cache that runs.
+    /// True if a given setting requires this action in a running cache.
     pub fn changes(&self, live: Live) -> bool {
         Setting::settable().any(|setting| setting.live == live && self.given(setting).is_some())
     }
@@ -146,7 +147,7 @@ fn check_dirty_limits(high: f64, low: f64) -> Result<(), SettingError> {
 }
 
 impl Config {
-    /// A cache with `policy` and nothing else: no admission rule, no RAM, and the defaults of all other settings.
+    /// Returns a configuration with `policy`, without admission rule and RAM, and with defaults for everything else.
     pub fn new(geometry: Geometry, policy: Spec) -> Config {
         let mut config = Config {
             geometry,
@@ -175,7 +176,7 @@ impl Config {
         config
     }
 
-    /// What must hold between settings.
+    /// Checks the consistency of the settings.
     pub fn check(&self) -> Result<(), SettingError> {
         check_dirty_limits(self.dirty_high, self.dirty_low)
     }

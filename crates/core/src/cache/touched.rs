@@ -1,19 +1,19 @@
-//! The regions of the backend that a cache may know something of: a bit for each. A trim of terabytes passes over all others at once.
+//! The regions of the backend with blocks known to a cache: a bit each. A trim of terabytes skips all others.
 
 use std::ops::Range;
 
 /// Blocks of a region.
 const REGION_BLOCKS: u32 = 256;
 
-/// Regions in which a request touched a block since the start, or of which the flash held one then.
+/// Regions in which a request touched a block since the start, or the flash held one then.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
-    /// Regions behind the last bit were not touched.
+    /// Regions behind the last bit are untouched.
     bits: Vec<u64>,
 }
 
 impl Touched {
-    /// Takes note of blocks.
+    /// Adds blocks.
     pub fn add(&mut self, blocks: Range<u32>) {
         for region in (blocks.start / REGION_BLOCKS) as usize..blocks.end.div_ceil(REGION_BLOCKS) as usize {
             if region / 64 >= self.bits.len() {
@@ -23,7 +23,7 @@ impl Touched {
         }
     }
 
-    /// The next blocks of a touched region, of those in `blocks`.
+    /// Returns the next of `blocks` that are in a touched region.
     pub fn next(&self, blocks: Range<u32>) -> Option<Range<u32>> {
         let mut region = (blocks.start / REGION_BLOCKS) as usize;
         loop {

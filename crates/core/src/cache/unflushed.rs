@@ -1,5 +1,5 @@
-//! Writes that the backend could still lose. A block that is read back from there must not be called clean on flash before it is flushed.
-//! Other clean copies, and dirty ones, need not wait for the backend.
+//! Writes that the backend could still lose. A block read back from there must not be recorded as clean on flash before
+//! it is flushed. Other clean copies, and dirty ones, need not wait for the backend.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
@@ -8,14 +8,14 @@ use rustc_hash::FxBuildHasher;
 
 /// Blocks of a region.
 const REGION_BLOCKS: u32 = 256;
-/// Regions that are told apart.
+/// Maximum number of distinguished regions.
 const REGIONS_MAX: usize = 4_096;
 
 /// Regions of the backend.
 #[derive(Debug, Default)]
 struct Regions {
     some: HashSet<u32, FxBuildHasher>,
-    /// All of them.
+    /// True for all regions.
     all: bool,
 }
 
@@ -39,7 +39,7 @@ impl Regions {
     }
 }
 
-/// Regions that were written since a flush of the backend was planned, and those of the flushes that have not ended.
+/// Regions written since the last planned flush of the backend, and those of unfinished flushes.
 #[derive(Debug)]
 pub(super) struct Unflushed {
     written: Regions,
@@ -48,22 +48,22 @@ pub(super) struct Unflushed {
 }
 
 impl Unflushed {
-    /// Nothing is known of the writes before.
+    /// Starts with unknown earlier writes.
     pub fn new() -> Unflushed {
         Unflushed { written: Regions::ALL, flushing: VecDeque::new() }
     }
 
-    /// A write of blocks is planned.
+    /// Records a planned write of blocks.
     pub fn add(&mut self, blocks: Range<u32>) {
         self.written.add(blocks);
     }
 
-    /// Whether the backend could still lose a write of the block.
+    /// True if the backend could still lose a write of the block.
     pub fn contains(&self, block: u32) -> bool {
         self.written.contains(block) || self.flushing.iter().any(|regions| regions.contains(block))
     }
 
-    /// A flush is to be planned; whether there is anything to flush.
+    /// Starts a flush. Returns false if there is nothing to flush.
     pub fn begin_flush(&mut self) -> bool {
         let begins = !self.written.is_empty();
         if begins {
@@ -72,12 +72,12 @@ impl Unflushed {
         begins
     }
 
-    /// The oldest flush has ended.
+    /// Ends the oldest flush.
     pub fn end_flush(&mut self) {
         self.flushing.pop_front();
     }
 
-    /// A flush failed, which was `planned` here or is of another kind: all waits for the next.
+    /// Handles a failed flush, `planned` here or of another kind: everything waits for the next.
     pub fn flush_failed(&mut self, planned: bool) {
         self.written = Regions::ALL;
         if planned {

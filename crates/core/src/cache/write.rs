@@ -11,39 +11,40 @@ use crate::format::{BLOCK_BYTES, Kind as RecordKind};
 use crate::ram::write_buffer::Chunk;
 use crate::step::{Cause, Frame, Step};
 
-/// A block to be written down.
+/// A block to be written to flash or backend.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
     pub block: u32,
     pub frame: Frame,
-    /// An acknowledged write of the block was only in memory, and is given up.
+    /// True if this replaces an acknowledged write of the block that was only in memory.
     pub replaces: bool,
-    /// Length of the request that wrote it.
+    /// Length in blocks of the request that wrote it.
     pub request_blocks: u32,
 }
 
-/// Where blocks come from that are written down.
+/// The origin of blocks that are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
-    /// From a client, which waits for its answer.
+    /// A client that waits for its reply.
     Client,
-    /// From the write buffer, which needs the room, or whose content a flush waits for.
+    /// The write buffer, to make room or for a flush.
     Buffer,
-    /// From the write buffer for their age: what goes past the flash goes in its turn.
+    /// The write buffer, because of their age; blocks that bypass the flash are paced.
     AgedBuffer,
 }
 
-/// What goes to flash beside what is written to the backend.
+/// The flash write in addition to a write to the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Nothing,
-    /// A clean copy, which had been asked for again so often there.
+    /// A clean copy, with this number of accesses to the old copy.
     Copy {
         uses: u32,
     },
-    /// That of a block that [was lost](LogCache::add_found).
+    /// The copy of a block that [was lost](LogCache::add_found).
     Found,
-    /// A copy in place of a dirty one, so that no crash brings that back: dirty until it is written back, though the backend has the same.
+    /// A copy in place of a dirty one, so that no crash restores that. It stays dirty until it is written back,
+    /// although the backend has the same data.
     Dirty,
 }
 
@@ -70,7 +71,8 @@ impl LogCache {
         self.end_change(request, replaces_dirty, steps);
     }
 
-    /// Plans what a change is not answered before: all of it is durable, where that is asked for; what `replaces_dirty` copies is on the flash.
+    /// Plans what a change's reply waits for: durability of everything if requested; otherwise only that copies
+    /// replacing dirty ones (`replaces_dirty`) are on flash.
     fn end_change(&mut self, request: &Request, replaces_dirty: bool, steps: &mut Vec<Step>) {
         if request.durable && request.last {
             self.make_durable(steps);
@@ -83,7 +85,7 @@ impl LogCache {
         steps.push(Step::AwaitFlushes);
     }
 
-    /// Puts a part of the request into the write buffer, which gives up a chunk if it is full.
+    /// Writes a part of the request to the write buffer, which evicts a chunk if it is full.
     fn write_buffered(&mut self, part: Part, steps: &mut Vec<Step>) {
         self.past.stays(part.block);
         if let Some(mut frame) = self.write_buffer.write(part.block) {
@@ -107,8 +109,9 @@ impl LogCache {
         self.write_buffer.insert(part.block, frame, self.now_us);
     }
 
-    /// Receives a part into a frame of its own, over the block's old content if it is not whole. The caller holds the frame; the
-    /// buffers no longer have the block. `None` if the old content is needed and lost: the request fails.
+    /// Receives a part into its own frame, on top of the block's old content if it is partial. The caller holds the
+    /// frame, and the buffers no longer have the block. Returns `None` if the old content is needed but lost: the
+    /// request fails.
     fn receive(&mut self, part: Part, steps: &mut Vec<Step>) -> Option<Write> {
         let write = self.take_old(part, steps)?;
         steps.push(receive(part, write.frame));
@@ -142,7 +145,7 @@ impl LogCache {
         Some(Write { block, frame: to, replaces: false, request_blocks })
     }
 
-    /// Takes a block out of the buffers; whether it was in the write buffer.
+    /// Removes a block from the buffers. Returns true if it was in the write buffer.
     fn drop_buffered(&mut self, block: u32) -> bool {
         self.forget_read(block);
         self.past.stays(block);
@@ -151,7 +154,7 @@ impl LogCache {
         buffered.is_some()
     }
 
-    /// Writes the blocks of a chunk, which leave the write buffer, and gives their frames back.
+    /// Writes the blocks of a chunk that leaves the write buffer, and releases their frames.
     fn write_chunk(&mut self, chunk: &Chunk<Frame>, from: From, steps: &mut Vec<Step>) {
         let write = |(block, frame): (u32, Frame)| {
             let request_blocks = self.frame_request_blocks[frame.number as usize];
@@ -168,32 +171,32 @@ impl LogCache {
         }
     }
 
-    /// Whether what is answered from RAM will find a place: not where the backend takes nothing and the flash is full of what it has yet to take,
-    /// nor on a flash that is being given up.
+    /// True if an acknowledged write in RAM will find a place. False if the backend accepts nothing and the flash is
+    /// full of dirty data, or if the flash is being removed.
     fn may_wait_in_ram(&self) -> bool {
         !self.is_leaving() && (!self.backend_refuses || self.has_room_for_dirty())
     }
 
-    /// Whether the flash, where there is one, has room for one more block that is to be written back.
+    /// True if the flash, if any, has room for one more dirty block.
     pub fn has_room_for_dirty(&self) -> bool {
         let is_full = || self.dirty_and_buffered() >= self.config.dirty_max();
         !(self.has_flash && (self.is_pressed() || is_full()))
     }
 
-    /// Whether a lost block may be written again: where the flash has no room it goes to the backend, of which one at a time tries whether it takes
-    /// anything.
+    /// True if a lost block may be rewritten. If the flash has no room it goes to the backend, where one block at once
+    /// tests if it accepts writes.
     pub fn may_write_again(&self, is_first: bool) -> bool {
         is_first || !self.backend_refuses || self.has_room_for_dirty()
     }
 
-    /// Whether what a request writes may stay in RAM and on flash until it is written back.
+    /// True if written data may stay in RAM and on flash until it is written back.
     fn may_stay(&self, request: &Request) -> bool {
         self.config.mode == Mode::WriteBack && !matches!(request.caching, Caching::Through | Caching::Never)
     }
 
-    /// Writes blocks to flash, to the backend, or to both, as mode and policy (if it is asked) say. `may_stay`: whether they may be on flash
-    /// alone. Returns whether dirty copies are replaced of blocks that may not stay: a crash would bring
-    /// those back over what is on the backend, until what replaces them is on the flash.
+    /// Writes blocks to flash, to the backend, or to both, according to the mode and the policy (if it is consulted).
+    /// `may_stay` allows them to be only on flash. Returns true if copies replaced dirty ones of blocks that may not
+    /// stay. Until the new copies are on flash, a crash would restore the old ones over the backend's data.
     pub(super) fn write_down(
         &mut self,
         writes: &[Write],
@@ -210,14 +213,14 @@ impl LogCache {
             let Write { block, frame, request_blocks, .. } = write;
             self.past.forget(block);
             self.reclaim(steps);
-            // Of a block that is leaving, the policy was asked before.
+            // For a leaving block, the policy was consulted before.
             let was_leaving = self.past.stays(block);
             let asks = ask && !was_leaving && self.config.mode != Mode::WriteAround;
             let wanted = asks && self.ask_policy(block, Op::Write, request_blocks);
             let slot = self.log.find(block);
             let dirty_copy = slot.is_some_and(|slot| self.log.is_dirty(slot));
             let may_dirty = may_stay && self.log.dirty_blocks() < self.config.dirty_max();
-            // A clean copy is no way out at the limit: it waits for all writes before it.
+            // At the limit a clean copy does not help: it waits for all earlier writes.
             let no_room = self.is_pressed() || (may_stay && !may_dirty);
             let refused = wanted && !dirty_copy && no_room;
             let wanted = wanted && !refused;
@@ -228,7 +231,7 @@ impl LogCache {
                 self.log.policy_mut().remove(block);
             }
             let anew = self.anew(block);
-            // What was answered and the backend does not take has one place left, whatever the policy says.
+            // Acknowledged data that the backend does not accept must go to flash, regardless of the policy.
             let has_to = self.has_flash && acknowledged && self.backend_refuses && !self.is_pressed();
             if dirty_copy && !may_stay {
                 self.figures.flash_write_requests += u64::from(last.is_none_or(|last: u32| last + 1 != block));
@@ -238,8 +241,8 @@ impl LogCache {
                 continue;
             }
             if dirty_copy || anew == Some(Anew::Flash) || ((wanted || has_to) && may_dirty) {
-                // A dirty copy is replaced on flash whatever the policy says: no crash may bring it back. Nor may one bring back what
-                // the backend has of a lost block.
+                // A dirty copy is replaced on flash regardless of the policy: no crash may restore it. For a lost
+                // block, no crash may restore the backend's data.
                 self.lost.remove(&block);
                 self.log_add(block, frame, true, Cause::Client, steps);
                 self.figures.flash_write_requests += u64::from(last.is_none_or(|last: u32| last + 1 != block));
@@ -270,7 +273,7 @@ impl LogCache {
             if matches!(beside, Beside::Copy { .. }) {
                 self.reclaim(steps);
             }
-            // A copy that was to be replaced in memory may have been handed out for writing meanwhile.
+            // A copy to replace in memory may have been handed out for writing in the meantime.
             if let Some(slot) = self.log.find(block)
                 && !matches!(beside, Beside::Found | Beside::Dirty)
                 && !self.log.can_replace_clean(slot)
@@ -293,7 +296,7 @@ impl LogCache {
                 Beside::Found => self.add_found(block, frame, steps),
                 Beside::Dirty => {
                     self.reclaim(steps);
-                    // Its dirty copy may be of what a reader was given of a write that failed.
+                    // Its dirty copy may contain data of a failed write that a reader has seen.
                     self.lost.remove(&block);
                     self.log_add(block, frame, true, Cause::Client, steps);
                 }
@@ -321,12 +324,12 @@ impl LogCache {
         }
     }
 
-    /// Plans that all that was written reaches flash or the backend and stays there.
+    /// Plans to move all writes to flash or the backend and make them durable.
     pub(super) fn flush_down(&mut self, steps: &mut Vec<Step>) {
         self.write_down_all(From::Buffer, steps);
     }
 
-    /// Plans the same of what has waited in RAM for long enough. The backend takes its part of it at its own pace.
+    /// Plans the same for writes that have been in RAM for long enough. The backend takes its part at its own pace.
     pub(super) fn commit(&mut self, steps: &mut Vec<Step>) {
         self.write_down_all(From::AgedBuffer, steps);
     }
@@ -336,7 +339,7 @@ impl LogCache {
             self.write_chunk(&chunk, from, steps);
         }
         self.make_flash_durable(steps);
-        // Else the backend is flushed when the last block that is leaving has been sent.
+        // Otherwise the backend is flushed after the last leaving block was sent.
         if self.past.leaving() == 0 {
             self.flush_backend(steps);
         }
@@ -355,7 +358,8 @@ impl LogCache {
         self.log.flush(steps);
     }
 
-    /// Plans records of blocks that are only known in memory to be lost: what was acknowledged must not come back older.
+    /// Plans records for blocks whose loss is only known in memory: acknowledged data must not reappear in an older
+    /// version.
     fn say_lost(&mut self, steps: &mut Vec<Step>) {
         if !self.has_flash {
             return;
@@ -375,7 +379,7 @@ impl LogCache {
         }
     }
 
-    /// Plans a trim or writing zeroes. Of a trim, only whole blocks are given up.
+    /// Plans a trim or zeroing. A trim only discards whole blocks.
     pub(super) fn plan_zeroes(&mut self, request: &Request, trim: bool, may_punch_holes: bool, steps: &mut Vec<Step>) {
         let mut whole = request.blocks();
         let block_bytes = BLOCK_BYTES as u64;
@@ -397,7 +401,7 @@ impl LogCache {
         self.end_change(request, replaces_dirty, steps);
     }
 
-    /// Plans that blocks are zeroes; whether dirty copies of some are replaced.
+    /// Plans zeroing of whole blocks. Returns true if dirty copies were replaced.
     fn zero_whole(&mut self, blocks: &Range<u32>, may_punch_holes: bool, steps: &mut Vec<Step>) -> bool {
         let mut replaces_dirty = false;
         self.figures.zeroed_blocks += blocks.len() as u64;
@@ -435,7 +439,7 @@ impl LogCache {
             if anew == Some(Anew::Both) {
                 clean.extend(zeroes.map(|frame| (block, frame)));
             } else if let Some(frame) = zeroes {
-                // Behind a dirty copy that is not durable yet, an older clean one may be.
+                // Behind a dirty copy that is not durable there may be an older clean one.
                 self.log_add(block, frame, true, Cause::Client, steps);
                 marked.push(block);
             } else if slot.is_some() {
@@ -467,7 +471,7 @@ mod tests {
     use crate::format::Geometry;
     use crate::layout::containers::Log;
 
-    /// The blocks that nothing is known of are not looked at one by one: there are four billion.
+    /// Unknown blocks are not visited one by one: there are four billion.
     #[test]
     fn a_trim_of_16_tib_takes_no_longer_than_what_is_known_of_them() {
         let geometry = Geometry { units: 24, unit_pages: 64 };
@@ -486,7 +490,7 @@ mod tests {
         let steps = ask(&mut cache, Kind::Trim, 0, most);
         let of_all = |step: &&Step| matches!(step, Step::ZeroBackend { block: 0, count: u32::MAX, .. });
         assert_eq!(steps.iter().filter(of_all).count(), 1);
-        // Zeroes take the place of the dirty copies.
+        // Zeroes replace the dirty copies.
         assert!(written.iter().all(|&block| steps.iter().any(|step| match step {
             Step::Append(segment) => segment.records.iter().any(|record| u64::from(record.block) == block),
             _ => false,

@@ -1,4 +1,4 @@
-//! One setting: what is known of it, and how its values are read and put where they belong.
+//! A setting: its description, and how its values are parsed and applied.
 
 use super::value::{Given, Value};
 use crate::admission::{self, Admission};
@@ -11,98 +11,98 @@ use crate::tiers::Array;
 /// One setting of a cache.
 #[derive(Debug)]
 pub struct Setting {
-    /// How users name it, what it takes, its default and what it is.
+    /// Its name, accepted values, default and meaning.
     pub parameter: Parameter,
-    /// What help calls its values, such as `SHARE`.
+    /// The placeholder of its values in help, such as `SHARE`.
     pub values: &'static str,
-    /// What changes while the cache runs.
+    /// The action when it changes at run time.
     pub live: Live,
     pub(super) read: fn(&Given<'_>, Kind) -> Result<Value, String>,
     pub(super) place: Place,
 }
 
-/// What follows where a setting is changed while the cache runs.
+/// The action when a setting changes at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Live {
-    /// It cannot be changed: a cache keeps what it was started with.
+    /// It cannot change at run time.
     Never,
-    /// The cache does otherwise from then on.
+    /// None: the cache uses the new value from then on.
     Simply,
-    /// There is a new policy, or a new rule in front of it, which is shown what is on flash.
+    /// The policy or its admission rule is replaced, and warmed with the blocks on flash.
     Policy,
-    /// The policy is told what of its queues is young.
+    /// The policy gets the new young share of its queues.
     CopyForward,
-    /// Sequential streams are looked for anew.
+    /// Tracking of sequential streams restarts.
     Streams,
-    /// Clients are told apart anew, by the [`Filter`].
+    /// Clients are classified again, by the [`Filter`].
     Clients,
 }
 
-/// Where a setting ends up.
+/// The destination of a setting's value.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// In the configuration.
+    /// The configuration.
     Config(fn(&mut Config, Value)),
-    /// In the configuration, as the devices are.
+    /// The configuration, depending on the devices.
     Devices(fn(&mut Config, Value, &Devices)),
-    /// In the geometry, once, when the cache is made.
+    /// The geometry, once, when the cache is created.
     Geometry,
-    /// In the I/O filter.
+    /// The I/O filter.
     Filter(fn(&mut Filter, Value)),
 }
 
-/// What a cache stands between.
+/// The devices on both sides of a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Devices {
-    /// The size of the flash, as users have it: not all of it need be whole erase units.
+    /// The size of the flash, as given by the user; not necessarily whole erase units.
     pub flash_bytes: u64,
     /// The size of the backend.
     pub storage_bytes: u64,
-    /// What admission rules that adapt take both for, but for their sizes.
+    /// The device models that adaptive admission assumes for both, without their sizes.
     pub array: Array,
 }
 
 impl Devices {
-    /// `rule` for a cache between them, on a flash of `geometry`.
+    /// Returns `rule` for a cache between these devices, on a flash of `geometry`.
     pub fn admission(&self, rule: admission::Spec, geometry: &Geometry) -> Admission {
         admission(rule, &self.array, geometry, self.storage_bytes)
     }
 }
 
-/// Why a setting is refused.
+/// An error in a setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct SettingError {
-    /// How the user named it.
+    /// The name of the setting, as the user wrote it.
     pub key: String,
-    /// What was found and what was expected.
+    /// The value found and the value expected.
     pub problem: String,
 }
 
 impl Setting {
-    /// How users name it.
+    /// Returns its name.
     pub fn name(&self) -> &'static str {
         self.parameter.name
     }
 
-    /// Whether it can be changed while a cache runs.
+    /// True if it can change at run time.
     pub fn is_settable(&self) -> bool {
         self.live != Live::Never
     }
 
-    /// Reads a value.
+    /// Parses a value.
     pub fn read(&self, given: &Given<'_>) -> Result<Value, SettingError> {
         let refuse = |problem| SettingError { key: self.name().to_owned(), problem };
         (self.read)(given, self.parameter.kind).map_err(refuse)
     }
 
-    /// The value where none is given.
+    /// Returns the default.
     pub fn default(&self) -> Value {
         let read = self.read(&Given::Text(self.parameter.default));
         read.unwrap_or_else(|error| panic!("a default is valid: {error}"))
     }
 
-    /// Puts a value where it belongs in `config`.
+    /// Applies a value to `config`.
     pub(super) fn put(&self, config: &mut Config, value: Value, devices: &Devices) {
         match self.place {
             Place::Config(put) => put(config, value),

@@ -5,9 +5,9 @@ use super::value::{Value, clients, copy_forward, count, duration, mode, online_p
 use crate::format::{BLOCK_BYTES, Geometry};
 use crate::options::{Kind, Parameter, did_you_mean};
 
-/// Smallest and largest erase unit.
+/// Range of the erase unit.
 const ERASE_UNIT: Kind = Kind::PowerOfTwo(Geometry::UNIT_PAGES_MIN as u64 * BLOCK_BYTES as u64, 256 << 20);
-/// Most RAM: frames have numbers of 32 bits, and each is a block.
+/// Maximum of RAM: frames have 32-bit numbers, and each is a block.
 const RAM: Kind = Kind::Size(0, 8 << 40);
 const ANY_DURATION: Kind = Kind::Duration(0, i64::MAX as u64);
 
@@ -256,7 +256,7 @@ fn blocks(bytes: u64) -> u32 {
 }
 
 impl Setting {
-    /// The setting of this name. Panics if there is none.
+    /// Returns the setting with this name. Panics if there is none.
     pub fn named(name: &str) -> &'static Setting {
         Setting::known(name).unwrap_or_else(|| panic!("'{name}' is a setting"))
     }
@@ -265,18 +265,18 @@ impl Setting {
         SETTINGS.iter().find(|setting| setting.name() == name)
     }
 
-    /// The setting that a user names to change it while a cache runs.
+    /// Returns the setting with this name if it can change at run time.
     pub fn find_settable(name: &str) -> Result<&'static Setting, SettingError> {
         Setting::known(name).filter(|setting| setting.is_settable()).ok_or_else(|| {
             let expected: Vec<_> = Setting::settable().map(Setting::name).collect();
             let near = did_you_mean(name, &expected);
-            // Of a name that is no name at all, enough to find it again.
+            // For an unknown name, enough to identify it.
             let key = name.chars().take(80).collect();
             SettingError { key, problem: format!("unknown setting{near}; expected one of: {}", expected.join(", ")) }
         })
     }
 
-    /// The settings that can be changed while a cache runs.
+    /// Returns the settings that can change at run time.
     pub fn settable() -> impl Iterator<Item = &'static Setting> {
         SETTINGS.iter().filter(|setting| setting.is_settable())
     }

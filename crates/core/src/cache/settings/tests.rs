@@ -20,7 +20,7 @@ fn refusal(name: &str, text: &str) -> String {
     Settings::of(&[(name, text)]).unwrap_err().to_string()
 }
 
-/// What no two rows may share, and what every row must have.
+/// Names are unique, and every row is complete.
 #[test]
 fn every_row_is_a_setting_with_a_valid_default_that_reads_as_it_is_shown() {
     for (number, setting) in SETTINGS.iter().enumerate() {
@@ -97,7 +97,7 @@ fn every_setting_arrives_where_it_belongs() {
     assert_eq!((filter.allow, filter.deny), (vec!["uid:7".parse().unwrap()], vec!["pid:1".parse().unwrap()]));
 }
 
-/// A quarter of 67,113,864 bytes are 4,096 blocks and a bit.
+/// A quarter of 67,113,864 bytes is slightly more than 4,096 blocks.
 #[test]
 fn ram_may_be_a_share_of_the_flash() {
     let mut settings = Settings::of(&[("write-buffer-share", "25%")]).unwrap();
@@ -144,7 +144,7 @@ fn a_refusal_names_the_setting_what_was_found_and_what_was_expected() {
         "deny-clients: found 'uid:x', expected a number after uid:",
     ];
     assert_eq!(errors, expected);
-    // None that would be refused is offered.
+    // Only values that would be accepted are suggested.
     let error = refusal("policy", "larcc");
     assert!(error.starts_with("policy: unknown policy 'larcc' (did you mean 'larc'?)"), "{error}");
     assert!(!error.contains(", fif,") && !error.contains(", min"), "{error}");

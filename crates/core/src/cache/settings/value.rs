@@ -1,4 +1,4 @@
-//! Values of settings: as users give them, and as what they mean.
+//! Values of settings: as given by users, and parsed.
 
 use std::fmt;
 
@@ -10,16 +10,16 @@ use crate::options::{Kind, OptionError};
 use crate::policy::{Spec, online};
 use crate::quantity::{ByteSize, Duration, QuantityError, Share};
 
-/// A value as a user gave it: after a flag, in TOML or in JSON.
+/// A value as given by a user: in a flag, in TOML or in JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Given<'a> {
-    /// Text; it may stand for a number, and for texts with commas between them.
+    /// Text; it may stand for a number, or for texts separated by commas.
     Text(&'a str),
     /// A number, as it is written.
     Number(&'a str),
     /// Several texts.
     Texts(Vec<&'a str>),
-    /// What no setting takes, as it is to be shown.
+    /// A value that no setting accepts, formatted.
     Other(String),
 }
 
@@ -46,7 +46,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Text or a number, which is what quantities are.
+    /// Returns text or a number, which quantities accept.
     fn quantity(&self, expected: Kind) -> Result<&'a str, String> {
         match self {
             Given::Text(text) | Given::Number(text) => Ok(text),
@@ -66,21 +66,21 @@ pub enum Value {
     Bytes(u64),
     /// A duration in microseconds.
     Us(u64),
-    /// When written data reaches the backend.
+    /// The write mode.
     Mode(Mode),
-    /// What is copied forward.
+    /// The blocks that are copied forward.
     CopyForward(CopyForward),
-    /// A policy that does not know the future.
+    /// An online policy.
     Policy(Spec),
     /// An admission rule, or none.
     Rule(Option<admission::Spec>),
-    /// Which clients are cached that no rule names.
+    /// The default for clients that no rule names.
     Clients(Clients),
     /// Rules that name clients.
     Rules(Vec<Rule>),
 }
 
-/// What a row of the table takes out of the value that the row has read.
+/// Defines conversions of a value to the type that the row of the table has parsed.
 macro_rules! takes {
     ($($name:ident, $variant:ident, $type:ty;)*) => {
         impl Value {
@@ -108,7 +108,7 @@ takes! {
 }
 
 impl fmt::Display for Value {
-    /// As it is read again.
+    /// Formats the value so that it can be parsed again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Share(share) => Share::new(*share).unwrap_or(Share::WHOLE).fmt(f),
@@ -151,15 +151,15 @@ pub(super) fn count(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
     }
 }
 
-/// What is expected in place of a size of this many bytes, which is not one of whole blocks, in words.
+/// Returns the expectation for a size of this many bytes that is not a multiple of a block.
 pub fn multiple_of_block(bytes: u64) -> String {
     let block = BLOCK_BYTES as u64;
-    // Short, and near: in the largest unit of which it is a hundred or more.
+    // Short and close: in the largest unit of which it has at least a hundred.
     let unit = [1 << 40, 1 << 30, 1 << 20].into_iter().find(|unit| bytes / unit >= 100).unwrap_or(block);
     format!("a multiple of 4KiB, such as {}", ByteSize::new((bytes / unit * unit).max(block)))
 }
 
-/// Sizes are of whole blocks.
+/// Parses a size; sizes are multiples of a block.
 pub(super) fn size(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
     let bytes = given.quantity(kind)?.parse().map(ByteSize::bytes).map_err(words)?;
     let fits = match kind {
