@@ -7,7 +7,7 @@ use crate::index::{Dense, Hashed};
 const KEYS: u32 = 24;
 const LISTS: usize = 3;
 
-/// Queues of keys with a number each, and what is in the slots; whether the block in a slot is there still.
+/// A model: queues of keys with a number each, and the contents of slots, each with a flag if current.
 #[derive(Default)]
 struct Model {
     queues: [VecDeque<(u32, u8)>; LISTS],
@@ -19,7 +19,7 @@ impl Model {
         self.queues.iter().position(|queue| queue.iter().any(|&(queued, _)| queued == key))
     }
 
-    /// Takes `key` off its list.
+    /// Removes `key` from its list.
     fn take(&mut self, key: u32) -> u8 {
         let queue = &mut self.queues[self.list_of(key).expect("it is on a list")];
         let at = queue.iter().position(|&(queued, _)| queued == key).expect("it is on this list");
@@ -44,7 +44,7 @@ struct Compare<I: Index<Key = u32>> {
     model: Model,
     slots: u32,
     state: u64,
-    /// The node of each key on a list, as a policy that is told of moves knows it.
+    /// The node of each listed key, as a policy that handles moves knows it.
     node_of: BTreeMap<u32, NodeId>,
 }
 
@@ -61,7 +61,7 @@ impl<I: Index<Key = u32>> Compare<I> {
         }
     }
 
-    /// What a policy does with a block on no list.
+    /// Changes a block on no list, like a policy.
     fn insert(&mut self, key: u32) {
         let (list, data) = (self.random(LISTS as u32) as usize, self.random(200) as u8);
         let at = List(list as u8);
@@ -84,7 +84,7 @@ impl<I: Index<Key = u32>> Compare<I> {
         self.node_of.insert(key, node);
     }
 
-    /// What a policy does with a block that it remembers.
+    /// Changes a remembered block, like a policy.
     fn change(&mut self, key: u32) {
         let (list, what) = (self.random(LISTS as u32) as usize, self.random(6));
         let (at, node) = (List(list as u8), self.node_of[&key]);
@@ -123,7 +123,7 @@ impl<I: Index<Key = u32>> Compare<I> {
         }
     }
 
-    /// What a log does.
+    /// Changes a slot, like a log.
     fn log(&mut self, key: u32) {
         let slot = self.random(self.slots);
         match self.model.slots.get(&slot).copied() {

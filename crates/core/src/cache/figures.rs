@@ -1,14 +1,14 @@
-//! What a cache counts, and what it tells of itself.
+//! The counters of a cache, and queries of them.
 
 use super::LogCache;
 use crate::counters::Counters;
 use crate::layout::containers::Log;
 
-/// The figures that a running cache and a simulated one share, each named, described and given its unit once: calls the macro that is given with
-/// what it is given, and behind that first what every cache on flash writes, then what the log alone does. A figure may have a heading for
-/// tables in a terminal, and what is said of it below them.
+/// The figures that running and simulated caches share, each with its name, description and unit. Calls the given macro
+/// with the given arguments, followed by the figures of every cache on flash and those of the log. A figure may have a
+/// heading for tables in a terminal, and a note below them.
 ///
-/// The engine's status, the metrics and the simulator's columns are made from it.
+/// The engine's status, the metrics and the simulator's columns are generated from it.
 #[macro_export]
 macro_rules! cache_figures {
     ($with:ident! { $($given:tt)* }) => {
@@ -52,7 +52,7 @@ macro_rules! with_what_is_planted {
     ($with:ident! { $($given:tt)* } [$($flash:tt)*] [$($log:tt)*]) => { $with! { $($given)* [$($flash)*] [$($log)*] } };
 }
 
-/// See [`cache_figures`]: with the row of a test.
+/// See [`cache_figures`]: with the row planted by a test.
 #[doc(hidden)]
 #[cfg(feature = "planted")]
 #[macro_export]
@@ -72,7 +72,7 @@ macro_rules! figures {
         [$($(#[doc = $of_flash_meaning:literal])+ $of_flash:ident: u64, $of_flash_unit:literal $(, $of_flash_head:literal, $of_flash_note:literal)?;)*]
         [$($(#[doc = $of_log_meaning:literal])+ $of_log:ident: u64, $of_log_unit:literal $(, $of_log_head:literal, $of_log_note:literal)?;)*]
     ) => {
-        /// What happened, beyond what the policy was asked. A block is counted each time.
+        /// Counters in addition to the policy's. A block is counted each time.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Figures {
             $($(#[doc = $meaning])+ pub $figure: u64,)*
@@ -83,7 +83,7 @@ macro_rules! figures {
         impl std::ops::Sub for Figures {
             type Output = Figures;
 
-            /// What happened after `before`.
+            /// Returns the counts since `before`.
             fn sub(self, before: Figures) -> Figures {
                 Figures {
                     $($figure: self.$figure - before.$figure,)*
@@ -94,7 +94,7 @@ macro_rules! figures {
         }
 
         impl Figures {
-            /// All blocks written to flash.
+            /// Returns all blocks written to flash.
             pub fn flash_written_blocks(&self) -> u64 {
                 0 $(+ self.$of_flash)*
             }
@@ -111,25 +111,25 @@ cache_figures! { figures! {
     ram_read_hits,
     /// Blocks read that had a copy on flash.
     flash_read_hits,
-    /// Writes of neighbouring blocks that were handed to the log because a client wrote: a request's, or what left the write buffer together. A
-    /// block that is handed over again before its segment is full is written once.
+    /// Writes of neighbouring blocks passed to the log for clients: those of one request, or those that left the write
+    /// buffer together. A block passed again before its segment is full is written once.
     flash_write_requests,
     /// Erase units reset.
     erasures,
     /// Blocks trimmed or zeroed whole.
     zeroed_blocks,
-    /// Flushes asked for.
+    /// Flushes requested by clients.
     flushes,
 } }
 
 impl Figures {
-    /// Blocks read from RAM or flash per block read, 0 to 1.
+    /// Returns blocks read from RAM or flash per block read, 0 to 1.
     pub fn read_hit_ratio(&self) -> f64 {
         Reads::from(self).hit_ratio()
     }
 }
 
-/// What became of reads, a cheap part of the figures of any cache.
+/// Counters of reads, a cheap subset of any cache's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
     /// Blocks read.
@@ -141,7 +141,7 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Blocks read from RAM or flash per block read, 0 to 1; 0 where nothing was read.
+    /// Returns blocks read from RAM or flash per block read, 0 to 1; 0 without reads.
     pub fn hit_ratio(&self) -> f64 {
         if self.blocks == 0 { 0.0 } else { (self.ram_hits + self.flash_hits) as f64 / self.blocks as f64 }
     }
@@ -156,7 +156,7 @@ impl From<&Figures> for Reads {
 impl std::ops::Sub for Reads {
     type Output = Reads;
 
-    /// What became of those after `before`.
+    /// Returns the counts since `before`.
     fn sub(self, before: Reads) -> Reads {
         Reads {
             blocks: self.blocks - before.blocks,
@@ -167,23 +167,23 @@ impl std::ops::Sub for Reads {
 }
 
 impl LogCache {
-    /// What became of reads so far.
+    /// Returns the counters of reads so far.
     #[inline]
     pub fn reads(&self) -> Reads {
         Reads::from(&self.figures)
     }
 
-    /// The log.
+    /// Returns the log.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// What the policy answered.
+    /// Returns the counters of the policy's outcomes.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Blocks written and acknowledged that are only in RAM.
+    /// Returns the number of acknowledged blocks that are only in RAM.
     pub fn buffered_blocks(&self) -> usize {
         self.write_buffer.len()
     }

@@ -1,19 +1,25 @@
-//! bcache: buckets that fill with whatever is read or written, and go by priorities that read hits renew and that sink with all I/O.
+//! bcache: buckets that admit everything read or written, evicted by priorities that read hits renew and that decay
+//! with all I/O.
 //!
 //! Source: the Linux kernel, `drivers/md/bcache/alloc.c` (`bch_rescale_priorities`, `bucket_prio`, `invalidate_buckets_lru`, `_fifo` and `_random`)
 //! and `request.c` (`cache_lookup_fn`).
 //!
-//! A bucket has a priority of 16 bits, 32,768 at first and after each read hit. Whenever a 1024th of the cache's length was read and written
-//! all priorities sink by one. Evicted is the bucket with the least product of live data and priority, where the least priority counts as
-//! an eighth of the first: a bucket that was hit lately may go for being nearly empty.
+//! A bucket has a priority of 16 bits, 32,768 initially and after each read hit. After every I/O of a 1024th of the
+//! cache's size all priorities decrease by one. The victim is the bucket with the smallest product of live data and
+//! priority; the lowest priority counts as an eighth of the initial one. So a recently hit bucket may be evicted
+//! because it is nearly empty.
 //!
 //! Departures from its code:
-//! - It has several open buckets and sorts the writers to them; here there is one, which fills in RAM as those of other container policies do.
-//! - It learns from its garbage collection how much of a bucket is live, and from then on what is; here that is known at once, and a bucket
-//!   of which nothing is live is evicted first, whatever `replacement`.
-//! - It evicts many buckets at a time, and none that has dirty data; here it is one, when room is needed, and all is clean.
-//! - Buckets of its tree, the sequential bypass and the bypass under congestion are left out: `--sequential-bypass` is a setting of the cache.
-//! - Among buckets of the least product the one with the least number goes; the code's heap leaves it open.
+//! - It has several open buckets and sorts the writers to them; here there is one, which fills in RAM as in other
+//!   container policies.
+//! - It learns the live share of a bucket from its garbage collection, and tracks it afterwards. Here it is known at
+//!   once, and a bucket without live data is evicted first for any `replacement`.
+//! - It evicts many buckets at once, but none with dirty data; here it evicts one when room is needed, and all data is
+//!   clean.
+//! - Buckets of its tree, the sequential bypass and the bypass under congestion are omitted: `--sequential-bypass` is a
+//!   setting of the cache.
+//! - Among buckets with the smallest product the one with the lowest number is evicted; the code's heap does not define
+//!   this.
 
 use super::{ContainerOutcome, ContainerPolicy, Counts, Flash};
 use crate::access::{Access, Op};
@@ -49,7 +55,7 @@ pub static INFO: Info = Info {
 
 /// `INITIAL_PRIO`.
 const PRIORITY: u16 = 32_768;
-/// Priorities sink when this part of the cache's length was read and written.
+/// The part of the cache's size after whose I/O priorities decrease.
 const RESCALE_PART: u64 = 1024;
 /// The one open bucket.
 const OPEN: u32 = 0;
@@ -58,7 +64,7 @@ const OPEN: u32 = 0;
 #[derive(Clone, Debug)]
 enum Replacement {
     Lru,
-    /// With the bucket to look at next.
+    /// With the bucket to examine next.
     Fifo(u32),
     Random(Random),
 }
@@ -69,11 +75,11 @@ pub struct Bcache<I: Index> {
     units: Units<I>,
     open: OpenUnits<I::Key, ()>,
     replacement: Replacement,
-    /// Of each bucket; 0 sinks no more.
+    /// The priority of each bucket; 0 decreases no further.
     priorities: Vec<u16>,
-    /// The least priority, when they sank last.
+    /// The lowest priority at the last decrease.
     least: u16,
-    /// Accesses until they sink, and from one time to the next.
+    /// Accesses until the next decrease, and between decreases.
     rescale_in: u64,
     rescale_every: u64,
     reserve_units: u32,
@@ -82,7 +88,7 @@ pub struct Bcache<I: Index> {
 }
 
 impl<I: Index> Bcache<I> {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(index: I, flash: Flash, options: &Options) -> Self {
         let Flash { units, unit_pages, reserve_units } = flash;
         let replacement = match options.text("replacement") {
@@ -104,7 +110,7 @@ impl<I: Index> Bcache<I> {
         }
     }
 
-    /// Lets priorities sink, if it is time.
+    /// Decreases priorities, if it is time.
     #[inline]
     fn rescale(&mut self) {
         if self.rescale_in > 0 {
@@ -119,7 +125,8 @@ impl<I: Index> Bcache<I> {
         }
     }
 
-    /// What a bucket is worth: its live blocks by its priority, of which the least counts as an eighth of the first.
+    /// Returns the worth of a bucket: its live blocks times its priority, with the lowest counted as an eighth of the
+    /// initial one.
     fn worth(&self, unit: u32) -> u64 {
         let (priority, least) = (u64::from(self.priorities[unit as usize]), u64::from(self.least.min(PRIORITY)));
         (priority.saturating_sub(least) + (u64::from(PRIORITY) - least) / 8) * u64::from(self.units.live(unit))
@@ -154,7 +161,7 @@ impl<I: Index> Bcache<I> {
         self.counts.live_at_reset_blocks += u64::from(self.units.reset(unit, steps));
     }
 
-    /// Puts a block into the open bucket, and seals that once it is full.
+    /// Adds a block to the open bucket, and seals the bucket once it is full.
     fn insert(&mut self, block: I::Key, cause: Cause, steps: &mut Vec<FlashStep>) {
         if !self.open.push(OPEN, block, cause, ()) {
             return;
@@ -269,13 +276,8 @@ mod tests {
         steps.iter().find_map(|step| if let FlashStep::Reset { unit } = step { Some(*unit) } else { None })
     }
 
-    /// Priorities sink by one with each access, as the cache has less than 1024 blocks. Blocks 1 to 6 fill buckets 0, 1 and 2 with accesses 2, 4 and
-    /// 6; access 7 reads block 1 and 8 overwrites 3, so that bucket 1 has one live block:
-    ///
-    ///     bucket   sealed or hit   before access 9 sinks   after   live   worth, with the least 32,763: (priority - 32,763 + 5 / 8) * live
-    ///     0        7               32,767                  32,766  2      (3 + 0) * 2 = 6
-    ///     1        4               32,764                  32,763  1      0
-    ///     2        6               32,766                  32,765  2      (2 + 0) * 2 = 4
+    /// Priorities decrease with each access, because the cache has fewer than 1024 blocks. Blocks 1 to 6 fill buckets
+    /// 0, 1 and 2 with accesses 2, 4 and 6; access 7 reads block 1 and 8 overwrites 3, so bucket 1 has one live block:
     #[test]
     fn the_bucket_that_is_worth_least_goes() {
         let mut bcache = bcache("");
@@ -287,7 +289,8 @@ mod tests {
         assert_eq!(bcache.open.blocks_of(OPEN), [3]);
         assert_eq!(reset(&access(&mut bcache, Access::read(7))), Some(1));
         assert_eq!(bcache.priorities, [32_766, PRIORITY, 32_765]);
-        // 3 is hit on its way through RAM and, with 7, in bucket 1. Bucket 2 is worth least now: the least priority is its own.
+        // 3 is hit on its way through RAM and, with 7, in bucket 1. Now bucket 2 has the lowest worth: the lowest
+        // priority is its own.
         assert!(bcache.contains(3) && !bcache.contains(4));
         access(&mut bcache, Access::read(8));
         assert_eq!(reset(&access(&mut bcache, Access::read(9))), Some(2));

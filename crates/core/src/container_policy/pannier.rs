@@ -1,32 +1,33 @@
-//! Pannier: containers in a segmented LRU, the ones whose blocks differ much in a queue by how long they may survive, hot blocks copied
-//! forward, writes throttled.
+//! Pannier: containers in a segmented LRU. Containers that lost many blocks move to a queue by survival time, hot
+//! blocks are copied forward, and writes are throttled.
 //!
-//! Source: Li, Shilane, Douglis, Wallace: Pannier: a container-based flash cache for compound objects. Middleware 2015; as Cheng,
-//! Douglis, Shilane, et al. describe it: Erasing Belady's limitations. USENIX ATC 2016, section 5.3. Written without access to
-//! its authors' code.
+//! Source: Li, Shilane, Douglis, Wallace: Pannier: a container-based flash cache for compound objects. Middleware 2015;
+//! as described in Cheng, Douglis, Shilane, et al.: Erasing Belady's limitations. USENIX ATC 2016, section 5.3. Written
+//! without access to its authors' code.
 //!
-//! Blocks are gathered in three containers in RAM: missed ones, ones that are copied forward, and ones that were overwritten, which are
-//! likely to be so again. So blocks that become worthless at about the same time come to lie together.
+//! Blocks are collected in three containers in RAM: missed ones, copied ones, and overwritten ones, which are likely to
+//! be overwritten again. So blocks that become worthless at about the same time are stored together.
 //!
-//! S2LRU*: sealed containers stand in two LRU queues. Missed blocks enter the lower queue, the others the upper one, which has
-//! its share of the containers at most and passes its least recently used one down. A container that is hit often moves to the head of
-//! the upper queue.
+//! S2LRU*: sealed containers are in two LRU queues. Missed blocks enter the lower queue, the others the upper one. The
+//! upper queue has a limited share of the containers, and passes its least recently used one down. A container with
+//! enough hits moves to the head of the upper queue.
 //!
-//! The survival queue: a divergent container, one that has lost many of its blocks, survives for a time after it was last hit
-//! that is the shorter the fewer are left. To make room, a container that has outlived its time is evicted, or else the least
-//! recently used one of the lower queue. Of its blocks, those that were hit are copied forward and the others leave the cache.
+//! The survival queue: a divergent container has lost many of its blocks. After its last hit it survives for a time
+//! that is shorter the fewer are left. To make room, a container past its time is evicted, or else the least recently
+//! used one of the lower queue. Its hit blocks are copied forward, and the others leave the cache.
 //!
-//! Departures from the paper, and what it leaves open:
-//! - A container is divergent by the share of its pages whose block is live (`divergent`); that blocks are read more or less often is met by
-//!   copying the hot ones.
-//! - Time is counted in containers sealed. The survival time is `survival` times the number of containers times the cube of the
-//!   live share.
-//! - A container counts as hit, in S2LRU*, once a share of its pages was (`moved`): with hundreds of blocks to a container, one hit says
-//!   nothing of the others.
+//! Departures from the paper, and choices beyond it:
+//! - A container is divergent by the share of its pages with live blocks (`divergent`). Differences in read frequency
+//!   are handled by copying hot blocks.
+//! - Time is counted in sealed containers. The survival time is `survival` times the number of containers times the
+//!   cube of the live share.
+//! - For S2LRU* a container counts as hit once a share of its pages was (`moved`). With hundreds of blocks in a
+//!   container, one hit says nothing about the others.
 //! - Hits of a block are counted up to 15, and halved when it is copied forward.
-//! - Where one container gives no room, because most of its blocks are copied, more are evicted. From the third on, a block must have
-//!   been hit twice as often as in the one before to be copied, so that a cache of hot blocks is not copied over and over.
-//! - An overwrite is a hit, and the new copy takes over the count.
+//! - If one container frees no room because most of its blocks are copied, more are evicted. From the third on, a
+//!   copied block needs twice as many hits as in the previous one, so a cache of hot blocks is not copied over and
+//!   over.
+//! - An overwrite is a hit, and the new copy keeps the count.
 //! - The throttle is off unless `epbpd` is given; see [`throttle`](super::throttle).
 //! - Copying forward reads the blocks into RAM and resets their container at once.
 
@@ -112,9 +113,9 @@ const HITS_MAX: u8 = 15;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Container {
-    /// Hits since it last moved.
+    /// Hits since it was last moved.
     hits: u32,
-    /// When it was last hit, or sealed.
+    /// The time of its last hit, or of sealing.
     hit_at: u64,
 }
 
@@ -129,21 +130,21 @@ pub struct Pannier<I: Index> {
     /// Sealed containers, by their unit.
     containers: Vec<Container>,
     s2lru: Lists,
-    /// Divergent containers, by when they have outlived their time.
+    /// Divergent containers, by the end of their survival time.
     survival: Tournament,
-    /// Containers sealed so far.
+    /// Sealed containers so far.
     clock: u64,
     throttle: Throttle,
     copy: u8,
     upper_max: u32,
-    /// Hits of a container after which it moves.
+    /// Hits after which a container moves.
     moved: u32,
-    /// Live blocks below which a container is divergent.
+    /// Number of live blocks below which a container is divergent.
     divergent: f64,
-    /// Survival time of a container whose blocks are all live.
+    /// Survival time of a container with all blocks live.
     survival_time: f64,
     reserve_units: u32,
-    /// Containers evicted since there was room last.
+    /// Containers evicted since there was last room.
     evicted_for_room: u32,
     /// Blocks read for copying, with their hits.
     copies: VecDeque<(I::Key, u8)>,
@@ -152,7 +153,7 @@ pub struct Pannier<I: Index> {
 }
 
 impl<I: Index> Pannier<I> {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(index: I, flash: Flash, options: &Options) -> Self {
         let Flash { units, unit_pages, reserve_units } = flash;
         let data_units = f64::from(units - reserve_units);
@@ -182,7 +183,7 @@ impl<I: Index> Pannier<I> {
         }
     }
 
-    /// When `unit` has outlived its time, if it is divergent.
+    /// Returns the end of the survival time of `unit`, if it is divergent.
     #[inline]
     fn survives_until(&self, unit: u32) -> u64 {
         let live = f64::from(self.units.live(unit));
@@ -218,7 +219,7 @@ impl<I: Index> Pannier<I> {
         }
     }
 
-    /// Puts a block into a container in RAM.
+    /// Adds a block to a container in RAM.
     fn insert(&mut self, open: u32, block: I::Key, cause: Cause, hits: u8, steps: &mut Vec<FlashStep>) {
         if self.open.push(open, block, cause, hits) {
             self.seal(open, steps);
@@ -244,7 +245,8 @@ impl<I: Index> Pannier<I> {
         self.survival.set_key(unit, self.survives_until(unit));
     }
 
-    /// The container to evict: one without live blocks, or the first to have outlived its time, or the least recently used.
+    /// Returns the container to evict: one without live blocks, or the first past its survival time, or the least
+    /// recently used.
     fn victim(&self) -> u32 {
         let emptiest = self.units.emptiest().expect("units that are not free are sealed");
         if self.units.live(emptiest) == 0 {
@@ -273,8 +275,9 @@ impl<I: Index> Pannier<I> {
         self.counts.live_at_reset_blocks += u64::from(self.units.reset(unit, steps));
     }
 
-    /// Copies what was read for copying, and evicts until only the reserve is free. From the third container on each must have been hit
-    /// twice as often as in the one before for a block to be copied: after a few, all blocks leave the cache.
+    /// Writes the blocks read for copying, and evicts until only the reserve is free. From the third container on, a
+    /// block needs twice as many hits as in the previous one to be copied, so after a few containers all blocks leave
+    /// the cache.
     fn settle(&mut self, steps: &mut Vec<FlashStep>) {
         loop {
             if let Some((block, hits)) = self.copies.pop_front() {
@@ -399,8 +402,8 @@ mod tests {
     use super::*;
     use crate::index::Dense;
 
-    /// The upper queue, the lower one and the containers in RAM (missed, copied, overwritten), newest first. A block has a `'` for each hit;
-    /// `@4` marks a divergent container that survives until four are sealed.
+    /// Draws the upper queue, the lower one and the containers in RAM (missed, copied, overwritten), newest first. A
+    /// block has a `'` for each hit; `@4` marks a divergent container that survives until four are sealed.
     fn draw(pannier: &Pannier<Dense>) -> String {
         let mark = |block: u32, hits: u8| format!("{block}{}", "'".repeat(hits.into()));
         let container = |unit: u32| {
@@ -430,8 +433,8 @@ mod tests {
         Pannier::new(Dense::new(5_000), Flash { units, unit_pages, reserve_units: 0 }, &options)
     }
 
-    /// Four containers of two blocks, two in the upper queue at most. Every hit moves a container; one with a single live block is
-    /// divergent, and survives until 2 turnovers x 4 containers x (1/2)^3 = 1 more is sealed.
+    /// Four containers of two blocks, at most two in the upper queue. Every hit moves a container. One with a single
+    /// live block is divergent, and survives until 2 turnovers x 4 containers x (1/2)^3 = 1 more is sealed.
     #[test]
     fn divergent_containers_go_first_and_hit_blocks_are_copied() {
         let mut pannier = pannier(4, 2, "");
@@ -444,10 +447,10 @@ mod tests {
             // Three were sealed so far.
             (vec![write(6)], "(1' 2) | (5)@4 (3 4) | [] [] [6']"),
             (vec![read(7), read(8), read(9)], "(1' 2) | (7 8) (5)@4 (3 4) | [9] [] [6']"),
-            // No unit is free. (5) has outlived its time and goes, though (3 4) is less recent.
+            // No unit is free. (5) is past its time and is evicted, although (3 4) is less recent.
             (vec![read(10)], "(1' 2) | (9 10) (7 8) (3 4) | [] [] [6']"),
             (vec![read(3)], "(3' 4) (1' 2) | (9 10) (7 8) | [] [] [6']"),
-            // None is divergent: the least recent of the lower queue goes.
+            // None is divergent: the least recent of the lower queue is evicted.
             (vec![read(11), read(12)], "(3' 4) (1' 2) | (11 12) (9 10) | [] [] [6']"),
             // A third one is too many in the upper queue.
             (vec![read(10)], "(9 10') (3' 4) | (1' 2) (11 12) | [] [] [6']"),
@@ -509,7 +512,8 @@ mod tests {
         );
     }
 
-    /// Every block was hit 15 times. Of the first five containers 15 hits are enough for a copy (1, 1, 2, 4, 8), of the sixth (16) not.
+    /// Every block was hit 15 times. For the first five containers 15 hits are enough for a copy (1, 1, 2, 4, 8), for
+    /// the sixth (16) not.
     #[test]
     fn a_cache_of_hot_blocks_is_not_copied_over_and_over_to_make_room() {
         let mut pannier = pannier(40, 4, "");
@@ -525,13 +529,13 @@ mod tests {
         assert_eq!(resets, [0, 0, 0, 6, 0, 0, 0, 6], "each time four new blocks fill a container");
     }
 
-    /// 100 units of 10 pages and 2 erasures a day: 2,000 blocks a day and 250 blocks of credit to begin with.
+    /// 100 units of 10 pages and 2 erasures a day: 2,000 blocks a day and an initial credit of 250 blocks.
     #[test]
     fn the_throttle_bounds_what_is_written_but_for_what_clients_write() {
         let (mut throttled, mut free) = (pannier(100, 10, "epbpd=2"), pannier(100, 10, ""));
         let mut steps = vec![];
         let (second_us, day_us) = (1_000_000, 86_400_000_000);
-        // Each third read is of one of 100 blocks, the others go over three times the flash.
+        // Each third read is of one of 100 blocks, the others loop over three times the flash.
         for position in 0..86_400_u64 {
             let block = if position % 3 == 0 { position % 100 } else { 100 + position % 3_000 };
             throttled.access(Access::read(block as u32), position * second_us, &mut steps);
@@ -542,7 +546,7 @@ mod tests {
         }
         assert!(throttled.counts().written_blocks() > 2_200, "{:?}: the credit is used", throttled.counts());
         assert!(free.counts().written_blocks() > 40_000, "{:?}", free.counts());
-        // Clients write what they like. Then nothing is admitted until the debt is paid.
+        // Clients' writes are not limited. Then nothing is admitted until the debt is paid.
         for position in 0..5_000_u64 {
             let outcome = throttled.access(Access::write((position % 900) as u32), day_us, &mut steps);
             assert_ne!(outcome, ContainerOutcome::Bypass);

@@ -1,28 +1,30 @@
-//! RIPQ+: a priority queue of containers with a few insertion points, run as a segmented LRU, that takes overwrites.
+//! RIPQ+: a priority queue of containers with a few insertion points, run as a segmented LRU, with support for
+//! overwrites.
 //!
 //! Source: Tang, Huang, Lloyd, Kumar, Li: RIPQ: advanced photo caching on flash for Facebook. FAST 2015, section 4; overwrites
 //! as Cheng et al., USENIX ATC 2016, section 5.3 describe for RIPQ+.
 //!
-//! The queue is cut into sections, one for each insertion point. Each section fills an active device container in RAM, and an
-//! active virtual container that only names blocks: a block that is accessed again stays where it is on flash, and its new
-//! place in the queue is that of the virtual container it is now named in. What reaches the tail of the queue is evicted, but for the
-//! blocks that a virtual container names, which are copied to the active device container of that one's section.
+//! The queue is divided into sections, one for each insertion point. Each section fills an active device container in
+//! RAM, and an active virtual container that only names blocks. A block that is accessed again stays in place on flash;
+//! the virtual container that names it determines its new position in the queue. Blocks at the tail of the queue are
+//! evicted, except those named by a virtual container, which are copied to the active device container of its section.
 //!
-//! No virtual container is behind the device container of a block that it names: blocks are only ever named nearer to the head,
-//! and containers do not overtake each other. So a virtual container is empty, and gone, before it reaches the tail.
+//! No virtual container is behind the device container of a block that it names: blocks are only named nearer to the
+//! head, and containers do not overtake each other. So a virtual container is empty, and removed, before it reaches the
+//! tail.
 //!
-//! Departures from the paper, and what it leaves open:
-//! - Sections are the segments of a segmented LRU: each but the lowest has an equal share at most of the blocks that are in the cache
-//!   once it is full, and passes the containers at its tail down to the next; the lowest has what is left. The paper splits and
-//!   merges sections as their positions shift.
-//! - A missed block enters the lowest section, a block that is hit the one above its own, as segmented LRU does
-//!   (section 3.3: `insert(x, 1/K)`, `increase(x, (1 + ceil(p K)) / K)`).
-//! - A block in an active device container moves between these in RAM; nothing is written for it.
-//! - An overwritten block is hit like one that is read, but its new copy goes to the active device container of the section that a read
-//!   would have named it in. The copy on flash is dead.
-//! - A container without a live block is reset when room is needed, before the one at the tail.
+//! Departures from the paper, and choices beyond it:
+//! - Sections are the segments of a segmented LRU. Each except the lowest has at most an equal share of the blocks that
+//!   are in the cache once it is full, and passes the containers at its tail down to the next; the lowest has the rest.
+//!   The paper splits and merges sections as their positions shift.
+//! - A missed block enters the lowest section, a hit block the one above its own, as in segmented LRU (section 3.3:
+//!   `insert(x, 1/K)`, `increase(x, (1 + ceil(p K)) / K)`).
+//! - A block in an active device container moves between these in RAM, without a write.
+//! - An overwritten block is hit like a read one, but its new copy goes to the active device container of the section
+//!   in which a read would have named it. The copy on flash is dead.
+//! - A container without live blocks is reset when room is needed, before the one at the tail.
 //! - Copying forward reads the blocks into RAM and resets their container at once.
-//! - There is no persistent queue to recover from, and the size of a block is one page.
+//! - There is no persistent queue for recovery, and the size of a block is one page.
 
 use std::collections::VecDeque;
 
@@ -51,17 +53,18 @@ pub static INFO: Info = Info {
     offline: false,
 };
 
-/// A block that no virtual container names.
+/// Marks a block that no virtual container names.
 const NOT_NAMED: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Container {
     section: u8,
-    /// Blocks whose place in the queue this is: live ones that no other container names, or the ones that this names.
+    /// Blocks positioned by this container: its live blocks that no other container names, or for a virtual one the
+    /// named blocks.
     blocks: u32,
 }
 
-/// Containers in a priority queue with as many insertion points as sections.
+/// Containers in a priority queue with one insertion point per section.
 #[derive(Debug)]
 pub struct RipqPlus<I: Index> {
     units: Units<I>,
@@ -72,16 +75,16 @@ pub struct RipqPlus<I: Index> {
     /// Device containers by their unit, then virtual ones.
     containers: Vec<Container>,
     free_virtual: Vec<u32>,
-    /// The sealed containers of each section, the newest at the front.
+    /// The sealed containers of each section, newest at the front.
     queue: Lists,
     /// The virtual container that names the block on each page.
     named_by: Vec<u32>,
-    /// Blocks whose place in the queue is in each section.
+    /// Blocks positioned in each section.
     section_blocks: Vec<u32>,
     blocks: u32,
     data_blocks: u32,
     reserve_units: u32,
-    /// Blocks read for copying, with the section to copy them to.
+    /// Blocks read for copying, with their destination section.
     copies: VecDeque<(I::Key, u8)>,
     sealing: (Vec<I::Key>, Vec<(Cause, ())>),
     evicting: Vec<(I::Key, u32)>,
@@ -89,7 +92,7 @@ pub struct RipqPlus<I: Index> {
 }
 
 impl<I: Index> RipqPlus<I> {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(index: I, flash: Flash, options: &Options) -> Self {
         let sections = options.count("sections") as u32;
         let Flash { units, unit_pages, reserve_units } = flash;
@@ -120,13 +123,13 @@ impl<I: Index> RipqPlus<I> {
         self.active_virtual.len() as u8
     }
 
-    /// The section that a block of `section` is in once it is hit.
+    /// Returns the section of a block of `section` after a hit.
     #[inline]
     fn above(&self, section: u8) -> u8 {
         (section + 1).min(self.sections() - 1)
     }
 
-    /// The container whose place in the queue the live block on `page` has.
+    /// Returns the container that positions the live block on `page`.
     #[inline]
     fn container_of(&self, page: u32) -> u32 {
         match self.named_by[page as usize] {
@@ -135,7 +138,7 @@ impl<I: Index> RipqPlus<I> {
         }
     }
 
-    /// Takes a block out of the place that it has in the queue by `container`, and returns its section.
+    /// Removes a block from its position in the queue, given by `container`, and returns its section.
     #[inline]
     fn leave(&mut self, container: u32) -> u8 {
         let Container { section, blocks } = &mut self.containers[container as usize];
@@ -187,7 +190,7 @@ impl<I: Index> RipqPlus<I> {
         u64::from(self.section_blocks[usize::from(section)]) * u64::from(self.sections()) > u64::from(shared)
     }
 
-    /// Passes containers down from `section` and from those below that this makes too large.
+    /// Passes containers down from `section`, and from lower sections that become too large.
     #[inline]
     fn pass_down(&mut self, section: u8) {
         for upper in (1..=section).rev() {
@@ -206,7 +209,7 @@ impl<I: Index> RipqPlus<I> {
         }
     }
 
-    /// Puts a block into the active device container of `section`.
+    /// Adds a block to the active device container of `section`.
     fn insert(&mut self, section: u8, block: I::Key, cause: Cause, steps: &mut Vec<FlashStep>) {
         self.section_blocks[usize::from(section)] += 1;
         self.blocks += 1;
@@ -253,8 +256,8 @@ impl<I: Index> RipqPlus<I> {
         self.counts.live_at_reset_blocks += u64::from(self.units.reset(unit, steps));
     }
 
-    /// Copies what was read for copying, and evicts until only the reserve is free. A copied block is not named, so that each container
-    /// is copied once at most before one is evicted whole: this ends.
+    /// Writes the blocks read for copying, and evicts until only the reserve is free. A copied block is not named, so
+    /// each container is copied at most once before one is evicted whole: this terminates.
     fn settle(&mut self, steps: &mut Vec<FlashStep>) {
         loop {
             if let Some((block, section)) = self.copies.pop_front() {
@@ -267,7 +270,7 @@ impl<I: Index> RipqPlus<I> {
         }
     }
 
-    /// Makes the block on `page` dead, and returns the section that it was in.
+    /// Makes the block on `page` dead, and returns its section.
     fn invalidate(&mut self, block: I::Key, page: u32) -> u8 {
         let section = self.leave(self.container_of(page));
         self.units.invalidate(block);
@@ -363,7 +366,7 @@ impl<I: Index> ContainerPolicy for RipqPlus<I> {
         assert!(self.copies.is_empty(), "all that was read for copying is copied");
         assert!(self.units.free_units() >= self.reserve_units, "the reserve is free");
         let mut blocks = vec![0; self.containers.len()];
-        // Places in the queue, the tail first; the active containers of a section are in front of its sealed ones.
+        // Positions in the queue, tail first; the active containers of a section are in front of its sealed ones.
         let mut places = vec![0; self.containers.len()];
         let mut place = 0;
         for section in 0..self.sections() {
@@ -409,8 +412,8 @@ mod tests {
     use super::*;
     use crate::index::Dense;
 
-    /// Each section from the top: `[blocks in RAM] <names>` of the active containers, then the sealed ones from the head; `(1' 2)` is
-    /// a device container whose block 1 is named by a virtual one.
+    /// Draws each section from the top: `[blocks in RAM] <names>` of the active containers, then the sealed ones from
+    /// the head. `(1' 2)` is a device container whose block 1 is named by a virtual one.
     fn queue(ripq: &RipqPlus<Dense>) -> String {
         let named_in = |container: u32| {
             let pages = 0..ripq.named_by.len() as u32;
@@ -459,7 +462,7 @@ mod tests {
         RipqPlus::new(Dense::new(100), Flash { units, unit_pages: 2, reserve_units: 0 }, &options)
     }
 
-    /// Two sections, four containers of two blocks: the upper section has four blocks at most.
+    /// Two sections, four containers of two blocks: the upper section has at most four blocks.
     #[test]
     fn blocks_rise_by_name_and_are_copied_when_their_container_is_evicted() {
         let (read, write) = (Access::read, Access::write);
@@ -477,9 +480,9 @@ mod tests {
             (read(6), ADMIT, "[] <1> (3 4) | [6] <> (5) (1' 2)"),
             (read(7), ADMIT, "[] <1> (3 4) | [] <> (6 7) (5) (1' 2)"),
             (read(8), ADMIT, "[] <1> (3 4) | [8] <> (6 7) (5) (1' 2)"),
-            // No unit is free: of the tail, 2 is evicted and 1 copied.
+            // No unit is free: at the tail, 2 is evicted and 1 copied.
             (read(9), ADMIT, "[1] <> (3 4) | [] <> (8 9) (6 7) (5)"),
-            // The container loses its last block and goes.
+            // The container loses its last block and is reset.
             (write(5), HIT, "[] <> (1 5) (3 4) | [] <> (8 9) (6 7)"),
             // Five blocks in the upper section are one too many.
             (read(6), HIT, "[] <6> (1 5) | [] <> (3 4) (8 9) (6' 7)"),

@@ -1,31 +1,32 @@
-//! The throttle of Pannier: credit for flash writes, and what is left out as it runs short.
+//! The throttle of Pannier: credit for flash writes, and the omissions when it runs short.
 //!
-//! Source: Li, Shilane, Douglis, Wallace: Pannier: a container-based flash cache for compound objects. Middleware 2015 (multi-step,
-//! credit-based throttling, so that the flash lasts as long as it is meant to).
+//! Source: Li, Shilane, Douglis, Wallace: Pannier: a container-based flash cache for compound objects. Middleware 2015
+//! (multi-step, credit-based throttling, so that the flash reaches its intended lifetime).
 //!
-//! Credit grows with time at the rate that the erasures allowed for a day come to, up to a most. Each block that goes towards flash
-//! costs one. What clients write is always cached and may take the credit below nothing; anything else may not. So the pages written in
-//! any time are no more than the credit to begin with and what grew meanwhile, or what clients wrote in it if that is more.
+//! Credit grows with time, up to a maximum, at the rate of the allowed erasures per day. Each block on its way to flash
+//! costs one. Clients' writes are always cached and may make the credit negative; other writes may not. So the pages
+//! written in any period are at most the initial credit plus its growth, or the clients' writes if those are more.
 //!
-//! Departures from the paper: it publishes a feedback controller over periods; the steps here are shares of the credit, chosen by us.
+//! Departures from the paper: it publishes a feedback controller over periods; the steps here are shares of the credit,
+//! our own choice.
 
 use super::Flash;
 
 const MICROSECONDS_PER_DAY: f64 = 86_400_000_000.0;
 
-/// How much is left out.
+/// The omissions at a level of credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// A block is copied forward only if it was hit this many times as often as otherwise needed; none is if this is `None`.
+    /// Factor of the hits that a block needs to be copied forward; `None` copies none.
     pub hits_factor: Option<u8>,
-    /// Of this many blocks that are read and not in the cache one is admitted; none is if this is `None`.
+    /// One of this many read misses is admitted; `None` admits none.
     pub admit_every: Option<u32>,
 }
 
 impl Step {
     const FREE: Step = Step { hits_factor: Some(1), admit_every: Some(1) };
 
-    /// By quarters of the most credit, from below nothing to full.
+    /// By quarters of the maximum credit, from negative to full.
     const STEPS: [Step; 5] = [
         Step { hits_factor: None, admit_every: None },
         Step { hits_factor: None, admit_every: Some(4) },
@@ -35,7 +36,7 @@ impl Step {
     ];
 }
 
-/// Credit to write with, which time brings.
+/// Credit for writes, which grows with time.
 #[derive(Clone, Debug)]
 pub struct Throttle {
     limit: Option<Limit>,
@@ -47,18 +48,18 @@ struct Limit {
     blocks_per_us: f64,
     credit_max: f64,
     credit: f64,
-    /// Until when credit has grown; none before the first access.
+    /// The time of the last growth; `None` before the first access.
     grown_us: Option<u64>,
 }
 
 impl Throttle {
-    /// A throttle that leaves nothing out.
+    /// Creates a throttle without limits.
     pub fn off() -> Throttle {
         Throttle { limit: None, misses: 0 }
     }
 
-    /// Allows each unit `erasures_per_day` on average; the credit is `burst` of the flash's pages at most, but two units at least. It is
-    /// full to begin with.
+    /// Creates a throttle that allows each unit `erasures_per_day` on average. The maximum credit is `burst` of the
+    /// flash's pages, but at least two units. It starts full.
     pub fn new(flash: Flash, erasures_per_day: f64, burst: f64) -> Throttle {
         let pages = f64::from(flash.units) * f64::from(flash.unit_pages);
         let credit_max = (burst * pages).max(2.0 * f64::from(flash.unit_pages));
@@ -66,7 +67,7 @@ impl Throttle {
         Throttle { limit: Some(Limit { blocks_per_us, credit_max, credit: credit_max, grown_us: None }), misses: 0 }
     }
 
-    /// Lets credit grow until `time_us`.
+    /// Increases the credit up to `time_us`.
     #[inline]
     pub fn set_time(&mut self, time_us: u64) {
         if let Some(limit) = &mut self.limit {
@@ -84,20 +85,20 @@ impl Throttle {
         }
     }
 
-    /// Whether a block that was read and is not in the cache is admitted.
+    /// True if a read miss is admitted.
     #[inline]
     pub fn admits(&mut self) -> bool {
         self.misses = self.misses.wrapping_add(1);
         self.step().admit_every.is_some_and(|every| self.misses.is_multiple_of(every))
     }
 
-    /// Whether a block that was hit `hits` times is copied forward, where `hits_needed` are enough while credit is plenty.
+    /// True if a block with `hits` hits is copied forward. With plenty of credit `hits_needed` are enough.
     #[inline]
     pub fn copies(&self, hits: u8, hits_needed: u8) -> bool {
         self.step().hits_factor.is_some_and(|factor| hits >= hits_needed.saturating_mul(factor))
     }
 
-    /// Takes the credit for one block.
+    /// Charges the credit for one block.
     #[inline]
     pub fn charge(&mut self) {
         if let Some(limit) = &mut self.limit {
@@ -110,7 +111,7 @@ impl Throttle {
         self.limit.as_ref().expect("the throttle has a limit").credit
     }
 
-    /// Gives back the credit for a block that will not be written after all.
+    /// Refunds the credit for a block that will not be written after all.
     pub fn refund(&mut self) {
         if let Some(limit) = &mut self.limit {
             limit.credit = (limit.credit + 1.0).min(limit.credit_max);

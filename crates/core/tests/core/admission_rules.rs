@@ -1,4 +1,4 @@
-//! Admission rules in front of every policy: against a plain model, and what holds for each of them.
+//! Admission rules in front of every policy: compared with a plain model, and properties of each.
 
 use crate::rules::{SETTING, skewed};
 use flashwise_core::access::{Access, NEVER, Op};
@@ -91,15 +91,15 @@ fn rules_that_admit_nothing_never_write_the_cache() {
     }
 }
 
-/// The rules again, by linear search.
+/// Models of the rules, with linear search.
 trait Model {
     fn admits(&mut self, access: &Access<u32>, cached: bool) -> bool;
 
-    /// The block is admitted, whatever the rule would say.
+    /// Admits the block without asking the rule.
     fn note_admitted(&mut self, _access: &Access<u32>) {}
 }
 
-/// Makes a model of a rule with an empty history.
+/// Creates a model of a rule with an empty history.
 type Make = fn() -> Box<dyn Model>;
 
 struct SizeModel(u64);
@@ -133,7 +133,7 @@ impl Model for MinModel {
     }
 }
 
-/// Misses refused, and the history in the order of first misses, last first, with counts.
+/// The misses to reject, and the history in the order of first misses, last first, with counts.
 struct RejectXModel(usize, Vec<(u32, usize)>);
 
 impl Model for RejectXModel {
@@ -168,7 +168,7 @@ impl Model for TopModel {
     }
 }
 
-/// A rule that judges reads alone.
+/// A rule that judges only reads.
 struct ReadsModel<M>(M);
 
 impl<M: Model> Model for ReadsModel<M> {
@@ -203,7 +203,7 @@ fn every_rule_does_what_its_model_does_with_either_index() {
             let outcomes = admitted(info.name, rule, dense(), &accesses);
             assert_eq!(outcomes, admitted(info.name, rule, Hashed::new(), &accesses), "{}, {rule}", info.name);
             let mut model = model();
-            // What the model lets through, the policy alone answers in the same way: it was told of nothing else.
+            // For accesses that the model accepts, the policy without a rule gives the same outcomes: it saw no others.
             let mut shown = Vec::new();
             for (access, outcome) in accesses.iter().zip(&outcomes) {
                 let cached = *outcome == Outcome::Hit;
@@ -225,7 +225,7 @@ fn every_rule_does_what_its_model_does_with_either_index() {
     }
 }
 
-/// Every write is a hit or admitted, and of the reads none is admitted; what they hit was written.
+/// Every write is a hit or admitted, and no read is admitted; their hits were written before.
 #[test]
 fn with_writes_admitted_a_rule_that_admits_nothing_keeps_what_is_written() {
     let accesses = workload();
@@ -242,7 +242,7 @@ fn with_writes_admitted_a_rule_that_admits_nothing_keeps_what_is_written() {
     }
 }
 
-/// A block that is removed is one that was never seen: the history forgets it as well.
+/// A removed block counts as new: the history forgets it as well.
 #[test]
 fn a_removed_block_is_forgotten_by_the_history() {
     struct Remove;
@@ -266,8 +266,8 @@ fn a_removed_block_is_forgotten_by_the_history() {
     ));
 }
 
-/// Every policy in turn as the first, under an objective that makes others better, with blocks removed in between; also one that
-/// does not take each block at once.
+/// Every policy in turn as the first, under an objective that favours others, with removals in between; also one that
+/// does not admit each block at once.
 #[test]
 fn auto_is_a_policy_whichever_it_begins_with() {
     struct Switch;

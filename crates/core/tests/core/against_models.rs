@@ -1,5 +1,5 @@
-//! Every policy against a slow and obvious model of its paper, access by access, on seeded workloads of five kinds, with and
-//! without blocks removed in between, and while a log moves the blocks about in the policy's table.
+//! Every policy compared with a slow and simple model of its paper, access by access, on seeded workloads of five
+//! kinds, with and without removals, and while a log moves blocks in the policy's table.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use flashwise_core::index::{Dense, Hashed};
 use flashwise_core::policy::{Outcome, POLICIES, Policy, Spec, Visitor};
 
 const CAPACITIES: [usize; 8] = [1, 2, 3, 7, 10, 33, 100, 400];
-/// The number of accesses, or of removals, from one check of all invariants to the next. It is prime, so that no period of a workload
-/// hides a position.
+/// The number of accesses, or of removals, between two checks of all invariants. It is prime, so no period of a
+/// workload hides a position.
 const CHECK_EVERY: usize = 61;
 
-/// The blocks to remove before each access: none mostly, one before three of a hundred accesses, and all of them once. Half
-/// are blocks accessed shortly before, so that small caches and their ghosts lose some too.
+/// Returns the blocks to remove before each access: usually none, one before three of a hundred accesses, and all of
+/// them once. Half are recently accessed blocks, so that small caches and their ghosts lose some too.
 fn removals(accesses: &[Access<u32>], capacity: usize) -> Vec<Vec<u32>> {
     let mut state = 7;
     let removal = |position: usize| {
@@ -39,12 +39,12 @@ struct Compare<'a> {
     model: Box<dyn Model>,
     capacity: usize,
     log: Option<Log>,
-    /// True for each removal of a block that was cached, of those that the model was asked about.
+    /// True for each removal of a cached block, among those of the model.
     removed: Vec<bool>,
     removals_done: usize,
 }
 
-/// The model's answers in an earlier run over the same accesses: the model is slow, and a second one would answer the same.
+/// The model's answers in an earlier run over the same accesses, reused because the model is slow.
 #[derive(Clone)]
 struct Replay {
     outcomes: std::vec::IntoIter<Outcome<u32>>,
@@ -63,7 +63,7 @@ impl Model for Replay {
     fn refuse(&mut self, _: u32) {}
 }
 
-/// What uses a policy's table as a directory, with slots for some of the blocks.
+/// A user of a policy's table as a directory, with slots for some of the blocks.
 struct Log {
     slots: u32,
     state: u64,
@@ -79,7 +79,7 @@ impl Log {
         policy.directory_mut().expect("every policy of a cache has a directory")
     }
 
-    /// Empties a slot, or puts a block into it that was accessed lately or any.
+    /// Empties a slot, or places a recent or arbitrary block in it.
     fn change<P: Policy<Key = u32>>(&mut self, policy: &mut P, recent: u32) {
         let (slot, any) = ((random(&mut self.state) % u64::from(self.slots)) as u32, random(&mut self.state));
         let moved = if self.block_at.remove(&slot).is_some() {
@@ -108,7 +108,7 @@ impl Log {
 
 impl Compare<'_> {
     fn remove<P: Policy<Key = u32>>(&mut self, policy: &mut P, block: u32, position: usize) {
-        // In words only where something is wrong: there are millions of accesses.
+        // Formatted only on failure: there are millions of accesses.
         let run = &self.what;
         let what = || format!("{run}, {block} removed before access {position}");
         let (held, len) = (policy.contains(block), policy.len());

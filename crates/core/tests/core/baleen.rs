@@ -1,5 +1,5 @@
-//! `baleen` in front of LRU against a plain model: every access of every block is kept, and what a class of accesses was worth is counted anew from all
-//! of them whenever it is asked.
+//! `baleen` in front of LRU compared with a plain model. The model keeps every access of every block, and recounts the
+//! worth of a class from all of them each time.
 
 use std::collections::BTreeMap;
 
@@ -15,21 +15,21 @@ const CAPACITY: usize = 40;
 const ACCESS_US: u64 = 10_000;
 const INTERVAL_US: u64 = 1_000_000;
 
-/// Op, length, place in the episode, earlier accesses, pause, each cut into a few.
+/// Op, length, number in the episode, earlier accesses, pause, each quantised.
 type Class = [usize; 5];
 
 #[derive(Default)]
 struct Block {
     past: u64,
     last: u64,
-    /// The class of each access of the episode that goes on.
+    /// The class of each access of the current episode.
     episode: Vec<Class>,
 }
 
-/// What adds to the sums of a class: an example, a hit, a write, and the weight.
+/// An addition to the sums of a class: example, hit, write, and weight.
 type Entry = (Class, f64, f64, f64, f64);
 
-/// What there was in an interval.
+/// The accesses of an interval.
 #[derive(Default)]
 struct Interval {
     misses: BTreeMap<Class, f64>,
@@ -45,9 +45,9 @@ struct Model {
     age: u64,
     blocks: BTreeMap<u32, Block>,
     entries: Vec<Entry>,
-    /// The last is the one that goes on.
+    /// The last one is the current interval.
     intervals: Vec<Interval>,
-    /// Of classes that are not in it all is admitted.
+    /// Classes that are missing here are admitted.
     admitted: BTreeMap<Class, f64>,
     rate: f64,
     left: f64,
@@ -92,7 +92,7 @@ impl Model {
         }
     }
 
-    /// A sum over all intervals, of which each counts for nine tenths of the next.
+    /// Returns a sum over all intervals; each counts nine tenths of the next.
     fn lately(&self, of: impl Fn(&Interval) -> f64) -> f64 {
         self.intervals.iter().fold(0.0, |sum, interval| 0.9 * sum + of(interval))
     }
@@ -188,7 +188,7 @@ struct Compare {
 }
 
 impl Visitor<u32> for Compare {
-    /// Admissions and write hits, and blocks that the budget brought.
+    /// Admissions and write hits, and the blocks of the budget.
     type Output = (u64, f64);
 
     fn visit<P: Policy<Key = u32> + Send + 'static>(self, mut policy: P) -> Self::Output {

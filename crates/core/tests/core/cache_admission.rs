@@ -1,4 +1,5 @@
-//! Admission rules and the I/O filter in the whole cache: what they refuse is not written to flash, and no older copy of it stays there.
+//! Admission rules and the I/O filter in the whole cache: rejected data is not written to flash, and no older copy of
+//! it stays there.
 
 use std::collections::HashMap;
 
@@ -50,12 +51,12 @@ impl Run {
         Run { cache: LogCache::new(config, log, HashMap::new()) }
     }
 
-    /// Asks for `count` blocks from one, and ends what is written back.
+    /// Plans a request for `count` blocks, and completes write-backs.
     fn request(&mut self, kind: Kind, block: u64, count: u64, now_us: u64) -> Vec<Step> {
         self.request_of(Caching::Usual, kind, block, count, now_us)
     }
 
-    /// The same, for a client of whom the filter says `caching`.
+    /// Plans a request of a client that the filter treats as `caching`.
     fn request_of(&mut self, caching: Caching, kind: Kind, block: u64, count: u64, now_us: u64) -> Vec<Step> {
         let mut steps = Vec::new();
         for piece in Request::pieces(kind, block * BLOCK, count * BLOCK, false).of_client(caching) {
@@ -75,7 +76,7 @@ impl Run {
     }
 }
 
-/// The blocks that go straight to the backend.
+/// Returns the blocks written directly to the backend.
 fn to_backend(steps: &[Step]) -> Vec<u32> {
     let written = |step: &Step| match step {
         Step::WriteBackend { block, .. } => Some(*block),
@@ -90,7 +91,7 @@ fn what_a_rule_refuses_goes_to_the_backend_and_what_is_cached_stays_cached() {
         let mut run = Run::new(config("size:max=8KiB", mode, 0));
         run.request(Kind::Write, 10, 2, 0);
         assert_eq!(run.on_flash(0..100), [10, 11]);
-        // Block 11 is a hit, whatever the length of the request; of the others none is taken.
+        // Block 11 is a hit, for any length of the request; the others are rejected.
         let steps = run.request(Kind::Write, 11, 4, 1);
         let expected: &[u32] = if mode == Mode::WriteBack { &[12, 13, 14] } else { &[11, 12, 13, 14] };
         assert_eq!(to_backend(&steps), expected);
@@ -100,13 +101,13 @@ fn what_a_rule_refuses_goes_to_the_backend_and_what_is_cached_stays_cached() {
     }
 }
 
-/// Two blocks wait in RAM, of requests of one and of four blocks. What pushes them out is neither.
+/// Two blocks wait in RAM, from requests of one and of four blocks. The request that evicts them has another length.
 #[test]
 fn a_write_that_waited_in_ram_is_judged_by_the_request_that_wrote_it() {
     let mut run = Run::new(config("size:max=8KiB", Mode::WriteBack, 64));
     run.request(Kind::Write, 0, 1, 0);
     run.request(Kind::Write, 16, 4, 0);
-    // The last write of a block is that which counts.
+    // The last write of a block counts.
     run.request(Kind::Write, 16, 1, 0);
     let mut steps = Vec::new();
     assert_eq!(run.cache.next_tick_us(1_000_000), Some(1_000_000));
@@ -114,7 +115,7 @@ fn a_write_that_waited_in_ram_is_judged_by_the_request_that_wrote_it() {
     assert_eq!((run.on_flash(0..100), to_backend(&steps)), (vec![0, 16], vec![17, 18, 19]));
 }
 
-/// LRU holds fewer blocks than the log has pages: what it evicted lies there until its unit is reset.
+/// LRU holds fewer blocks than the log has pages: an evicted block stays there until its unit is reset.
 #[test]
 fn a_refused_write_takes_the_older_copy_on_flash_away_first() {
     let mut run = Run::new(config("probability:p=1", Mode::WriteThrough, 0));
@@ -123,7 +124,7 @@ fn a_refused_write_takes_the_older_copy_on_flash_away_first() {
     assert_eq!(run.on_flash(0..1), [0], "evicted, and not reset yet");
     let policy = run.cache.config().policy.clone();
     run.cache.set_policy(policy.clone(), admission("probability:p=0"));
-    // The new policy was shown the log, oldest first, and has evicted block 0 too.
+    // The new policy was warmed with the log, oldest first, and has evicted block 0 too.
     let steps = run.request(Kind::Write, 0, 1, 1);
     let forgets = |step: &Step| match step {
         Step::Append(segment) => {
@@ -152,8 +153,8 @@ fn a_rule_that_comes_later_leaves_what_is_cached() {
     assert_eq!(run.on_flash(0..100).len(), 60);
 }
 
-/// Storage is ten times slower than the cache: where each block is used once, nothing is gained by taking it in, and least worn
-/// without.
+/// Storage is ten times slower than the cache. If each block is used once, admitting it gains nothing, and not
+/// admitting causes the least wear.
 #[test]
 fn a_rule_that_adapts_is_told_the_time() {
     let mut run = Run::new(config("adaptive:timeframe=1s,target=10ms,sampling=1", Mode::WriteBack, 0));
@@ -163,9 +164,9 @@ fn a_rule_that_adapts_is_told_the_time() {
     run.request(Kind::Read, 200, 1, 1_000_000);
     let decision = run.cache.decision().unwrap();
     assert_eq!((decision.number, decision.time_us), (1, 1_000_000));
-    // p = 0.01 is best, and taken at once: no timeframe has begun with a full cache.
+    // p = 0.01 is best, and applied at once: no timeframe has begun with a full cache.
     assert_eq!(run.cache.admission_choice().as_deref(), Some("p=0.01"));
-    // What waits in RAM is an access when it leaves.
+    // A block in RAM becomes an access when it leaves.
     let mut run = Run::new(config("adaptive:timeframe=1s,target=10ms,sampling=1", Mode::WriteBack, 64));
     (0..200).for_each(|number| drop(run.request(Kind::Write, number, 1, number * 1000)));
     run.cache.on(Event::Tick { now_us: 2_000_000 }, &mut Vec::new());
@@ -183,7 +184,7 @@ fn what_an_adaptive_rule_holds_to_is_told_in_words() {
         (0..=200).for_each(|number| drop(run.request(Kind::Read, number * 4, 4, number * 5000)));
         (run.cache.decision().unwrap().threshold, run.cache.admission_choice().unwrap())
     };
-    // Equation 14 without smoothing: the chosen shadow itself, which admits nothing of requests of four blocks.
+    // Equation 14 without smoothing: the chosen shadow itself, which admits no requests of four blocks.
     let always = "timeframe=1s,target=10ms,alpha=0,sampling=1";
     assert_eq!(after(&format!("adaptive:kind=size,{always}")), (1.0, "max=4KiB".to_owned()));
     assert_eq!(after(&format!("adaptive:kind=hotness,shadows=4,{always}")), (4.0, "min=4".to_owned()));
@@ -197,7 +198,7 @@ fn the_policy_is_asked_nothing_for_a_client_that_is_kept_out_and_what_is_cached_
         let mut run = Run::new(Config { sequential_blocks: 4, ..config("size:max=64KiB", mode, 0) });
         run.request_of(Caching::Never, Kind::Read, 0, 8, 0);
         assert_eq!((run.on_flash(0..300), run.cache.counters().accesses()), (vec![], 0));
-        // Not a part of that stream, which nobody followed; nor is one of those who are always cached.
+        // Not a part of that stream, which was not tracked; nor is a request of a client that is always cached.
         run.request(Kind::Read, 8, 2, 1);
         run.request_of(Caching::Always, Kind::Read, 100, 8, 2);
         run.request(Kind::Read, 108, 2, 3);
@@ -206,11 +207,11 @@ fn the_policy_is_asked_nothing_for_a_client_that_is_kept_out_and_what_is_cached_
         let figures = run.cache.figures();
         assert_eq!((figures.filtered_blocks, figures.sequential_blocks), (8, 2));
 
-        // Two blocks that are cached, dirty where that may be, and one that is not.
+        // Two cached blocks, dirty if allowed, and one that is not cached.
         run.request(Kind::Write, 200, 2, 5);
         let asked = run.cache.counters().accesses();
         let steps = run.request_of(Caching::Never, Kind::Write, 200, 3, 6);
-        // No crash may bring back what was dirty.
+        // No crash may restore dirty data.
         let kept: &[u32] = if mode == Mode::WriteBack { &[200, 201] } else { &[] };
         assert_eq!((to_backend(&steps), run.on_flash(200..300)), (vec![200, 201, 202], kept.to_vec()));
         let hits = run.cache.figures().flash_read_hits;

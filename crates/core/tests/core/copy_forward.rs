@@ -1,4 +1,4 @@
-//! What is kept of the erase units that are reset.
+//! The blocks that survive the reset of an erase unit.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,12 @@ const BLOCK: u64 = 4096;
 
 struct Run {
     cache: LogCache,
-    /// Whether what is written back ever arrives.
+    /// True if write-backs ever complete.
     destages: bool,
 }
 
 impl Run {
-    /// A cache of 24 units of 14 blocks, of which the policy wants 238.
+    /// Creates a cache of 24 units of 14 blocks, with a policy of 238 blocks.
     fn new(policy: &str, copy_forward: CopyForward) -> Run {
         let config = Config {
             copy_forward,
@@ -45,8 +45,8 @@ impl Run {
         self.cache.check();
     }
 
-    /// Reads each of these once, with a write of one of 40 other blocks after each: what they supersede takes half of the log, so that
-    /// a lap of it is less than 150 such reads, and the policy wants more blocks than there are on flash.
+    /// Reads each of these once, with a write of one of 40 other blocks after each. Superseded copies take half of the
+    /// log, so a lap of it is less than 150 such reads, and the policy wants more blocks than are on flash.
     fn read_new(&mut self, blocks: std::ops::Range<u64>) {
         for block in blocks {
             self.request(Kind::Read, block);
@@ -54,7 +54,7 @@ impl Run {
         }
     }
 
-    /// Block 7, read again after each 50 others, and once a lap then.
+    /// Reads block 7 again after each 50 others, and then once per lap.
     fn read_with_7(&mut self) {
         for part in 0..6 {
             self.read_new(1_000 * part..1_000 * part + 50);
@@ -98,26 +98,26 @@ fn of_a_unit_of_which_most_was_used_only_what_was_used_twice_stays() {
     let again = [2, 3, 5, 7, 11, 15, 20, 24, 7, 20];
     again.iter().for_each(|&block| run.request(Kind::Read, block));
     run.read_new(1_000..1_130);
-    // Of the first unit 5 were used, of the second 3: too few to ask for more than once.
+    // 5 blocks of the first unit were used, 3 of the second: too few to require two uses.
     let stays = |run: &Run| (0..26).filter(|&block| run.holds(block)).collect::<Vec<_>>();
     assert_eq!(stays(&run), [2, 3, 5, 7, 11, 15, 20, 24]);
 
     let mut run = Run::new("lru", CopyForward::Used);
     (0..26).for_each(|block| run.request(Kind::Read, block));
-    // Now 7 of the 14 blocks of the first unit were used, which is more than 45 %.
+    // Now 7 of the 14 blocks of the first unit were used, more than 45 %.
     again.iter().chain(&[12, 13]).for_each(|&block| run.request(Kind::Read, block));
     run.read_new(1_000..1_130);
     assert_eq!(stays(&run), [7, 15, 20, 24]);
 }
 
-/// What is written past the flash and to it is a new copy, with the uses of the old one.
+/// A block written past the flash and to it has a new copy, with the uses of the old one.
 #[test]
 fn a_block_that_is_written_anew_was_used_as_often_as_before() {
     let mut run = Run::new("lru", CopyForward::Used);
-    // One more than a unit has: what is in memory would be replaced there.
+    // One more than a unit has, because a copy in memory would be replaced there.
     (0..15).for_each(|block| run.request(Kind::Read, block));
     run.request(Kind::Read, 7);
-    // With this, twice. The new copy is in the second unit, most of which is used once.
+    // This is the second use. The new copy is in the second unit, most of which is used once.
     run.request(Kind::Write, 7);
     (20..30).chain(20..30).for_each(|block| run.request(Kind::Read, block));
     run.read_new(1_000..1_130);
@@ -138,21 +138,21 @@ fn all_keeps_what_the_policy_wants_and_none_keeps_nothing_that_is_clean() {
 
 #[test]
 fn the_young_part_of_the_queues_is_kept() {
-    // SMQ keeps what it has for longer than this run takes: nothing of it is dropped.
+    // SMQ keeps its blocks for longer than this run takes: none is dropped.
     for policy in online().map(|info| info.name).filter(|&name| name != "smq") {
         let mut run = Run::new(policy, CopyForward::Young(0.5));
         run.read_with_7();
         run.read_with_7();
         let figures = run.cache.figures();
         assert!(figures.dropped_blocks > 0, "{policy}: {figures:?}");
-        // Block 7 is in the younger half of their queues whenever its unit is reset.
+        // Block 7 is in the younger half of their queues at each reset of its unit.
         if ["lru", "arc", "lfu"].contains(&policy) {
             assert!(figures.flash_copy_forward_blocks > 0 && run.holds(7), "{policy}: {figures:?}");
         }
     }
 }
 
-/// Nothing that is written back arrives, so that what is dirty stays so.
+/// No write-back completes, so dirty blocks stay dirty.
 #[test]
 fn dirty_blocks_are_never_dropped() {
     for copy_forward in [CopyForward::All, CopyForward::Used, CopyForward::Young(0.5), CopyForward::None] {

@@ -9,7 +9,7 @@ use flashwise_core::format::{
 use flashwise_core::wlfc::header::Missing;
 use flashwise_core::wlfc::{self, Log, Oob, State as BucketState};
 
-/// The rows of the table with that head, each with its cells.
+/// Returns the cells of the rows of the table with that head.
 fn rows(head: &str) -> Vec<Vec<String>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
     let text = std::fs::read_to_string(path).expect("the document is there");
@@ -21,7 +21,7 @@ fn rows(head: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The rows of the table whose last column is headed `title`: offset, bytes, field.
+/// Returns the rows of the table whose last column is headed `title`: offset, bytes, field.
 fn table(title: &str) -> Vec<(usize, usize, String)> {
     let number = |cell: &str| cell.replace(',', "").parse().expect("a number");
     rows(&format!("| Offset | Bytes | {title} |"))
@@ -30,7 +30,7 @@ fn table(title: &str) -> Vec<(usize, usize, String)> {
         .collect()
 }
 
-/// The kinds of records, by what they are called: their numbers.
+/// Returns the numbers of the kinds of records, by name.
 fn kinds() -> HashMap<String, u32> {
     let kinds: HashMap<String, u32> = rows("| Kind | Name | Data | Meaning |")
         .into_iter()
@@ -43,7 +43,7 @@ fn kinds() -> HashMap<String, u32> {
     kinds
 }
 
-/// Each row names the field of its number, is as long as it, and holds its bytes; the rows leave no gap.
+/// Asserts that each row has the name, length and bytes of its field, without gaps between rows.
 fn assert_rows(title: &str, bytes: &[u8], fields: &[(&str, Vec<u8>)]) {
     let rows = table(title);
     assert_eq!(rows.len(), fields.len(), "rows of {title}");
@@ -106,7 +106,7 @@ fn the_superblock_is_as_documented() {
     ];
     assert_rows("Superblock", &page, &fields);
     assert!(page[128..].iter().all(|&byte| byte == 0), "of no failed unit anything is said");
-    // The text under "Buckets" says what is in the last row.
+    // The text under "Buckets" describes the last row.
     let last = Witness { bucket: 0x33, epoch: 0x34, page: 0x35 };
     let ends =
         vec![RunEnd { run: 0x31, sequence: 0x32, last: None }, RunEnd { run: 0x36, sequence: 0, last: Some(last) }];
@@ -120,7 +120,7 @@ fn the_superblock_is_as_documented() {
     assert_eq!(page[3760..3840], words[..]);
 }
 
-/// The text under "Buckets" says what a bucket has that was reset.
+/// The text under "Buckets" describes a bucket after a reset.
 #[test]
 fn the_mark_of_a_bucket_that_was_reset_is_as_documented() {
     let page = wlfc::header::reset_mark(0x0102, 0x33, (0x44, 0x55));

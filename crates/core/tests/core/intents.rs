@@ -1,4 +1,4 @@
-//! What is overwritten past the flash: in which order it is forgotten, flushed and written, and what it costs.
+//! Overwrites past the flash: the order of records, flushes and writes, and their cost.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use crate::workloads::random;
 const BLOCK: u64 = 4096;
 const SECOND_US: u64 = 1_000_000;
 
-/// What of a plan's steps matters here.
+/// The relevant parts of a plan's steps.
 #[derive(Clone, Debug, PartialEq)]
 enum Seen {
-    /// Records without data, as kind, block and what regions have in the slot.
+    /// Records without data, as kind, block and, for regions, slot.
     Append(Vec<(RecordKind, u32, u32)>),
     FlushFlash,
     Write(u32),
@@ -80,7 +80,7 @@ impl Run {
         self.request(Kind::Write, block, blocks)
     }
 
-    /// Makes the copies that wait in memory durable.
+    /// Makes the copies in memory durable.
     fn seal(&mut self) {
         let mut steps = Vec::new();
         self.cache.on(Event::Close { now_us: self.now_us }, &mut steps);
@@ -112,15 +112,15 @@ fn a_region_is_said_to_be_unsure_once_before_it_is_written_and_not_for_each_writ
     run.seal();
     assert_eq!(run.write(3, 1), [Append(vec![forget(3), unsure(0)]), FlushFlash, Write(3)]);
     assert_eq!((run.write(4, 1), run.write(5, 2)), (vec![Write(4)], vec![Write(5), Write(6)]));
-    // Two regions, of which one is unsure.
+    // Two regions, one of them unsure.
     let expected = [Append(vec![forget(4), forget(5), forget(6), forget(8), forget(9), forget(10), unsure(10)])];
     assert_eq!(run.write(8, 3), [&expected[..], &[FlushFlash, Write(8), Write(9), Write(10)]].concat());
-    // What clients flush does not come back, not even where it was dirty before.
+    // Flushed writes do not disappear, even where the block was dirty before.
     run.write(11, 1);
     assert_eq!(run.request(Kind::Flush, 0, 0), [Append(vec![forget(11)]), FlushFlash, Await]);
 }
 
-/// Two regions are unsure at a time here.
+/// At most two regions are unsure at once here.
 #[test]
 fn a_region_that_was_not_written_for_long_is_sure_again_behind_what_was_forgotten() {
     let mut run = Run::new(Mode::WriteThrough);
@@ -129,13 +129,13 @@ fn a_region_that_was_not_written_for_long_is_sure_again_behind_what_was_forgotte
     [0, 10, 1].into_iter().for_each(|block| drop(run.write(block, 1)));
     run.now_us = SECOND_US;
     run.write(11, 1);
-    // The one of block 0 was written longest ago. What is in memory goes with it, in order.
+    // The one of block 0 was written longest ago. Its record follows those in memory, in order.
     let sure = (RecordKind::Sure, 0, 10);
     assert_eq!(run.write(20, 1)[0], Append(vec![forget(1), forget(11), forget(20), sure, unsure(20)]));
     assert_eq!(run.write(2, 1)[0], Append(vec![forget(2), (RecordKind::Sure, 10, 10), unsure(0)]));
     run.write(3, 1);
     assert_eq!(run.tick_after(5 * SECOND_US - 1), []);
-    // A tick in which something happened seals nothing; the next one, if nothing did, tells the flash.
+    // A tick after an event seals nothing; the next one, without events, writes to the flash.
     assert_eq!(run.tick_after(1), [Append(vec![forget(3), ALL_SURE]), FlushFlash, FlushFlash]);
     assert_eq!(run.cache.next_tick_us(u64::MAX), None, "nothing is due any more");
     assert_eq!(run.write(4, 1)[0], Append(vec![forget(4), unsure(0)]));
@@ -158,7 +158,7 @@ fn a_block_that_was_written_back_is_forgotten_before_a_flush_is_answered() {
     assert_eq!(run.request(Kind::Flush, 0, 0), [Append(vec![forget(3)]), FlushFlash, Await]);
 }
 
-/// A copy that waits in memory is replaced there.
+/// A copy in memory is replaced there.
 #[test]
 fn a_copy_that_is_not_on_flash_yet_costs_nothing_to_replace() {
     let mut run = Run::new(Mode::WriteThrough);
@@ -168,7 +168,7 @@ fn a_copy_that_is_not_on_flash_yet_costs_nothing_to_replace() {
     }
     let figures = run.cache.figures();
     assert_eq!((figures.flash_admission_blocks, figures.flash_metadata_blocks), (2, 0));
-    // Not where an older copy on flash would count instead.
+    // Except if an older copy on flash would be valid instead.
     run.seal();
     run.write(1, 1);
     assert_eq!(run.request(Kind::Trim, 1, 1), [Zero]);
@@ -187,7 +187,7 @@ fn a_region_is_unsure_no_more_once_the_unit_that_says_so_is_reset() {
     while run.cache.figures().erasures < resets + 2 {
         run.write(block, 100);
         block += 100;
-        // Asked for again, it is copied forward.
+        // Accessed again, it is copied forward.
         run.request(Kind::Read, 1, 1);
     }
     assert!(run.cache.log().find(1).is_some());
@@ -207,15 +207,15 @@ fn an_orderly_end_leaves_nothing_unsure() {
     assert_eq!(run.seen(&steps)[..2], [Append(vec![ALL_SURE]), FlushFlash]);
 }
 
-/// What 200,000 requests cost.
+/// The cost of 200,000 requests.
 struct Cost {
     writes: u64,
     flushes: u64,
-    /// Blocks written to flash, of data and of metadata.
+    /// Blocks written to flash: data and metadata.
     flash_blocks: [u64; 2],
 }
 
-/// Requests of a block each, 10,000 a second, of a volume four times as large as its cache of 64 MiB.
+/// Requests of one block each, 10,000 a second, to a volume four times as large as its cache of 64 MiB.
 fn cost(policy: &str, mode: Mode, write_percent: u64, is_skewed: bool) -> Cost {
     let blocks: u64 = 65_536;
     let config = Config {

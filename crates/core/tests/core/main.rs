@@ -1,8 +1,9 @@
-//! Policies, admission rules and the cache against slow models of them, the formats against their documents, and the order in the project.
+//! Policies, admission rules and the cache compared with slow models; formats compared with their documents; and the
+//! structure of the project.
 //!
-//! All are one binary: it is linked once, and its tests run side by side.
+//! One binary: linked once, and its tests run in parallel.
 
-#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+#![allow(clippy::unwrap_used)] // A test ends at the first failure.
 
 mod models;
 mod rules;

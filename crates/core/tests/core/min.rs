@@ -1,4 +1,5 @@
-//! MIN with bypass against an exhaustive search: over every choice that a cache has, on all short traces and many random ones.
+//! MIN with bypass compared with an exhaustive search over every choice of a cache, on all short traces and many random
+//! ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,14 +7,15 @@ use flashwise_core::access::{Access, NEVER};
 use flashwise_core::index::Dense;
 use flashwise_core::policy::{Outcome, Policy, Spec, Visitor};
 
-/// Hits, and the admissions they cost.
+/// Hits, and the admissions that they cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Score {
     hits: u32,
     admissions: u32,
 }
 
-/// The most hits, and the fewest admissions with as many, of any cache of `capacity` blocks. What is cached is a set of bits.
+/// Returns the most hits, and the fewest admissions for them, of any cache of `capacity` blocks. The cached blocks are
+/// a set of bits.
 fn best(capacity: u32, blocks: &[u32]) -> Score {
     let mut scores = BTreeMap::from([(0_u32, Score { hits: 0, admissions: 0 })]);
     for &block in blocks {
@@ -87,12 +89,12 @@ fn run(policy: &str, capacity: usize, blocks: &[u32], foresees: bool) -> Score {
     spec.build(Dense::new(32), capacity, Run { blocks, foresees })
 }
 
-/// All traces of four blocks and seven accesses, of which the first is to block 0.
+/// Returns all traces of four blocks and seven accesses, the first to block 0.
 fn short_traces() -> impl Iterator<Item = Vec<u32>> {
     (0..4_u32.pow(6)).map(|number| [0].into_iter().chain((0..6).map(|digit| number >> (2 * digit) & 3)).collect())
 }
 
-/// Traces of 40 accesses to as many as 9 blocks, some much more often accessed than others.
+/// Returns traces of 40 accesses to at most 9 blocks, some much more popular than others.
 fn random_traces() -> impl Iterator<Item = Vec<u32>> {
     let mut state = 11_u64;
     let mut random = move |below: u64| {
@@ -128,7 +130,7 @@ fn no_cache_hits_more_than_min_and_none_online_or_offline_more_than_the_search()
     assert!(compared > 17_000, "{compared}");
 }
 
-/// `1 2 x 1 2 y ...` with two blocks, where x and y are never accessed again: FIF has to take them in.
+/// `1 2 x 1 2 y ...` with two blocks, where x and y are never accessed again: FIF has to admit them.
 #[test]
 fn larc_is_not_better_than_the_best_where_single_accesses_come_between() {
     let blocks: Vec<u32> = (0..20).flat_map(|round| [0, 1, 2 + round]).collect();

@@ -1,4 +1,5 @@
-//! Every policy and every admission rule with each of its options at either end of what it allows: built, and sound while it runs.
+//! Every policy and every admission rule with each of its options at both ends of its range: built, and consistent
+//! while it runs.
 
 use crate::rules::SETTING;
 use crate::workloads::{WORKLOADS, workload};
@@ -10,7 +11,7 @@ use flashwise_core::quantity::{ByteSize, Duration};
 
 const CAPACITY: usize = 10;
 
-/// Runs a workload in which time passes.
+/// Runs a workload over time.
 struct Run {
     what: String,
 }
@@ -31,7 +32,7 @@ impl Visitor<u32> for Run {
     }
 }
 
-/// The name alone, and with each option at both of its ends.
+/// Returns the plain name, and the name with each option at both of its ends.
 fn texts(name: &str, parameters: &[Parameter]) -> Vec<String> {
     let ends = |kind: Kind| match kind {
         Kind::Number(min, max) => vec![min.to_string(), max.to_string()],
@@ -61,7 +62,7 @@ fn every_policy_runs_with_each_option_at_both_ends_of_its_range() {
     }
 }
 
-/// Takes as many blocks as it has room for, as after a restart or from another policy.
+/// Admits as many blocks as it has room for, as after a restart or from another policy.
 struct TakeOver {
     what: String,
 }
@@ -95,7 +96,7 @@ fn every_admission_rule_runs_with_each_option_at_both_ends_of_its_range() {
         for what in texts(info.name, info.parameters) {
             let rule = match admission::Spec::parse(&what) {
                 Ok(rule) => rule,
-                // A budget holds for all writes, so that none may be admitted in any case.
+                // A budget covers all writes, so unconditional admission is rejected.
                 Err(error) if what.ends_with("writes=admit") => {
                     assert!(error.to_string().contains("writes-per-day"), "{what}: {error}");
                     continue;

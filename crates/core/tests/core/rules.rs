@@ -1,4 +1,4 @@
-//! What admission rules are tested with.
+//! Fixtures for tests of admission rules.
 
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::admission::Setting;
@@ -13,7 +13,8 @@ const TIER: Tier = Tier {
 /// The devices behind a rule.
 pub const SETTING: Setting = Setting { block_bytes: 4096, array: Array { cache: TIER, storage: TIER } };
 
-/// At least so many skewed accesses to so many blocks, in requests of 1 to 32 blocks, a third of them writes.
+/// Returns at least this many skewed accesses to this many blocks, in requests of 1 to 32 blocks, a third of them
+/// writes.
 pub fn skewed(blocks: u32, accesses: usize) -> Vec<Access<u32>> {
     let mut random = Random::new(42);
     let mut workload = Vec::new();

@@ -3,7 +3,7 @@
 use flashwise_core::access::{Access, NEVER, Op};
 pub use flashwise_core::random::next as random;
 
-/// Blocks are numbered below this.
+/// Upper bound of block numbers.
 pub const BLOCKS: u32 = 300;
 /// Accesses of a workload.
 pub const ACCESSES: usize = 6_000;
@@ -11,13 +11,13 @@ pub const ACCESSES: usize = 6_000;
 /// The kinds of workloads.
 pub const WORKLOADS: [&str; 5] = ["uniform", "zipf", "loop", "scans", "phases"];
 
-/// A number below `BLOCKS` that is the likelier the smaller it is, roughly as 1/n.
+/// Returns a number below `BLOCKS`, with probability roughly proportional to 1/n.
 fn skewed(state: &mut u64) -> u32 {
     let exponent = (random(state) as f64 / u64::MAX as f64) * f64::from(BLOCKS).ln();
     (exponent.exp() as u32 - 1).min(BLOCKS - 1)
 }
 
-/// A workload of one of [`WORKLOADS`]; a third of its accesses are writes.
+/// Returns a workload of one of [`WORKLOADS`]; a third of its accesses are writes.
 pub fn workload(kind: &str) -> Vec<Access<u32>> {
     let mut state = 42;
     let block = |position: usize, state: &mut u64| match kind {

@@ -9,7 +9,6 @@
 //! - An erase unit is one erase block, or several on neighbouring channels with its pages striped over them.
 //! - The controller programs a flash page once it has all its blocks. It reads a page once for blocks that are read one
 //!   after the other.
-//! - The controller programs a flash page when it has all blocks of it, and reads one once for blocks that are read one after the other.
 
 use flashwise_core::quantity::ByteSize;
 

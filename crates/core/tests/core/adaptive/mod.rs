@@ -1,4 +1,4 @@
-//! What shadow caches tell against what full caches do, and where the controller takes a cache.
+//! Predictions of shadow caches compared with full caches, and the controller's choices.
 
 mod workload;
 
@@ -18,13 +18,13 @@ use workload::{Run, Stretch, Timed, Zipf, access, random, run, run_policy, setti
 const BLOCKS: u32 = 400_000;
 const CAPACITY: usize = 40_000;
 
-/// Zipf's law with requests of 1 to 64 blocks, each block with a length of its own; 3 in 10 are writes.
+/// Returns Zipf requests of 1 to 64 blocks, each block with its own length; 3 in 10 are writes.
 fn zipf(exponent: f64, accesses: usize) -> Vec<Timed> {
     let zipf = Zipf::new(0, BLOCKS, exponent);
     let mut state = 1;
     (0..accesses)
         .map(|at| {
-            // Popular blocks are no neighbours: a multiplication with a number that has no factor in common permutes them.
+            // Popular blocks are not neighbours: multiplication by a coprime number permutes them.
             let block = (u64::from(zipf.draw(&mut state)) * 2_654_435_761 % u64::from(BLOCKS)) as u32;
             let op = if random(&mut state) % 10 < 3 { Op::Write } else { Op::Read };
             (at as u64, access(block, op, 1 << (block % 7)))
@@ -32,7 +32,7 @@ fn zipf(exponent: f64, accesses: usize) -> Vec<Timed> {
         .collect()
 }
 
-/// Rules for full caches, and the same for shadows of so many blocks.
+/// Rules for full caches, and the same for shadows of this many blocks.
 const RULES: [&str; 8] = [
     "probability:p=1",
     "probability:p=0.34",
@@ -57,8 +57,8 @@ fn shadow_rule(number: usize, capacity: usize) -> Rule<Dense> {
     }
 }
 
-/// Two points at the default rate, and as much of what is written, relative to all accesses. The first half fills the caches. The
-/// cache itself runs a rule that none of the shadows but one has.
+/// Two points at the default rate, for hits and for written blocks, relative to all accesses. The first half fills the
+/// caches. The cache itself runs a rule that only one of the shadows has.
 #[test]
 fn shadow_caches_of_one_percent_are_within_two_points_of_full_caches() {
     let lru = policy::Spec::parse("lru").unwrap();
@@ -109,16 +109,17 @@ fn shadow_caches_of_one_percent_are_within_two_points_of_full_caches() {
     }
 }
 
-/// Accesses of a timeframe, which is a second.
+/// Accesses of a timeframe, which is one second.
 const TIMEFRAME_ACCESSES: usize = 100_000;
 /// Timeframes of a phase.
 const PHASE: usize = 45;
 
 /// Three phases of requests of one block, on storage that can be written 1,000 times:
 ///
-/// 1. reads of weak locality, one write in 20: what is admitted wears the cache and is seldom hit, so that the best is to
-///    admit nearly nothing;
-/// 2. 8 in 10 are writes, popular are those begun last: what is refused wears the storage, and the best is to admit everything;
+/// 1. reads of weak locality, one write in 20: admissions wear the cache and seldom hit, so admitting nearly nothing is
+///    best;
+/// 2. 8 in 10 are writes, and the newest blocks are popular: rejections wear the storage, so admitting everything is
+///    best;
 /// 3. the first again, over other blocks.
 fn phases() -> &'static [Timed] {
     static PHASES: OnceLock<Vec<Timed>> = OnceLock::new();
@@ -153,7 +154,7 @@ fn run_phases(accesses: &[Timed], rule: &str) -> Vec<Stretch> {
     run(rule, PHASES_CAPACITY, &phases_setting(), over).stretches
 }
 
-/// Latency over lifetime of some timeframes, in microseconds per year.
+/// Returns latency over lifetime of some timeframes, in microseconds per year.
 fn latency_over_lifetime(stretches: &[Stretch]) -> f64 {
     let Setting { array, block_bytes } = phases_setting();
     let counts = stretches.iter().fold(Counts::default(), |counts, stretch| counts + stretch.counts);
@@ -161,7 +162,7 @@ fn latency_over_lifetime(stretches: &[Stretch]) -> f64 {
     array.latency_mean_us(&traffic) / array.wear(&traffic, stretches.len() as f64).lifetime_years()
 }
 
-/// Equation 14 leaves 0.8^25 = 0.4 % of the way to the best threshold after 25 timeframes: of 9 positions, 0.03.
+/// Equation 14 leaves 0.8^25 = 0.4 % of the distance to the best threshold after 25 timeframes: of 9 positions, 0.03.
 #[test]
 fn after_25_timeframes_the_adapted_threshold_is_within_five_percent_of_the_best_of_each_phase() {
     const TIMEFRAMES: usize = 25;
@@ -181,12 +182,12 @@ fn after_25_timeframes_the_adapted_threshold_is_within_five_percent_of_the_best_
     }
 }
 
-/// Whether the cache, or some shadow of it, met the target in each timeframe but the first and the last.
+/// Returns for each timeframe, except the first and the last, if the cache and if some shadow met the target.
 fn met(stretches: &[Stretch], target_us: f64) -> Vec<(bool, bool)> {
     let Setting { array, block_bytes } = phases_setting();
     let latency_us = |stretch: &Stretch| array.latency_mean_us(&stretch.counts.traffic(block_bytes));
     let met = |pair: &[Stretch]| {
-        // What was decided at the end of a timeframe is seen in the stretch after it.
+        // A decision at the end of a timeframe is visible in the next interval.
         let shadows = &pair[1].decision.as_ref().unwrap().shadows;
         (latency_us(&pair[0]) <= target_us, shadows.iter().any(|shadow| shadow.latency_us <= target_us))
     };
@@ -207,8 +208,8 @@ fn the_target_is_not_missed_in_two_timeframes_while_a_shadow_meets_it() {
     }
 }
 
-/// A loop over more blocks than the cache has, with a few popular ones among them (LRU has nothing of the loop and little of the
-/// others), then popular blocks that change all the time (LARC is slow to take them in).
+/// A loop over more blocks than the cache has, mixed with a few popular ones: LRU hits nothing of the loop and few of
+/// the others. Then popular blocks that change all the time, which LARC admits too slowly.
 fn loops_and_drift() -> Vec<Timed> {
     let popular = Zipf::new(0, 30_000, 1.0);
     let mut state = 1;
@@ -225,7 +226,7 @@ fn loops_and_drift() -> Vec<Timed> {
     (0..2 * half).map(&mut draw).collect()
 }
 
-/// Hits per access of each phase after its first 15 timeframes, and latency over lifetime.
+/// Returns hits per access of each phase after its first 15 timeframes, and latency over lifetime.
 fn of_phases(stretches: &[Stretch]) -> [(f64, f64); 2] {
     [0, 1].map(|phase| {
         let stretches = &stretches[phase * PHASE + 15..(phase + 1) * PHASE];
@@ -234,7 +235,7 @@ fn of_phases(stretches: &[Stretch]) -> [(f64, f64); 2] {
     })
 }
 
-/// After 15 timeframes of each phase; a policy that took over has its ghosts again by then.
+/// After 15 timeframes of each phase, when a policy that took over has its ghosts again.
 #[test]
 fn auto_is_within_five_percent_of_the_candidates_spread_of_the_best_of_them() {
     const POLICIES: [&str; 4] = ["lru", "larc", "2q", "s3-fifo"];
@@ -247,7 +248,7 @@ fn auto_is_within_five_percent_of_the_candidates_spread_of_the_best_of_them() {
     let by_hits = run("lru", "auto:objective=hit-ratio,timeframe=1s");
     let by_cost = run("lru", "auto:timeframe=1s");
     for phase in 0..2 {
-        // As costs: what is small is good.
+        // As costs: smaller is better.
         for (what, own, of_fixed) in [
             ("misses", -by_hits[phase].0, fixed.map(|of_phases| -of_phases[phase].0)),
             ("latency over lifetime", by_cost[phase].1, fixed.map(|of_phases| of_phases[phase].1)),

@@ -1,4 +1,4 @@
-//! Workloads by Zipf's law, and caches run over them.
+//! Zipf workloads, and runs of caches over them.
 
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::account::{Account, Bits, Counts};
@@ -9,15 +9,15 @@ use flashwise_core::policy::{self, Outcome, Policy, Visitor};
 pub use flashwise_core::random::next as random;
 use flashwise_core::tiers::{Array, Device, Tier};
 
-/// A random number from 0 to 1.
+/// Returns a random number from 0 to 1.
 pub fn share(state: &mut u64) -> f64 {
     (random(state) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Draws blocks below `first + blocks` from `first` on by Zipf's law.
+/// Draws blocks from `first` up to `first + blocks` by Zipf's law.
 pub struct Zipf {
     first: u32,
-    /// How likely a rank is not above each.
+    /// The cumulative probability of each rank.
     cumulated: Vec<f64>,
 }
 
@@ -48,7 +48,7 @@ pub fn access(block: u32, op: Op, request_blocks: u32) -> Access<u32> {
     Access { block, op, request_blocks, next_use: NEVER }
 }
 
-/// The paper's devices, the cache of `capacity` blocks, the storage twice as large as `blocks` and with another endurance.
+/// Returns the paper's devices: a cache of `capacity` blocks, and a storage of twice `blocks` with another endurance.
 pub fn setting(capacity: usize, blocks: u32, storage_cycles: f64) -> Setting {
     let tier = |blocks: f64, endurance_cycles, read_latency_us, write_latency_us| Tier {
         device: Device { capacity_bytes: 4096.0 * blocks, endurance_cycles, read_latency_us, write_latency_us },
@@ -60,7 +60,7 @@ pub fn setting(capacity: usize, blocks: u32, storage_cycles: f64) -> Setting {
     Setting { block_bytes: 4096, array: Array { cache, storage } }
 }
 
-/// What a cache did in a stretch of time.
+/// The results of a cache in an interval of time.
 #[derive(Clone, Debug)]
 pub struct Stretch {
     pub counts: Counts,
@@ -74,11 +74,11 @@ pub struct Run<'a> {
     pub stretch_us: u64,
 }
 
-/// What became of a run.
+/// The results of a run.
 pub struct Ran {
-    /// Stretch by stretch.
+    /// The intervals.
     pub stretches: Vec<Stretch>,
-    /// Whether each access hit.
+    /// True for each access that hit.
     pub hits: Vec<bool>,
 }
 

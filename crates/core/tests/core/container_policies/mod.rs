@@ -1,5 +1,5 @@
-//! What every container policy keeps: a read returns the latest write, live data stays or is copied, the flash is written as
-//! erase units allow, every write is counted by its cause.
+//! Properties of every container policy: a read returns the latest write, live data stays or is copied, the flash is
+//! written as erase units require, and every write is counted by its cause.
 
 mod segmented_lru;
 mod zoned;
@@ -23,7 +23,7 @@ const VARIANTS: &[&str] = &[
     "ripq+:sections=3",
     "pannier:copy=3,upper=0,moved=0,survival=0",
     "pannier:upper=100%,moved=50%,divergent=100%",
-    // An access a second: a flash of 200 pages gets a write for every fifth.
+    // One access per second: a flash of 200 pages gets a write for every fifth.
     "pannier:epbpd=100,burst=20%",
 ];
 
@@ -33,7 +33,7 @@ const FLASHES: [(u32, u32, u32); 9] =
 
 const MICROSECONDS_PER_ACCESS: u64 = 1_000_000;
 
-/// Where a block is.
+/// The location of a block.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Place {
     Nowhere,
@@ -51,19 +51,19 @@ fn places(policy: &impl ContainerPolicy<Key = u32>) -> Vec<Place> {
     (0..BLOCKS).map(place).collect()
 }
 
-/// Drives a policy and holds it to its promises after each access.
+/// Drives a policy and checks its properties after each access.
 struct Drive<'a> {
     what: String,
     accesses: &'a [Access<u32>],
     flash: Flash,
-    /// Among so many accesses, one has a block removed before it; 0 for never.
+    /// Interval in accesses between removals of a block; 0 for none.
     remove_every: usize,
     zoned: Zoned,
-    /// How often each block was written.
+    /// The number of writes of each block.
     versions: Vec<u32>,
-    /// Why each block that is in RAM, or was when it was written, is to be written.
+    /// The cause for writing each block that is or was in RAM.
     causes: Vec<Cause>,
-    /// What the policy should count; known as long as no unit was both written and reset for one access.
+    /// The expected counts, known while no unit was both written and reset for one access.
     counts: Option<Counts>,
 }
 
@@ -72,7 +72,7 @@ impl Drive<'_> {
         page / self.flash.unit_pages
     }
 
-    /// What the access answered is so, and what it read is the latest version.
+    /// Checks the outcome, and that a read returned the latest version.
     fn check_outcome(
         &self,
         access: Access<u32>,
@@ -102,14 +102,14 @@ impl Drive<'_> {
         }
     }
 
-    /// Whether a unit was both written and reset, as in a cache so small that what is copied pushes out what just came.
+    /// True if a unit was both written and reset, as in a cache so small that copies displace new blocks.
     fn resets_what_it_wrote(&self, steps: &[FlashStep]) -> bool {
         let writes =
             |step: &FlashStep| if let FlashStep::Write { page } = step { Some(self.unit_of(*page)) } else { None };
         steps.iter().filter_map(writes).any(|unit| steps.contains(&FlashStep::Reset { unit }))
     }
 
-    /// No block but the one that was accessed comes, goes or moves, except that it was on a unit that was reset, or in RAM that was sealed.
+    /// Checks that no other block enters, leaves or moves, unless its unit was reset, or its RAM container was sealed.
     fn check_others(&mut self, access: Access<u32>, steps: &[FlashStep], before: &[Place], after: &[Place]) {
         let is_reset = |unit: u32| steps.contains(&FlashStep::Reset { unit });
         let writes =
@@ -217,7 +217,7 @@ impl Visitor<u32> for Drive<'_> {
     }
 }
 
-/// Notes what a policy does.
+/// Records the behaviour of a policy.
 struct Record<'a>(&'a [Access<u32>]);
 
 impl Visitor<u32> for Record<'_> {
@@ -270,8 +270,8 @@ fn every_container_policy_keeps_its_promises_while_blocks_are_removed() {
     drive_all(20);
 }
 
-/// Reads of `blocks` blocks: skewed roughly as 1/n, with a scan of other blocks now and then, and another order of popularity in the
-/// second half.
+/// Returns reads of `blocks` blocks: skewed roughly as 1/n, with occasional scans of other blocks, and another order of
+/// popularity in the second half.
 fn reads(blocks: u32, accesses: usize) -> Vec<u32> {
     let mut state = 11;
     let mut scanned = blocks;
@@ -323,8 +323,9 @@ fn hit_ratio(text: &str, flash: Flash, accesses: &[Access<u32>]) -> f64 {
     hits as f64 / accesses.iter().filter(|access| access.op == Op::Read).count() as f64
 }
 
-/// With 8 sections and 128 containers RIPQ+ hits 64.3 % and exact segmented LRU 64.0 %; with 3, 65.0 % and 64.9 %; as plain LRU, 61.4 %
-/// and 60.3 %: a block that is copied gets ahead of where it was named. The paper finds 1 to 2 % between them.
+/// With 8 sections and 128 containers RIPQ+ hits 64.3 % and exact segmented LRU 64.0 %; with 3, 65.0 % and 64.9 %; as
+/// plain LRU, 61.4 % and 60.3 %. A copied block gets ahead of its named position. The paper finds differences of 1 to 2
+/// %.
 #[test]
 fn ripq_hits_as_often_as_exact_segmented_lru() {
     let reads = reads(40_000, 300_000);
@@ -339,8 +340,8 @@ fn ripq_hits_as_often_as_exact_segmented_lru() {
     }
 }
 
-/// Pannier hits 64.4 % of the reads and LRU 60.3 % if there are no writes; 63.1 % and 60.3 % with a fifth of the accesses writes, 61.6 % and
-/// 60.3 % with half of them.
+/// Pannier hits 64.4 % of the reads and LRU 60.3 % without writes; 63.1 % and 60.3 % if a fifth of the accesses are
+/// writes, 61.6 % and 60.3 % with half.
 #[test]
 fn pannier_hits_more_often_than_lru_though_overwritten_copies_cost_it_room() {
     let flash = Flash { units: 128, unit_pages: 32, reserve_units: 0 };

@@ -1,7 +1,7 @@
-//! A slow and exact cache of single blocks to compare container policies with.
+//! A slow and exact cache of single blocks for comparison with container policies.
 
-/// Segmented LRU: a block enters the lowest segment and goes one up with each hit; each segment but the lowest has an equal share of
-/// the capacity at most and passes its least recently used block down.
+/// Segmented LRU: a block enters the lowest segment and moves one up with each hit. Each segment except the lowest has
+/// at most an equal share of the capacity, and passes its least recently used block down.
 pub struct SegmentedLru {
     capacity: usize,
     /// Most recently used last.
@@ -13,7 +13,7 @@ impl SegmentedLru {
         SegmentedLru { capacity, segments: vec![vec![]; segments] }
     }
 
-    /// Whether `block` is hit.
+    /// Returns true if `block` is hit.
     pub fn access(&mut self, block: u32) -> bool {
         let found = |(segment, blocks): (usize, &Vec<u32>)| {
             blocks.iter().rposition(|&held| held == block).map(|at| (segment, at))

@@ -1,13 +1,13 @@
-//! A flash device of erase units that are written front to back and reset whole, which remembers what its pages hold.
+//! A flash device of erase units that are written front to back and reset whole, with page contents.
 
 use flashwise_core::step::FlashStep;
 
-/// See the module. A page holds a block in one of its versions.
+/// A zoned flash device. A page holds a block in one of its versions.
 pub struct Zoned {
     unit_pages: u32,
-    /// Pages written of each unit.
+    /// Written pages of each unit.
     written: Vec<u32>,
-    /// What each page holds, once that is known.
+    /// The content of each page, once known.
     pub content: Vec<Option<(u32, u32)>>,
     pub writes: u64,
     pub resets: u64,
@@ -19,7 +19,7 @@ impl Zoned {
         Zoned { unit_pages, written, content: vec![None; (units * unit_pages) as usize], writes: 0, resets: 0 }
     }
 
-    /// Performs a step, and refuses what such a device refuses.
+    /// Executes a step, and panics on steps that such a device rejects.
     pub fn perform(&mut self, step: FlashStep) {
         let at = |page: u32| ((page / self.unit_pages) as usize, page % self.unit_pages);
         match step {

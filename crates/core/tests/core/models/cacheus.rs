@@ -9,7 +9,7 @@ struct Block {
     demoted: bool,
 }
 
-/// Queues in the order in which blocks came, the last at the end, as the authors' code has them: `s` is R, `q` is SR.
+/// Queues in order of arrival, newest at the end, as in the authors' code: `s` is R, `q` is SR.
 pub struct Cacheus {
     c: usize,
     s_limit: usize,
@@ -37,7 +37,7 @@ fn round(x: f64) -> f64 {
     format!("{x:.3}").parse().expect("a number")
 }
 
-/// At least 1, and rounded.
+/// Rounds to at least 1.
 fn delta(ratio: f64) -> usize {
     1.max((ratio + 0.5) as usize)
 }
@@ -127,7 +127,7 @@ impl Cacheus {
         }
         let lru = self.q.first().or(self.s.first()).expect("it is full").number;
         let cached = self.s.iter().chain(&self.q);
-        // The most recent of those that were used least.
+        // The most recent of the least used blocks.
         let lfu = cached.min_by_key(|block| (block.uses, u32::MAX - block.time)).expect("it is full").number;
         let expert = usize::from(self.draw() >= self.w[0]);
         let number = [lru, lfu][expert];

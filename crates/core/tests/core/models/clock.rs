@@ -1,10 +1,10 @@
 use super::{Access, Model, Outcome};
 
-/// The circle of blocks, each with its uses. A new one comes in just behind the hand.
+/// The circle of blocks, each with its uses. A new block enters just behind the hand.
 pub struct Clock {
     pub c: usize,
     pub uses_max: u32,
-    /// From the hand on, round to the place behind it.
+    /// From the hand, round to the position behind it.
     pub circle: Vec<(u32, u32)>,
 }
 

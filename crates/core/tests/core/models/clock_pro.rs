@@ -16,7 +16,7 @@ struct Page {
     referenced: bool,
 }
 
-/// The list of all pages, its tail first. A hand looks for its kind from the tail on.
+/// The list of all pages, tail first. A hand searches for its kind from the tail.
 pub struct ClockPro {
     c: usize,
     cold_min: usize,
@@ -35,7 +35,7 @@ impl ClockPro {
         self.list.iter().filter(|page| kinds.contains(&page.status)).count()
     }
 
-    /// Where the first page of these kinds stands.
+    /// Returns the position of the first page of these kinds.
     fn hand(&self, kinds: &[Status]) -> Option<usize> {
         self.list.iter().position(|page| kinds.contains(&page.status))
     }
@@ -49,7 +49,7 @@ impl ClockPro {
         self.cold_target = self.cold_target.saturating_add_signed(by).clamp(self.cold_min, most);
     }
 
-    /// Ends the test of the page at `at`; whether it is still on the list.
+    /// Ends the test of the page at `at`. Returns true if it is still on the list.
     fn end_test(&mut self, at: usize) -> bool {
         let page = &mut self.list[at];
         let by = if page.referenced { 1 } else { -1 };
@@ -77,11 +77,11 @@ impl ClockPro {
         self.list.push(Page { block, status, referenced: false });
     }
 
-    /// Moves HAND_hot, which begins at a hot page, page by page up to the trigger.
+    /// Moves HAND_hot, which starts at a hot page, page by page up to the trigger.
     fn demote(&mut self, trigger: u32) -> bool {
         let Some(mut at) = self.hand(&[Hot]) else { return false };
         let mut demoted = false;
-        // Where the only hot page came just now, none came before the trigger.
+        // If the only hot page is new, none arrived before the trigger.
         let came_before = self.of(trigger) > Some(at);
         while came_before && self.list[at].block != trigger && !demoted {
             let Page { block, status, referenced } = self.list[at];

@@ -15,7 +15,7 @@ impl Model for Fif {
         let hit = self.cached.len() < cached;
         let mut evicted = None;
         if self.cached.len() == self.c {
-            // Of equals, which are those never used again, the last.
+            // Among equals, which are never used again, the last.
             let furthest = self.cached.iter().enumerate().max_by_key(|(_, (_, next_use))| *next_use);
             evicted = furthest.map(|(at, _)| at).map(|at| self.cached.remove(at).0);
         }

@@ -2,7 +2,7 @@ use flashwise_core::access::Op;
 
 use super::{Access, Model, Outcome, take};
 
-/// Algorithm 1 and the refusals of section V.B, with its queues most recently used first.
+/// Algorithm 1 and the refused blocks of section V.B, with its queues most recently used first.
 pub struct Larc {
     c: f64,
     c_r: f64,
@@ -20,7 +20,7 @@ impl Larc {
 }
 
 impl Larc {
-    /// Once full, never filled freely again.
+    /// Once full, it never fills freely again.
     fn note_fill(&mut self) {
         self.fill_admits = self.fill_admits && (self.q.len() as f64) < self.c;
     }

@@ -1,6 +1,6 @@
 use super::{Access, Model, Outcome};
 
-/// A block with its uses, and when it was used or evicted last.
+/// A block with its uses, and the time of its last use or eviction.
 #[derive(Clone, Copy)]
 struct Block {
     number: u32,
@@ -8,7 +8,7 @@ struct Block {
     time: i32,
 }
 
-/// Blocks in the order of their last uses, and of their evictions.
+/// Blocks in the order of last uses, and of evictions.
 pub struct Lecar {
     c: usize,
     history_max: usize,

@@ -32,8 +32,8 @@ impl Lirs {
         }
     }
 
-    /// Puts `x` on top of the stack as a LIR block in the place of the LIR block at the bottom, which becomes a HIR block, or
-    /// in one that a removed block left.
+    /// Puts `x` on top of the stack as a LIR block, in place of the LIR block at the bottom, which becomes HIR, or of a
+    /// removed block.
     fn promote(&mut self, x: u32) {
         self.s.insert(0, (x, Status::Lir));
         if self.count(Status::Lir) > self.l_lirs

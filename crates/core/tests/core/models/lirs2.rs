@@ -1,14 +1,14 @@
 use super::{Access, Model, Outcome, take};
 
-/// An entry of the stack. Of the two of a block, the one nearer to the top is its last access.
+/// An entry of the stack. Among the two of a block, the one nearer to the top is its last access.
 #[derive(Clone, Copy, Debug)]
 struct Instance {
     block: u32,
-    /// The second of a block that was accessed once stands for no access.
+    /// True for the second instance of a block that was accessed once.
     placeholder: bool,
 }
 
-/// The stack with its bottom first, both instances of every block that was ever accessed and not removed in it.
+/// The stack with its bottom first, with both instances of every block accessed and not removed.
 pub struct Lirs2 {
     l_lirs: usize,
     c: usize,
@@ -28,18 +28,18 @@ impl Lirs2 {
         Lirs2 { l_lirs: c - l_hirs, c, n_max, stack: vec![], lir: vec![], q: vec![], n: vec![], latest: None }
     }
 
-    /// Where instance 2 of `block` is, and where instance 1.
+    /// Returns the positions of instance 2 and instance 1 of `block`.
     fn instances(&self, block: u32) -> Option<[usize; 2]> {
         let mut at = (0..self.stack.len()).filter(|&at| self.stack[at].block == block);
         Some([at.next()?, at.next()?])
     }
 
-    /// Where R_max2 is: the deepest instance 2 of a LIR block.
+    /// Returns the position of R_max2: the deepest instance 2 of a LIR block.
     fn rmax2(&self) -> Option<usize> {
         self.lir.iter().filter_map(|&block| self.instances(block)).map(|[second, _]| second).min()
     }
 
-    /// Whether `block` is nowhere above R_max2: nothing of it counts any more.
+    /// True if `block` is nowhere above R_max2, so it no longer counts.
     fn is_below(&self, block: u32) -> bool {
         let last = self.instances(block).map(|[_, first]| first);
         self.lir.is_empty() || last < self.rmax2()
@@ -62,7 +62,7 @@ impl Lirs2 {
         Some(evicted)
     }
 
-    /// Uncached blocks whose last access is below R_max2 are forgotten when their turn comes.
+    /// Forgets uncached blocks whose last access is below R_max2, in order.
     fn bound(&mut self) {
         while let Some(&oldest) = self.n.first()
             && (self.n.len() > self.n_max || self.is_below(oldest))
@@ -87,7 +87,7 @@ impl Model for Lirs2 {
         let was_lir = self.lir.contains(&block);
         take(&mut self.q, block);
         let evicted = if hit { None } else { self.evict() };
-        // Instance 2 goes to the top and is instance 1 from now on.
+        // Instance 2 moves to the top and becomes instance 1.
         match self.instances(block) {
             Some([second, _]) => {
                 self.stack.remove(second);

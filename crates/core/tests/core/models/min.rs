@@ -2,7 +2,7 @@ use flashwise_core::access::NEVER;
 
 use super::{Access, Model, Outcome};
 
-/// `cached` holds each block with its next use, in the order of their last accesses. Nothing is foreseen but next uses.
+/// `cached` holds each block with its next use, in the order of last accesses. Only next uses are foreseen.
 pub struct Min {
     pub c: usize,
     pub cached: Vec<(u32, u32)>,
@@ -20,7 +20,7 @@ impl Model for Min {
         }
         let mut evicted = None;
         if self.cached.len() == self.c {
-            // Of equals, which are those never used again, the last.
+            // Among equals, which are never used again, the last.
             let (at, next_use) = self
                 .cached
                 .iter()

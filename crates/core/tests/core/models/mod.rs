@@ -1,5 +1,5 @@
-//! Slow and obvious versions of the policies, written from the papers and not from the policies' code: vectors searched from
-//! end to end. One file per policy, one row per policy and set of options.
+//! Slow, simple versions of the policies, written from the papers and not from the policies' code: vectors with linear
+//! search. One file per policy, one row per policy and set of options.
 
 use flashwise_core::access::Access;
 use flashwise_core::policy::Outcome;
@@ -27,20 +27,20 @@ mod smq;
 mod two_q;
 mod w_tinylfu;
 
-/// What a policy should do.
+/// The expected behaviour of a policy.
 pub trait Model {
     fn access(&mut self, access: Access<u32>) -> Outcome<u32>;
 
-    /// Forgets `block`; whether it was cached.
+    /// Forgets `block`. Returns true if it was cached.
     fn remove(&mut self, block: u32) -> bool;
 
-    /// Takes `block`, which is cached and has no space, out of the cache.
+    /// Removes `block`, which is cached and has no space.
     fn refuse(&mut self, block: u32) {
         self.remove(block);
     }
 }
 
-/// Makes a model of a cache of so many blocks.
+/// Creates a model of a cache of this many blocks.
 pub type Make = fn(usize) -> Box<dyn Model>;
 
 /// Policies as named on the command line, with their models.
@@ -114,7 +114,7 @@ pub const MODELS: &[(&str, Make)] = &[
     ("fif", |c| Box::new(fif::Fif { c, cached: vec![] })),
 ];
 
-/// Takes `block` out of `queue` if it is there.
+/// Removes `block` from `queue`. Returns true if it was there.
 pub fn take(queue: &mut Vec<u32>, block: u32) -> bool {
     let at = queue.iter().position(|&queued| queued == block);
     at.map(|at| queue.remove(at)).is_some()

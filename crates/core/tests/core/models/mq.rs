@@ -1,6 +1,6 @@
 use super::{Access, Model, Outcome, take};
 
-/// Queues with their heads at 0, and all that was ever known of any block, by its number; what it means is up to the queues.
+/// Queues with their heads at 0, and the data of all blocks ever seen, by number.
 pub struct Mq {
     c: usize,
     q: Vec<Vec<u32>>,

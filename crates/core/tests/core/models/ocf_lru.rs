@@ -1,6 +1,6 @@
 use super::{Access, Model, Outcome, take};
 
-/// One queue, head first, of which the first half is hot.
+/// One queue, head first; its first half is hot.
 pub struct OcfLru {
     pub c: usize,
     pub q: Vec<u32>,

@@ -46,7 +46,7 @@ impl S3Fifo {
             let (t, freq) = self.s.pop().expect("S is not empty");
             if freq > self.threshold {
                 self.m.insert(0, (t, 0));
-                // It goes on with S until that is empty, however many blocks M has.
+                // It continues with S until that is empty, for any number of blocks in M.
                 while evicted.is_none()
                     && let Some((t, freq)) = self.s.pop()
                 {

@@ -1,6 +1,6 @@
 use super::{Access, Model, Outcome};
 
-/// Algorithm 1. `t` is head first: each block with its visited bit. `hand` is the block it points at.
+/// Algorithm 1. `t` is head first: each block with its visited bit. `hand` is the block under the hand.
 pub struct Sieve {
     pub c: usize,
     pub t: Vec<(u32, bool)>,

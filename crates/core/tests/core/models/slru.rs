@@ -1,6 +1,6 @@
 use super::{Access, Model, Outcome, take};
 
-/// Segments from the lowest on, each least recently used first.
+/// Segments from the lowest, each least recently used first.
 pub struct Slru {
     c: usize,
     protected_max: usize,

@@ -2,7 +2,7 @@ use flashwise_core::access::Op;
 
 use super::{Access, Model, Outcome};
 
-/// What stands on a level, its head first.
+/// An element of a level, head first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Item {
     Block(u32),
@@ -27,9 +27,9 @@ pub struct Smq {
     cache_stats: (u64, u64),
     hotspot_stats: (u64, u64),
     jump: usize,
-    /// The block in each place of the cache, and whether it was hit in this period.
+    /// The block in each place of the cache, and a flag if it was hit in this period.
     places: Vec<(Option<u32>, bool)>,
-    /// The places that are free, and how many of the hotspots are; the last freed is used first.
+    /// The free places, and the number of free hotspots; the last freed is used first.
     free: Vec<usize>,
 }
 
@@ -45,7 +45,7 @@ fn blocks(level: &[Item]) -> Vec<u32> {
     level.iter().filter_map(|item| if let Block(block) = item { Some(*block) } else { None }).collect()
 }
 
-/// Inserts before the sentinel, if one is named.
+/// Inserts before the sentinel, if given.
 fn insert(level: &mut Vec<Item>, item: Item, before: Option<bool>) {
     let at = before.and_then(|which| level.iter().position(|other| *other == Sentinel(which))).unwrap_or(level.len());
     level.insert(at, item);

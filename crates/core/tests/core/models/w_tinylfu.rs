@@ -12,7 +12,7 @@ pub struct WTinyLfu {
     probation: Vec<u32>,
     protected: Vec<u32>,
     sketch: Sketch,
-    /// Accesses in a sample, and for each of the current one whether it was a hit.
+    /// Accesses in a sample, and for each of the current one a flag if it was a hit.
     climb: Option<(usize, Vec<bool>)>,
     step: f64,
     hit_ratio: f64,
@@ -36,7 +36,7 @@ impl WTinyLfu {
         }
     }
 
-    /// The same, whose window climbs after each `sample` times as many accesses as the cache has blocks.
+    /// Sets the climber's sample, in multiples of the cache's blocks.
     pub fn climbing(self, sample: f64) -> Self {
         let c = (self.window_max + self.main_max) as f64;
         WTinyLfu { climb: Some(((sample * c) as usize, vec![])), ..self }
@@ -62,7 +62,7 @@ impl WTinyLfu {
         let mut blocks = self.step as i64;
         self.step = if change.abs() >= 0.05 { 0.0625 * c as f64 * self.step.signum() } else { self.step * 0.98 };
         self.hit_ratio = hit_ratio;
-        // One block after the other, which comes to the same.
+        // One block after the other, with the same result.
         while blocks < 0 && self.window_max > 1 {
             blocks += 1;
             (self.window_max, self.main_max, self.protected_max) =

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::Source;
 
-/// The circles among the files of one crate: the modules of each, in the order of the alphabet.
+/// Returns the circles among the files of one crate: the modules of each, in alphabetical order.
 pub fn circles(sources: &[&Source]) -> Vec<String> {
     let modules: BTreeSet<&[String]> = sources.iter().filter_map(|source| source.module.as_deref()).collect();
     let mut uses: BTreeMap<&[String], BTreeSet<&[String]>> = BTreeMap::new();
     for source in sources {
         let Some(module) = source.module.as_deref().filter(|module| !is_of_tests(module)) else { continue };
         let used = source.paths.iter().filter_map(|path| used(module, path, &modules));
-        // A module may know what is inside it, and that the module around it.
+        // A module may use its submodules, and these may use it.
         let apart = |other: &&[String]| !other.starts_with(module) && !module.starts_with(other);
         uses.entry(module).or_default().extend(used.filter(apart));
     }
@@ -30,14 +30,14 @@ fn is_of_tests(module: &[String]) -> bool {
     module.iter().any(|part| part == "tests")
 }
 
-/// The file of the crate in which what `path` names, as seen from `module`, is found: the innermost module that it leads to.
+/// Returns the module of the crate that defines `path` as seen from `module`: the innermost one on the path.
 fn used<'a>(module: &[String], path: &[String], modules: &BTreeSet<&'a [String]>) -> Option<&'a [String]> {
     let mut full = match path[0].as_str() {
         "crate" => Vec::new(),
         "self" => module.to_vec(),
         "super" => module[..module.len() - 1].to_vec(),
         first => {
-            // A path without a root is one of a child, or of another crate.
+            // A path without a root starts at a child, or at another crate.
             let child = [module, &[first.to_owned()]].concat();
             return modules.get(&child[..]).copied();
         }
@@ -51,7 +51,7 @@ fn used<'a>(module: &[String], path: &[String], modules: &BTreeSet<&'a [String]>
     (0..=full.len()).rev().find_map(|end| modules.get(&full[..end]).copied())
 }
 
-/// All that `module` uses, and what those use.
+/// Returns everything that `module` uses, directly and indirectly.
 fn reached<'a>(module: &'a [String], uses: &BTreeMap<&'a [String], BTreeSet<&'a [String]>>) -> BTreeSet<&'a [String]> {
     let mut found = BTreeSet::new();
     let mut open = vec![module];

@@ -1,8 +1,9 @@
 //! Texts of errors that have a cause.
 //!
-//! Who shows an error shows its causes behind it. So a text does not say what its cause says: either the error has a source, or its text has it.
+//! An error is displayed with its causes behind it. So its text must not repeat its cause: either the error has a
+//! source, or its text has the cause.
 
-/// The fields of what stands behind an attribute: up to the end of its first brackets.
+/// Returns the fields behind an attribute: up to the end of its first brackets.
 fn fields(after: &str) -> &str {
     let mut rest = after;
     loop {
@@ -27,7 +28,7 @@ fn fields(after: &str) -> &str {
     &rest[start..start + end.unwrap_or(0)]
 }
 
-/// The field that is an error's cause: a name, or a number.
+/// Returns the field that is an error's cause: a name, or a number.
 fn cause(fields: &str) -> Option<&str> {
     let named = fields.starts_with('{');
     for mark in ["#[from]", "#[source]"] {
@@ -40,7 +41,7 @@ fn cause(fields: &str) -> Option<&str> {
     has_source.then_some("source")
 }
 
-/// The texts in a file that say what the cause says too.
+/// Returns the texts in a file that repeat their cause.
 pub fn said_twice(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (start, attribute) in source.match_indices("#[error(") {
@@ -64,7 +65,7 @@ fn texts_with_their_cause_are_found() {
         A { path: String, source: io::Error },
         #[error("{path}: cannot be read")]
         B { path: String, source: io::Error },
-        /// What is wrong.
+        /// A wrong input.
         #[error("wrong: {0}")]
         C(#[from] io::Error),
         #[error(transparent)]
@@ -72,7 +73,7 @@ fn texts_with_their_cause_are_found() {
         #[error("{found}, expected {}", listed(.source))]
         #[allow(missing_docs)]
         E {
-            /// What was found.
+            /// The value found.
             found: String,
             source: Listed,
         },

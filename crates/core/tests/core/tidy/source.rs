@@ -1,21 +1,21 @@
-//! A Rust file, as far as tidiness can see it: which modules it declares, which it uses, how long it is and what lists are in it.
+//! The properties of a Rust file that tidiness depends on: its modules, its uses, its length and its lists.
 
 use std::collections::BTreeSet;
 
-/// A Rust file. Unit tests at its end are left out, and so are comments.
+/// A Rust file, without unit tests at its end and without comments.
 #[derive(Debug)]
 pub struct Source {
     /// Its path in the project.
     pub path: String,
-    /// The module that it is, from the crate's root; empty for the root, none outside of a crate's `src`.
+    /// Its module path from the crate's root; empty for the root, none outside of a crate's `src`.
     pub module: Option<Vec<String>>,
     /// Its lines, comments included.
     pub lines: usize,
-    /// Modules that it declares by a plain line, those for tests included.
+    /// Modules that plain lines declare, including those for tests.
     declared: Vec<String>,
-    /// Files that it says to be a module's, by their names.
+    /// Files that attributes name for modules.
     named_files: Vec<String>,
-    /// What it names by a path: in `use` lines, and beginning with `crate`, `super` or `self` anywhere else.
+    /// Paths that it names: in `use` lines, and anywhere else those that begin with `crate`, `super` or `self`.
     pub paths: Vec<Vec<String>>,
     tokens: Vec<Token>,
 }
@@ -28,7 +28,7 @@ enum Token {
 }
 
 impl Source {
-    /// The file at `path` with these contents.
+    /// Parses the file at `path` with these contents.
     pub fn new(path: String, contents: &str) -> Source {
         let body = match contents.find("#[cfg(test)]\nmod tests {") {
             Some(tests) => &contents[..tests],
@@ -56,12 +56,12 @@ impl Source {
         Source { lines: body.lines().count(), path, module, declared, named_files, paths, tokens }
     }
 
-    /// The crate's folder, if the file is one of its `src`.
+    /// Returns the crate's folder, if the file is in its `src`.
     pub fn crate_folder(&self) -> Option<&str> {
         self.path.find("/src/").map(|at| &self.path[..at])
     }
 
-    /// The files that its `mod` lines may mean.
+    /// Returns the files that its `mod` lines may declare.
     pub fn declared_files(&self) -> Vec<String> {
         let own_folder = self.path.rsplit_once('/').map_or("", |(folder, _)| folder);
         // Each file in these folders is the root of a binary.
@@ -74,18 +74,18 @@ impl Source {
         self.declared.iter().flat_map(of_line).chain(named).collect()
     }
 
-    /// How many of its modules are in a file that an attribute names.
+    /// Returns the number of modules in files named by attributes.
     pub fn named_files(&self) -> usize {
         self.named_files.len()
     }
 
-    /// How often it calls a function that is called `sleep`.
+    /// Returns the number of calls of a function named `sleep`.
     pub fn sleeps(&self) -> usize {
         let call = [Token::Word("sleep".to_owned()), Token::Mark('(')];
         self.tokens.windows(2).filter(|window| **window == call).count()
     }
 
-    /// The words in each of its lists: what stands between brackets, and each text by itself.
+    /// Returns the words in each of its lists: the contents of brackets, and each text separately.
     pub fn lists(&self) -> Vec<BTreeSet<String>> {
         let words = |text: &str| -> Vec<String> {
             text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').map(str::to_owned).collect()
@@ -106,7 +106,7 @@ impl Source {
     }
 }
 
-/// The module of a file in a crate's `src`.
+/// Returns the module of a file in a crate's `src`.
 fn module(path: &str) -> Option<Vec<String>> {
     let (_, inside) = path.split_once("/src/")?;
     let mut parts: Vec<_> = inside.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
@@ -116,7 +116,7 @@ fn module(path: &str) -> Option<Vec<String>> {
     Some(parts)
 }
 
-/// Words, texts and marks, without comments; lifetimes and single characters are left out.
+/// Returns words, texts and marks, without comments, lifetimes and character literals.
 fn tokens(source: &str) -> Vec<Token> {
     let mut found = Vec::new();
     let mut rest = source;
@@ -165,14 +165,14 @@ fn tokens(source: &str) -> Vec<Token> {
     found
 }
 
-/// The paths that `tokens` name.
+/// Returns the paths that `tokens` name.
 fn paths(tokens: &[Token]) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
         at = match &tokens[at] {
             Token::Word(word) if word == "use" => tree(tokens, at + 1, &[], &mut found),
-            // In a macro `$crate` is a path that it writes elsewhere.
+            // In a macro `$crate` is a path in the macro's output.
             Token::Word(word) if ["crate", "super", "self"].contains(&word.as_str()) => {
                 let macros = at > 0 && tokens[at - 1] == Token::Mark('$');
                 let mut skipped = Vec::new();
@@ -185,7 +185,7 @@ fn paths(tokens: &[Token]) -> Vec<Vec<String>> {
     found
 }
 
-/// Reads one tree of a `use` line from `at`, behind `prefix`, and returns where it ends.
+/// Parses one tree of a `use` line from `at`, behind `prefix`, and returns its end.
 fn tree(tokens: &[Token], mut at: usize, prefix: &[String], found: &mut Vec<Vec<String>>) -> usize {
     let mut path = prefix.to_vec();
     while at < tokens.len() {

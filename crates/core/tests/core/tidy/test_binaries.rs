@@ -1,16 +1,17 @@
-//! The order among tests: one binary for the integration tests of a crate, modules in place of files that are named by a path, and no pauses.
+//! Structure of tests: one binary for the integration tests of a crate, no modules named by a path, and no pauses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::Source;
 use super::{assert_mended, files, project, sources};
 
-/// The folder of the crate whose `tests` hold the file at `path`, and its path in there.
+/// Returns the crate folder and the path inside `tests` of the file at `path`.
 fn in_tests(path: &str) -> Option<(&str, &str)> {
     path.split_once("/tests/").filter(|(folder, _)| !folder.contains("/src"))
 }
 
-/// The names of the integration tests that cargo finds in a crate's `tests` without being told: files, and folders with a `main.rs`.
+/// Returns the name of an integration test that cargo detects in a crate's `tests`: a file, or a folder with a
+/// `main.rs`.
 fn found_by_cargo(inside: &str) -> Option<&str> {
     match inside.split_once('/') {
         None => inside.strip_suffix(".rs"),
@@ -19,7 +20,7 @@ fn found_by_cargo(inside: &str) -> Option<&str> {
     }
 }
 
-/// The names in the `[[test]]` tables of a manifest.
+/// Returns the names in the `[[test]]` tables of a manifest.
 fn declared(manifest: &str) -> BTreeSet<String> {
     let tables = manifest.split("\n[").filter_map(|table| table.strip_prefix("[test]]"));
     let name = |table: &str| {
@@ -29,7 +30,7 @@ fn declared(manifest: &str) -> BTreeSet<String> {
     tables.filter_map(name).collect()
 }
 
-/// Each binary is linked with all that it uses, which takes longer than most tests.
+/// Each binary is linked with all its dependencies, which takes longer than most tests.
 #[test]
 fn a_crate_has_one_binary_of_integration_tests() {
     const TO_BE_MENDED: &[&str] = &[];
@@ -49,7 +50,7 @@ fn a_crate_has_one_binary_of_integration_tests() {
     assert_mended("crates with more than one binary of integration tests", &many.collect(), TO_BE_MENDED);
 }
 
-/// Cargo leaves out a file in `tests` that no `mod` line declares, and with it the tests in it.
+/// Cargo ignores a file in `tests` without a `mod` line, and the tests in it.
 #[test]
 fn every_file_of_tests_is_a_module_of_a_binary() {
     /// The program that runs in the guest of the test with power cuts.
@@ -67,7 +68,7 @@ fn every_file_of_tests_is_a_module_of_a_binary() {
     assert!(undeclared.is_empty(), "no `mod` line declares {undeclared:#?}");
 }
 
-/// `path` without its steps upwards.
+/// Returns `path` without its steps upwards.
 fn plain(path: &str) -> String {
     let mut parts = Vec::new();
     for part in path.split('/') {
@@ -80,10 +81,10 @@ fn plain(path: &str) -> String {
     parts.join("/")
 }
 
-/// A file that is named by a path is compiled once for each crate that names it, and editors see it in one of them only.
+/// A file named by a path is compiled once for each crate that names it, and editors see it in only one of them.
 #[test]
 fn no_module_is_named_by_a_path() {
-    /// Each file with the number of its modules that are named so.
+    /// Each file with the number of its modules named by a path.
     const TO_BE_MENDED: &[&str] = &[];
     assert_mended("modules named by a path", &counted(sources().iter(), Source::named_files), TO_BE_MENDED);
 }
@@ -91,13 +92,14 @@ fn no_module_is_named_by_a_path() {
 /// A pause is too long on a fast machine and too short on a slow one: a test waits for what it needs.
 #[test]
 fn no_test_sleeps() {
-    /// Each file with the number of its pauses: the guest's workload pauses, so that the power also fails long after a flush.
+    /// Each file with the number of its pauses: the guest's workload pauses, so that the power also fails long after a
+    /// flush.
     const PAUSES: &[&str] = &["crates/cli/tests/cli/power_cuts/guest.rs: 1"];
     let tests = sources().iter().filter(|source| in_tests(&source.path).is_some());
     assert_mended("pauses in tests", &counted(tests, Source::sleeps), PAUSES);
 }
 
-/// The files of which `count` is more than 0, with that number.
+/// Returns the files with a positive `count`, with that number.
 fn counted<'a>(sources: impl Iterator<Item = &'a Source>, count: impl Fn(&Source) -> usize) -> BTreeSet<String> {
     let counts = sources.map(|source| (&source.path, count(source)));
     counts.filter(|(_, count)| *count > 0).map(|(path, count)| format!("{path}: {count}")).collect()
