@@ -1,4 +1,4 @@
-//! Files in tar and zip archives, read as they stand.
+//! Reads files in tar and zip archives, without extracting them.
 
 use std::io;
 use std::path::Path;
@@ -6,29 +6,29 @@ use std::path::Path;
 pub mod tar;
 pub mod zip;
 
-/// Which file of an archive is read.
+/// Selects a file of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Member {
-    /// The only one that is not empty.
+    /// The only file that is not empty.
     Only,
-    /// The one of this name.
+    /// The file with this name.
     Named(String),
-    /// None: who asks wants to know which there are.
+    /// No file: the caller lists the names.
     Listed,
 }
 
 impl Member {
-    /// The file at `path` within the archive; the only one without.
+    /// Selects the file at `path` within the archive, or the only one.
     pub fn new(path: Option<&Path>) -> Member {
         path.map_or(Member::Only, |path| Member::Named(path.to_string_lossy().into_owned()))
     }
 
-    /// This one, in whose place stands the only one: an archive within an archive has no name in the path.
+    /// Returns this selection and replaces it by the only file: an archive within an archive has no name in the path.
     pub fn take(&mut self) -> Member {
         std::mem::replace(self, Member::Only)
     }
 
-    /// Whether the file called `name` is meant.
+    /// True if the file named `name` is selected.
     fn is(&self, name: &str) -> bool {
         let plain = |name: &str| name.trim_start_matches("./").to_owned();
         match self {
@@ -39,7 +39,7 @@ impl Member {
     }
 }
 
-/// Why a file of an archive cannot be read.
+/// The reason why a file of an archive cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ArchiveError {
@@ -65,7 +65,7 @@ impl From<ArchiveError> for io::Error {
     }
 }
 
-/// The names that are listed where one was not found.
+/// The maximum number of names in the error for a missing file.
 const NAMES_MAX: usize = 20;
 
 fn not_found(names: Vec<String>) -> ArchiveError {
@@ -77,7 +77,7 @@ fn shortened(names: &[String]) -> String {
     names[..names.len().min(NAMES_MAX)].join(", ") + more
 }
 
-/// Whether a file holds what macOS knows of the file beside it.
+/// True for a file of extended attributes that macOS writes next to another file.
 fn is_attributes(name: &str) -> bool {
     name.rsplit('/').next().is_some_and(|last| last.starts_with("._"))
 }

@@ -1,5 +1,5 @@
-//! Tar archives, read from front to back, so that they may be compressed. Headers are the `tar` crate's; its archives lend their files,
-//! which a reader that outlives the search cannot be.
+//! Tar archives, read from front to back, so that they can be compressed. Headers are parsed by the `tar` crate. Its
+//! archives cannot be used: they lend their files, and this reader outlives the search.
 //!
 //! Source: POSIX.1-2024, pax, "ustar Interchange Format" and "pax Header Block"; GNU tar's long names.
 
@@ -7,34 +7,34 @@ use std::io::{self, Read};
 
 use super::{ArchiveError, Member, not_found};
 
-/// Bytes of a header of tar, and what contents are padded to.
+/// The size of a tar header, and the alignment of contents, in bytes.
 pub const HEADER_BYTES: usize = 512;
 
-/// Whether a tar archive begins with these bytes.
+/// True if a tar archive begins with these bytes.
 pub fn is_tar(bytes: &[u8]) -> bool {
     let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return false };
     &header[257..262] == b"ustar" && has_checksum(header)
 }
 
-/// Whether the sum of a header's bytes, those of the sum taken for blanks, is what it says.
+/// True if the checksum of a header matches. The bytes of the checksum itself count as blanks.
 fn has_checksum(header: &[u8; HEADER_BYTES]) -> bool {
     let sum: u32 =
         header.iter().enumerate().map(|(at, &byte)| if (148..156).contains(&at) { 32 } else { byte.into() }).sum();
     ::tar::Header::from_byte_slice(header).cksum().is_ok_and(|said| said == sum)
 }
 
-/// One file of a tar archive. Where its name was not given, other files behind it are an error.
+/// A file of a tar archive. If its name was not given, further files after it are an error.
 pub struct TarFile<R> {
     archive: R,
     name: String,
-    /// Bytes of the file that are not read yet.
+    /// The number of bytes of the file that are not read yet.
     left: u64,
-    /// Bytes behind it, up to the next header.
+    /// The number of bytes between the file and the next header.
     padding: u64,
     wanted: Member,
 }
 
-/// What stands before a file in a tar archive.
+/// The header of a file in a tar archive.
 struct TarEntry {
     name: String,
     bytes: u64,
@@ -43,7 +43,7 @@ struct TarEntry {
 }
 
 impl<R: Read> TarFile<R> {
-    /// Finds the file that is `wanted` in `archive`.
+    /// Finds the `wanted` file in `archive`.
     pub fn new(archive: R, wanted: Member) -> io::Result<TarFile<R>> {
         let mut member = TarFile { archive, name: String::new(), left: 0, padding: 0, wanted };
         let mut names = Vec::new();
@@ -58,7 +58,7 @@ impl<R: Read> TarFile<R> {
         Err(not_found(names).into())
     }
 
-    /// The next regular file that is not empty; none at the end.
+    /// Returns the next regular file that is not empty; none at the end.
     fn next_file(&mut self) -> io::Result<Option<TarEntry>> {
         while let Some(entry) = self.next_entry()? {
             if entry.is_file && entry.bytes > 0 && !super::is_attributes(&entry.name) {
@@ -70,7 +70,7 @@ impl<R: Read> TarFile<R> {
     }
 
     fn next_entry(&mut self) -> io::Result<Option<TarEntry>> {
-        // What the headers before it say in place of the file's own.
+        // Values from extended headers, which override those of the file's own header.
         let (mut long_name, mut long_bytes) = (None, None);
         loop {
             let Some(header) = self.next_header()? else { return Ok(None) };
@@ -108,7 +108,7 @@ impl<R: Read> TarFile<R> {
         }
     }
 
-    /// The next header; none at the end, which zeroes mark.
+    /// Returns the next header; none at the end, which zeroes mark.
     fn next_header(&mut self) -> io::Result<Option<[u8; HEADER_BYTES]>> {
         let mut header = [0; HEADER_BYTES];
         let mut len = 0;
@@ -174,7 +174,7 @@ impl<R: Read> Read for TarFile<R> {
             if let Some(next) = self.next_file()? {
                 return Err(ArchiveError::Several { first, next: next.name }.into());
             }
-            // At the end nothing more is looked for.
+            // Stops the search at the end.
             self.wanted = Member::Named(first);
         }
         Ok(0)

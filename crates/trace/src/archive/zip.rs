@@ -1,4 +1,4 @@
-//! Zip archives. Their directory stands at the end, so that one is copied into a temporary file first.
+//! Zip archives. Their directory is at the end, so the archive is copied into a temporary file first.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -8,7 +8,7 @@ use rawzip::{CompressionMethod, RECOMMENDED_BUFFER_SIZE, ZipArchive, ZipArchiveE
 use super::{ArchiveError, Member, is_attributes, not_found};
 use crate::files::{temporary_file, temporary_name};
 
-/// One file of a zip archive, checked at its end.
+/// A file of a zip archive, whose checksum is verified at its end.
 pub struct ZipFile {
     contents: Box<dyn Read + Send>,
     sum: flate2::Crc,
@@ -17,7 +17,7 @@ pub struct ZipFile {
     name: String,
 }
 
-/// What the directory says of a file.
+/// An entry of the directory.
 struct ZipEntry {
     name: String,
     method: CompressionMethod,
@@ -28,7 +28,7 @@ struct ZipEntry {
 }
 
 impl ZipFile {
-    /// The file that is `wanted` in `archive`.
+    /// Finds the `wanted` file in `archive`.
     pub fn new(mut archive: impl Read, wanted: &Member) -> io::Result<ZipFile> {
         let mut copy = temporary_file().map_err(io::Error::other)?;
         io::copy(&mut archive, &mut copy).map_err(|error| named(error, &temporary_name()))?;
@@ -69,7 +69,7 @@ impl ZipFile {
     }
 }
 
-/// A failure to write the copy, by its name; one to read says itself what it is.
+/// Adds the name of the copy to an error of writing it; an error of reading the archive already has a name.
 fn named(error: io::Error, name: &str) -> io::Error {
     if error.get_ref().is_some() {
         return error;

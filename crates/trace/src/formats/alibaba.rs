@@ -11,7 +11,7 @@ use super::plausible::{COMMAS, Habits, Layout};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
 
-/// Alibaba's row in the table of formats.
+/// The row of Alibaba in the table of formats.
 pub static FORMAT: Format = Format {
     name: "alibaba",
     title: "Alibaba Cloud block CSV",

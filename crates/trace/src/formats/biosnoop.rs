@@ -1,11 +1,12 @@
 //! Output of biosnoop, of bcc and of libbpf-tools: `TIME(s) COMM PID DISK T SECTOR BYTES [P] [QUE(ms)] LAT(ms)`.
 //!
-//! Source: biosnoop(8) of bcc, and its examples. The time is in seconds since the first line, when the request completed; sectors have 512
-//! bytes, a disk is a volume. `T` is `R` or `W` in bcc, and the letters of RWBS in libbpf-tools, as in blkparse. bcc prints discards
-//! as `W`.
+//! Source: biosnoop(8) of bcc, and its examples. The time is in seconds since the first line and is that of the
+//! request's completion. Sectors have 512 bytes; a disk is a volume. `T` is `R` or `W` in bcc, and the letters of RWBS
+//! in libbpf-tools, as in blkparse. bcc prints discards as `W`.
 //!
-//! The name of a process may have blanks, and the disk may be missing, so columns are counted from the end of the line. The header says
-//! which ones there are; without one the latency is the only one after the bytes. Lines of 0 bytes, such as flushes, count as skipped.
+//! The name of a process can contain blanks, and the disk can be missing, so columns are counted from the end of the
+//! line. The header lists the columns; without a header only the latency follows the bytes. Lines of 0 bytes, such as
+//! flushes, count as skipped.
 
 use flashwise_core::filter::Client;
 
@@ -19,7 +20,7 @@ use super::unit_options::{LENGTH_UNIT, OFFSET_UNIT, PLAIN, TIME_UNIT, UnitOption
 use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
 use crate::request::{Request, Volumes};
 
-/// biosnoop's row in the table of formats.
+/// The row of biosnoop in the table of formats.
 pub static FORMAT: Format = Format {
     name: "biosnoop",
     title: "biosnoop of bcc and libbpf-tools",
@@ -35,14 +36,14 @@ pub static FORMAT: Format = Format {
     },
 };
 
-/// First columns of the header.
+/// The first columns of the header.
 const COLUMNS: [&[u8]; 7] = [b"TIME(s)", b"COMM", b"PID", b"DISK", b"T", b"SECTOR", b"BYTES"];
 
 fn words(line: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty())
 }
 
-/// Number of columns after the bytes, by the header.
+/// Returns the number of columns after the bytes, according to the header.
 fn columns_after(sample: &Sample) -> Option<usize> {
     let header = sample.lines().find(|line| line.trim_ascii_start().starts_with(COLUMNS[0]))?;
     let mut columns = words(header);
@@ -53,13 +54,13 @@ const UNITS: UnitOptions = UnitOptions::new(TimeUnit::Seconds, 512, 1);
 
 #[derive(Debug)]
 struct Biosnoop {
-    /// Columns after the bytes.
+    /// The number of columns after the bytes.
     after: usize,
     units: UnitOptions,
 }
 
 impl Biosnoop {
-    /// The columns T, SECTOR and BYTES, and the words before them, the last one first.
+    /// Returns the columns T, SECTOR and BYTES, and the words before them in reverse order.
     #[inline]
     fn cut<'a>(&self, line: &'a [u8]) -> Option<([&'a [u8]; 3], impl DoubleEndedIterator<Item = &'a [u8]>)> {
         let mut words = words(line).rev();
@@ -94,7 +95,7 @@ impl ParseLine for Biosnoop {
         let op = op(letters)?;
         let Some(op) = op.filter(|_| length_bytes > 0) else { return Ok(Record::Skipped) };
         let offset_bytes = scaled(decimal(sector, "a sector")?, self.units.offset_bytes, "a sector")?;
-        // Without a disk the process id is there.
+        // If the disk is missing, the process id is in its place.
         let volume = volumes.number(if is_number(disk) { b"?" } else { disk });
         Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
     }
@@ -142,7 +143,7 @@ mod tests {
         0.000200    fio            77     nvme0n1 DS   24         131072   0.001   0.080\n\
         0.000300    fio            77     nvme0n1 WFS  48         4096     0.001   0.080\n";
 
-    /// Counted by `awk '$(NF-1) > 0'`, the header left out: 3 of bcc's.
+    /// Counted by `awk '$(NF-1) > 0'`, without the header: 3 of bcc's.
     #[test]
     fn columns_are_counted_from_the_end() {
         let expected = ["4 W xvda1 6703390720 4096", "1022346 R xvda1 4096 8192", "1500000 W ? 8192 512"];
@@ -150,7 +151,7 @@ mod tests {
         assert_eq!((read("biosnoop", BCC).skipped, recognised(BCC)), (2, Ok("biosnoop")));
         assert_eq!(requests("biosnoop", QUEUED), ["0 R nvme0n1 12288 131072", "300 W nvme0n1 24576 4096"]);
         assert_eq!((read("biosnoop", QUEUED).skipped, recognised(QUEUED)), (2, Ok("biosnoop")));
-        // The last line was not finished.
+        // The last line is incomplete.
         assert_eq!(requests("biosnoop", &BCC[..BCC.len() - 8]).len(), 2);
     }
 

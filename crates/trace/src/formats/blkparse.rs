@@ -1,17 +1,24 @@
-//! blkparse's text: `major,minor cpu sequence time pid action rwbs sector + sectors [process]`.
+//! Text output of blkparse: `major,minor cpu sequence time pid action rwbs sector + sectors [process]`.
 //!
-//! Source: blktrace user guide and blkparse(1), "Output description and formatting"; the letters of RWBS are those of the kernel's
-//! `blk_fill_rwbs`. Times are in seconds, sectors of 512 bytes, a device is a volume.
+//! Source: blktrace user guide and blkparse(1), "Output description and formatting"; the letters of RWBS are those of
+//! the kernel's `blk_fill_rwbs`. Times are in seconds, sectors of 512 bytes, a device is a volume.
 //!
-//! A request passes several actions, of which only one may count. By default that is Q (queued: as the file system asked, before
-//! merging) if the trace has any among its first events, else D (issued to the driver, after merging), else I (inserted), else C
-//! (completed). D stands before I since requests issued directly are never inserted. Merges (M, F) are of requests that have been queued.
-//! The process is that of the event's context: of Q, who asked; of the others whoever was running, often a thread of the kernel.
-//! Of discards, flushes without data and other requests that are neither read nor write none counts. What is no event (messages,
-//! the summary at the end) is ignored.
+//! A request causes several actions; only one of them counts. By default it is the first of these that occurs among the
+//! first events of the trace:
 //!
-//! A request of a device that stands on others, such as a logical volume, passes the same actions there and on the disk below. The events
-//! A (remap) at the beginning of the trace say which devices are below others: their requests are ignored, and a note names them.
+//! - Q: queued, as the file system sent it, before merging;
+//! - D: issued to the driver, after merging;
+//! - I: inserted;
+//! - C: completed.
+//!
+//! D comes before I because requests that are issued directly are never inserted. Merges (M, F) are of queued requests.
+//! The process is that of the event's context: for Q the sender of the request, for the others the running process,
+//! often a kernel thread. Discards, flushes without data and other requests that are neither read nor write do not
+//! count. Other lines (messages, the summary at the end) are ignored.
+//!
+//! A request to a stacked device, such as a logical volume, causes the same actions there and on the disk below. Events
+//! A (remap) at the beginning of the trace identify the lower devices. Their requests are ignored, and a note names
+//! them.
 
 use flashwise_core::access::Op;
 use flashwise_core::filter::Client;
@@ -26,7 +33,7 @@ use super::unit_options::{LENGTH_UNIT, OFFSET_UNIT, PLAIN, TIME_UNIT, UnitOption
 use super::{Format, Lines, Malformed, ParseLine, Reading, Record, Sample};
 use crate::request::{Request, Volumes};
 
-/// blkparse's row in the table of formats.
+/// The row of blkparse in the table of formats.
 pub static FORMAT: Format = Format {
     name: "blkparse",
     title: "blkparse text",
@@ -43,7 +50,7 @@ pub static FORMAT: Format = Format {
     },
 };
 
-/// The option that says which action counts.
+/// The option that selects the action that counts.
 pub(super) const ACTION: Parameter = Parameter {
     name: "action",
     kind: Kind::Choice(&["auto", "Q", "D", "I", "C"]),
@@ -51,7 +58,7 @@ pub(super) const ACTION: Parameter = Parameter {
     meaning: "the event that counts as the request; auto takes the first of Q, D, I, C that the trace begins with",
 };
 
-/// Any action, for recognising.
+/// Any action, for recognising the format.
 pub(super) const ANY: u8 = b'*';
 
 fn counting_action(sample: &Sample) -> u8 {
@@ -62,7 +69,7 @@ fn counting_action(sample: &Sample) -> u8 {
     [b'Q', b'D', b'I'].into_iter().find(|&action| has(action)).unwrap_or(b'C')
 }
 
-/// The devices that stand below others at the beginning of the trace.
+/// Returns the lower devices of stacked ones, from the beginning of the trace.
 fn below(sample: &Sample, action: u8) -> Vec<Vec<u8>> {
     let sighting = |line| match Event::new(line) {
         Ok(Some(Event { device, action: b"A", rest, .. })) => {
@@ -75,7 +82,7 @@ fn below(sample: &Sample, action: u8) -> Vec<Vec<u8>> {
     stacked::below(sample.lines().filter_map(sighting)).into_iter().map(<[u8]>::to_vec).collect()
 }
 
-/// The fields that every event has, and the words after them.
+/// The common fields of all events, and the words after them.
 struct Event<'a> {
     device: &'a [u8],
     time: &'a [u8],
@@ -85,7 +92,8 @@ struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// The event of a line; `None` for the lines of the summary at the end, which all have a colon, and blank lines.
+    /// Parses the event of a line. Returns `None` for blank lines and for the lines of the summary at the end, which
+    /// all contain a colon.
     #[inline]
     fn new(line: &'a [u8]) -> Result<Option<Self>, Malformed> {
         let mut words = Words::new(line);
@@ -106,14 +114,15 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Whether a word is `major,minor`.
+/// True if a word is `major,minor`.
 fn is_device(word: &[u8]) -> bool {
     let number = |digits: &[u8]| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     let mut numbers = word.splitn(2, |&byte| byte == b',');
     numbers.next().is_some_and(number) && numbers.next().is_some_and(number)
 }
 
-/// What RWBS says: read, write, or neither. F is a flush where it comes first, before a write or alone, and later forced unit access.
+/// Returns the operation of RWBS, if it is read or write. F is a flush if it comes first, before a write or alone;
+/// later it is forced unit access.
 pub(super) fn op(rwbs: &[u8]) -> Result<Option<Op>, Malformed> {
     const LETTERS: &[u8] = b"RWDEFNASMBUZOC";
     let first = rwbs.iter().find(|&&letter| letter != b'F');
@@ -133,7 +142,7 @@ const UNITS: UnitOptions = UnitOptions::new(TimeUnit::Seconds, 512, 512);
 struct Blkparse {
     action: u8,
     units: UnitOptions,
-    /// Devices whose requests are ignored.
+    /// The devices whose requests are ignored.
     below: Vec<Vec<u8>>,
 }
 
@@ -151,7 +160,7 @@ impl ParseLine for Blkparse {
         let Some(op) = op(event.rwbs)? else { return Ok(Record::Skipped) };
         let (sector, plus, sectors) = (event.rest.word(), event.rest.word(), event.rest.word());
         let (Some(sector), Some(b"+"), Some(sectors)) = (sector, plus, sectors) else {
-            // A flush in front of a write, or a command that passes through: neither has sectors.
+            // A flush before a write, or a passthrough command: neither has sectors.
             return Ok(Record::Skipped);
         };
         let offset_bytes = scaled(decimal(sector, "a sector")?, self.units.offset_bytes, "a sector")?;
@@ -248,7 +257,7 @@ mod tests {
             assert_eq!(requests("blkparse", trace), ["0 W 253,0 0 4096", "3 R 8,16 4096 4096"]);
             let all = ["0 W 253,0 0 4096", "2 W 8,0 2097152 4096", "3 R 8,16 4096 4096"];
             assert_eq!(requests("blkparse:stacked=all", trace), all);
-            // Only the disk is issued requests.
+            // Only the disk gets issued requests.
             assert_eq!(requests("blkparse:action=D", trace), ["2 W 8,0 2097152 4096"]);
             let reading = |spec: &str| {
                 let spec: crate::formats::FormatSpec = spec.parse().unwrap();

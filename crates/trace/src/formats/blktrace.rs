@@ -1,4 +1,5 @@
-//! The kernel's binary block events, as blktrace writes them to `DEVICE.blktrace.CPU`, and `blkparse -d` merged to one file.
+//! Binary block events of the kernel, from the files `DEVICE.blktrace.CPU` of blktrace, or merged to one file by
+//! `blkparse -d`.
 //!
 //! Source: the kernel's `include/uapi/linux/blktrace_api.h`. Numbers are in the byte order of the traced machine. A record has 48 bytes:
 //!
@@ -16,10 +17,11 @@
 //! | 44 | error u16 |
 //! | 46 | length u16 of data that follow the record |
 //!
-//! One action of a request counts, as in blkparse, but by default always Q. blktrace writes a file for each processor, and one that only
-//! completes requests has no Q. A pattern that fits all files merges them by their times. As in blkparse, some requests are skipped, and
-//! devices below others are left out. The data of a remap name the device that the request was for, in big-endian order. Requests that
-//! pass commands through count as skipped. Zeros or part of a record at the end, which blktrace leaves there if it is killed, are ignored.
+//! One action of a request counts, as in blkparse, but the default is always Q. blktrace writes one file for each
+//! processor, and the file of one that only completes requests has no Q. A pattern that matches all files merges them
+//! by time. As in blkparse, some requests are skipped, and lower devices are left out. The data of a remap contain the
+//! original device of the request, in big-endian order. Passthrough commands count as skipped. Zeros or a partial
+//! record at the end, which blktrace leaves there if it is killed, are ignored.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, Parameter};
@@ -29,7 +31,7 @@ use super::stacked::{self, STACKED, Sighting};
 use super::{Batch, Fit, Format, Framing, Malformed, Parse, Reading, Record, Sample, VOLUME_BYTES_MAX};
 use crate::request::{Request, Volumes};
 
-/// blktrace's row in the table of formats.
+/// The row of blktrace in the table of formats.
 pub static FORMAT: Format = Format {
     name: "blktrace",
     title: "blktrace binary events",
@@ -52,7 +54,7 @@ pub static FORMAT: Format = Format {
     },
 };
 
-/// The option that says which action counts.
+/// The option that selects the action that counts.
 const ACTION: Parameter = Parameter {
     name: "action",
     kind: Kind::Choice(&["Q", "D", "I", "C"]),
@@ -60,12 +62,12 @@ const ACTION: Parameter = Parameter {
     meaning: "the event that counts as the request: queued, issued to the driver, inserted or completed",
 };
 
-/// The magic number without its last byte, the version.
+/// The magic number without its last byte, which is the version.
 const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;
 const RECORD_BYTES: usize = 48;
 
-/// The order of bytes in a number.
+/// The byte order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Little,
@@ -73,7 +75,7 @@ enum Order {
 }
 
 impl Order {
-    /// The order in which `bytes` begin with the magic number, of whatever version.
+    /// Returns the byte order in which `bytes` begin with the magic number, of any version.
     fn of(bytes: &[u8]) -> Option<Order> {
         [Order::Little, Order::Big].into_iter().find(|order| bytes.len() >= 4 && order.u32(bytes, 0) & !0xFF == MAGIC)
     }
@@ -103,7 +105,7 @@ impl Order {
     }
 }
 
-/// A whole record.
+/// A complete record.
 #[derive(Clone, Copy, Debug)]
 struct Event<'a> {
     time_ns: u64,
@@ -114,18 +116,18 @@ struct Event<'a> {
     data: &'a [u8],
 }
 
-/// Kinds of events, in the upper half of the action.
+/// Categories of events, in the upper half of the action.
 mod category {
     pub const WRITE: u32 = 1 << 17;
-    /// A command that passes through.
+    /// A passthrough command.
     pub const COMMAND: u32 = 1 << 25;
-    /// No event of a request, but a process, a time or a message.
+    /// Not an event of a request, but a process, a time or a message.
     pub const NOTIFY: u32 = 1 << 26;
     pub const DISCARD: u32 = 1 << 29;
 }
 
 impl Event<'_> {
-    /// The letter of blkparse, if it is the action of a request that may count, or a remap.
+    /// Returns the letter of blkparse for the action of a request that can count, or for a remap.
     #[inline]
     fn action(&self) -> Option<u8> {
         // 0x100: the data begin with a control group.
@@ -140,31 +142,31 @@ impl Event<'_> {
         }
     }
 
-    /// The device that a request was for before it was mapped to this one.
+    /// Returns the original device of a request that was remapped to this one.
     fn remapped_from(&self) -> Option<u32> {
         let data = if self.action & 0x100 == 0 { self.data } else { self.data.get(8..)? };
         Some(u32::from_be_bytes(*data.first_chunk()?))
     }
 }
 
-/// The events at the beginning of `rest`; ends at the first bytes that are no whole record.
+/// An iterator over the events at the beginning of `rest`; damage is returned as an error.
 #[derive(Clone, Debug)]
 struct Events<'a> {
     order: Order,
     rest: &'a [u8],
 }
 
-/// Longer damage counts as several places.
+/// The maximum length of one place of damage, in bytes; longer damage counts as several.
 const DAMAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes that are no record.
+/// Bytes that are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Damage {
-    /// The record goes on after the end.
+    /// The record continues after the end.
     Cut,
     /// Zeros until the end.
     Zeros,
-    /// Another number where the magic number and the version stand.
+    /// Another number in place of the magic number and the version.
     Magic(u32),
 }
 
@@ -181,7 +183,7 @@ impl<'a> Iterator for Events<'a> {
         let bytes =
             if rest.len() >= RECORD_BYTES { RECORD_BYTES + usize::from(order.u16(rest, 46)) } else { usize::MAX };
         if magic != MAGIC | VERSION {
-            // The next record, as far as there is one.
+            // Continues at the next record, if there is one.
             let next = (MAGIC | VERSION).to_le_bytes();
             let found = memchr::memmem::find(&rest[1..], &order.number::<4>(&next, 0));
             self.rest = &rest[found.map_or(rest.len(), |at| at + 1)..];
@@ -204,7 +206,7 @@ impl<'a> Iterator for Events<'a> {
     }
 }
 
-/// How devices are called.
+/// Returns the name of a device.
 fn name(device: u32) -> String {
     format!("{},{}", device >> 20, device & 0xF_FFFF)
 }
@@ -213,9 +215,9 @@ fn name(device: u32) -> String {
 struct Blktrace {
     order: Order,
     action: u8,
-    /// Devices whose requests are ignored.
+    /// The devices whose requests are ignored.
     below: Vec<u32>,
-    /// True if the trace begins with other actions of requests only.
+    /// True if the trace begins only with other actions of requests.
     is_missing: bool,
 }
 
@@ -243,7 +245,8 @@ impl Parse for Blktrace {
 
     fn whole(&self, bytes: &[u8]) -> usize {
         let mut events = Events { order: self.order, rest: bytes };
-        // Damage before what is yet to come is left together with it: a few bytes alone would not be known as damage.
+        // Damage before an incomplete record stays together with it: a few bytes alone would not be recognised as
+        // damage.
         let mut damage = None;
         loop {
             let rest = events.rest.len();
@@ -252,7 +255,7 @@ impl Parse for Blktrace {
                 None => return bytes.len(),
                 Some(Ok(_)) => damage = None,
                 Some(Err(Damage::Cut)) => return damage.unwrap_or(at),
-                // The damage may go on: it is one place, however the trace is cut.
+                // The damage may continue: it is one place, however the trace is cut into chunks.
                 Some(Err(_)) if events.rest.is_empty() && rest <= DAMAGE_BYTES_MAX => return at,
                 Some(Err(_)) => damage = Some(at),
             }
@@ -303,7 +306,7 @@ mod tests {
     const SDA: u32 = 8 << 20;
     const DM: u32 = 253 << 20;
 
-    /// A record of `blk_io_trace`, field by field, and its data.
+    /// Creates a record of `blk_io_trace`, field by field, with its data.
     fn record(order: Order, time_ns: u64, [sector, bytes]: [u64; 2], action: u32, device: u32, data: &[u8]) -> Vec<u8> {
         let ordered = |number: Vec<u8>| if order == Order::Big { number.into_iter().rev().collect() } else { number };
         let u32 = |number: u32| ordered(number.to_le_bytes().to_vec());
@@ -360,7 +363,7 @@ mod tests {
         }
     }
 
-    /// The file of a processor that only completes requests.
+    /// Tests the file of a processor that only completes requests.
     #[test]
     fn completions_alone_count_only_if_the_user_says_so() {
         let completed = record(Order::Little, 1, [8, 4096], 8 | READ, SDA, b"");
@@ -389,7 +392,7 @@ mod tests {
             let records = batch.records;
             parser.parse(&trace[whole..], &mut batch);
             assert_eq!((batch.requests.len(), batch.malformed.len()), (2, 0), "{cut}");
-            // What blktrace did not finish is left out.
+            // An incomplete record is left out.
             let mut batch = Batch::default();
             parser.parse(&trace[..cut], &mut batch);
             assert_eq!((batch.records, batch.malformed.len()), (records, 0), "{cut}");

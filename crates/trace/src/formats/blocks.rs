@@ -1,9 +1,9 @@
-//! Lists of block numbers, one a line.
+//! Lists of block numbers, one per line.
 //!
-//! Source: the reference strings of Jiang, Zhang: LIRS. SIGMETRICS 2002 (`2_pools`, `cs`, `loop`, `sprite`, ...), and the plain text
-//! traces of many cache simulators. Each line is a read of one block. What size a block has is not said, so by default the block of
-//! a line is one block at any block size; `unit=4096` says that the numbers count blocks of 4 KiB, which smaller or larger blocks then
-//! split or share. Lines of `*` mark phases in some of these files and are ignored.
+//! Source: the reference strings of Jiang, Zhang: LIRS. SIGMETRICS 2002 (`2_pools`, `cs`, `loop`, `sprite`, ...), and
+//! the plain text traces of many cache simulators. Each line is a read of one block. The size of a block is not given;
+//! so by default a line is one block at any block size. With `unit=4096` the numbers count blocks of 4 KiB, which
+//! smaller blocks split and larger ones share. Lines of `*` mark phases in some of these files and are ignored.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, Parameter};

@@ -1,18 +1,18 @@
-//! Times that are dates: as ISO 8601 writes them, or with the day or the month first.
+//! Dates as times: in ISO 8601, or with the day or the month first.
 
-/// In which order a date has its parts.
+/// The order of the parts of a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DateOrder {
-    /// `2024-01-31`, as in ISO 8601; slashes may stand for the dashes.
+    /// `2024-01-31`, as in ISO 8601; slashes can replace the dashes.
     Year,
-    /// `31.01.2024`; slashes or dashes may stand for the points.
+    /// `31.01.2024`; slashes or dashes can replace the points.
     Day,
-    /// `01/31/2024`; points or dashes may stand for the slashes.
+    /// `01/31/2024`; points or dashes can replace the slashes.
     Month,
 }
 
-/// Microseconds from 1970 to the date and time that `field` spells, `2024-01-31T23:59:59.5+01:00`: a blank may stand for the T, and hours go to
-/// 12 before AM and PM. Without a zone it is UTC; the rest of a microsecond is cut off.
+/// Parses a date and time such as `2024-01-31T23:59:59.5+01:00` to microseconds since 1970. A blank can replace the T,
+/// and hours go to 12 before AM and PM. Without a zone it is UTC. Fractions of a microsecond are truncated.
 pub fn date_us(field: &[u8], order: DateOrder) -> Option<i64> {
     let text = std::str::from_utf8(field.trim_ascii()).ok()?;
     let (date, rest) = text.split_at_checked(text.find(['T', 't', ' '])?)?;
@@ -26,7 +26,8 @@ pub fn date_us(field: &[u8], order: DateOrder) -> Option<i64> {
     Some(1_000_000 * (86_400 * date - zone_s) + time_us(time.trim_ascii())?)
 }
 
-/// Microseconds from midnight to a time of day, `23:59:59.5` or `11:59:59.5 PM`; a minute may have a leap second.
+/// Parses a time of day, `23:59:59.5` or `11:59:59.5 PM`, to microseconds since midnight; a minute can have a leap
+/// second.
 fn time_us(text: &str) -> Option<i64> {
     let (text, half) = match text.ends_with(['m', 'M']) {
         false => (text, None),
@@ -48,7 +49,7 @@ fn time_us(text: &str) -> Option<i64> {
     Some(1_000_000 * (3600 * hour + 60 * number(minute, 0, 59)? + number(second, 0, 60)?) + fraction_us)
 }
 
-/// Seconds by which a zone, `+01:30` or `-0800`, is ahead of UTC; its name may follow.
+/// Parses a zone, `+01:30` or `-0800`, to the seconds that it is ahead of UTC; its name may follow.
 fn zone_s(text: &str) -> Option<i64> {
     let (sign, text) = text.split_at_checked(1)?;
     let (hours, minutes) = text.split_at_checked(2)?;
@@ -64,13 +65,13 @@ fn is_digits(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The number of one digit or two from `least` to `most`; blanks may stand before it.
+/// Parses a number of one or two digits from `least` to `most`; blanks may precede it.
 fn number(text: &str, least: i64, most: i64) -> Option<i64> {
     let digits = Some(text.trim_start()).filter(|digits| is_digits(digits) && digits.len() <= 2);
     digits?.parse().ok().filter(|number| (least..=most).contains(number))
 }
 
-/// Days from 1970-01-01 to a date.
+/// Returns the number of days from 1970-01-01 to a date.
 fn day(text: &str, order: DateOrder) -> Option<i64> {
     let separator = text.find(['-', '/', '.']).map(|at| &text[at..=at])?;
     let mut parts = text.split(separator);
@@ -96,9 +97,7 @@ fn day(text: &str, order: DateOrder) -> Option<i64> {
     days(year.into(), month, day)
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar, if there is that day.
-///
-/// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `days_from_civil`.
+/// Returns the number of days from 1970-01-01 to a date of the Gregorian calendar, if the date exists.
 fn days(year: i64, month: u32, day: u32) -> Option<i64> {
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let lengths = [31, if is_leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
@@ -106,7 +105,7 @@ fn days(year: i64, month: u32, day: u32) -> Option<i64> {
     if !(1..=length).contains(&day) {
         return None;
     }
-    // The year begins in March, so that a leap day is its last one.
+    // The year begins in March, so that a leap day is its last day.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let day_of_year = i64::from((153 * month + 2) / 5 + day - 1);
     Some(365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468)
@@ -116,7 +115,7 @@ fn days(year: i64, month: u32, day: u32) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// 2024-01-31T12:00:00Z is 1706702400 s after 1970 began (`date -u -d ... +%s`).
+    /// 2024-01-31T12:00:00Z is 1706702400 s after the beginning of 1970 (`date -u -d ... +%s`).
     const NOON_US: i64 = 1_706_702_400_000_000;
 
     #[test]
@@ -138,7 +137,8 @@ mod tests {
         assert_eq!(us("1969-12-31 23:59:59.5"), Some(-500_000));
         assert_eq!(us("2024-01-31 12:00:00 am"), Some(NOON_US - 43_200_000_000));
         assert_eq!(us("2024-01-31 11:59:60"), Some(NOON_US));
-        // `date -u -d ... +%s` of the days around a leap day, of a year that has none, and of the first and the last year.
+        // `date -u -d ... +%s` of the days around a leap day, of a year without one, and of the first and the last
+        // year.
         let days = [
             ("2000-02-29", 951_782_400),
             ("2024-03-01", 1_709_251_200),
@@ -184,7 +184,7 @@ mod tests {
         for text in ["01/31/2024 12:00:00", "1/31/2024 12:00:00 PM", "1.31.2024 12:00:00"] {
             assert_eq!((us(text, DateOrder::Day), us(text, DateOrder::Month)), (None, Some(NOON_US)), "{text}");
         }
-        // A month of 29 days lies between: 2024-02-01 is 86,400 s after noon of the day before, 2024-01-02 29 days before that day.
+        // 2024-02-01 is 86,400 s after noon of the day before; 2024-01-02 is 29 days before that day.
         let either = "01/02/2024 12:00:00";
         assert_eq!(us(either, DateOrder::Day), Some(NOON_US + 86_400_000_000));
         assert_eq!(us(either, DateOrder::Month), Some(NOON_US - 29 * 86_400_000_000));

@@ -4,9 +4,10 @@
 //! section on input workload traces. The time is in milliseconds, block and size in sectors of 512 bytes, flags are hexadecimal
 //! with bit 0 set in a read.
 //!
-//! SSDSim, MQSim and FlashSim traces look the same and mean something else: SSDSim and MQSim write whole nanoseconds (or
-//! microseconds), FlashSim writes sizes in pages. So a trace is taken for DiskSim's only if its times have decimals and all its sizes are
-//! multiples of 8 sectors, which 4 KiB file systems make and counts of pages are not; otherwise the user is asked.
+//! Traces of SSDSim, MQSim and FlashSim look the same with different units: SSDSim and MQSim write whole nanoseconds
+//! (or microseconds), FlashSim writes sizes in pages. So a trace is only recognised as DiskSim if its times have
+//! decimals and all its sizes are multiples of 8 sectors. 4 KiB file systems produce such sizes; counts of pages are
+//! different. Otherwise the user must give the format.
 
 use flashwise_core::access::Op;
 
@@ -15,7 +16,7 @@ use super::plausible::{BLANKS, Habits, Layout};
 use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
 use crate::request::{Request, Volumes};
 
-/// DiskSim's row in the table of formats.
+/// The row of DiskSim in the table of formats.
 pub static FORMAT: Format = Format {
     name: "disksim",
     title: "DiskSim ASCII",
@@ -42,7 +43,7 @@ fn recognise(sample: &Sample) -> Fit {
     if sample.lines().all(certain) { Fit::Yes } else { Fit::Unsure(UNSURE) }
 }
 
-/// The operation of hexadecimal flags.
+/// Returns the operation of hexadecimal flags.
 fn op_of(flags: &[u8]) -> Option<Op> {
     match flags {
         b"0" => Some(Op::Write),

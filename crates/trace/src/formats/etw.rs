@@ -1,12 +1,14 @@
-//! Text of Windows' event traces (ETW), as xperf's dumper prints it: `DiskRead, TimeStamp, Process Name ( PID), ThreadID, ...`.
+//! Text of Windows event traces (ETW), as printed by xperf's dumper: `DiskRead, TimeStamp, Process Name ( PID),
+//! ThreadID, ...`.
 //!
-//! Source: SNIA IOTTA repository, Microsoft Production Server and Exchange traces, README; Kavalanekar et al.: Characterization of storage
-//! workload traces from production Windows servers. IISWC 2008. A header between `BeginHeader` and `EndHeader` has one line for each kind
-//! of event, with its columns. `DiskRead` and `DiskWrite` are requests; their times are microseconds, when they completed. The offset and
-//! the size are in bytes, hexadecimal after `0x` or decimal; a disk number is a volume.
+//! Source: SNIA IOTTA repository, Microsoft Production Server and Exchange traces, README; Kavalanekar et al.:
+//! Characterization of storage workload traces from production Windows servers. IISWC 2008. A header between
+//! `BeginHeader` and `EndHeader` has one line for each kind of event, with its columns. `DiskRead` and `DiskWrite` are
+//! requests; their times are those of completion, in microseconds. The offset and the size are in bytes, hexadecimal
+//! after `0x` or decimal; a disk number is a volume.
 //!
-//! Columns are those of the header's line of `DiskRead`; without one, those of the traces named above. `DiskFlush` counts as skipped. All
-//! other events are ignored, as are lines that are no events.
+//! The columns are those of `DiskRead` in the header, or without a header those of the traces named above. `DiskFlush`
+//! counts as skipped. All other events and lines are ignored.
 
 use flashwise_core::access::Op;
 use flashwise_core::filter::Client;
@@ -18,7 +20,7 @@ use super::unit_options::{LENGTH_UNIT, OFFSET_UNIT, PLAIN, TIME_UNIT, UnitOption
 use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
 use crate::request::{Request, Volumes};
 
-/// ETW's row in the table of formats.
+/// The row of ETW in the table of formats.
 pub static FORMAT: Format = Format {
     name: "etw",
     title: "Windows event trace as text",
@@ -28,7 +30,7 @@ pub static FORMAT: Format = Format {
     parser: |options, sample, _| Ok(Box::new(Lines(Etw { units: UNITS.given(options), ..Etw::new(sample) }))),
 };
 
-/// A trace begins with its header, or where that was cut off with an event of a disk.
+/// A trace begins with its header, or with an event of a disk if the header was cut off.
 fn recognise(sample: &Sample) -> Fit {
     let has_header = sample.lines().next().is_some_and(|line| line.trim_ascii() == b"BeginHeader");
     if has_header {
@@ -40,7 +42,7 @@ fn recognise(sample: &Sample) -> Fit {
 
 const UNITS: UnitOptions = UnitOptions::new(TimeUnit::Microseconds, 1, 1);
 
-/// Positions of columns, from 0 for the kind of event.
+/// The positions of columns, from 0 for the kind of event.
 #[derive(Clone, Copy, Debug)]
 struct Etw {
     time: usize,
@@ -48,12 +50,12 @@ struct Etw {
     offset: usize,
     length: usize,
     disk: usize,
-    /// Columns of which those above are the last or before it.
+    /// The minimum number of columns that contains all of the above.
     columns: usize,
     units: UnitOptions,
 }
 
-/// The kind of event, and the columns after it.
+/// Splits a line into the kind of event and the columns after it.
 #[inline]
 fn kind(line: &[u8]) -> (&[u8], &[u8]) {
     let (kind, rest) = match memchr::memchr(b',', line) {
@@ -70,7 +72,7 @@ impl Etw {
         header.and_then(Etw::of_header).unwrap_or(known)
     }
 
-    /// The columns that a header's line names.
+    /// Parses the columns of a line of the header.
     fn of_header(line: &[u8]) -> Option<Etw> {
         let names: Vec<&[u8]> = line.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).collect();
         let find = |name: &str| names.iter().position(|column| *column == name.as_bytes());
@@ -82,12 +84,12 @@ impl Etw {
     }
 }
 
-/// True for the columns of a header's line.
+/// True for the columns of a line of the header.
 fn is_header(columns: &[u8]) -> bool {
     columns.trim_ascii_start().starts_with(b"TimeStamp")
 }
 
-/// The end of a process's column, which ends with its id in parentheses: a name may have commas.
+/// Returns the end of the process column, which ends with the process id in parentheses: a name can contain commas.
 fn process_end(rest: &[u8]) -> Option<usize> {
     let comma = memchr::memchr(b',', rest)?;
     if rest[..comma].trim_ascii_end().ends_with(b")") {
@@ -96,7 +98,7 @@ fn process_end(rest: &[u8]) -> Option<usize> {
     memchr::memmem::find(rest, b"),").map(|end| end + 1).or(Some(comma))
 }
 
-/// A number of bytes, in hexadecimal digits after `0x` or in decimal ones.
+/// Parses a number of bytes, hexadecimal after `0x` or decimal.
 #[inline]
 fn bytes(field: &[u8], expected: &str) -> Result<u64, Malformed> {
     let Some(digits) = field.strip_prefix(b"0x") else { return decimal(field, expected) };
@@ -200,7 +202,7 @@ mod tests {
         \x20            FileIoRead,       2400,            System (   4),         84, 0xfffffa8004bfc010\r\n\
         \x20              DiskRead,       2500,        a, b.exe ( 77),         84, 0xfffffa8004bfc010, 8192, 512,         110,        0, 0x060a00\r\n";
 
-    /// Counted by `grep -c '^ *DiskRead, *[0-9]'` and the same of DiskWrite: 2 and 1.
+    /// Counted by `grep -c '^ *DiskRead, *[0-9]'` and the same for DiskWrite: 2 and 1.
     #[test]
     fn reads_the_columns_that_the_header_names() {
         // 0xafdbc800 = 2950416384.

@@ -1,4 +1,4 @@
-//! Fields of text records: cutting them, and reading numbers and times.
+//! Fields of text records: splitting lines, and parsing numbers and times.
 
 use flashwise_core::filter::Client;
 
@@ -6,7 +6,7 @@ use super::Malformed;
 use super::dates::{DateOrder, date_us};
 use super::spellings::{self, Unit, scaled, without_exponent};
 
-/// The fields of a line, parted by one separator.
+/// The fields of a line, split by one separator.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     line: &'a [u8],
@@ -15,13 +15,13 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of `line`, which `separator` parts.
+    /// Splits `line` at `separator`.
     #[inline]
     pub fn new(line: &'a [u8], separator: u8) -> Self {
         Fields { line, rest: Some(line), separator }
     }
 
-    /// The next field, which should be `expected`.
+    /// Returns the next field; `expected` describes it for errors.
     #[inline]
     pub fn next(&mut self, expected: &str) -> Result<&'a [u8], Malformed> {
         let Some(rest) = self.rest else {
@@ -39,7 +39,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The next field, a whole number in decimal digits.
+    /// Returns the next field, a whole number in decimal digits.
     #[inline]
     pub fn decimal(&mut self, expected: &str) -> Result<u64, Malformed> {
         match self.leading_decimal() {
@@ -48,7 +48,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The next field, if it is decimal digits and nothing else; else it stays.
+    /// Returns the next field if it consists of decimal digits; otherwise it is not consumed.
     #[inline]
     fn leading_decimal(&mut self) -> Option<u64> {
         let rest = self.rest.unwrap_or_default();
@@ -62,13 +62,13 @@ impl<'a> Fields<'a> {
         Some(number)
     }
 
-    /// The next field, a whole number of units of `unit_bytes`, in bytes.
+    /// Returns the next field, a whole number of units of `unit_bytes`, in bytes.
     #[inline]
     pub fn bytes(&mut self, unit_bytes: u64, expected: &str) -> Result<u64, Malformed> {
         scaled(self.decimal(expected)?, unit_bytes, expected)
     }
 
-    /// The next field, a time in microseconds.
+    /// Returns the next field, a time in microseconds.
     #[inline]
     pub fn time_us(&mut self, unit: TimeUnit, expected: &str) -> Result<i64, Malformed> {
         if matches!(unit, TimeUnit::Date(_)) {
@@ -77,7 +77,7 @@ impl<'a> Fields<'a> {
         let rest = self.rest.unwrap_or_default();
         let (whole, digits) = leading_digits(rest);
         let (multiplier, divisor) = unit.ratio();
-        // The common case: digits and nothing else, and no overflow.
+        // The common case: only digits, and no overflow.
         if is_number(digits) && whole <= i64::MAX as u64 / multiplier {
             let time_us = (whole * multiplier / divisor) as i64;
             match rest.get(digits) {
@@ -95,7 +95,7 @@ impl<'a> Fields<'a> {
         time_us(self.next(expected)?, unit, expected)
     }
 
-    /// Refuses a line that has more fields.
+    /// Rejects a line that has more than `fields` fields.
     #[inline]
     pub fn end(&self, fields: usize) -> Result<(), Malformed> {
         match self.rest {
@@ -104,7 +104,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Refuses a line of which more than `more` fields are left, unless what is beyond is empty; a line has `width` fields.
+    /// Rejects a line with more than `more` remaining fields, unless the surplus is empty; a line has `width` fields.
     #[inline]
     pub fn end_after(&self, more: usize, width: usize) -> Result<(), Malformed> {
         let Some(rest) = self.rest else { return Ok(()) };
@@ -121,7 +121,7 @@ fn surplus(line: &[u8], width: usize) -> Malformed {
     Malformed::new(line, format!("a line of {width} fields"))
 }
 
-/// The words of a line, parted by runs of spaces and tabs.
+/// The words of a line, split by runs of spaces and tabs.
 #[derive(Clone, Debug)]
 pub struct Words<'a> {
     line: &'a [u8],
@@ -133,13 +133,13 @@ fn is_blank(byte: u8) -> bool {
 }
 
 impl<'a> Words<'a> {
-    /// The words of `line`.
+    /// Splits `line` into words.
     #[inline]
     pub fn new(line: &'a [u8]) -> Self {
         Words { line, rest: line }
     }
 
-    /// The next word, if there is one.
+    /// Returns the next word, if there is one.
     #[inline]
     pub fn word(&mut self) -> Option<&'a [u8]> {
         let start = self.rest.iter().position(|&byte| !is_blank(byte))?;
@@ -149,36 +149,36 @@ impl<'a> Words<'a> {
         Some(&rest[..end])
     }
 
-    /// All words that are left.
+    /// Returns all remaining words.
     pub fn all(mut self) -> impl Iterator<Item = &'a [u8]> {
         std::iter::from_fn(move || self.word())
     }
 
-    /// The next word, which should be `expected`.
+    /// Returns the next word; `expected` describes it for errors.
     #[inline]
     pub fn next(&mut self, expected: &str) -> Result<&'a [u8], Malformed> {
         self.word().ok_or_else(|| missing(self.line, expected))
     }
 
-    /// The next word, a whole number in decimal digits.
+    /// Returns the next word, a whole number in decimal digits.
     #[inline]
     pub fn decimal(&mut self, expected: &str) -> Result<u64, Malformed> {
         decimal(self.next(expected)?, expected)
     }
 
-    /// The next word, a whole number of units of `unit_bytes`, in bytes.
+    /// Returns the next word, a whole number of units of `unit_bytes`, in bytes.
     #[inline]
     pub fn bytes(&mut self, unit_bytes: u64, expected: &str) -> Result<u64, Malformed> {
         scaled(self.decimal(expected)?, unit_bytes, expected)
     }
 
-    /// The next word, a time in microseconds.
+    /// Returns the next word, a time in microseconds.
     #[inline]
     pub fn time_us(&mut self, unit: TimeUnit, expected: &str) -> Result<i64, Malformed> {
         time_us(self.next(expected)?, unit, expected)
     }
 
-    /// The word after `before` others, if it is a whole number in decimal digits.
+    /// Returns the word after `before` others, if it is a whole number in decimal digits.
     pub fn nth_decimal(mut self, before: usize) -> Option<u64> {
         for _ in 0..before {
             self.word()?;
@@ -186,7 +186,7 @@ impl<'a> Words<'a> {
         decimal(self.word()?, "").ok()
     }
 
-    /// Refuses a line that has more than `words` words, which have all been taken.
+    /// Rejects a line that has more than `words` words; all of these have been taken.
     #[inline]
     pub fn end(&mut self, words: usize) -> Result<(), Malformed> {
         match self.word() {
@@ -196,7 +196,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A process by its pid, a word, and the name of its program. What is not a number is unknown.
+/// Returns a process with its pid, a word, and the name of its program. A pid that is not a number is unknown.
 pub fn process(pid: Option<&[u8]>, program: &[u8]) -> Client {
     let pid = pid.and_then(|pid| decimal(pid, "").ok()).and_then(|pid| u32::try_from(pid).ok());
     Client { pid, program: Some(String::from_utf8_lossy(program).into_owned()), ..Client::default() }
@@ -207,8 +207,8 @@ fn missing(line: &[u8], expected: &str) -> Malformed {
     Malformed::new(line, format!("a line with one more field: {expected}"))
 }
 
-/// The number that the leading digits of `text` spell, and how many digits there are. Right up to 19 digits, since
-/// 9999999999999999999 < 2^64. Takes eight digits at a time.
+/// Parses the leading digits of `text`; returns the number and the count of digits. Correct for up to 19 digits, since
+/// 9999999999999999999 < 2^64. Processes eight digits at once.
 #[inline]
 fn leading_digits(text: &[u8]) -> (u64, usize) {
     const POWERS: [u64; 9] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
@@ -231,17 +231,17 @@ fn leading_digits(text: &[u8]) -> (u64, usize) {
     (number, text.len())
 }
 
-/// The same of eight bytes.
+/// Parses the leading digits of eight bytes.
 #[inline]
 fn eight_digits(bytes: [u8; 8]) -> (u64, usize) {
-    // One byte per digit, the first the lowest. 0x30 ^ digit is its value, and above 9 for any other byte.
+    // One byte per digit, the first is the lowest. 0x30 ^ digit is the digit's value, and above 9 for any other byte.
     let values = u64::from_le_bytes(bytes) ^ 0x3030_3030_3030_3030;
-    // The upper bit of a byte is set if its value is above 9. A carry only reaches bytes after such a one.
+    // The upper bit of a byte is set if its value is above 9. A carry only reaches bytes after such a byte.
     let others = (values.wrapping_add(0x7676_7676_7676_7676) | values) & 0x8080_8080_8080_8080;
     let digits = (others.trailing_zeros() / 8) as usize;
-    // Zeros in front take the place of what follows the digits.
+    // Leading zeros replace the bytes after the digits.
     let values = values.checked_shl(64 - 8 * digits as u32).unwrap_or(0);
-    // Worked for 12345678: pairs 12 34 56 78, then 12 * 1000000 + 56 * 100 and 34 * 10000 + 78.
+    // Example 12345678: pairs 12 34 56 78, then 12 * 1000000 + 56 * 100 and 34 * 10000 + 78.
     let pairs = values.wrapping_mul(10).wrapping_add(values >> 8);
     const EVERY_OTHER: u64 = 0x0000_00FF_0000_00FF;
     let first_and_third = (pairs & EVERY_OTHER).wrapping_mul(100 + (1_000_000 << 32));
@@ -249,13 +249,13 @@ fn eight_digits(bytes: [u8; 8]) -> (u64, usize) {
     (first_and_third.wrapping_add(second_and_fourth) >> 32, digits)
 }
 
-/// Whether this number of leading digits is a number that [`leading_digits`] gets right.
+/// True if [`leading_digits`] is correct for this number of digits.
 #[inline]
 fn is_number(digits: usize) -> bool {
     (1..=19).contains(&digits)
 }
 
-/// The number that `field` spells in decimal digits, blanks around it allowed.
+/// Parses `field` as decimal digits; blanks around it are allowed.
 #[inline]
 pub fn decimal(field: &[u8], expected: &str) -> Result<u64, Malformed> {
     let (number, digits) = leading_digits(field);
@@ -273,7 +273,7 @@ fn decimal_slowly(field: &[u8], expected: &str) -> Result<u64, Malformed> {
     number.ok_or_else(|| Malformed::new(field, expected))
 }
 
-/// What a trace counts time in.
+/// The unit of times in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
     Seconds,
@@ -282,12 +282,12 @@ pub enum TimeUnit {
     Nanoseconds,
     /// 100 ns.
     Filetime,
-    /// None: dates.
+    /// Dates instead of a unit.
     Date(DateOrder),
 }
 
 impl TimeUnit {
-    /// What the options of `csv` call it.
+    /// Returns the name of the unit in the options of `csv`.
     pub fn word(self) -> &'static str {
         match self {
             TimeUnit::Seconds => "s",
@@ -301,13 +301,13 @@ impl TimeUnit {
         }
     }
 
-    /// The unit of numbers that options call `word`.
+    /// Returns the unit of numbers named `word` in options.
     pub fn of_word(word: &str) -> Option<TimeUnit> {
         use TimeUnit::{Filetime, Microseconds, Milliseconds, Nanoseconds, Seconds};
         [Seconds, Milliseconds, Microseconds, Nanoseconds, Filetime].into_iter().find(|unit| unit.word() == word)
     }
 
-    /// Microseconds in a unit, and units in a microsecond; one of the two is 1.
+    /// Returns the microseconds in a unit, and the units in a microsecond; one of the two is 1.
     #[inline]
     fn ratio(self) -> (u64, u64) {
         match self {
@@ -320,7 +320,7 @@ impl TimeUnit {
     }
 }
 
-/// The time that `field` spells in decimal digits with or without decimals, in whole microseconds; the rest is cut off.
+/// Parses a decimal time with or without a fraction, in whole microseconds; the rest is truncated.
 #[inline]
 pub fn time_us(field: &[u8], unit: TimeUnit, expected: &str) -> Result<i64, Malformed> {
     const NANO_DIGITS: usize = 9;
@@ -341,13 +341,13 @@ pub fn time_us(field: &[u8], unit: TimeUnit, expected: &str) -> Result<i64, Malf
     }
     let nano = nano * 10_u64.pow((NANO_DIGITS - digits) as u32);
     let (multiplier, divisor) = unit.ratio();
-    // Worked: 12.034567891 s = 12 * 1000000 + 34567891 * 1000000 / 10^9 = 12034567 us.
+    // Example: 12.034567891 s = 12 * 1000000 + 34567891 * 1000000 / 10^9 = 12034567 us.
     let fraction_us = nano * multiplier / 1_000_000_000 / divisor;
     let us = whole.checked_mul(multiplier).map(|units| units / divisor + fraction_us);
     us.and_then(|us| i64::try_from(us).ok()).ok_or_else(wrong)
 }
 
-/// `field`, a whole number of `unit`, in bytes.
+/// Parses `field`, a whole number of `unit`, in bytes.
 #[inline]
 fn spelled(field: &[u8], unit: Unit, expected: &str) -> Result<u64, Malformed> {
     match leading_digits(field) {
@@ -356,24 +356,24 @@ fn spelled(field: &[u8], unit: Unit, expected: &str) -> Result<u64, Malformed> {
     }
 }
 
-/// Gives one field after another, in whatever way a line is cut.
+/// Returns one field after another, however a line is split.
 pub trait Columns<'a> {
-    /// The next field, which should be `expected`.
+    /// Returns the next field; `expected` describes it for errors.
     fn next(&mut self, expected: &str) -> Result<&'a [u8], Malformed>;
 
-    /// The next field, a whole number of `unit`, in bytes, in any of the spellings of a CSV.
+    /// Returns the next field, a whole number of `unit`, in bytes, in any of the spellings of a CSV.
     #[inline]
     fn bytes(&mut self, unit: Unit, expected: &str) -> Result<u64, Malformed> {
         spelled(self.next(expected)?, unit, expected)
     }
 
-    /// The next field, a time in microseconds.
+    /// Returns the next field, a time in microseconds.
     #[inline]
     fn time_us(&mut self, unit: TimeUnit, expected: &str) -> Result<i64, Malformed> {
         time_us(self.next(expected)?, unit, expected)
     }
 
-    /// Refuses a line of which more than `more` fields are left, unless what is beyond is empty; a line has `width` fields.
+    /// Rejects a line with more than `more` remaining fields, unless the surplus is empty; a line has `width` fields.
     fn end_after(&self, more: usize, width: usize) -> Result<(), Malformed>;
 }
 

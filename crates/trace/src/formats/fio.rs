@@ -3,8 +3,8 @@
 //! Source: fio's HOWTO, "Trace file format v2" and "v3"; fio's `iolog.c`, which writes times in microseconds since the start of the
 //! job. Offset and length are in bytes, a file is a volume. The first line is `fio version 2 iolog` or `fio version 3 iolog`.
 //!
-//! Only `read` and `write` ask for data. Syncs and trims count as skipped; `add`, `open`, `close` and `wait` are ignored. Version 2 has
-//! no times, only waits between requests, so all its times are 0.
+//! Only `read` and `write` count as requests. Syncs and trims count as skipped; `add`, `open`, `close` and `wait` are
+//! ignored. Version 2 has no times, only waits between requests, so all its times are 0.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, OptionError, Parameter};
@@ -46,12 +46,12 @@ pub static FORMAT: Format = Format {
     },
 };
 
-/// The version that the first line names.
+/// Returns the version from the first line.
 fn version(sample: &Sample) -> Option<u8> {
     sample.lines().next().and_then(header)
 }
 
-/// The version that a line names if it is a header.
+/// Returns the version if a line is a header.
 fn header(line: &[u8]) -> Option<u8> {
     match line.trim_ascii_end() {
         b"fio version 2 iolog" => Some(2),
@@ -69,7 +69,8 @@ struct Fio {
 }
 
 impl Fio {
-    /// Refuses a second header, of a log that fio appended to this one, unless it names the same version.
+    /// Handles a second header, of a log that fio appended to this one. Returns an error unless it has the same
+    /// version.
     #[cold]
     fn again(&self, line: &[u8]) -> Result<Record, Malformed> {
         let version = 2 + u8::from(self.has_times);
@@ -152,7 +153,7 @@ mod tests {
         assert!(recognised(headless).is_err());
     }
 
-    /// Every line that the awk program `$3 == "read" || $3 == "write"` counts is a request: 3 of version 3.
+    /// Every line that the awk program `$3 == "read" || $3 == "write"` counts is a request: 3 in version 3.
     #[test]
     fn a_line_that_was_not_finished_is_left_out() {
         assert_eq!(requests("fio", &V3[..V3.len() - 60]).len(), 2);

@@ -1,8 +1,9 @@
 //! FIU traces: `ts_ns pid process lba size op major minor md5`.
 //!
-//! Source: SNIA IOTTA repository, FIU IODedup, README; Koller, Rangaswami: I/O deduplication. FAST 2010. LBA and size are in
-//! sectors of 512 bytes, the op is `R` or `W`, the device `major,minor` is the volume, the digests of the contents are not read. The
-//! process name may hold blanks, so the fields after it are counted from the end of the line; runs of blanks in it count as one.
+//! Source: SNIA IOTTA repository, FIU IODedup, README; Koller, Rangaswami: I/O deduplication. FAST 2010. LBA and size
+//! are in sectors of 512 bytes, the op is `R` or `W`, the device `major,minor` is the volume. The digests of the
+//! contents are ignored. The process name can contain blanks, so the fields after it are counted from the end of the
+//! line; a run of blanks counts as one.
 
 use flashwise_core::access::Op;
 use flashwise_core::filter::Client;
@@ -14,7 +15,7 @@ use super::unit_options::{LENGTH_UNIT, OFFSET_UNIT, PLAIN, TIME_UNIT, UnitOption
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
 
-/// FIU's row in the table of formats.
+/// The row of FIU in the table of formats.
 pub static FORMAT: Format = Format {
     name: "fiu",
     title: "FIU blkparse",
@@ -24,7 +25,7 @@ pub static FORMAT: Format = Format {
     parser: |options, _, _| Ok(Box::new(Lines(Fiu { units: UNITS.given(options) }))),
 };
 
-/// The fields after the process name.
+/// The number of fields after the process name.
 const FIELDS_AFTER: usize = 6;
 
 const UNITS: UnitOptions = UnitOptions::new(TimeUnit::Nanoseconds, 512, 512);

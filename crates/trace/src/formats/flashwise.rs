@@ -1,11 +1,16 @@
-//! What `flashwise serve --record` writes: `time_us,volume,op,offset,length,flags`, with a header line of these names.
+//! Recordings of `flashwise serve --record`: `time_us,volume,op,offset,length,flags`, with a header line of these
+//! names.
 //!
-//! Source: this project. The time is in microseconds on the server's clock, offset and length are in bytes. `op` is `read`,
-//! `write`, `flush`, `trim`, `write-zeroes` or `cache`; `flags` is empty or some of `fua` (force unit access), `no-hole` (zeroes
-//! that keep their space), `fast-zero` (zeroes only where that is fast), `cache-always` and `cache-never` (what the server's I/O filter said
-//! of the client), joined by `+`. Every line ends with a newline, so that
-//! a last one without is one that the server did not finish writing: it is left out. As accesses count reads and writes alone;
-//! a [`Recording`](crate::recording::Recording) gives the others too.
+//! Source: this project. The time is in microseconds on the server's clock, offset and length are in bytes. `op` is
+//! `read`, `write`, `flush`, `trim`, `write-zeroes` or `cache`. `flags` is empty or some of these, joined by `+`:
+//!
+//! - `fua`: force unit access;
+//! - `no-hole`: zeroes that keep their space;
+//! - `fast-zero`: zeroes only if that is fast;
+//! - `cache-always`, `cache-never`: the decision of the server's I/O filter for the client.
+//!
+//! Every line ends with a newline; a last line without one is incomplete and left out. Only reads and writes count as
+//! accesses; a [`Recording`](crate::recording::Recording) also returns the other operations.
 
 use flashwise_core::recording::{Flags, HEADER, Operation};
 
@@ -25,7 +30,7 @@ pub static FORMAT: Format = Format {
     parser: |_, _, _| Ok(Box::new(Unfinished(Box::new(Lines(Recorded))))),
 };
 
-/// What a line says, without its end; `None` for a header.
+/// Parses a line without its end; `None` for a header.
 #[inline]
 pub fn recorded(line: &[u8], volumes: &mut Volumes) -> Result<Option<RecordedRequest>, Malformed> {
     if line == HEADER.as_bytes() {
@@ -47,7 +52,7 @@ pub fn recorded(line: &[u8], volumes: &mut Volumes) -> Result<Option<RecordedReq
     Ok(Some(request))
 }
 
-/// Refuses requests that no volume can have had. What moves no data may be as long as the volume.
+/// Rejects requests that no volume can have had. Operations without data can be as long as the volume.
 #[inline]
 fn check_range(request: &RecordedRequest) -> Result<(), Malformed> {
     let RecordedRequest { offset_bytes, length_bytes, .. } = *request;
@@ -126,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_line_that_was_not_finished_is_left_out() {
-        // Every prefix of the last line could be one with fewer digits or without flags.
+        // Every prefix of the last line could be a line with fewer digits or without flags.
         for cut in 1.."1006,a,write,0,1,\n".len() {
             let batch = read("flashwise", &TRACE[..TRACE.len() - cut]);
             assert_eq!((batch.requests.len(), batch.skipped, batch.malformed.len()), (2, 4, 0), "{cut} bytes cut");

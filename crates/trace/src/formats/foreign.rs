@@ -1,8 +1,9 @@
-//! Files that are no traces in any format here, known by their first bytes: what they are called, and what makes a trace of them.
+//! Files that are not traces in a supported format, recognised by their first bytes: their names, and tools that
+//! convert them.
 
 const BPFTRACE: &str = "sectors and sizes (as bcc's biosnoop prints them)";
 
-/// First bytes, what they begin, and what is read in its place.
+/// The first bytes, the name of the format, and the expected replacement.
 const BEGINNINGS: [(&[u8], &str, &str); 13] = [
     (b"\xff\xfe", "text in UTF-16", "UTF-8 (as iconv -f UTF-16 -t UTF-8 makes it)"),
     (b"\xfe\xff", "text in UTF-16", "UTF-8 (as iconv -f UTF-16 -t UTF-8 makes it)"),
@@ -19,7 +20,7 @@ const BEGINNINGS: [(&[u8], &str, &str); 13] = [
     (b"LZIP", "data of lzip", "what is in it (as lzip -d leaves it), or gzip, zstd, xz, bzip2 or lz4"),
 ];
 
-/// What a file that begins with `bytes` is, and what is expected in its place.
+/// Returns the name of a file that begins with `bytes`, and the expected replacement.
 pub fn named(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     let known = BEGINNINGS.iter().find(|(begins, ..)| bytes.starts_with(begins));
     known.map(|(_, found, expected)| (*found, *expected))

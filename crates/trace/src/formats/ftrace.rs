@@ -1,17 +1,18 @@
 //! Text of the kernel's block tracepoints: ftrace's `trace` and `trace_pipe`, `trace-cmd report`, and `perf script`.
 //!
-//! Source: the kernel's `include/trace/events/block.h`, whose formats end every line; Documentation/trace/ftrace.rst and perf-script(1) for
-//! that which stands before:
+//! Source: the kernel's `include/trace/events/block.h`, for the end of every line; Documentation/trace/ftrace.rst and
+//! perf-script(1) for the beginning:
 //!
 //! ```text
 //! fio-789 [000] d..1.  4455.092003: block_rq_issue: 259,0 WS 65536 () 64 + 128 [fio]
 //! fio 789 [000]  4455.092003: block:block_rq_issue: 259,0 WS 65536 () 64 + 128 [fio]
 //! ```
 //!
-//! Times are in seconds, sectors have 512 bytes, a device is a volume. A request passes several events, of which one counts. These are the
-//! actions of blkparse: Q is block_bio_queue (as the file system asked), D block_rq_issue, I block_rq_insert and C block_rq_complete. By
-//! default the first of them counts that is among the first events. Letters, processes and devices below others are as in blkparse; the
-//! remaps are block_bio_remap and block_rq_remap. All other lines are ignored, such as comments, other tracepoints and call chains.
+//! Times are in seconds, sectors have 512 bytes, a device is a volume. A request causes several events; one of them
+//! counts. They correspond to the actions of blkparse: Q is block_bio_queue (as the file system sent it), D
+//! block_rq_issue, I block_rq_insert and C block_rq_complete. By default, the first of them counts that occurs among
+//! the first events. Letters, processes and lower devices are as in blkparse; the remaps are block_bio_remap and
+//! block_rq_remap. All other lines are ignored, such as comments, other tracepoints and call chains.
 
 use std::sync::LazyLock;
 
@@ -50,7 +51,7 @@ fn counting_action(sample: &Sample) -> u8 {
     [b'Q', b'D', b'I'].into_iter().find(|&action| has(action)).unwrap_or(b'C')
 }
 
-/// The devices that stand below others at the beginning of the trace.
+/// Returns the lower devices of stacked ones, from the beginning of the trace.
 fn below(sample: &Sample, action: u8) -> Vec<Vec<u8>> {
     let events = sample.lines().filter_map(|line| Event::new(line)?.sighting(action));
     stacked::below(events).into_iter().map(<[u8]>::to_vec).collect()
@@ -58,9 +59,9 @@ fn below(sample: &Sample, action: u8) -> Vec<Vec<u8>> {
 
 /// An event of a request or a remap.
 struct Event<'a> {
-    /// The letter of blkparse for it.
+    /// The letter of blkparse for the event.
     action: u8,
-    /// The words before the name of the event, of which one is the time.
+    /// The words before the name of the event, including the time.
     head: &'a [u8],
     /// The words after the name of the event.
     rest: &'a [u8],
@@ -92,7 +93,7 @@ impl<'a> Event<'a> {
         None
     }
 
-    /// How the event shows its devices, if requests are events of `action`.
+    /// Returns the devices of the event, if requests are events of `action`.
     fn sighting(&self, action: u8) -> Option<Sighting<&'a [u8]>> {
         let mut words = Words::new(self.rest);
         let device = words.word()?;
@@ -103,7 +104,7 @@ impl<'a> Event<'a> {
         Some(Sighting::Remap { to: device, from })
     }
 
-    /// The time in `unit`, which ends with a colon; perf may write a number of events after it.
+    /// Returns the time in `unit`, which ends with a colon; perf can write a number of events after it.
     #[inline]
     fn time_us(&self, unit: TimeUnit) -> Result<i64, Malformed> {
         const EXPECTED: &str = "a time in seconds before the event";
@@ -114,7 +115,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The sector and the number of sectors, which stand around the first `+`.
+/// Returns the sector and the number of sectors, which are next to the first `+`.
 #[inline]
 fn sectors<'a>(mut words: Words<'a>) -> Option<(&'a [u8], &'a [u8])> {
     let mut before: &[u8] = b"";
@@ -133,7 +134,7 @@ const UNITS: UnitOptions = UnitOptions::new(TimeUnit::Seconds, 512, 512);
 struct Ftrace {
     action: u8,
     units: UnitOptions,
-    /// Devices whose requests are ignored.
+    /// The devices whose requests are ignored.
     below: Vec<Vec<u8>>,
 }
 
@@ -189,7 +190,7 @@ impl ParseLine for Ftrace {
             memchr::memchr(b']', cpu).is_some_and(|end| end > 0 && cpu[..end].iter().all(u8::is_ascii_digit))
         });
         let mut head = line[..brackets.unwrap_or(0)].trim_ascii();
-        // The thread group, which ftrace writes if asked to.
+        // The thread group, which is an option of ftrace.
         if let Some(open) = head.ends_with(b")").then(|| memchr::memrchr(b'(', head)).flatten() {
             head = head[..open].trim_ascii_end();
         }
@@ -238,7 +239,7 @@ mod tests {
         let expected = ["543348164815 R 259,0 1313103872 4096", "543348164887 W 259,0 4096 4096"];
         assert_eq!(requests("ftrace", PERF), expected);
         assert_eq!((read("ftrace", PERF).skipped, recognised(PERF)), (1, Ok("ftrace")));
-        // The last line was not finished.
+        // The last line is incomplete.
         assert_eq!(requests("ftrace", &PERF[..PERF.len() - 8]).len(), 1);
     }
 

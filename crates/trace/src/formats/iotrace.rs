@@ -1,11 +1,13 @@
-//! Traces of Open CAS' iotrace, as its parser prints them: JSON, an event a line, or CSV.
+//! Traces of Open CAS' iotrace, as its parser prints them: JSON with one event per line, or CSV.
 //!
-//! Source: the documentation of Open CAS' Standalone Linux IO Tracer, and `trace.proto` and `parsedTrace.proto` of its telemetry framework.
-//! `header.timestamp` is in nanoseconds, `io.lba` and `io.len` are in sectors of 512 bytes, `io.operation` is `Read`, `Write` or
-//! `Discard`. The volume is `device.name`, or in raw traces `io.deviceId`. JSON has 64-bit numbers as text.
+//! Source: the documentation of Open CAS' Standalone Linux IO Tracer, and `trace.proto` and `parsedTrace.proto` of its
+//! telemetry framework. `header.timestamp` is in nanoseconds, `io.lba` and `io.len` are in sectors of 512 bytes,
+//! `io.operation` is `Read`, `Write` or `Discard`. The volume is `device.name`, or in raw traces `io.deviceId`. JSON
+//! has 64-bit numbers as text.
 //!
-//! Discards and requests without length, such as flushes, count as skipped. Events without `io`, which raw traces have, are ignored. In
-//! CSV the columns before `file.path` are counted from the front and those after it from the back: a path may have commas.
+//! Discards and requests without length, such as flushes, count as skipped. Events without `io`, which raw traces
+//! contain, are ignored. In CSV the columns before `file.path` are counted from the front and those after it from the
+//! back: a path can contain commas.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,7 +25,7 @@ use super::unit_options::{LENGTH_UNIT, OFFSET_UNIT, PLAIN, TIME_UNIT, UnitOption
 use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
 use crate::request::{Request, Volumes};
 
-/// iotrace's row in the table of formats.
+/// The row of iotrace in the table of formats.
 pub static FORMAT: Format = Format {
     name: "iotrace",
     title: "Open CAS iotrace, JSON or CSV",
@@ -50,7 +52,7 @@ fn is_json(sample: &Sample) -> bool {
     sample.lines().next().is_some_and(|line| line.trim_ascii_start().starts_with(b"{"))
 }
 
-/// The operation that a word names; `None` for one that asks for no data.
+/// Returns the operation that a word names; `None` for one without data.
 fn operation(word: &[u8]) -> Result<Option<Op>, Malformed> {
     match word {
         b"Read" => Ok(Some(Op::Read)),
@@ -62,7 +64,7 @@ fn operation(word: &[u8]) -> Result<Option<Op>, Malformed> {
 
 const UNITS: UnitOptions = UnitOptions::new(TimeUnit::Nanoseconds, 512, 512);
 
-/// The request that a line asks for at `time_us`, its range in `units`.
+/// Returns the request of a line at `time_us`, with its range in `units`.
 #[inline]
 fn request(
     time_us: i64,
@@ -138,7 +140,7 @@ struct Device<'a> {
     name: Cow<'a, str>,
 }
 
-/// Lines of JSON.
+/// The parser of lines of JSON.
 #[derive(Debug)]
 struct Json {
     units: UnitOptions,
@@ -168,7 +170,7 @@ impl ParseLine for Json {
     }
 }
 
-/// Where a column is.
+/// The position of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     /// After this many others.
@@ -177,7 +179,7 @@ enum Column {
     Back(usize),
 }
 
-/// Columns of CSV; `time`, `lba`, `len` and `op` stand before this many others.
+/// The columns of CSV; `time`, `lba`, `len` and `op` are counted from the back.
 #[derive(Clone, Copy, Debug)]
 struct Columns {
     name: Column,
@@ -185,14 +187,14 @@ struct Columns {
     lba: usize,
     len: usize,
     op: usize,
-    /// The largest number of columns after one that is counted from the back.
+    /// The largest number of columns after a column that is counted from the back.
     last_back: usize,
     count: usize,
     units: UnitOptions,
 }
 
 impl Columns {
-    /// The columns that the first line names.
+    /// Parses the columns that the first line names.
     fn of(sample: &Sample) -> Option<Columns> {
         let names: Vec<&[u8]> = sample.lines().next()?.split(|&byte| byte == b',').collect();
         let path = names.iter().position(|name| *name == b"file.path").unwrap_or(0);
@@ -268,7 +270,8 @@ mod tests {
         8388608,sda,8388608,,,,,,65,5082575353,false,false,false,0,85643,0,0,Write,1,0\n\
         8388608,sda,265289728,Access,1704686,0,/var/lib/a,b.sqlite,1520,78,5088873278,false,false,false,15,227152,176422616,32,Read,1,0\n";
 
-    /// Counted by `grep -c '"operation":"\(Read\|Write\)"'`, 3 of which one has no length, and `grep -c ',\(Read\|Write\),'`, 3 with one.
+    /// Counted by `grep -c '"operation":"\(Read\|Write\)"'`, 3 including one without length, and `grep -c
+    /// ',\(Read\|Write\),'`, 3 including one.
     #[test]
     fn reads_both_forms() {
         // 1652296 * 512 = 845975552, 193227744 * 512 = 98932604928, 176422616 * 512 = 90328379392.

@@ -1,7 +1,8 @@
 //! libCacheSim's LCS traces, versions 1 to 8.
 //!
-//! Source: libCacheSim's `lcs.h`, which describes the header and the records. All numbers are little-endian. The header has 8192 bytes: a
-//! magic number u64, the version u64, statistics, and at its end the magic number again. The records, without gaps:
+//! Source: libCacheSim's `lcs.h`, which describes the header and the records. All numbers are little-endian. The header
+//! has 8192 bytes: a magic number u64, the version u64, statistics, and at its end the magic number again. The records
+//! follow without gaps:
 //!
 //! | version | bytes | fields |
 //! | --- | --- | --- |
@@ -10,8 +11,9 @@
 //! | 3 | 36 | time u32, object u64, size i64, operation u8, tenant u24, time to live u32, next access i64 |
 //! | 4 to 8 | 40, 44, 52, 68, 100 | as 3, then 1, 2, 4, 8 or 16 features u32 |
 //!
-//! Times are in seconds. An object is one block whatever its size (`objects.rs`), as in oracleGeneral, and tenants share the objects.
-//! Set, add, cas, replace, append, prepend, incr, decr, write and update write; delete counts as skipped; others read, as in version 1.
+//! Times are in seconds. An object is one block regardless of its size (`objects.rs`), as in oracleGeneral. Tenants
+//! share the objects. Set, add, cas, replace, append, prepend, incr, decr, write and update are writes; delete counts
+//! as skipped. All other operations, and all of version 1, are reads.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, OptionError, Parameter};
@@ -20,7 +22,7 @@ use super::objects::Objects;
 use super::{Batch, Fit, Format, Framing, Malformed, Parse, Record, Sample};
 use crate::request::Volumes;
 
-/// LCS' row in the table of formats.
+/// The row of LCS in the table of formats.
 pub static FORMAT: Format = Format {
     name: "lcs",
     title: "libCacheSim LCS, versions 1 to 8",
@@ -43,10 +45,10 @@ pub static FORMAT: Format = Format {
 
 const MAGIC: u64 = 0x1234_5678_9abc_def0;
 const HEADER_BYTES: usize = 8192;
-/// Bytes of a record of each version, from 1.
+/// The record size of each version, from 1, in bytes.
 const RECORD_BYTES: [usize; 8] = [24, 28, 36, 40, 44, 52, 68, 100];
 
-/// The number at byte `at`.
+/// Returns the number at byte `at`.
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
@@ -55,7 +57,7 @@ fn begins_with_header(bytes: &[u8]) -> bool {
     [0, HEADER_BYTES - 8].into_iter().all(|at| u64_at(bytes, at) == Some(MAGIC))
 }
 
-/// The version that the header at the beginning of a trace names.
+/// Returns the version in the header at the beginning of a trace.
 fn header_version(sample: &Sample) -> Result<usize, OptionError> {
     let version = u64_at(sample.bytes, 8).filter(|_| begins_with_header(sample.bytes));
     let known = version.and_then(|version| usize::try_from(version).ok()).filter(|version| (1..=8).contains(version));
@@ -75,7 +77,7 @@ struct Lcs {
 impl Lcs {
     #[inline]
     fn record(&self, record: &[u8], volumes: &mut Volumes) -> Record {
-        // Version 2 has its operation behind a size of 4 bytes, later versions behind one of 8.
+        // In version 2 the operation follows a size of 4 bytes, in later versions one of 8.
         let op = match (self.version, record) {
             (1, _) => Op::Read,
             (2, [_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, op, ..])
@@ -96,7 +98,7 @@ impl Lcs {
     }
 }
 
-/// Length of the header, if `bytes` begin with it.
+/// Returns the length of the header, if `bytes` begin with it.
 fn header_bytes(bytes: &[u8]) -> usize {
     if begins_with_header(bytes) { HEADER_BYTES } else { 0 }
 }
@@ -107,7 +109,7 @@ impl Parse for Lcs {
     }
 
     fn whole(&self, bytes: &[u8]) -> usize {
-        // The rest of the header is yet to come.
+        // The rest of the header is still missing.
         if bytes.len() < HEADER_BYTES && bytes.starts_with(&MAGIC.to_le_bytes()) {
             return 0;
         }
@@ -144,7 +146,7 @@ mod tests {
         header
     }
 
-    /// A record, field by field as `lcs.h` lists them.
+    /// Creates a record, field by field as `lcs.h` lists them.
     fn record(version: u64, time_s: u32, object: u64, op: u8) -> Vec<u8> {
         let mut record = [&time_s.to_le_bytes()[..], &object.to_le_bytes()].concat();
         match version {

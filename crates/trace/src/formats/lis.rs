@@ -1,8 +1,8 @@
 //! ARC's and LIRS's `.lis` traces: `start_block blocks ignored request`.
 //!
-//! Source: Megiddo, Modha: ARC: A self-tuning, low overhead replacement cache. FAST 2003, and the traces published with it (OLTP, P1
-//! to P14, DS1, S1 to S3). Blocks are of 512 bytes, requests are numbered, there are no times, and all are taken for reads. ARC's
-//! figures count the blocks as they stand: read with a block size of 512 bytes, OLTP gives them.
+//! Source: Megiddo, Modha: ARC: A self-tuning, low overhead replacement cache. FAST 2003, and the traces published with
+//! it (OLTP, P1 to P14, DS1, S1 to S3). Blocks have 512 bytes, requests are numbered, there are no times, and all
+//! requests count as reads. ARC's figures count these blocks: OLTP reproduces them at a block size of 512 bytes.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, Parameter};
@@ -22,8 +22,8 @@ pub static FORMAT: Format = Format {
     parser: |options, _, _| Ok(Box::new(Lines(Lis { unit_bytes: options.text(UNIT.name).parse().ok() }))),
 };
 
-/// Besides its shape, a trace must have request numbers that count up, or zeros in the column that is ignored and request numbers that
-/// count up or stand still.
+/// In addition to its shape, a trace must have request numbers that increase by 0 or 1. At least one must increase,
+/// unless the ignored column is all zeros.
 fn recognise(sample: &Sample) -> Fit {
     let column = |at: usize| sample.lines().take(100).filter_map(move |line| Words::new(line).nth_decimal(at));
     let numbers: Vec<_> = column(3).collect();
@@ -40,7 +40,7 @@ const UNIT: Parameter = Parameter {
     meaning: "bytes in a block of the trace; without it 512",
 };
 
-/// Bytes in a block of ARC's traces.
+/// The block size of ARC's traces, in bytes.
 const BLOCK_BYTES: u64 = 512;
 
 #[derive(Debug)]

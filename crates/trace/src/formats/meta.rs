@@ -1,10 +1,12 @@
-//! Meta's storage traces, of Tectonic: `op_time,block_id,block_id_size,io_size,io_offset,user_name,user_namespace,op_name,op_count,host_name,rs_shard_id`.
+//! Storage traces of Meta's Tectonic:
+//! `op_time,block_id,block_id_size,io_size,io_offset,user_name,user_namespace,op_name,op_count,host_name,rs_shard_id`.
 //!
-//! Source: CacheLib's documentation, "Evaluating cache performance", storage traces; Wong et al.: Baleen: ML admission and prefetching for
-//! flash caches. FAST 2024, whose traces have the same columns. Tectonic keeps files in blocks of some megabytes, in shards by a
-//! Reed-Solomon code: a shard of a block is a volume here, `block_id/rs_shard_id`. The time is in seconds, offset and size are in bytes. Operations
-//! that begin with `getChunk` read, those that begin with `putChunk` write. Equal requests of the same second are one line with their number in
-//! `op_count`, and one request here.
+//! Source: CacheLib's documentation, "Evaluating cache performance", storage traces; Wong et al.: Baleen: ML admission
+//! and prefetching for flash caches. FAST 2024, whose traces have the same columns. Tectonic keeps files in blocks of
+//! some megabytes, in shards by a Reed-Solomon code. A shard of a block is a volume here, `block_id/rs_shard_id`. The
+//! time is in seconds, offset and size are in bytes. Operations that begin with `getChunk` read, those that begin with
+//! `putChunk` write. Equal requests of the same second are one line, with their number in `op_count`, and one request
+//! here.
 
 use flashwise_core::access::Op;
 

@@ -1,8 +1,8 @@
-//! Trace formats: one file each, and one row each in [`FORMATS`].
+//! Trace formats: each has its own file and a row in [`FORMATS`].
 //!
-//! A format cuts a trace's bytes into records (lines, or a fixed number of bytes) and turns each record into a [`Request`], or
-//! into nothing (headers, comments, requests other than reads and writes). Records are parsed apart from each other, so that
-//! chunks of a trace parse in parallel.
+//! A format splits the bytes of a trace into records (lines, or a fixed number of bytes). It converts each record to a
+//! [`Request`], or to nothing (headers, comments, requests other than reads and writes). Records are parsed
+//! independently, so that chunks of a trace can be parsed in parallel.
 
 use std::fmt::{self, Debug};
 
@@ -54,7 +54,7 @@ mod vscsi;
 /// Builds the table of formats.
 macro_rules! formats {
     ($($module:ident),* $(,)?) => {
-        /// Every format, in the order in which they are listed.
+        /// All formats, in the order in which they are listed.
         pub static FORMATS: &[&Format] = &[$(&$module::FORMAT),*];
     };
 }
@@ -91,39 +91,39 @@ pub(crate) use flashwise::recorded;
 /// A row of the table of formats.
 #[derive(Debug)]
 pub struct Format {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// A short title.
     pub title: &'static str,
-    /// Its columns, and who defines it.
+    /// The columns, and the source of the definition.
     pub source: &'static str,
-    /// What can be set: `--format name:key=value`.
+    /// The options: `--format name:key=value`.
     pub parameters: &'static [Parameter],
-    /// Whether a trace that begins with this sample is in this format.
+    /// Tells how well a trace that begins with this sample matches the format.
     pub recognise: fn(&Sample) -> Fit,
-    /// A parser for a trace that begins with this sample and is cut into blocks of this many bytes. The sample settles what holds
-    /// for the whole trace, such as the order of columns in a header or which of several versions it is; the block size matters
-    /// where a trace numbers blocks and not bytes.
+    /// Creates a parser for a trace that begins with this sample and is divided into blocks of this many bytes. The
+    /// sample determines the properties of the whole trace, such as the order of columns in a header or the version.
+    /// The block size matters if a trace numbers blocks instead of bytes.
     pub parser: fn(&Options, &Sample, u64) -> Result<Parser, OptionError>,
 }
 
-/// How well a trace's first bytes fit a format.
+/// The match between a trace's first bytes and a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// They are not in this format.
     No,
     /// They are in this format, unless they are in another one too.
     Yes,
-    /// They can be read so, if nothing more special fits.
+    /// They are readable in this format, if no more specific one matches.
     Generic,
-    /// They have the shape of this format and of others with other units; this says which.
+    /// They have the shape of this format and of others with other units; the text names these.
     Unsure(&'static str),
 }
 
-/// The longest request, in bytes: Linux cannot make longer ones, and what is longer is damage.
+/// The maximum length of a request, in bytes: Linux cannot make longer ones, so a longer one is damage.
 pub const REQUEST_BYTES_MAX: u64 = 1 << 32;
-/// Where volumes end at the latest: far enough for any block size, and not yet too far for a
-/// [`BlockAddress`](crate::normalised::numbering::BlockAddress) in blocks of 512 bytes.
+/// The maximum end of a volume, in bytes. It is sufficient for any block size and fits into a
+/// [`BlockAddress`](crate::normalised::numbering::BlockAddress) of blocks of 512 bytes.
 pub const VOLUME_BYTES_MAX: u64 = 1 << (crate::normalised::numbering::BLOCK_BITS + 9);
 
 /// A parser of any format.
@@ -134,12 +134,12 @@ pub type Parser = Box<dyn Parse>;
 pub struct Sample<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// Whether they are all that there is.
+    /// True if they are the whole trace.
     pub whole: bool,
 }
 
 impl<'a> Sample<'a> {
-    /// Its whole lines, without line ends.
+    /// Returns the complete lines, without line ends.
     pub fn lines(&self) -> impl Iterator<Item = &'a [u8]> {
         let end = match memchr::memrchr(b'\n', self.bytes) {
             Some(newline) if !self.whole => newline,
@@ -149,8 +149,8 @@ impl<'a> Sample<'a> {
         lines.filter(|line| !line.is_empty())
     }
 
-    /// Whether a format of lines fits: the first line that is not ignored parses, and at least half of the first hundred do, so that a
-    /// damaged line is reported as such and not as an unknown format.
+    /// Tells how well a format of lines matches. The first line that is not ignored must parse, and at least half of
+    /// the first hundred. So a damaged line is reported as such and not as an unknown format.
     fn fit_lines(&self, parser: &impl ParseLine) -> Fit {
         const LINES_MAX: usize = 100;
         let mut volumes = Volumes::default();
@@ -170,14 +170,14 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// How a trace's bytes are cut into records.
+/// The division of a trace's bytes into records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// At newlines; a carriage return before them is dropped.
     Lines,
     /// At multiples of a length.
     Records {
-        /// Length of a record.
+        /// The length of a record.
         bytes: usize,
     },
     /// At ends that [`Parse::whole`] finds: records differ in length, or follow a header.
@@ -185,7 +185,7 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// Where the record with this number stands, from 0.
+    /// Returns the position of the record with this number, from 0.
     pub fn place(self, record: u64) -> Place {
         match self {
             Framing::Lines => Place::Line(record + 1),
@@ -195,12 +195,13 @@ impl Framing {
     }
 }
 
-/// Parses the records of one format.
+/// Parses the records of a format.
 pub trait Parse: Debug + Send + Sync {
-    /// How the bytes are cut.
+    /// Returns the division of the bytes into records.
     fn framing(&self) -> Framing;
 
-    /// Length of the whole records at the beginning of `bytes`, which begin with a record and go on.
+    /// Returns the length of the complete records at the beginning of `bytes`, which start at a record and end
+    /// anywhere.
     fn whole(&self, bytes: &[u8]) -> usize {
         match self.framing() {
             Framing::Lines => memchr::memrchr(b'\n', bytes).map_or(0, |newline| newline + 1),
@@ -209,69 +210,69 @@ pub trait Parse: Debug + Send + Sync {
         }
     }
 
-    /// Parses whole records; the last line may lack its newline.
+    /// Parses complete records; the last line may lack its newline.
     fn parse(&self, records: &[u8], batch: &mut Batch);
 
-    /// The columns of a format of lines and their units, if it has any.
+    /// Returns the columns of a format of lines and their units, if it has any.
     fn layout(&self) -> Option<plausible::Layout> {
         None
     }
 
-    /// How a trace that begins with `sample` is read, where its format leaves that open.
+    /// Returns how a trace that begins with `sample` is read, if its format allows several ways.
     ///
     /// # Errors
-    /// What cannot be right, and what the user should say instead.
+    /// A contradiction, and the options that resolve it.
     fn reading(&self, _sample: &Sample) -> Result<Option<Reading>, Malformed> {
         Ok(None)
     }
 
-    /// The parser that also tells what `filter` says of the process of each request; none where the format has no processes.
+    /// Returns a parser that also applies `filter` to the process of each request; none if the format has no processes.
     fn filtered(self: Box<Self>, _filter: Filter) -> Option<Parser> {
         None
     }
 
-    /// Whether a compressed trace may end in the middle, as where its writer was killed.
+    /// True if a compressed trace may be truncated, for example because its writer was killed.
     fn may_be_cut(&self) -> bool {
         false
     }
 }
 
-/// How a trace is read whose format leaves open what its columns are.
+/// The chosen reading of a trace whose format allows several meanings of its columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// The columns and their units, as `--format` names them, and what says so; empty if the format names them.
+    /// The columns and their units, as `--format` names them, and their origin; empty if the format names them.
     pub columns: String,
-    /// What looks as if it were meant otherwise.
+    /// Signs of a different meaning.
     pub doubts: Vec<String>,
 }
 
-/// What became of a run of records.
+/// The parsed contents of a run of records.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// Requests in order; their volumes are numbers in `volumes`.
     pub requests: Vec<Request>,
     /// The volumes seen in this batch.
     pub volumes: Volumes,
-    /// What the I/O filter says of each of `requests`, where one was set; else empty.
+    /// The decision of the I/O filter for each of `requests`; empty without a filter.
     pub caching: Vec<Caching>,
-    /// All requests of a recording in order, reads and writes once more, with their flags; empty in other formats.
+    /// All requests of a recording in order, including reads and writes, with their flags; empty in other formats.
     pub recorded: Vec<RecordedRequest>,
-    /// Records that are not what the format says, with their number in this batch, from 0.
+    /// Records that do not match the format, with their number in this batch, from 0.
     pub malformed: Vec<(u64, Malformed)>,
-    /// Records seen, of any kind.
+    /// The number of records of any kind.
     pub records: u64,
-    /// Records passed over because they ask for no data: trims, flushes, requests of length 0.
+    /// The number of records skipped because they have no data: trims, flushes, requests of length 0.
     pub skipped: u64,
-    /// Lines passed over that the user should know of.
+    /// Skipped lines to report to the user.
     pub passed_over: PassedOver,
 }
 
-/// What is wrong with a record.
+/// The error of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// What stands there.
+    /// The text found.
     pub found: String,
-    /// What should.
+    /// A description of the expected text.
     pub expected: String,
 }
 
@@ -282,7 +283,7 @@ impl fmt::Display for Malformed {
 }
 
 impl Malformed {
-    /// `found` stands where `expected` should.
+    /// Creates the error that `found` is in the place of `expected`.
     #[cold]
     #[inline(never)]
     pub fn new(found: &[u8], expected: impl Into<String>) -> Self {
@@ -293,16 +294,16 @@ impl Malformed {
     }
 }
 
-/// What a record says.
+/// The parsed contents of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A request.
     Request(Request),
-    /// A request of a recording; what is neither a read nor a write is counted as skipped.
+    /// A request of a recording; other operations than reads and writes count as skipped.
     Recorded(RecordedRequest),
-    /// An operation that asks for no data, counted as skipped.
+    /// An operation without data, counted as skipped.
     Skipped,
-    /// A line that the user should know is passed over; if it is a request, it is counted as skipped too.
+    /// A skipped line to report to the user; if it is a request, it also counts as skipped.
     PassedOver(Reason),
     /// A header, comment or blank line, not counted.
     Ignored,
@@ -335,7 +336,7 @@ impl Batch {
     }
 }
 
-/// Refuses requests that no device can have served.
+/// Rejects requests that no device can have served.
 #[inline(always)]
 fn check(request: &Request, volume_bytes_max: u64) -> Result<(), Malformed> {
     let Request { offset_bytes, length_bytes, .. } = *request;
@@ -352,15 +353,15 @@ fn check(request: &Request, volume_bytes_max: u64) -> Result<(), Malformed> {
 
 /// A format of lines.
 pub trait ParseLine: Debug + Send + Sync {
-    /// What a line, without its end and not empty, says.
+    /// Parses a line, which is not empty and has no line end.
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed>;
 
-    /// Its columns and units, which are checked against the first lines of a trace; `None` to read any that parse.
+    /// Returns its columns and units, which are checked against the first lines of a trace; `None` skips the check.
     fn layout(&self) -> Option<plausible::Layout> {
         None
     }
 
-    /// The same parser of lines in these units, if `csv` cannot read the lines and their units are options.
+    /// Returns the same parser for lines in these units, if `csv` cannot read the lines and their units are options.
     fn in_units(&self, _units: UnitOptions) -> Option<Box<dyn ParseLine>> {
         None
     }
@@ -372,12 +373,12 @@ pub trait ParseLine: Debug + Send + Sync {
         Ok((!doubts.is_empty()).then(|| Reading { columns: String::new(), doubts }))
     }
 
-    /// Whether lines name the process that asked.
+    /// True if lines name the process of a request.
     fn names_processes(&self) -> bool {
         false
     }
 
-    /// The process of a line that is a request: its pid and the name of its program.
+    /// Returns the process of a line that is a request: its pid and the name of its program.
     fn process(&self, _line: &[u8]) -> Client {
         Client::default()
     }
@@ -388,10 +389,10 @@ pub trait ParseLine: Debug + Send + Sync {
 pub struct Lines<P>(pub P);
 
 impl<P: ParseLine> Lines<P> {
-    /// Parses lines into `batch`, and tells `told` of each when it is there.
+    /// Parses lines into `batch`, and calls `told` after each parsed line.
     #[inline(always)]
     fn parse_each(&self, records: &[u8], batch: &mut Batch, mut told: impl FnMut(&[u8], &mut Batch)) {
-        // Room for lines of this length; of shorter ones there are more, and it grows.
+        // Reserves space for lines of this length; for shorter ones it grows.
         const LINE_BYTES: usize = 24;
         batch.requests.reserve(records.len() / LINE_BYTES);
         let has_returns = memchr::memchr(b'\r', records).is_some();
@@ -415,7 +416,8 @@ impl<P: ParseLine> Lines<P> {
     }
 }
 
-/// A line with a carriage return in it is two or more where only some lines end in newlines.
+/// Returns the error for a line with a carriage return in it: it would be several lines if only some lines end in
+/// newlines.
 #[cold]
 fn lone_return(line: &[u8]) -> Malformed {
     Malformed::new(line, "no carriage return within a line that ends in a newline")
@@ -443,7 +445,7 @@ impl<P: ParseLine + 'static> Parse for Lines<P> {
     }
 }
 
-/// The parser of a format of lines that name processes, with the I/O filter that says which of these are cached.
+/// The parser of a format of lines that name processes, with the I/O filter that decides which processes are cached.
 #[derive(Debug)]
 struct FilteredLines<P> {
     lines: Lines<P>,
@@ -466,10 +468,10 @@ impl<P: ParseLine + 'static> Parse for FilteredLines<P> {
 
 /// A format of records of `N` bytes.
 pub trait ParseRecord<const N: usize>: Debug + Send + Sync {
-    /// Where volumes end at the latest.
+    /// The maximum end of a volume, in bytes.
     const VOLUME_BYTES_MAX: u64 = VOLUME_BYTES_MAX;
 
-    /// What a record says.
+    /// Parses a record.
     fn record(&self, record: &[u8; N], volumes: &mut Volumes) -> Result<Record, Malformed>;
 }
 
@@ -497,7 +499,7 @@ impl<P: ParseRecord<N>, const N: usize> Parse for Records<P, N> {
     }
 }
 
-/// A format and its options as a user wrote them: `msr`, `csv:time=0,offset=3`.
+/// A format and its options as the user wrote them: `msr`, `csv:time=0,offset=3`.
 #[derive(Clone, Debug)]
 pub struct FormatSpec {
     format: &'static Format,
@@ -513,7 +515,7 @@ impl std::str::FromStr for FormatSpec {
     }
 }
 
-/// The format with all of its options, those that were not given too.
+/// Writes the format with all of its options, including defaults.
 impl fmt::Display for FormatSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.format.name)?;
@@ -525,12 +527,12 @@ impl fmt::Display for FormatSpec {
 }
 
 impl FormatSpec {
-    /// The format that is meant.
+    /// Returns the format.
     pub fn format(&self) -> &'static Format {
         self.format
     }
 
-    /// The format of the trace at `path` that begins with `sample`, recognised from its contents.
+    /// Recognises the format of the trace at `path`, which begins with `sample`, from its contents.
     pub fn recognise(path: &str, sample: &Sample) -> Result<FormatSpec, TraceError> {
         let fits: Vec<_> = FORMATS.iter().map(|&format| (format, (format.recognise)(sample))).collect();
         let with = |wanted: fn(Fit) -> bool| -> Vec<&'static Format> {
@@ -555,7 +557,7 @@ impl FormatSpec {
         Ok(FormatSpec { format, options: Options::parse(format.name, format.parameters, "")? })
     }
 
-    /// Why the trace at `path`, which begins with `sample`, is of none of the `formats`.
+    /// Returns the error that the trace at `path`, which begins with `sample`, matches none of the `formats`.
     fn unrecognised(path: String, sample: &Sample, formats: String) -> TraceError {
         if let Some((found, expected)) = foreign::named(sample.bytes) {
             return TraceError::Contradiction { path, found: found.to_owned(), expected: expected.to_owned() };
@@ -572,7 +574,7 @@ impl FormatSpec {
         }
     }
 
-    /// A parser for a trace that begins with `sample` and is cut into blocks of `block_size_bytes`.
+    /// Creates a parser for a trace that begins with `sample` and is divided into blocks of `block_size_bytes`.
     pub fn parser(&self, sample: &Sample, block_size_bytes: u64) -> Result<Parser, OptionError> {
         (self.format.parser)(&self.options, sample, block_size_bytes)
     }

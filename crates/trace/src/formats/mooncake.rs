@@ -1,11 +1,13 @@
-//! Traces of language models' caches of keys and values: a JSON object a line, with the blocks of the prompt as `hash_ids`.
+//! Traces of the key-value caches of language models: one JSON object per line, with the blocks of the prompt as
+//! `hash_ids`.
 //!
-//! Source: the traces published with Mooncake (Qin et al.: Mooncake. FAST 2025), `{"timestamp": 27482, "input_length": 6955,
-//! "output_length": 52, "hash_ids": [46, 47, 2354]}`; those of Qwen-Bailian (Wang et al.: KVCache cache in the wild. ATC 2025) have
-//! `chat_id` and more beside these. Each id is one block of the cache, of as many tokens as the trace says; equal ids are equal blocks.
+//! Source: the traces published with Mooncake (Qin et al.: Mooncake. FAST 2025), `{"timestamp": 27482, "input_length":
+//! 6955, "output_length": 52, "hash_ids": [46, 47, 2354]}`. Those of Qwen-Bailian (Wang et al.: KVCache cache in the
+//! wild. ATC 2025) also have `chat_id` and other fields. Each id is one block of the cache, of a number of tokens that
+//! the trace defines; equal ids are equal blocks.
 //!
-//! Each id is a read of one block (`objects.rs`), in the order of the prompt. Times are milliseconds in Mooncake's traces, seconds in those
-//! with a `chat_id`. A prompt without ids counts as skipped.
+//! Each id is a read of one block (`objects.rs`), in the order of the prompt. Times are milliseconds in Mooncake's
+//! traces, seconds in those with a `chat_id`. A prompt without ids counts as skipped.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, Parameter};
@@ -14,7 +16,7 @@ use serde::Deserialize;
 use super::objects::Objects;
 use super::{Batch, Fit, Format, Framing, Malformed, Parse, Record, Sample, lone_return};
 
-/// Mooncake's row in the table of formats.
+/// The row of Mooncake in the table of formats.
 pub static FORMAT: Format = Format {
     name: "mooncake",
     title: "KV cache of a language model, JSON lines",
@@ -37,19 +39,20 @@ pub static FORMAT: Format = Format {
     },
 };
 
-/// A line.
+/// The parsed fields of a line.
 #[derive(Debug, Deserialize)]
 struct Prompt {
     timestamp: f64,
     hash_ids: Vec<u64>,
 }
 
-/// True if a line has a field of this name, or its beginning has it.
+/// True if a line, or its beginning, has a field of this name.
 fn names(line: &[u8], field: &str) -> bool {
     line.starts_with(b"{") && memchr::memmem::find(line, format!("\"{field}\"").as_bytes()).is_some()
 }
 
-/// The first line is a prompt, and so are half of the others. One that is longer than the sample names its fields.
+/// The first line must be a prompt, and so must half of the others. If the first line is longer than the sample, its
+/// field names decide.
 fn recognise(sample: &Sample) -> Fit {
     const LINES_MAX: usize = 100;
     if !sample.whole && memchr::memchr(b'\n', sample.bytes).is_none() {
@@ -72,7 +75,7 @@ struct Mooncake {
 }
 
 impl Mooncake {
-    /// Reads the ids of a line into `batch`.
+    /// Parses the ids of a line into `batch`.
     fn line(&self, line: &[u8], batch: &mut Batch) -> Result<Record, Malformed> {
         if line.trim_ascii().is_empty() {
             return Ok(Record::Ignored);
@@ -80,7 +83,7 @@ impl Mooncake {
         let prompt: Prompt = serde_json::from_slice(line).map_err(|error| {
             Malformed::new(line, format!("a JSON object with a timestamp and a list of hash_ids ({error})"))
         })?;
-        // The largest time that an i64 holds in microseconds.
+        // The maximum time in microseconds of an i64.
         let time_us = prompt.timestamp * self.us_per_unit;
         if !(0.0..9e18).contains(&time_us) {
             return Err(Malformed::new(line, "a timestamp of 0 or more"));

@@ -1,9 +1,9 @@
 //! MSR-Cambridge CSV: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`.
 //!
-//! Source: SNIA IOTTA repository, MSR Cambridge Traces, README; Narayanan, Donnelly, Rowstron: Write off-loading. FAST 2008.
-//! The timestamp is a Windows filetime, in units of 100 ns; offset and size are in bytes; type is `Read` or `Write`. A volume is
-//! called `Hostname.DiskNumber`. `Flush` and `Trim`, which captures in this format have beside the original's types, ask for no
-//! data.
+//! Source: SNIA IOTTA repository, MSR Cambridge Traces, README; Narayanan, Donnelly, Rowstron: Write off-loading. FAST
+//! 2008. The timestamp is a Windows filetime, in units of 100 ns; offset and size are in bytes; type is `Read` or
+//! `Write`. A volume is named `Hostname.DiskNumber`. Some captures in this format also contain `Flush` and `Trim`,
+//! which have no data.
 
 use flashwise_core::access::Op;
 
@@ -13,7 +13,7 @@ use super::plausible::{COMMAS, Habits, Layout};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
 
-/// MSR-Cambridge's row in the table of formats.
+/// The row of MSR-Cambridge in the table of formats.
 pub static FORMAT: Format = Format {
     name: "msr",
     title: "MSR-Cambridge CSV",

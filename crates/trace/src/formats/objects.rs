@@ -1,6 +1,6 @@
-//! Objects of traces that name no addresses: an object is one block, whatever its size.
+//! Objects of traces without addresses: an object is one block, regardless of its size.
 //!
-//! An object's block has its id for a number. Ids that are too long for that (2^48 and more; less only for blocks above 64 KiB) are hashes:
+//! The block number of an object is its id. Longer ids (2^48 and more; less only for blocks above 64 KiB) are hashes:
 //! they are hashed again to 48 bits. Of n such objects, about n^2 / 2^49 share a block: 0.2 of ten million.
 
 use flashwise_core::access::Op;
@@ -8,22 +8,22 @@ use flashwise_core::access::Op;
 use crate::normalised::numbering::BLOCK_BITS;
 use crate::request::{Request, Volumes};
 
-/// The blocks of objects.
+/// Assigns blocks to objects.
 #[derive(Debug)]
 pub struct Objects {
     block_size_bytes: u64,
-    /// Bits of the longest block number.
+    /// The number of bits of a block number.
     block_bits: u32,
 }
 
 impl Objects {
-    /// Objects in blocks of `block_size_bytes`.
+    /// Creates an assignment in blocks of `block_size_bytes`.
     pub fn new(block_size_bytes: u64) -> Self {
         let block_bits = BLOCK_BITS.min((u64::MAX / block_size_bytes).ilog2());
         Objects { block_size_bytes, block_bits }
     }
 
-    /// A request of the object called `id`.
+    /// Returns a request of the object `id`.
     #[inline]
     pub fn request(&self, time_us: i64, op: Op, id: u64, volumes: &mut Volumes) -> Request {
         let (offset_bytes, length_bytes) = (self.block(id) * self.block_size_bytes, self.block_size_bytes);
@@ -36,7 +36,7 @@ impl Objects {
     }
 }
 
-/// A number in which each bit depends on all bits of `id`: the last step of SplitMix64.
+/// Mixes `id`, so that each bit of the result depends on all bits: the last step of SplitMix64.
 pub fn mixed(id: u64) -> u64 {
     let id = (id ^ (id >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let id = (id ^ (id >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

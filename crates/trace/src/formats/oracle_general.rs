@@ -3,7 +3,8 @@
 //! Source: libCacheSim's documentation of its trace formats. Records of 24 bytes, little-endian: time u32 in seconds, object id u64,
 //! object size u32, next access i64 (the position of the next access to the same object, -1 or 2^63 - 1 for none).
 //!
-//! Choices: an object is one block whatever its size (`objects.rs`), and every request reads it, as in libCacheSim without object sizes.
+//! An object is one block regardless of its size (`objects.rs`), and every request reads it, as in libCacheSim without
+//! object sizes.
 
 use flashwise_core::access::Op;
 
@@ -11,7 +12,7 @@ use super::objects::Objects;
 use super::{Fit, Format, Malformed, ParseRecord, Record, Records, Sample};
 use crate::request::Volumes;
 
-/// oracleGeneral's row in the table of formats.
+/// The row of oracleGeneral in the table of formats.
 pub static FORMAT: Format = Format {
     name: "oracle-general",
     title: "libCacheSim oracleGeneral",
@@ -21,10 +22,10 @@ pub static FORMAT: Format = Format {
     parser: |_, _, block_size_bytes| Ok(Box::new(Records(OracleGeneral(Objects::new(block_size_bytes))))),
 };
 
-/// Times must not go back, and each record must say truly where its object comes next.
+/// Times must not decrease, and the next access of each record must be correct.
 fn recognise(sample: &Sample) -> Fit {
     const NEVER: [i64; 2] = [-1, i64::MAX];
-    /// Whether the first record is called 0 or 1 depends on the program that wrote the trace.
+    /// The number of the first record is 0 or 1, depending on the program that wrote the trace.
     const FIRST: [usize; 2] = [0, 1];
     let (records, _) = sample.bytes.as_chunks::<24>();
     let records: Vec<_> = records.iter().map(fields).collect();
@@ -41,7 +42,7 @@ fn recognise(sample: &Sample) -> Fit {
     if fits { Fit::Yes } else { Fit::No }
 }
 
-/// Time, object and next access.
+/// Returns the time, the object and the next access.
 #[inline]
 fn fields(record: &[u8; 24]) -> (u32, u64, i64) {
     let [t0, t1, t2, t3, id @ .., _, _, _, _, _, _, _, _, _, _, _, _] = *record;

@@ -1,23 +1,23 @@
-//! Lines of a text that are passed over: how many, and why.
+//! Counts skipped lines of a text by reason.
 
 use crate::human::{count, counted};
 
-/// Why a line is passed over.
+/// The reason why a line is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// It is a comment.
     Comment,
     /// It names the columns.
     Header,
-    /// Its operation moves no data, such as a flush.
+    /// Its operation has no data, such as a flush.
     NoData,
-    /// It does not say whether it reads or writes.
+    /// It has no type, read or write.
     NoOp,
     /// It is a request of length 0.
     Empty,
 }
 
-/// Each reason in the order of [`Reason`], for one line and for several.
+/// The names of reasons in the order of [`Reason`], for one line and for several.
 const REASONS: [(&str, &str); 5] = [
     ("comment", "comments"),
     ("repeated header", "repeated headers"),
@@ -26,7 +26,7 @@ const REASONS: [(&str, &str); 5] = [
     ("request of length 0", "requests of length 0"),
 ];
 
-/// Lines that were passed over, by reason.
+/// The number of skipped lines by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PassedOver([u64; REASONS.len()]);
 
@@ -41,7 +41,7 @@ impl PassedOver {
         self.0.iter_mut().zip(other.0).for_each(|(lines, more)| *lines += more);
     }
 
-    /// The number of lines that were passed over by reason, if there are any. The first header is none of them: it is read.
+    /// Describes the skipped lines by reason, if there are any. The first header does not count: it is read.
     pub fn described(&self) -> Option<String> {
         let mut lines = self.0;
         lines[Reason::Header as usize] = lines[Reason::Header as usize].saturating_sub(1);

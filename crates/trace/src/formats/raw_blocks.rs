@@ -1,8 +1,8 @@
-//! Block numbers as a program holds them: 32-bit or 64-bit integers, one after another, little-endian.
+//! Block numbers in binary: 32-bit or 64-bit little-endian integers without gaps.
 //!
-//! Source: none; what array libraries write (`numpy.ndarray.tofile`), and many cache simulators read. Each number is a read of one block.
-//! Nothing in such a file says which integers it holds, so that the user must. As in lists of lines, the block of a number is one block
-//! at any block size, unless `unit` says what it counts.
+//! Source: none; array libraries write such files (`numpy.ndarray.tofile`), and many cache simulators read them. Each
+//! number is a read of one block. The file does not contain the type of its integers, so the user must give it. As in
+//! lists of lines, a number is one block at any block size, unless `unit` sets the size.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, OptionError, Parameter};

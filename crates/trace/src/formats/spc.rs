@@ -11,7 +11,7 @@ use super::plausible::{COMMAS, Habits, Layout};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
 
-/// SPC's row in the table of formats.
+/// The row of SPC in the table of formats.
 pub static FORMAT: Format = Format {
     name: "spc",
     title: "SPC trace (UMass Financial, WebSearch)",

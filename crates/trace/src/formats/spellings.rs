@@ -1,5 +1,5 @@
-//! Numbers in other spellings than decimal digits, and words for reads and writes, as data frames, spreadsheets and other tools write them
-//! into a CSV.
+//! Numbers in other spellings than decimal digits, and words for reads and writes, as data frames, spreadsheets and
+//! other tools write them into a CSV.
 
 use std::borrow::Cow;
 
@@ -8,17 +8,17 @@ use flashwise_core::quantity::nano;
 
 use super::Malformed;
 
-/// What a column of whole numbers counts in.
+/// The unit of a column of whole numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Unit {
-    /// Bytes of one.
+    /// The size of the unit in bytes.
     pub bytes: u64,
-    /// Bytes in the K of `4K` and `4KB`, if somebody said so.
+    /// The bytes in the K of `4K` and `4KB`, if the user gave them.
     pub kilo_bytes: Option<u64>,
 }
 
-/// The whole number of bytes that `text` spells: in hexadecimal digits behind 0x, with zeros behind a point, with an exponent, or as a size
-/// with a unit of its own.
+/// Parses a whole number of bytes: in hexadecimal digits after 0x, with zeros after a point, with an exponent, or as a
+/// size with its own unit.
 #[cold]
 pub fn bytes(field: &[u8], unit: Unit, expected: &str) -> Result<u64, Malformed> {
     let wrong = || Malformed::new(field, expected);
@@ -52,7 +52,7 @@ pub fn bytes(field: &[u8], unit: Unit, expected: &str) -> Result<u64, Malformed>
     }
 }
 
-/// `number` units of `unit_bytes`, in bytes.
+/// Returns `number` units of `unit_bytes`, in bytes.
 #[inline]
 pub fn scaled(number: u64, unit_bytes: u64, expected: &str) -> Result<u64, Malformed> {
     let bytes = number.checked_mul(unit_bytes);
@@ -61,7 +61,8 @@ pub fn scaled(number: u64, unit_bytes: u64, expected: &str) -> Result<u64, Malfo
     })
 }
 
-/// How many bytes the word behind a number stands for, if it is one of size: nothing where nobody said how long a K is.
+/// Returns the bytes in a unit of size, `None` if `word` is not one. The inner value is `None` if the length of a K is
+/// not set.
 fn multiple(word: &str, kilo_bytes: Option<u64>) -> Option<Option<u64>> {
     if matches!(word, "" | "B") {
         return Some(Some(1));
@@ -75,7 +76,7 @@ fn multiple(word: &str, kilo_bytes: Option<u64>) -> Option<Option<u64>> {
     }
 }
 
-/// `times` the decimal number `text`, if that is whole. Digits must stand on both sides of a point.
+/// Returns `times` the decimal number `text`, if that is whole. Digits are required on both sides of a point.
 fn whole(text: &str, times: u64) -> Option<u64> {
     const NANO: u128 = 1_000_000_000;
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -88,12 +89,12 @@ fn whole(text: &str, times: u64) -> Option<u64> {
     (product % NANO == 0).then(|| u64::try_from(product / NANO).ok())?
 }
 
-/// Whether `field` is a number with an exponent.
+/// True if `field` is a number with an exponent.
 pub fn has_exponent(field: &[u8]) -> bool {
     matches!(without_exponent(field), Cow::Owned(_))
 }
 
-/// `field` without its exponent, if it is a number with one: 1.5e3 is 1500, and 15e-1 is 1.5.
+/// Expands the exponent of a number, if it has one: 1.5e3 is 1500, and 15e-1 is 1.5.
 pub fn without_exponent(field: &[u8]) -> Cow<'_, [u8]> {
     expanded(field.trim_ascii()).map_or(Cow::Borrowed(field), Cow::Owned)
 }
@@ -108,7 +109,7 @@ fn expanded(text: &[u8]) -> Option<Vec<u8>> {
     if whole.is_empty() || !digits.iter().all(u8::is_ascii_digit) || exponent.abs() > EXPONENT_MAX {
         return None;
     }
-    // Zeros on both sides, so that the point falls among digits wherever it goes.
+    // Zeros on both sides, so that the point is always within the digits.
     let zeros = exponent.unsigned_abs() as usize + 1;
     let padded = [vec![b'0'; zeros], digits, vec![b'0'; zeros]].concat();
     let point = (zeros + whole.len()).checked_add_signed(exponent as isize)?;
@@ -118,7 +119,7 @@ fn expanded(text: &[u8]) -> Option<Vec<u8>> {
     Some(if fraction.is_empty() { whole.to_vec() } else { [whole, b".", fraction].concat() })
 }
 
-/// What `word` says: a read, a write, or an operation that asks for no data.
+/// Parses `word` as a read, a write, or an operation without data.
 #[inline]
 pub fn known_op(word: &[u8]) -> Result<Option<Op>, Malformed> {
     const READ: [&[u8]; 3] = [b"r", b"read", b"rd"];
@@ -127,7 +128,7 @@ pub fn known_op(word: &[u8]) -> Result<Option<Op>, Malformed> {
         [b"d", b"discard", b"t", b"trim", b"unmap", b"f", b"flush", b"n", b"none", b"fsync", b"fdatasync", b"sync"];
     let is = |words: &[&[u8]]| words.iter().any(|known| known.eq_ignore_ascii_case(word));
     match word {
-        // What most traces say, letter by letter.
+        // The most common words.
         b"R" | b"r" | b"read" | b"Read" | b"READ" => Ok(Some(Op::Read)),
         b"W" | b"w" | b"write" | b"Write" | b"WRITE" => Ok(Some(Op::Write)),
         _ if is(&READ) => Ok(Some(Op::Read)),

@@ -1,7 +1,9 @@
-//! Devices of a trace that stand below others: a request of a device-mapper or md device is traced there, and again on each disk below.
+//! Finds the lower devices of stacked ones: a request of a device-mapper or md device is traced there, and again on
+//! each disk below.
 //!
-//! The kernel traces a remap (A in blkparse) when a request for one device becomes a request for another. The second device is below the
-//! first, if the trace has requests of the first. A disk is not below its partitions: their requests are traced as requests of the disk.
+//! The kernel traces a remap (A in blkparse) when a request for one device becomes a request for another. The second
+//! device is below the first, if the trace has requests of the first. A disk is not below its partitions: their
+//! requests are traced as requests of the disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +11,7 @@ use flashwise_core::options::{Kind, Parameter};
 
 use super::Reading;
 
-/// The option that keeps the devices below others.
+/// The option that keeps the lower devices.
 pub const STACKED: Parameter = Parameter {
     name: "stacked",
     kind: Kind::Choice(&["top", "all"]),
@@ -26,7 +28,7 @@ pub enum Sighting<D> {
     Remap { to: D, from: D },
 }
 
-/// The devices below others, in order.
+/// Returns the devices that are below others, in order.
 pub fn below<D: Copy + Ord>(events: impl Iterator<Item = Sighting<D>>) -> Vec<D> {
     let (mut counted, mut sources) = (BTreeSet::new(), BTreeMap::<D, BTreeSet<D>>::new());
     for event in events {
@@ -53,7 +55,7 @@ pub fn below<D: Copy + Ord>(events: impl Iterator<Item = Sighting<D>>) -> Vec<D>
     counted.iter().copied().filter(is_below).collect()
 }
 
-/// How a trace is read of which `action` counts, without the devices `below` others.
+/// Describes a trace in which `action` counts, without the devices `below` others.
 pub fn reading(action: char, below: &[impl AsRef<[u8]>], doubts: Vec<String>) -> Option<Reading> {
     let names: Vec<_> = below.iter().map(|device| String::from_utf8_lossy(device.as_ref())).collect();
     let columns = match below {
@@ -82,7 +84,7 @@ mod tests {
         // Two disks below an array below a logical volume.
         let array = [Remap { to: 2, from: 1 }, Remap { to: 8, from: 2 }, Remap { to: 9, from: 2 }];
         assert_eq!(below(&[&array[..], &[Request(1), Request(2), Request(8), Request(9)]].concat()), [2, 8, 9]);
-        // A device whose requests are issued only below.
+        // A device whose requests are only issued to the disk below.
         assert!(below(&[Remap { to: 8, from: 1 }, Request(8), Request(7)]).is_empty());
         assert!(below(&[Remap { to: 8, from: 8 }, Request(8)]).is_empty());
     }

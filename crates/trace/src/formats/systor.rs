@@ -1,8 +1,8 @@
 //! Systor '17 traces: `Timestamp,Response,IOType,LUN,Offset,Size`.
 //!
-//! Source: SNIA IOTTA repository, Systor '17 Traces, README; Lee et al.: Understanding storage traffic characteristics on enterprise
-//! virtual desktop infrastructure. SYSTOR 2017. Times are in seconds (the response time may be missing), offset and size in bytes, the
-//! type is `R` or `W`; requests without a type are passed over.
+//! Source: SNIA IOTTA repository, Systor '17 Traces, README; Lee et al.: Understanding storage traffic characteristics
+//! on enterprise virtual desktop infrastructure. SYSTOR 2017. Times are in seconds (the response time can be missing),
+//! offset and size in bytes. The type is `R` or `W`; requests without a type are skipped.
 
 use flashwise_core::access::Op;
 
@@ -12,7 +12,7 @@ use super::plausible::{COMMAS, Habits, Layout};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
 
-/// Systor '17's row in the table of formats.
+/// The row of Systor '17 in the table of formats.
 pub static FORMAT: Format = Format {
     name: "systor",
     title: "Systor '17 CSV",

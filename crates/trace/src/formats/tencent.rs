@@ -12,7 +12,7 @@ use super::plausible::{COMMAS, Habits, Layout};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
 
-/// Tencent's row in the table of formats.
+/// The row of Tencent in the table of formats.
 pub static FORMAT: Format = Format {
     name: "tencent",
     title: "Tencent CBS CSV",

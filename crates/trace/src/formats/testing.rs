@@ -1,8 +1,8 @@
-//! Helpers of the formats' tests: they read a few bytes, and name the requests, the errors or the format.
+//! Helpers for tests of formats: they parse a few bytes and return the requests, the errors or the format.
 
 use super::*;
 
-/// What the format `spec` reads from `contents`, in blocks of 4 KiB.
+/// Parses `contents` in the format `spec`, in blocks of 4 KiB.
 pub(super) fn read(spec: &str, contents: &[u8]) -> Batch {
     let sample = Sample { bytes: contents, whole: true };
     let spec: FormatSpec = spec.parse().unwrap();
@@ -11,7 +11,7 @@ pub(super) fn read(spec: &str, contents: &[u8]) -> Batch {
     batch
 }
 
-/// The same, each request as `time op volume offset length`.
+/// Parses the requests, each as `time op volume offset length`.
 pub(super) fn requests(spec: &str, contents: &[u8]) -> Vec<String> {
     let batch = read(spec, contents);
     assert_eq!(batch.malformed, []);
@@ -24,7 +24,8 @@ pub(super) fn requests(spec: &str, contents: &[u8]) -> Vec<String> {
     batch.requests.iter().map(one).collect()
 }
 
-/// What `filter` says of each request that the format `spec` reads from `contents`; none where it has no processes.
+/// Returns the decision of `filter` for each request of `contents` in the format `spec`; none if the format has no
+/// processes.
 pub(super) fn filtered(spec: &str, filter: &Filter, contents: &[u8]) -> Option<Vec<Caching>> {
     let sample = Sample { bytes: contents, whole: true };
     let spec: FormatSpec = spec.parse().unwrap();
@@ -34,7 +35,7 @@ pub(super) fn filtered(spec: &str, filter: &Filter, contents: &[u8]) -> Option<V
     Some(batch.caching)
 }
 
-/// Asserts that each line alone is refused with `found FOUND, expected EXPECTED`.
+/// Asserts that each line alone is rejected with `found FOUND, expected EXPECTED`.
 pub(super) fn refuses(spec: &str, cases: &[(&str, &str)]) {
     for (line, error) in cases {
         let batch = read(spec, line.as_bytes());
@@ -45,7 +46,7 @@ pub(super) fn refuses(spec: &str, cases: &[(&str, &str)]) {
     }
 }
 
-/// The name of the format that is recognised, or the error.
+/// Returns the name of the recognised format, or the error.
 pub(super) fn recognised(contents: &[u8]) -> Result<&'static str, String> {
     let spec = FormatSpec::recognise("trace", &Sample { bytes: contents, whole: true });
     spec.map(|spec| spec.format().name).map_err(|error| error.to_string())

@@ -1,11 +1,11 @@
-//! Text that a program wrote until it was killed: the last line may be cut off anywhere, even within a number.
+//! Text whose writer was killed: the last line can be truncated anywhere, even within a number.
 
 use flashwise_core::filter::Filter;
 
 use super::plausible::Layout;
 use super::{Batch, Framing, Malformed, Parse, Parser, Reading, Sample};
 
-/// A parser of lines that drops a last line without a newline, and reports the trace as cut off.
+/// A parser of lines that drops a last line without a newline, and reports the trace as truncated.
 #[derive(Debug)]
 pub struct Unfinished(pub Parser);
 

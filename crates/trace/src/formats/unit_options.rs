@@ -5,7 +5,7 @@ use flashwise_core::options::{Kind, Options, Parameter};
 use super::REQUEST_BYTES_MAX;
 use super::fields::TimeUnit;
 
-/// The option of the unit of time.
+/// The option for the unit of time.
 pub const TIME_UNIT: Parameter = Parameter {
     name: "time-unit",
     kind: Kind::Choice(&["s", "ms", "us", "ns", "filetime"]),
@@ -13,39 +13,39 @@ pub const TIME_UNIT: Parameter = Parameter {
     meaning: "unit of time (filetime: 100 ns), where it is not that of the format",
 };
 
-/// The option of the unit of offset.
+/// The option for the unit of offset.
 pub const OFFSET_UNIT: Parameter = unit("offset-unit", "bytes in a unit of offset, where it is not that of the format");
 
-/// The option of the unit of length.
+/// The option for the unit of length.
 pub const LENGTH_UNIT: Parameter = unit("length-unit", "bytes in a unit of length, where it is not that of the format");
 
 const fn unit(name: &'static str, meaning: &'static str) -> Parameter {
     Parameter { name, kind: Kind::Count(1, REQUEST_BYTES_MAX), default: "", meaning }
 }
 
-/// Numbers as they stand there: microseconds and bytes, in which none is too large.
+/// Units for the original numbers: microseconds and bytes, in which none overflows.
 pub const PLAIN: UnitOptions = UnitOptions::new(TimeUnit::Microseconds, 1, 1);
 
-/// The units of a format, in which the user may have given others.
+/// The units of a format, some of which the user may have given.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitOptions {
     /// The unit of time.
     pub time: TimeUnit,
-    /// Bytes in a unit of offset.
+    /// The unit of offset in bytes.
     pub offset_bytes: u64,
-    /// Bytes in a unit of length.
+    /// The unit of length in bytes.
     pub length_bytes: u64,
-    /// True for those units of time, offset and length that the user gives.
+    /// True for each of the units of time, offset and length that the user gave.
     pub are_given: [bool; 3],
 }
 
 impl UnitOptions {
-    /// The units of a format: that of time, and the bytes in those of offset and length.
+    /// Returns the units of a format: that of time, and those of offset and length in bytes.
     pub const fn new(time: TimeUnit, offset_bytes: u64, length_bytes: u64) -> UnitOptions {
         UnitOptions { time, offset_bytes, length_bytes, are_given: [false; 3] }
     }
 
-    /// The same with the units that the user gives.
+    /// Returns the units with those that the user gave.
     pub fn given(mut self, options: &Options) -> UnitOptions {
         if let Some(unit) = TimeUnit::of_word(options.text(TIME_UNIT.name)) {
             (self.time, self.are_given[0]) = (unit, true);

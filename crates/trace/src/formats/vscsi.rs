@@ -1,14 +1,14 @@
 //! CloudPhysics vSCSI traces, versions 1 and 2.
 //!
-//! Source: Waldspurger, Park, Garthwaite, Ahmad: Efficient MRC construction with SHARDS. FAST 2015, whose traces are in it. The layout,
-//! little-endian, with a version number whose upper byte counts:
+//! Source: Waldspurger, Park, Garthwaite, Ahmad: Efficient MRC construction with SHARDS. FAST 2015, whose traces have
+//! this format. The records are little-endian; the upper byte of the version number is the version:
 //!
 //! | version | bytes | fields |
 //! | --- | --- | --- |
 //! | 1 | 32 | serial u32, length u32, segments u32, command u16, version u16, sector u64, time u64 |
 //! | 2 | 40 | command u16, version u16, serial u32, length u32, segments u32, sector u64, time u64, response time u64 |
 //!
-//! The length is in bytes, the sector one of 512 bytes, the time in microseconds, the command a SCSI operation code.
+//! The length is in bytes, the sector has 512 bytes, the time is in microseconds, the command is a SCSI operation code.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, Parameter};
@@ -16,7 +16,7 @@ use flashwise_core::options::{Kind, Parameter};
 use super::{Fit, Format, Malformed, ParseRecord, Record, Records, Sample};
 use crate::request::{Request, Volumes};
 
-/// vSCSI's row in the table of formats.
+/// The row of vSCSI in the table of formats.
 pub static FORMAT: Format = Format {
     name: "vscsi",
     title: "CloudPhysics vSCSI, versions 1 and 2",
@@ -41,7 +41,7 @@ struct V1;
 #[derive(Debug, Default)]
 struct V2;
 
-/// Whether the first record of a sample and nine in ten of all are of this version and ask for whole sectors, so that a damaged
+/// True if a sample has records of this version with whole sectors: the first and nine in ten of all. So a damaged
 /// record is reported as such and not as an unknown format.
 fn fits<P: ParseRecord<N> + Default, const N: usize>(sample: &Sample) -> bool {
     let (records, _) = sample.bytes.as_chunks::<N>();

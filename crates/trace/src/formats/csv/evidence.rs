@@ -1,4 +1,5 @@
-//! What the first lines of a CSV say of its units: times that are dates, offsets and lengths that contradict each other.
+//! Checks the units of a CSV against its first lines: times that are dates, offsets and lengths that contradict each
+//! other.
 
 use std::cmp::Ordering;
 
@@ -15,24 +16,25 @@ use super::{Csv, SECTOR_BYTES};
 use crate::request::Volumes;
 use crate::settings::DEFAULT_BLOCK_SIZE_BYTES;
 
-/// The requests of the first lines, in the numbers that stand there.
+/// The raw numbers of the requests in the first lines.
 #[derive(Debug, Default)]
 pub struct Evidence {
     moments: Vec<Moment>,
     extents: Extents,
-    /// A number with an exponent, as it stands there.
+    /// A number with an exponent, as spelled in the file.
     exponent: Option<String>,
-    /// A time, as it stands there, where times are dates.
+    /// A time, as spelled in the file, if times are dates.
     date: Option<String>,
 }
 
-/// The order of the dates that the first lines of `sample`, read as `csv` says, have for times, and whether that is certain or assumed.
+/// Returns the order of day, month and year in the first lines of `sample`, if their times are dates, and whether the
+/// order is certain or assumed.
 pub fn dates_of(csv: &Csv, sample: &Sample) -> Option<(DateOrder, Origin)> {
     const LINES_MAX: usize = 100;
     if !csv.columns.contains(&Some(Role::Time)) {
         return None;
     }
-    // What else is wrong with a line says nothing of its time.
+    // Only the time is parsed: other errors of a line do not matter here.
     let time_alone: Vec<_> = csv.columns.iter().map(|role| role.filter(|role| *role == Role::Time)).collect();
     let dates = |order: DateOrder, lines: usize| {
         let dated = Csv { time_unit: TimeUnit::Date(order), columns: time_alone.clone(), ..csv.clone() };
@@ -46,7 +48,7 @@ pub fn dates_of(csv: &Csv, sample: &Sample) -> Option<(DateOrder, Origin)> {
     if dates(DateOrder::Day, LINES_MAX) + dates(DateOrder::Month, LINES_MAX) == 0 {
         return None;
     }
-    // A number above 12 is no month.
+    // A number above 12 is not a month.
     let (day_first, month_first) = (dates(DateOrder::Day, usize::MAX), dates(DateOrder::Month, usize::MAX));
     Some(match day_first.cmp(&month_first) {
         Ordering::Greater => (DateOrder::Day, Origin::Values),
@@ -55,12 +57,12 @@ pub fn dates_of(csv: &Csv, sample: &Sample) -> Option<(DateOrder, Origin)> {
     })
 }
 
-/// Values that are not whole sectors.
+/// Returns the number of values that are not whole sectors.
 fn partial(values: &[u64], unit_bytes: u64) -> usize {
     values.iter().filter(|value| !value.saturating_mul(unit_bytes).is_multiple_of(SECTOR_BYTES)).count()
 }
 
-/// The layout of a CSV of offsets and lengths.
+/// Returns the layout of a CSV with offsets and lengths.
 pub fn layout(csv: &Csv) -> Option<Layout> {
     let all = |role: Role| (0..csv.columns.len()).filter(move |at| csv.columns[*at] == Some(role));
     Some(Layout {
@@ -74,7 +76,7 @@ pub fn layout(csv: &Csv) -> Option<Layout> {
     })
 }
 
-/// Columns that stand in each other's place, unless the user names the units of offset and length.
+/// Rejects swapped columns, unless the user gives the units of offset and length.
 fn judge_places(csv: &Csv, sample: &Sample) -> Result<(), Malformed> {
     let Origins { offset, length, .. } = csv.origins;
     let is_dated = matches!(csv.time_unit, TimeUnit::Date(_));
@@ -104,7 +106,7 @@ fn judge_places(csv: &Csv, sample: &Sample) -> Result<(), Malformed> {
 }
 
 impl Evidence {
-    /// What the first lines hold, read in the columns of `csv`.
+    /// Collects the first lines of `sample` in the columns of `csv`.
     pub fn of(csv: &Csv, sample: &Sample) -> Evidence {
         let in_unit = |unit| if matches!(csv.time_unit, TimeUnit::Date(_)) { csv.time_unit } else { unit };
         let time_unit = in_unit(TimeUnit::Microseconds);
@@ -137,15 +139,15 @@ impl Evidence {
         evidence
     }
 
-    /// The whole units of the times.
+    /// Returns the times in whole units.
     pub fn times(&self) -> Vec<i64> {
         self.moments.iter().map(|moment| moment.whole).collect()
     }
 
-    /// What was read how, and what speaks against it.
+    /// Returns how the columns are read, and the doubts about it.
     ///
     /// # Errors
-    /// Units that cannot be right, unless an option says so.
+    /// Units that cannot be right, unless an option sets them.
     pub fn judge(&self, csv: &Csv, sample: &Sample) -> Result<Reading, Malformed> {
         let mut doubts = Vec::new();
         judge_places(csv, sample)?;
@@ -184,7 +186,7 @@ impl Evidence {
         {
             return Err(Fitting { time: Some(unit), ..own }.refusal(found));
         }
-        // Only times that are all the same are in doubt: the note on how the file is read names the unit.
+        // Only times that are all equal are in doubt; the note about the columns names the unit.
         doubts.extend(time_doubt(&self.moments, csv.time_unit, csv.origins.time, Habits::default(), "csv"));
         match epoch_of(&self.times()) {
             Some(unit)
@@ -203,7 +205,7 @@ impl Evidence {
         Ok(())
     }
 
-    /// Offsets and lengths that contradict each other.
+    /// Rejects offsets and lengths that contradict each other.
     fn judge_extents(&self, csv: &Csv, doubts: &mut Vec<String>) -> Result<(), Malformed> {
         let Origins { offset, length, .. } = csv.origins;
         let Extents { starts, lengths } = &self.extents;
@@ -239,7 +241,7 @@ impl Evidence {
         Ok(())
     }
 
-    /// The columns and units of `csv`.
+    /// Returns the columns and units of `csv`.
     fn fitting(&self, csv: &Csv) -> Fitting {
         let has = |role: Role| csv.columns.contains(&Some(role));
         Fitting {
@@ -254,7 +256,7 @@ impl Evidence {
         }
     }
 
-    /// The columns as `--format` names them.
+    /// Returns the columns as `--format` names them.
     fn spec(&self, csv: &Csv) -> String {
         let column = |(role, option, _): &(Role, &str, _)| {
             let all = csv.columns.iter().enumerate().filter(|(_, column)| **column == Some(*role));
@@ -265,7 +267,7 @@ impl Evidence {
         format!("csv:{}{}", columns.join(","), csv.others)
     }
 
-    /// The same with the units, and what these come from.
+    /// Returns the columns with their units and the origins of these.
     fn columns(&self, csv: &Csv) -> String {
         let Origins { time, offset, length } = csv.origins;
         let has = |role: Role| csv.columns.contains(&Some(role));

@@ -1,4 +1,4 @@
-//! What the first line of a CSV calls its columns, and what these words say of roles and units.
+//! The roles and units of columns, from the words of a CSV's header.
 
 use flashwise_core::options::OptionError;
 
@@ -6,7 +6,7 @@ use super::super::dates::DateOrder;
 use super::super::fields::TimeUnit;
 use super::{Delimiter, bad};
 
-/// What a column is for.
+/// The role of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Time,
@@ -17,7 +17,7 @@ pub enum Role {
     Hash,
 }
 
-/// Each role with the option that names its column, and the words for it in headers, without their units.
+/// Each role with the option that names its column, and its words in headers, without units.
 pub const ROLES: [(Role, &str, &[&str]); 6] = [
     (Role::Time, "time", &["time", "timestamp", "ts", "arrival", "arrival_time", "datetime", "date_time"]),
     (Role::Op, "op", &["op", "opcode", "operation", "type", "op_type", "optype", "io_type", "iotype", "rw", "r_w"]),
@@ -65,7 +65,7 @@ pub const ROLES: [(Role, &str, &[&str]); 6] = [
     (Role::Hash, "hash", &[]),
 ];
 
-/// Units of time, by the words for them; the first of a unit is that of the option.
+/// Units of time and their words in headers; the first word of a unit is also that of the option.
 pub const TIME_UNITS: [(&str, TimeUnit); 13] = [
     ("s", TimeUnit::Seconds),
     ("ms", TimeUnit::Milliseconds),
@@ -82,13 +82,13 @@ pub const TIME_UNITS: [(&str, TimeUnit); 13] = [
     ("nsec", TimeUnit::Nanoseconds),
 ];
 
-/// Words of headers that count sectors, alone or as the last part of a name.
+/// Words in headers that count sectors, alone or as the last part of a name.
 const SECTOR_WORDS: [&str; 7] = ["sectors", "sector", "lba", "lbn", "nsectors", "start_sector", "blk512"];
 
-/// Words of headers that count bytes.
+/// Words in headers that count bytes.
 const BYTE_WORDS: [&str; 3] = ["bytes", "byte", "b"];
 
-/// The name of a column in lower case, with a unit in brackets at its end and without anything else in brackets.
+/// Normalises the name of a column: lower case, a unit in brackets moved to the end, other brackets removed.
 pub fn plain(name: &str) -> String {
     let (name, brackets) = name.split_once(['(', '[']).unwrap_or((name, ""));
     let lower = |text: &str| text.trim().trim_matches('"').trim().to_lowercase().replace([' ', '-', '.'], "_");
@@ -98,26 +98,26 @@ pub fn plain(name: &str) -> String {
     if is_unit || SECTOR_WORDS.contains(&unit.as_str()) { with_unit } else { name }
 }
 
-/// The same without a word for requests in front.
+/// Removes a prefix that stands for requests.
 fn without_prefix(name: &str) -> &str {
     const PREFIXES: [&str; 6] = ["io", "req", "bio", "nvme", "scsi", "cmd"];
     name.split_once('_').filter(|(prefix, _)| PREFIXES.contains(prefix)).map_or(name, |(_, rest)| rest)
 }
 
-/// The unit of time that the name of a column ends with.
+/// Returns the unit of time at the end of a column's name.
 pub fn time_unit_of(name: &str) -> Option<TimeUnit> {
     let (_, unit) = name.rsplit_once('_')?;
     TIME_UNITS.iter().find(|(word, _)| *word == unit).map(|(_, unit)| *unit)
 }
 
-/// Bytes in the unit that the name of an offset or length says.
+/// Returns the unit, in bytes, from the name of an offset or length column.
 pub fn byte_unit_of(name: &str) -> Option<u64> {
     let last = name.rsplit_once('_').map_or(name, |(_, last)| last);
     let is_sectors = SECTOR_WORDS.contains(&last) || SECTOR_WORDS.contains(&name);
     if is_sectors { Some(512) } else { (name != last && BYTE_WORDS.contains(&last) || name == "bytes").then_some(1) }
 }
 
-/// Whether a column called `name` plays a role, going by one of the `known` words with or without a unit.
+/// True if a column named `name` has a role with one of the `known` words, with or without a unit.
 pub fn plays(name: &str, known: &[&str]) -> bool {
     let without_unit = match name.rsplit_once('_') {
         Some((base, unit)) if BYTE_WORDS.contains(&unit) || SECTOR_WORDS.contains(&unit) => base,
@@ -127,7 +127,7 @@ pub fn plays(name: &str, known: &[&str]) -> bool {
     [name, without_unit].iter().any(|name| known.contains(name) || known.contains(&without_prefix(name)))
 }
 
-/// The names of the columns that the line `header` lists.
+/// Returns the names of the columns in the line `header`.
 pub fn names(header: &[u8], delimiter: Delimiter) -> Vec<String> {
     let header = String::from_utf8_lossy(header.strip_prefix(b"#").unwrap_or(header)).into_owned();
     let trimmed = |name: &str| name.trim().trim_matches('"').to_owned();
@@ -137,7 +137,7 @@ pub fn names(header: &[u8], delimiter: Delimiter) -> Vec<String> {
     }
 }
 
-/// The column that is meant, among those that the header names.
+/// Finds the selected column among those of the header.
 pub fn find(option: &str, column: &str, names: &[String]) -> Result<usize, OptionError> {
     const COLUMNS_MAX: usize = 1000;
     if let Ok(number) = column.parse::<usize>() {
@@ -148,7 +148,7 @@ pub fn find(option: &str, column: &str, names: &[String]) -> Result<usize, Optio
     names.iter().position(same).ok_or_else(|| bad(option, column, column_expected(names)))
 }
 
-/// What should stand where no column is named that there is.
+/// Returns the expected value of an option whose column does not exist.
 pub fn column_expected(names: &[String]) -> String {
     if names.is_empty() {
         "a column number, from 0 (the trace has no header)".to_owned()

@@ -1,14 +1,14 @@
-//! Any other text of one request a line, in columns that the user or a header names.
+//! Any other text with one request per line, in columns that the user or a header names.
 //!
-//! Source: none; for the published and private traces that have no format of their own. Fields may be quoted as in RFC 4180 (read by
-//! the `csv` crate, which lines without a quote do not need), but not contain line ends. Lines that begin with `#` are comments; the
-//! first of them may be the header.
+//! Source: none; for published and private traces without a format of their own. Fields may be quoted as in RFC 4180,
+//! but not contain line ends. Lines with quotes are read by the `csv` crate. Lines that begin with `#` are comments;
+//! the first of them may be the header.
 //!
-//! A header that names offset, length, op and time in words that are known here (`offset`, `lba_sectors`, `len_bytes`, `ts_ms`, ...) needs no
-//! mapping at all, and its units are taken from the words. Units that nobody names are taken from the values where these are certain
-//! (`evidence.rs`), or else assumed; the program says which ones, and refuses units that contradict the values. Ids of objects become
-//! block numbers by a hash: FNV-1a of 64 bits, whose bits the last step of SplitMix64 mixes. Of a million objects two share a block with a
-//! probability of 1.5 % at 4 KiB.
+//! A header that names offset, length, op and time in known words (`offset`, `lba_sectors`, `len_bytes`, `ts_ms`, ...)
+//! needs no mapping; its words also set the units. Units that are not given are inferred from the values if these are
+//! certain (`evidence.rs`), otherwise assumed. A note names them, and units that contradict the values are rejected.
+//! Object ids are hashed to block numbers by 64-bit FNV-1a, mixed by the last step of SplitMix64. For a million
+//! objects, two share a block with a probability of 1.5 % at 4 KiB.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, OptionError, Options, Parameter};
@@ -113,7 +113,7 @@ const fn unit(name: &'static str, meaning: &'static str) -> Parameter {
     Parameter { name, kind: Kind::Count(1, REQUEST_BYTES_MAX), default: "", meaning }
 }
 
-/// Bytes in a sector.
+/// The size of a sector, in bytes.
 const SECTOR_BYTES: u64 = 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,25 +126,25 @@ enum Delimiter {
 struct Csv {
     delimiter: Delimiter,
     header: Option<Vec<u8>>,
-    /// Fields of a line, of which only empty ones may follow more.
+    /// The number of fields in a line; any further ones must be empty.
     width: usize,
-    /// What the columns are for, up to the last that is for anything.
+    /// The role of each column, up to the last with a role.
     columns: Vec<Option<Role>>,
-    /// What errors call them.
+    /// The names of the columns in errors.
     labels: Vec<String>,
     time_unit: TimeUnit,
     has_decimal_commas: bool,
     kilo_bytes: Option<u64>,
     offset_unit_bytes: u64,
     length_unit_bytes: u64,
-    /// Bytes in the block of an object.
+    /// The block size of an object, in bytes.
     block_size_bytes: u64,
     /// True if two columns name the volume.
     has_two_volumes: bool,
     origins: Origins,
     read: Vec<Vec<u8>>,
     write: Vec<Vec<u8>>,
-    /// The options that were given of those that say how lines are cut and what words mean, for who wants to read it so again.
+    /// The given options for delimiters and words, to suggest a complete `--format`.
     others: String,
 }
 
@@ -189,7 +189,7 @@ impl Csv {
             given.iter().any(|(_, option, column)| parts(option, column).any(|part| part.parse::<usize>().is_ok()));
         let has_objects = !matches!(options.text("hash"), "" | "none");
         for (role, option, column) in given {
-            // Who gives numbers has decided about all columns.
+            // A user who gives column numbers has decided about all columns.
             let known = ROLES.iter().find(|(known, ..)| *known == role).map_or(&[][..], |(_, _, words)| words);
             let found: Vec<usize> = match column {
                 "none" => Vec::new(),
@@ -225,7 +225,7 @@ impl Csv {
         Ok(csv)
     }
 
-    /// Fields of a line: as many as the header names, or as the first other line has.
+    /// Returns the number of fields in a line: that of the header, or of the first other line.
     fn width(&self, sample: &Sample, names: &[String]) -> usize {
         if self.header.as_ref().is_some_and(|header| !header.starts_with(b"#")) {
             return names.len();
@@ -241,7 +241,7 @@ impl Csv {
         }
     }
 
-    /// The fields of `line`, without quotes around them; a delimiter within quotes parts here too.
+    /// Returns the fields of `line` without quotes around them; a delimiter within quotes splits here too.
     fn fields<'a>(&self, line: &'a [u8]) -> Vec<&'a [u8]> {
         let unquoted = |field: &'a [u8]| {
             field.trim_ascii().strip_prefix(b"\"").and_then(|field| field.strip_suffix(b"\"")).unwrap_or(field)
@@ -281,7 +281,7 @@ impl Csv {
         Ok(())
     }
 
-    /// Units that are given stand above those that the header says.
+    /// Sets the units; those of options take precedence over those of the header.
     fn set_units(&mut self, options: &Options) {
         if let Some((_, unit)) = TIME_UNITS.iter().find(|(word, _)| *word == options.text("time-unit")) {
             (self.time_unit, self.origins.time) = (*unit, Origin::Option);
@@ -358,7 +358,7 @@ impl Csv {
         Ok(Record::Request(request))
     }
 
-    /// Puts the object called `id` where its hash says; its length follows if there is one.
+    /// Sets the address of a request from the hash of the object `id`; its length is set later, if there is one.
     #[inline]
     fn place(&self, id: &[u8], request: &mut Request) {
         let is_said = self.origins.offset == Origin::Option;
@@ -399,7 +399,7 @@ impl Csv {
     }
 }
 
-/// What is wrong with a field that should be a time, with what could be meant by it.
+/// Extends the error for an invalid time by a suggestion.
 #[cold]
 fn no_time(malformed: Malformed, label: &str) -> Malformed {
     let Malformed { found, expected } = malformed;
@@ -414,7 +414,7 @@ fn no_time(malformed: Malformed, label: &str) -> Malformed {
     Malformed { found, expected: expected + hint }
 }
 
-/// What is wrong with a field that should be an offset, with what it could be.
+/// Extends the error for an invalid offset by a suggestion.
 #[cold]
 fn no_offset(malformed: Malformed, label: &str) -> Malformed {
     let Malformed { found, expected } = malformed;
@@ -440,18 +440,18 @@ fn hash(id: &[u8]) -> u64 {
     mixed(hash)
 }
 
-/// The columns that the value of an option names; only the volume may have several.
+/// Splits the value of an option into columns; only the volume may have several.
 fn parts<'a>(option: &str, column: &'a str) -> impl Iterator<Item = &'a str> {
     let separator: &[char] = if option == "volume" { &['/'] } else { &[] };
     column.split(separator).filter(|part| !part.is_empty())
 }
 
-/// A unit that a name said, or the one that is assumed.
+/// Returns the unit of the header, or the assumed one.
 fn said<T>(unit: Option<T>, assumed: T) -> (T, Origin) {
     unit.map_or((assumed, Origin::Assumed), |unit| (unit, Origin::Header))
 }
 
-/// The options of [`Csv::others`], each with a comma before it.
+/// Returns the options of [`Csv::others`], each with a comma before it.
 fn others(options: &Options) -> String {
     let names = ["delimiter", "kilo", "decimal", "header", "read", "write"];
     let given = |name: &&str| !matches!(options.text(name), "" | "auto" | "point");
@@ -462,8 +462,9 @@ fn alternatives(text: &str) -> Vec<Vec<u8>> {
     text.split('/').filter(|word| !word.is_empty()).map(|word| word.as_bytes().to_vec()).collect()
 }
 
-/// The line that may name the columns: the first comment that has a name for the offset, the one that is `given` or one that is known; else the
-/// first other line, if it holds no number; else the first line.
+/// Returns the line that may name the columns: the first comment with a name for the offset, either the `given` one or
+/// a known one. Otherwise, it is the first line that is not a comment, if it contains no number; otherwise the first
+/// line.
 fn first_line<'a>(sample: &Sample<'a>, delimiter: Delimiter, given: &str) -> &'a [u8] {
     let is_comment = |line: &&[u8]| line.starts_with(b"#");
     let has_offset = |line: &&[u8]| {
@@ -478,7 +479,7 @@ fn first_line<'a>(sample: &Sample<'a>, delimiter: Delimiter, given: &str) -> &'a
     comment.or(other).or(sample.lines().next()).unwrap_or_default()
 }
 
-/// A line without a mark of UTF-8, which begins it where files were put together.
+/// Removes a UTF-8 byte order mark, which begins a line if files were concatenated.
 fn text_of(line: &[u8]) -> &[u8] {
     line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line)
 }
@@ -489,12 +490,12 @@ fn delimiter(given: &str, sample: &Sample) -> Delimiter {
     if let Some((_, byte)) = known.iter().chain([&colon]).find(|(name, _)| *name == given) {
         return Delimiter::Byte(*byte);
     }
-    // A comment may hold anything, so a line after it tells more.
+    // A comment can contain anything, so the first line after the comments is used.
     let line = sample.lines().find(|line| !line.starts_with(b"#")).or(sample.lines().next()).unwrap_or_default();
     match known.iter().find(|(_, byte)| line.contains(byte)) {
         _ if given == "space" => Delimiter::Blanks,
         Some((_, byte)) => Delimiter::Byte(*byte),
-        // Times hold colons too, so only a line that nothing else parts is parted by them.
+        // Times contain colons too, so colons are only delimiters if there is no other.
         None if line.contains(&colon.1) && !line.trim_ascii().iter().any(u8::is_ascii_whitespace) => {
             Delimiter::Byte(colon.1)
         }

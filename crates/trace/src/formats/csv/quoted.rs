@@ -3,7 +3,7 @@
 use super::super::Malformed;
 use super::super::fields::Columns;
 
-/// The fields of a line with quotes, which are taken off.
+/// The fields of a line with quotes, without the quotes.
 pub struct Quoted<'a> {
     pub line: &'a [u8],
     pub fields: csv::ByteRecordIter<'a>,

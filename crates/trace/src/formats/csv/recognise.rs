@@ -1,4 +1,4 @@
-//! Whether a trace is a CSV whose header says everything, and if it is one that cannot be read, why.
+//! Recognises a CSV with a complete header, and explains why one cannot be read.
 
 use flashwise_core::options::Options;
 
@@ -7,7 +7,8 @@ use super::{Csv, FORMAT};
 use crate::formats::{Fit, Malformed, ParseLine, Sample};
 use crate::request::Volumes;
 
-/// The CSV that the header of `sample` describes, if its words name all columns that there have to be: only that is evidence enough.
+/// Returns the CSV that the header of `sample` describes, if its words name all required columns: only this is enough
+/// evidence.
 fn described(sample: &Sample) -> Option<Csv> {
     let csv = Csv::new(&Options::default_of(FORMAT.parameters), sample).ok()?;
     let all = [Role::Time, Role::Op, Role::Offset, Role::Length];
@@ -22,7 +23,8 @@ pub fn recognise(sample: &Sample) -> Fit {
     }
 }
 
-/// The first line, from 1, that is not what the header of `sample` says, where that says everything; `Ok` if there is no line after it.
+/// Returns the first line, from 1, that does not match the complete header of `sample`. Returns `Ok` if all lines
+/// match.
 pub fn first_refused(sample: &Sample) -> Option<Result<(), (u64, Malformed)>> {
     let csv = described(sample)?;
     let mut volumes = Volumes::default();
@@ -40,7 +42,8 @@ pub fn first_refused(sample: &Sample) -> Option<Result<(), (u64, Malformed)>> {
 mod tests {
     use crate::formats::testing::recognised;
 
-    /// A header that is understood, and lines that are not: what a spreadsheet, another tool or another language makes of them.
+    /// A complete header, and lines that do not match it: typical output of spreadsheets, other tools and other
+    /// languages.
     #[test]
     fn a_line_that_its_header_does_not_fit_is_named_and_not_the_format() {
         let header = "time_us,offset,length,op";
@@ -67,7 +70,7 @@ mod tests {
                 .to_owned())
         );
         assert_eq!(recognised(b"time_us,offset,length,op\r\n"), Err("trace: it holds no requests".to_owned()));
-        // A header of other words tells nothing of what stands below.
+        // A header with unknown words does not describe the columns.
         assert!(recognised(b"Zeit,Adresse,Bytes,Art\n0,4096,4096,R\n").unwrap_err().contains("not recognised"));
     }
 }

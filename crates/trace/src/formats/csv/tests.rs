@@ -60,7 +60,7 @@ fn comments_before_the_header_further_headers_and_fsyncs_are_passed_over() {
     assert_eq!(requests("csv:time=when,op=what,offset=where,length=long", named), expected);
     assert_eq!(requests("csv:time=0,op=1,offset=2,length=3", named), expected);
     assert_eq!(requests("csv:time=0,op=1,offset=2,length=3", b"# by fio\n5,R,4096,512\n6,W,8192,512\n"), expected);
-    // Other columns are no further header.
+    // A line with other columns is not a repeated header.
     let other = read("csv", format!("{header}\n5,R,4096,512\nts_us,op,length,offset\n6,W,512,8192\n").as_bytes());
     assert_eq!(other.malformed[0].0, 2);
 }

@@ -1,4 +1,4 @@
-//! Columns that hold something else than their format says: times, offsets, lengths and volumes in each other's places.
+//! Detects columns that do not hold the values of their format: swapped times, offsets, lengths and volumes.
 
 use flashwise_core::access::Op;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::human::bytes;
 
-/// Which column holds what.
+/// The column of each role.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Places {
     pub time: Option<usize>,
@@ -23,7 +23,7 @@ impl Places {
         self.time == Some(column) || [self.offset, self.length].contains(&column) || self.volume.contains(&column)
     }
 
-    /// The same with the contents of two columns in each other's place.
+    /// Returns the places with the contents of two columns swapped.
     fn swapped(&self, one: usize, other: usize) -> Places {
         let place = |column: usize| match column {
             _ if column == one => other,
@@ -39,7 +39,7 @@ impl Places {
     }
 }
 
-/// Which columns stand in other places than `own`.
+/// Lists the columns that are not in the places of `own`.
 fn moved(own: &Places, places: &Places) -> String {
     let mut each = Vec::new();
     if let Some(time) = places.time.filter(|_| places.time != own.time) {
@@ -65,7 +65,7 @@ pub struct Columns<'a> {
     numbers: Vec<Option<Vec<u64>>>,
 }
 
-/// The number that `field` spells, if it is one.
+/// Parses `field` as a number.
 fn moment(field: &[u8]) -> Option<Moment> {
     let whole = time_us(field, TimeUnit::Microseconds, "").ok()?;
     let has_decimals = field.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E'));
@@ -78,7 +78,7 @@ fn moment(field: &[u8]) -> Option<Moment> {
 }
 
 impl<'a> Columns<'a> {
-    /// The columns of `rows`, which are those of `layout`.
+    /// Creates the columns of `rows` in the given layout.
     pub fn new(layout: &'a Layout, rows: &'a [Vec<&'a [u8]>]) -> Columns<'a> {
         let width = rows.iter().map(Vec::len).min().unwrap_or_default();
         let column = |at: usize| rows.iter().map(move |row| row[at]);
@@ -93,17 +93,18 @@ impl<'a> Columns<'a> {
         self.moments.get(at)?.as_deref()
     }
 
-    /// The numbers of a column, if all are whole.
+    /// Returns the numbers of a column, if all are whole.
     pub fn numbers(&self, at: usize) -> Option<&[u64]> {
         self.numbers.get(at)?.as_deref()
     }
 
-    /// How many different values the column has.
+    /// Returns the number of distinct values in a column.
     pub fn distinct(&self, at: usize) -> usize {
         distinct(&self.rows.iter().map(|row| row[at]).collect::<Vec<_>>())
     }
 
-    /// The share of rows with a number at least as large as a third of all rows before; noise and cycles have a smaller one than clocks.
+    /// Returns the share of rows whose number is at least that of the row one third of all rows earlier. Noise and
+    /// cycles have a smaller share than clocks.
     fn rising(&self, at: usize) -> f64 {
         let Some(moments) = self.moments(at) else { return 0.0 };
         let lag = (moments.len() / 3).max(1);
@@ -111,7 +112,7 @@ impl<'a> Columns<'a> {
         pairs.filter(|(before, after)| before <= after).count() as f64 / (moments.len() - lag) as f64
     }
 
-    /// True if the numbers of a column rise as times do.
+    /// True if the numbers of a column increase as times do.
     pub fn is_clock(&self, at: usize) -> bool {
         self.rising(at) >= 0.97 && self.distinct(at) >= 3
     }
@@ -122,13 +123,13 @@ impl<'a> Columns<'a> {
         whole.is_some_and(|whole| epoch_of(&whole).is_some())
     }
 
-    /// How many columns of `places` are better suited for another purpose.
+    /// Returns the number of columns in `places` that fit another role better.
     fn misplaced(&self, places: &Places) -> usize {
         let rows = self.rows.len();
         let mut misplaced = 0;
         if let Some(time) = places.time {
             let better = |at: usize| {
-                // Offsets rise in order too, if they are sequential.
+                // Sequential offsets increase too.
                 let is_offset = at == places.offset;
                 let is_finer = self.distinct(at) >= (8 * self.distinct(time)).max(rows / 20);
                 at != time
@@ -149,14 +150,14 @@ impl<'a> Columns<'a> {
         let Layout { offset: (_, offset_unit), length: (_, length_unit), habits, .. } = *self.layout;
         let spare = || (0..self.numbers.len()).filter(|at| !places.has(*at) && self.in_sectors(*at) >= 0.95);
         for (column, unit) in [(places.offset, offset_unit), (places.length, length_unit)] {
-            // A column that nothing reads has whole sectors, and this one has none.
+            // An unused column has whole sectors, and this one does not.
             let is_better = !habits.any_bytes && unit == 1 && self.in_sectors(column) < 0.1 && spare().next().is_some();
             misplaced += usize::from(is_better);
         }
         misplaced
     }
 
-    /// The share of rows with a number of bytes that is whole sectors; 0 where the column always has the same.
+    /// Returns the share of rows whose number of bytes is whole sectors; 0 if the column is constant.
     fn in_sectors(&self, at: usize) -> f64 {
         const SECTOR_BYTES: u64 = 512;
         let numbers = self.numbers(at).unwrap_or_default();
@@ -184,14 +185,14 @@ impl<'a> Columns<'a> {
         self.extents(places).fault(units, habits)
     }
 
-    /// The places of the layout.
+    /// Returns the places of the layout.
     fn own_places(&self) -> Places {
         let Layout { time, offset, length, .. } = *self.layout;
         let (time, volume) = (time.map(|(at, _)| at), self.layout.volume.clone());
         Places { time, offset: offset.0, length: length.0, volume }
     }
 
-    /// The places that fit best: those of the layout, unless two or three columns stand in each other's place.
+    /// Returns the best places: those of the layout, unless two or three columns are swapped.
     fn places(&self) -> Places {
         let own = self.own_places();
         let mut misplaced = self.misplaced(&own);
@@ -202,7 +203,7 @@ impl<'a> Columns<'a> {
             }
             let numbers: Vec<usize> = (0..self.moments.len()).filter(|at| self.moments(*at).is_some()).collect();
             let pairs = numbers.iter().flat_map(|one| numbers.iter().map(move |other| (*one, *other)));
-            // A column without a purpose may be the time, or where bytes are expected the offset or the length.
+            // A column without a role may be the time, or if bytes are expected, the offset or the length.
             let Layout { offset: (_, offset_unit), length: (_, length_unit), .. } = *self.layout;
             let may_be_bytes = |column: usize, spare: usize| {
                 (column == places.offset && offset_unit == 1 || column == places.length && length_unit == 1)
@@ -229,13 +230,13 @@ impl<'a> Columns<'a> {
         places
     }
 
-    /// Columns that stand in other places than the layout says, with their places.
+    /// Returns the columns that are not where the layout expects them, with their places.
     pub fn moved(&self) -> Option<(String, Places)> {
         let (own, places) = (self.own_places(), self.places());
         (places != own).then(|| (moved(&own, &places), places))
     }
 
-    /// What contradicts the layout, with the columns and units that fit.
+    /// Returns the contradiction to the layout, if any, with the columns and units that fit.
     pub fn contradiction(&self) -> Option<Contradiction> {
         let (own, places) = (self.own_places(), self.places());
         let (time, extent) = (self.time_fault(&places), self.extent_fault(&places));
@@ -264,7 +265,7 @@ impl<'a> Columns<'a> {
         Some(Contradiction { found: found.join(" and "), fitting, is_moved })
     }
 
-    /// What the user should know of units that nothing shows.
+    /// Returns the notes for the user about units without evidence.
     pub fn doubts(&self) -> Vec<String> {
         let Layout { habits, origins, length: (_, length_bytes), .. } = *self.layout;
         let option = self.layout.spec.as_deref().unwrap_or("csv:...");
@@ -283,12 +284,12 @@ impl<'a> Columns<'a> {
         time.into_iter().chain(lengths).collect()
     }
 
-    /// The columns and units that are likely, whatever the layout says of units.
+    /// Returns the likely columns and units, independent of the layout's units.
     pub fn likely(&self) -> Fitting {
         self.likely_at(&self.places(), self.layout.time.map(|(_, unit)| unit))
     }
 
-    /// The units that are likely in these columns, where nothing speaks against a unit of time.
+    /// Returns the likely units in these columns; the given unit of time is kept unless the values contradict it.
     pub fn likely_at(&self, places: &Places, unit: Option<TimeUnit>) -> Fitting {
         let moments = places.time.and_then(|at| self.moments(at));
         let likely = |own: TimeUnit, moments: &[Moment]| {
@@ -306,7 +307,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The columns as `--format csv` names them.
+    /// Returns the columns as `--format csv` names them.
     fn spec(&self, places: &Places) -> String {
         let mut options = Vec::new();
         options.extend(self.layout.separator.is_none().then(|| "delimiter=space".to_owned()));

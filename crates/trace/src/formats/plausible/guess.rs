@@ -1,4 +1,4 @@
-//! The columns of a table that nothing names.
+//! Guesses the columns of a table without names.
 
 use flashwise_core::access::Op;
 
@@ -7,7 +7,7 @@ use super::super::spellings::known_op;
 use super::columns::Places;
 use super::{COMMAS, Columns, Fitting, LINES_MIN, Layout, Sample};
 
-/// What 0 and 1 mostly say.
+/// Returns the usual meaning of 0 and 1.
 fn digit_op(word: &[u8]) -> Option<Op> {
     match word {
         b"0" => Some(Op::Read),
@@ -16,24 +16,24 @@ fn digit_op(word: &[u8]) -> Option<Op> {
     }
 }
 
-/// What may part the columns of a table; the last one is blanks.
+/// Separators that are tried; `None` stands for blanks.
 const SEPARATORS: [Option<u8>; 5] = [Some(b','), Some(b';'), Some(b'\t'), Some(b'|'), None];
 
 fn is_json(sample: &Sample) -> bool {
     sample.bytes.trim_ascii_start().starts_with(b"{")
 }
 
-/// The columns and units that are likely in a table of requests.
+/// Returns the likely columns and units of a table of requests.
 pub fn table(sample: &Sample) -> Option<Fitting> {
     SEPARATORS.into_iter().filter(|_| !is_json(sample)).find_map(|separator| parted(sample, separator))
 }
 
-/// The value of `--format` that is likely to read a table of objects, which have names or numbers and no lengths.
+/// Returns the likely `--format` for a table of objects, which have names or numbers and no lengths.
 pub fn objects(sample: &Sample) -> Option<String> {
     SEPARATORS.into_iter().filter(|_| !is_json(sample)).find_map(|separator| objects_parted(sample, separator))
 }
 
-/// The same of a table whose fields `separator` parts.
+/// Returns the likely columns and units of a table whose fields are separated by `separator`.
 fn parted(sample: &Sample, separator: Option<u8>) -> Option<Fitting> {
     let layout = Layout { separator, ..COMMAS };
     let mut rows: Vec<Vec<&[u8]>> = sample.lines().map(|line| layout.fields(line)).collect();
@@ -52,7 +52,7 @@ fn parted(sample: &Sample, separator: Option<u8>) -> Option<Fitting> {
     let clocks = || (0..width).filter(|at| columns.is_clock(*at) && columns.distinct(*at) >= rows.len() / 20);
     let time = clocks().find(|at| columns.is_dated(*at)).or_else(|| clocks().next());
     let rest: Vec<usize> = (0..width).filter(|at| Some(*at) != time && columns.numbers(*at).is_some()).collect();
-    // The first of those with most values.
+    // The first column among those with most distinct values.
     let offset = rest.iter().copied().rev().max_by_key(|at| columns.distinct(*at))?;
     let share_of_pages = |at: usize| {
         let numbers = columns.numbers(at).unwrap_or_default();
@@ -61,14 +61,14 @@ fn parted(sample: &Sample, separator: Option<u8>) -> Option<Fitting> {
     };
     let length = rest.iter().copied().filter(|at| *at != offset).rev().max_by_key(|at| share_of_pages(*at))?;
     let is_left = |at: &usize| Some(*at) != time && Some(*at) != op && *at != offset && *at != length;
-    // Numbers of which most are whole pages are another length.
+    // Numbers that are mostly whole pages are another length.
     let names =
         |at: &usize| 2 * share_of_pages(*at).0 < rows.len() && (2..=rows.len() / 10).contains(&columns.distinct(*at));
     let volume = (0..width).filter(is_left).filter(names).take(1).collect();
     Some(columns.likely_at(&Places { time, offset, length, volume }, time.map(|_| TimeUnit::Seconds)))
 }
 
-/// The same of a table whose fields `separator` parts.
+/// Returns the likely `--format` for objects in a table with this separator.
 fn objects_parted(sample: &Sample, separator: Option<u8>) -> Option<String> {
     const IDS: [&str; 9] = ["key", "id", "obj", "object", "object_id", "obj_id", "uuid", "hash", "url"];
     let layout = Layout { separator, ..COMMAS };
@@ -99,7 +99,7 @@ fn objects_parted(sample: &Sample, separator: Option<u8>) -> Option<String> {
     Some(format!("csv:{}", options.join(",")))
 }
 
-/// What `csv` has to be told of the words in a column, if all of them say what was done to an object.
+/// Returns the options of `csv` for the words in a column, if all of them name operations on objects.
 fn op_words(rows: &[Vec<&[u8]>], at: usize) -> Option<String> {
     let mut words: Vec<&[u8]> = rows.iter().map(|row| row[at].trim_ascii()).collect();
     words.sort_unstable();

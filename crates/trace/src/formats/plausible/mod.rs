@@ -1,9 +1,11 @@
-//! One check for all formats of lines: a reading that the first lines contradict is refused, with the columns and units that fit.
+//! Checks for all formats of lines that the first lines are plausible. An implausible reading is rejected, with the
+//! columns and units that fit.
 //!
-//! Many programs write the columns of a known format in other units, or in another order. Such a file parses, and every figure of it is
-//! wrong. The check compares times with dates and rates, and offsets and lengths with sectors and pages (`units.rs`), and columns with
-//! what they should hold. Its error has a complete `--format ...`, whose units are the user's and are not checked. A unit of time that
-//! nothing shows is no error: a note names it with its rate.
+//! Many programs write the columns of a known format in other units, or in another order. Such a file parses, but all
+//! its figures are wrong. The check compares times with dates and rates, offsets and lengths with sectors and pages
+//! (`units.rs`), and columns with their expected contents. Its error suggests a complete `--format ...`; units that the
+//! user gives are not checked. A unit of time without evidence is not an error: a note names it with the resulting
+//! rate.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::Options;
@@ -25,40 +27,40 @@ pub use units::{
     time_doubt, time_fault,
 };
 
-/// The operation that a word says, if it is one.
+/// Parses the operation of a word, if it is one.
 pub type OpOf = fn(&[u8]) -> Option<Op>;
 
 /// The columns of a format of lines, by number from 0, and their units.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// What parts the columns; blanks if absent.
+    /// The separator of the columns; blanks if absent.
     pub separator: Option<u8>,
-    /// The columns of a line, if more blanks than there are between columns stand in one of them, and which one that is.
+    /// If one column can contain blanks: the number of columns in a line, and the number of that column.
     pub blanks_in: Option<(usize, usize)>,
     /// The column of the time, and its unit.
     pub time: Option<(usize, TimeUnit)>,
     /// The column of the operation.
     pub op: Option<usize>,
-    /// What a word of that column says; absent if `csv` knows the words.
+    /// The parser of the words in that column; absent if `csv` knows the words.
     pub op_of: Option<OpOf>,
-    /// The column of the offset, and the bytes of its unit.
+    /// The column of the offset, and its unit in bytes.
     pub offset: (usize, u64),
-    /// The column of the length, and the bytes of its unit.
+    /// The column of the length, and its unit in bytes.
     pub length: (usize, u64),
     /// The columns that name the volume, at most two.
     pub volume: Vec<usize>,
-    /// In which ways it differs from a plain table of block requests.
+    /// The differences to a plain table of block requests.
     pub habits: Habits,
     /// The source of each unit.
     pub origins: Origins,
-    /// The value of `--format` that takes units as options, if the format has one.
+    /// The value of `--format` that accepts units as options, if the format has one.
     pub spec: Option<String>,
 }
 
-/// A format of fields parted by commas, to begin a layout from.
+/// A layout of fields separated by commas, to start from.
 pub const COMMAS: Layout = parted(Some(b','));
 
-/// The same of words parted by blanks.
+/// A layout of words separated by blanks, to start from.
 pub const BLANKS: Layout = parted(None);
 
 const fn parted(separator: Option<u8>) -> Layout {
@@ -84,13 +86,13 @@ const fn parted(separator: Option<u8>) -> Layout {
     }
 }
 
-/// A format whose columns `csv` cannot read: the columns are those of [`numbers`].
+/// Returns the layout of a format whose columns `csv` cannot read: the columns are those of [`numbers`].
 pub fn unparted(habits: Habits) -> Layout {
     Layout { time: Some((0, TimeUnit::Seconds)), offset: (1, 1), length: (2, 1), volume: vec![3], habits, ..BLANKS }
 }
 
 impl Layout {
-    /// The same in `units`. A refusal names `spec`, which is the format and those of its options that are no units.
+    /// Returns the layout in `units`. Errors name `spec`: the format and its options except units.
     pub fn in_units(self, units: UnitOptions, spec: &str) -> Layout {
         let [time, offset, length] =
             units.are_given.map(|is_given| if is_given { Origin::Option } else { Origin::Format });
@@ -104,8 +106,8 @@ impl Layout {
         }
     }
 
-    /// What contradicts the units of the layout at the beginning or the end of `requests`, which stand somewhere in a trace whose
-    /// first lines do not.
+    /// Returns the contradiction to the layout's units at the beginning or the end of `requests`, if any. The requests
+    /// are from the middle of a trace whose first lines are plausible.
     pub fn changed(&self, requests: &[Request]) -> Option<String> {
         const REQUESTS: usize = 200;
         let last = requests.len().checked_sub(REQUESTS)?;
@@ -122,7 +124,7 @@ impl Layout {
         extents.fault(units, self.habits).map(|fault| fault.found)
     }
 
-    /// The fields of `line`.
+    /// Splits `line` into fields.
     fn fields<'a>(&self, line: &'a [u8]) -> Vec<&'a [u8]> {
         let mut fields: Vec<&[u8]> = match self.separator {
             Some(separator) => line.split(|byte| *byte == separator).collect(),
@@ -136,13 +138,13 @@ impl Layout {
         fields
     }
 
-    /// Columns up to the last that is read.
+    /// Returns the number of columns up to the last that is read.
     fn width(&self) -> usize {
         let columns = [self.offset.0, self.length.0, self.op.unwrap_or_default(), self.time.map_or(0, |(at, _)| at)];
         columns.into_iter().chain(self.volume.iter().copied()).max().map_or(0, |last| last + 1)
     }
 
-    /// True if `fields` are what stands in the columns, in any units.
+    /// True if `fields` match the columns, in any units.
     fn fits(&self, fields: &[&[u8]]) -> bool {
         let is_number =
             |at: usize| fields.get(at).is_some_and(|field| time_us(field, TimeUnit::Microseconds, "").is_ok());
@@ -156,21 +158,22 @@ impl Layout {
     }
 }
 
-/// The layout of a format, if it has one.
+/// Returns the layout of a format, if it has one.
 fn layout(format: &Format) -> Option<Layout> {
     let options = Options::default_of(format.parameters);
     let parser = (format.parser)(&options, &Sample { bytes: b"", whole: true }, DEFAULT_BLOCK_SIZE_BYTES);
     parser.ok()?.layout()
 }
 
-/// The value of `--format` that is likely to read a text in the columns of one of `formats` in unknown units, or a table of no format.
+/// Returns a likely value of `--format` for a text: in the columns of one of `formats` in unknown units, or for a table
+/// of unknown format.
 pub fn example(formats: &[&Format], sample: &Sample) -> String {
     const GENERAL: &str = "csv:time=0,op=1,offset=2,length=3";
-    // Numbers alone have no shape.
+    // Columns of numbers alone cannot be recognised.
     for layout in formats.iter().filter_map(|format| layout(format)).filter(|layout| layout.op.is_some()) {
         let lines: Vec<Vec<&[u8]>> = sample.lines().map(|line| layout.fields(line)).collect();
         let rows: Vec<Vec<&[u8]>> = lines.iter().filter(|fields| layout.fits(fields)).cloned().collect();
-        // The last column of a known format may be missing.
+        // The last column of a known format can be missing.
         let is_whole = rows.iter().all(|fields| fields.len() <= layout.width() + 2);
         if rows.len() >= LINES_MIN && is_whole && 20 * rows.len() >= 19 * lines.len() {
             return Columns::new(&layout, &rows).likely().line();
@@ -180,7 +183,7 @@ pub fn example(formats: &[&Format], sample: &Sample) -> String {
     requests.or_else(|| guess::objects(sample)).unwrap_or_else(|| GENERAL.to_owned())
 }
 
-/// The times, offsets, lengths and volumes of the requests of `sample`, as texts in the units that stand there.
+/// Returns the times, offsets, lengths and volumes of the requests of `sample`, as texts in their original units.
 fn numbers(parser: &(impl ParseLine + ?Sized), sample: &Sample) -> Option<Vec<[String; 4]>> {
     let whole = parser.in_units(PLAIN)?;
     let in_millionths = parser.in_units(UnitOptions::new(TimeUnit::Seconds, 1, 1))?;
@@ -201,11 +204,11 @@ fn numbers(parser: &(impl ParseLine + ?Sized), sample: &Sample) -> Option<Vec<[S
     Some(sample.lines().filter_map(&mut row).collect())
 }
 
-/// Checks that the first lines of a trace are plausible in the columns and units of `layout`. Returns what the user should know of
-/// units that nothing shows.
+/// Checks that the first lines of a trace are plausible in the columns and units of `layout`. Returns notes for the
+/// user about units without evidence.
 ///
 /// # Errors
-/// What contradicts them, and the `--format ...` that fits.
+/// A contradiction, and the `--format ...` that fits.
 pub fn check(layout: &Layout, parser: &(impl ParseLine + ?Sized), sample: &Sample) -> Result<Vec<String>, Malformed> {
     let mut volumes = Volumes::default();
     let numbers = numbers(parser, sample);
@@ -227,7 +230,7 @@ pub fn check(layout: &Layout, parser: &(impl ParseLine + ?Sized), sample: &Sampl
     let Some(Contradiction { found, fitting, is_moved }) = columns.contradiction() else {
         return Ok(columns.doubts());
     };
-    // In csv lines of other events are requests, and words in a name are columns.
+    // For `csv`, lines of other events would be requests, and words in a name would be columns.
     let has_others = 20 * (sample.lines().count() - rows.len()) > rows.len();
     let has_words =
         |(width, _)| layout.separator.is_none() && sample.lines().any(|line| Words::new(line).all().count() > width);
@@ -240,34 +243,34 @@ pub fn check(layout: &Layout, parser: &(impl ParseLine + ?Sized), sample: &Sampl
     Err(fitting.refusal(found))
 }
 
-/// What contradicts a layout.
+/// A contradiction to a layout.
 #[derive(Clone, Debug)]
 pub struct Contradiction {
-    /// What stands there.
+    /// The contradicting text.
     pub found: String,
     /// The columns and units that fit.
     pub fitting: Fitting,
-    /// True if columns stand in other places.
+    /// True if columns are swapped.
     pub is_moved: bool,
 }
 
 /// Columns and units that fit a trace.
 #[derive(Clone, Debug)]
 pub struct Fitting {
-    /// The columns as `--format` names them, and other options that are needed, without units.
+    /// The columns as `--format` names them, and other required options, without units.
     pub spec: String,
     /// The unit of time, if there are times.
     pub time: Option<TimeUnit>,
-    /// Bytes in a unit of offset, if there are offsets.
+    /// The unit of offsets in bytes, if there are offsets.
     pub offset_bytes: Option<u64>,
-    /// Bytes in a unit of length.
+    /// The unit of lengths in bytes.
     pub length_bytes: Option<u64>,
-    /// True if the unit of time is one of several that are possible.
+    /// True if several units of time are possible.
     pub is_time_guessed: bool,
 }
 
 impl Fitting {
-    /// The complete value of `--format`.
+    /// Returns the complete value of `--format`.
     pub fn line(&self) -> String {
         let units = [
             self.time.map(|unit| format!("time-unit={}", unit.word())),
@@ -279,7 +282,7 @@ impl Fitting {
         format!("{}{separator}{}", self.spec, units.join(","))
     }
 
-    /// The refusal of a trace in which `found` stands.
+    /// Returns the error for a trace with the contradiction `found`.
     pub fn refusal(&self, found: String) -> Malformed {
         let guess = if self.is_time_guessed { "; its unit of time is a guess from the rate of requests" } else { "" };
         let line = self.line();

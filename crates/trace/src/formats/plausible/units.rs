@@ -1,13 +1,13 @@
-//! Units that the values of columns show, and units that they contradict.
+//! Infers units from the values of columns, and detects contradictions.
 
 use super::super::dates::DateOrder;
 use super::super::fields::TimeUnit;
 use crate::human::per_second;
 
-/// What says which unit a column counts in, the strongest first.
+/// The source of a column's unit, the strongest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// The user, who is not questioned.
+    /// The user, whose choice is not checked.
     Option,
     /// The format.
     Format,
@@ -15,7 +15,7 @@ pub enum Origin {
     Header,
     /// The column's values.
     Values,
-    /// Nothing.
+    /// No source.
     #[default]
     Assumed,
 }
@@ -28,20 +28,20 @@ pub struct Origins {
     pub length: Origin,
 }
 
-/// Ways in which formats differ from a plain table of block requests.
+/// Differences of formats to a plain table of block requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Habits {
-    /// Times are dates, and not relative to the start.
+    /// Times are dates, not relative to the start.
     pub dated: bool,
-    /// Times have decimals, as a program writes them that prints seconds.
+    /// Times have decimals, as printed seconds do.
     pub decimals: bool,
     /// Offsets and lengths need not be whole sectors.
     pub any_bytes: bool,
     /// Requests of less than 4 KiB are common.
     pub short: bool,
-    /// A kernel wrote the lines, and long sequential requests are common.
+    /// The lines come from a kernel, and long sequential requests are common.
     pub streaming: bool,
-    /// Lengths may count pages where offsets count sectors.
+    /// Lengths can count pages while offsets count sectors.
     pub pages_beside_sectors: bool,
 }
 
@@ -50,35 +50,35 @@ pub struct Habits {
 pub struct Moment {
     /// Whole units.
     pub whole: i64,
-    /// Millionths of a unit beyond them.
+    /// The remaining millionths of a unit.
     pub millionths: i64,
 }
 
 impl Moment {
-    /// Units from `start` to this.
+    /// Returns the units from `start` to this time.
     fn since(self, start: Moment) -> f64 {
         (self.whole - start.whole) as f64 + (self.millionths - start.millionths) as f64 / 1e6
     }
 }
 
-/// A column in a unit that its values contradict.
+/// A column whose values contradict its unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault<U> {
-    /// What stands there.
+    /// The contradicting text.
     pub found: String,
     /// The unit that fits.
     pub unit: U,
 }
 
-/// Lines below which a unit that somebody named is not questioned.
+/// The minimum number of lines to check a unit that a format or header defines.
 pub const LINES_MIN: usize = 20;
-/// Lines below which rates and alignments prove nothing.
+/// The minimum number of lines for evidence from rates and alignments.
 const STATISTICS_MIN: usize = 50;
 const SECTOR_BYTES: u64 = 512;
 const PAGE_BYTES: u64 = 4096;
 const PAGE_SECTORS: u64 = PAGE_BYTES / SECTOR_BYTES;
 
-/// Seconds in a unit.
+/// Returns the length of a unit in seconds.
 fn seconds(unit: TimeUnit) -> f64 {
     match unit {
         TimeUnit::Seconds => 1.0,
@@ -89,11 +89,12 @@ fn seconds(unit: TimeUnit) -> f64 {
     }
 }
 
-/// The unit of which `times` count dates between 1991 and 2100, if all do. No number is a date in two of the units.
+/// Returns the unit in which all `times` are dates between 1991 and 2100, if there is one. No number is a date in two
+/// of the units.
 pub fn epoch_of(times: &[i64]) -> Option<TimeUnit> {
     // 1990 in ns since 1970 is 2040 in units of 100 ns since the year 1.
     const DATES_S: std::ops::RangeInclusive<i64> = 662_688_000..=4_102_444_800;
-    /// From 1601, where Windows begins to count, and from the year 1, where .NET does, to 1970.
+    /// The seconds to 1970 from 1601, the epoch of Windows, and from the year 1, the epoch of .NET.
     const FILETIME_S: i64 = 11_644_473_600;
     const TICKS_S: i64 = 62_135_596_800;
     let units = [
@@ -112,7 +113,7 @@ pub fn epoch_of(times: &[i64]) -> Option<TimeUnit> {
     Some(unit)
 }
 
-/// What dates in `unit` are called.
+/// Returns a description of dates in `unit`.
 pub fn date_words(unit: TimeUnit) -> &'static str {
     match unit {
         TimeUnit::Date(DateOrder::Day) => "dates, the day first",
@@ -126,7 +127,7 @@ pub fn date_words(unit: TimeUnit) -> &'static str {
     }
 }
 
-/// What contradicts times in `unit`: dates of another unit, or rates that no device has.
+/// Returns the contradiction to times in `unit`, if any: dates in another unit, or rates that no device reaches.
 pub fn time_fault(moments: &[Moment], unit: TimeUnit, origin: Origin, habits: Habits) -> Option<Fault<TimeUnit>> {
     const YEAR_S: f64 = 365.25 * 86_400.0;
     if origin == Origin::Option || matches!(unit, TimeUnit::Date(_)) || moments.len() < LINES_MIN {
@@ -134,7 +135,7 @@ pub fn time_fault(moments: &[Moment], unit: TimeUnit, origin: Origin, habits: Ha
     }
     let mut sorted = moments.to_vec();
     sorted.sort_unstable_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
-    // Without the first and the last ones, which may be no times.
+    // The first and the last ones are left out: they may be invalid.
     let rest = sorted.len() / 20;
     let middle = &sorted[rest..sorted.len() - rest];
     let steps = (middle.len() - 1) as f64;
@@ -144,7 +145,7 @@ pub fn time_fault(moments: &[Moment], unit: TimeUnit, origin: Origin, habits: Ha
     let are_whole = moments.iter().all(|moment| moment.millionths == 0);
     let far = middle[middle.len() - 1].whole as f64 * seconds(unit) > 600.0 * YEAR_S;
     if let Some(epoch) = epoch_of(&whole) {
-        // Times since some start may look like dates; slow ones are taken at their word.
+        // Relative times can look like dates; slow ones are accepted.
         let may_be_relative = !habits.dated && gap * seconds(unit) > 2e-3;
         let is_fault = epoch != unit && (far || !may_be_relative && gap * seconds(epoch) <= 100.0);
         let found = || format!("times such as {} that are {}", whole[0], date_words(epoch));
@@ -154,11 +155,11 @@ pub fn time_fault(moments: &[Moment], unit: TimeUnit, origin: Origin, habits: Ha
         let found = format!("times such as {}, which are {} years", whole[0], whole[0] as f64 * seconds(unit) / YEAR_S);
         return Some(Fault { found, unit: finer(gap, unit) });
     }
-    // Where all times are the same, they say nothing.
+    // If all times are equal, they are no evidence.
     if moments.len() < STATISTICS_MIN || span == 0.0 {
         return None;
     }
-    // What no disk of a format's days did; the user's own may be faster.
+    // The maximum rate of disks from the time of a format; the user's own may be faster.
     let per_s_max = if origin == Origin::Format { 5e4 } else { 1e7 };
     let per_s = steps / ((span + f64::from(u8::from(are_whole))) * seconds(unit));
     if per_s > per_s_max && unit != TimeUnit::Seconds {
@@ -172,8 +173,8 @@ pub fn time_fault(moments: &[Moment], unit: TimeUnit, origin: Origin, habits: Ha
     is_slow.then(|| Fault { found: found(), unit: finer(gap, unit) })
 }
 
-/// A note on times in `unit` that could be another one: those that are no dates, unless they have the decimals of seconds; or
-/// times that are all the same. `spec` is the value of `--format` that takes another unit.
+/// Returns a note about times whose `unit` could be another one. These are times that are not dates, unless they have
+/// the decimals of seconds, or times that are all equal. `spec` is the value of `--format` that accepts another unit.
 pub fn time_doubt(moments: &[Moment], unit: TimeUnit, origin: Origin, habits: Habits, spec: &str) -> Option<String> {
     let (first, last) = (moments.iter().copied().reduce(lesser)?, moments.iter().copied().reduce(greater)?);
     let span_s = last.since(first) * seconds(unit);
@@ -205,10 +206,10 @@ fn greater(one: Moment, other: Moment) -> Moment {
     if other > one { other } else { one }
 }
 
-/// Whole seconds from one request to the next; more would be milliseconds.
+/// The maximum mean step of whole seconds; longer steps are milliseconds.
 const STEP: f64 = 1.5;
 
-/// A unit longer than `unit` in which requests that are `gap` units apart are likely.
+/// Returns a unit longer than `unit` in which a gap of `gap` units between requests is likely.
 fn coarser(gap: f64, are_whole: bool, unit: TimeUnit) -> TimeUnit {
     match gap {
         _ if !are_whole && gap < 1.0 => TimeUnit::Seconds,
@@ -218,7 +219,7 @@ fn coarser(gap: f64, are_whole: bool, unit: TimeUnit) -> TimeUnit {
     }
 }
 
-/// A unit shorter than `unit` in which requests that are `gap` units apart are likely.
+/// Returns a unit shorter than `unit` in which a gap of `gap` units between requests is likely.
 pub fn finer(gap: f64, unit: TimeUnit) -> TimeUnit {
     match gap {
         _ if gap < 30.0 && unit == TimeUnit::Seconds => TimeUnit::Milliseconds,
@@ -227,7 +228,7 @@ pub fn finer(gap: f64, unit: TimeUnit) -> TimeUnit {
     }
 }
 
-/// The likely unit of times: of dates, of whole numbers by their steps, or else `own`.
+/// Returns the likely unit of times: that of dates, of whole numbers by their steps, or `own`.
 pub fn likely_time(moments: &[Moment], own: TimeUnit) -> TimeUnit {
     let whole: Vec<i64> = moments.iter().map(|moment| moment.whole).collect();
     let (Some(first), Some(last)) = (moments.first(), moments.last()) else { return own };
@@ -240,12 +241,12 @@ pub fn likely_time(moments: &[Moment], own: TimeUnit) -> TimeUnit {
     }
 }
 
-/// The share of `values` of which `is` holds.
+/// Returns the share of `values` for which `is` is true.
 fn share(values: &[u64], is: impl Fn(u64) -> bool) -> f64 {
     values.iter().filter(|&&value| is(value)).count() as f64 / values.len().max(1) as f64
 }
 
-/// How many values there are.
+/// Returns the number of distinct values.
 pub fn distinct<T: Ord + Copy>(values: &[T]) -> usize {
     let mut values = values.to_vec();
     values.sort_unstable();
@@ -259,14 +260,14 @@ fn median(values: &[u64]) -> u64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// The starts and lengths of requests, in the numbers that stand there; lengths are above 0.
+/// The starts and lengths of requests, in their original units; lengths are above 0.
 #[derive(Clone, Debug, Default)]
 pub struct Extents {
     pub starts: Vec<u64>,
     pub lengths: Vec<u64>,
 }
 
-/// Bytes in a unit of offset and of length, and what says so.
+/// The units of offsets and lengths, in bytes, and their sources.
 #[derive(Clone, Copy, Debug)]
 pub struct Units {
     pub offset: (u64, Origin),
@@ -274,7 +275,7 @@ pub struct Units {
 }
 
 impl Extents {
-    /// The share of requests that begin where the one before ends, in these units.
+    /// Returns the share of requests that begin at the end of the previous one, in these units.
     fn contiguous(&self, offset_bytes: u64, length_bytes: u64) -> f64 {
         let requests: Vec<_> = self.starts.iter().zip(&self.lengths).collect();
         let follows = requests.windows(2).filter(|pair| {
@@ -285,12 +286,12 @@ impl Extents {
         follows.count() as f64 / (requests.len().max(2) - 1) as f64
     }
 
-    /// The largest share of starts that have the same place within 8 units.
+    /// Returns the largest share of starts with the same remainder modulo 8.
     fn aligned(&self) -> f64 {
         (0..PAGE_SECTORS).map(|place| share(&self.starts, |start| start % PAGE_SECTORS == place)).fold(0.0, f64::max)
     }
 
-    /// True if requests begin at multiples of 8, as those of whole pages do in sectors, and most have other lengths.
+    /// True if requests begin at multiples of 8, as whole pages do in sectors, and most have other lengths.
     fn on_pages(&self) -> bool {
         let all = |values: &[u64], of: u64| share(values, |value| value.is_multiple_of(of));
         all(&self.starts, PAGE_SECTORS) >= 0.95
@@ -298,18 +299,18 @@ impl Extents {
             && all(&self.lengths, PAGE_SECTORS) < 0.5
     }
 
-    /// The unit of length that the lengths show.
+    /// Returns the unit of length inferred from the lengths.
     fn length_unit(&self) -> u64 {
         let all = |of: u64| share(&self.lengths, |length| length.is_multiple_of(of));
         match median(&self.lengths) {
             SECTOR_BYTES.. => 1,
             _ if self.in_kib() => 1024,
             _ if all(PAGE_SECTORS) >= 0.5 => SECTOR_BYTES,
-            // Whole pages of sectors begin where these do, and end there too.
+            // If the unit were sectors, whole pages that begin at multiples of 8 would also end there.
             _ if self.on_pages() => PAGE_BYTES,
             _ if all(4) >= 0.95 && share(&self.starts, |start| start.is_multiple_of(4)) >= 0.95 => 1024,
             PAGE_SECTORS.. => SECTOR_BYTES,
-            // One page is the most common length in pages, and eight sectors are in sectors.
+            // The most common length is 1 in pages and 8 in sectors.
             _ if share(&self.lengths, |length| length == 1) < share(&self.lengths, |length| length == PAGE_SECTORS) => {
                 SECTOR_BYTES
             }
@@ -317,19 +318,19 @@ impl Extents {
         }
     }
 
-    /// The median length in bytes, if a kernel mostly makes shorter ones.
+    /// Returns the median length in bytes, if a kernel usually makes shorter requests.
     pub fn long(&self, length_bytes: u64, habits: Habits) -> Option<u64> {
         let length = median(&self.lengths).saturating_mul(length_bytes);
         (habits.streaming && length >= 1 << 20).then_some(length)
     }
 
-    /// True if requests begin and end at multiples of 4, as those of pages do in KiB, and not at the same place within 8.
+    /// True if requests begin and end at multiples of 4, as pages do in KiB, and not at the same place within 8.
     fn in_kib(&self) -> bool {
         let all = |values: &[u64]| share(values, |value| value.is_multiple_of(4)) >= 0.95;
         all(&self.lengths) && all(&self.starts) && self.aligned() <= 0.6
     }
 
-    /// The share of different starts whose next number is a start too.
+    /// Returns the share of distinct starts whose successor is a start too.
     fn neighbours(&self) -> f64 {
         let mut starts = self.starts.clone();
         starts.sort_unstable();
@@ -337,7 +338,7 @@ impl Extents {
         starts.windows(2).filter(|pair| pair[0] + 1 == pair[1]).count() as f64 / starts.len().max(1) as f64
     }
 
-    /// The unit of offset that the starts show beside lengths in units of `length_bytes`.
+    /// Returns the unit of offset inferred from the starts, given lengths in units of `length_bytes`.
     fn offset_unit(&self, length_bytes: u64) -> u64 {
         let all = |values: &[u64], of: u64| share(values, |value| value.is_multiple_of(of)) >= 0.95;
         let is_whole = |of: u64| all(&self.lengths, of / of.min(length_bytes));
@@ -345,7 +346,7 @@ impl Extents {
             return 1;
         }
         if length_bytes == 1 && !is_whole(SECTOR_BYTES) {
-            // Requests of any bytes.
+            // Requests of arbitrary bytes.
             return if share(&self.lengths, |length| length.is_multiple_of(SECTOR_BYTES)) < 0.5 {
                 1
             } else {
@@ -365,7 +366,7 @@ impl Extents {
         {
             return units[at];
         }
-        // Places within a page that say nothing are whole pages, unless requests are shorter.
+        // If places within a page are no evidence, the unit is a page, unless requests are shorter.
         match self.aligned() <= 0.6 && is_whole(PAGE_BYTES) {
             false => SECTOR_BYTES,
             true if all(&self.starts, 4) => 1024,
@@ -374,7 +375,7 @@ impl Extents {
         }
     }
 
-    /// The units of offset and of length that are likely.
+    /// Returns the likely units of offset and length.
     pub fn likely(&self, habits: Habits) -> (u64, u64) {
         let length = self.length_unit();
         // Pages are dense, and rounded sectors are not.
@@ -387,10 +388,10 @@ impl Extents {
         }
     }
 
-    /// Units in which requests follow each other, where they do not in `offset_bytes` and `length_bytes`.
+    /// Returns units in which requests are sequential, if they are not in `offset_bytes` and `length_bytes`.
     fn following(&self, offset_bytes: u64, length_bytes: u64) -> Option<(u64, u64)> {
         const UNITS: [u64; 4] = [1, SECTOR_BYTES, 1024, PAGE_BYTES];
-        // Requests of one length may follow each other by chance.
+        // Requests of one length can be sequential by chance.
         let least = if distinct(&self.lengths) >= 3 { 0.5 } else { 0.9 };
         let others =
             UNITS.iter().map(|unit| (offset_bytes, *unit)).chain(UNITS.iter().map(|unit| (*unit, length_bytes)));
@@ -400,7 +401,7 @@ impl Extents {
         others.filter(|units| units.0 <= PAGE_BYTES).find(|units| self.contiguous(units.0, units.1) >= least)
     }
 
-    /// What contradicts offsets and lengths in `units`, with the units that fit.
+    /// Returns the contradiction of offsets and lengths in `units`, if any, with the units that fit.
     pub fn fault(&self, units: Units, habits: Habits) -> Option<Fault<(u64, u64)>> {
         let Units { offset: (offset_bytes, offset_origin), length: (length_bytes, length_origin) } = units;
         let lines = self.lengths.len();
@@ -409,7 +410,7 @@ impl Extents {
             return None;
         }
         let in_pages = |value: u64, unit: u64| value.saturating_mul(unit).is_multiple_of(PAGE_BYTES);
-        // Requests of whole pages that begin at whole pages nowhere have offsets in another unit.
+        // If requests have whole pages but do not begin at whole pages, the unit of offset is wrong.
         let are_pages = share(&self.lengths, |length| in_pages(length, length_bytes)) >= 0.95
             && share(&self.starts, |start| in_pages(start, offset_bytes)) < 0.5;
         if habits.any_bytes && !are_pages && median(&self.lengths).saturating_mul(length_bytes) >= SECTOR_BYTES {
@@ -433,7 +434,7 @@ impl Extents {
         if length_origin != Origin::Option && length_bytes != length_unit && is_enough(length_origin) {
             let in_bytes = length_bytes < SECTOR_BYTES;
             let offsets_in_sectors = offset_bytes.is_multiple_of(SECTOR_BYTES);
-            // Files have requests of any length at any byte.
+            // Requests to files can have any length and begin at any byte.
             let are_units = share(&self.lengths, |length| length.is_multiple_of(PAGE_SECTORS)) >= 0.5
                 || median(&self.lengths) < PAGE_SECTORS && lines >= LINES_MIN
                 || self.lengths.iter().all(|length| *length < SECTOR_BYTES) && lines >= STATISTICS_MIN;
