@@ -1,38 +1,40 @@
-//! The checksums of a trace file that is kept.
+//! The checksums of a persistent trace file.
 //!
-//! The footer has the CRC-32C of each message of rows and of the block addresses, in the order in which they stand in the file, so that damage
-//! is found where it is, on as many cores as there are. Between the end of the stream and the footer stand 12 bytes, `FW-CRC32CS` with two
-//! zeroes behind, and the CRC-32C of all other bytes of the file, little-endian. Readers of Arrow pass over them. The footer says that they are
-//! there, so that no flipped bit hides them. Files of version 1 have one sum over all of their bytes behind `FW-CRC32C` and three zeroes, and
-//! temporary ones none. What is said of both has names of its own: a program that knows version 1 alone sees a version, and no damage.
+//! The footer has the CRC-32C of each message with rows and of the block addresses, in the order of the file. So damage
+//! is located, and all cores verify in parallel. Between the end of the stream and the footer are 12 bytes,
+//! `FW-CRC32CS` and two zeroes, and the little-endian CRC-32C of all other bytes of the file. Readers of Arrow ignore
+//! them. The footer has a key for them, so that no flipped bit hides them.
+//!
+//! Files of version 1 have one checksum of the whole file after `FW-CRC32C` and three zeroes. Temporary files have
+//! none. The two versions have different keys: an older program reports an unknown version instead of damage.
 
 use std::io::{self, Write};
 use std::ops::Range;
 
 use flashwise_core::checksum::{crc32c, crc32c_append};
 
-/// The footer's key for the checksums, ...
+/// The footer's key for the checksums.
 pub const KEY: &str = "flashwise.trace.checksums";
-/// ... and that of version 1, which says that there is one over the whole file.
+/// The footer's key of version 1, which has one checksum of the whole file.
 pub const WHOLE_KEY: &str = "flashwise.trace.checksum";
-/// What a sum of each message begins with; the sums follow, in hexadecimal.
+/// The prefix of the list of checksums of messages, which are in hexadecimal.
 const EACH: &str = "crc32c ";
-/// What stands before the checksum.
+/// The bytes before the checksum.
 const TAG: &[u8; 12] = b"FW-CRC32CS\0\0";
-/// The same in version 1.
+/// The bytes before the checksum in version 1.
 const WHOLE_TAG: &[u8; 12] = b"FW-CRC32C\0\0\0";
 const BYTES: usize = TAG.len() + 4;
 
-/// Who reads a file.
+/// The reader of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// This process, soon: no checksum is needed.
     ForThisProcess,
-    /// Whoever and whenever.
+    /// Any process at any time.
     ForOthers,
 }
 
-/// A writer that sums up what is written, if it is asked to.
+/// A writer that computes checksums of the written bytes, if they are required.
 #[derive(Debug)]
 pub struct Summed<W> {
     out: W,
@@ -42,35 +44,35 @@ pub struct Summed<W> {
 #[derive(Debug, Default)]
 struct Sums {
     blocks: Vec<u32>,
-    /// Of the block that is being written.
+    /// The checksum of the block that is being written.
     block: Option<u32>,
-    /// Of all that is in no block.
+    /// The checksum of all bytes outside of blocks.
     rest: u32,
 }
 
 impl<W: Write> Summed<W> {
-    /// Writes to `out`.
+    /// Creates a writer to `out`.
     pub fn new(out: W, kept: Kept) -> Self {
         Summed { out, sums: (kept == Kept::ForOthers).then(Sums::default) }
     }
 
-    /// Gives what is written from here on a sum of its own.
+    /// Starts a block with its own checksum.
     pub fn begin_block(&mut self) {
         self.sums.iter_mut().for_each(|sums| sums.block = Some(0));
     }
 
-    /// Ends what [`begin_block`](Self::begin_block) began.
+    /// Ends the block of [`begin_block`](Self::begin_block).
     pub fn end_block(&mut self) {
         self.sums.iter_mut().for_each(|sums| sums.blocks.extend(sums.block.take()));
     }
 
-    /// What the footer says of the checksums.
+    /// Returns the footer's key and value for the checksums.
     pub fn says(&self) -> Option<(String, String)> {
         let sums = self.sums.as_ref()?.blocks.iter().map(|sum| format!("{sum:08x}"));
         Some((KEY.to_owned(), format!("{EACH}{}", sums.collect::<Vec<_>>().join(" "))))
     }
 
-    /// Writes `end`, all from the footer on, behind the checksum.
+    /// Writes `end`, everything from the footer on, after the checksum.
     pub fn write_end(&mut self, end: &[u8]) -> io::Result<()> {
         if self.sums.is_some() {
             self.write_all(TAG)?;
@@ -80,7 +82,7 @@ impl<W: Write> Summed<W> {
         self.out.write_all(end)
     }
 
-    /// What was written to.
+    /// Returns the output.
     pub fn into_inner(self) -> W {
         self.out
     }
@@ -101,20 +103,20 @@ impl<W: Write> Write for Summed<W> {
     }
 }
 
-/// The sums of a file's messages, where it has them.
+/// The checksums of a file's messages, if it has them.
 #[derive(Debug, Default)]
 pub struct BlockSums(Option<Vec<u32>>);
 
 impl BlockSums {
-    /// Whether the file has them.
+    /// True if the file has them.
     pub fn are_there(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Checks the bytes of message `number`; a problem is told by what it `is`.
+    /// Verifies the bytes of message `number`; `is` describes the message for the error.
     ///
     /// # Errors
-    /// What was found and what was expected.
+    /// The difference, as found and expected.
     pub fn check(&self, number: usize, bytes: &[u8], is: impl FnOnce() -> String) -> Result<(), String> {
         let Some(sums) = &self.0 else { return Ok(()) };
         let (said, found) = (sums[number], crc32c(bytes));
@@ -126,11 +128,11 @@ fn differ(what: &str, found: u32, said: u32) -> String {
     format!("found {what} of CRC-32C {found:08x}, expected {said:08x} as the file says")
 }
 
-/// Checks the sum that stands before the footer, if there is one; `said` is what the footer says. `blocks` are where the messages of the footer
-/// lie, in order. Their own sums are for the caller to check.
+/// Verifies the checksum before the footer, if there is one; `said` is the value of the footer's key. `blocks` are the
+/// positions of the footer's messages, in order. The caller verifies their own checksums.
 ///
 /// # Errors
-/// What was found and what was expected.
+/// The difference, as found and expected.
 pub fn check(
     file: &[u8],
     footer_start: usize,
@@ -147,7 +149,7 @@ pub fn check(
         sums.map(|sums| sums.split(' ').map_while(|sum| u32::from_str_radix(sum, 16).ok()).collect());
     let summed = footer_start - sum.len();
     let (mut found, mut end) = (0, 0);
-    // Those with sums of their own are left out.
+    // Blocks with their own checksums are left out.
     for block in sums.iter().flat_map(|_| blocks) {
         if block.start < end || block.end > summed {
             return Err(format!(

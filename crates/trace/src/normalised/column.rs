@@ -1,8 +1,8 @@
-//! A column of a record batch: values that stand in the file as they are, packed ones that are unpacked when they are used, or some of
-//! another column, picked when they are used.
+//! A column of a record batch. Its values are mapped, packed, or picked from other columns; the latter two are unpacked
+//! on first use.
 //!
-//! Packed buffers are those of Arrow's own compression by buffer: the length of the values in 8 bytes, little-endian, and a frame of zstd; a
-//! length of -1 says that the values follow as they are.
+//! Packed buffers use Arrow's own compression by buffer: the length of the values in 8 bytes, little-endian, and a
+//! frame of zstd. A length of -1 means that the values are not compressed.
 //!
 //! Source: Apache Arrow, "Columnar Format", "Compression" of record batches (`BodyCompression`, method `BUFFER`).
 
@@ -14,31 +14,31 @@ use bytes::Bytes;
 
 use super::values::Values;
 
-/// What a column may have: numbers of a fixed length.
+/// A type of values in a column: numbers of a fixed length.
 pub trait Element: Pod + Send + Sync {}
 
 impl<T: Pod + Send + Sync> Element for T {}
 
-/// Values of a column.
+/// The values of a column.
 #[derive(Debug)]
 pub struct Column<T: Element> {
     values: Arc<OnceLock<Values<T>>>,
     source: Source<T>,
 }
 
-/// Where values come from.
+/// The source of values.
 #[derive(Clone, Debug)]
 enum Source<T: Element> {
-    /// They are there.
+    /// The values are in memory.
     Here,
     Packed(Packed<T>),
     Picked(Arc<Vec<(Column<T>, Rows)>>),
 }
 
-/// The numbers of rows, which the columns of a batch share.
+/// Row numbers, which the columns of a batch share.
 pub type Rows = Arc<Vec<u32>>;
 
-/// Values that are not as they are used.
+/// Values that must be unpacked before use.
 #[derive(Clone, Debug)]
 struct Packed<T: Element> {
     bytes: Bytes,
@@ -47,31 +47,33 @@ struct Packed<T: Element> {
     is_kept: bool,
 }
 
-/// How many times as long as its frame of zstd a buffer is at most; more is damage, and not worth its memory.
+/// The maximum ratio between a buffer and its frame of zstd; a larger one is damage and must not allocate memory.
 const PACKED_MAX: usize = 1 << 16;
-/// The level of zstd: the lowest, since higher ones save a tenth at most and take several times as long.
+/// The level of zstd: the lowest, since higher ones save at most a tenth and take several times as long.
 const LEVEL: i32 = 1;
 
 impl<T: Element> Column<T> {
-    /// `rows` values in a frame of zstd. If what is unpacked `is_kept`, a clone has it too; else each clone unpacks for itself.
+    /// Creates a column of `rows` values in a frame of zstd. If `is_kept`, clones share the unpacked values; otherwise
+    /// each clone unpacks its own.
     pub(super) fn packed(bytes: Bytes, rows: usize, is_kept: bool) -> Column<T> {
         Column { values: Arc::default(), source: Source::Packed(Packed { bytes, rows, unpack: unpack::<T>, is_kept }) }
     }
 
-    /// The values of each column at its rows, one after the other. Where nobody uses them, none is unpacked for them.
+    /// Creates a column of the values of each column at its rows, one after the other. Nothing is unpacked before the
+    /// first use.
     pub fn picked(of: Vec<(Column<T>, Rows)>) -> Column<T> {
         Column { values: Arc::default(), source: Source::Picked(Arc::new(of)) }
     }
 
-    /// The values.
+    /// Returns the values.
     pub fn buffer(&self) -> &Values<T> {
         self.values.get_or_init(|| self.unpacked().expect("what is packed was checked when the file was opened"))
     }
 
-    /// The values, which are not kept here if they are packed.
+    /// Returns the values without keeping them, if they are packed.
     ///
     /// # Errors
-    /// What is wrong with what they are packed in.
+    /// Damage in the packed data.
     pub(super) fn unpacked(&self) -> Result<Values<T>, String> {
         match (self.values.get(), &self.source) {
             (Some(values), _) => Ok(values.clone()),
@@ -88,7 +90,7 @@ impl<T: Element> Column<T> {
         }
     }
 
-    /// The same, and keeps them if clones are to have them.
+    /// Returns the values, and keeps them if clones share them.
     pub(super) fn checked(&self) -> Result<Values<T>, String> {
         let values = self.unpacked()?;
         if matches!(&self.source, Source::Packed(Packed { is_kept: true, .. })) {
@@ -100,7 +102,7 @@ impl<T: Element> Column<T> {
 }
 
 impl Column<u64> {
-    /// Values that are half as wide in the file.
+    /// Creates a column from values that are half as wide in the file.
     pub(super) fn of_narrow(values: Values<u32>, is_kept: bool) -> Column<u64> {
         fn widened(bytes: &Bytes, _: usize) -> Result<Values<u64>, String> {
             Ok(Values::<u32>::of_bytes(bytes.clone()).iter().map(|&value| u64::from(value)).collect::<Vec<_>>().into())
@@ -132,7 +134,7 @@ impl<T: Element> From<Vec<T>> for Column<T> {
     }
 }
 
-/// The values. Where they are asked for one by one, they are had from here once before.
+/// Dereferences to the values. For access one by one, dereference once before the loop.
 impl<T: Element> Deref for Column<T> {
     type Target = [T];
 
@@ -141,7 +143,7 @@ impl<T: Element> Deref for Column<T> {
     }
 }
 
-/// The `rows` values of a frame of zstd.
+/// Unpacks the `rows` values of a frame of zstd.
 fn unpack<T: Element>(frame: &Bytes, rows: usize) -> Result<Values<T>, String> {
     let bytes = rows.checked_mul(size_of::<T>()).filter(|bytes| bytes / PACKED_MAX <= frame.len());
     let bytes = bytes.ok_or_else(|| format!("{rows} values in {} bytes", frame.len()))?;
@@ -153,7 +155,7 @@ fn unpack<T: Element>(frame: &Bytes, rows: usize) -> Result<Values<T>, String> {
     }
 }
 
-/// `values` packed, where that makes them shorter by an eighth at least.
+/// Packs `values`, if that makes them at least an eighth shorter.
 pub(super) fn pack(values: &[u8]) -> Option<Vec<u8>> {
     let frame = zstd::bulk::compress(values, LEVEL).ok()?;
     (frame.len() < values.len() / 8 * 7).then_some(frame)

@@ -1,41 +1,43 @@
-//! What is known of a trace besides its accesses.
+//! The description of a trace: its figures besides the accesses.
 
 use serde::{Deserialize, Serialize};
 
 use crate::normalised::times::Times;
 
-/// What is known of a trace besides its accesses.
+/// The description of a trace: its figures besides the accesses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
-    /// Name of the format it was read from.
+    /// The name of the original format.
     pub format: String,
-    /// Time of the first request, in microseconds since the original trace's epoch; accesses' times count from there.
+    /// The time of the first request, in microseconds since the original trace's epoch; times of accesses are relative
+    /// to it.
     pub start_us: i64,
-    /// Requests.
+    /// The number of requests.
     pub requests: u64,
-    /// Read requests among them.
+    /// The number of read requests.
     pub read_requests: u64,
-    /// Bytes that read requests ask for.
+    /// The bytes of all read requests.
     pub read_bytes: u64,
-    /// Bytes that write requests bring.
+    /// The bytes of all write requests.
     pub write_bytes: u64,
-    /// Shortest request.
+    /// The length of the shortest request, in bytes.
     pub request_bytes_min: u64,
-    /// Longest request.
+    /// The length of the longest request, in bytes.
     pub request_bytes_max: u64,
-    /// Records of the original passed over because they ask for no data.
+    /// The number of records of the original skipped because they have no data.
     pub skipped_records: u64,
-    /// Records of the original passed over because they were malformed.
+    /// The number of records of the original skipped because they were malformed.
     pub malformed_records: u64,
-    /// Names of the volumes, by number.
+    /// The names of the volumes, by number.
     pub volumes: Vec<String>,
-    /// Whether the original says of which volume its requests are; not known of files of earlier versions.
+    /// True if the original distinguishes volumes; unknown for files of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tells_volumes: Option<bool>,
-    /// How the columns of a CSV were read, units included, and what says so.
+    /// The columns of a CSV with their units and the source of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<String>,
-    /// What is known of the times; absent in files of earlier versions, where [`Trace::times`](crate::Trace::times) finds it out.
+    /// The figures of the times. They are absent in files of earlier versions, for which
+    /// [`Trace::times`](crate::Trace::times) computes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<Times>,
 }

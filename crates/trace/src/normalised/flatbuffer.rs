@@ -1,17 +1,18 @@
-//! Tables of the FlatBuffers format, read from untrusted bytes and written.
+//! Reads tables of the FlatBuffers format from untrusted bytes, and writes them.
 //!
-//! A reader checks each place before it looks there: no bytes make it panic, and it needs no unsafe code. A missing number is 0, which is the
-//! default of every number of Arrow's schemas that is used here.
+//! A reader checks each position before reading: no bytes make it panic, and it needs no unsafe code. A missing number
+//! is 0, the default of all numbers in the Arrow schemas used here.
 //!
-//! Source: FlatBuffers, "Internals" (the binary format). A table begins with the distance back to its vtable, which holds two lengths and then
-//! the place of each field in the table, or 0. Offsets count from where they stand.
+//! Source: FlatBuffers, "Internals" (the binary format). A table begins with the distance back to its vtable. The
+//! vtable contains two lengths and then the position of each field in the table, or 0. Offsets are relative to their
+//! own position.
 
-/// The bytes before the places of fields in a vtable: its own length and that of the table.
+/// The bytes before the positions of fields in a vtable: its own length and that of the table.
 const VTABLE_HEADER: usize = 4;
-/// The bytes of an offset, and of the length of a vector.
+/// The size of an offset, and of the length of a vector, in bytes.
 const OFFSET: usize = 4;
 
-/// Bytes that are no flatbuffer.
+/// The error of bytes that are not a flatbuffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {at} {problem}")]
 pub struct Invalid {
@@ -31,7 +32,7 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], Invalid> {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().ok_or(outside(at))
 }
 
-/// The place that the offset at `at` leads to.
+/// Returns the target of the offset at `at`.
 fn follow(bytes: &[u8], at: usize) -> Result<usize, Invalid> {
     let distance = u32::from_le_bytes(array(bytes, at)?);
     usize::try_from(distance).ok().and_then(|distance| at.checked_add(distance)).ok_or(outside(at))
@@ -46,7 +47,7 @@ pub struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// The root table of `bytes`.
+    /// Returns the root table of `bytes`.
     pub fn root(bytes: &'a [u8]) -> Result<Table<'a>, Invalid> {
         Table::at(bytes, follow(bytes, 0)?)
     }
@@ -60,7 +61,7 @@ impl<'a> Table<'a> {
         Ok(Table { bytes, at, vtable })
     }
 
-    /// Where the field of that number stands, if the table has it.
+    /// Returns the position of a field, if the table has it.
     fn place(&self, field: usize) -> Option<usize> {
         let place = u16::from_le_bytes(array(self.vtable, VTABLE_HEADER + 2 * field).ok()?);
         (place != 0).then(|| self.at + usize::from(place))
@@ -70,27 +71,28 @@ impl<'a> Table<'a> {
         self.place(field).map_or(Ok([0; N]), |at| array(self.bytes, at))
     }
 
-    /// The number in a field of one byte: a small enumeration or a truth value.
+    /// Returns the number in a field of one byte: a small enumeration or a boolean.
     pub fn u8(&self, field: usize) -> Result<u8, Invalid> {
         self.scalar(field).map(u8::from_le_bytes)
     }
 
-    /// The number in a field of four bytes.
+    /// Returns the number in a field of four bytes.
     pub fn i32(&self, field: usize) -> Result<i32, Invalid> {
         self.scalar(field).map(i32::from_le_bytes)
     }
 
-    /// The number in a field of eight bytes.
+    /// Returns the number in a field of eight bytes.
     pub fn i64(&self, field: usize) -> Result<i64, Invalid> {
         self.scalar(field).map(i64::from_le_bytes)
     }
 
-    /// The table that a field leads to.
+    /// Returns the table that a field refers to.
     pub fn table(&self, field: usize) -> Result<Option<Table<'a>>, Invalid> {
         self.place(field).map(|at| Table::at(self.bytes, follow(self.bytes, at)?)).transpose()
     }
 
-    /// The elements of a vector of structs, of `N` bytes each, and where the first one stands; none if the field is missing.
+    /// Returns the position of the first struct of a vector and all its structs, of `N` bytes each; none if the field
+    /// is missing.
     fn elements<const N: usize>(&self, field: usize) -> Result<(usize, &'a [[u8; N]]), Invalid> {
         let Some(at) = self.place(field) else { return Ok((0, &[])) };
         let at = follow(self.bytes, at)?;
@@ -100,24 +102,24 @@ impl<'a> Table<'a> {
         Ok((start, elements.as_chunks().0))
     }
 
-    /// The structs in a vector, of `N` bytes each; none if the field is missing.
+    /// Returns the structs in a vector, of `N` bytes each; none if the field is missing.
     pub fn structs<const N: usize>(&self, field: usize) -> Result<&'a [[u8; N]], Invalid> {
         self.elements(field).map(|(_, structs)| structs)
     }
 
-    /// The tables in a vector; none if the field is missing.
+    /// Returns the tables in a vector; none if the field is missing.
     pub fn tables(&self, field: usize) -> Result<impl Iterator<Item = Result<Table<'a>, Invalid>> + use<'a>, Invalid> {
         let (start, offsets) = self.elements::<OFFSET>(field)?;
         let bytes = self.bytes;
         Ok((0..offsets.len()).map(move |number| Table::at(bytes, follow(bytes, start + OFFSET * number)?)))
     }
 
-    /// The text in a field, as bytes; none if the field is missing.
+    /// Returns the text in a field, as bytes; none if the field is missing.
     pub fn text_bytes(&self, field: usize) -> Result<&'a [u8], Invalid> {
         self.structs::<1>(field).map(<[[u8; 1]]>::as_flattened)
     }
 
-    /// The text in a field; empty if the field is missing.
+    /// Returns the text in a field; empty if the field is missing.
     pub fn text(&self, field: usize) -> Result<&'a str, Invalid> {
         let wrong =
             |_| Invalid { at: self.place(field).unwrap_or(self.at), problem: "leads to text that is not UTF-8" };
@@ -125,7 +127,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Something that was written: its distance from the end of the flatbuffer.
+/// A written object: its distance from the end of the flatbuffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written(usize);
 
@@ -139,18 +141,18 @@ pub enum Value {
     To(Written),
 }
 
-/// Writes a flatbuffer from its end to its beginning: what an offset leads to is written before the offset.
+/// Writes a flatbuffer from its end to its beginning: the target of an offset is written before the offset.
 #[derive(Debug, Default)]
 pub struct Builder {
     /// The bytes so far, the last one first.
     reversed: Vec<u8>,
     alignment: usize,
-    /// Where the different vtables begin.
+    /// The positions of the distinct vtables.
     vtables: Vec<usize>,
 }
 
 impl Builder {
-    /// Aligns what begins after `length` more bytes.
+    /// Aligns the position after `length` more bytes.
     fn align(&mut self, length: usize, alignment: usize) {
         self.alignment = self.alignment.max(alignment);
         let end = (self.reversed.len() + length).next_multiple_of(alignment);
@@ -161,7 +163,7 @@ impl Builder {
         self.reversed.extend(bytes.iter().rev());
     }
 
-    /// Puts a number at a multiple of its length.
+    /// Writes a number at a multiple of its length.
     fn number(&mut self, bytes: &[u8]) -> Written {
         self.align(bytes.len(), bytes.len());
         self.put(bytes);
@@ -199,7 +201,7 @@ impl Builder {
         self.number(&(tables.len() as u32).to_le_bytes())
     }
 
-    /// Writes a table with these fields, by number. A number that is 0 is left out.
+    /// Writes a table with these fields, by number. Numbers that are 0 are left out.
     pub fn table(&mut self, fields: &[(usize, Value)]) -> Written {
         let end = self.reversed.len();
         let mut places = Vec::with_capacity(fields.len());
@@ -226,7 +228,7 @@ impl Builder {
         table
     }
 
-    /// Where a vtable of these bytes begins: a table that is laid out like one before shares its vtable.
+    /// Returns the position of this vtable: tables with the same layout share a vtable.
     fn vtable(&mut self, vtable: &[u8]) -> usize {
         let is_same = |start: &&usize| {
             let written = &self.reversed[..**start];
@@ -240,7 +242,7 @@ impl Builder {
         self.reversed.len()
     }
 
-    /// The bytes of the flatbuffer whose root is `root`.
+    /// Returns the bytes of the flatbuffer whose root is `root`.
     pub fn finish(mut self, root: Written) -> Vec<u8> {
         self.align(OFFSET, self.alignment);
         self.offset(root);
@@ -253,7 +255,7 @@ impl Builder {
 mod tests {
     use super::*;
 
-    /// A table of all kinds of fields, with a table of the same layout in a vector of two.
+    /// Builds a table of all kinds of fields, with a table of the same layout in a vector of two.
     fn written() -> Vec<u8> {
         let mut builder = Builder::default();
         let text = builder.text("zstd");
@@ -272,7 +274,7 @@ mod tests {
         builder.finish(root)
     }
 
-    /// All that is in a table of [`written`].
+    /// Reads all fields of a table of [`written`].
     fn walk(bytes: &[u8]) -> Result<Vec<i64>, Invalid> {
         let root = Table::root(bytes)?;
         let mut found = vec![root.u8(0)?.into(), root.i32(2)?.into(), root.i64(3)?];
@@ -289,7 +291,8 @@ mod tests {
         assert_eq!(walk(&written()), Ok(vec![1, 0, 4, -7, 4, 8, 4, 8, 4, 1, 2, 0, 0]));
     }
 
-    /// The vtable of the first has 6 bytes, after which two bytes align each of the others: these are laid out alike.
+    /// The vtable of the first table has 6 bytes, and the other tables are aligned by two bytes: they have the same
+    /// layout.
     #[test]
     fn tables_of_one_layout_share_a_vtable() {
         let mut builder = Builder::default();

@@ -1,21 +1,21 @@
-//! The metadata of an Arrow IPC file: its footer, and what stands before the columns of each message. Only the types of a trace file are
-//! written: integers without nulls, and a dictionary of them.
+//! The metadata of an Arrow IPC file: its footer, and the metadata before the columns of each message. Only the types
+//! of a trace file are written: integers without nulls, and a dictionary of them.
 //!
-//! Source: Apache Arrow, "Columnar Format", "Serialization and Interprocess Communication (IPC)", metadata version V5; the numbers of fields are
-//! those of `Schema.fbs`, `Message.fbs` and `File.fbs`.
+//! Source: Apache Arrow, "Columnar Format", "Serialization and Interprocess Communication (IPC)", metadata version V5;
+//! field numbers are those of `Schema.fbs`, `Message.fbs` and `File.fbs`.
 
 use std::fmt;
 use std::io::{self, Write};
 
 use super::flatbuffer::{Builder, Invalid, Table, Value, Written};
 
-/// The bytes that an Arrow IPC file begins and ends with.
+/// The bytes at the beginning and the end of an Arrow IPC file.
 pub const MAGIC: &[u8; 6] = b"ARROW1";
-/// The bytes that a message begins with; its length follows.
+/// The bytes at the beginning of a message; its length follows.
 pub const CONTINUATION: [u8; 4] = [0xFF; 4];
-/// The bytes before the metadata of a message.
+/// The number of bytes before the metadata of a message.
 pub const PREFIX: usize = 8;
-/// Messages, bodies and buffers begin at multiples of this.
+/// The alignment of messages, bodies and buffers, in bytes.
 pub const ALIGNMENT: usize = 64;
 
 /// `MetadataVersion.V5`.
@@ -31,7 +31,7 @@ const INT: u8 = 2;
 /// `CompressionType.ZSTD`.
 const ZSTD: u8 = 1;
 
-/// The most columns that are read of a schema.
+/// The maximum number of columns that are read of a schema.
 const FIELDS_MAX: usize = 16;
 
 /// The members of `Type`, by number.
@@ -75,17 +75,17 @@ pub enum Type {
 }
 
 impl Type {
-    /// Signed integers.
+    /// Returns the type of signed integers.
     pub const fn signed(bits: i32) -> Type {
         Type::Int { bits, is_signed: true }
     }
 
-    /// Unsigned integers.
+    /// Returns the type of unsigned integers.
     pub const fn unsigned(bits: i32) -> Type {
         Type::Int { bits, is_signed: false }
     }
 
-    /// The integers of the table `Int`.
+    /// Parses the table `Int`.
     fn of_int(int: Table<'_>) -> Result<Type, Invalid> {
         Ok(Type::Int { bits: int.i32(0)?, is_signed: int.u8(1)? != 0 })
     }
@@ -114,7 +114,7 @@ impl fmt::Display for Type {
 /// A column of a schema.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The type of its values.
     pub values: Type,
@@ -123,12 +123,12 @@ pub struct Field {
 }
 
 impl Field {
-    /// A column of values.
+    /// Creates a column of values.
     pub fn new(name: &str, values: Type) -> Field {
         Field { name: name.to_owned(), values, indices: None }
     }
 
-    /// The same with the values in a dictionary.
+    /// Returns the column with its values in a dictionary.
     pub fn with_indices(self, indices: Type) -> Field {
         Field { indices: Some(indices), ..self }
     }
@@ -139,7 +139,7 @@ impl Field {
             (number, _) => Type::Other(number),
         };
         let indices = match field.table(4)? {
-            // Indices are 32-bit integers where nothing is said of them.
+            // The default of indices is 32-bit integers.
             Some(dictionary) => Some(dictionary.table(1)?.map_or(Ok(Type::signed(32)), Type::of_int)?),
             None => None,
         };
@@ -170,7 +170,7 @@ impl fmt::Display for Field {
     }
 }
 
-/// The columns of a file, and text about it by key.
+/// The columns of a file, and its metadata: texts by key.
 #[derive(Clone, Debug)]
 pub struct Schema {
     /// The columns in order.
@@ -187,7 +187,7 @@ impl Schema {
         to.table(&[(1, Value::To(fields)), (2, Value::To(metadata))])
     }
 
-    /// The metadata of the message with the schema, which has no body.
+    /// Returns the metadata of the message with the schema, which has no body.
     pub fn message(&self) -> Vec<u8> {
         let mut to = Builder::default();
         let schema = self.write(&mut to);
@@ -205,7 +205,7 @@ fn write_pairs(to: &mut Builder, pairs: &[(String, String)]) -> Written {
     to.tables(&pairs)
 }
 
-/// The first value of `key` in a vector of the table `KeyValue`.
+/// Returns the first value of `key` in a vector of the table `KeyValue`.
 fn value_of<'a>(table: Table<'a>, field: usize, key: &str) -> Result<Option<&'a str>, Invalid> {
     for pair in table.tables(field)? {
         let pair = pair?;
@@ -216,14 +216,14 @@ fn value_of<'a>(table: Table<'a>, field: usize, key: &str) -> Result<Option<&'a 
     Ok(None)
 }
 
-/// Where a message lies in the file: the struct `Block`.
+/// The position of a message in the file: the struct `Block`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Where it begins.
+    /// The byte offset.
     pub offset: i64,
-    /// The bytes before its body.
+    /// The number of bytes before its body.
     pub metadata_length: i32,
-    /// The bytes of its body.
+    /// The number of bytes of its body.
     pub body_length: i64,
 }
 
@@ -232,7 +232,7 @@ impl Block {
 
     fn read(bytes: &[u8; Block::BYTES]) -> Block {
         let number = |at: usize| i64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-        // Four bytes of nothing stand behind the length of the metadata.
+        // Four unused bytes follow the length of the metadata.
         Block { offset: number(0), metadata_length: number(8) as i32, body_length: number(16) }
     }
 
@@ -249,37 +249,37 @@ impl fmt::Display for Block {
     }
 }
 
-/// The end of a file, which says where all else is.
+/// The footer of a file, which lists all other parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Footer<'a>(Table<'a>);
 
 impl<'a> Footer<'a> {
-    /// The footer in `bytes`.
+    /// Parses the footer in `bytes`.
     pub fn read(bytes: &'a [u8]) -> Result<Footer<'a>, Invalid> {
         Table::root(bytes).map(Footer)
     }
 
-    /// The schema, if there is one.
+    /// Returns the schema, if there is one.
     pub fn schema(&self) -> Result<Option<FooterSchema<'a>>, Invalid> {
         Ok(self.0.table(1)?.map(FooterSchema))
     }
 
-    /// The messages with dictionaries.
+    /// Returns the messages with dictionaries.
     pub fn dictionaries(&self) -> Result<Vec<Block>, Invalid> {
         Ok(self.0.structs(2)?.iter().map(Block::read).collect())
     }
 
-    /// The messages with rows, in order.
+    /// Returns the messages with rows, in order.
     pub fn batches(&self) -> Result<Vec<Block>, Invalid> {
         Ok(self.0.structs(3)?.iter().map(Block::read).collect())
     }
 
-    /// The value of `key` in the footer's own metadata.
+    /// Returns the value of `key` in the footer's own metadata.
     pub fn value(&self, key: &str) -> Result<Option<&'a str>, Invalid> {
         value_of(self.0, 4, key)
     }
 
-    /// The bytes of a footer.
+    /// Returns the bytes of a footer.
     pub fn write(schema: &Schema, dictionaries: &[Block], batches: &[Block], metadata: &[(String, String)]) -> Vec<u8> {
         let mut to = Builder::default();
         let mut blocks = |blocks: &[Block]| Value::To(to.structs(&blocks.iter().map(Block::bytes).collect::<Vec<_>>()));
@@ -297,23 +297,23 @@ impl<'a> Footer<'a> {
 pub struct FooterSchema<'a>(Table<'a>);
 
 impl<'a> FooterSchema<'a> {
-    /// The first columns: more of them than a trace has, and so few that their names fit in memory.
+    /// Returns the first columns: more than a trace has, and few enough that their names fit in memory.
     pub fn fields(&self) -> Result<Vec<Field>, Invalid> {
         self.0.tables(1)?.take(FIELDS_MAX).map(|field| Field::read(field?)).collect()
     }
 
-    /// The value of `key` in the metadata.
+    /// Returns the value of `key` in the metadata.
     pub fn value(&self, key: &str) -> Result<Option<&'a str>, Invalid> {
         value_of(self.0, 2, key)
     }
 }
 
-/// Where a buffer lies in the body of its message: the struct `Buffer`.
+/// The position of a buffer in the body of its message: the struct `Buffer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Where it begins.
+    /// The byte offset.
     pub offset: i64,
-    /// Its length.
+    /// The length in bytes.
     pub length: i64,
 }
 
@@ -326,7 +326,7 @@ impl Span {
     }
 }
 
-/// The two numbers of a struct `Buffer` or `FieldNode`.
+/// Returns the two numbers of a struct `Buffer` or `FieldNode`.
 fn pair(bytes: &[u8; 16]) -> [i64; 2] {
     let number = |at: usize| i64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
     [number(0), number(8)]
@@ -336,23 +336,23 @@ fn pair_bytes(numbers: [i64; 2]) -> [u8; 16] {
     std::array::from_fn(|byte| numbers[byte / 8].to_le_bytes()[byte % 8])
 }
 
-/// How the buffers of a message are packed.
+/// The compression of a message's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// They are not.
+    /// No compression.
     Plain,
-    /// Each by itself, by zstd.
+    /// Each buffer by zstd.
     Zstd,
-    /// In another way.
+    /// Another compression.
     Other,
 }
 
-/// The rows of a message: what is known of its columns.
+/// The metadata of a message with rows.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordBatch<'a> {
     /// The number of rows.
     pub rows: i64,
-    /// How buffers are packed.
+    /// The compression of the buffers.
     pub packing: Packing,
     nodes: &'a [[u8; 16]],
     buffers: &'a [[u8; 16]],
@@ -368,30 +368,30 @@ impl<'a> RecordBatch<'a> {
         Ok(RecordBatch { rows: batch.i64(0)?, packing, nodes: batch.structs(1)?, buffers: batch.structs(2)? })
     }
 
-    /// The rows and the nulls of a column.
+    /// Returns the number of rows and of nulls of a column.
     pub fn node(&self, column: usize) -> Option<[i64; 2]> {
         self.nodes.get(column).map(pair)
     }
 
-    /// Where a buffer lies.
+    /// Returns the position of a buffer.
     pub fn buffer(&self, number: usize) -> Option<Span> {
         self.buffers.get(number).map(Span::read)
     }
 }
 
-/// What a message has.
+/// The contents of a message.
 #[derive(Clone, Copy, Debug)]
 pub enum Header<'a> {
     /// Rows.
     Rows(RecordBatch<'a>),
-    /// The values of a dictionary, all of them.
+    /// All values of a dictionary.
     Dictionary(RecordBatch<'a>),
-    /// Something else.
+    /// Other contents.
     Other,
 }
 
 impl<'a> Header<'a> {
-    /// The header of the message whose metadata is `bytes`.
+    /// Parses the header of the message whose metadata is `bytes`.
     pub fn read(bytes: &'a [u8]) -> Result<Header<'a>, Invalid> {
         let message = Table::root(bytes)?;
         match (message.u8(1)?, message.table(2)?) {
@@ -405,15 +405,16 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The contents of a message.
+/// The contents of a message to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
     Rows,
-    /// The values of the dictionary number 0.
+    /// The values of dictionary 0.
     Dictionary,
 }
 
-/// The metadata of a message of `rows` rows without nulls, whose `body_bytes` have two of `buffers` for each column.
+/// Returns the metadata of a message of `rows` rows without nulls, whose `body_bytes` have two of `buffers` for each
+/// column.
 pub fn batch(contents: Contents, rows: usize, buffers: &[Span], packing: Packing, body_bytes: usize) -> Vec<u8> {
     let mut to = Builder::default();
     let nodes = to.structs(&vec![pair_bytes([rows as i64, 0]); buffers.len() / 2]);
@@ -438,7 +439,7 @@ fn message(mut to: Builder, kind: u8, header: Written, body_bytes: usize) -> Vec
     to.finish(message)
 }
 
-/// Writes the metadata of a message; returns how many bytes stand before its body then.
+/// Writes the metadata of a message; returns the number of bytes before its body.
 pub fn write_metadata(out: &mut impl Write, metadata: &[u8]) -> io::Result<usize> {
     let length = (PREFIX + metadata.len()).next_multiple_of(ALIGNMENT);
     out.write_all(&CONTINUATION)?;

@@ -1,8 +1,5 @@
-//! From a trace in any format to a normalised trace: requests are cut into blocks, blocks numbered, times rebased.
-//!
-//! Source: Cachesim's preprocessor, LARC (MSST 2013), section IV.A: "I/O requests are normalized so that every single request
-//! accesses only one block. Requests spanning across more than one blocks are broken up into multiple normalized requests with
-//! the same timestamp."
+//! Converts a trace in any format to a normalised trace: requests are split into blocks, blocks numbered, times
+//! rebased.
 
 pub(crate) mod checksum;
 pub(crate) mod column;
@@ -46,14 +43,14 @@ use crate::room::Room;
 use crate::sampling::{SampleNotes, Sampling};
 pub use crate::settings::{DEFAULT_BLOCK_SIZE_BYTES, Settings};
 
-/// The longest request; what is longer is damage.
+/// The maximum length of a request in blocks; a longer one is damage.
 const REQUEST_BLOCKS_MAX: u64 = 1 << 24;
 
-/// Opens a trace of any kind: a normalised one is mapped, any other is normalised into a temporary file first, which is then
-/// mapped and is gone when the trace is dropped. `progress` is told of the bytes read from `path`.
+/// Opens a trace of any kind. A normalised one is mapped. Any other is first normalised into a temporary file, which is
+/// mapped and deleted when the trace is dropped. `progress` receives the number of bytes read from `path`.
 ///
 /// # Errors
-/// A normalised trace is refused if `settings` name a format or another block size than its own.
+/// A normalised trace, if `settings` name a format or another block size than its own.
 pub fn open(path: impl AsRef<Path>, settings: &Settings, progress: &dyn Progress) -> Result<Trace, TraceError> {
     let path = path.as_ref();
     let requests = Requests::open(path, settings, progress)?;
@@ -67,10 +64,10 @@ pub fn open(path: impl AsRef<Path>, settings: &Settings, progress: &dyn Progress
     }
 }
 
-/// Opens a trace of any kind, with its requests as they came; its input is read once.
+/// Opens a trace of any kind, with its original requests; its input is read once.
 ///
 /// # Errors
-/// As [`open`], and a block size other than that of a cache is refused.
+/// Those of [`open`], and a block size other than that of a cache.
 pub fn open_with_requests(
     path: impl AsRef<Path>,
     settings: &Settings,
@@ -94,10 +91,10 @@ pub fn open_with_requests(
     Ok((trace, writer.finish(&name)?))
 }
 
-/// The requests of a normalised trace, put together again: they span whole blocks.
+/// Returns the reassembled requests of a normalised trace: they span whole blocks.
 ///
 /// # Errors
-/// A block size other than that of a cache is refused.
+/// A block size other than that of a cache.
 pub fn requests_of(trace: &Trace, progress: &dyn Progress) -> Result<RequestFile, TraceError> {
     check_block_size(trace.name(), trace.block_size_bytes())?;
     let mut writer = RequestWriter::new()?;
@@ -105,7 +102,7 @@ pub fn requests_of(trace: &Trace, progress: &dyn Progress) -> Result<RequestFile
     writer.finish(trace.name())
 }
 
-/// Refuses blocks that are not those of a cache.
+/// Rejects a block size other than that of a cache.
 pub(crate) fn check_block_size(path: &str, block_size_bytes: u64) -> Result<(), TraceError> {
     if block_size_bytes == BLOCK_BYTES as u64 {
         return Ok(());
@@ -115,14 +112,14 @@ pub(crate) fn check_block_size(path: &str, block_size_bytes: u64) -> Result<(), 
     Err(TraceError::BlockSizes { path: path.to_owned(), found, expected, other })
 }
 
-/// Normalises what `input` holds into a trace file written to `out`; returns `out`. Memory: some MiB, and what
-/// [`Numbering`] takes per unique block.
+/// Normalises `input` into a trace file written to `out`; returns `out`. Memory: some MiB, and that of [`Numbering`]
+/// per unique block.
 pub fn normalise<W: Write>(mut input: Input, settings: &Settings, out: W) -> Result<W, TraceError> {
     let original = Original::recognise(&mut input, settings)?;
     write_normalised(Requests::Original(input, original), settings, out, &Silent, |_| Ok(()))
 }
 
-/// `tap` is shown each batch before it is normalised.
+/// Writes the normalised trace; `tap` receives each batch before it is normalised.
 fn write_normalised<W: Write>(
     requests: Requests,
     settings: &Settings,
@@ -144,7 +141,7 @@ fn write_normalised<W: Write>(
     out.into_inner().map_err(|error| TraceError::Io { path: temporary_name(), source: error.into_error() })
 }
 
-/// What the accesses of a request have in common.
+/// The common values of the accesses of a request.
 #[derive(Clone, Copy)]
 struct Row {
     time_us: i64,
@@ -153,43 +150,43 @@ struct Row {
     blocks: u32,
 }
 
-/// Where rows go.
+/// The destination of rows.
 enum Out<W: Write> {
-    /// Into a trace file.
+    /// A trace file.
     File(TraceWriter<W>),
-    /// Nowhere: they wait here until they are taken.
+    /// None: they are collected here until they are taken.
     Passed(Vec<Accesses>),
 }
 
-/// Turns requests into the rows of a trace file.
+/// Converts requests to the rows of a trace file.
 pub struct Normaliser<W: Write> {
     path: String,
     out_path: String,
     block_size_bytes: u64,
-    /// The power of two that the block size is, if it is one.
+    /// The binary logarithm of the block size, if it is a power of two.
     block_size_shift: Option<u32>,
     out: Out<W>,
     rows: Rows,
-    /// Addresses of the blocks of `rows`, which are numbered when the rows are written: many at once is faster.
+    /// The addresses of the blocks of `rows`, which are numbered when the rows are written: many at once is faster.
     addresses: Vec<u64>,
     numbering: Numbering,
     volumes: BTreeMap<Vec<u8>, u32>,
     clock: Clock,
-    /// Notes for a sample, if not all accesses are to be kept.
+    /// The facts for a sample, if not all accesses are kept.
     sample: Option<Box<SampleNotes>>,
-    /// What was asked for in the beginning and waits until it is known which blocks are hot, if a sample is kept.
+    /// The accesses at the beginning, until the hot blocks are known, if a sample is kept.
     waiting: Option<Vec<(u64, u64, Row)>>,
-    /// What will be said of the trace, but for its times.
+    /// The description of the trace, without its times.
     pub description: Description,
 }
 
 impl<W: Write> Normaliser<W> {
-    /// Begins a trace file in `out`, a temporary file that needs no checksum; errors call what is read `path`.
+    /// Creates a trace file in `out`, a temporary file that needs no checksum; errors call the input `path`.
     pub fn new(path: &str, block_size_bytes: u64, out: W) -> Result<Self, TraceError> {
         Self::begin(temporary_name(), path, block_size_bytes, out, Kept::ForThisProcess)
     }
 
-    /// Begins a trace file in `out`; errors call what is read `path`, and what is written `out_path`.
+    /// Creates a trace file in `out`; errors call the input `path`, and the output `out_path`.
     pub fn to(out_path: &str, path: &str, block_size_bytes: u64, out: W) -> Result<Self, TraceError> {
         Self::begin(out_path.to_owned(), path, block_size_bytes, out, Kept::ForOthers)
     }
@@ -217,18 +214,18 @@ impl<W: Write> Normaliser<W> {
         }
     }
 
-    /// Keeps a sample of the accesses only, of requests that are added from now on.
+    /// Keeps only a sample of the accesses of the requests added from now on.
     pub(crate) fn keep_sample(&mut self, sampling: Sampling) {
         self.sample = Some(Box::new(SampleNotes::new(sampling, self.block_size_bytes)));
         self.waiting = Some(Vec::new());
     }
 
-    /// Length of a block.
+    /// Returns the length of a block.
     pub fn block_size_bytes(&self) -> u64 {
         self.block_size_bytes
     }
 
-    /// Adds the requests of a batch and counts the records that were passed over.
+    /// Adds the requests of a batch and counts the skipped records.
     pub fn batch(&mut self, batch: Batch) -> Result<(), TraceError> {
         self.description.malformed_records += batch.malformed.len() as u64;
         self.description.skipped_records += batch.skipped;
@@ -243,7 +240,7 @@ impl<W: Write> Normaliser<W> {
         Ok(())
     }
 
-    /// The number of the volume called `name` in this trace.
+    /// Returns the number in this trace of the volume named `name`.
     pub fn volume(&mut self, name: &[u8]) -> Result<u32, TraceError> {
         if let Some(&number) = self.volumes.get(name) {
             return Ok(number);
@@ -302,7 +299,7 @@ impl<W: Write> Normaliser<W> {
         Ok(())
     }
 
-    /// The same of those that are in the sample, if it is known by now which blocks are hot.
+    /// Adds the sampled accesses to the blocks from `first` to `last`, or stores them until the hot blocks are known.
     fn sampled(&mut self, first: u64, last: u64, row: Row) -> Result<(), TraceError> {
         let known = self.sample.as_mut().is_some_and(|sample| sample.look(first, last));
         let Some(waiting) = &mut self.waiting else { return self.sample(first, last, row) };
@@ -310,13 +307,13 @@ impl<W: Write> Normaliser<W> {
         if known { self.sample_waiting() } else { Ok(()) }
     }
 
-    /// Adds of what waits what is in the sample.
+    /// Adds the sampled ones of the stored accesses.
     fn sample_waiting(&mut self) -> Result<(), TraceError> {
         let mut waiting = self.waiting.take().into_iter().flatten();
         waiting.try_for_each(|(first, last, row)| self.sample(first, last, row))
     }
 
-    /// Adds the accesses to the blocks from `first` to `last` that are in the sample, and takes notes of all.
+    /// Adds the sampled accesses to the blocks from `first` to `last`, and notes all of them.
     fn sample(&mut self, first: u64, last: u64, row: Row) -> Result<(), TraceError> {
         let Some(mut notes) = self.sample.take() else { return Ok(()) };
         let (before, sampled) = notes.noted();
@@ -391,13 +388,13 @@ impl<W: Write> Normaliser<W> {
         Ok(())
     }
 
-    /// Bytes that are in the file by now, or will be there with the next batch.
+    /// Returns the number of bytes that are in the file, or will be with the next batch.
     fn written_bytes(&self) -> u64 {
         let Out::File(writer) = &self.out else { return 0 };
         writer.written_bytes() + (self.addresses.len() * ROW_BYTES + self.numbering.len() * size_of::<u64>()) as u64
     }
 
-    /// What is known so far of the trace.
+    /// Returns the description of the trace so far.
     pub fn described(&self) -> Description {
         let known = self.description.clone();
         Description { times: known.times.or(Some(self.clock.times())), ..known }
@@ -406,7 +403,7 @@ impl<W: Write> Normaliser<W> {
     /// Ends the trace file.
     ///
     /// # Errors
-    /// A trace without requests is refused.
+    /// A trace without requests.
     pub fn finish(mut self) -> Result<W, TraceError> {
         self.end()?;
         let description = self.described();
@@ -434,7 +431,7 @@ impl<W: Write> Normaliser<W> {
 }
 
 impl Normaliser<Vec<u8>> {
-    /// Begins a pass over accesses, which nobody writes: see [`passed`](Self::passed).
+    /// Creates a pass over accesses without writing them: see [`passed`](Self::passed).
     pub(crate) fn passing(path: &str, block_size_bytes: u64) -> Self {
         Self::to_out(String::new(), path, block_size_bytes, Out::Passed(Vec::new()))
     }
@@ -447,19 +444,19 @@ impl Normaliser<Vec<u8>> {
         }
     }
 
-    /// Makes the last accesses ready; returns how many different blocks there are.
+    /// Makes the last accesses ready; returns the number of distinct blocks.
     ///
     /// # Errors
-    /// A trace without requests is refused.
+    /// A trace without requests.
     pub(crate) fn end_pass(&mut self) -> Result<u64, TraceError> {
         self.end()?;
         Ok(self.numbering.len() as u64)
     }
 
-    /// Ends the trace, which stays in memory, as the sample that was [kept](Self::keep_sample).
+    /// Ends the trace and returns the sample that was [kept](Self::keep_sample), in memory.
     ///
     /// # Errors
-    /// As of [`finish`](Self::finish), and a sample of no accesses.
+    /// Those of [`finish`](Self::finish), and a sample without accesses.
     pub(crate) fn finish_sample(mut self) -> Result<Trace, TraceError> {
         self.end()?;
         let (path, notes) = (self.path.clone(), self.sample.take());

@@ -1,13 +1,13 @@
-//! Numbers the blocks of a trace once, in order of first appearance, so that policies index arrays and hash nothing.
+//! Numbers the blocks of a trace once, in order of first appearance, so that policies index arrays instead of hashing.
 
 use flashwise_core::prefetch::prefetch;
 
-/// Bits of a [`BlockAddress`] that number the block within its volume.
+/// The number of bits of a [`BlockAddress`] for the block within its volume.
 pub const BLOCK_BITS: u32 = 48;
-/// Volumes that a trace can have.
+/// The maximum number of volumes of a trace.
 pub const VOLUMES_MAX: u64 = 1 << (64 - BLOCK_BITS);
-/// Different blocks that a trace can have: ids are signed 32-bit numbers in the file, since not every reader of Arrow takes
-/// unsigned dictionary indices.
+/// The maximum number of distinct blocks of a trace. Ids are signed 32-bit numbers in the file, since not every reader
+/// of Arrow accepts unsigned dictionary indices.
 pub const BLOCKS_MAX: u64 = i32::MAX as u64;
 
 /// A block of a volume: the volume's number in the upper 16 bits, the block's number within the volume in the lower 48.
@@ -15,31 +15,31 @@ pub const BLOCKS_MAX: u64 = i32::MAX as u64;
 pub struct BlockAddress(pub u64);
 
 impl BlockAddress {
-    /// The block `block` of volume `volume`; `None` where either is out of range.
+    /// Returns the address of block `block` of volume `volume`; `None` if either is out of range.
     pub fn new(volume: u32, block: u64) -> Option<Self> {
         let fits = u64::from(volume) < VOLUMES_MAX && block < 1 << BLOCK_BITS;
         fits.then_some(BlockAddress(u64::from(volume) << BLOCK_BITS | block))
     }
 
-    /// The number of the volume.
+    /// Returns the number of the volume.
     pub fn volume(self) -> u32 {
         (self.0 >> BLOCK_BITS) as u32
     }
 
-    /// The number of the block within its volume.
+    /// Returns the number of the block within its volume.
     pub fn block(self) -> u64 {
         self.0 & ((1 << BLOCK_BITS) - 1)
     }
 }
 
-/// The ids of block addresses: a list of the addresses by id, and a table from hash to id with linear probing.
+/// The ids of block addresses: a list of the addresses by id, and a hash table to ids with linear probing.
 ///
-/// A slot holds an id in its lower half and part of the address's hash in its upper half, so that a look-up reads one slot and, to be
-/// certain, one address. Both are mostly cache misses, so that numbering many blocks at once, which fetches ahead, is several times
-/// faster than one after the other.
+/// A slot holds an id in its lower half and part of the address's hash in its upper half. So a look-up reads one slot
+/// and, for certainty, one address. Both are mostly cache misses; numbering many blocks at once prefetches them and is
+/// several times faster than one after the other.
 ///
-/// Memory per block: 8 bytes per slot, of which 3/8 to 3/4 are full, and 8 to 16 in the list, which grows to twice its size: 19 to 37
-/// bytes, and 45 while the list is copied.
+/// Memory per block: 8 bytes per slot, with 3/8 to 3/4 of the slots used, and 8 to 16 in the list, which grows to twice
+/// its size. In total 19 to 37 bytes, and 45 while the list is copied.
 #[derive(Clone, Debug, Default)]
 pub struct Numbering {
     addresses: Vec<u64>,
@@ -48,7 +48,7 @@ pub struct Numbering {
 
 const EMPTY: u64 = u64::MAX;
 const SLOTS_MIN: usize = 1 << 10;
-/// Look-ups that are under way at the same time: enough to hide a cache miss, few enough to stay in the first cache.
+/// The number of concurrent look-ups: enough to hide a cache miss, few enough to stay in the first-level cache.
 const AHEAD: usize = 64;
 
 #[inline]
@@ -57,14 +57,16 @@ fn hash(address: u64) -> u64 {
     (address ^ (address >> 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// A slot's content: the half of the hash that its place does not come from, and the id. No id is `u32::MAX`, so that no slot is [`EMPTY`] by chance.
+/// Returns a slot's content: the half of the hash that does not determine its position, and the id. No id is
+/// `u32::MAX`, so that no slot equals [`EMPTY`].
 #[inline]
 fn slot(hash: u64, id: u32) -> u64 {
     hash << 32 | u64::from(id)
 }
 
 impl Numbering {
-    /// The id of the block at `address`, a new one if it has none yet. The caller sees to it that no more than 2^32 - 1 are numbered.
+    /// Returns the id of the block at `address`, a new one if it has none yet. The caller must not number more than
+    /// 2^32 - 1 blocks.
     #[inline]
     pub fn id(&mut self, address: BlockAddress) -> u32 {
         self.id_of_hashed(address.0, hash(address.0))
@@ -91,7 +93,7 @@ impl Numbering {
         }
     }
 
-    /// Where the search for a hash begins. Slots are a power of two.
+    /// Returns the position where the search for a hash begins. The number of slots is a power of two.
     #[inline]
     fn place(&self, hash: u64) -> usize {
         (hash >> (64 - self.slots.len().trailing_zeros())) as usize
@@ -119,7 +121,7 @@ impl Numbering {
         }
     }
 
-    /// Makes room for `more` blocks: at most 3/4 of the slots are full.
+    /// Reserves space for `more` blocks: at most 3/4 of the slots are used.
     #[inline]
     fn grow_for(&mut self, more: usize) {
         if (self.addresses.len() + more) * 4 > self.slots.len() * 3 {
@@ -143,17 +145,17 @@ impl Numbering {
         }
     }
 
-    /// Number of blocks with an id.
+    /// Returns the number of blocks with an id.
     pub fn len(&self) -> usize {
         self.addresses.len()
     }
 
-    /// Whether no block has an id yet.
+    /// True if no block has an id yet.
     pub fn is_empty(&self) -> bool {
         self.addresses.is_empty()
     }
 
-    /// The address of each block, by id.
+    /// Returns the address of each block, by id.
     pub fn into_addresses(self) -> Vec<u64> {
         self.addresses
     }

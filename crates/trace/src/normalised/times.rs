@@ -1,46 +1,48 @@
-//! The times of a trace's requests: how long it lasts, and whether they can be a clock at all.
+//! The times of a trace's requests: the duration, and whether they are a valid clock.
 
 use flashwise_core::quantity::Share;
 use serde::{Deserialize, Serialize};
 
 use crate::human;
 
-/// What is known of the times of a trace's requests.
+/// The figures of a trace's request times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
-    /// The earliest time that is not absurd, in microseconds since the first request; negative where an earlier one comes later.
+    /// The earliest time that is not absurd, in microseconds since the first request; negative if a later request has
+    /// an earlier time.
     pub earliest_us: i64,
     /// The latest time that is not absurd, in microseconds since the first request.
     pub latest_us: i64,
-    /// Requests with an earlier time than the request before them. Many traces have some, by microseconds: requests end in another order
-    /// than they begin.
+    /// The number of requests with an earlier time than the previous request. Many traces have some, by microseconds:
+    /// requests end in another order than they begin.
     pub out_of_order_requests: u64,
-    /// Requests more than a second earlier than one before them.
+    /// The number of requests more than a second earlier than a previous one.
     #[serde(default)]
     pub late_requests: u64,
-    /// Requests with absurd times: more than a year away from those of most requests.
+    /// The number of requests with absurd times: more than a year away from those of most requests.
     pub absurd_requests: u64,
 }
 
-/// Times that are further apart than this do not belong to one trace.
+/// The maximum gap between times of one trace, in microseconds.
 const YEAR_US: i64 = 365 * 86_400 * 1_000_000;
-/// Requests that are earlier than one before them by no more than this are told in another order than they came in.
+/// The maximum difference, in microseconds, between a request and a later-timed previous one that counts as reordering.
 const LATE_US: i64 = 1_000_000;
-/// Where more of the requests than this are late or absurd, times are not a clock.
+/// The share of late or absurd requests above which times are not a clock.
 const REFUSED_SHARE: f64 = 0.1;
 
 impl Times {
-    /// Time from the earliest request to the latest, in microseconds, absurd times left out; 0 in traces without times.
+    /// Returns the time from the earliest request to the latest, in microseconds, without absurd times; 0 in traces
+    /// without times.
     pub fn duration_us(&self) -> u64 {
         self.latest_us.saturating_sub(self.earliest_us).max(0) as u64
     }
 
-    /// Whether `time_us`, since the first request, is not absurd.
+    /// True if `time_us`, since the first request, is not absurd.
     pub fn hold(&self, time_us: i64) -> bool {
         (self.earliest_us..=self.latest_us).contains(&time_us)
     }
 
-    /// How many of `requests` are late or absurd, in words; nothing where none is.
+    /// Describes the late and absurd ones of `requests`, if any.
     pub fn disorder(&self, requests: u64) -> Option<String> {
         let Times { late_requests: late, absurd_requests: absurd, .. } = *self;
         let order = (late > 0).then(|| format!("{} more than a second earlier than one before", human::count(late)));
@@ -49,7 +51,7 @@ impl Times {
         (!found.is_empty()).then(|| format!("of {}, {}", human::counted(requests, "request"), found.join(" and ")))
     }
 
-    /// Why nothing can be said per day or per year of a trace of `requests`, if so.
+    /// Returns the reason why a trace of `requests` has no rates per day or year, if there is one.
     pub fn refusal(&self, requests: u64) -> Option<String> {
         let wrong = self.late_requests.max(self.absurd_requests);
         if wrong as f64 <= REFUSED_SHARE * requests as f64 {
@@ -79,10 +81,10 @@ impl Era {
     }
 }
 
-/// Watches times go by, one call a request.
+/// Collects times, one call per request.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
-    /// Of the first request.
+    /// The time of the first request.
     start_us: i64,
     previous_us: i64,
     out_of_order: u64,
@@ -93,11 +95,11 @@ pub struct Clock {
     others: Vec<Era>,
 }
 
-/// Eras that are told apart; a trace of more has no times that mean anything.
+/// The maximum number of eras; the times of a trace with more are meaningless.
 const ERAS_MAX: usize = 64;
 
 impl Clock {
-    /// The next request comes at `time_us`, in microseconds since any moment.
+    /// Adds the next request at `time_us`, in microseconds since any moment.
     #[inline]
     pub fn tick(&mut self, time_us: i64) {
         match &mut self.current {
@@ -114,7 +116,7 @@ impl Clock {
         self.requests += 1;
     }
 
-    /// The first request, or one more than a year away from the one before.
+    /// Adds the first request, or one more than a year away from the previous one.
     #[cold]
     fn leap(&mut self, time_us: i64) {
         match self.current.take() {
@@ -129,17 +131,17 @@ impl Clock {
         era.requests += 1;
         self.current = Some(era);
         if self.others.len() > ERAS_MAX {
-            // Of the least, only that they were there is kept.
+            // The smallest era is discarded; its requests still count as absurd.
             let least = self.others.iter().enumerate().min_by_key(|(_, era)| era.requests).map(|(at, _)| at);
             least.map(|at| self.others.swap_remove(at));
         }
     }
 
-    /// What the times are like.
+    /// Returns the figures of the times.
     pub fn times(&self) -> Times {
         let mut eras: Vec<Era> = self.others.iter().copied().chain(self.current).collect();
         eras.sort_unstable_by_key(|era| era.first_us);
-        // Those that have grown towards each other are one.
+        // Eras that have grown towards each other are merged.
         eras.dedup_by(|next, era| {
             let is_one = era.is_near(next.first_us);
             if is_one {
@@ -185,7 +187,7 @@ mod tests {
 
     #[test]
     fn absurd_times_are_counted_and_add_nothing_to_the_duration() {
-        // 2007 in microseconds, with a zero in front, a far future and a zero between.
+        // 2007 in microseconds, with a zero at the beginning, a far future and a zero in between.
         let start = 1_172_163_203_000_000;
         let mut all: Vec<i64> = (0..1000).map(|second| start + 1_000_000 * second).collect();
         (all[0], all[500], all[700]) = (0, i64::MAX, 0);
@@ -199,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_trace_of_several_years_has_no_absurd_times() {
-        // Three years apart at its ends, but never half a year without a request, whatever their order.
+        // Three years apart at its ends, but never half a year without a request, in any order.
         let months = [0_i64, 36, 5, 31, 10, 26, 15, 21].map(|month| month * 30 * 86_400_000_000);
         let found = times(months);
         assert_eq!((found.absurd_requests, found.duration_us()), (0, 36 * 30 * 86_400_000_000));
@@ -207,7 +209,7 @@ mod tests {
 
     #[test]
     fn times_all_over_are_refused_however_many_eras_there_are() {
-        // 200 moments, each three years from the next, one after another in no order.
+        // 200 moments, each three years from the next, in no order.
         let found = times((0..10_000_i64).map(|number| (number * 7_919 % 200) * 3 * YEAR_US));
         assert!(found.absurd_requests > 9_000, "{found:?}");
         assert!(found.refusal(10_000).is_some());

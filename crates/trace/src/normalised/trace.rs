@@ -14,7 +14,7 @@ use crate::sampling::Sample;
 
 pub use crate::normalised::trace_file::Columns as Accesses;
 
-/// A normalised trace; a clone shares what is mapped.
+/// A normalised trace; a clone shares the mapping.
 #[derive(Clone, Debug)]
 pub struct Trace {
     name: String,
@@ -36,75 +36,76 @@ impl Trace {
         Ok(Trace { name: name.to_owned(), file, sample: None })
     }
 
-    /// The trace in the bytes of a trace file.
+    /// Creates the trace from the bytes of a trace file.
     pub(crate) fn of_bytes(name: &str, bytes: Vec<u8>) -> Result<Trace, TraceError> {
         let file = TraceFile::of_bytes(bytes).map_err(|unmapped| refusal(name, unmapped))?;
         Ok(Trace { name: name.to_owned(), file, sample: None })
     }
 
-    /// A trace of these parts.
+    /// Creates a trace of these parts.
     pub(crate) fn of_file(name: &str, file: TraceFile) -> Trace {
         Trace { name: name.to_owned(), file, sample: None }
     }
 
-    /// The same as a sample of a whole trace. What is known of its requests and times is that of the whole trace.
+    /// Converts the trace to a sample of a whole trace. Its description and times are those of the whole trace.
     pub(crate) fn into_sample(self, sample: Sample) -> Trace {
         Trace { sample: Some(Box::new(sample)), ..self }
     }
 
-    /// What is known of the whole trace, if this is a sample.
+    /// Returns the facts about the whole trace, if this is a sample.
     pub fn sample(&self) -> Option<&Sample> {
         self.sample.as_deref()
     }
 
-    /// Block accesses of the trace, or of the whole trace if this is a sample.
+    /// Returns the number of block accesses of the trace, or of the whole trace if this is a sample.
     pub fn whole_len(&self) -> u64 {
         self.sample().map_or(self.len() as u64, Sample::accesses)
     }
 
-    /// Different blocks of the trace; of the whole trace if this is a sample: their number, or an estimate where they were not counted.
+    /// Returns the number of distinct blocks of the trace. For a sample it is that of the whole trace, estimated if it
+    /// was not counted.
     pub fn whole_unique_blocks(&self) -> u64 {
         let blocks = self.unique_blocks() as u64;
         let estimate = |sample: &Sample| (blocks as f64 / sample.sampling().rate()).round() as u64;
         self.sample().map_or(blocks, |sample| sample.unique_blocks().unwrap_or_else(|| estimate(sample)))
     }
 
-    /// What reports call it: its path as the user gave it.
+    /// Returns the name for reports: the path as the user gave it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Length of a block.
+    /// Returns the length of a block, in bytes.
     pub fn block_size_bytes(&self) -> u64 {
         self.file.block_size_bytes
     }
 
-    /// Block accesses.
+    /// Returns the number of block accesses.
     pub fn len(&self) -> usize {
         self.file.batches.iter().map(|columns| columns.rows).sum()
     }
 
-    /// Never: a trace holds at least one access.
+    /// Always false: a trace has at least one access.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Different blocks; block ids are smaller.
+    /// Returns the number of distinct blocks; block ids are smaller.
     pub fn unique_blocks(&self) -> usize {
         self.file.addresses.len()
     }
 
-    /// Addresses of the blocks, by id; see [`BlockAddress`](crate::normalised::numbering::BlockAddress).
+    /// Returns the addresses of the blocks, by id; see [`BlockAddress`](crate::normalised::numbering::BlockAddress).
     pub fn addresses(&self) -> &[u64] {
         &self.file.addresses
     }
 
-    /// What is known of the trace besides its accesses.
+    /// Returns the description of the trace.
     pub fn description(&self) -> &Description {
         &self.file.description
     }
 
-    /// What is known of the requests' times.
+    /// Returns the figures of the requests' times.
     pub fn times(&self) -> Times {
         self.description().times.unwrap_or_else(|| {
             let (mut clock, mut last) = (Clock::default(), None);
@@ -119,23 +120,23 @@ impl Trace {
         })
     }
 
-    /// The time of the first access.
+    /// Returns the time of the first access.
     pub fn first_us(&self) -> i64 {
         self.batches().next().map_or(0, |columns| columns.time_us[0])
     }
 
-    /// Why nothing can be said per day or per year of this trace, if so.
+    /// Returns the reason why this trace has no rates per day or year, if there is one.
     pub fn rates_refused(&self) -> Option<String> {
         self.times().refusal(self.description().requests)
     }
 
-    /// The accesses in order, cut into batches of columns. Of a long trace that is packed on disk, each batch unpacks what is used of it, and is
-    /// gone when it is dropped.
+    /// Returns the accesses in order, in batches of columns. If a long trace is packed on disk, each batch unpacks only
+    /// the columns in use, and frees them when it is dropped.
     pub fn batches(&self) -> impl DoubleEndedIterator<Item = Columns> + ExactSizeIterator {
         self.file.batches.iter().cloned()
     }
 
-    /// The accesses in order: block id and op.
+    /// Returns the accesses in order: block id and op.
     pub fn accesses(&self) -> impl Iterator<Item = (u32, Op)> {
         self.batches().flat_map(|columns| {
             let (blocks, ops) = (columns.block.buffer().clone(), columns.op.buffer().clone());
@@ -144,11 +145,11 @@ impl Trace {
         })
     }
 
-    /// For each access the position of the next access to the same block, or [`NEVER`]; 4 bytes per access, made by one backward
-    /// pass. `progress` may end it.
+    /// Returns for each access the position of the next access to the same block, or [`NEVER`]. Takes 4 bytes per
+    /// access and one backward pass. `progress` may cancel it.
     ///
     /// # Errors
-    /// A trace of 2^32 - 1 accesses or more has positions that do not fit.
+    /// A trace of 2^32 - 1 accesses or more, whose positions do not fit.
     pub fn next_uses(&self, progress: &dyn Progress) -> Result<Vec<u32>, TraceError> {
         let len = self.len();
         if len >= NEVER as usize {
@@ -165,7 +166,7 @@ impl Trace {
                 next_uses[position] = std::mem::replace(&mut next_use_of[block], position as u32);
             }
             end = start;
-            // Who does not want the work any more ends it here.
+            // The progress can cancel the work here.
             progress.advance(0);
         }
         Ok(next_uses)

@@ -1,8 +1,8 @@
 //! The file of a normalised trace: an Arrow IPC file, read by mapping it. [`writer`](super::writer) writes it.
 //!
-//! One row per block access: `time_us`, `op`, `block`, `request`, `request_blocks`. `block` is dictionary-encoded: its indices
-//! are the dense block ids, its dictionary is the table of block addresses, which stands behind the record batches. In files that are kept, buffers
-//! are packed by zstd where that makes them shorter, as Arrow does it.
+//! One row per block access: `time_us`, `op`, `block`, `request`, `request_blocks`. `block` is dictionary-encoded: its
+//! indices are the dense block ids, its dictionary is the table of block addresses, which follows the record batches.
+//! In persistent files, buffers are packed by Arrow's zstd compression if that makes them shorter.
 
 use std::fs::File;
 use std::io;
@@ -25,19 +25,19 @@ use crate::normalised::numbering::BLOCKS_MAX;
 
 /// The version of the file's layout.
 pub const VERSION: &str = "2";
-/// The version before, which is read too: requests have 32-bit numbers, and nothing is packed.
+/// The previous version, which is supported too: request numbers have 32 bits, and nothing is packed.
 const NARROW_VERSION: &str = "1";
-/// Rows of a record batch, except the last.
+/// The number of rows in a record batch, except the last.
 pub const BATCH_ROWS: usize = 1 << 18;
-/// Bytes of a row where nothing is packed.
+/// The size of a row without packing, in bytes.
 pub const ROW_BYTES: usize = 8 + 1 + 4 + 8 + 4;
-/// Of files of up to this length, what is unpacked stays in memory: 1 GiB, if all of it is used. Of longer ones only what is being read is
-/// unpacked, at each pass.
+/// The maximum length of a file whose unpacked values stay in memory: 1 GiB, if all of it is used. Longer files are
+/// unpacked piece by piece, in each pass.
 const KEPT_BYTES_MAX: usize = 256 << 20;
 
 const VERSION_KEY: &str = "flashwise.trace.version";
 const BLOCK_SIZE_KEY: &str = "flashwise.trace.block_size_bytes";
-/// The footer's key for what is known of the trace.
+/// The footer's key for the description of the trace.
 pub const DESCRIPTION_KEY: &str = "flashwise.trace.description";
 
 fn schema_of(version: &str, request: Type, block_size_bytes: u64) -> Schema {
@@ -52,7 +52,7 @@ fn schema_of(version: &str, request: Type, block_size_bytes: u64) -> Schema {
     Schema { fields, metadata: metadata.map(|(key, value)| (key.to_owned(), value)).into() }
 }
 
-/// The schema of a trace file.
+/// Returns the schema of a trace file.
 pub fn schema(block_size_bytes: u64) -> Schema {
     schema_of(VERSION, Type::unsigned(64), block_size_bytes)
 }
@@ -62,7 +62,7 @@ pub fn schema(block_size_bytes: u64) -> Schema {
 pub struct Columns {
     /// Microseconds since the first request.
     pub time_us: Column<i64>,
-    /// [`Op`](flashwise_core::access::Op) codes: 0 reads, 1 writes.
+    /// [`Op`](flashwise_core::access::Op) codes: 0 for reads, 1 for writes.
     pub op: Column<u8>,
     /// Dense block ids, never negative.
     pub block: Column<i32>,
@@ -70,14 +70,14 @@ pub struct Columns {
     pub request: Column<u64>,
     /// The request's length in blocks.
     pub request_blocks: Column<u32>,
-    /// Rows of each column.
+    /// The number of rows of each column.
     pub rows: usize,
-    /// Bytes in the file, or what the columns take in memory.
+    /// The number of bytes in the file, or of the columns in memory.
     pub bytes: u64,
 }
 
 impl Columns {
-    /// Columns in memory, of as many rows each.
+    /// Creates columns in memory, all of the same length.
     pub(crate) fn in_memory(
         time_us: Values<i64>,
         op: Values<u8>,
@@ -97,7 +97,8 @@ impl Columns {
         }
     }
 
-    /// Checks the ops and the blocks, of which there are this many, and the other columns where nothing `is_summed`.
+    /// Checks that ops are valid and block ids are below `blocks`, and unless `is_summed`, that the other columns can
+    /// be unpacked.
     fn check(&self, blocks: usize, is_summed: bool) -> Result<(), Refused> {
         if !is_summed {
             self.time_us.checked().map_err(unpackable)?;
@@ -116,35 +117,35 @@ impl Columns {
     }
 }
 
-/// The longest working set, 1 EiB: the storage behind a cache is a few times as large, and still a number of bytes.
+/// The maximum working set, 1 EiB: the storage behind a cache is a few times as large, and must not overflow.
 const WORKING_SET_BYTES_MAX: u64 = 1 << 60;
 
-/// A mapped trace file; a clone shares what is mapped.
+/// A mapped trace file; a clone shares the mapping.
 #[derive(Clone, Debug)]
 pub struct TraceFile {
     /// Record batches in order.
     pub batches: Vec<Columns>,
     /// Addresses by block id.
     pub addresses: Values<u64>,
-    /// Length of a block.
+    /// The length of a block, in bytes.
     pub block_size_bytes: u64,
-    /// What the footer says of the trace.
+    /// The description of the trace, from the footer.
     pub description: Description,
 }
 
-/// Why a file is not a trace file: what was found and what was expected.
+/// The reason why a file is not a trace file, as found and expected.
 pub struct Refused {
     pub found: String,
     pub expected: String,
 }
 
-/// Why a file was not mapped.
+/// The reason why a file was not mapped.
 pub enum Unmapped {
-    /// The system would not: too little memory, perhaps.
+    /// A system error, for example too little memory.
     Io(io::Error),
     /// It is not a trace file.
     Refused(Refused),
-    /// It was one, and has changed since.
+    /// It is a damaged trace file.
     Damaged(String),
 }
 
@@ -158,22 +159,22 @@ fn refused(found: impl ToString, expected: impl ToString) -> Refused {
     Refused { found: found.to_string(), expected: expected.to_string() }
 }
 
-/// Whether these are the first bytes of an Arrow IPC file.
+/// True if these are the first bytes of an Arrow IPC file.
 pub fn is_arrow(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
 impl TraceFile {
-    /// Maps a file and checks that all of it is as it is written here. Columns stay in the file; pages are read as they are
-    /// used, and their contents are undefined if another process changes the file meanwhile.
+    /// Maps a file and checks all of its structure. Columns stay in the file, and pages are read on first use. Their
+    /// contents are undefined if another process changes the file meanwhile.
     #[allow(unsafe_code)]
     pub fn map(file: &File) -> Result<Self, Unmapped> {
-        // SAFETY: the map is read only; that nobody else writes to the file is the caller's to see to, as documented.
+        // SAFETY: the map is read-only; the caller ensures that no other process writes to the file, as documented.
         let map = unsafe { memmap2::Mmap::map(file) }.map_err(Unmapped::Io)?;
         Self::read(Bytes::from_owner(map))
     }
 
-    /// The same of a file's bytes, which stay in memory.
+    /// Reads a trace file from bytes, which stay in memory.
     pub fn of_bytes(bytes: Vec<u8>) -> Result<Self, Unmapped> {
         Self::read(bytes.into())
     }
@@ -182,7 +183,7 @@ impl TraceFile {
         Self::read_keeping(buffer, KEPT_BYTES_MAX)
     }
 
-    /// Reads a file, and keeps what is unpacked of it if it has no more than `kept_bytes_max`.
+    /// Reads a file, and keeps its unpacked values if it has at most `kept_bytes_max`.
     fn read_keeping(buffer: Bytes, kept_bytes_max: usize) -> Result<Self, Unmapped> {
         const TRAILER: usize = 4 + MAGIC.len();
         let cut =
@@ -204,7 +205,7 @@ impl TraceFile {
         let places = batches.iter().chain(&dictionaries).map(|block| place(&buffer, block, footer_start));
         let places = places.collect::<Result<Vec<_>, _>>();
         let said = value(checksum::KEY)?.or(value(checksum::WHOLE_KEY)?);
-        // Where a message cannot lie there, that is damage if the file has a checksum.
+        // If the file has a checksum, an impossible position of a message is damage.
         let sums = checksum::check(&buffer, footer_start, said, places.as_deref().unwrap_or_default());
         let sums = sums.map_err(Unmapped::Damaged)?;
         let places = places?;
@@ -252,7 +253,7 @@ struct Message {
 }
 
 impl Message {
-    /// The message of `block`, which lies at `place` of the file.
+    /// Returns the message of `block`, at `place` of the file.
     fn new(file: &Bytes, place: &Range<usize>, block: &Block) -> Result<Message, Refused> {
         let metadata = block.metadata_length as usize;
         let length = i32::from_le_bytes(file[place.start + 4..place.start + 8].try_into().expect("four bytes"));
@@ -269,7 +270,7 @@ impl Message {
             .map_err(|error| refused(format!("a damaged message ({error})"), "an Arrow message"))
     }
 
-    /// The columns, of which what is unpacked stays if it `is_kept`.
+    /// Returns the columns, whose unpacked values stay if `is_kept`.
     fn columns(&self, layout: Layout, is_kept: bool) -> Result<Columns, Refused> {
         let Header::Rows(rows) = self.header()? else { return Err(refused("another message", "a record batch")) };
         let request = match layout {
@@ -297,7 +298,7 @@ impl Message {
         addresses.unpacked().map_err(unpackable)
     }
 
-    /// The column of that number; each has a buffer that says which rows are null, and one of values.
+    /// Returns the column of that number; each has a buffer of null bits, and one of values.
     fn column<T: Element>(&self, batch: &RecordBatch, number: usize, is_kept: bool) -> Result<Column<T>, Refused> {
         let wrong = |found: &str| unpackable(format!("column {number} with {found}"));
         if batch.packing == Packing::Other {
@@ -328,16 +329,16 @@ impl Message {
         if bytes > end - start {
             return Err(wrong("values outside of its message"));
         }
-        // Those of files of this program are aligned.
+        // Buffers in files of this program are aligned.
         Ok(Values::of_bytes(self.body.slice(start..start + bytes)).into())
     }
 }
 
-/// How wide the numbers of requests are.
+/// The width of request numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     Wide,
-    /// That of version 1.
+    /// The width in version 1.
     Narrow,
 }
 
@@ -349,7 +350,7 @@ fn misplaced(block: &Block) -> Refused {
     refused(block, "messages within the file")
 }
 
-/// Where the message of `block` lies, which must end before byte `end` of the file.
+/// Returns the position of the message of `block`, which must end before byte `end` of the file.
 fn place(file: &[u8], block: &Block, end: usize) -> Result<Range<usize>, Refused> {
     let number = |number: i64| usize::try_from(number).map_err(|_| misplaced(block));
     let (start, metadata) = (number(block.offset)?, number(block.metadata_length.into())?);
@@ -364,9 +365,9 @@ fn place(file: &[u8], block: &Block, end: usize) -> Result<Range<usize>, Refused
 /// Does `work` for each number below `all`, on all cores.
 ///
 /// # Errors
-/// The first of the lowest number at which there was one.
+/// The error at the lowest number.
 fn each_of<E: Send>(all: usize, work: impl Fn(usize) -> Result<(), E> + Sync) -> Result<(), E> {
-    // A few are done before a thread begins.
+    // A thread is only worthwhile for several items.
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(all / 4);
     if threads <= 1 {
         return (0..all).try_for_each(work);
@@ -379,7 +380,7 @@ fn each_of<E: Send>(all: usize, work: impl Fn(usize) -> Result<(), E> + Sync) ->
                 return None;
             }
             if let Err(error) = work(number) {
-                // Nobody needs to go on.
+                // The other threads can stop.
                 next.store(all, Ordering::Relaxed);
                 return Some((number, error));
             }
@@ -393,7 +394,7 @@ fn each_of<E: Send>(all: usize, work: impl Fn(usize) -> Result<(), E> + Sync) ->
     failed.map_or(Ok(()), |(_, error)| Err(error))
 }
 
-/// Checks that figures are parts of those that they are parts of, and that their sums are numbers.
+/// Checks that partial figures do not exceed their totals, and that sums do not overflow.
 fn check_description(about: &Description) -> Result<(), Refused> {
     let Description { requests, read_requests, read_bytes, write_bytes, .. } = about;
     if read_requests > requests {
@@ -406,7 +407,7 @@ fn check_description(about: &Description) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Checks that `found` is the schema of a trace of a version that is read; returns the block size and the layout.
+/// Checks that `found` is the schema of a supported version; returns the block size and the layout.
 fn check_schema(found: FooterSchema<'_>) -> Result<(u64, Layout), Refused> {
     let damaged = |error: Invalid| refused(format!("a damaged schema ({error})"), "an Arrow schema");
     let (version, layout) = match found.value(VERSION_KEY).map_err(damaged)? {
@@ -448,7 +449,7 @@ mod tests {
     use crate::normalised::writer::{Rows, TraceWriter};
     use flashwise_core::access::Op;
 
-    /// What is wrong with a file of one access to the last of its blocks.
+    /// Returns the error for a file of one access to the last of its blocks.
     fn refusal(block_size_bytes: u64, description: &Description) -> String {
         let mut writer = TraceWriter::new(Vec::new(), block_size_bytes, Kept::ForThisProcess).unwrap();
         let mut rows = Rows::default();
@@ -483,7 +484,7 @@ mod tests {
         (1 << 40) + number as u64
     }
 
-    /// A file of two batches, and the same without packing and checksums.
+    /// Returns a file of two batches, and the same without packing and checksums.
     fn files() -> [Vec<u8>; 2] {
         [Kept::ForOthers, Kept::ForThisProcess].map(|kept| {
             let mut writer = TraceWriter::new(Vec::new(), 4096, kept).unwrap();
@@ -507,7 +508,7 @@ mod tests {
             let file = TraceFile::read_keeping(bytes.clone().into(), kept_bytes_max).ok().unwrap();
             assert_eq!(&file.addresses[..], [7, 9]);
             let mut at = 0;
-            // Twice, since what is not kept is unpacked again.
+            // Twice, since values that are not kept are unpacked again.
             for columns in file.batches.iter().cloned().chain(file.batches.iter().cloned()) {
                 for row in 0..columns.rows {
                     let found = (columns.time_us[row], columns.op[row], columns.block[row], columns.request[row]);
@@ -553,7 +554,7 @@ mod tests {
         }
     }
 
-    /// Nothing but the checks of each place stands between damage and a panic where there is no checksum.
+    /// In a file without a checksum, only the checks of each position prevent a panic.
     #[test]
     fn no_changed_or_missing_byte_of_a_file_without_a_checksum_panics() {
         let [_, whole] = files();

@@ -1,4 +1,4 @@
-//! Values of a column that are shared: those of a mapped file or of a vector.
+//! Shared values of a column, from a mapped file or a vector.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -14,7 +14,8 @@ pub struct Values<T> {
 }
 
 impl<T: Pod + Send> Values<T> {
-    /// The values that `bytes` hold, as many as are whole. They are copied only if they are not aligned.
+    /// Creates the values that `bytes` hold; an incomplete last value is dropped. They are copied only if they are not
+    /// aligned.
     pub fn of_bytes(bytes: Bytes) -> Values<T> {
         let whole = bytes.slice(..bytes.len() / size_of::<T>() * size_of::<T>());
         if whole.as_ptr().cast::<T>().is_aligned() {
@@ -24,12 +25,12 @@ impl<T: Pod + Send> Values<T> {
         }
     }
 
-    /// Their bytes.
+    /// Returns their bytes.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The `count` values from number `start` on, which are shared.
+    /// Returns `count` values from number `start` on, without copying.
     pub fn slice(&self, start: usize, count: usize) -> Values<T> {
         Values::of_bytes(self.bytes.slice(start * size_of::<T>()..(start + count) * size_of::<T>()))
     }

@@ -1,7 +1,7 @@
 //! Writes the file of a normalised trace, which [`trace_file`](super::trace_file) reads.
 //!
-//! The dictionary of block addresses is complete only when the whole trace has been seen, so that it is written after the record batches, as
-//! the IPC file format allows. Batches of a file that is kept are packed by threads of their own, and written in order.
+//! The dictionary of block addresses is complete at the end of the trace. So it is written after the record batches, as
+//! the IPC file format allows. Batches of a persistent file are packed by separate threads, and written in order.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use super::description::Description;
 use super::ipc::{self, ALIGNMENT, Block, CONTINUATION, Contents, Footer, MAGIC, Packing, Schema, Span};
 use super::trace_file::{Columns, DESCRIPTION_KEY, schema};
 
-/// The columns of a run of accesses, one element each per access.
+/// The columns of a run of accesses, with one element each per access.
 #[derive(Debug, Default)]
 pub struct Rows {
     /// Microseconds since the first request.
@@ -32,7 +32,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// No rows, with room for `rows`.
+    /// Creates empty columns with capacity for `rows`.
     pub fn with_capacity(rows: usize) -> Self {
         Rows {
             time_us: Vec::with_capacity(rows),
@@ -60,7 +60,7 @@ impl Rows {
         }
     }
 
-    /// The same room, empty.
+    /// Clears the columns, keeping their capacity.
     fn cleared(mut self) -> Self {
         self.time_us.clear();
         self.op.clear();
@@ -70,7 +70,7 @@ impl Rows {
         self
     }
 
-    /// The bytes of the columns, in the order of the schema.
+    /// Returns the bytes of the columns, in the order of the schema.
     fn bytes(&self) -> [&[u8]; 5] {
         [
             cast_slice(&self.time_us),
@@ -81,13 +81,13 @@ impl Rows {
         ]
     }
 
-    /// The message of these rows, packed. That of a batch with a dictionary column is that of the same batch with the column's indices.
+    /// Returns the packed message of these rows. A dictionary column is represented by its indices.
     fn packed(self) -> Message {
         let [time_us, op, block, request, request_blocks] = self.bytes();
         let mut body = Body::new(Kept::ForOthers);
         body.column(time_us);
         body.column(op);
-        // What every run reads is mapped as it is.
+        // Columns that every run reads are mapped without unpacking.
         body.plain(block);
         body.column(request);
         body.column(request_blocks);
@@ -96,7 +96,7 @@ impl Rows {
 }
 
 impl From<Rows> for Columns {
-    /// The rows as columns in memory.
+    /// Converts the rows to columns in memory.
     fn from(rows: Rows) -> Columns {
         let Rows { time_us, op, block, request, request_blocks } = rows;
         Columns::in_memory(time_us.into(), op.into(), block.into(), request.into(), request_blocks.into())
@@ -109,7 +109,7 @@ struct Message {
     body: Vec<u8>,
 }
 
-/// How the buffers of a file are packed.
+/// Returns the compression of a file's buffers.
 fn packing(kept: Kept) -> Packing {
     match kept {
         Kept::ForOthers => Packing::Zstd,
@@ -129,7 +129,7 @@ impl Body {
         Body { bytes: Vec::new(), buffers: Vec::new(), kept }
     }
 
-    /// Adds a column without nulls, packed if it is kept and shorter so.
+    /// Adds a column without nulls, packed if the file is persistent and that makes it shorter.
     fn column(&mut self, values: &[u8]) {
         let packed = if self.kept == Kept::ForOthers { pack(values) } else { None };
         match packed {
@@ -138,12 +138,12 @@ impl Body {
         }
     }
 
-    /// Adds a column without nulls as it is.
+    /// Adds a column without nulls, unpacked.
     fn plain(&mut self, values: &[u8]) {
         self.buffer(-1, values);
     }
 
-    /// Adds a column that is this many bytes long unpacked; -1 if it is not packed.
+    /// Adds a column with its unpacked length in bytes, or -1 if it is not packed.
     fn buffer(&mut self, length: i64, contents: &[u8]) {
         let start = self.bytes.len();
         self.buffers.push(Span { offset: start as i64, length: 0 });
@@ -174,7 +174,7 @@ pub struct TraceWriter<W: Write> {
 }
 
 impl<W: Write> TraceWriter<W> {
-    /// Begins a file. What is kept for others is packed and has checksums.
+    /// Begins a file. A persistent file is packed and has checksums.
     pub fn new(out: W, block_size_bytes: u64, kept: Kept) -> io::Result<Self> {
         let mut out = Summed::new(out, kept);
         out.write_all(MAGIC)?;
@@ -193,7 +193,7 @@ impl<W: Write> TraceWriter<W> {
         Ok(writer)
     }
 
-    /// Bytes that are written.
+    /// Returns the number of bytes written.
     pub fn written_bytes(&self) -> u64 {
         self.written as u64
     }
@@ -214,7 +214,7 @@ impl<W: Write> TraceWriter<W> {
         Ok(block)
     }
 
-    /// Writes `rows` as one record batch. Returns room for as many more.
+    /// Writes `rows` as one record batch. Returns empty columns with the same capacity.
     pub fn write(&mut self, rows: Rows) -> io::Result<Rows> {
         if self.kept == Kept::ForThisProcess {
             self.write_plain(&rows)?;
@@ -228,7 +228,7 @@ impl<W: Write> TraceWriter<W> {
         Ok(room)
     }
 
-    /// Writes the columns from where they are: a body of them would be another copy, in memory that is new to the process.
+    /// Writes the columns directly: a body would be another copy, in memory that is new to the process.
     fn write_plain(&mut self, rows: &Rows) -> io::Result<()> {
         let columns = rows.bytes();
         let (mut buffers, mut body_bytes) = (Vec::with_capacity(2 * columns.len()), 0);
@@ -255,7 +255,7 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Writes the block addresses and the footer, and returns what was written to.
+    /// Writes the block addresses and the footer, and returns the output.
     pub fn finish(mut self, addresses: Vec<u64>, description: &Description) -> io::Result<W> {
         while !self.packing.is_empty() {
             self.write_first_packed()?;
