@@ -1,13 +1,14 @@
-//! Blocks that are accessed so often that it matters whether a sample has one of them.
+//! Hot blocks: blocks with so many accesses that it matters whether a sample contains them.
 //!
-//! One block with a five-hundredth of as many accesses as all of the sample, and a sample of a hundredth has each with a chance of one in a hundred:
-//! where a trace has some hundred of these, hit ratios of samples differ by which of them they have, and a sample that has none does not
-//! know that there are any. So accesses to them are counted in all of the trace, and a random choice of them notes how much of the sample
-//! was accessed since the last access to the same block. From that comes how many of them LRU would hit at any size. Estimates take these
-//! from there, and the rest from the sample.
+//! Consider blocks that each have 1/500 as many accesses as the whole sample. A sample of 1 % contains each of them
+//! with a probability of 1 %. If a trace has some hundred such blocks, the hit ratios of samples depend on which of
+//! them they contain. A sample without them does not know of their existence. So accesses to them are counted in the
+//! whole trace. For a random choice of these accesses, the amount of the sample accessed since the last access to the
+//! same block is noted. This gives the LRU hits at any size. Estimates use it for hot accesses, and the sample for the
+//! rest.
 //!
-//! An access is hot where its block is known as hot and was accessed shortly before. Neither depends on what the sample has, so that
-//! what is left is sampled as before, whichever blocks are taken for hot.
+//! An access is hot if its block is known as hot and was accessed shortly before. Neither depends on the contents of
+//! the sample. So the rest is sampled correctly, whichever blocks are considered hot.
 
 use std::ops::Range;
 
@@ -16,66 +17,66 @@ use rustc_hash::FxHashMap;
 
 use super::mix;
 
-/// A block is hot that has at least this share of as many accesses as the sample.
+/// The minimum number of accesses to a hot block, as a share of the sample's accesses.
 const SHARE: f64 = 0.002;
-/// And of the accesses that were looked at, at least this many.
+/// The minimum number of examined accesses to a hot block.
 const ACCESSES_MIN: usize = 8;
-/// Blocks that are taken for hot at most.
+/// The maximum number of hot blocks.
 const BLOCKS_MAX: usize = 1 << 16;
-/// A hot access comes at most as long after the one before as this many accesses of the sample.
+/// The maximum distance of a hot access from the previous one, in accesses of the sample.
 const GAP_SAMPLED: f64 = 4096.0;
-/// Hot accesses of which it is noted how much was accessed since the one before, at most.
+/// The maximum number of noted pairs of hot accesses.
 const PAIRS_MAX: usize = 1 << 17;
 
-/// Bits for each hot block.
+/// The number of bits for each hot block.
 const BITS_EACH: usize = 32;
 
-/// Where the bit of `block` is: the word, and its place there.
+/// Returns the position of the bit of `block`: the word, and the bit in it.
 #[inline]
 fn bit_of(bits: &[u64], block: u64) -> (usize, u32) {
     let hash = block.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     ((hash as usize >> 6) & (bits.len() - 1), hash as u32 & 63)
 }
 
-/// Takes notes of hot accesses while a sample is taken. Blocks are known by any numbers.
+/// Collects hot accesses while a sample is taken. Any numbers can identify blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct HotNotes {
     /// The share of all accesses that makes a block hot.
     share: f64,
-    /// How many accesses of the whole trace lie between a hot access and the one before, at most.
+    /// The maximum distance of a hot access from the previous one, in accesses of the whole trace.
     gap: u64,
     /// The last access to each hot block.
     last: FxHashMap<u64, Last>,
-    /// Bits of which each hot block has one, so that most others are known not to be hot at once; a power of two of words.
+    /// A bit filter of the hot blocks, which quickly excludes most others; the number of words is a power of two.
     bits: Vec<u64>,
     /// Hot accesses so far, by [`Op`].
     accesses: [u64; 2],
     pairs: Vec<Pair>,
-    /// Of the pairs to come, those are noted whose draw is no larger.
+    /// Later pairs are noted only if their draw is at most this.
     draws: u32,
-    /// A bit for each access of the sample.
+    /// A bit for each access of the sample: set for hot ones.
     sampled: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Last {
-    /// Where it is in the whole trace; none before the first.
+    /// The position in the whole trace; none before the first access.
     at: Option<u64>,
-    /// How many accesses the sample has up to there.
+    /// The number of accesses of the sample up to there.
     sampled: u64,
 }
 
-/// A hot access and the one before.
+/// A hot access and the previous one.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     op: Op,
     draw: u32,
-    /// How many accesses the sample has up to the one before, and before this one.
+    /// The number of accesses of the sample up to the previous access, and before this one.
     between: (u64, u64),
 }
 
 impl HotNotes {
-    /// Of a sample of such a share of the blocks.
+    /// Creates an empty collection for a sample with this share of the blocks.
     pub fn new(rate: f64) -> HotNotes {
         HotNotes {
             share: SHARE * rate,
@@ -89,7 +90,7 @@ impl HotNotes {
         }
     }
 
-    /// From now on blocks are hot that make up so large a part of `seen`, the blocks of some accesses, which is sorted. Those that were stay.
+    /// Adds the hot blocks of `seen`, the blocks of some accesses, which is sorted. Blocks that were hot stay so.
     pub fn seek(&mut self, seen: &mut [u64]) {
         let least = ((self.share * seen.len() as f64).ceil() as usize).max(ACCESSES_MIN);
         seen.sort_unstable();
@@ -108,22 +109,23 @@ impl HotNotes {
         }
     }
 
-    /// The blocks that are known as hot.
+    /// Returns the hot blocks.
     pub fn blocks(&self) -> impl Iterator<Item = u64> {
         self.last.keys().copied()
     }
 
-    /// Whether no block is.
+    /// True if there are no hot blocks.
     pub fn is_empty(&self) -> bool {
         self.last.is_empty()
     }
 
-    /// Hot accesses so far, by [`Op`].
+    /// Returns the number of hot accesses so far, by [`Op`].
     pub fn accesses(&self) -> [u64; 2] {
         self.accesses
     }
 
-    /// An access to `block`, the one at `at` of the whole trace; the sample has `sampled` before it, and it too if it is `kept`.
+    /// Notes an access to `block` at position `at` of the whole trace. The sample has `sampled` accesses before it, and
+    /// also this one if it is `kept`.
     #[inline]
     pub fn note(&mut self, block: u64, op: Op, at: u64, sampled: u64, kept: bool) {
         let (word, bit) = bit_of(&self.bits, block);
@@ -162,19 +164,19 @@ impl HotNotes {
         }
     }
 
-    /// What is known of them in the end, where the sample has the blocks of these accesses.
+    /// Returns the hot accesses with their distances. `sample` are the blocks of the sample's accesses.
     pub fn finish(self, sample: impl Iterator<Item = u32>, unique_blocks: usize) -> Hot {
         if self.pairs.is_empty() {
             return Hot::default();
         }
-        // For each access of the sample how many accesses before the one to the same block was; what is far away may be as far as it likes.
+        // For each access of the sample, the distance to the previous access to the same block, saturated.
         let mut last_of = vec![None; unique_blocks];
         let back = |(at, block): (usize, u32)| {
             let before: Option<usize> = last_of[block as usize].replace(at);
             before.map_or(u32::MAX, |before| u32::try_from(at - before).unwrap_or(u32::MAX))
         };
         let back: Vec<u32> = sample.enumerate().map(back).collect();
-        // Different blocks between the two accesses are those whose access before lies before both.
+        // The distinct blocks between the two accesses are those whose previous access is before both.
         let distance = |Range { start, end }: Range<usize>| {
             back[start..end].iter().enumerate().filter(|&(since, &back)| back as usize > since).count() as u64
         };
@@ -191,34 +193,35 @@ impl HotNotes {
 #[derive(Clone, Copy, Debug)]
 struct HotAccess {
     op: Op,
-    /// How many accesses the sample has before it.
+    /// The number of accesses of the sample before it.
     at: u64,
-    /// Different blocks of the sample that were accessed since the access before.
+    /// The number of distinct sampled blocks accessed since the previous access.
     distance: u64,
 }
 
-/// Hot accesses of a trace: some of all, and those that the sample has.
+/// The hot accesses of a trace: some of all, and the sampled ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hot {
     accesses: Vec<HotAccess>,
-    /// A bit for each access of the sample.
+    /// A bit for each access of the sample: set for hot ones.
     sampled: Vec<u64>,
 }
 
 impl Hot {
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.accesses.is_empty()
     }
 
-    /// Whether the access at `position` of the sample is one.
+    /// True if the access at `position` of the sample is hot.
     #[inline]
     pub fn has(&self, position: u64) -> bool {
         let word = self.sampled.get((position / u64::from(u64::BITS)) as usize);
         word.is_some_and(|word| word >> (position % u64::from(u64::BITS)) & 1 == 1)
     }
 
-    /// The share of those of one kind that LRU hits in a cache of `blocks` sampled blocks, from the access at `start` of the sample on.
+    /// Returns the share of those of one kind that LRU hits in a cache of `blocks` sampled blocks, from the access at
+    /// `start` of the sample on.
     pub fn hit_ratio(&self, op: Op, blocks: usize, start: u64) -> f64 {
         let (mut hits, mut accesses) = (0_u64, 0_u64);
         for access in self.accesses.iter().filter(|access| access.op == op && access.at >= start) {

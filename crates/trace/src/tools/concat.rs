@@ -1,7 +1,4 @@
-//! Joins traces: one after another, as a single trace.
-//!
-//! Source: LARC (MSST 2013), section IV.B, trace *ws_con*: "We append another piece of trace to websearch. [...] With this
-//! synthetic trace, we investigated how LARC behaves when the popularity of blocks change in a sudden."
+//! Joins traces one after another into a single trace.
 
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
@@ -19,19 +16,19 @@ use crate::request::Volumes;
 use crate::request_file::{RequestFile, RequestWriter};
 use crate::requests::{Requests, about, block_size_bytes};
 
-/// How traces are joined.
+/// The options for joining traces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Concat {
-    /// Whether equal addresses in different traces are different blocks: volume V of the n-th trace becomes n:V.
+    /// True if equal addresses in different traces are different blocks: volume V of the n-th trace becomes n:V.
     pub apart: bool,
-    /// Time from the last request of a trace to the first of the next.
+    /// The time from the last request of a trace to the first of the next.
     pub gap_us: u64,
 }
 
-/// Writes the traces at `paths` as one normalised trace to `out`. `progress` is told of the bytes read.
+/// Writes the traces at `paths` as one normalised trace to `out`. `progress` receives the number of bytes read.
 ///
 /// # Errors
-/// The normalised traces among them must have one block size; the others are read with it.
+/// Normalised traces with different block sizes; other traces are read with the common one.
 pub fn concat(
     paths: &[PathBuf],
     out: impl AsRef<Path>,
@@ -63,21 +60,22 @@ pub fn concat(
     })
 }
 
-/// Opens traces as one, each after the one before, such as the segments of a recording. A trace keeps its times if they go on where
-/// the one before ended; otherwise, as after a new start of a server, whose clock begins at 0, they are moved by whole seconds. So they are
-/// after a gap that is longer than a minute and than any recording before it: it is left out of the time. Notes name such gaps, and
-/// recordings in the wrong order. Traces without requests add none.
+/// Opens traces as one, each after the previous one, such as the segments of a recording. A trace keeps its times if
+/// they continue after the end of the previous one. Otherwise, as after a restart of a server, whose clock begins at 0,
+/// they are shifted by whole seconds. They are also shifted after a gap that is longer than a minute and than any
+/// recording before it. Such a gap does not count as time. Notes name the gaps, and recordings in the wrong order.
+/// Traces without requests are ignored.
 ///
 /// # Errors
-/// As of [`concat()`]; at least one request is needed.
+/// Those of [`concat()`]; no requests in any trace.
 pub fn join(paths: &[PathBuf], settings: &Settings, progress: &dyn Progress) -> Result<Trace, TraceError> {
     join_with(paths, settings, progress, |_| Ok(()))
 }
 
-/// As [`join`], with the requests as they came.
+/// Works like [`join`], and also returns the original requests.
 ///
 /// # Errors
-/// As of [`join`]; a block size other than that of a cache is refused.
+/// Those of [`join`]; a block size other than that of a cache.
 pub fn join_with_requests(
     paths: &[PathBuf],
     settings: &Settings,
@@ -129,24 +127,24 @@ fn join_with(
 }
 
 const SECOND_US: i64 = 1_000_000;
-/// Shorter gaps are time in which nothing was asked.
+/// The minimum length of a gap, in microseconds; shorter ones are idle time.
 const GAP_US_MIN: i64 = 60 * SECOND_US;
 
-/// Where a recording lies among those that are joined.
+/// A recording in the common timeline.
 #[derive(Clone, Debug)]
 struct Recording {
     name: String,
     /// The time of its first request by its own clock.
     first_us: i64,
-    /// What is added to its times.
+    /// The shift that is added to its times.
     shift_us: i64,
-    /// The time of its last request, moved.
+    /// The shifted time of its last request.
     last_us: i64,
-    /// The time at which the recordings begin that go on without a gap up to this one, moved.
+    /// The shifted start of the recordings that continue up to this one without a gap.
     start_us: i64,
 }
 
-/// The times of recordings that are joined.
+/// The common timeline of the joined recordings.
 struct Timeline<'a> {
     progress: &'a dyn Progress,
     last: Option<Recording>,
@@ -155,14 +153,14 @@ struct Timeline<'a> {
 }
 
 impl Timeline<'_> {
-    /// Places a recording whose first request comes at `first_us` after the last.
+    /// Places a recording whose first request is at `first_us` after the last one.
     fn place(&self, name: String, first_us: i64) -> Recording {
         let Some(last) = &self.last else {
             return Recording { name, first_us, shift_us: 0, last_us: first_us, start_us: first_us };
         };
         let behind_us = last.last_us.saturating_sub(first_us.saturating_add(last.shift_us));
         let mut start_us = last.start_us;
-        // Threads that record at the same time may be out of order by a moment.
+        // Requests recorded by different threads may be slightly out of order.
         let moved_us = if behind_us > SECOND_US {
             behind_us.saturating_add((SECOND_US - behind_us % SECOND_US) % SECOND_US)
         } else if behind_us < -GAP_US_MIN.max(self.longest_us) {
@@ -181,7 +179,7 @@ impl Timeline<'_> {
         Recording { name, first_us, shift_us, last_us: start_us, start_us }
     }
 
-    /// Adds a recording whose last request is known by now.
+    /// Adds a recording whose last request is known.
     fn push(&mut self, recording: Recording) {
         if let Some(last) = &self.last
             && is_earlier(&recording, last)
@@ -194,8 +192,8 @@ impl Timeline<'_> {
     }
 }
 
-/// True if `next` looks earlier than `last`: their names differ in a number that is smaller, or if they are not numbered, `next` ends
-/// before `last` begins.
+/// True if `next` seems earlier than `last`: its name has a smaller number, or without numbers, it ends before `last`
+/// begins.
 fn is_earlier(next: &Recording, last: &Recording) -> bool {
     match (numbered(&next.name), numbered(&last.name)) {
         (Some((next, number)), Some((last, before))) if next == last => number < before,
@@ -203,14 +201,15 @@ fn is_earlier(next: &Recording, last: &Recording) -> bool {
     }
 }
 
-/// The number of a segment, `000001` of `requests.000001.csv.zst`, and the name without it.
+/// Returns the number of a segment, `000001` of `requests.000001.csv.zst`, and the name without it.
 fn numbered(name: &str) -> Option<(String, u64)> {
     let is_number = |part: &&str| part.len() >= 6 && part.bytes().all(|byte| byte.is_ascii_digit());
     let number = name.rsplit('.').find(is_number)?;
     Some((name.replace(number, ""), number.parse().ok()?))
 }
 
-/// Adds one trace. `shift` says by how much its times are moved, from the first. `tap` is shown each batch as it is added. Returns the time of its last request, if it has any.
+/// Adds one trace. `shift` computes the shift of its times from the first one. `tap` receives each batch as it is
+/// added. Returns the time of its last request, if it has any.
 fn append<W: Write>(
     requests: Requests,
     normaliser: &mut Normaliser<W>,
@@ -223,7 +222,7 @@ fn append<W: Write>(
         if let Some(prefix) = prefix {
             batch.volumes = prefixed(&batch.volumes, prefix);
         }
-        // A recording's requests are in both lists, those that are no accesses in one.
+        // The requests of a recording are in both lists, except that other operations than accesses are in one only.
         let first = batch.recorded.first().map(|request| request.time_us);
         if let Some(first_us) = first.or(batch.requests.first().map(|request| request.time_us)) {
             if let Some(shift) = shift.take() {
@@ -255,7 +254,7 @@ mod tests {
 
     use super::*;
 
-    /// Says what is noted.
+    /// Collects notes.
     #[derive(Default)]
     struct Notes(Mutex<Vec<String>>);
 
@@ -267,7 +266,7 @@ mod tests {
         }
     }
 
-    /// The shifts of recordings with these names and first and last times, and what is noted.
+    /// Returns the shifts of recordings with these names and first and last times, and the notes.
     fn placed(recordings: &[(&str, i64, i64)]) -> (Vec<i64>, Vec<String>) {
         let notes = Notes::default();
         let mut timeline = Timeline { progress: &notes, last: None, longest_us: 0 };
@@ -295,7 +294,7 @@ mod tests {
                 "{last_us} {first_us}"
             );
         }
-        // The clock of the second goes on in the third, with the time between them.
+        // The clock of the second continues in the third, with the time between them.
         assert_eq!(placed(&[("a", 0, 5 * S), ("b", 0, 2 * S), ("c", 9 * S, 10 * S)]).0, [0, 5 * S, 5 * S]);
     }
 
@@ -304,7 +303,8 @@ mod tests {
 
     #[test]
     fn gaps_longer_than_the_recordings_are_named_and_left_out() {
-        // Two minutes each, two days apart, and a fraction of a second that stays; the third goes on a second later, and the last an hour.
+        // Two minutes each, two days apart, and a fraction of a second that stays; the third starts a second later, and
+        // the last an hour.
         let all = [
             ("a", 0, 120 * S),
             ("b", 2 * DAY + 7, 2 * DAY + 120 * S),
@@ -321,7 +321,7 @@ mod tests {
                 format!("d: it begins 1 h after c ends: {left_out}")
             ]
         );
-        // Idle time is no gap: a minute, or a night between two days.
+        // Idle time is not a gap: a minute, or a night between two days.
         for kept in [[("a", 0, 0), ("b", 60 * S, 61 * S)], [("a", 0, DAY), ("b", DAY + DAY / 2, 2 * DAY)]] {
             assert_eq!(placed(&kept), (vec![0, 0], vec![]));
         }
@@ -359,9 +359,9 @@ mod tests {
         assert_eq!(placed(&[tuesday, monday]).1, [wrong("mon.csv", "tue.csv")]);
         let (second, first) = (("r.000002.csv", 5 * S, 9 * S), ("r.000001.csv", 0, 7 * S));
         assert_eq!(placed(&[second, first]).1, [wrong("r.000001.csv", "r.000002.csv")]);
-        // Numbers that count up: the clock began again, as it does with a server.
+        // Increasing numbers: the clock restarted with the server.
         assert_eq!(placed(&[("r.000009.csv", 50 * S, 90 * S), ("r.000010.csv", 0, 7 * S)]).1, [""; 0]);
-        // One after another, from 0 each.
+        // One after another, each from 0.
         assert_eq!(placed(&[("a.csv", 0, 9 * S), ("b.csv", 0, 7 * S)]).1, [""; 0]);
     }
 }

@@ -1,7 +1,8 @@
-//! Converts a trace of any kind to a normalised one in a file.
+//! Converts a trace of any kind to a normalised trace file.
 //!
-//! A normalised trace can be given larger blocks. The result is, byte for byte, what its original would have become if its
-//! addresses are in bytes or sectors: a request touches a large block where it touches one of the small blocks in it.
+//! A normalised trace can be converted to larger blocks. If its original's addresses are in bytes or sectors, the
+//! result is identical to a conversion of the original. A request touches a large block if it touches one of the small
+//! blocks in it.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,11 +16,11 @@ use crate::output::{output_name, write_whole};
 use crate::progress::Progress;
 use crate::requests::Requests;
 
-/// Writes the trace at `path` (`-` is standard input) as a normalised trace to `out` (`-` is standard output). `progress` is
-/// told of the bytes read.
+/// Writes the trace at `path` (`-` is standard input) as a normalised trace to `out` (`-` is standard output).
+/// `progress` receives the number of bytes read.
 ///
 /// # Errors
-/// Blocks of a normalised trace can be made larger, to a multiple, but not smaller.
+/// A block size of a normalised trace that is not a multiple of its own.
 pub fn convert(
     path: impl AsRef<Path>,
     out: impl AsRef<Path>,
@@ -40,7 +41,7 @@ pub fn convert(
         }
         _ => requests.block_size_bytes(settings)?,
     };
-    // The requests stay the same ones, so that what is known of them stays true.
+    // The requests stay the same, so the description stays valid.
     let known = match &requests {
         Requests::Normalised(trace, _) => Some(trace.description().clone()),
         Requests::Original(..) | Requests::Merged(..) => None,

@@ -1,7 +1,8 @@
-//! Whole curves: what LRU hits at every cache size, and how many blocks are in use over time.
+//! LRU hit curves over all cache sizes, and working sets over time.
 //!
-//! Source: Mattson, Gecsei, Slutz, Traiger: Evaluation techniques for storage hierarchies. IBM Systems Journal 9(2), 1970: an LRU cache of C
-//! blocks hits the accesses before which fewer than C different blocks were accessed since the last access to theirs.
+//! Source: Mattson, Gecsei, Slutz, Traiger: Evaluation techniques for storage hierarchies. IBM Systems Journal 9(2),
+//! 1970. An LRU cache of C blocks hits an access if fewer than C distinct blocks were accessed since the last access to
+//! the same block.
 
 use flashwise_core::access::Op;
 use serde::Serialize;
@@ -11,21 +12,21 @@ use crate::normalised::trace::Accesses;
 use crate::progress::{Progress, Silent};
 use crate::tools::recency::Recency;
 
-/// Accesses between two reports of progress.
+/// The number of accesses between two reports of progress.
 const PROGRESS_ACCESSES: usize = 1 << 16;
 
-/// What LRU hits at every cache size.
+/// The hits of LRU at every cache size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LruCurve {
     /// Counted accesses, by [`Op`].
     accesses: [u64; 2],
-    /// `hits[op][c]` of them hit in a cache of `c` blocks, from 0 to the number of different blocks.
+    /// `hits[op][c]` of them hit in a cache of `c` blocks, from 0 to the number of distinct blocks.
     hits: [Vec<u64>; 2],
 }
 
 impl LruCurve {
-    /// The curve of `trace` in one pass, of the accesses after the first `warmup`, which are run and not counted. Memory: 21 to 24 bytes for each
-    /// different block. `progress` is told of block accesses.
+    /// Computes the curve of `trace` in one pass; the first `warmup` accesses are not counted. Memory: 21 to 24 bytes
+    /// for each distinct block. `progress` receives the number of block accesses.
     pub fn of(trace: &Trace, warmup: u64, progress: &dyn Progress) -> LruCurve {
         let mut pass = LruCurvePass::new(warmup, trace.unique_blocks());
         for columns in trace.batches() {
@@ -34,33 +35,34 @@ impl LruCurve {
         pass.finish()
     }
 
-    /// Counted accesses of one kind.
+    /// Returns the number of counted accesses of one kind.
     pub fn accesses(&self, op: Op) -> u64 {
         self.accesses[op as usize]
     }
 
-    /// Those of one kind that hit in a cache of `capacity_blocks`.
+    /// Returns the number of counted accesses of one kind that hit in a cache of `capacity_blocks`.
     pub fn hits(&self, op: Op, capacity_blocks: usize) -> u64 {
         let hits = &self.hits[op as usize];
         hits[capacity_blocks.min(hits.len() - 1)]
     }
 }
 
-/// Counts what LRU hits at every cache size while the accesses of a trace pass. Memory: 21 to 24 bytes for each block that was foreseen, up to 45
-/// for others.
+/// Counts the hits of LRU at every cache size while the accesses of a trace pass. Memory: 21 to 24 bytes for each
+/// expected block, up to 45 for others.
 #[derive(Debug)]
 pub struct LruCurvePass {
     warmup: u64,
     position: u64,
     accesses: [u64; 2],
-    /// Hits by op and distance: of what lies further behind, there are none yet.
+    /// Hits by op and distance, up to the largest distance so far.
     distances: [Vec<u64>; 2],
     recency: Recency,
     unique_blocks: usize,
 }
 
 impl LruCurvePass {
-    /// No accesses yet, of which the first `warmup` are not counted; so many different blocks are foreseen, which may be more or fewer.
+    /// Creates an empty pass; the first `warmup` accesses are not counted. `unique_blocks` is the expected number of
+    /// distinct blocks, which may differ.
     pub fn new(warmup: u64, unique_blocks: usize) -> LruCurvePass {
         let (accesses, distances) = Default::default();
         LruCurvePass {
@@ -99,11 +101,11 @@ impl LruCurvePass {
         }
     }
 
-    /// What was counted.
+    /// Returns the curve.
     pub fn finish(self) -> LruCurve {
         let hits = self.distances.map(|distances| {
             let mut sum = 0;
-            // A cache of one block more hits what is one further behind.
+            // A cache of one more block also hits accesses at the next distance.
             let hits = (0..=self.unique_blocks).map(|blocks| {
                 sum += blocks.checked_sub(1).and_then(|distance| distances.get(distance)).unwrap_or(&0);
                 sum
@@ -117,26 +119,27 @@ impl LruCurvePass {
 /// The blocks in use in a part of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WorkingSet {
-    /// Position of its first access.
+    /// The position of its first access.
     pub first_access: u64,
-    /// Accesses in it.
+    /// The number of its accesses.
     pub accesses: u64,
-    /// Time of its first access, in microseconds since the first request.
+    /// The time of its first access, in microseconds since the first request.
     pub time_us: i64,
-    /// Different blocks accessed in it.
+    /// The number of distinct blocks accessed in it.
     pub blocks: u64,
-    /// Different blocks written in it.
+    /// The number of distinct blocks written in it.
     pub written_blocks: u64,
-    /// Those of `blocks` that were not accessed before.
+    /// The number of `blocks` that were not accessed before.
     pub new_blocks: u64,
 }
 
-/// The working sets of `parts` parts of a trace, of equally many accesses each but for the last; of as many as there are accesses at most. Of
-/// a sample they are estimates for the whole trace. Memory: 8 bytes for each different block.
+/// Returns the working sets of `parts` parts of a trace, or one per access if there are fewer. All parts but the last
+/// have equally many accesses. For a sample they are estimates for the whole trace. Memory: 8 bytes for each distinct
+/// block.
 pub fn working_sets(trace: &Trace, parts: u64) -> Vec<WorkingSet> {
     let len = trace.len() as u64;
     let part_len = len.div_ceil(parts.max(1)).max(1);
-    // The part that a block was accessed and written in last, from 1.
+    // The last part in which a block was accessed and written, from 1.
     let mut last = vec![[0_u32; 2]; trace.unique_blocks()];
     let mut found: Vec<WorkingSet> = Vec::new();
     let mut position = 0_u64;
@@ -196,7 +199,7 @@ mod tests {
         Trace::map("test", &normaliser.finish().unwrap()).unwrap()
     }
 
-    /// Squares and a loop: 40 to 60 different blocks, read and written.
+    /// Squares and a loop: 40 to 60 distinct blocks, read and written.
     fn accesses() -> Vec<(Op, u64)> {
         let access = |at: u64| {
             (
@@ -227,7 +230,7 @@ mod tests {
         }
     }
 
-    /// Blocks 1 2 1 | 2 3 3 | 1, the second and the fifth of them writes, in parts of three accesses.
+    /// Blocks 1 2 1 | 2 3 3 | 1, with writes at the second and the fifth, in parts of three accesses.
     #[test]
     fn working_sets_of_a_hand_worked_trace() {
         let ops = [Op::Read, Op::Write, Op::Read, Op::Read, Op::Write, Op::Read, Op::Read];

@@ -1,7 +1,7 @@
 //! Cuts a part out of a trace: the requests of a range, of a time or of some volumes.
 //!
-//! A cut is a trace by itself: blocks and requests are numbered and times counted from its own first request. Requests are kept
-//! whole. Those of a normalised trace span whole blocks; cut the original where lengths in bytes matter.
+//! A cut is an independent trace: blocks, requests and times are renumbered from its own first request. Requests stay
+//! whole. Those of a normalised trace span whole blocks; cut the original if lengths in bytes matter.
 
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
@@ -14,31 +14,31 @@ use crate::progress::Progress;
 use crate::request::{Request, blocks_of, volume_name};
 use crate::requests::Requests;
 
-/// What is kept: the requests for which all of this holds.
+/// The selection: requests that satisfy all of these conditions.
 #[derive(Clone, Debug)]
 pub struct Cut {
-    /// Their number in the trace, from 0, is in this range.
+    /// The request's number in the trace, from 0, is in this range.
     pub requests: Range<u64>,
-    /// The position of their first block access, from 0, is in this range.
+    /// The position of the request's first block access, from 0, is in this range.
     pub accesses: Range<u64>,
-    /// Their time since the trace's first request is in this range, in microseconds.
+    /// The time since the trace's first request is in this range, in microseconds.
     pub time_us: Range<i64>,
-    /// They are for one of these volumes; for any if there is none.
+    /// The request is for one of these volumes, or for any if the list is empty.
     pub volumes: Vec<String>,
 }
 
 impl Default for Cut {
-    /// All requests.
+    /// Selects all requests.
     fn default() -> Self {
         Cut { requests: 0..u64::MAX, accesses: 0..u64::MAX, time_us: i64::MIN..i64::MAX, volumes: Vec::new() }
     }
 }
 
-/// Writes the part of the trace at `path` that `cut` says as a normalised trace to `out`. `progress` is told of the bytes read.
-/// Memory: as much as for normalising the cut. What lies behind the ranges of requests and accesses is not read.
+/// Writes the part `cut` of the trace at `path` as a normalised trace to `out`. `progress` receives the number of bytes
+/// read. Memory: the same as for normalising the cut. Data after the ranges of requests and accesses is not read.
 ///
 /// # Errors
-/// Something must be left, and each of the volumes be there.
+/// An empty cut, and a volume that does not exist.
 pub fn cut(
     path: impl AsRef<Path>,
     out: impl AsRef<Path>,
@@ -84,14 +84,14 @@ pub fn cut(
     })
 }
 
-/// How far the selection is.
+/// The progress of the selection.
 struct Selection<'a> {
     cut: &'a Cut,
     block_size_bytes: u64,
     start_us: Option<i64>,
     requests: u64,
     accesses: u64,
-    /// Names of the volumes seen.
+    /// The names of the volumes seen so far.
     seen: std::collections::BTreeSet<String>,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Selection<'a> {
         Selection { cut, block_size_bytes, start_us: None, requests: 0, accesses: 0, seen: Default::default() }
     }
 
-    /// Which of the volumes are wanted.
+    /// Returns for each volume whether it is selected.
     fn volumes(&mut self, names: &[Vec<u8>]) -> Vec<bool> {
         let wanted = |name: &Vec<u8>| {
             if self.cut.volumes.is_empty() {
@@ -114,7 +114,7 @@ impl<'a> Selection<'a> {
         names.iter().map(wanted).collect()
     }
 
-    /// Whether the next request of the trace is in all the ranges.
+    /// True if the next request of the trace is in all the ranges.
     fn takes(&mut self, request: &Request) -> bool {
         let start_us = *self.start_us.get_or_insert(request.time_us);
         let time_us = request.time_us.saturating_sub(start_us);
@@ -126,7 +126,7 @@ impl<'a> Selection<'a> {
         takes
     }
 
-    /// Whether nothing behind can be in the ranges. Times tell nothing: they are not in order in every trace.
+    /// True if no later request can be in the ranges. Times are no criterion: some traces are not in order of time.
     fn is_past(&self) -> bool {
         self.requests >= self.cut.requests.end || self.accesses >= self.cut.accesses.end
     }

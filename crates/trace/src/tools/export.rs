@@ -1,4 +1,4 @@
-//! Writes the requests of a trace as CSV, of which the header tells all that flashwise and other tools need to read it.
+//! Writes the requests of a trace as CSV, with a header that suffices for flashwise and other tools.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -22,14 +22,14 @@ pub struct CsvWriter<'a> {
 }
 
 impl<'a> CsvWriter<'a> {
-    /// Begins with the header; errors call what is written `path`.
+    /// Creates a writer and writes the header; errors call the output `path`.
     pub fn new(path: &'a str, out: &'a mut dyn Write) -> Result<Self, TraceError> {
         let mut writer = CsvWriter { path, out: csv::Writer::from_writer(out) };
         writer.record(HEADER.map(str::as_bytes))?;
         Ok(writer)
     }
 
-    /// Writes a request for the volume called `volume`.
+    /// Writes a request for the volume named `volume`.
     pub fn write(&mut self, request: &Request, volume: &[u8]) -> Result<(), TraceError> {
         let op: &[u8] = if request.op == Op::Read { b"read" } else { b"write" };
         let [time_us, offset, length] =
@@ -37,7 +37,7 @@ impl<'a> CsvWriter<'a> {
         self.record([time_us.as_bytes(), volume, op, offset.as_bytes(), length.as_bytes()])
     }
 
-    /// Writes what is buffered.
+    /// Flushes the output.
     pub fn finish(mut self) -> Result<(), TraceError> {
         self.out.flush().map_err(|source| TraceError::Io { path: self.path.to_owned(), source })
     }
@@ -55,8 +55,8 @@ impl<'a> CsvWriter<'a> {
     }
 }
 
-/// Writes the requests of the trace at `path` as CSV to `out` (`-` is standard output). Those of a normalised trace span whole
-/// blocks. `progress` is told of the bytes read.
+/// Writes the requests of the trace at `path` as CSV to `out` (`-` is standard output). Those of a normalised trace
+/// span whole blocks. `progress` receives the number of bytes read.
 pub fn export(
     path: impl AsRef<Path>,
     out: impl AsRef<Path>,

@@ -1,7 +1,7 @@
-//! Makes traces: requests whose blocks follow a pattern, the same for the same seed.
+//! Generates traces whose blocks follow a pattern; the same seed gives the same trace.
 //!
-//! Blocks, ops, lengths and arrivals are drawn from streams of their own, so that traces that differ in one of them agree in
-//! the others.
+//! Blocks, ops, lengths and arrivals are drawn from separate streams, so that traces that differ in one of them agree
+//! in the others.
 
 use std::cell::Cell;
 use std::ops::RangeInclusive;
@@ -25,10 +25,10 @@ use crate::request::{ONLY_VOLUME, Request};
 use crate::tools::export::CsvWriter;
 use crate::tools::like::Week;
 
-/// Requests between two reports of progress.
+/// The number of requests between two reports of progress.
 const PROGRESS_REQUESTS: u64 = 1 << 14;
 
-/// How long a generated trace is.
+/// The length of a generated trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// This number of requests.
@@ -39,52 +39,53 @@ pub enum Length {
     WholePattern,
 }
 
-/// When requests come.
+/// The distribution of arrival times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// Independently of each other: the times between are exponentially distributed.
+    /// Independent: the intervals are exponentially distributed.
     Poisson,
     /// At equal intervals.
     Constant,
 }
 
-/// What to generate.
+/// The parameters of a generated trace.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Which blocks are asked for.
+    /// The pattern of block addresses.
     pub pattern: PatternSpec,
-    /// Blocks of the address range.
+    /// The number of blocks in the address range.
     pub blocks: u64,
-    /// When it ends.
+    /// The end of the trace.
     pub length: Length,
     /// Reads per request, 0 to 1.
     pub read_share: f64,
-    /// Blocks of a request, each number equally likely.
+    /// The range of blocks per request, all equally likely.
     pub request_blocks: RangeInclusive<u64>,
-    /// Mean number of requests per second.
+    /// The mean number of requests per second.
     pub rate: f64,
-    /// When they come.
+    /// The distribution of arrivals.
     pub arrivals: Arrivals,
-    /// Seed of all that is random.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Length of a block.
+    /// The length of a block, in bytes.
     pub block_size_bytes: u64,
 }
 
 /// A pattern: a row of the table.
 #[derive(Debug)]
 pub struct Pattern {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// A short title.
     pub title: &'static str,
-    /// What can be set: `--pattern name:key=value`.
+    /// The options: `--pattern name:key=value`.
     pub parameters: &'static [Parameter],
     ends: bool,
     build: fn(&Options, u64, &mut Xoshiro256PlusPlus) -> Ranges,
 }
 
-/// First block and number of blocks of the next request, which should have the number of blocks that is given; `None` where the pattern ends.
+/// Returns the first block and the number of blocks of the next request, given the wanted number of blocks; `None` at
+/// the end of the pattern.
 type Ranges = Box<dyn FnMut(&mut Xoshiro256PlusPlus, u64) -> Option<(u64, u64)>>;
 
 const SKEW: Parameter = Parameter {
@@ -100,7 +101,7 @@ const PHASE_REQUESTS: Parameter = Parameter {
     meaning: "requests of a phase; the default is the length of the epochs in LARC's Figure 8",
 };
 
-/// Every pattern, in the order in which they are listed.
+/// All patterns, in the order in which they are listed.
 pub static PATTERNS: &[Pattern] = &[
     Pattern {
         name: "zipf",
@@ -132,8 +133,8 @@ pub static PATTERNS: &[Pattern] = &[
     },
 ];
 
-/// Popularity ranks follow Zipf's law and are dealt to the blocks by a random permutation. A new phase moves the ranks on by the
-/// golden section of the range, so that the popular blocks of any few phases lie far apart in it.
+/// Popularity ranks follow Zipf's law and are assigned to the blocks by a random permutation. A new phase rotates the
+/// ranks by the golden section of the range, so that the popular blocks of consecutive phases are far apart.
 fn zipf(skew: f64, blocks: u64, phase_requests: Option<u64>, random: &mut Xoshiro256PlusPlus) -> Ranges {
     const GOLDEN_SECTION: f64 = 0.618_033_988_749_894_9;
     let mut block_of: Vec<u32> = (0..blocks as u32).collect();
@@ -147,7 +148,7 @@ fn zipf(skew: f64, blocks: u64, phase_requests: Option<u64>, random: &mut Xoshir
         requests += 1;
         let moved = u128::from(phase) * u128::from(step) % u128::from(blocks);
         let block = u64::from(block_of[((rank + moved as u64) % blocks) as usize]);
-        // At the end of the range a request begins before its popular block, to have its length.
+        // At the end of the range a request begins before its popular block, to keep its length.
         Some((block.min(blocks - wanted), wanted))
     })
 }
@@ -168,7 +169,7 @@ fn in_order(blocks: u64, again: bool) -> Ranges {
     })
 }
 
-/// A pattern and its options as a user wrote them: `zipf`, `phases:skew=1.1,requests=5000`.
+/// A pattern and its options as the user wrote them: `zipf`, `phases:skew=1.1,requests=5000`.
 #[derive(Clone, Debug)]
 pub struct PatternSpec {
     pattern: &'static Pattern,
@@ -184,7 +185,7 @@ impl std::str::FromStr for PatternSpec {
     }
 }
 
-/// Reads lengths of requests in blocks: `1`, `1..16`, both ends included.
+/// Parses a range of request lengths in blocks: `1`, `1..16`, both ends included.
 pub fn parse_request_blocks(text: &str) -> Result<RangeInclusive<u64>, GenerateError> {
     let (first, last) = text.split_once("..").unwrap_or((text, text));
     let range = first.parse::<u64>().ok().zip(last.parse::<u64>().ok());
@@ -192,14 +193,14 @@ pub fn parse_request_blocks(text: &str) -> Result<RangeInclusive<u64>, GenerateE
     range.map(|(first, last)| first..=last).ok_or_else(|| GenerateError::Range { found: text.to_owned() })
 }
 
-/// Reads a rate: `1000/s`, `1000`.
+/// Parses a rate: `1000/s`, `1000`.
 pub fn parse_rate(text: &str) -> Result<f64, GenerateError> {
     let rate = text.strip_suffix("/s").unwrap_or(text).parse().ok();
     let rate = rate.filter(|rate: &f64| rate.is_normal() && *rate > 0.0);
     rate.ok_or_else(|| GenerateError::Rate { found: text.to_owned() })
 }
 
-/// The requests of a workload, in order.
+/// An iterator over the requests of a workload.
 pub struct Generator {
     workload: Workload,
     ranges: Ranges,
@@ -209,12 +210,12 @@ pub struct Generator {
     arrivals_random: Xoshiro256PlusPlus,
     requests: u64,
     accesses: u64,
-    /// Intervals between requests so far, in means.
+    /// The sum of intervals between requests so far, in mean intervals.
     elapsed: f64,
 }
 
 impl Workload {
-    /// Begins to generate. Memory: 4 bytes per block for patterns with popular blocks.
+    /// Creates the generator. Memory: 4 bytes per block for patterns with popular blocks.
     pub fn generator(self) -> Result<Generator, GenerateError> {
         let Workload { blocks, .. } = self;
         let pattern = self.pattern.pattern;
@@ -263,7 +264,7 @@ impl Iterator for Generator {
             let Generator { requests, accesses, .. } = *self;
             let pattern = self.workload.pattern.pattern.name;
             let ended = GenerateError::Ended { pattern, blocks, requests, accesses };
-            // The error comes once.
+            // The error is returned once.
             self.workload.length = Length::WholePattern;
             return (length != Length::WholePattern).then_some(Err(ended));
         };
@@ -285,16 +286,17 @@ impl Iterator for Generator {
     }
 }
 
-/// How a generated trace is written.
+/// The output format of a generated trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// As a normalised trace.
+    /// A normalised trace.
     Normalised,
-    /// As CSV.
+    /// CSV.
     Csv,
 }
 
-/// Writes a generated trace to `out` (`-` is standard output), and says of how many requests it is. `progress` is told of requests.
+/// Writes a generated trace to `out` (`-` is standard output), and returns its number of requests. `progress` receives
+/// the number of requests.
 pub fn generate(
     workload: Workload,
     out: impl AsRef<Path>,
@@ -305,7 +307,7 @@ pub fn generate(
     write(workload.generator()?, block_size_bytes, out.as_ref(), written, progress)
 }
 
-/// Writes the week of a server in the same way.
+/// Works like [`generate()`] for the week of a server.
 pub fn generate_week(
     week: Week,
     out: impl AsRef<Path>,
@@ -372,7 +374,7 @@ mod tests {
         workload.generator().unwrap().collect::<Result<_, _>>().unwrap()
     }
 
-    /// Accesses to each block.
+    /// Returns the number of accesses to each block.
     fn popularity(requests: &[Request], blocks: u64) -> Vec<u64> {
         let mut popularity = vec![0; blocks as usize];
         for request in requests {
@@ -392,7 +394,7 @@ mod tests {
             let found = sorted[rank - 1] as f64;
             assert!((found - expected).abs() < 5.0 * expected.sqrt(), "rank {rank}: {found}, expected {expected}");
         }
-        // The 100 most popular blocks: about 50 in each half, 5 standard deviations allowed.
+        // The 100 most popular blocks: about 50 in each half, within 5 standard deviations.
         let hundredth = sorted[99];
         let lower = popularity[..500].iter().filter(|&&count| count >= hundredth).count();
         assert!((25..=75).contains(&lower), "{lower}");

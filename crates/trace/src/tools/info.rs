@@ -1,4 +1,4 @@
-//! What a trace is like: LARC's Table II and more.
+//! The characteristics of a trace: LARC's Table II and more.
 
 use serde::Serialize;
 
@@ -9,82 +9,83 @@ use crate::sampling::Sample;
 use crate::tools::pass::About;
 use crate::tools::reuse::MinimalDistances;
 
-/// Characteristics of a trace.
+/// The characteristics of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Info {
     /// The trace as the user named it.
     pub trace: String,
-    /// The format it was read from.
+    /// The original format.
     pub format: String,
-    /// Length of a block.
+    /// The length of a block, in bytes.
     pub block_size_bytes: u64,
-    /// Requests of the original.
+    /// The number of requests of the original.
     pub requests: u64,
-    /// Read requests among them.
+    /// The number of read requests.
     pub read_requests: u64,
-    /// Write requests among them.
+    /// The number of write requests.
     pub write_requests: u64,
-    /// Shortest request.
+    /// The length of the shortest request.
     pub request_bytes_min: u64,
-    /// Mean length of requests.
+    /// The mean length of requests.
     pub request_bytes_mean: f64,
-    /// Longest request.
+    /// The length of the longest request.
     pub request_bytes_max: u64,
-    /// Bytes that read requests ask for.
+    /// The bytes of all read requests.
     pub read_bytes: u64,
-    /// Bytes that write requests bring.
+    /// The bytes of all write requests.
     pub write_bytes: u64,
-    /// Block accesses: Table II's requests.
+    /// The number of block accesses: Table II's requests.
     pub accesses: u64,
-    /// Reads among them.
+    /// The number of block reads.
     pub reads: u64,
-    /// Writes among them.
+    /// The number of block writes.
     pub writes: u64,
     /// Reads per access, 0 to 1.
     pub read_share: f64,
-    /// Different blocks.
+    /// The number of distinct blocks.
     pub unique_blocks: u64,
-    /// Different blocks that are read.
+    /// The number of distinct blocks that are read.
     pub unique_blocks_read: u64,
-    /// Different blocks that are written.
+    /// The number of distinct blocks that are written.
     pub unique_blocks_written: u64,
-    /// Length of all different blocks together.
+    /// The total length of all distinct blocks.
     pub working_set_bytes: u64,
-    /// Accesses to a block accessed before, per access, 0 to 1: the hit ratio of a cache without bound.
+    /// Repeated accesses per access, 0 to 1: the hit ratio of an unlimited cache.
     pub reaccess_ratio: f64,
     /// Reads of a block accessed before, per read, 0 to 1.
     pub read_reaccess_ratio: f64,
-    /// LARC's minimal reuse distance (section III.B), of reads: the longest that at most 1 % of the reads fall short of. The reuse
-    /// distance of a read is the number of accesses between it and the access to its block before; of a first access it is infinite. Absent
-    /// where 99 % of the reads or more are first accesses, or there are none. Of 131,072 accesses and more it is rounded down, by less than a
-    /// 65,000th.
+    /// LARC's minimal reuse distance (section III.B) of reads: the longest distance that at most 1 % of the reads fall
+    /// short of. The reuse distance of a read is the number of accesses since the previous access to its block; it is
+    /// infinite for a first access. Absent if at least 99 % of the reads are first accesses, or there are none.
+    /// Distances of 131,072 accesses and more are rounded down, by less than 1/65,000.
     pub read_reuse_distance_min: Option<u64>,
-    /// The same of writes.
+    /// The minimal reuse distance of writes.
     pub write_reuse_distance_min: Option<u64>,
-    /// How the columns of its original were read, units included, if that was a CSV.
+    /// The columns of its original with their units, if that was a CSV.
     pub columns: Option<String>,
-    /// Time from the earliest request to the latest, absurd times left out; 0 in traces without times.
+    /// The time from the earliest request to the latest, without absurd times; 0 in traces without times.
     pub duration_us: u64,
-    /// Requests per second of that time; absent where times are no clock.
+    /// Requests per second of that time; absent if times are not a clock.
     pub requests_per_s: Option<f64>,
-    /// Bytes that requests read and write, per second of that time; absent where times are no clock.
+    /// Bytes that requests read and write, per second of that time; absent if times are not a clock.
     pub bytes_per_s: Option<f64>,
-    /// Requests with an earlier time than the request before them.
+    /// The number of requests with an earlier time than the previous request.
     pub out_of_order_requests: u64,
-    /// Requests with absurd times: more than a year away from those of most requests.
+    /// The number of requests with absurd times: more than a year away from those of most requests.
     pub absurd_requests: u64,
-    /// Volumes.
+    /// The number of volumes.
     pub volumes: u64,
-    /// Records of the original passed over because they ask for no data.
+    /// The number of records of the original skipped because they have no data.
     pub skipped_records: u64,
-    /// Records of the original passed over because they were malformed.
+    /// The number of records of the original skipped because they were malformed.
     pub malformed_records: u64,
 }
 
-/// Collects what a trace is like while its accesses pass. Memory: 9 bytes for each different block, and some MiB.
+/// Collects the characteristics of a trace while its accesses pass. Memory: 9 bytes for each distinct block, and some
+/// MiB.
 #[derive(Debug)]
 pub struct InfoPass {
-    /// What was done with each block, by id.
+    /// The operations seen for each block, by id.
     seen: Vec<u8>,
     reads: u64,
     reaccesses: u64,
@@ -96,13 +97,13 @@ const READ: u8 = 1;
 const WRITTEN: u8 = 2;
 
 impl InfoPass {
-    /// No accesses yet; so many different blocks are foreseen, which may be more or fewer.
+    /// Creates an empty pass; `unique_blocks` is the expected number of distinct blocks, which may differ.
     pub fn new(unique_blocks: usize) -> InfoPass {
         let distances = MinimalDistances::new(unique_blocks);
         InfoPass { seen: vec![0; unique_blocks], reads: 0, reaccesses: 0, read_reaccesses: 0, distances }
     }
 
-    /// Takes in the next accesses.
+    /// Adds the next accesses.
     pub fn accesses(&mut self, columns: &Accesses) {
         for (&block, &op) in columns.block.iter().zip(columns.op.iter()) {
             if block as usize >= self.seen.len() {
@@ -118,7 +119,7 @@ impl InfoPass {
         self.distances.accesses(columns);
     }
 
-    /// The characteristics of the trace, all of which has passed and is known as `about`.
+    /// Returns the characteristics of the trace, which has passed completely and is described by `about`.
     pub fn finish(self, about: About) -> Info {
         let InfoPass { seen, reads, reaccesses, read_reaccesses, distances } = self;
         let About { name, block_size_bytes, accesses, unique_blocks, description: about, times } = about;
@@ -165,7 +166,7 @@ impl InfoPass {
 }
 
 impl Info {
-    /// The characteristics of `trace`.
+    /// Returns the characteristics of `trace`.
     pub fn of(trace: &Trace) -> Info {
         let mut pass = InfoPass::new(trace.unique_blocks());
         for columns in trace.batches() {
@@ -175,13 +176,13 @@ impl Info {
         trace.sample().map_or_else(|| info.clone(), |sample| info.of_whole(sample, trace.whole_unique_blocks()))
     }
 
-    /// What the characteristics of a sample say of the whole trace, which has this many different blocks: accesses are counted, the rest is
-    /// an estimate.
+    /// Extrapolates the characteristics of a sample to the whole trace with this many distinct blocks: accesses are
+    /// exact, the rest are estimates.
     fn of_whole(&self, sample: &Sample, unique_blocks: u64) -> Info {
         let (accesses, reads) = (sample.accesses(), sample.reads_before(u64::MAX));
         let times = |count: u64, by: f64| (count as f64 * by).round() as u64;
         let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-        // A block of the sample stands for this many, and an access of it for this many.
+        // The number of blocks that a sampled block stands for, and of accesses that a sampled access stands for.
         let blocks = ratio(unique_blocks, self.unique_blocks);
         let by_accesses = ratio(accesses, self.accesses);
         Info {
@@ -200,7 +201,7 @@ impl Info {
         }
     }
 
-    /// The characteristics as people read them, each with what it is called. Every trace has the same ones in the same order.
+    /// Returns the formatted characteristics with their names. Every trace has the same ones in the same order.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
         let bytes = |bytes: u64| human::bytes(bytes as f64);
         let or_none = |shown: Option<String>| shown.unwrap_or_else(|| "-".to_owned());

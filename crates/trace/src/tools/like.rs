@@ -1,16 +1,25 @@
-//! Makes weeks in the manner of known servers: MSR-Cambridge's thirteen.
+//! Generates weeks that resemble known servers: MSR-Cambridge's thirteen.
 //!
-//! Source: Narayanan, Donnelly, Rowstron: Write off-loading: practical power management for enterprise storage. FAST 2008, for the servers, their week
-//! and their days; Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload sampling. MSST 2016,
-//! section VI.D, for which of them have weak locality (mds, stg, web, prn, usr, proj, src1) and which have strong (hm, prxy, rsrch, wdev).
+//! Source: Narayanan, Donnelly, Rowstron: Write off-loading: practical power management for enterprise storage. FAST
+//! 2008, for the servers, their week and their days. Moon, Reddy: Adaptive policies for balancing performance and
+//! lifetime of mixed SSD arrays through workload sampling. MSST 2016, section VI.D, for the locality: weak for mds,
+//! stg, web, prn, usr, proj and src1, strong for hm, prxy, rsrch and wdev.
 //!
-//! A server here is a mixture. Most writes, and reads of what is written and used, go to hot blocks by Zipf's law; the other reads go to cold blocks, in
-//! runs that begin anywhere, so that a block is read a few times in a week and seldom while it is cached; a quarter of the writes go to cold blocks as
-//! well, as where a file is written once. Days have working hours, and at night one hour in which writes come in a burst. It is a likeness, not the
-//! server: sizes are scaled to the number of accesses, and the shares and exponents below are our choice, so that each server reads or writes most and
-//! has the locality that the sources tell; they are not measured. Those with weak locality read 72 to 80 % of their blocks.
-//! With 85 to 93 % rules gained 3.4 to 5.2 times in the mean, where the paper has 1.41 to 2.36: a cache that takes in what is read wears out 18 times as fast as a storage that takes
-//! every write where nine of ten accesses read. Which shares the servers have, the paper does not print; it calls the web server read-intensive.
+//! A server is modelled as a mixture:
+//!
+//! - Most writes, and reads of data in use, go to hot blocks by Zipf's law.
+//! - The other reads go to cold blocks, in runs that begin anywhere. So such a block is read a few times per week, and
+//!   seldom while it is cached.
+//! - A quarter of the writes go to cold blocks, as if files were written once.
+//!
+//! Days have working hours, and at night one hour with a burst of writes. The model does not reproduce the server.
+//! Sizes are scaled to the number of accesses. The shares and exponents below are our choice and not measured: they
+//! give each server the dominant operation and the locality of the sources.
+//!
+//! Servers with weak locality read 72 to 80 % of their blocks. With 85 to 93 %, rules gained 3.4 to 5.2 times on
+//! average; the paper has 1.41 to 2.36. If nine of ten accesses read, a cache that admits reads wears out 18 times as
+//! fast as a storage that takes every write. The paper does not print the servers' shares; it calls the web server
+//! read-intensive.
 
 use std::ops::RangeInclusive;
 
@@ -28,21 +37,21 @@ use crate::request::Request;
 /// A server whose week can be generated.
 #[derive(Debug)]
 pub struct Server {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What it is.
+    /// A short title.
     pub title: &'static str,
-    /// Reads among the block accesses.
+    /// The share of reads among the block accesses.
     pub read_share: f64,
-    /// Reads among all that are of cold blocks.
+    /// The share of cold blocks among the reads.
     cold_share: f64,
-    /// Exponent of the popularity of hot blocks.
+    /// The exponent of the popularity of hot blocks.
     skew: f64,
-    /// Blocks of a read of cold blocks; other requests have a quarter.
+    /// The number of blocks in a read of cold blocks; other requests have a quarter of it.
     run_blocks: RangeInclusive<u64>,
 }
 
-/// One server of the table.
+/// Creates a server of the table.
 const fn server(
     name: &'static str,
     title: &'static str,
@@ -52,7 +61,7 @@ const fn server(
     Server { name, title, read_share, cold_share, skew, run_blocks }
 }
 
-/// Every server, in the order in which they are listed.
+/// All servers, in the order in which they are listed.
 pub static SERVERS: &[Server] = &[
     server("msr-hm", "hardware monitoring: strong locality", [0.45, 0.25, 1.1], 1..=8),
     server("msr-mds", "media server: reads, weak locality", [0.78, 0.97, 0.9], 4..=32),
@@ -70,27 +79,27 @@ pub static SERVERS: &[Server] = &[
 ];
 
 impl Server {
-    /// The server of that name.
+    /// Returns the server of that name.
     pub fn named(name: &str) -> Result<&'static Server, OptionError> {
         let (server, options) = named("server", name, SERVERS.iter(), |server| server.name)?;
         Options::parse(server.name, &[], options).map(|_| server)
     }
 }
 
-/// A week has this many hours.
+/// The number of hours in a week.
 const HOURS: usize = 7 * 24;
 const HOUR_US: f64 = 3600e6;
-/// The hour of the day in which writes come in a burst, and how many times as many they are among the requests of that hour.
+/// The hour of the day with a burst of writes, and the factor of their share in that hour.
 const BURST_HOUR: usize = 2;
 const BURST_WRITES: f64 = 4.0;
-/// Accesses to each block in the mean: the working set is the accesses over this.
+/// The mean number of accesses to a block: the working set is the number of accesses divided by this.
 const ACCESSES_PER_BLOCK: u64 = 4;
-/// Writes among all that are of cold blocks.
+/// The share of cold blocks among the writes.
 const COLD_WRITES: f64 = 0.25;
-/// The hot blocks among all.
+/// The share of hot blocks among all blocks.
 const HOT_SHARE: f64 = 0.1;
 
-/// How many requests come in an hour, relative to a night's.
+/// Returns the rate of requests in an hour, relative to the night.
 fn busy(hour: usize) -> f64 {
     let (day, hour) = (hour / 24, hour % 24);
     let weekend = day >= 5;
@@ -103,7 +112,7 @@ fn busy(hour: usize) -> f64 {
     }
 }
 
-/// The requests of a server's week, in order.
+/// An iterator over the requests of a server's week.
 pub struct Week {
     server: &'static Server,
     accesses: u64,
@@ -111,18 +120,18 @@ pub struct Week {
     hot_blocks: u64,
     blocks: u64,
     hot: Zipf<f64>,
-    /// Hot blocks by rank, so that popular ones are no neighbours.
+    /// The hot blocks by rank, so that popular ones are not neighbours.
     block_of: Vec<u32>,
     random: Xoshiro256PlusPlus,
     made: u64,
-    /// How far the week is, in accesses: those that were made, with the randomness of arrivals.
+    /// The progress of the week in accesses, with random arrivals.
     progress: f64,
-    /// The share of the week's requests that come before each hour.
+    /// The share of the week's requests before each hour.
     before_hour: [f64; HOURS + 1],
 }
 
 impl Week {
-    /// The week of `server` with this many block accesses, at least 10,000.
+    /// Creates the week of `server` with this many block accesses, at least 10,000.
     pub fn new(
         server: &'static Server,
         accesses: u64,
@@ -158,12 +167,12 @@ impl Week {
         })
     }
 
-    /// Length of a block.
+    /// Returns the length of a block, in bytes.
     pub fn block_size_bytes(&self) -> u64 {
         self.block_size_bytes
     }
 
-    /// The hour at which this share of the requests has come, with its fraction.
+    /// Returns the hour, with its fraction, at which this share of the requests has passed.
     fn hour_at(&self, share: f64) -> f64 {
         let share = share.clamp(0.0, 1.0);
         let hour = self.before_hour[1..HOURS].partition_point(|before| *before <= share);
@@ -171,8 +180,8 @@ impl Week {
         hour as f64 + ((share - from) / (to - from)).min(1.0)
     }
 
-    /// Whether the next request reads, at this hour, and whether it is of cold blocks. Reads of cold blocks are longer, so that fewer of them make
-    /// their share of the accesses.
+    /// Returns the next request's operation at this hour, and true if it is to cold blocks. Reads of cold blocks are
+    /// longer, so fewer of them make their share of the accesses.
     fn next_op(&mut self, hour: f64) -> (Op, bool) {
         let Server { read_share, cold_share, .. } = *self.server;
         let writes = (1.0 - read_share) * if hour as usize % 24 == BURST_HOUR { BURST_WRITES } else { 1.0 };
@@ -186,9 +195,9 @@ impl Week {
     }
 }
 
-/// Fewer accesses are no week.
+/// The minimum number of accesses of a week.
 const ACCESSES_MIN: u64 = 10_000;
-/// Reads of cold blocks are this many times as long as other requests.
+/// The length of reads of cold blocks, relative to other requests.
 const COLD_LENGTH: f64 = 4.0;
 
 impl Iterator for Week {
@@ -210,7 +219,7 @@ impl Iterator for Week {
             u64::from(self.block_of[rank as usize]).min(self.hot_blocks - len)
         };
         self.made += len;
-        // Requests come independently of each other, more of them in busy hours.
+        // Arrivals are independent, with higher rates in busy hours.
         let gap: f64 = Exp1.sample(&mut self.random);
         self.progress += gap * len as f64;
         Some(Ok(Request {
@@ -244,7 +253,7 @@ mod tests {
             let reads: Vec<_> = requests.iter().filter(|request| request.op == Op::Read).collect();
             let all: Vec<_> = requests.iter().collect();
             assert_eq!(blocks(&all), 200_000, "{}", server.name);
-            // The bursts of writes at night take a little of it.
+            // The nightly bursts of writes reduce it slightly.
             let share = blocks(&reads) as f64 / 200_000.0;
             assert!((share - server.read_share).abs() < 0.08, "{}: {share} reads", server.name);
         }

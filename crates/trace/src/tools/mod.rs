@@ -1,4 +1,4 @@
-//! What is done with traces: looked at, cut, joined, converted, made.
+//! Tools for traces: inspecting, cutting, joining, converting and generating them.
 
 pub mod concat;
 pub mod convert;

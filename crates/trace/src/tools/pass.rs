@@ -1,4 +1,4 @@
-//! One pass over the accesses of a trace of any kind, without a copy of it on disk.
+//! Passes once over the accesses of a trace of any kind, without a copy of it on disk.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -12,25 +12,25 @@ use crate::progress::Progress;
 use crate::requests::Requests;
 use crate::settings::Settings;
 
-/// What is known of a trace when all of its accesses have passed.
+/// The description of a trace after a complete pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct About {
-    /// What reports call it: its path as the user gave it.
+    /// The name for reports: the path as the user gave it.
     pub name: String,
-    /// Length of a block.
+    /// The length of a block, in bytes.
     pub block_size_bytes: u64,
-    /// Block accesses.
+    /// The number of block accesses.
     pub accesses: u64,
-    /// Different blocks; block ids are smaller.
+    /// The number of distinct blocks; block ids are smaller.
     pub unique_blocks: u64,
-    /// What is known of its requests.
+    /// The figures of its requests.
     pub description: Description,
-    /// What is known of their times.
+    /// The figures of their times.
     pub times: Times,
 }
 
 impl About {
-    /// The same of a trace that is open.
+    /// Returns the description of an open trace.
     pub fn of(trace: &Trace) -> About {
         About {
             name: trace.name().to_owned(),
@@ -43,12 +43,13 @@ impl About {
     }
 }
 
-/// Hands the accesses of the trace at `path`, in order and in batches of columns, to `each`; `-` is standard input. A normalised trace is mapped;
-/// any other is read once, from the beginning to the end. Blocks are numbered as they come, so that who counts by block finds out how many
-/// there are on the way. Memory: 19 to 45 bytes for each different block, and some MiB. `progress` is told of the bytes read from `path`.
+/// Hands the accesses of the trace at `path`, in order and in batches of columns, to `each`; `-` is standard input. A
+/// normalised trace is mapped; any other is read once, from the beginning to the end. Blocks are numbered during the
+/// pass, so their number is only known at the end. Memory: 19 to 45 bytes for each distinct block, and some MiB.
+/// `progress` receives the number of bytes read from `path`.
 ///
 /// # Errors
-/// As of [`open`](crate::normalised::open).
+/// Those of [`open`](crate::normalised::open).
 pub fn pass(
     path: impl AsRef<Path>,
     settings: &Settings,

@@ -1,13 +1,15 @@
-//! How many different blocks were accessed since the last access to a block: the LRU stack distance of Mattson et al. (1970), found as Bennett
-//! and Kruskal (IBM J. Res. Dev. 19(4), 1975) do: a set of last positions that counts its members above a position.
+//! Counts the distinct blocks accessed since the last access to a block: the LRU stack distance of Mattson et al.
+//! (1970). The algorithm is that of Bennett and Kruskal (IBM J. Res. Dev. 19(4), 1975): a set of last positions that
+//! counts its members above a position.
 
-/// The blocks in order of their last access. Each has a position, the newest the highest; a bit set of the positions that are
-/// taken, with a Fenwick tree over the bit counts of its leaves, counts those above a position. There are at least twice as
-/// many positions as blocks: when they run out, the blocks move down to the lowest ones, at most once in as many accesses as
-/// there are blocks. Where more blocks come than were foreseen, there are four times as many positions as blocks by then.
+/// The blocks in order of their last access. Each has a position, the newest the highest. A bit set of the used
+/// positions, with a Fenwick tree over the bit counts of its leaves, counts those above a position. There are at least
+/// twice as many positions as blocks. When they run out, the blocks move down to the lowest ones, at most once in as
+/// many accesses as there are blocks. If there are more blocks than expected, there are four times as many positions as
+/// blocks at that point.
 #[derive(Debug)]
 pub struct Recency {
-    /// Position of each block.
+    /// The position of each block.
     last: Vec<u32>,
     next: u32,
     bits: Vec<u64>,
@@ -17,11 +19,12 @@ pub struct Recency {
 
 impl Recency {
     const NONE: u32 = u32::MAX;
-    /// Words of the bit set under one leaf of the tree: a cache line. The tree over 10 million blocks takes 160 KiB.
+    /// The number of words of the bit set under one leaf of the tree: a cache line. The tree over 10 million blocks
+    /// takes 160 KiB.
     const LEAF_WORDS: usize = 8;
     const LEAF_POSITIONS: usize = 64 * Self::LEAF_WORDS;
 
-    /// No accesses yet; `blocks` different ones are foreseen, of which ids are smaller.
+    /// Creates an empty order; `blocks` is the expected number of distinct blocks.
     pub fn new(blocks: usize) -> Self {
         let leaves = Self::leaves(2 * blocks);
         Recency {
@@ -33,12 +36,12 @@ impl Recency {
         }
     }
 
-    /// Leaves for so many positions, or as many as there can be.
+    /// Returns the number of leaves for so many positions, at most the supported maximum.
     fn leaves(positions: usize) -> usize {
         positions.div_ceil(Self::LEAF_POSITIONS).min(u32::MAX as usize / Self::LEAF_POSITIONS)
     }
 
-    /// Different blocks accessed since the last access to `block`; none where this is the first.
+    /// Returns the number of distinct blocks accessed since the last access to `block`; none for the first access.
     pub fn access(&mut self, block: usize) -> Option<u64> {
         if block >= self.last.len() {
             self.last.resize(block + 1, Self::NONE);
@@ -62,7 +65,7 @@ impl Recency {
         distance
     }
 
-    /// Positions taken up to `position`, which is itself taken.
+    /// Returns the number of used positions up to `position`, which is used itself.
     fn taken_up_to(&self, position: u32) -> u32 {
         let (word, leaf) = (position as usize / 64, position as usize / Self::LEAF_POSITIONS);
         let words = &self.bits[leaf * Self::LEAF_WORDS..word];
@@ -98,8 +101,8 @@ impl Recency {
     }
 }
 
-/// Sums of the first elements of a list whose elements change (Fenwick, Software: Practice and Experience 24(3), 1994). Element
-/// i of the tree, counting from 1, is the sum of the last i & -i elements up to i.
+/// Prefix sums of a list whose elements change (Fenwick, Software: Practice and Experience 24(3), 1994). Element i of
+/// the tree, counting from 1, is the sum of the last i & -i elements up to i.
 #[derive(Debug)]
 struct Fenwick(Vec<u32>);
 
@@ -123,7 +126,7 @@ impl Fenwick {
         }
     }
 
-    /// The sum of the elements before `element`.
+    /// Returns the sum of the elements before `element`.
     fn before(&self, element: usize) -> u32 {
         let (mut index, mut sum) = (element, 0);
         while index > 0 {

@@ -1,7 +1,7 @@
-//! How long it takes until blocks are used again: the reuse distances of LARC's Figure 3.
+//! Reuse distances of blocks, as in LARC's Figure 3.
 //!
-//! Source: LARC (MSST 2013), section III.B: "Reuse distance is the number of blocks accessed between two consecutive accesses to
-//! a block." Counted in different blocks it is the LRU stack distance of Mattson et al. (1970), found by
+//! Source: LARC (MSST 2013), section III.B: "Reuse distance is the number of blocks accessed between two consecutive
+//! accesses to a block." Counted in distinct blocks it is the LRU stack distance of Mattson et al. (1970), computed by
 //! `Recency`.
 
 use flashwise_core::access::Op;
@@ -12,14 +12,14 @@ use crate::normalised::trace::Accesses;
 use crate::progress::{Progress, Silent};
 use crate::tools::recency::Recency;
 
-/// Accesses between two reports of progress.
+/// The number of accesses between two reports of progress.
 const PROGRESS_ACCESSES: usize = 1 << 16;
 
-/// What is counted between two accesses to a block.
+/// The unit of distances between two accesses to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Distance {
-    /// Different blocks: the LRU stack distance.
+    /// Distinct blocks: the LRU stack distance.
     Unique,
     /// All accesses.
     Accesses,
@@ -28,16 +28,16 @@ pub enum Distance {
 /// Reuse distances of one kind of op. The op is that of the later access of each pair.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Histogram {
-    /// Accesses to a block not accessed before; their distance is infinite.
+    /// The number of accesses to a block not accessed before; their distance is infinite.
     pub first_accesses: u64,
     /// `by_log2[0]` counts the distances 0 and 1, `by_log2[i]` those above 2^(i-1) and up to 2^i.
     pub by_log2: Vec<u64>,
 }
 
-/// The reuse distances of a trace, reads and writes apart.
+/// The reuse distances of a trace, separate for reads and writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReuseDistances {
-    /// What the distances count.
+    /// The unit of the distances.
     pub distance: Distance,
     /// Reads.
     pub reads: Histogram,
@@ -48,11 +48,12 @@ pub struct ReuseDistances {
 /// A row of the table of reuse distances.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The longest of them: `2^5` for 17 to 32. The shortest row, `2^0`, holds 0 and 1; the last one is called `first access`.
+    /// The longest distance of the row: `2^5` for 17 to 32. The first row, `2^0`, holds 0 and 1; the last one is called
+    /// `first access`.
     pub distance: String,
-    /// Reads with these distances.
+    /// The number of reads with these distances.
     pub reads: u64,
-    /// Writes with these distances.
+    /// The number of writes with these distances.
     pub writes: u64,
     /// Reads with these distances or shorter ones, per read.
     pub reads_up_to: f64,
@@ -61,7 +62,7 @@ pub struct Row {
 }
 
 impl ReuseDistances {
-    /// The table of distances, shortest first; the accesses to blocks not accessed before are last.
+    /// Returns the table of distances, shortest first; first accesses to blocks are last.
     pub fn rows(&self) -> Vec<Row> {
         let (reads, writes) = (self.reads.cumulative(), self.writes.cumulative());
         let mut rows = Vec::new();
@@ -85,9 +86,9 @@ impl ReuseDistances {
         rows
     }
 
-    /// The reuse distances of `trace`, counted as `distance` says: an access right after one to the same block has distance 0.
-    /// Both histograms end at the same power of two. Memory: 5 to 8 bytes per unique block. `progress` is told of block
-    /// accesses.
+    /// Computes the reuse distances of `trace` in the unit `distance`: an access right after one to the same block has
+    /// distance 0. Both histograms end at the same power of two. Memory: 5 to 8 bytes per unique block. `progress`
+    /// receives the number of block accesses.
     pub fn of(trace: &Trace, distance: Distance, progress: &dyn Progress) -> ReuseDistances {
         let mut pass = ReusePass::new(distance, trace.unique_blocks());
         for columns in trace.batches() {
@@ -97,7 +98,8 @@ impl ReuseDistances {
     }
 }
 
-/// Counts reuse distances while the accesses of a trace pass. Memory: 5 to 8 bytes for each block that was foreseen, up to 13 for others.
+/// Counts reuse distances while the accesses of a trace pass. Memory: 5 to 8 bytes for each expected block, up to 13
+/// for others.
 #[derive(Debug)]
 pub struct ReusePass {
     since: Since,
@@ -111,7 +113,7 @@ enum Since {
 }
 
 impl ReusePass {
-    /// No accesses yet; so many different blocks are foreseen, which may be more or fewer.
+    /// Creates an empty pass; `unique_blocks` is the expected number of distinct blocks, which may differ.
     pub fn new(distance: Distance, unique_blocks: usize) -> ReusePass {
         let since = match distance {
             Distance::Unique => Since::Unique(Recency::new(unique_blocks)),
@@ -137,7 +139,7 @@ impl ReusePass {
         }
     }
 
-    /// What was counted.
+    /// Returns the counted distances.
     pub fn finish(self) -> ReuseDistances {
         let distance = match self.since {
             Since::Unique(_) => Distance::Unique,
@@ -151,7 +153,7 @@ impl ReusePass {
     }
 }
 
-/// Records the distances of some accesses, reads and writes apart.
+/// Records the distances of some accesses, separately for reads and writes.
 #[inline]
 fn record(histograms: &mut [Histogram; 2], blocks: &[i32], ops: &[u8], mut distance: impl FnMut(usize) -> Option<u64>) {
     for (&block, &op) in blocks.iter().zip(ops) {
@@ -159,29 +161,31 @@ fn record(histograms: &mut [Histogram; 2], blocks: &[i32], ops: &[u8], mut dista
     }
 }
 
-/// One access in this number may be used again sooner than the minimal reuse distance: where the paper's curve "remains at around 0".
+/// One in this number of accesses may have a shorter distance than the minimal reuse distance: the paper's curve
+/// "remains at around 0" there.
 const SOONER_SHARE: u64 = 100;
-/// Distances below two to this power are counted one by one, longer ones by so many bits of theirs.
+/// Distances below two to this power are counted exactly, longer ones by this many leading bits.
 const EXACT_BITS: u32 = 17;
 
-/// LARC's minimal reuse distance (section III.B), of reads and of writes, while accesses pass: the longest distance in accesses that at most a
-/// hundredth of them falls short of. Distances of 131,072 accesses and more are rounded down to their 17 highest bits, by less than a
-/// 65,000th. Memory: 8 bytes per unique block, and 512 KiB for each power of two that distances reach.
+/// Computes LARC's minimal reuse distance (section III.B) of reads and of writes while accesses pass. It is the longest
+/// distance in accesses that at most a hundredth of them fall short of. Distances of 131,072 accesses and more are
+/// rounded down to their 17 highest bits, by less than 1/65,000. Memory: 8 bytes per unique block, and 512 KiB for each
+/// power of two that distances reach.
 #[derive(Debug)]
 pub(super) struct MinimalDistances {
     positions: Positions,
     accesses: [u64; 2],
-    /// By the distances' [`bucket`].
+    /// Counts by the distances' [`bucket`].
     counts: [Vec<u64>; 2],
 }
 
-/// Where a distance is counted: distances below 2^17 each, then 2^16 places for each power of two.
+/// Returns the index at which a distance is counted: one for each distance below 2^17, then 2^16 for each power of two.
 fn bucket(distance: u64) -> usize {
     let over = (u64::BITS - distance.leading_zeros()).saturating_sub(EXACT_BITS);
     ((u64::from(over) << (EXACT_BITS - 1)) + (distance >> over)) as usize
 }
 
-/// The shortest distance that is counted there.
+/// Returns the shortest distance that is counted at this index.
 fn shortest(bucket: usize) -> u64 {
     let half = 1 << (EXACT_BITS - 1);
     let over = (bucket as u64 / half).saturating_sub(1);
@@ -207,7 +211,7 @@ impl MinimalDistances {
         }
     }
 
-    /// The distances of reads and of writes; none where a hundredth of them or fewer are used again at all.
+    /// Returns the distances of reads and of writes; none if at most a hundredth of them are repeated accesses.
     pub fn finish(self) -> [Option<u64>; 2] {
         [0, 1].map(|kind| {
             let mut left = self.accesses[kind] / SOONER_SHARE;
@@ -234,12 +238,12 @@ impl Histogram {
         self.by_log2[log2] += 1;
     }
 
-    /// All accesses.
+    /// Returns the number of all accesses.
     pub fn accesses(&self) -> u64 {
         self.first_accesses + self.by_log2.iter().sum::<u64>()
     }
 
-    /// For each x, the share of accesses, 0 to 1, whose distance is no more than 2^x (Figure 3).
+    /// Returns for each x the share of accesses, 0 to 1, whose distance is at most 2^x (Figure 3).
     pub fn cumulative(&self) -> Vec<f64> {
         let accesses = self.accesses().max(1) as f64;
         let mut sum = 0;
@@ -265,7 +269,7 @@ impl Positions {
         Positions { next: 0, last: vec![Self::NONE; blocks] }
     }
 
-    /// Accesses since the last one to `block`.
+    /// Returns the number of accesses since the last one to `block`.
     fn access(&mut self, block: usize) -> Option<u64> {
         if block >= self.last.len() {
             self.last.resize(block + 1, Self::NONE);
@@ -301,7 +305,7 @@ mod tests {
         Trace::map("test", &normaliser.finish().unwrap()).unwrap()
     }
 
-    /// Blocks that are the smaller the more often accessed, in an order that drifts; a third are writes.
+    /// Generates accesses in which lower blocks are more frequent, in an order that drifts; a third are writes.
     fn drifting(seed: u64, accesses: usize, blocks: u64) -> Vec<(Op, u64)> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let access = |at: usize| {
@@ -312,7 +316,7 @@ mod tests {
         (0..accesses).map(access).collect()
     }
 
-    /// Walks back to the last access to the same block and counts what is between.
+    /// Walks back to the last access to the same block and counts the accesses in between.
     fn naive(accesses: &[(Op, u64)], distance: Distance) -> [Histogram; 2] {
         let mut histograms = [Histogram::default(), Histogram::default()];
         for (at, &(op, block)) in accesses.iter().enumerate() {
@@ -352,7 +356,7 @@ mod tests {
             distances.finish()
         };
         assert_eq!(minimal(loops().collect()), [Some(49), None]);
-        // Two reads again at once: 202 reads, of which two may fall short.
+        // Two immediate repetitions: 202 reads, with two that may fall short.
         let again = |times: usize| loops().chain(std::iter::repeat_n((Op::Read, 49), times)).collect::<Vec<_>>();
         assert_eq!(minimal(again(2)), [Some(49), None]);
         assert_eq!(minimal(again(3)), [Some(0), None], "three of 203 are more than one in a hundred");
@@ -360,7 +364,7 @@ mod tests {
         let written =
             |(at, read): (usize, (Op, u64))| if at % 5 == 0 { vec![read, (Op::Write, 100)] } else { vec![read] };
         assert_eq!(minimal(loops().enumerate().flat_map(written).collect()), [Some(59), Some(5)]);
-        // Of 100 first accesses and 2 more one may fall short: the second of them is the answer.
+        // Of 100 first accesses and 2 more one may fall short: the second of them is the result.
         let few = |again: u64| (0..100).chain(100 - again..100).map(|block| (Op::Read, block)).collect::<Vec<_>>();
         assert_eq!(minimal(few(2)), [Some(1), None]);
         assert_eq!(minimal(few(1)), [None, None], "99 % and more are first accesses");
@@ -394,7 +398,7 @@ mod tests {
             );
             assert!(distance >= 1 << 17 || found == distance);
         }
-        // 2^17 + 1 is the first that is not told from the one before; places follow one another.
+        // 2^17 + 1 is the first that shares an index with the one before; indexes are consecutive.
         assert_eq!((bucket((1 << 17) - 1), bucket(1 << 17), bucket((1 << 17) + 1)), ((1 << 17) - 1, 1 << 17, 1 << 17));
         assert_eq!((bucket((1 << 18) - 1), bucket(1 << 18)), (3 * (1 << 16) - 1, 3 * (1 << 16)));
     }

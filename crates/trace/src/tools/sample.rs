@@ -1,4 +1,4 @@
-//! Opens samples of traces: of any format, without a copy of the trace on disk.
+//! Opens samples of traces in any format, without a copy of the trace on disk.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -17,15 +17,16 @@ use crate::requests::Requests;
 use crate::sampling::{LOOK_ACCESSES, SampleNotes, Sampling};
 use crate::tools::concat::join;
 
-/// Accesses that are filtered at a time.
+/// The number of accesses that are filtered at once.
 const CHUNK_ACCESSES: usize = 1 << 12;
 
-/// Opens a sample of the trace of any kind at `path`; `-` is standard input. The sample is in memory, 25 bytes for each of its accesses, and
-/// what a trace takes for each of its blocks. A normalised trace is mapped and not copied, and stays so as long as its sample is there; others are read once, from the beginning to the
-/// end. `progress` is told of the bytes read from `path`.
+/// Opens a sample of the trace of any kind at `path`; `-` is standard input. The sample is in memory: 25 bytes for each
+/// of its accesses, and the memory of a trace for each of its blocks. A normalised trace is mapped, not copied, as long
+/// as its sample exists; others are read once, from the beginning to the end. `progress` receives the number of bytes
+/// read from `path`.
 ///
 /// # Errors
-/// As of [`open`](crate::normalised::open), and a sample of no accesses.
+/// Those of [`open`](crate::normalised::open), and a sample without accesses.
 pub fn open(
     path: impl AsRef<Path>,
     settings: &Settings,
@@ -48,10 +49,10 @@ pub fn open(
     }
 }
 
-/// Opens a sample of traces as one, each after the one before, as [`join`] does.
+/// Opens a sample of traces as one, each after the previous one, as [`join`] does.
 ///
 /// # Errors
-/// As of [`join`], and a sample of no accesses.
+/// Those of [`join`], and a sample without accesses.
 pub fn open_joined(
     paths: &[PathBuf],
     settings: &Settings,
@@ -61,10 +62,11 @@ pub fn open_joined(
     of(&join(paths, settings, progress)?, sampling, progress)
 }
 
-/// A sample of one of several traces that are sampled alike, which may have few blocks: where the sample would have none, all of it.
+/// Returns a sample of one of several traces with the same sampling. If the sample would be empty, returns the whole
+/// trace.
 ///
 /// # Errors
-/// As of [`of`], but for samples of no accesses.
+/// Those of [`of`], except for samples without accesses.
 pub fn of_volume(volume: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<Trace, TraceError> {
     match of(volume, sampling, progress) {
         Err(TraceError::EmptySample { .. }) => {
@@ -74,10 +76,10 @@ pub fn of_volume(volume: &Trace, sampling: Sampling, progress: &dyn Progress) ->
     }
 }
 
-/// A sample of a normalised trace. `progress` is told of the bytes of the trace.
+/// Returns a sample of a normalised trace. `progress` receives the number of bytes of the trace.
 ///
 /// # Errors
-/// A sample of no accesses.
+/// A sample without accesses.
 pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<Trace, TraceError> {
     let mut notes = SampleNotes::new(sampling, trace.block_size_bytes());
     notes.hot.seek(&mut parts_of(trace));
@@ -113,7 +115,7 @@ pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<
             notes.note_mixed((end - start) as u64, reads as u64, taken);
         }
         if !rows.is_empty() {
-            // A clone does not keep what was unpacked.
+            // A clone does not keep unpacked values.
             picked.of.push((columns.clone(), Arc::new(rows)));
         }
         if picked.block.len() >= BATCH_ROWS {
@@ -135,7 +137,7 @@ pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<
     Ok(sampled.into_sample(sample))
 }
 
-/// The blocks of some accesses all over `trace`.
+/// Returns the blocks of some accesses distributed over `trace`.
 fn parts_of(trace: &Trace) -> Vec<u64> {
     let batches = trace.batches().len();
     let mean = trace.len().div_ceil(batches.max(1)).max(1);
@@ -144,13 +146,13 @@ fn parts_of(trace: &Trace) -> Vec<u64> {
     trace.batches().step_by(every).flat_map(|columns| of_batch(&columns.block)).collect()
 }
 
-/// The rows of a sample's batch. What each policy asks for is there; the rest stays where it is until somebody asks: to unpack it takes longer
-/// than all else.
+/// The rows of a sample's batch. The columns that every policy reads are copied; the others are picked on first use,
+/// since unpacking them takes most of the time.
 #[derive(Default)]
 struct Picked {
     op: Vec<u8>,
     block: Vec<i32>,
-    /// The rows of the whole trace that they are.
+    /// Their rows in the whole trace.
     of: Vec<(Columns, Rows)>,
 }
 
@@ -172,12 +174,12 @@ impl From<Picked> for Columns {
     }
 }
 
-/// Which blocks of a normalised trace a sample has: a bit for each id.
+/// The blocks of a normalised trace that are in a sample: a bit for each id.
 #[derive(Clone, Debug)]
 pub struct Kept(Vec<u64>);
 
 impl Kept {
-    /// The blocks of `trace` that `sampling` chooses.
+    /// Returns the blocks of `trace` that `sampling` chooses.
     pub fn new(trace: &Trace, sampling: Sampling) -> Kept {
         let filter = sampling.filter(trace.block_size_bytes());
         let word = |addresses: &[u64]| {
@@ -187,7 +189,7 @@ impl Kept {
         Kept(trace.addresses().chunks(u64::BITS as usize).map(word).collect())
     }
 
-    /// These, and `more` of the blocks.
+    /// Returns these blocks and `more`.
     fn with(&self, more: impl Iterator<Item = u64>) -> Kept {
         let mut words = self.0.clone();
         for block in more {
@@ -196,16 +198,16 @@ impl Kept {
         Kept(words)
     }
 
-    /// Whether the sample has `block`, an id.
+    /// True if the sample has `block`, an id.
     #[inline]
     fn has(&self, block: i32) -> bool {
         self.0[block as usize / u64::BITS as usize] >> (block as u32 % u64::BITS) & 1 == 1
     }
 
-    /// Puts where in `blocks`, which are ids, the sample has one in place of what `found` holds.
+    /// Replaces the contents of `found` by the positions in `blocks`, a list of ids, of those in the sample.
     pub fn find(&self, blocks: &[i32], found: &mut Vec<u32>) {
         found.clear();
-        // 64 look-ups that do not wait for one another make a word, which is mostly 0.
+        // 64 independent look-ups make a word, which is mostly 0.
         for (number, some) in blocks.chunks(u64::BITS as usize).enumerate() {
             let mut kept = 0;
             for (at, &block) in some.iter().enumerate() {
@@ -220,9 +222,9 @@ impl Kept {
     }
 }
 
-/// The blocks of a sample, numbered anew in order of first appearance.
+/// The blocks of a sample, renumbered in order of first appearance.
 struct Renumbered {
-    /// By the id in the whole trace; -1 of those that did not come yet.
+    /// New ids by the id in the whole trace; -1 for those that have not appeared yet.
     ids: Vec<i32>,
     addresses: Vec<u64>,
 }
@@ -250,7 +252,7 @@ mod tests {
     use crate::request::Request;
     use crate::sampling::CLASSES;
 
-    /// Requests of 1 to 40 blocks of 4 KiB, all over two volumes; each third one writes.
+    /// Requests of 1 to 40 blocks of 4 KiB, distributed over two volumes; each third one writes.
     fn requests() -> Vec<Request> {
         let request = |number: u64| Request {
             time_us: 1000 * number as i64,
@@ -262,7 +264,7 @@ mod tests {
         (0..5000).map(request).collect()
     }
 
-    /// As the text of a trace.
+    /// Formats requests as the text of a trace.
     fn text(requests: &[Request]) -> String {
         let line = |request: &Request| {
             let Request { time_us, op, volume, offset_bytes, length_bytes } = *request;
@@ -307,7 +309,7 @@ mod tests {
             assert_eq!(sampled.description(), whole.description());
             let sample = sampled.sample().unwrap();
             assert_eq!((sample.accesses(), sample.groups()), (whole.len() as u64, groups.len() as u64));
-            // From mark to mark and to the end the notes are exact.
+            // At marks and at the end the counts are exact.
             let reads = whole.accesses().filter(|(_, op)| *op == Op::Read).count() as u64;
             assert_eq!(
                 (sample.sampled_before(u64::MAX), sample.reads_before(u64::MAX)),
@@ -343,12 +345,12 @@ mod tests {
         }
     }
 
-    /// Of what is packed, a sample unpacks what is asked for, and then finds the same.
+    /// A sample of a packed trace only unpacks the columns in use, with the same result.
     #[test]
     fn a_sample_of_a_packed_trace_is_that_of_a_plain_one() {
         let folder = tempfile::tempdir().unwrap();
         let (path, packed) = (folder.path().join("trace.csv"), folder.path().join("trace.arrow"));
-        // Several batches, of which the sample has a part in one of its own.
+        // Several batches, whose sampled accesses share one batch.
         std::fs::write(&path, text(&[requests(), requests(), requests(), requests()].concat())).unwrap();
         let plain = normalised::open(&path, &Settings::default(), &Silent).unwrap();
         crate::tools::convert::convert(&path, &packed, &Settings::default(), &Silent).unwrap();

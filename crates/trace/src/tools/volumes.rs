@@ -1,4 +1,4 @@
-//! Takes a trace apart: a trace for each of its volumes.
+//! Splits a trace into one trace for each of its volumes.
 
 use crate::normalised::numbering::BlockAddress;
 use crate::normalised::times::Clock;
@@ -7,13 +7,15 @@ use crate::normalised::trace_file::TraceFile;
 use crate::normalised::values::Values;
 use crate::progress::Progress;
 
-/// Accesses of a batch.
+/// The number of accesses in a batch.
 const BATCH_ROWS: usize = 1 << 16;
 
-/// The accesses to each volume of `trace` as a trace by itself, in the order in which volumes first appear, called by the names of the trace and of the volume.
+/// Returns the accesses to each volume of `trace` as a separate trace, in order of the volumes' first appearance. Each
+/// is named by the trace and the volume.
 ///
-/// Blocks and requests are numbered anew, and times begin with the first request to the volume: all is as in a [cut](super::cut) of it. Lengths in
-/// bytes are those of whole blocks. Takes as much memory as `trace` has on disk. `progress` is told of the accesses.
+/// Blocks and requests are renumbered, and times begin with the first request to the volume, as in a [cut](super::cut).
+/// Lengths in bytes are those of whole blocks. Takes as much memory as `trace` has on disk. `progress` receives the
+/// number of accesses.
 pub fn each(trace: &Trace, progress: &dyn Progress) -> Vec<Trace> {
     let names = &trace.description().volumes;
     let mut lens = vec![0; names.len()];
@@ -49,7 +51,7 @@ struct Part {
     request_blocks: Vec<u32>,
     /// The number in the whole trace of the last request.
     last: Option<u64>,
-    /// The times of its requests, as they are in the whole trace.
+    /// The times of its requests in the whole trace.
     clock: Clock,
     about: Description,
 }
@@ -75,7 +77,7 @@ impl Part {
             self.clock.tick(columns.time_us[row]);
             let about = &mut self.about;
             about.requests += 1;
-            // In blocks, until it is known how long they are.
+            // In blocks, until the length of a block is known.
             about.request_bytes_min = about.request_bytes_min.min(blocks.into());
             about.request_bytes_max = about.request_bytes_max.max(blocks.into());
             match op {
@@ -93,7 +95,7 @@ impl Part {
         self.request_blocks.push(blocks);
     }
 
-    /// The trace of the volume called `volume` of `whole`.
+    /// Returns the trace of the volume named `volume` of `whole`.
     fn finish(self, whole: &Trace, volume: &str, addresses: Vec<u64>) -> Trace {
         let Part { mut time_us, op, block, request, request_blocks, last: _, clock, about } = self;
         let first_us = time_us.first().copied().unwrap_or(0);
@@ -140,7 +142,7 @@ mod tests {
     fn each_volume_is_the_trace_that_a_cut_of_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        // Three volumes, requests of 1 to 5 blocks, two of them at one time now and then.
+        // Three volumes, requests of 1 to 5 blocks; sometimes two at one time.
         let line = |number: u64| {
             let time = 128_166_372_003_061_629 + 10 * (number / 2);
             let op = if number.is_multiple_of(3) { "Write" } else { "Read" };

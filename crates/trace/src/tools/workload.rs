@@ -1,54 +1,55 @@
-//! What is asked when and where: a trace in bins that can be drawn, however long it is.
+//! The accesses of a trace over time and addresses, in bins for plots, however long the trace is.
 //!
-//! One pass over the accesses, after one over the block addresses; memory: 5 bytes for each different block.
+//! One pass over the accesses, after one over the block addresses; memory: 5 bytes for each distinct block.
 
 use serde::Serialize;
 
 use crate::Trace;
 use crate::progress::Progress;
 
-/// Bins of time.
+/// The number of bins of time.
 pub const COLUMNS: usize = 120;
-/// Bins of addresses.
+/// The number of bins of addresses.
 pub const ROWS: usize = 48;
 
 /// Requests and accesses of a part of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Part {
-    /// Read requests, by the time of their first access.
+    /// The number of read requests, by the time of their first access.
     pub read_requests: u64,
-    /// Write requests.
+    /// The number of write requests.
     pub write_requests: u64,
-    /// Accesses that are reads.
+    /// The number of accesses that are reads.
     pub reads: u64,
-    /// Accesses that are writes.
+    /// The number of accesses that are writes.
     pub writes: u64,
 }
 
 /// A trace in bins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Workload {
-    /// Length of a block.
+    /// The length of a block, in bytes.
     pub block_size_bytes: u64,
-    /// Time of the first bin's beginning, in microseconds since the first request; none where times are no clock, and bins are of equally many
-    /// accesses.
+    /// The start of the first bin, in microseconds since the first request. None if times are not a clock: then bins
+    /// have equally many accesses.
     pub start_us: Option<i64>,
-    /// Length of a bin: in microseconds, or in accesses.
+    /// The length of a bin: in microseconds, or in accesses.
     pub part_len: u64,
     /// The bins of time, in order.
     pub parts: Vec<Part>,
-    /// `heat[row][part]` accesses to the blocks of a row. Rows have equally many different blocks, in the order of their addresses, lowest first,
-    /// volume by volume; what is never accessed lies in none.
+    /// `heat[row][part]` accesses to the blocks of a row. Rows have equally many distinct blocks, in the order of their
+    /// addresses, lowest first, volume by volume. Blocks without accesses are in no row.
     pub heat: Vec<Vec<u64>>,
-    /// `sizes[0]` are read requests, `sizes[1]` write requests: `[i]` counts those of more than 2^(i-1) and up to 2^i blocks.
+    /// `sizes[0]` are read requests, `sizes[1]` write requests: `[i]` counts those of more than 2^(i-1) and up to 2^i
+    /// blocks.
     pub sizes: [Vec<u64>; 2],
     /// `popularity[i]` accesses go to the 2^i most accessed blocks, the last to all of them.
     pub popularity: Vec<u64>,
-    /// Different blocks.
+    /// The number of distinct blocks.
     pub unique_blocks: u64,
 }
 
-/// Which bin of time an access lies in.
+/// Maps accesses to bins of time.
 struct Clock {
     start_us: Option<i64>,
     part_len: u64,
@@ -64,7 +65,8 @@ impl Clock {
         Clock { start_us: Some(times.earliest_us), part_len: (duration_us + 1).div_ceil(COLUMNS as u64) }
     }
 
-    /// The bin of the access at `position`, which comes at `time_us`; absurd times count for the first or last bin.
+    /// Returns the bin of the access at `position`, which has the time `time_us`; absurd times count for the first or
+    /// last bin.
     #[inline]
     fn part(&self, position: u64, time_us: i64) -> usize {
         let since = match self.start_us {
@@ -76,7 +78,7 @@ impl Clock {
 }
 
 impl Workload {
-    /// The bins of `trace`. `progress` is told of block accesses.
+    /// Computes the bins of `trace`. `progress` receives the number of block accesses.
     pub fn of(trace: &Trace, progress: &dyn Progress) -> Workload {
         let clock = Clock::of(trace);
         let row_of = rows(trace.addresses());
@@ -119,7 +121,7 @@ impl Workload {
     }
 }
 
-/// The row of each block, by id.
+/// Returns the row of each block, by id.
 fn rows(addresses: &[u64]) -> Vec<u8> {
     let mut by_address: Vec<u32> = (0..addresses.len() as u32).collect();
     by_address.sort_unstable_by_key(|&block| addresses[block as usize]);
@@ -165,7 +167,7 @@ mod tests {
     use crate::progress::Silent;
     use crate::request::Request;
 
-    /// Requests of (time in microseconds, op, block, blocks).
+    /// Creates a trace of requests of (time in microseconds, op, block, blocks).
     fn trace(requests: &[(i64, Op, u64, u64)]) -> Trace {
         let mut normaliser = Normaliser::new("test", 512, tempfile::tempfile().unwrap()).unwrap();
         let volume = normaliser.volume(b"").unwrap();
@@ -176,7 +178,8 @@ mod tests {
         Trace::map("test", &normaliser.finish().unwrap()).unwrap()
     }
 
-    /// 1,200 us in bins of 11: 1,200 / 120 is 10, and the last moment belongs to a bin too. Blocks 5, 6, 7 and 100 are a row each.
+    /// 1,200 us in bins of 11: 1,200 / 120 is 10, and the last moment needs a bin too. Blocks 5, 6, 7 and 100 are a row
+    /// each.
     #[test]
     fn a_hand_worked_trace_in_bins() {
         let requests = [(0, Op::Read, 5, 3), (10, Op::Write, 100, 1), (11, Op::Read, 6, 1), (1200, Op::Read, 6, 1)];
