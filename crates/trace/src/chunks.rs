@@ -1,4 +1,4 @@
-//! A trace's bytes in chunks of whole records, which are parsed side by side.
+//! Parses a trace in parallel, in chunks of whole records.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -9,15 +9,15 @@ use crate::error::{Place, TraceError};
 use crate::formats::{Batch, Parse};
 use crate::input::Input;
 
-/// Bytes from which a trace's format is recognised.
+/// The number of bytes from which the format of a trace is recognised.
 pub const SAMPLE_BYTES: usize = 64 << 10;
-/// Bytes that are parsed at a time.
+/// The size of a chunk, in bytes.
 const CHUNK_BYTES: usize = 256 << 10;
-/// The longest record: one that fills more than this is an error and not a line.
+/// The maximum length of a record, in bytes; a longer line is an error.
 pub(crate) const RECORD_BYTES_MAX: usize = 1 << 20;
 
-/// Cuts the input at record ends, parses chunks on other threads and hands the batches to `consume` in order, each with the
-/// number of its first record. Returns whether the last line is not finished, where that may be.
+/// Cuts the input at record ends, parses the chunks in parallel and hands the batches to `consume` in order, each with
+/// the number of its first record. Returns true if the last line may be incomplete.
 pub fn parse(
     input: &mut Input,
     head: Vec<u8>,
@@ -54,13 +54,13 @@ pub fn parse(
             }
         }
         drop(batches);
-        // What unwinds has a reason of its own, as that a caller's progress ends the work.
+        // A panic has its own cause, for example a progress callback that cancels the work.
         reader.join().unwrap_or_else(|unwound| std::panic::resume_unwind(unwound))
     })
 }
 
-/// Sends the input in numbered chunks of whole records. Stops early when nobody receives. Returns whether the last line is not
-/// finished, where that may be.
+/// Sends the input in numbered chunks of whole records. Stops early if the receiver is gone. Returns true if the last
+/// line may be incomplete.
 fn read_chunks(
     input: &mut Input,
     head: Vec<u8>,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use flashwise_core::quantity::{Duration, QuantityError};
 
-/// Why a range was refused.
+/// The reason why a range is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum RangeError {
@@ -16,13 +16,13 @@ pub enum RangeError {
     Range { found: String },
 }
 
-/// Reads a range of durations, in microseconds, from the first and without the second.
+/// Parses a range of durations, in microseconds: the start is included, the end excluded.
 pub fn parse_durations(text: &str) -> Result<Range<i64>, RangeError> {
     let bounds = parse_range(text, |text| Ok(text.parse::<Duration>()?.us()))?;
     Ok(bounds.0.map_or(i64::MIN, |us| us as i64)..bounds.1.map_or(i64::MAX, |us| us as i64))
 }
 
-/// Reads a range of numbers, from the first and without the second.
+/// Parses a range of numbers: the start is included, the end excluded.
 pub fn parse_counts(text: &str) -> Result<Range<u64>, RangeError> {
     let count = |text: &str| text.parse().map_err(|_| RangeError::Count { found: text.to_owned() });
     let bounds = parse_range(text, count)?;

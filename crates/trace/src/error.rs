@@ -1,10 +1,10 @@
-//! What can go wrong with a trace.
+//! The errors of reading, converting and writing traces.
 
 use std::path::PathBuf;
 
 use flashwise_core::quantity::Share;
 
-/// Why a trace could not be read, converted or written. A `source` is not part of the message: print the chain.
+/// An error of reading, converting or writing a trace. A `source` is not part of the message: print the chain.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum TraceError {
@@ -67,7 +67,7 @@ pub enum TraceError {
     Generate(#[from] GenerateError),
 }
 
-/// Why no trace can be generated.
+/// The reason why a trace cannot be generated.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum GenerateError {
@@ -91,14 +91,14 @@ pub enum GenerateError {
     Rate { found: String },
 }
 
-/// Where in a trace something stands.
+/// A position in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A line, from 1.
+    /// A line number, from 1.
     Line(u64),
-    /// A byte of the decompressed contents, from 0.
+    /// A byte offset in the decompressed contents, from 0.
     Byte(u64),
-    /// A record, from 1.
+    /// A record number, from 1.
     Record(u64),
 }
 

@@ -1,21 +1,21 @@
-//! What messages call files, and files that are gone when they are closed.
+//! File names for messages, and temporary files.
 
 use std::fs::File;
 use std::path::Path;
 
 use crate::error::TraceError;
 
-/// What messages call the file at `path`; what is not UTF-8 in it is replaced.
+/// Returns the name of the file at `path` for messages; bytes that are not UTF-8 are replaced.
 pub fn name_of(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// What messages call temporary files.
+/// Returns the name of temporary files for messages.
 pub fn temporary_name() -> String {
     format!("temporary file in {} (TMPDIR names another directory)", std::env::temp_dir().display())
 }
 
-/// A file that is gone when it is closed.
+/// Creates a temporary file, which is deleted when it is closed.
 pub fn temporary_file() -> Result<File, TraceError> {
     tempfile::tempfile().map_err(|source| TraceError::Io { path: temporary_name(), source })
 }

@@ -1,8 +1,8 @@
-//! Numbers as people read them: `1,234,567`, `1.5 GiB`, `2 h 3 min`, `97.59%`.
+//! Formats numbers for people: `1,234,567`, `1.5 GiB`, `2 h 3 min`, `97.59%`.
 
 use flashwise_core::quantity::DURATION_UNITS;
 
-/// A whole number in groups of three digits.
+/// Formats a whole number in groups of three digits.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
@@ -15,7 +15,7 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
-/// A length in the largest binary unit of which there is one.
+/// Formats a length in the largest binary unit that is not greater than the length.
 pub fn bytes(bytes: f64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let (mut amount, mut unit) = (bytes, 0);
@@ -28,7 +28,7 @@ pub fn bytes(bytes: f64) -> String {
     format!("{amount:.decimals$} {}", UNITS[unit])
 }
 
-/// A duration in its two largest units.
+/// Formats a duration in its two largest units.
 pub fn duration(us: u64) -> String {
     let Some(first) = DURATION_UNITS.iter().position(|(_, unit_us)| us >= *unit_us) else { return "0 s".to_owned() };
     let (name, unit_us) = DURATION_UNITS[first];
@@ -41,7 +41,7 @@ pub fn duration(us: u64) -> String {
     format!("{} {name}{rest}", us / unit_us)
 }
 
-/// A number of things per second, with three digits at least.
+/// Formats a rate per second, with at least three digits.
 pub fn per_second(rate: f64) -> String {
     match rate {
         rate if rate >= 100.0 => count(rate.round() as u64),
@@ -51,10 +51,10 @@ pub fn per_second(rate: f64) -> String {
     }
 }
 
-/// More years than these are told as more than these: nobody plans with them.
+/// Lifetimes above this number of years are shown as "more than" it.
 pub const YEARS_MAX: f64 = 1000.0;
 
-/// A number of years with two decimals.
+/// Formats a number of years with two decimals.
 pub fn years(years: f64) -> String {
     match years {
         years if years == f64::INFINITY => "unlimited".to_owned(),
@@ -63,12 +63,12 @@ pub fn years(years: f64) -> String {
     }
 }
 
-/// A share of 1 as a percentage.
+/// Formats a share of 1 as a percentage.
 pub fn percent(share: f64) -> String {
     format!("{:.2}%", 100.0 * share)
 }
 
-/// A number of things; `thing` is one of them, whose plural ends in s.
+/// Formats a number of things; `thing` is the singular of a noun whose plural ends in s.
 pub fn counted(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
 }

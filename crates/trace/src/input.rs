@@ -1,7 +1,7 @@
-//! A trace's bytes: a file, a file in an archive, or standard input, decompressed by content.
+//! The bytes of a trace: a file, a file in an archive, or standard input, decompressed by content.
 //!
-//! A path may go on inside of an archive as if that were a directory: `traces.tar.gz/msr/hm_0.csv.gz`. An archive of one file needs no
-//! more than its own name.
+//! A path can continue inside an archive as if the archive were a directory: `traces.tar.gz/msr/hm_0.csv.gz`. For an
+//! archive of one file the name of the archive is enough.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -17,30 +17,31 @@ use crate::files::name_of;
 use crate::lz4;
 use crate::progress::{Progress, Silent};
 
-/// How many layers of compression and archives are taken off; the published Systor'17 samples come as gzip within zstd.
+/// The maximum number of nested layers of compression and archives. The published Systor'17 samples are gzip within
+/// zstd.
 const LAYERS_MAX: usize = 6;
-/// Bytes by which layers are recognised.
+/// The number of bytes by which a layer is recognised.
 const MAGIC_BYTES: usize = tar::HEADER_BYTES;
 const BUFFER_BYTES: usize = 256 << 10;
-/// The longest window of zstd's format that 64-bit programs read: `zstd --long=31` writes it.
+/// The longest window of zstd that 64-bit programs read: `zstd --long=31` writes it.
 const ZSTD_WINDOW_LOG_MAX: u32 = 31;
 
 /// The decompressed contents of a trace.
 pub struct Input<'a> {
     path: String,
     reader: Box<dyn BufRead + Send + 'a>,
-    /// Where compressed data ended in the middle, as an error that nobody was told of.
+    /// The error of truncated compressed data, until it is reported.
     cut: Option<TraceError>,
-    /// Whether carriage returns alone end lines.
+    /// True if carriage returns alone end lines.
     returns_end_lines: bool,
     progress: &'a (dyn Progress + 'a),
     read_bytes: Arc<AtomicU64>,
-    /// Length of the file, if it is one.
+    /// The length of the file, if the input is a file.
     file_bytes: Option<u64>,
 }
 
 impl<'a> Input<'a> {
-    /// Opens a file, or standard input where `path` is `-`. `progress` is told of compressed bytes as they are read.
+    /// Opens a file, or standard input if `path` is `-`. `progress` receives the number of compressed bytes read.
     pub fn open(path: impl AsRef<Path>, progress: &'a (dyn Progress + 'a)) -> Result<Self, TraceError> {
         let (path, name) = (path.as_ref(), name_of(path.as_ref()));
         let io = |source| TraceError::Io { path: name.clone(), source };
@@ -59,7 +60,7 @@ impl<'a> Input<'a> {
             let expected = format!("expected a file; '{}' in quotes merges the files in it", pattern.display());
             return Err(io(io::Error::new(io::ErrorKind::IsADirectory, format!("found a directory, {expected}"))));
         }
-        // How much of an archive one of its files takes, nobody knows before.
+        // The compressed size of a file in an archive is unknown at this point.
         let file_bytes = (about.is_file() && member.is_none()).then_some(about.len());
         let input = Self::of(&name, Box::new(file), Member::new(member.as_deref()), progress)?;
         Ok(Input { file_bytes, ..input })
@@ -91,48 +92,49 @@ impl<'a> Input<'a> {
             }
         }
         if matches!(member, Member::Named(_)) {
-            // The path went on behind a file that is no archive.
+            // The path continues after a file that is not an archive.
             return Err(TraceError::Io { path: path.to_owned(), source: io::ErrorKind::NotADirectory.into() });
         }
         let path = path.to_owned();
         Ok(Input { path, reader, cut: None, returns_end_lines: false, progress, read_bytes, file_bytes: None })
     }
 
-    /// How much of the file is read, which goes on counting, and how long it is, if it is a file.
+    /// Returns the counter of the bytes read, which stays live, and the length of the file, if the input is a file.
     pub(crate) fn read_of(&self) -> Option<(Arc<AtomicU64>, u64)> {
         self.file_bytes.map(|bytes| (self.read_bytes.clone(), bytes))
     }
 
-    /// What errors call this input.
+    /// Returns the name of this input for errors.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Takes carriage returns for ends of lines from here on.
+    /// Treats carriage returns as line ends from here on.
     pub fn end_lines_at_returns(&mut self) {
         self.returns_end_lines = true;
     }
 
-    /// Tells who follows the work something about this trace.
+    /// Reports a note about this trace to the progress.
     pub fn note(&self, what: &str) {
         self.progress.note(&self.path, what);
     }
 
-    /// Tells who follows the work that the end is missing after `rows`, if compressed data is cut off or the last line `is_unfinished`.
+    /// Reports to the progress that the end is missing after `rows`, if compressed data is truncated or the last line
+    /// `is_unfinished`.
     pub fn tell_of_cut(&self, is_unfinished: bool, rows: u64) {
         if is_unfinished || self.cut.is_some() {
             self.progress.ends_early(&self.path, rows);
         }
     }
 
-    /// Fills as much of `buffer` as the input has left; returns how much that is.
+    /// Fills `buffer` as far as the input has data; returns the number of bytes.
     pub fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, TraceError> {
         let filled = self.fill_to_cut(buffer)?;
         self.cut.take().map_or(Ok(filled), Err)
     }
 
-    /// As [`fill`](Self::fill), but where compressed data is cut off, the input ends with what is whole. A later `fill` makes it
-    /// an error after all.
+    /// Works like [`fill`](Self::fill), but treats a truncation of compressed data as the end of the input. A later
+    /// `fill` returns the error.
     pub fn fill_to_cut(&mut self, buffer: &mut [u8]) -> Result<usize, TraceError> {
         let mut filled = 0;
         while filled < buffer.len() && self.cut.is_none() {
@@ -152,10 +154,10 @@ impl<'a> Input<'a> {
     }
 }
 
-/// The names of the files in the archive at `path`, in its order.
+/// Returns the names of the files in the archive at `path`, in its order.
 ///
 /// # Errors
-/// What is no archive, and what cannot be read.
+/// A file that is not an archive, or cannot be read.
 pub(crate) fn members(path: &Path) -> Result<Vec<String>, TraceError> {
     let name = name_of(path);
     let file = File::open(path).map_err(|source| TraceError::Io { path: name.clone(), source })?;
@@ -175,23 +177,23 @@ pub(crate) fn members(path: &Path) -> Result<Vec<String>, TraceError> {
     Err(TraceError::Io { path: name, source: io::ErrorKind::NotADirectory.into() })
 }
 
-/// Puts newlines where carriage returns stand.
+/// Replaces carriage returns by newlines.
 pub(crate) fn newlines_for_returns(bytes: &mut [u8]) {
     bytes.iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b'\n');
 }
 
-/// The file that `path` goes on behind, and how it does.
+/// Returns the archive that `path` leads into, and the path inside the archive.
 pub(crate) fn split_at_archive(path: &Path) -> Option<(&Path, PathBuf)> {
     let archive = path.ancestors().skip(1).find(|ancestor| ancestor.is_file())?;
     Some((archive, path.strip_prefix(archive).ok()?.to_owned()))
 }
 
-/// Whether compressed data lacks its end.
+/// True if compressed data is truncated.
 fn is_cut(error: &TraceError) -> bool {
     matches!(error, TraceError::Compression { source, .. } if source.kind() == io::ErrorKind::UnexpectedEof)
 }
 
-/// What an error of the layers means: damage that one of them found, or a failure to read what is under all of them.
+/// Converts an error of the layers: damage that a layer found, or a read error of the file below all layers.
 fn error(path: &str, source: io::Error) -> TraceError {
     let path = path.to_owned();
     match source.downcast::<Damage>() {
@@ -211,22 +213,22 @@ fn error(path: &str, source: io::Error) -> TraceError {
 #[error("damaged {compression} data")]
 struct Damage {
     compression: &'static str,
-    /// Position in the layer's decompressed contents.
+    /// The position in the layer's decompressed contents.
     byte: u64,
     source: io::Error,
 }
 
-/// Whether an error is of another layer, which has said what it is.
+/// True if the error comes from another layer and already names its cause.
 fn is_said(inner: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     inner.is::<Damage>() || inner.is::<Unreadable>() || inner.is::<ArchiveError>()
 }
 
-/// A failure to read a file, which is not the fault of the layers above.
+/// A read error of a file, not caused by the layers above.
 #[derive(Debug, thiserror::Error)]
 #[error("unreadable")]
 struct Unreadable(#[source] io::Error);
 
-/// One layer of compression; says of its errors that they are its own.
+/// A layer of compression, which marks its errors as its own.
 struct Layer<R> {
     decoder: R,
     compression: &'static str,
@@ -271,7 +273,7 @@ impl Read for Counted<'_> {
     }
 }
 
-/// Fails once.
+/// A reader that fails once.
 struct Failed(Option<io::Error>);
 
 impl Read for Failed {
@@ -284,7 +286,7 @@ fn buffered<'a>(reader: impl Read + Send + 'a) -> Box<dyn BufRead + Send + 'a> {
     Box::new(BufReader::with_capacity(BUFFER_BYTES, reader))
 }
 
-/// Takes one layer of compression or one archive off, if there is one.
+/// Removes one layer of compression or one archive, if there is one.
 fn unwrapped<'a>(
     mut reader: Box<dyn BufRead + Send + 'a>,
     member: &mut Member,
@@ -296,7 +298,7 @@ fn unwrapped<'a>(
             Ok(0) => break,
             Ok(read) => len += read,
             Err(error) if len == 0 => return Err(error),
-            // What is whole before the damage is read first.
+            // The data before the damage is read first.
             Err(error) => {
                 reader = buffered(Failed(Some(error)));
                 break;
@@ -309,7 +311,7 @@ fn unwrapped<'a>(
     fn layer<'a>(compression: &'static str, decoder: impl Read + Send + 'a) -> (Box<dyn BufRead + Send + 'a>, bool) {
         (buffered(Layer { decoder, compression, bytes_read: 0 }), true)
     }
-    // Parallel compressors begin with a frame that is to be skipped.
+    // Parallel compressors begin with a skippable frame.
     let is_skippable_frame = matches!(magic[..], [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..]);
     Ok(if is(&[0x28, 0xB5, 0x2F, 0xFD]) || is_skippable_frame {
         let mut decoder = zstd::Decoder::with_buffer(whole)?;

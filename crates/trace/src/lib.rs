@@ -1,8 +1,9 @@
-//! Traces of block requests: how they are written, the normalised file that simulations run over, and the tools that work on them.
+//! Traces of block requests: their formats, the normalised file that simulations run over, and the tools for traces.
 //!
-//! A trace goes through [`input`] (decompression), a row of [`formats::FORMATS`] (bytes to [`Request`](request::Request)s) and the
-//! [`normalised::Normaliser`] (requests to block accesses with dense ids) into a [`Trace`], an Arrow IPC file that is mapped into memory.
-//! Several files are one trace, merged by time, where its name says so: [`sources`]. A [`recording`] is what a server wrote of its clients' requests.
+//! A trace goes through [`input`] (decompression), a row of [`formats::FORMATS`] (bytes to
+//! [`Request`](request::Request)s) and the [`normalised::Normaliser`] (requests to block accesses with dense ids). The
+//! result is a [`Trace`], an Arrow IPC file that is mapped into memory. Several files can be merged by time into one
+//! trace, depending on its name: [`sources`]. A [`recording`] is the log of client requests that a server wrote.
 //!
 //! A trace of any format is opened by its path. Its blocks are numbered from 0:
 //!

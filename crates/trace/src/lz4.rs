@@ -1,19 +1,20 @@
-//! Frames of LZ4, one after another; where the last one is cut off, that is an error, which the decoder does not see at a block's end.
+//! Concatenated LZ4 frames. A truncated last frame is an error, which the decoder itself does not detect at the end of
+//! a block.
 
 use std::io::{self, BufRead, Read};
 
 use lz4_flex::frame::FrameDecoder;
 
-/// The contents of all frames.
+/// The decompressed contents of all frames.
 pub struct Frames<R: BufRead> {
     decoder: FrameDecoder<Watched<R>>,
-    /// Whether a frame has begun.
+    /// True if a frame has begun.
     is_open: bool,
-    /// Whether it is of the format of before 2013, whose frames end where the file does.
+    /// True for the legacy format of before 2013, whose frames end at the end of the file.
     is_legacy: bool,
 }
 
-/// A reader that remembers having come to its end.
+/// A reader that remembers reaching its end.
 struct Watched<R> {
     inner: R,
     at_end: bool,
@@ -28,7 +29,7 @@ impl<R: Read> Read for Watched<R> {
 }
 
 impl<R: BufRead> Frames<R> {
-    /// Decompresses what `frames` holds.
+    /// Decompresses `frames`.
     pub fn new(frames: R) -> Self {
         let decoder = FrameDecoder::new(Watched { inner: frames, at_end: false });
         Frames { decoder, is_open: false, is_legacy: false }

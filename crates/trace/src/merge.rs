@@ -1,7 +1,8 @@
-//! Merges the requests of several traces by their times.
+//! Merges the requests of several traces by time.
 //!
-//! Each trace is read by a thread of its own, a few batches ahead. The next request is the earliest of those that come next in each trace;
-//! of equal times that of the trace that is named first. Within a trace requests keep their order, whatever their times.
+//! Each trace is read by its own thread, a few batches ahead. The next request is the earliest of the next requests of
+//! all traces; of equal times, the one of the trace that is named first. Requests of one trace keep their order
+//! regardless of their times.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,32 +17,32 @@ use crate::formats::Batch;
 use crate::progress::Progress;
 use crate::request::{RecordedRequest, Request, Volumes};
 
-/// Batches that are read ahead of each trace.
+/// The number of batches that are read ahead per trace.
 const AHEAD: usize = 2;
-/// Traces that are further apart than this do not belong together as they are.
+/// Traces further apart than this, in microseconds, probably have different clocks.
 const DAY_US: i64 = 86_400 * 1_000_000;
-/// Requests of a merged batch.
+/// The number of requests in a merged batch.
 const BATCH_REQUESTS: usize = 16 << 10;
 
-/// Hands all batches of a trace to a function, until that breaks off.
+/// Hands all batches of a trace to a function, until the function breaks off.
 pub type Batches<'a> =
     Box<dyn FnOnce(&mut dyn FnMut(Batch) -> Result<ControlFlow<()>, TraceError>) -> Result<(), TraceError> + Send + 'a>;
 
-/// A trace that is merged with others.
+/// A trace to merge with others.
 pub struct Source<'a> {
-    /// What messages call it.
+    /// The name of the trace for messages.
     pub name: String,
-    /// Its requests.
+    /// The requests of the trace.
     pub batches: Batches<'a>,
 }
 
 /// Hands the requests of `sources` to `consume` in the order of their times, until it breaks off.
 ///
-/// The volume of a trace that tells none apart is called by the trace's name, so that different disks stay apart; volumes that have a name
-/// are the same in all traces.
+/// If a trace does not distinguish volumes, its volume gets the name of the trace, so that different disks stay apart.
+/// Named volumes are the same in all traces.
 ///
 /// # Errors
-/// Those of the sources and of `consume`; a trace without times.
+/// Errors of the sources and of `consume`; a trace without times.
 pub fn merge(
     sources: Vec<Source>,
     progress: &dyn Progress,
@@ -53,7 +54,7 @@ pub fn merge(
             scope.spawn(move || send(batches, &sender));
             Trace::new(name, receiver)
         });
-        // All of them read before the first is waited for.
+        // All traces are started before the first is waited for.
         let mut traces: Vec<Trace> = started.collect();
         let mut merged = Merged::default();
         let mut next = BinaryHeap::new();
@@ -63,7 +64,7 @@ pub fn merge(
             }
         }
         while let Some(Reverse((_, number))) = next.pop() {
-            // This trace goes on until another has an earlier request.
+            // This trace continues until another one has an earlier request.
             let until = next.peek().map(|Reverse(other)| *other);
             let trace = &mut traces[number];
             while let Some(time_us) = trace.next_us(&mut merged, progress)? {
@@ -82,10 +83,10 @@ pub fn merge(
     })
 }
 
-/// Sends the batches of a trace, and what ends them early.
+/// Sends the batches of a trace, and its error, if any.
 fn send(batches: Batches, sender: &Sender<Result<Batch, TraceError>>) {
     let ended = batches(&mut |batch| {
-        // Nobody receives any more where the merge ended early.
+        // The receiver is gone if the merge ended early.
         Ok(if sender.send(Ok(batch)).is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     });
     if let Err(error) = ended {
@@ -93,7 +94,7 @@ fn send(batches: Batches, sender: &Sender<Result<Batch, TraceError>>) {
     }
 }
 
-/// Requests that are merged and not yet handed on.
+/// Merged requests that are not yet handed on.
 #[derive(Default)]
 struct Merged {
     /// The volumes of all traces.
@@ -102,7 +103,7 @@ struct Merged {
 }
 
 impl Merged {
-    /// Whether requests that are or are not of a recording go into another batch: one of recordings has nothing else.
+    /// True if requests of this kind need another batch. A batch of recorded requests contains no others.
     fn is_full(&self, recorded: bool) -> bool {
         let Batch { requests, recorded: of_recordings, .. } = &self.batch;
         let len = requests.len().max(of_recordings.len());
@@ -114,18 +115,18 @@ impl Merged {
     }
 }
 
-/// A trace that is being merged.
+/// A trace during the merge.
 struct Trace {
     name: String,
     receiver: Receiver<Result<Batch, TraceError>>,
     batch: Batch,
-    /// The next of the batch's requests.
+    /// The index of the batch's next request.
     next: usize,
-    /// The next of its recorded requests.
+    /// The index of its next recorded request.
     next_recorded: usize,
-    /// The volumes of the batch among those of all traces.
+    /// For each volume of the batch, its number among those of all traces.
     volumes: Vec<u32>,
-    /// From the first time to the last, once there is one.
+    /// The earliest and the latest time, once there is a request.
     times_us: Option<(i64, i64)>,
     requests: u64,
     has_told_volume: bool,
@@ -150,7 +151,7 @@ impl Trace {
         !self.batch.recorded.is_empty()
     }
 
-    /// The time of the next request; none at the end.
+    /// Returns the time of the next request; none at the end.
     #[inline]
     fn next_us(&mut self, merged: &mut Merged, progress: &dyn Progress) -> Result<Option<i64>, TraceError> {
         loop {
@@ -168,7 +169,7 @@ impl Trace {
         }
     }
 
-    /// Turns to the next batch.
+    /// Starts the next batch.
     fn begin(&mut self, batch: Batch, merged: &mut Merged, progress: &dyn Progress) {
         self.batch = batch;
         (self.next, self.next_recorded) = (0, 0);
@@ -182,7 +183,7 @@ impl Trace {
             self.has_told_volume = true;
             progress.note(&self.name, "its blocks are a volume of their own, since it names none");
         }
-        // What was passed over has no time.
+        // Skipped records have no time.
         let Batch { malformed, records, skipped, .. } = &mut self.batch;
         merged.batch.malformed.append(malformed);
         merged.batch.records += std::mem::take(records);
@@ -194,7 +195,7 @@ impl Trace {
         self.requests += self.batch.requests.len() as u64;
     }
 
-    /// Moves the next request.
+    /// Moves the next request to the merged ones.
     #[inline]
     fn put(&mut self, merged: &mut Merged) {
         let is_access = match self.batch.recorded.get(self.next_recorded) {
@@ -220,7 +221,7 @@ impl Trace {
         self.next += 1;
     }
 
-    /// Refuses a trace whose requests all come at 0: its format has no times.
+    /// Rejects a trace whose requests all have the time 0: its format has no times.
     fn check_times(&self) -> Result<(), TraceError> {
         if self.requests < 2 || self.times_us != Some((0, 0)) {
             return Ok(());
@@ -231,7 +232,7 @@ impl Trace {
         Err(TraceError::Sources { path: self.name.clone(), found, expected })
     }
 
-    /// Tells of a trace that no other comes near to in time: their clocks may begin at different moments.
+    /// Reports each trace that is far apart from all others in time: their clocks may have different epochs.
     fn note_apart(traces: &[Trace], progress: &dyn Progress) {
         for (number, trace) in traces.iter().enumerate() {
             let Some((first, last)) = trace.times_us else { continue };
@@ -267,7 +268,7 @@ mod tests {
         Request { time_us, op: Op::Read, volume, offset_bytes, length_bytes: 1 }
     }
 
-    /// A trace in batches of these requests.
+    /// Creates a trace with these batches of requests.
     fn source<'a>(name: &str, volumes: &[&str], batches: Vec<Vec<Request>>) -> Source<'a> {
         let mut named = Volumes::default();
         for volume in volumes {
@@ -290,7 +291,7 @@ mod tests {
         Source { name: name.to_owned(), batches }
     }
 
-    /// The requests, each with the name of its volume.
+    /// Returns the requests, each with the name of its volume.
     fn merged(sources: Vec<Source>) -> Result<Vec<(i64, String, u64)>, TraceError> {
         let mut all = Vec::new();
         merge(sources, &Silent, |batch| {

@@ -1,4 +1,4 @@
-//! A trace in its original format: which one that is, how its columns are read, and its requests in batches.
+//! A trace in its original format: the format, the meaning of its columns, and its requests in batches.
 
 use std::ops::ControlFlow;
 
@@ -10,11 +10,11 @@ use crate::formats::{Batch, FormatSpec, Framing, Malformed, Parser, PassedOver, 
 use crate::input::{Input, newlines_for_returns};
 use crate::settings::{DEFAULT_BLOCK_SIZE_BYTES, Settings};
 
-/// How a trace in its original format is read.
+/// A trace in its original format, opened for reading.
 #[derive(Debug)]
 pub struct Original {
     head: Vec<u8>,
-    /// Whether that is all there is.
+    /// True if `head` is the whole trace.
     whole: bool,
     format: FormatSpec,
     reading: Option<Reading>,
@@ -22,7 +22,8 @@ pub struct Original {
     filter: Option<Filter>,
 }
 
-/// The first bytes of `input`, all of them if they are fewer than [`SAMPLE_BYTES`]. If the input is cut off, who reads on learns it.
+/// Returns the first [`SAMPLE_BYTES`] of `input`, or all of it if it is shorter. A truncation of the input is reported
+/// by the next read.
 pub fn head(input: &mut Input) -> Result<Vec<u8>, TraceError> {
     let mut head = vec![0; SAMPLE_BYTES];
     let filled = input.fill_to_cut(&mut head)?;
@@ -30,7 +31,8 @@ pub fn head(input: &mut Input) -> Result<Vec<u8>, TraceError> {
     Ok(head)
 }
 
-/// `head` as the beginning of a text: without a mark of UTF-8, and with newlines where carriage returns alone end lines. Whether they do.
+/// Converts `head` to the beginning of a text: without a UTF-8 byte order mark, and with newlines if carriage returns
+/// alone end lines. Returns true in the second case.
 fn text(head: &[u8]) -> (Vec<u8>, bool) {
     const MARK: &[u8] = b"\xEF\xBB\xBF";
     let mut text = head.strip_prefix(MARK).unwrap_or(head).to_vec();
@@ -42,16 +44,16 @@ fn text(head: &[u8]) -> (Vec<u8>, bool) {
 }
 
 impl Original {
-    /// Settles the format of what `input` holds.
+    /// Recognises the format of `input`.
     pub fn recognise(input: &mut Input, settings: &Settings) -> Result<Original, TraceError> {
         let head = head(input)?;
         Original::new(input, head, settings)
     }
 
-    /// Settles the format of what `input` holds, of which `head` is read.
+    /// Recognises the format of `input`; `head` has already been read from it.
     pub fn new(input: &mut Input, head: Vec<u8>, settings: &Settings) -> Result<Original, TraceError> {
         if head.is_empty() {
-            // Or it is cut off before its first byte.
+            // Or the input is truncated before its first byte.
             input.fill(&mut [0])?;
             return Err(TraceError::Empty { path: input.path().to_owned() });
         }
@@ -74,7 +76,7 @@ impl Original {
         };
         let (format, parser) = match settled {
             Ok(settled) => settled,
-            // Where the input is cut off, that is why.
+            // A truncated input is the more likely cause.
             Err(unrecognised @ TraceError::Unrecognised { .. }) => {
                 return Err(input.fill(&mut [0]).err().unwrap_or(unrecognised));
             }
@@ -90,7 +92,7 @@ impl Original {
         };
         let reading = parser.reading(&Sample { bytes: &head, whole }).map_err(contradiction)?;
         if let Some(Reading { columns, doubts }) = &reading {
-            // Without a remark on where they come from, the user has given all units.
+            // If no column was guessed, the user has given all units.
             if columns.ends_with(')') {
                 input.note(&format!("read as {columns}"));
             }
@@ -99,17 +101,17 @@ impl Original {
         Ok(Original { head, whole, format, reading, lenient: settings.lenient, filter: settings.filter.clone() })
     }
 
-    /// How the columns are read, if that was open.
+    /// Returns the meaning of the columns, if it had to be guessed.
     pub fn columns(&self) -> Option<String> {
         self.reading.as_ref().map(|reading| reading.columns.clone()).filter(|columns| !columns.is_empty())
     }
 
-    /// Name of the format.
+    /// Returns the name of the format.
     pub fn format(&self) -> &'static str {
         self.format.format().name
     }
 
-    /// Reads all requests, and gives them to `consume` in batches, in order.
+    /// Reads all requests and hands them to `consume` in batches, in order.
     pub fn for_each_batch(
         self,
         input: &mut Input,
@@ -147,7 +149,7 @@ impl Original {
             rows += batch.requests.len() as u64 + batch.skipped + batch.malformed.len() as u64;
             passed_over.add(&batch.passed_over);
             broken_off = consume(batch)?.is_break();
-            // Parsing ends at an error only; this one is taken back below.
+            // Only an error ends parsing; this one is discarded below.
             if broken_off { Err(TraceError::Empty { path: path.clone() }) } else { Ok(()) }
         });
         if broken_off {

@@ -1,8 +1,8 @@
-//! All outputs: files that are whole or absent, standard output, pipes and devices.
+//! All outputs: files that are complete or absent, standard output, pipes and devices.
 //!
-//! A file is written without a name, and given it when all went well. On Linux a file without a name vanishes with the process, however that
-//! ends. Where the file system has none, the file is written beside its place under the name `.flashwise-*.partial`; what a killed process
-//! left of these is removed by the next one.
+//! A file is written without a name and named on success. On Linux, an unnamed file vanishes with the process, even if
+//! the process is killed. If the file system does not support unnamed files, the file is written next to its
+//! destination under the name `.flashwise-*.partial`. The next process removes partial files of a killed one.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -18,15 +18,15 @@ use crate::sources::files;
 const BUFFER_BYTES: usize = 1 << 20;
 const PREFIX: &str = ".flashwise-";
 const SUFFIX: &str = ".partial";
-/// An unlocked partial file that was written to since may be one that is not locked yet.
+/// An unlocked partial file is only removed if it is older than this: a younger one may not be locked yet.
 const PARTIAL_AGE_MIN: Duration = Duration::from_secs(60);
 
-/// Writes the file at `path` with `write`; `-` is standard output. A regular file appears, or replaces the one before, only
-/// when `write` has succeeded and the disk has it. [Streams](is_stream) are written to as they are. Links are followed, and a file that is
-/// replaced keeps its mode and, as far as may be, its owner.
+/// Writes the file at `path` with `write`; `-` is standard output. A regular file appears, or replaces an existing one,
+/// only after `write` has succeeded and the data is on disk. [Streams](is_stream) are written directly. Links are
+/// followed. A replaced file keeps its mode and, if possible, its owner.
 ///
 /// # Errors
-/// `path` must be none of `inputs`.
+/// `path` is one of `inputs`.
 pub fn write_whole<T, E: From<TraceError>>(
     path: impl AsRef<Path>,
     inputs: &[PathBuf],
@@ -45,8 +45,8 @@ pub fn write_whole<T, E: From<TraceError>>(
     }
 }
 
-/// True if what is written to `path` cannot be replaced or read again: standard output and error, other open descriptors such as
-/// `/dev/fd/63`, pipes and devices.
+/// True if data written to `path` cannot be replaced or read again: standard output and error, other open descriptors
+/// such as `/dev/fd/63`, pipes and devices.
 ///
 /// # Errors
 /// A directory.
@@ -59,15 +59,15 @@ pub fn is_standard_output(path: &Path) -> bool {
     matches!(Place::find(path, &[]), Ok(Place::StandardOutput))
 }
 
-/// What messages call standard output.
+/// The name of standard output in messages.
 pub const STANDARD_OUTPUT: &str = "standard output";
 
-/// What messages call the output at `path`.
+/// Returns the name of the output at `path` for messages.
 pub fn output_name(path: &Path) -> String {
     if is_standard_output(path) { STANDARD_OUTPUT.to_owned() } else { name_of(path) }
 }
 
-/// True if two outputs go to the same place, however they are spelled.
+/// True if two paths lead to the same output, however they are spelled.
 pub fn is_same_place(one: &Path, other: &Path) -> bool {
     match (Place::find(one, &[]), Place::find(other, &[])) {
         (Ok(one), Ok(other)) => one == other,
@@ -75,7 +75,7 @@ pub fn is_same_place(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Opens the stream at `path` to write to it. A pipe with a name waits for its reader.
+/// Opens the stream at `path` for writing. A named pipe waits for its reader.
 ///
 /// # Errors
 /// A file that cannot be written to.
@@ -83,10 +83,10 @@ pub fn open_stream(path: &Path) -> Result<Box<dyn Write + Send>, TraceError> {
     Place::find(path, &[])?.open().map_err(|source| TraceError::Io { path: output_name(path), source })
 }
 
-/// Tells whether [`write_whole`] could begin to write, before long work that ends with it.
+/// Checks that [`write_whole`] can start, before long work that ends with it.
 ///
 /// # Errors
-/// Those with which it would refuse to begin.
+/// Errors with which [`write_whole`] would refuse to start.
 pub fn check_writable(path: impl AsRef<Path>, inputs: &[PathBuf]) -> Result<(), TraceError> {
     let name = name_of(path.as_ref());
     match Place::find(path.as_ref(), inputs)? {
@@ -96,10 +96,10 @@ pub fn check_writable(path: impl AsRef<Path>, inputs: &[PathBuf]) -> Result<(), 
     }
 }
 
-/// As [`check_writable`], of a file that is added to: its directory need not take others.
+/// Works like [`check_writable`] for a file to append to: its directory need not be writable.
 ///
 /// # Errors
-/// Those of [`check_writable`] where there is no file yet.
+/// Errors of [`check_writable`], if the file does not exist yet.
 pub fn check_appendable(path: &Path, inputs: &[PathBuf]) -> Result<(), TraceError> {
     if !path.is_file() {
         return check_writable(path, inputs);
@@ -108,21 +108,21 @@ pub fn check_appendable(path: &Path, inputs: &[PathBuf]) -> Result<(), TraceErro
     is_writable(path).map_err(|source| TraceError::Io { path: name_of(path), source })
 }
 
-/// Whether this process may write to what is at `path`, without opening it: a pipe would wait for its reader.
+/// Returns true if this process may write to `path`. Does not open the path: a pipe would wait for its reader.
 fn is_writable(path: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?;
     fs::metadata(path).map(|_| ())
 }
 
-/// Where output goes.
+/// The destination of an output.
 #[derive(Debug, PartialEq, Eq)]
 enum Place {
     StandardOutput,
     StandardError,
-    /// A pipe, a device or a descriptor that is open, written to as it is.
+    /// A pipe, a device or an open descriptor, written to directly.
     Stream(PathBuf),
-    /// A file, there or to be.
+    /// A file, existing or new.
     File(PathBuf),
 }
 
@@ -146,7 +146,7 @@ impl Place {
         }
         let is_input =
             |input: &PathBuf| input != Path::new("-") && fs::canonicalize(input).is_ok_and(|input| input == place);
-        // A trace that cannot be found is refused where it is opened.
+        // A missing trace is rejected when it is opened.
         let mut files = inputs.iter().flat_map(|input| files(input).unwrap_or_default());
         if files.any(|file| is_input(&file)) {
             return Err(TraceError::OverwritesInput { path: name_of(path) });
@@ -160,18 +160,18 @@ impl Place {
         }
     }
 
-    /// Opens what is no file, or a file to write at its end.
+    /// Opens a stream, or a file for appending.
     fn open(self) -> io::Result<Box<dyn Write + Send>> {
         Ok(match self {
             Place::StandardOutput => Box::new(io::stdout()),
             Place::StandardError => Box::new(io::stderr()),
-            // The descriptor may be of a file, whose contents stay.
+            // The descriptor may belong to a file, whose contents stay.
             Place::Stream(place) | Place::File(place) => Box::new(File::options().append(true).open(place)?),
         })
     }
 }
 
-/// The file that `path` leads to, whether there is one or not, and the number of the descriptor, if it is one.
+/// Returns the file that `path` leads to, existing or not, and the number of the descriptor, if it is one.
 fn behind_links(path: &Path) -> (PathBuf, Option<u32>) {
     const LINKS_MAX: usize = 40;
     let mut place = path.to_owned();
@@ -184,7 +184,7 @@ fn behind_links(path: &Path) -> (PathBuf, Option<u32>) {
             Err(_) => break,
         }
     }
-    // What is not there yet is in a directory that is.
+    // A file that does not exist yet is in an existing directory.
     let whole = fs::canonicalize(&place).or_else(|error| {
         let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else { return Err(error) };
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
@@ -193,7 +193,8 @@ fn behind_links(path: &Path) -> (PathBuf, Option<u32>) {
     (whole.unwrap_or(place), None)
 }
 
-/// The number of the descriptor of this process that `path` shows, which links of the kernel's do not lead on from: `pipe:[7]` is no path.
+/// Returns the number of this process's descriptor that `path` shows. Links of the kernel cannot be followed further:
+/// `pipe:[7]` is not a path.
 fn descriptor(path: &Path) -> Option<u32> {
     let number = path.file_name()?.to_str()?.parse().ok()?;
     let folder = path.parent()?;
@@ -211,7 +212,7 @@ fn buffered<T, E: From<TraceError>>(
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
     let written = write(&mut out);
     if written.is_err() {
-        // What is buffered is not worth writing any more.
+        // Buffered data is no longer worth writing.
         let _ = out.into_parts();
         return written;
     }
@@ -219,9 +220,9 @@ fn buffered<T, E: From<TraceError>>(
     written
 }
 
-/// A file on the file system of its place, gone unless it is kept.
+/// A file on the file system of its destination, deleted unless it is persisted.
 enum Partial {
-    /// Without a name; the directory of its place.
+    /// An unnamed file, and the directory of its destination.
     #[cfg(target_os = "linux")]
     Unnamed(File, PathBuf),
     Named(NamedTempFile),
@@ -235,7 +236,7 @@ impl Partial {
             return Err(TraceError::NoDirectory { path: name.to_owned(), directory });
         }
         let partial = Self::unnamed(directory).map_or_else(|| Self::named(directory), Ok).map_err(|error| {
-            // The name of the partial file, which the error has, tells nobody anything.
+            // The error contains the name of the partial file, which does not help the user.
             let path = format!("{name}: no file can be made in {}", directory.display());
             TraceError::Io { path, source: error.kind().into() }
         })?;
@@ -243,7 +244,7 @@ impl Partial {
         like_before.map(|()| partial).map_err(|source| TraceError::Io { path: name.to_owned(), source })
     }
 
-    /// None where the file system knows no files without names, or no name can be given to them later.
+    /// Returns `None` if the file system does not support unnamed files, or cannot name them later.
     #[cfg(target_os = "linux")]
     fn unnamed(directory: &Path) -> Option<Partial> {
         use std::os::unix::fs::OpenOptionsExt;
@@ -265,11 +266,11 @@ impl Partial {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            // Those of any new file: the process's mask takes its share off.
+            // The mode of any new file, before the process's umask.
             builder.permissions(fs::Permissions::from_mode(0o666));
         }
         let partial = builder.tempfile_in(directory)?;
-        // A lock says that it is still written. Where there are none, nothing is swept either.
+        // A lock marks the file as being written. If locks are not supported, no files are swept either.
         let _ = partial.as_file().try_lock();
         Ok(Partial::Named(partial))
     }
@@ -282,7 +283,7 @@ impl Partial {
         }
     }
 
-    /// Makes it the file at `place`, once the disk has its contents.
+    /// Makes it the file at `place`, after syncing its contents to disk.
     fn persist(self, place: &Path) -> io::Result<()> {
         self.file().sync_all()?;
         match self {
@@ -304,14 +305,14 @@ impl Partial {
     }
 }
 
-/// Where the kernel shows an open file, which has no other name.
+/// Returns the path in /proc of an open, unnamed file.
 #[cfg(target_os = "linux")]
 fn in_proc(file: &File) -> PathBuf {
     use std::os::fd::AsRawFd;
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Gives `file` the mode and, if possible, the owner of the file at `place`, if there is one.
+/// Gives `file` the mode and, if possible, the owner of the file at `place`, if it exists.
 fn liken(file: &File, place: &Path) -> io::Result<()> {
     let Ok(before) = fs::metadata(place) else { return Ok(()) };
     #[cfg(unix)]
@@ -323,7 +324,7 @@ fn liken(file: &File, place: &Path) -> io::Result<()> {
     file.set_permissions(before.permissions())
 }
 
-/// Removes the partial files in `directory` that nobody writes any more.
+/// Removes partial files in `directory` that are no longer being written.
 fn sweep(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = entry.file_name();

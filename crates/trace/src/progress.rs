@@ -1,18 +1,20 @@
-//! How long work reports how far it is.
+//! The progress of long work.
 
-/// Receives how much has been done since the last call: bytes of input, or block accesses, as the work's documentation says.
+/// Receives the amount of work done since the last call, in bytes of input or block accesses; the documentation of the
+/// work says which.
 pub trait Progress: Sync {
-    /// `amount` more is done; 0 where work begins. Who does not want the work any more may unwind here.
+    /// Records that `amount` more is done; 0 at the start. An implementation may panic to cancel the work.
     fn advance(&self, amount: u64);
 
-    /// Something that who uses the trace at `path` should know: how it is read, or what looks wrong with it.
+    /// Records a note for the user of the trace at `path`: how it is read, or a suspicious property.
     fn note(&self, _path: &str, _what: &str) {}
 
-    /// The end of the recording at `path` is missing, as where its server was killed; its `rows` before that were read.
+    /// Records that the recording at `path` is truncated, for example because its server was killed. The `rows` before
+    /// the end were read.
     fn ends_early(&self, _path: &str, _rows: u64) {}
 }
 
-/// Reports to nobody.
+/// A progress that discards all reports.
 #[derive(Debug)]
 pub struct Silent;
 

@@ -1,6 +1,6 @@
-//! A recording of `flashwise serve`, read with all that it holds: every operation in order, with its flags.
+//! Reads a recording of `flashwise serve` with all its details: every operation in order, with its flags.
 //!
-//! [`formats`](crate::formats) reads the same file as a trace, of reads and writes alone.
+//! [`formats`](crate::formats) reads the same file as a trace, with reads and writes only.
 
 use flashwise_core::recording::HEADER;
 pub use flashwise_core::recording::{Flags, Operation};
@@ -13,12 +13,12 @@ use crate::progress::Progress;
 pub use crate::request::RecordedRequest;
 use crate::request::Volumes;
 
-/// A recording that is open: an iterator over its requests. Where the server was killed, it ends with the last whole line.
+/// An open recording: an iterator over its requests. If the server was killed, it ends with the last complete line.
 pub struct Recording<'a> {
     input: Input<'a>,
     volumes: Volumes,
     buffer: Vec<u8>,
-    /// The bytes of the buffer that hold what was read and is not taken yet.
+    /// The range of the buffer that is read and not yet consumed.
     unread: std::ops::Range<usize>,
     line: u64,
     at_end: bool,
@@ -27,18 +27,19 @@ pub struct Recording<'a> {
 const BUFFER_BYTES: usize = 256 << 10;
 
 impl<'a> Recording<'a> {
-    /// Opens the recording at `path`, compressed or not; `-` is standard input. `progress` is told of the bytes read.
+    /// Opens the recording at `path`, compressed or not; `-` is standard input. `progress` receives the number of bytes
+    /// read.
     ///
     /// # Errors
-    /// A file that does not begin with the header of a recording is refused.
+    /// A file that does not begin with the header of a recording.
     pub fn open(path: impl AsRef<std::path::Path>, progress: &'a dyn Progress) -> Result<Recording<'a>, TraceError> {
         Recording::new(Input::open(path, progress)?)
     }
 
-    /// Reads the recording that `input` holds.
+    /// Reads the recording from `input`.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Those of [`open`](Self::open).
     pub fn new(input: Input<'a>) -> Result<Recording<'a>, TraceError> {
         let mut recording = Recording {
             input,
@@ -57,7 +58,7 @@ impl<'a> Recording<'a> {
         Ok(recording)
     }
 
-    /// The volumes that were seen so far.
+    /// Returns the volumes that were seen so far.
     pub fn volumes(&self) -> &Volumes {
         &self.volumes
     }
@@ -67,7 +68,7 @@ impl<'a> Recording<'a> {
         TraceError::Malformed { path, place, found: malformed.found, expected: malformed.expected }
     }
 
-    /// The next line that ends, without its end, as a range of the buffer.
+    /// Returns the next complete line, without its end, as a range of the buffer.
     fn next_line(&mut self) -> Result<Option<std::ops::Range<usize>>, TraceError> {
         let mut searched = 0;
         loop {
@@ -121,7 +122,7 @@ impl<'a> Recording<'a> {
 impl Iterator for Recording<'_> {
     type Item = Result<RecordedRequest, TraceError>;
 
-    /// The next request. After an error the lines after it follow.
+    /// Returns the next request. After an error, the following lines can still be read.
     fn next(&mut self) -> Option<Self::Item> {
         self.next_request().transpose()
     }
@@ -176,13 +177,13 @@ mod tests {
         let found: Vec<_> = recording.by_ref().map(Result::unwrap).collect();
         assert_eq!(found, expected);
         assert_eq!(recording.volumes().names(), [b"a", b"b"]);
-        // Without its newline the last line is one that was not finished.
+        // A last line without newline is incomplete.
         assert_eq!(all(text).unwrap(), expected[..4]);
     }
 
     #[test]
     fn lines_across_the_ends_of_the_buffer_are_whole() {
-        // 100,000 lines of 23 to 28 bytes: some ten buffers.
+        // 100,000 lines of 23 to 28 bytes: about ten buffers.
         let lines: String =
             (0..100_000).map(|number| format!("{number},volume,read,{},4096,\n", 4096 * number)).collect();
         let found = all(format!("{HEADER}\n{lines}")).unwrap();
@@ -208,7 +209,7 @@ mod tests {
             let trace = crate::normalised::trace::Trace::map("trace", &file.unwrap()).unwrap();
             assert_eq!(trace.description().requests, requests as u64);
         }
-        // Damage is something else: a block of a type that there is not, RFC 8878, section 3.1.1.2.2.
+        // Damage is a different error: a block of a reserved type, RFC 8878, section 3.1.1.2.2.
         let mut damaged = later.clone();
         damaged[flushed] |= 0b110;
         assert!(all(damaged).unwrap_err().starts_with("recording: damaged zstd data after byte "));

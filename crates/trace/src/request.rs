@@ -1,4 +1,4 @@
-//! One request of a trace, as a client sent it.
+//! A request of a trace, as a client sent it.
 
 use std::hash::BuildHasher;
 
@@ -14,11 +14,11 @@ pub struct Request {
     pub time_us: i64,
     /// Read or write.
     pub op: Op,
-    /// Number of the volume among the [`Volumes`] it was read with.
+    /// The number of the volume among the [`Volumes`] it was read with.
     pub volume: u32,
-    /// First byte.
+    /// The first byte.
     pub offset_bytes: u64,
-    /// Length, at least 1.
+    /// The length in bytes, at least 1.
     pub length_bytes: u64,
 }
 
@@ -27,20 +27,20 @@ pub struct Request {
 pub struct RecordedRequest {
     /// Microseconds on the server's clock.
     pub time_us: i64,
-    /// Number of the volume among the recording's [`Volumes`].
+    /// The number of the volume among the recording's [`Volumes`].
     pub volume: u32,
-    /// What it did.
+    /// The operation.
     pub operation: Operation,
-    /// First byte.
+    /// The first byte.
     pub offset_bytes: u64,
-    /// Number of bytes; may be 0.
+    /// The number of bytes; can be 0.
     pub length_bytes: u64,
-    /// How.
+    /// The flags.
     pub flags: Flags,
 }
 
 impl RecordedRequest {
-    /// The request that this is in a trace; `None` for what is neither a read nor a write.
+    /// Returns the request as a read or write of a trace; `None` for other operations.
     pub fn access(&self) -> Option<Request> {
         let RecordedRequest { time_us, volume, operation, offset_bytes, length_bytes, .. } = *self;
         let op = match operation {
@@ -52,7 +52,7 @@ impl RecordedRequest {
     }
 }
 
-/// Number of blocks that a request touches.
+/// Returns the number of blocks that a request touches.
 pub fn blocks_of(request: &Request, block_size_bytes: u64) -> u64 {
     let last_byte = request.offset_bytes + (request.length_bytes - 1);
     last_byte / block_size_bytes - request.offset_bytes / block_size_bytes + 1
@@ -67,23 +67,23 @@ pub struct Volumes {
     tells_none: bool,
 }
 
-/// What volumes are called in formats that tell none apart.
+/// The name of the only volume in formats that do not distinguish volumes.
 pub const ONLY_VOLUME: &[u8] = b"0";
 
 impl Volumes {
-    /// The number of the only volume, of a trace that tells none apart.
+    /// Returns the number of the only volume of a trace that does not distinguish volumes.
     #[inline]
     pub fn only(&mut self) -> u32 {
         self.tells_none = true;
         self.number(ONLY_VOLUME)
     }
 
-    /// Whether the trace tells no volumes apart; one that calls a volume [`ONLY_VOLUME`] does.
+    /// True if the trace does not distinguish volumes; false if a trace names its volume [`ONLY_VOLUME`].
     pub fn tells_none(&self) -> bool {
         self.tells_none
     }
 
-    /// The number of the volume called `name`.
+    /// Returns the number of the volume named `name`.
     #[inline]
     pub fn number(&mut self, name: &[u8]) -> u32 {
         if self.names.get(self.last).is_none_or(|last| last != name) {
@@ -92,7 +92,7 @@ impl Volumes {
         self.last as u32
     }
 
-    /// The number of the volume called by two names with `between` between them.
+    /// Returns the number of the volume whose name consists of two names with `between` between them.
     #[inline]
     pub fn number_of_two(&mut self, first: &[u8], between: u8, second: &[u8]) -> u32 {
         let is_last = self.names.get(self.last).is_some_and(|last| {
@@ -117,13 +117,13 @@ impl Volumes {
         number
     }
 
-    /// The names, by number.
+    /// Returns the names, by number.
     pub fn names(&self) -> &[Vec<u8>] {
         &self.names
     }
 }
 
-/// How a volume is called in descriptions and on the command line: its name, or what stands for it where it is not UTF-8.
+/// Returns the name of a volume for descriptions and the command line, with a replacement for names that are not UTF-8.
 pub fn volume_name(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(name) => name.to_owned(),

@@ -1,8 +1,10 @@
-//! The requests of a trace as a cache is asked them, in a temporary file: in order, with their bytes and flags, read by each run.
+//! The requests of a trace as a cache receives them, in a temporary file: in order, with their bytes and flags. Each
+//! run reads the file.
 //!
-//! A cache's blocks are 32-bit numbers. A trace of one volume that ends below 16 TiB keeps its addresses, as at the server.
-//! Otherwise the 256 MiB regions that are accessed, of all volumes, are placed one after the other in order of volume and
-//! address; between two that are not neighbours a region stays free, so that no stream runs from one into the other.
+//! A cache's blocks are 32-bit numbers. A trace of one volume that ends below 16 TiB keeps its addresses, as on the
+//! server. Otherwise the accessed regions of 256 MiB of all volumes are placed one after the other, in order of volume
+//! and address. A region stays free between two that are not neighbours, so that no stream runs from one into the
+//! other.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,12 +24,12 @@ use crate::request::{RecordedRequest, volume_name};
 
 /// The length of a region.
 const REGION_BYTES: u64 = 256 << 20;
-/// The addresses of a cache.
+/// The size of a cache's address space.
 const ADDRESSES_BYTES: u64 = BLOCK_BYTES as u64 * (u32::MAX as u64);
-/// What regions there is room for.
+/// The maximum number of regions.
 const REGIONS_MAX: u64 = ADDRESSES_BYTES / REGION_BYTES;
-/// The length of a record: time, offset and length, 8 bytes each, volume, kind, whether durable, what the I/O filter says, a byte of
-/// nothing.
+/// The length of a record: time, offset and length (8 bytes each), volume, kind, durable flag, decision of the I/O
+/// filter, one unused byte.
 const RECORD_BYTES: usize = 32;
 
 /// A request as a client of the server sends it.
@@ -35,30 +37,30 @@ const RECORD_BYTES: usize = 32;
 pub struct CacheRequest {
     /// Microseconds on the cache's clock.
     pub time_us: u64,
-    /// What it does.
+    /// The kind of request.
     pub kind: Kind,
-    /// First byte.
+    /// The first byte.
     pub offset_bytes: u64,
-    /// Number of bytes; 0 for a flush.
+    /// The number of bytes; 0 for a flush.
     pub length_bytes: u64,
-    /// Whether what it changes must be durable before it is answered.
+    /// True if the change must be durable before the answer.
     pub durable: bool,
-    /// What the I/O filter says of the client.
+    /// The decision of the I/O filter for the client.
     pub caching: Caching,
 }
 
-/// Where a region is: its volume and its number there.
+/// The position of a region: its volume and its number in the volume.
 type Place = (u32, u64);
 
-/// The requests of a trace that is being read.
+/// Collects the requests of a trace that is being read.
 #[derive(Debug)]
 pub struct RequestWriter {
     out: BufWriter<File>,
     volumes: BTreeMap<Vec<u8>, u32>,
-    /// Where time begins; none in recordings, where it is that of the server.
+    /// The time of the first request; none for recordings, which keep the clock of the server.
     start_us: Option<i64>,
     requests: u64,
-    /// The regions that are accessed.
+    /// The accessed regions.
     regions: BTreeMap<Place, u64>,
     end_bytes: u64,
 }
@@ -68,7 +70,7 @@ fn unwritten(source: std::io::Error) -> TraceError {
 }
 
 impl RequestWriter {
-    /// No requests yet.
+    /// Creates a writer without requests.
     pub fn new() -> Result<RequestWriter, TraceError> {
         Ok(RequestWriter {
             out: BufWriter::with_capacity(1 << 20, temporary_file()?),
@@ -114,7 +116,7 @@ impl RequestWriter {
         let CacheRequest { kind, offset_bytes, length_bytes, durable, caching, .. } = *request;
         let end_bytes = offset_bytes + length_bytes;
         self.end_bytes = self.end_bytes.max(end_bytes);
-        // What is given up and was never accessed needs no place.
+        // A range that is discarded and was never accessed needs no address.
         if matches!(kind, Kind::Read | Kind::Write | Kind::Prefetch) {
             for region in offset_bytes / REGION_BYTES..end_bytes.div_ceil(REGION_BYTES) {
                 self.regions.entry((volume, region)).or_insert(0);
@@ -133,7 +135,7 @@ impl RequestWriter {
     /// Ends the file. Errors call the trace `name`.
     ///
     /// # Errors
-    /// A trace whose regions have no room in a cache's addresses is refused.
+    /// A trace whose regions do not fit into a cache's addresses.
     pub fn finish(self, name: &str) -> Result<RequestFile, TraceError> {
         let regions = match self.volumes.len() <= 1 && self.end_bytes <= ADDRESSES_BYTES {
             true => None,
@@ -155,7 +157,7 @@ impl RequestWriter {
     }
 }
 
-/// Gives regions their places.
+/// Assigns addresses to the regions.
 fn place(mut regions: BTreeMap<Place, u64>, name: &str) -> Result<BTreeMap<Place, u64>, TraceError> {
     let mut next = 0;
     let mut previous: Option<Place> = None;
@@ -171,8 +173,8 @@ fn place(mut regions: BTreeMap<Place, u64>, name: &str) -> Result<BTreeMap<Place
     Ok(regions)
 }
 
-/// What the server asked its cache, if it did: not for nothing, and not for zeroes that are to be refused where they are not fast.
-/// The time is the server's own, on which its ticks are.
+/// Returns the request that the server sent to its cache, if any. Empty requests, and zeroes that must be refused
+/// unless they are fast, do not reach the cache. The time is on the server's own clock, which also drives its ticks.
 fn asked(request: &RecordedRequest) -> Option<CacheRequest> {
     let kind = match request.operation {
         Operation::Read => Kind::Read,
@@ -206,7 +208,7 @@ fn code(kind: Kind) -> u8 {
     KINDS.iter().position(|&other| other == kind).expect("the table has all kinds") as u8
 }
 
-/// Reads a file from its start, whoever else reads it.
+/// Reads a file from its start, independently of other readers.
 struct FromStart<'a> {
     file: &'a File,
     at: u64,
@@ -224,36 +226,36 @@ impl Read for FromStart<'_> {
 #[derive(Debug)]
 pub struct RequestFile {
     file: File,
-    /// Requests in the file, ...
+    /// The number of requests in the file.
     records: u64,
-    /// ... and those of `volume`, if it is of one only.
+    /// The number of requests to `volume`, if there is one; otherwise all.
     requests: u64,
-    /// Whether time begins with the first request, and is not that of a server; ...
+    /// True if time begins with the first request; false for the clock of a server.
     begins_anew: bool,
-    /// ... and when in the file.
+    /// The time of the first request in the file.
     start_us: u64,
-    /// The volumes of the file, by their names.
+    /// The volumes of the file, by name.
     volumes: BTreeMap<Vec<u8>, u32>,
     volume: Option<u32>,
-    /// Where regions are placed, if addresses are not kept.
+    /// The addresses of the regions, unless addresses are kept.
     regions: Option<BTreeMap<Place, u64>>,
 }
 
 impl RequestFile {
-    /// Number of requests.
+    /// Returns the number of requests.
     pub fn len(&self) -> u64 {
         self.requests
     }
 
-    /// Whether there are none.
+    /// True if there are no requests.
     pub fn is_empty(&self) -> bool {
         self.requests == 0
     }
 
-    /// The requests to each of `volumes`, by their names, as if there were no others.
+    /// Returns the requests to each of `volumes`, by name, as if there were no others.
     ///
     /// # Errors
-    /// Those of reading the file.
+    /// Errors of reading the file.
     pub fn each(&self, volumes: &[String]) -> Result<Vec<RequestFile>, TraceError> {
         let mut found = vec![(0, 0, 0); self.volumes.len()];
         self.for_each_record(|volume, request| {
@@ -295,7 +297,7 @@ impl RequestFile {
             if self.volume.is_some_and(|only| only != volume) {
                 return;
             }
-            // A clock that went back would make all later ticks late.
+            // If the clock went backwards, all later ticks would be late.
             now_us = request.time_us.saturating_sub(self.start_us).max(now_us);
             let request = CacheRequest { time_us: now_us, ..request };
             match &self.regions {
@@ -305,7 +307,7 @@ impl RequestFile {
         })
     }
 
-    /// Hands all that the file has to `consume`, each with its volume.
+    /// Hands all requests of the file to `consume`, each with its volume.
     fn for_each_record(&self, mut consume: impl FnMut(u32, CacheRequest)) -> Result<(), TraceError> {
         let mut input = BufReader::with_capacity(1 << 18, FromStart { file: &self.file, at: 0 });
         let mut record = [0; RECORD_BYTES];
@@ -416,7 +418,7 @@ mod tests {
         );
     }
 
-    /// Regions of 256 MiB: volume 0 has 5 and 6, and 9; volume 1 has 0.
+    /// Regions of 256 MiB: volume 0 has 5, 6 and 9; volume 1 has 0.
     #[test]
     fn regions_that_are_accessed_are_placed_in_order_with_one_free_between_strangers() {
         let mib = |mib: u64| mib << 20;

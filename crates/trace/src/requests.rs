@@ -1,7 +1,8 @@
-//! The requests of a trace of any kind, in order and in batches: what converting, cutting and joining traces read.
+//! The requests of a trace of any kind, in order and in batches, as converting, cutting and joining traces read them.
 //!
-//! The requests of a normalised trace are put together again from its accesses: the rows of one request number are one request.
-//! Its volume and its blocks are those of the original; its first and last byte are not kept, so that it spans whole blocks.
+//! The requests of a normalised trace are reassembled from its accesses: the rows with one request number form one
+//! request. Its volume and its blocks are those of the original. The exact first and last byte are not kept, so a
+//! request spans whole blocks.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -39,11 +40,11 @@ pub enum Requests<'a> {
 }
 
 impl<'a> Requests<'a> {
-    /// Opens the trace at `path`, which may be several that are merged, as [`sources()`] says; `-` is standard input. `progress` is told of
-    /// the bytes read.
+    /// Opens the trace at `path`, or merges several traces, as described in [`sources()`]; `-` is standard input.
+    /// `progress` receives the number of bytes read.
     ///
     /// # Errors
-    /// A normalised trace has no other format, and is refused if `settings` name one. Those that are merged have one block size.
+    /// A normalised trace, if `settings` name another format; merged traces with different block sizes.
     pub fn open(path: impl AsRef<Path>, settings: &Settings, progress: &'a dyn Progress) -> Result<Self, TraceError> {
         let files = sources(path.as_ref())?;
         if let [file] = files.as_slice() {
@@ -57,7 +58,7 @@ impl<'a> Requests<'a> {
         for file in &files {
             match Self::open_one(file, settings, progress) {
                 Ok(requests) => all.push(requests),
-                // One file of many may be, such as that of an idle processor.
+                // Of several files, some may be empty, for example those of idle processors.
                 Err(TraceError::Empty { path }) => progress.note(&path, "it holds no requests"),
                 Err(error) => return Err(error),
             }
@@ -76,7 +77,7 @@ impl<'a> Requests<'a> {
         let mut input = Input::open(path, progress)?;
         let head = head(&mut input)?;
         if is_arrow(&head) {
-            // From standard input or compressed: it takes a file to map it.
+            // From standard input or compressed: mapping needs a file.
             let file = spooled(&mut input, head)?;
             let trace = Trace::map(input.path(), &file)?;
             return Self::normalised(trace, settings, progress);
@@ -99,7 +100,7 @@ impl<'a> Requests<'a> {
         Ok(Requests::Normalised(trace, progress))
     }
 
-    /// What errors and reports call the trace.
+    /// Returns the name of the trace for errors and reports.
     pub fn name(&self) -> &str {
         match self {
             Requests::Original(input, _) => input.path(),
@@ -108,8 +109,8 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// How much of their files is read, each of which goes on counting, and how long they are together; nothing where that is not known, and of
-    /// what is normalised.
+    /// Returns the live counters of the bytes read of each file, and the total length of the files. Returns `None` if
+    /// the length is unknown, and for normalised traces.
     pub(crate) fn read_of(&self) -> Option<(Vec<Arc<AtomicU64>>, u64)> {
         match self {
             Requests::Original(input, _) => input.read_of().map(|(read, bytes)| (vec![read], bytes)),
@@ -122,8 +123,9 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// What is known before they are read: the original's format and how its columns are or were read, if it was a CSV, and what was
-    /// passed over when a trace was normalised. Of several traces the formats and columns each once.
+    /// Returns the description that is available before reading: the original's format, the columns of a CSV, and the
+    /// records that were skipped when the trace was normalised. For several traces, each format and column list appears
+    /// once.
     pub fn about(&self) -> Description {
         match self {
             Requests::Original(_, original) => {
@@ -144,10 +146,10 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// The block size to read the trace with.
+    /// Returns the block size for reading the trace.
     ///
     /// # Errors
-    /// A normalised trace has a block size; if `settings` name another, it is refused. Those that are merged must have one.
+    /// A normalised trace, if `settings` name another block size; merged traces with different block sizes.
     pub fn block_size_bytes(&self, settings: &Settings) -> Result<u64, TraceError> {
         let trace = match self {
             Requests::Original(..) => return Ok(settings.block_size_bytes.unwrap_or(DEFAULT_BLOCK_SIZE_BYTES)),
@@ -166,11 +168,11 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// Hands all requests in order to `consume`, until it breaks off. Volumes are numbered anew in each batch. The addresses of
-    /// formats that count in blocks are in blocks of `block_size_bytes`.
+    /// Hands all requests in order to `consume`, until it breaks off. Volumes are renumbered in each batch. In formats
+    /// whose addresses count blocks, a block has `block_size_bytes`.
     ///
     /// # Errors
-    /// Malformed records, unless they are to be passed over; errors of `consume`.
+    /// Malformed records, unless they are to be skipped; errors of `consume`.
     pub fn for_each_batch(
         self,
         block_size_bytes: u64,
@@ -193,7 +195,7 @@ impl<'a> Requests<'a> {
     }
 }
 
-/// What is known of several traces together.
+/// Returns the common description of several traces.
 pub fn about(traces: &[Requests]) -> Description {
     let abouts: Vec<Description> = traces.iter().map(Requests::about).collect();
     let formats: BTreeSet<&str> = abouts.iter().flat_map(|about| about.format.split('+')).collect();
@@ -208,10 +210,10 @@ pub fn about(traces: &[Requests]) -> Description {
     }
 }
 
-/// The block size to read all of `traces` with: that of the normalised ones, if there are any.
+/// Returns the block size for reading all of `traces`: that of the normalised ones, if any.
 ///
 /// # Errors
-/// As of [`Requests::block_size_bytes`], and normalised traces of different ones.
+/// Those of [`Requests::block_size_bytes`], and normalised traces with different block sizes.
 pub fn block_size_bytes(traces: &[Requests], settings: &Settings) -> Result<u64, TraceError> {
     for requests in traces {
         requests.block_size_bytes(settings)?;
@@ -229,7 +231,7 @@ pub fn block_size_bytes(traces: &[Requests], settings: &Settings) -> Result<u64,
     }
 }
 
-/// The normalised traces of which `requests` are, by their names, and their block sizes.
+/// Returns the normalised traces among `requests`, by name, with their block sizes.
 fn own_block_sizes(requests: &Requests) -> Vec<(String, u64)> {
     match requests {
         Requests::Normalised(trace, _) => vec![(trace.name().to_owned(), trace.block_size_bytes())],
@@ -247,13 +249,13 @@ pub fn rebuild(
     Rebuilding::new(trace)?.for_each_batch(progress, &mut |batch| consume(batch).map(ControlFlow::Continue))
 }
 
-/// The normalised trace at `path`, if it is one that can be mapped as it is.
+/// Returns the normalised trace at `path`, if it can be mapped directly.
 fn mapped(path: &Path) -> Result<Option<Trace>, TraceError> {
     let io = |source| TraceError::Io { path: name_of(path), source };
     if path == Path::new("-") {
         return Ok(None);
     }
-    // What is no file is opened once, to be read: a named pipe that is opened twice ends for its writer and waits for another.
+    // A path that is not a file is opened only once: a named pipe that is opened twice ends for its writer.
     let is_file = match std::fs::metadata(path) {
         // It may be in an archive.
         Err(error) if error.kind() == ErrorKind::NotADirectory => false,
@@ -271,7 +273,7 @@ fn mapped(path: &Path) -> Result<Option<Trace>, TraceError> {
     Trace::map(&name_of(path), &file).map(Some)
 }
 
-/// A temporary file with `head` and the rest of `input`.
+/// Creates a temporary file with `head` and the rest of `input`.
 fn spooled(input: &mut Input, head: Vec<u8>) -> Result<File, TraceError> {
     let io = |source| TraceError::Io { path: temporary_name(), source };
     let mut file = temporary_file()?;
@@ -285,7 +287,7 @@ fn spooled(input: &mut Input, head: Vec<u8>) -> Result<File, TraceError> {
     Ok(file)
 }
 
-/// Puts the requests of a normalised trace together again.
+/// Reassembles the requests of a normalised trace.
 struct Rebuilding<'a> {
     trace: &'a Trace,
     volumes: Volumes,
@@ -403,7 +405,8 @@ mod tests {
     use crate::normalised::writer::{Rows, TraceWriter};
     use crate::progress::Silent;
 
-    /// A normalised trace of one op and time with these rows (block, request, request_blocks) in record batches.
+    /// Creates a normalised trace of one op and time with these rows (block, request, request_blocks) in record
+    /// batches.
     fn trace(batches: &[&[(i32, u64, u32)]], addresses: &[u64], volumes: &[&str]) -> Trace {
         let mut writer = TraceWriter::new(tempfile::tempfile().unwrap(), 4096, Kept::ForOthers).unwrap();
         for batch in batches {

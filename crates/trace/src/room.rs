@@ -1,4 +1,4 @@
-//! The room that the copy of a trace takes while it is open, and whether it is there: found out from the beginning of the trace.
+//! Estimates the disk space for the copy of a trace from the beginning of the trace, and checks that it is available.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,12 +8,12 @@ use crate::human;
 use crate::progress::Progress;
 use crate::requests::Requests;
 
-/// Bytes of the original that are read before the rest is judged by them.
+/// The number of original bytes to read before the rest is estimated.
 const JUDGED_BYTES: u64 = 4 << 20;
-/// Copies that are shorter need no word.
+/// Shorter copies, in bytes, are not reported.
 const SAID_BYTES: u64 = 1 << 30;
 
-/// Watches how a copy grows.
+/// Watches the growth of a copy.
 pub struct Room<'a> {
     read: Option<(Vec<Arc<AtomicU64>>, u64)>,
     name: String,
@@ -21,15 +21,15 @@ pub struct Room<'a> {
 }
 
 impl<'a> Room<'a> {
-    /// For the copy of a trace that is about to be read; `progress` is told of a long one.
+    /// Creates a watcher for the copy of a trace; `progress` receives a note about a long one.
     pub fn of(requests: &Requests, progress: &'a dyn Progress) -> Room<'a> {
         Room { read: requests.read_of(), name: requests.name().to_owned(), progress }
     }
 
-    /// The copy takes this many bytes by now.
+    /// Checks the space when the copy has `written_bytes`.
     ///
     /// # Errors
-    /// A directory that will not have enough room.
+    /// A directory without enough free space.
     pub fn check(&mut self, written_bytes: u64) -> Result<(), TraceError> {
         let Some((counters, all_bytes)) = &self.read else { return Ok(()) };
         let read_bytes: u64 = counters.iter().map(|counter| counter.load(Ordering::Relaxed)).sum();
@@ -60,14 +60,14 @@ impl<'a> Room<'a> {
     }
 }
 
-/// Bytes that are free in the file system of `directory`, where that is known.
+/// Returns the free bytes in the file system of `directory`, if known.
 #[cfg(target_os = "linux")]
 pub fn free_bytes(directory: &std::path::Path) -> Option<u64> {
     let about = rustix::fs::statvfs(directory).ok()?;
     Some(about.f_bavail.saturating_mul(about.f_frsize))
 }
 
-/// Bytes that are free in the file system of `directory`, where that is known.
+/// Returns the free bytes in the file system of `directory`, if known.
 #[cfg(not(target_os = "linux"))]
 pub fn free_bytes(_: &std::path::Path) -> Option<u64> {
     None
@@ -79,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what it is told.
+    /// Collects the notes.
     #[derive(Debug, Default)]
     struct Told(Mutex<Vec<String>>);
 
@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// A trace of `all_bytes`, of which the first 4 MiB became `written_bytes`.
+    /// Checks a trace of `all_bytes` after its first 4 MiB became `written_bytes`.
     fn judged(all_bytes: u64, written_bytes: u64) -> (Result<(), TraceError>, Vec<String>) {
         let (told, read) = (Told::default(), Arc::new(AtomicU64::new(JUDGED_BYTES - 1)));
         let mut room = Room { read: Some((vec![read.clone()], all_bytes)), name: "t".to_owned(), progress: &told };

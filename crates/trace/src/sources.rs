@@ -1,24 +1,24 @@
-//! The files that a trace is of: one, or several that are merged by time.
+//! The files of a trace: one, or several that are merged by time.
 //!
-//! `disk0.csv + disk1.csv` names two files, and a pattern such as `msr/*.csv` all that it fits, in order of their names: as one trace, whose
-//! requests come in the order of their times. A file that is there under the whole name is that file. Behind an archive the pattern is of the
-//! files in it: `msr.tar.gz/*.csv`.
+//! `disk0.csv + disk1.csv` names two files, and a pattern such as `msr/*.csv` all matching files, in order of their
+//! names. They are merged into one trace by time. An existing file with the whole name takes precedence. After an
+//! archive, the pattern matches the files in it: `msr.tar.gz/*.csv`.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::TraceError;
 use crate::input::{members, split_at_archive};
 
-/// What stands between the names of files that are merged.
+/// The separator between the names of merged files.
 const AND: &str = " + ";
 
-/// The most files that are merged: each is read by threads of its own.
+/// The maximum number of merged files: each is read by its own threads.
 pub const SOURCES_MAX: usize = 256;
 
-/// The files that the trace called `path` is of, at least one.
+/// Returns the files of the trace named `path`, at least one.
 ///
 /// # Errors
-/// A pattern that is none or fits no file, and more than [`SOURCES_MAX`] files.
+/// An invalid pattern or one without matches, and more than [`SOURCES_MAX`] files.
 pub fn sources(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
     let Some(name) = path.to_str().filter(|_| !path.exists()) else { return Ok(vec![path.to_owned()]) };
     if name.starts_with("s3://") {
@@ -41,25 +41,25 @@ pub fn sources(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
     Ok(files)
 }
 
-/// The names that are merged in `name`, which is one where there is no + between them.
+/// Returns the names that are merged in `name`: one if there is no +.
 pub fn parts(name: &str) -> impl Iterator<Item = &str> {
     name.split(AND).map(str::trim)
 }
 
-/// The traces that `name` stands for, each by itself: all that a pattern fits, and itself where it is there, is none, or names several files with
-/// a + between them.
+/// Returns the traces that `name` stands for, each by itself: all matches of a pattern. Other names, existing files and
+/// names merged with + stand for themselves.
 ///
 /// # Errors
-/// A pattern that is none or fits no file.
+/// An invalid pattern or one without matches.
 pub fn each(name: &str) -> Result<Vec<PathBuf>, TraceError> {
     let is_one = name.contains(AND) || !is_pattern(name) || Path::new(name).exists();
     if is_one { Ok(vec![PathBuf::from(name)]) } else { fitting(name) }
 }
 
-/// The files of which the bytes of the trace called `path` come: those of its sources, and the archives of what lies in one.
+/// Returns the files that contain the bytes of the trace named `path`: its sources, or the archives that contain them.
 ///
 /// # Errors
-/// As of [`sources`].
+/// Those of [`sources`].
 pub fn files(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
     let mut files = Vec::new();
     for source in sources(path)? {
@@ -88,7 +88,7 @@ fn fitting(pattern: &str) -> Result<Vec<PathBuf>, TraceError> {
         let pattern = pattern.to_string_lossy();
         let fits =
             glob::Pattern::new(&pattern).map_err(|error| refused(format!("a pattern that cannot be ({error})")))?;
-        // As between folders.
+        // Wildcards do not cross folders, as in directories.
         let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
         let mut found = members(archive)?;
         found.retain(|name| fits.matches_with(name.trim_start_matches("./"), options));

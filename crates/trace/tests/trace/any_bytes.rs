@@ -1,6 +1,6 @@
-//! No bytes make reading panic: samples of every format in every compression, and mapped trace files, are damaged at random (flipped,
-//! cut, doubled, spliced), then read to the end. 256 inputs per format, of which a fifth is in each compression, and 1,024 trace files;
-//! the seed is fixed.
+//! No bytes make reading panic. Samples of every format in every compression, and mapped trace files, are damaged at
+//! random (flipped, cut, doubled, spliced), then read to the end. There are 256 inputs per format, a fifth of them in
+//! each compression, and 1,024 trace files; the seed is fixed.
 
 use std::io::{Read, Seek, Write};
 
@@ -27,7 +27,7 @@ fn damage() -> impl Strategy<Value = Damage> {
     let at = any::<usize>();
     prop_oneof![
         4 => (at, 0..8_u32).prop_map(|(at, bit)| Damage::Flip { at, bits: 1 << bit }),
-        // Bytes that mean something in some format.
+        // Bytes with a meaning in some format.
         4 => (at, prop::sample::select(&b"0918-.,\n\r\t \"#*+RWDx\0\xFF"[..])).prop_map(|(at, byte)| Damage::Set { at, byte }),
         2 => (at, vec(any::<u8>(), 1..20)).prop_map(|(at, bytes)| Damage::Insert { at, bytes }),
         2 => (at, 1..200_usize).prop_map(|(at, len)| Damage::Remove { at, len }),
@@ -60,7 +60,7 @@ fn runner(cases: u32) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
 }
 
-/// Uses all that is in a trace.
+/// Uses all contents of a trace.
 fn walk(trace: &Trace) {
     let info = Info::of(trace);
     assert_eq!(info.accesses, trace.len() as u64);
@@ -128,7 +128,7 @@ fn no_bytes_make_mapping_a_trace_file_panic() {
         let mut bytes = whole.clone();
         for (damage, near_end) in &damages {
             let mut damage = damage.clone();
-            // Half of the damage is to the footer, where it does the most.
+            // Half of the damage is to the footer, where it has the most effect.
             if let (Some(near_end), Damage::Flip { at, .. } | Damage::Set { at, .. }) = (near_end, &mut damage) {
                 *at = bytes.len().saturating_sub(*near_end + 1);
             }

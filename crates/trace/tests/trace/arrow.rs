@@ -1,5 +1,5 @@
-//! Trace files are Arrow IPC files: the reader of the crate arrow-ipc finds in them the values that were written, and files of its writer
-//! are read as traces.
+//! Trace files are Arrow IPC files: the reader of the crate arrow-ipc finds the written values in them, and files of
+//! its writer are read as traces.
 
 use std::collections::HashMap;
 use std::fs;
@@ -24,7 +24,7 @@ use flashwise_trace::tools::convert::convert;
 /// Several batches and a part of one, with times and requests that zstd makes shorter.
 const REQUESTS: usize = 300_000;
 
-/// A trace file that is kept, packed and with checksums, and a temporary one.
+/// Returns a persistent trace file, packed and with checksums, and a temporary one.
 fn files(folder: &Path) -> [Vec<u8>; 2] {
     let contents = crate::fixtures::all(2000).swap_remove(0).contents.repeat(REQUESTS / 2000);
     let (original, kept) = (folder.join("trace.csv"), folder.join("kept.arrow"));
@@ -83,7 +83,7 @@ fn the_reader_of_arrow_finds_what_was_written() {
     }
 }
 
-/// The file that the writer of arrow makes of a few rows, and of the description of another trace.
+/// Returns the file that arrow's writer makes of a few rows and the description of another trace.
 fn of_arrow(folder: &Path, compression: Option<CompressionType>, schema: Schema) -> Vec<u8> {
     let described = open(folder, &files(folder)[1]).unwrap();
     let block = DictionaryArray::new(Int32Array::from(vec![0, 1, 0]), Arc::new(UInt64Array::from(vec![7, 9])));

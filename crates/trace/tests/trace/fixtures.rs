@@ -1,4 +1,4 @@
-//! The first requests of the trace that comes with flashwise, written in every format and compressed in every way.
+//! The first requests of the bundled trace, in every format and compression.
 
 use std::fmt::Write as _;
 use std::io::{Cursor, Write as _};
@@ -20,17 +20,17 @@ pub struct Fixture {
     pub spec: &'static str,
     pub volume: &'static str,
     pub contents: Vec<u8>,
-    /// What the format keeps of the requests.
+    /// The requests with the properties that the format keeps.
     pub requests: Vec<Request>,
 }
 
-/// What `path` in the repository's `traces` directory holds.
+/// Returns the contents of `path` in the repository's `traces` directory.
 pub fn bundled(path: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces").join(path);
     zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()
 }
 
-/// The first `count` requests of the bundled trace, read by hand, with times from 1,000 s.
+/// Returns the first `count` requests of the bundled trace, parsed independently, with times from 1,000 s.
 pub fn requests(count: usize) -> Vec<Request> {
     let text = String::from_utf8(bundled("netsfs.csv.zst")).unwrap();
     let mut start = None;
@@ -45,7 +45,7 @@ pub fn requests(count: usize) -> Vec<Request> {
     text.lines().take(count).map(request).collect()
 }
 
-/// The first `count` requests in each format.
+/// Returns the first `count` requests in each format.
 pub fn all(count: usize) -> Vec<Fixture> {
     let requests = requests(count);
     let text = |line: &dyn Fn(&mut String, &Request)| {
@@ -360,7 +360,7 @@ pub fn all(count: usize) -> Vec<Fixture> {
     ]
 }
 
-/// Microseconds in a unit of 10^`digits` of them.
+/// Formats a time with `digits` decimals, in a unit of 10^`digits` microseconds.
 fn decimals(time_us: i64, digits: usize) -> String {
     let unit = 10_i64.pow(digits as u32);
     format!("{}.{:0digits$}", time_us / unit, time_us % unit)
@@ -384,7 +384,7 @@ fn vscsi_2(r: &Request) -> Vec<u8> {
     [[command, 0x0200].map(u16::to_le_bytes).concat(), head, tail].concat()
 }
 
-/// An event Q and an event C, with data after it, in big-endian order.
+/// Returns an event Q and an event C, with data after it, in big-endian order.
 fn blktrace(r: &Request) -> Vec<u8> {
     let category = if r.op == Op::Read { 1 << 16 } else { 1 << 17 };
     let event = |action: u32, data: u16| {
@@ -410,7 +410,7 @@ fn oracle_general(requests: &[Request]) -> Vec<u8> {
     out
 }
 
-/// Version 3: its records of 36 bytes do not divide the header's 8192.
+/// Returns a trace of version 3: its records of 36 bytes do not divide the header's 8192.
 fn lcs(requests: &[Request]) -> Vec<u8> {
     let magic = 0x1234_5678_9abc_def0_u64.to_le_bytes();
     let mut out = [&magic[..], &3_u64.to_le_bytes(), &[0; 8192 - 24], &magic].concat();
@@ -425,7 +425,7 @@ fn lcs(requests: &[Request]) -> Vec<u8> {
     out
 }
 
-/// A way to compress.
+/// A compression: its name and function.
 pub type Compression = (&'static str, fn(&[u8]) -> Vec<u8>);
 
 pub const COMPRESSIONS: [Compression; 6] =
@@ -438,7 +438,7 @@ pub fn gzip(contents: &[u8]) -> Vec<u8> {
 }
 
 pub fn zstandard(contents: &[u8]) -> Vec<u8> {
-    // With a checksum, as the zstd program writes it, so that damage shows.
+    // With a checksum, like the zstd program, so that damage is detected.
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
     encoder.include_checksum(true).unwrap();
     encoder.write_all(contents).unwrap();
@@ -458,14 +458,14 @@ pub fn bzip2(contents: &[u8]) -> Vec<u8> {
 }
 
 pub fn lz4(contents: &[u8]) -> Vec<u8> {
-    // With checksums, as the lz4 program writes them.
+    // With checksums, like the lz4 program.
     let info = lz4_flex::frame::FrameInfo::new().block_checksums(true).content_checksum(true);
     let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(info, Vec::new());
     encoder.write_all(contents).unwrap();
     encoder.finish().unwrap()
 }
 
-/// A tar archive of these files.
+/// Returns a tar archive of these files.
 pub fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, contents) in files {
@@ -477,7 +477,7 @@ pub fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-/// A zip archive of these files, stored or deflated.
+/// Returns a zip archive of these files, stored or deflated.
 pub fn zip(files: &[(&str, &[u8])], deflated: bool) -> Vec<u8> {
     let method = if deflated { rawzip::CompressionMethod::DEFLATE } else { rawzip::CompressionMethod::STORE };
     let mut bytes = Vec::new();
@@ -502,12 +502,12 @@ pub fn zip(files: &[(&str, &[u8])], deflated: bool) -> Vec<u8> {
     bytes
 }
 
-/// An input called `trace` with these bytes.
+/// Returns an input named `trace` with these bytes.
 pub fn input(bytes: Vec<u8>) -> Result<Input<'static>, String> {
     Input::new("trace", Box::new(Cursor::new(bytes)), &Silent).map_err(|error| chain(&error))
 }
 
-/// An error with all that caused it.
+/// Formats an error with all its causes.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -521,7 +521,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 /// The name of a format, and requests with the names of their volumes.
 pub type Read = (&'static str, Vec<(String, Request)>);
 
-/// The recognised format and the requests with the names of their volumes, by way of everything but the normaliser.
+/// Returns the recognised format and the requests with the names of their volumes, without the normaliser.
 pub fn read(bytes: Vec<u8>) -> Result<Read, String> {
     let mut input = input(bytes)?;
     let mut head = vec![0; 64 << 10];
@@ -544,7 +544,7 @@ pub fn read(bytes: Vec<u8>) -> Result<Read, String> {
     Ok((spec.format().name, requests))
 }
 
-/// Normalises and maps.
+/// Normalises and maps a trace.
 pub fn trace(bytes: Vec<u8>, settings: &Settings) -> Result<Trace, String> {
     let input = input(bytes)?;
     let file = normalise(input, settings, tempfile::tempfile().unwrap()).map_err(|error| chain(&error))?;

@@ -1,4 +1,5 @@
-//! Reading traces, from compressed bytes to a mapped trace: every format in every compression, and where errors are.
+//! Reading traces, from compressed bytes to a mapped trace: every format in every compression, and the positions of
+//! errors.
 
 use crate::fixtures::{
     self, COMPRESSIONS, Fixture, all, bundled, bzip2, gzip, input, lz4, read, tar, trace, xz, zip, zstandard,
@@ -27,7 +28,7 @@ fn every_format_has_a_fixture() {
 
 #[test]
 fn every_format_is_recognised_and_gives_the_same_requests_in_every_compression() {
-    // Any bytes are integers, so that these are never recognised.
+    // Any bytes are integers, so raw blocks are never recognised.
     for fixture in all(REQUESTS).into_iter().filter(|fixture| name(fixture) != "raw-blocks") {
         for (compression, compress) in COMPRESSIONS {
             let (format, requests) = read(compress(&fixture.contents)).unwrap();
@@ -103,7 +104,7 @@ fn damaged_compression_is_named_with_the_byte() {
             let mut flipped = whole.clone();
             flipped[whole.len() / 2] ^= 0x10;
             let error = trace(flipped, &settings("msr")).unwrap_err();
-            // What comes before the damage was found may already not be a line any more.
+            // The data decompressed before the damage is found may already be an invalid line.
             assert!(error.starts_with(&begins) || error.starts_with("trace, line "), "{error}");
         }
     }
@@ -113,7 +114,7 @@ fn damaged_compression_is_named_with_the_byte() {
 fn a_cut_of_lz4_between_two_blocks_is_damage() {
     let contents = all(REQUESTS).swap_remove(0).contents.repeat(40);
     let whole = lz4(&contents);
-    // The header of a frame without sizes has 7 bytes; each block has its length before it and its checksum behind it.
+    // The header of a frame without sizes has 7 bytes; each block has its length before it and its checksum after it.
     let length = u32::from_le_bytes(whole[7..11].try_into().unwrap()) & 0x7FFF_FFFF;
     let cut = whole[..7 + 4 + length as usize + 4].to_vec();
     assert!(cut.len() < whole.len());
@@ -121,7 +122,7 @@ fn a_cut_of_lz4_between_two_blocks_is_damage() {
     assert!(error.starts_with("trace: damaged lz4 data after byte "), "{error}");
 }
 
-/// What [`fixtures::read`] finds in the file at `path`, which goes on within an archive.
+/// Opens the file at `path`, which continues inside an archive.
 fn open(path: &std::path::Path) -> Result<u64, String> {
     let opened = flashwise_trace::normalised::open(path, &Settings::default(), &flashwise_trace::progress::Silent);
     opened.map(|trace| trace.description().requests).map_err(|error| fixtures::chain(&error))
@@ -200,7 +201,7 @@ fn marks_and_ends_of_lines_of_other_systems_are_read_and_mixed_ones_are_errors()
 fn an_error_names_the_line_however_far_it_is() {
     let head = all(REQUESTS).swap_remove(0).contents;
     let mut contents = head.repeat(100);
-    // 200,000 good lines of about 55 bytes, so some 40 chunks, then one that is not; blank lines count too.
+    // 200,000 valid lines of about 55 bytes, so about 40 chunks, then an invalid one; blank lines count too.
     contents.extend(b"\n\r\n134397293101803864,nfs,0,Raed,8007278592,4096,20640\r\n");
     contents.extend(&head);
     let expected = r#"trace, line 200003: found "Raed", expected Read or Write"#;
@@ -255,7 +256,7 @@ fn empty_and_tiny_inputs_are_errors() {
     assert_eq!(trace(b"42".to_vec(), &Settings::default()).unwrap().len(), 1);
 }
 
-/// Requests, reads, bytes and skipped records of a file in `tests/files`.
+/// Returns the requests, reads, bytes and skipped records of a file in `tests/files`.
 fn counts(name: &str, format: Option<&str>) -> (u64, u64, u64, u64) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files").join(name);
     let settings = Settings { format: format.map(|spec| spec.parse().unwrap()), ..Settings::default() };
@@ -264,15 +265,16 @@ fn counts(name: &str, format: Option<&str>) -> (u64, u64, u64, u64) {
     (about.requests, about.read_requests, about.read_bytes + about.write_bytes, about.skipped_records)
 }
 
-/// `sdb.iolog` was written by fio 3.33, whose summary counts 15 reads, 17 writes and 1 sync. The program
-/// `awk '$3 == "read" || $3 == "write" { n += $5 } END { print n }'` counts the bytes.
+/// `sdb.iolog` was written by fio 3.33, whose summary counts 15 reads, 17 writes and 1 sync. The program `awk '$3 ==
+/// "read" || $3 == "write" { n += $5 } END { print n }'` counts the bytes.
 #[test]
 fn a_log_of_fio_has_the_requests_that_fio_counted() {
     assert_eq!(counts("sdb.iolog", None), (32, 15, 131_072, 1));
 }
 
-/// `sdb.blkparse` is what blkparse 1.2.0 prints of `sdb.blktrace`, events of a logical volume (253,0) on a disk (8,0), and of another disk.
-/// The program `awk '$6 == "Q" && $1 != "8,0" && $7 ~ /^F?[RW]/ && $9 == "+" { n++; b += 512 * $10 } END { print n, b }'` counts them.
+/// `sdb.blkparse` is the output of blkparse 1.2.0 for `sdb.blktrace`: events of a logical volume (253,0) on a disk
+/// (8,0), and of another disk. The program `awk '$6 == "Q" && $1 != "8,0" && $7 ~ /^F?[RW]/ && $9 == "+" { n++; b +=
+/// 512 * $10 } END { print n, b }'` counts them.
 #[test]
 fn binary_events_are_the_same_requests_as_their_text() {
     for options in ["", ":action=D", ":action=I", ":action=C", ":stacked=all", ":action=C,stacked=all"] {
@@ -283,8 +285,9 @@ fn binary_events_are_the_same_requests_as_their_text() {
     assert_eq!(counts("sdb.blkparse", None), (16, 6, 282_624, 8));
 }
 
-/// Captured by `perf record -e block:...` and in an instance of tracefs while dd read and wrote a file, on a virtual disk. Each line with
-/// `block_bio_queue:` is a request, counted by awk: reads by their letter, bytes by the number behind the +.
+/// Captured by `perf record -e block:...` and in an instance of tracefs while dd read and wrote a file, on a virtual
+/// disk. Each line with `block_bio_queue:` is a request, counted by awk: reads by their letter, bytes by the number
+/// after the +.
 #[test]
 fn block_tracepoints_have_the_requests_that_were_queued() {
     assert_eq!(counts("vda.perf", None), (20, 6, 253_952, 0));
@@ -292,7 +295,8 @@ fn block_tracepoints_have_the_requests_that_were_queued() {
     assert_eq!(counts("vda.ftrace", None), (25, 11, 319_488, 2));
 }
 
-/// blktrace writes a file for each processor: here one that queued all requests, one that completed them, and one that was idle.
+/// blktrace writes a file for each processor: here one that queued all requests, one that completed them, and one that
+/// was idle.
 #[test]
 fn binary_events_of_several_processors_are_merged() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/sdb.blktrace");
@@ -322,7 +326,7 @@ fn binary_events_of_several_processors_are_merged() {
     }
 }
 
-/// It is opened once: its writer is still there when the trace is read, and nobody waits for another.
+/// The pipe is opened once: its writer is still there when the trace is read, and no reader waits for another writer.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_named_pipe_is_read() {
@@ -377,7 +381,7 @@ fn a_normalised_trace_of_the_version_before_is_read() {
         assert_eq!((&old.request[..], &old.request_blocks[..]), (&new.request[..], &new.request_blocks[..]));
         assert_eq!(old.time_us[..], new.time_us[..]);
     }
-    // One that was cut and filled up is refused in words.
+    // A file that was truncated and padded is rejected with a message.
     let mut bytes = std::fs::read(file("version-1.arrow")).unwrap();
     bytes[4000..].fill(0);
     let folder = tempfile::tempdir().unwrap();
@@ -390,7 +394,7 @@ fn a_normalised_trace_of_the_version_before_is_read() {
     );
 }
 
-/// Who watches may end the work by unwinding: what comes out is theirs, wherever the trace was read.
+/// A progress can cancel the work by a panic, which reaches its caller, regardless of the thread that read the trace.
 #[test]
 fn who_does_not_want_the_work_any_more_unwinds_out_of_it() {
     struct Unwilling;

@@ -1,6 +1,6 @@
-//! Every format that is read, whole and damaged, and the trace file in the eyes of another reader.
+//! Tests of all formats, intact and damaged, and of the trace file with another reader.
 //!
-//! All are one binary: it is linked once, and its tests run side by side.
+//! All tests are in one binary: it is linked once, and its tests run in parallel.
 
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 

@@ -1,5 +1,5 @@
-//! Files that look like a format and mean something else: each is read with its true figures or refused, and the `--format` of the
-//! refusal reads it with these.
+//! Files that look like a format but have other units or columns. Each is read with its true figures or rejected, and
+//! the `--format` of the error reads it with these.
 
 use std::collections::HashSet;
 use std::io::Cursor;
@@ -24,12 +24,12 @@ struct Case {
     name: String,
     text: String,
     figures: Figures,
-    /// Microseconds by which the duration may be another, where times were cut.
+    /// The tolerance of the duration in microseconds, if times were truncated.
     within_us: u64,
 }
 
 impl Case {
-    /// The file, if its requests are whole in these units.
+    /// Returns the file, if its requests are whole in these units.
     fn new(format: &Written, clock: Clock, units: (u64, u64), pattern: usize, volumes: u64) -> Option<Case> {
         let (clock_name, step_s, time) = clock;
         let (pattern_name, requests) = PATTERNS[pattern];
@@ -63,7 +63,7 @@ impl Case {
         Some(Case { name, text, figures, within_us })
     }
 
-    /// The same with the contents of two columns in each other's place.
+    /// Returns the case with two columns swapped.
     fn swapped(&self, one: usize, other: usize, separator: char) -> Case {
         let line = |line: &str| {
             let mut fields: Vec<&str> = line.split(separator).collect();
@@ -78,7 +78,7 @@ impl Case {
         (found.0, found.1) == (self.figures.0, self.figures.1) && found.2.abs_diff(self.figures.2) <= self.within_us
     }
 
-    /// What is wrong with what becomes of the file, read in `format`; nothing if all is well. A unit of time that nothing shows is
+    /// Returns the error of reading the file in `format`; none on success. A unit of time without evidence must be
     /// noted.
     fn misread(&self, format: Option<&str>) -> Option<String> {
         let wrong = match read_with_notes(&self.text, format) {
@@ -115,7 +115,7 @@ impl Case {
     }
 }
 
-/// Receives notes.
+/// Collects notes.
 #[derive(Default)]
 struct Notes(Mutex<Vec<String>>);
 
@@ -142,7 +142,7 @@ fn read(text: &str, format: Option<&str>) -> Result<Figures, String> {
     read_with_notes(text, format).map(|(figures, _)| figures)
 }
 
-/// The `--format` that an error suggests.
+/// Returns the `--format` that an error suggests.
 fn suggested(error: &str) -> Option<&str> {
     let (_, rest) = error.rsplit_once("--format ")?;
     rest.split(' ').next()
@@ -158,12 +158,12 @@ fn no_unit_of_any_column_is_misread() {
     for format in FORMATS {
         for pattern in 0..PATTERNS.len() {
             let volumes = 1 + 2 * (pattern as u64 % 2);
-            // Each unit of time beside one of bytes, and each of bytes beside the own of time.
+            // Each unit of time with one of bytes, and each of bytes with the format's own unit of time.
             let is_written = |(_, clock): &(usize, &Clock)| format.name != "iotrace" || !clock.0.contains("decimal");
             for (at, clock) in CLOCKS.iter().enumerate().filter(|_| pattern < 3).filter(is_written) {
                 cases.extend(Case::new(format, *clock, UNITS[at], pattern, volumes));
             }
-            // Pages without an order look like FlashSim's sectors.
+            // Unordered pages look like FlashSim's sectors.
             let is_told = |units: &&(u64, u64)| !(format.name == "disksim" && pattern == 3 && **units == (4096, 4096));
             for units in UNITS.iter().filter(is_told) {
                 cases.extend(Case::new(format, format.clock, *units, pattern, volumes));
@@ -176,10 +176,10 @@ fn no_unit_of_any_column_is_misread() {
 
 #[test]
 fn no_time_since_the_start_is_misread() {
-    // Without dates, a unit shows where the rate is one that no disk has; elsewhere a note names it.
+    // Without dates, a unit is detected if the rate is one that no disk reaches; otherwise a note names it.
     let each = FORMATS.iter().flat_map(|format| {
         let is_other = |(at, clock): &(usize, &Clock)| {
-            // A trace of whole seconds or milliseconds has no decimals, and is in no format that has them.
+            // A trace of whole seconds or milliseconds has no decimals, so formats that have them do not match.
             *at != 5
                 && clock.0 != format.clock.0
                 && (format.name != "iotrace" || *at < 4)
@@ -214,7 +214,7 @@ fn no_column_in_the_place_of_another_is_misread() {
     assert_none(cases.iter().filter_map(|case| case.misread(None)).collect(), cases.len());
 }
 
-/// A format that the user names is checked too; units that the user names are not.
+/// A format that the user names is checked too; units that the user gives are not.
 #[test]
 fn a_named_format_is_checked_and_named_units_are_not() {
     let mut wrong = Vec::new();
@@ -235,7 +235,7 @@ fn a_named_format_is_checked_and_named_units_are_not() {
     assert_none(wrong, 2 * named().count());
 }
 
-/// A case of lines of whatever shape, with loops of 500 blocks and one second from line to line.
+/// Returns a case of arbitrary lines, with loops of 500 blocks and one second from line to line.
 fn lines(name: &str, figures: Figures, line: fn(u64) -> String) -> Case {
     let text = (0..LINES).map(|at| line(at) + "\n").collect();
     Case { name: name.to_owned(), text, figures, within_us: 0 }
@@ -303,7 +303,7 @@ fn lines_of_numbers_are_not_taken_for_each_other() {
     assert_none(cases.iter().filter_map(|case| case.misread(None)).collect(), count);
 }
 
-/// Files of two parts in different units, and times that say nothing.
+/// Files of two parts in different units, and times without evidence.
 #[test]
 fn what_the_first_lines_do_not_show_is_noted() {
     let part = |name: &str, units: (u64, u64), pattern: usize| {
@@ -325,7 +325,8 @@ fn what_the_first_lines_do_not_show_is_noted() {
     assert!(notes(&text).iter().any(|note| note == skipped), "{:?}", notes(&text));
 }
 
-/// Lines that `csv` cannot tell from requests, and names of several words, are read in other units by the format itself.
+/// Lines that `csv` cannot distinguish from requests, and names of several words, are read in other units by the format
+/// itself.
 #[test]
 fn events_that_are_no_requests_stay_out_of_what_is_suggested() {
     const TIMED: Figures = (LINES, 500, 999_000_000);
@@ -336,7 +337,7 @@ fn events_that_are_no_requests_stay_out_of_what_is_suggested() {
     let named = |at: u64| format!("{at} 7 my program {} 8 R 6 0 531e", at % 500 * 8);
     let cases = [lines("actions", TIMED, actions), lines("a name of two words", TIMED, named)];
     assert_none(cases.iter().filter_map(|case| case.misread(None)).collect(), cases.len());
-    // Offsets and lengths in each other's place.
+    // Swapped offsets and lengths.
     let swapped = |at: u64| format!("8,16 1 {at} {at}.000001 7 Q R 8 + {} [a]", at * 7919 % 4093 * 8);
     let error = read(&lines("swapped", TIMED, swapped).text, None).unwrap_err();
     assert_eq!(
@@ -398,7 +399,7 @@ fn objects_are_blocks_by_their_ids() {
         let error = read(&case.text, Some("csv:time=0,offset=1,op=2,time-unit=s")).unwrap_err();
         assert!(error.contains("hash=1"), "{error}");
     }
-    // Tables that no format fits: what is suggested reads them.
+    // Tables in no known format: the suggestion reads them.
     let ids = |word: fn(u64) -> &'static str, header: &str| {
         let lines = (0..LINES).map(|at| format!("{at},{},{:08x}-0000-4000\n", word(at), at * 7 % 500));
         format!("{header}{}", lines.collect::<String>())

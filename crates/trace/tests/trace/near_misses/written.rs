@@ -1,4 +1,4 @@
-//! Formats as the files of this test are written in, with units of time, offset and length, and requests.
+//! The formats of this test's files, with units of time, offset and length, and requests.
 
 use flashwise_core::access::Op;
 use flashwise_trace::request::Request;
@@ -7,7 +7,7 @@ use crate::fixtures::requests;
 
 pub const LINES: u64 = 1000;
 
-/// A request in what a file shall be written in.
+/// A request in the units of a file.
 pub struct Row {
     pub time: String,
     pub offset: u64,
@@ -17,10 +17,10 @@ pub struct Row {
     pub at: u64,
 }
 
-/// How times are written: a name, seconds between two requests, and the text of a number of seconds since the start.
+/// A spelling of times: a name, the seconds between two requests, and a formatter of seconds since the start.
 pub type Clock = (&'static str, f64, fn(f64) -> String);
 
-/// Seconds from 1970 to the first request of a trace with dates.
+/// The seconds from 1970 to the first request of a trace with dates.
 const START_S: f64 = 1_577_808_000.0;
 
 fn dated(per_s: u64, seconds: f64) -> String {
@@ -50,7 +50,7 @@ pub const RELATIVE: [Clock; 6] = [
     ("decimal ms", 0.01, |s| format!("{:.3}", s * 1e3)),
 ];
 
-/// How offsets and lengths are written: bytes in a unit of each.
+/// Units of offsets and lengths, in bytes each.
 pub const UNITS: &[(u64, u64)] = &[
     (1, 1),
     (512, 512),
@@ -67,13 +67,13 @@ pub const UNITS: &[(u64, u64)] = &[
 /// The requests of a trace with these seconds from one to the next.
 pub type Pattern = fn(f64) -> Vec<Request>;
 
-/// Requests in bytes and seconds since the start: they go round, jump about, or are those of a real trace.
+/// Requests in bytes and seconds since the start: loops, random jumps, or those of a real trace.
 pub const PATTERNS: &[(&str, Pattern)] = &[
     ("loop", |step_s| (0..LINES).map(|at| block(at, at % 500, step_s)).collect()),
     ("noise", |step_s| (0..LINES).map(|at| block(at, at * 7919 % 4093 * 3 % 500, step_s)).collect()),
     ("real", |step_s| {
         let requests = requests(LINES as usize);
-        // As fast as the others, in its own rhythm.
+        // At the same mean rate as the others, with its own rhythm.
         let start_us = requests[0].time_us;
         let scale = step_s * LINES as f64 / (requests[LINES as usize - 1].time_us - start_us) as f64;
         let time_us = |time_us: i64| ((time_us - start_us) as f64 * scale * 1e6) as i64;
@@ -83,7 +83,7 @@ pub const PATTERNS: &[(&str, Pattern)] = &[
     ("sectors", |step_s| scattered(step_s, 512, &[1, 2, 3, 5, 8, 8, 16, 31])),
 ];
 
-/// Requests at multiples of `unit_bytes`, without an order, and as long as some number of `units`.
+/// Requests at multiples of `unit_bytes` in random order; their lengths are those of `units`.
 fn scattered(step_s: f64, unit_bytes: u64, units: &[u64]) -> Vec<Request> {
     let request = |at: u64| Request {
         offset_bytes: at * 0x9E37_79B9 % 0x3F_FFFF * unit_bytes,
@@ -93,7 +93,7 @@ fn scattered(step_s: f64, unit_bytes: u64, units: &[u64]) -> Vec<Request> {
     (0..LINES).map(request).collect()
 }
 
-/// A request of the block with this number of 4 KiB.
+/// Returns a request of the block with this number of 4 KiB.
 fn block(at: u64, block: u64, step_s: f64) -> Request {
     let op = if at.is_multiple_of(3) { Op::Write } else { Op::Read };
     Request {
@@ -105,7 +105,7 @@ fn block(at: u64, block: u64, step_s: f64) -> Request {
     }
 }
 
-/// A line of a format, in the units that the row has.
+/// Formats a row as a line, in the row's units.
 pub type Line = fn(&Row) -> String;
 
 fn letter(row: &Row) -> char {
@@ -116,15 +116,15 @@ fn word(row: &Row) -> &'static str {
     if row.is_read { "Read" } else { "Write" }
 }
 
-/// A format, its lines, and its own units: microseconds in one of time, bytes in one of offset and of length.
+/// A format, its lines, and its own units: of time in microseconds, of offset and length in bytes.
 pub struct Written {
     pub name: &'static str,
-    /// What stands before the first line.
+    /// The text before the first line.
     pub head: &'static str,
     pub line: Line,
     pub clock: Clock,
     pub units: (u64, u64),
-    /// Its columns of time, offset, length and volume; all 0 where columns cannot be given in another order.
+    /// Its columns of time, offset, length and volume; all 0 if columns cannot be given in another order.
     pub columns: [usize; 4],
     /// A column that it does not read.
     pub other: Option<usize>,
