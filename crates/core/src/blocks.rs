@@ -1,7 +1,7 @@
 //! The blocks that a policy remembers, each on one of a few ordered lists; for a log on flash also the contents of its
 //! slots.
 //!
-//! Every policy here consists of queues of blocks (`Q` and `Q_r` in LARC; `T1`, `T2`, `B1`, `B2` in ARC) and needs two
+//! Every policy here consists of queues of blocks (`Q` and `Q_r` in LARC; `T1`, `T2`, `B1`, `B2` in ARC). It needs two
 //! answers: the node of a block, and the end of a queue. [`Blocks`] gives both: an [`Index`] from key to node, and a
 //! slab of nodes linked into circular doubly linked lists. The first nodes of the slab are the lists' heads, so linking
 //! never branches on an empty list, and node 0 is never a block.

@@ -165,7 +165,7 @@ mod tests {
         counters.record::<u32>(Op::Read, &Outcome::Bypass);
         assert_eq!((counters.accesses(), counters.hits(), counters.bypasses()), (6, 2, 2));
         assert_eq!((counters.admissions(), counters.replacements(), counters.evictions()), (2, 1, 1));
-        // One write hit and two admissions, of which one replaced a block.
+        // One write hit and two admissions; one of these replaced a block.
         assert_eq!((counters.flash_writes_blocks(), counters.write_traffic_blocks()), (3, 2));
         assert_eq!((counters.hit_ratio(), counters.read_hit_ratio()), (2.0 / 6.0, 1.0 / 3.0));
     }

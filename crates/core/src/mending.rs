@@ -1,7 +1,7 @@
 //! Mending: correction of a single wrong bit in a page by its checksum.
 //!
 //! CRC32C is linear: the difference of a page's checksums depends only on the positions of the wrong bits. Within 4,096
-//! bytes no two single bits, of the page or of the checksum, make the same difference (the Hamming distance is 4), so
+//! bytes no two single bits, of the page or of the checksum, make the same difference (the Hamming distance is 4). So
 //! the bit can be identified.
 
 use std::collections::HashMap;
@@ -57,8 +57,8 @@ impl Mending {
         Superblock::decode(&self.mend(*page, &SUPERBLOCK_MAGIC.to_le_bytes(), 8, 12)?).ok()
     }
 
-    /// Corrects the one wrong bit of a page: in its magic number, in its checksum at `crc_at`, or in the data that the
-    /// checksum covers, from `start` on.
+    /// Corrects the one wrong bit of a page. It can be in the magic number, in the checksum at `crc_at`, or in the data
+    /// that the checksum covers, from `start` on.
     fn mend(&self, mut page: Page, magic: &[u8], crc_at: usize, start: usize) -> Option<Page> {
         let wrong: u32 = page.iter().zip(magic).map(|(found, expected)| (found ^ expected).count_ones()).sum();
         if wrong > 1 {

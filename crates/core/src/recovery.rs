@@ -18,7 +18,7 @@
 //!
 //! The log continues right behind the last whole segment, in a new epoch. Within a unit epochs never decrease, so
 //! leftovers of an earlier run further behind are not mistaken for a part of the log. A leftover at the very end could
-//! become whole by chance, if the same data is written there again; so it is wiped before anything is written.
+//! become whole by chance, if the same data is written there again. So it is wiped before anything is written.
 //!
 //! Nothing can be wiped in a zoned unit. There the log continues behind the leftovers, and its next segment records how
 //! many pages it [skips](Header::skipped).

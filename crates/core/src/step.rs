@@ -9,7 +9,7 @@
 //! - An append that [needs it](Segment::needs_backend_flush) starts after the earlier flushes of the backend that
 //!   belong to no batch.
 //! - A flush starts after the earlier writes to its device have ended. A flush of the backend waits only for writes of
-//!   its own batch, or of no batch: blocks that are written back stay on flash until they are durable.
+//!   its own batch, or of no batch. Blocks that are written back stay on flash until they are durable.
 //! - Appends, witnesses and resets keep their order.
 //! - Before an append is written, the cache decides about its records
 //!   ([`Event::Appending`](crate::cache::Event::Appending)): if the append's flush of the backend failed, none is

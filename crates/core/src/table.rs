@@ -7,8 +7,8 @@
 //! free hold a part of the hash, so few of the caller's keys are compared in vain. A table with a known capacity is
 //! 9/10 full when it reaches it, and takes 4.7 bytes per number. Until then it grows twofold, afterwards by a quarter.
 //!
-//! A large table consists of many small ones, each of which grows separately: no call moves more than about ten
-//! thousand numbers.
+//! A large table consists of many small ones, which grow separately: no call moves more than about ten thousand
+//! numbers.
 
 use crate::prefetch::prefetch;
 

@@ -6,9 +6,9 @@
 //! Departures from the paper:
 //! - Equations 2 and 3 are for LRU, which admits every miss. Here only a portion `p` of the misses is admitted, as in
 //!   Figure 3 and section IV.B; with `p` = 1 they are the paper's.
-//! - The paper gives average latencies without their derivation. Here an access takes the latency of the one device
-//!   that answers it: the cache for hits and admitted writes, the storage for read misses and rejected writes. The
-//!   average is over bytes, which gives the paper's 0.136 ms for its workload I. Work after the answer (filling the
+//! - The paper gives average latencies without their derivation. Here an access takes the latency of the device that
+//!   answers it. This is the cache for hits and admitted writes, and the storage for read misses and rejected writes.
+//!   The average is over bytes, which gives the paper's 0.136 ms for its workload I. Work after the answer (filling the
 //!   cache, writing back) takes no time.
 
 /// Days of a year, as in the paper's lifetimes and in the vendors' conversion of drive writes per day into bytes.
@@ -235,7 +235,7 @@ mod tests {
     }
 
     /// p = 1/4 of the misses, 16 MB/s of reads and 30 MB/s of writes, is admitted. The cache is written 4 + 170 + 7.5
-    /// MB/s, the storage 0.65 * (4 + 7.5) + 22.5 MB/s, of which clients wait for 22.5 MB/s.
+    /// MB/s, the storage 0.65 * (4 + 7.5) + 22.5 MB/s. Clients wait for 22.5 MB/s of the latter.
     #[test]
     fn what_is_not_admitted_goes_straight_to_storage() {
         let traffic = Workload { admitted: 0.25, ..WORKLOAD_I }.traffic();

@@ -1,5 +1,5 @@
-//! Devices under a cache: modelled flash that steps are charged to, the tiers of an array, and how users describe both:
-//! by name, in TOML files, with options. [`flashwise_core::tiers`] computes lifetimes and latencies of tiers.
+//! Devices under a cache: modelled flash that steps are charged to, and the tiers of an array. Users describe both by
+//! name, in TOML files, with options. [`flashwise_core::tiers`] computes lifetimes and latencies of tiers.
 //!
 //! Under random writes a conventional SSD copies pages during garbage collection, and so writes more than its host
 //! does:

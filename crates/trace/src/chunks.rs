@@ -16,7 +16,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// The maximum length of a record, in bytes; a longer line is an error.
 pub(crate) const RECORD_BYTES_MAX: usize = 1 << 20;
 
-/// Cuts the input at record ends, parses the chunks in parallel and hands the batches to `consume` in order, each with
+/// Cuts the input at record ends and parses the chunks in parallel. Hands the batches to `consume` in order, each with
 /// the number of its first record. Returns true if the last line may be incomplete.
 pub fn parse(
     input: &mut Input,

@@ -123,8 +123,8 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// Returns the description that is available before reading: the original's format, the columns of a CSV, and the
-    /// records that were skipped when the trace was normalised. For several traces, each format and column list appears
+    /// Returns the description that is available before reading. It has the original's format, the columns of a CSV,
+    /// and the records skipped when the trace was normalised. For several traces, each format and column list appears
     /// once.
     pub fn about(&self) -> Description {
         match self {

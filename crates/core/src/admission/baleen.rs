@@ -7,12 +7,12 @@
 //! its first accesses, with the worth of the rest of the episode. Blocks worth more than a cutoff are admitted; the
 //! cutoff is set so that the writes match the budget.
 //!
-//! It learns while it runs, from the past: there is no second pass. An example is an access with the known properties
-//! of it and of its block at that time: read or write, length of the request, number within its episode, accesses in
-//! earlier episodes, and time since the last access. Each property is quantised into a few classes, and examples of the
-//! same classes share sums of hits and writes. At the end of each interval the classes are sorted by hits per write,
-//! and admitted from the best on up to the budget. If the next interval has more misses than the last ones, the excess
-//! is rejected when the [budget](super::budget) is used up.
+//! It learns while it runs, from the past: there is no second pass. An example is an access with its properties known
+//! at that time. They are the operation, the length of the request, the number within its episode, the block's accesses
+//! in earlier episodes, and the time since its last access. Each property is quantised into a few classes, and examples
+//! of the same classes share sums of hits and writes. At the end of each interval the classes are sorted by hits per
+//! write, and admitted from the best on up to the budget. If the next interval has more misses than the last ones, the
+//! excess is rejected when the [budget](super::budget) is used up.
 //!
 //! A large budget is no reason to fill the cache with blocks that are hardly used, because admissions evict blocks that
 //! would have hit. The cache measures this by hits of blocks unused for at least half of the eviction age, and by
@@ -21,7 +21,7 @@
 //!
 //! Departures from the paper:
 //! - The paper learns boosted trees (LightGBM) from a day of the past, once, or every six hours in its online version.
-//!   Here are tables of sums, the first of its "Bayes optimal" comparisons: the score of an example is the mean of all
+//!   Here are tables of sums, the first of its "Bayes optimal" comparisons. The score of an example is the mean of all
 //!   with the same features. When there are many, the sums are halved, so that old data weighs less.
 //! - An example counts from its access on, and its hits when they occur; the paper waits until the episode has ended.
 //!   In a cache with few writes blocks stay long, and episodes would end only after hours.
@@ -148,7 +148,7 @@ struct Class {
 struct Lately {
     /// Number of intervals.
     intervals: f64,
-    /// Hits of blocks not accessed for at least half of the eviction age; and admissions, each of which evicted one.
+    /// Hits of blocks not accessed for at least half of the eviction age, and admissions that evicted a block.
     old_hits: f64,
     admissions: f64,
 }
@@ -415,7 +415,7 @@ mod tests {
     ///     read      0                0                1 + 0
     ///
     /// Block 2 was read once: no hits for a write. Block 1 returns after a pause of two, in the same episode, as a hit
-    /// of all three; it returns after a pause of three in another.
+    /// of all three. It returns after a pause of three in another episode.
     #[test]
     fn an_episode_gives_an_example_for_each_of_its_first_accesses() {
         for (worth, hits) in [("hits", [3.0, 6.0]), ("reads", [2.0, 5.0])] {

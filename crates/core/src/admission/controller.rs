@@ -395,8 +395,8 @@ mod tests {
         assert_eq!([60.0, 20.0].map(|target| near(target, 1.0)), [[false, true, true], [false, false, true]]);
     }
 
-    /// Ten reads in the first second and 1,000 in the next, of which half and nine in ten hit: 905 of 1,010, or 902 and
-    /// a half of 1,005 with the weights 0.5 and 1. 100.5 bytes were written in 1.5 s to 1,000 bytes of cells.
+    /// Ten reads in the first second with 50 % hits, and 1,000 in the next with 90 %. That is 905 of 1,010, or with the
+    /// weights 0.5 and 1, 902.5 of 1,005. 100.5 bytes were written in 1.5 s to 1,000 bytes of cells.
     #[test]
     fn a_busy_time_counts_more_in_the_past_and_one_long_ago_less() {
         let mut controller = Controller::new(array(), aim(Objective::HitRatio), 1);
@@ -414,9 +414,9 @@ mod tests {
     }
 
     /// One candidate takes 19 us and writes 1,000 bytes a second, the other 91 us and 200 bytes: 19,000 and 18,200 are
-    /// about the same. One third of the first and two of the second take 67 us and write 467 bytes, the other way round
-    /// 43 us and 733 bytes: 31,000 and more. Extended a thousand times as long, the past hardly counts: the second is
-    /// best with any history.
+    /// about the same. One third of the first and two of the second take 67 us and write 467 bytes. Two thirds of the
+    /// first and one of the second take 43 us and write 733 bytes. These are 31,000 and more. Extended a thousand times
+    /// as long, the past hardly counts: the second is best with any history.
     #[test]
     fn what_the_cache_did_up_to_now_counts_as_well() {
         let past = |read_hits, cache_written| {
@@ -435,8 +435,8 @@ mod tests {
         assert_eq!([0.0, 2.0, 1000.0].map(best_after), [[1, 0, 1], [1, 0, 1], [1, 1, 1]]);
     }
 
-    /// One candidate hits 30 % of the reads and writes 1,000 bytes a second, the other hits 0.1 % and writes 2: 73 us
-    /// over 1,000 s against 99.9 us over 500,000 s. A cache that is hardly used wears least, but is useless.
+    /// One candidate hits 30 % of the reads and writes 1,000 bytes per second, the other hits 0.1 % and writes 2. They
+    /// take 73 us for 1,000 s and 99.9 us for 500,000 s. A cache that is hardly used wears least, but is useless.
     #[test]
     fn a_cache_that_hardly_hits_does_not_win_where_hits_are_asked_for() {
         let candidates = [estimate(30.0, 1000.0, 0.0), estimate(0.1, 2.0, 0.0)];

@@ -241,8 +241,8 @@ impl<I: Index + Clone + Send + 'static> Behind<'_, I> {
     }
 }
 
-/// Builds the table from two lists: rules that judge each missed block, whose type is a [`Judge`]; and rules that
-/// control those or the policy while they run, whose module has a `build` function.
+/// Builds the table from two lists. The first has rules that judge each missed block; their type is a [`Judge`]. The
+/// second has rules that control those or the policy while they run; their module has a `build` function.
 macro_rules! rules {
     (
         judge { $($(#[$attribute:meta])* $module:ident::$rule:ident $(<$index:ident>)?,)* }

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::index::Dense;
 
-    /// A cache of 5 blocks, of which 4 are filled freely. Then the third miss is admitted, and the count restarts.
+    /// A cache of 5 blocks; 4 are filled freely. Then the third miss is admitted, and the count restarts.
     #[test]
     fn the_third_miss_is_admitted_once_the_cache_is_filled_to_the_trigger() {
         let options = Options::parse("nhit", INFO.parameters, "").unwrap();

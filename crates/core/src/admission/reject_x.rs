@@ -110,7 +110,7 @@ mod tests {
         blocks.iter().copied().filter(|block| admits(block)).collect()
     }
 
-    /// A history of 2 blocks, the last first: `1`, `2 1`; 1 is admitted twice; `3 2` drops 1 despite its later misses,
+    /// A history of 2 blocks, the last first: `1`, `2 1`; 1 is admitted twice. `3 2` drops 1 despite its later misses,
     /// so 1 (`1 3`) and then 2 are new.
     #[test]
     fn the_second_miss_is_admitted_if_few_other_blocks_were_missed_since_the_first() {

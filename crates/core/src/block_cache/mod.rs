@@ -1,8 +1,8 @@
 //! Caches that handle one block access at once; the result is an outcome, and steps for the flash.
 //!
-//! The three kinds differ in the location of blocks: none ([`Alone`]: only a policy's decisions, without a device), a
-//! slot for each block ([`InPlace`]), or erase units that are written and reset whole ([`Containers`]). Their data is
-//! clean and does not outlive the process; the cache of a server is [`crate::cache`].
+//! The three kinds differ in the location of blocks. [`Alone`] has none: only a policy's decisions, without a device.
+//! [`InPlace`] has a slot for each block. [`Containers`] has erase units that are written and reset whole. Their data
+//! is clean and does not outlive the process; the cache of a server is [`crate::cache`].
 
 mod containers;
 mod in_place;

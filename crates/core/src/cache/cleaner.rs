@@ -316,8 +316,8 @@ impl LogCache {
         }
     }
 
-    /// Plans to write back dirty blocks of a unit, in the backend's order: at most the first `most`, and with
-    /// `only_old` none that became dirty recently.
+    /// Plans to write back at most `most` dirty blocks of a unit, the first in the backend's order. With `only_old`,
+    /// blocks that became dirty recently are left out.
     fn destage(&mut self, sequence: u64, most: usize, only_old: bool, steps: &mut Vec<Step>) {
         if self.log.is_head(sequence) && !self.flash_failed {
             self.log_seal(steps);
@@ -518,7 +518,7 @@ impl LogCache {
         self.settle(from, steps);
     }
 
-    /// Processes the log's steps from position `from`: releases the frames of segments handed out for writing, and
+    /// Processes the log's steps from position `from`. Releases the frames of segments handed out for writing, and
     /// flushes the backend before segments that rely on it.
     fn settle(&mut self, from: usize, steps: &mut Vec<Step>) {
         let mut at = from;

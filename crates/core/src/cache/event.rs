@@ -1,6 +1,6 @@
 //! The common interface of all caches: events go in, steps come out.
 //!
-//! Source: our own. The design is event sourcing: a cache has no time, randomness or I/O of its own, so the list of its
+//! Source: our own. The design is event sourcing: a cache has no time, randomness or I/O of its own. So the list of its
 //! events determines its behaviour, and the same list is a replay.
 
 use super::request::Request;

@@ -3,13 +3,14 @@
 //! Source: the write-intent bitmaps of Linux md (Documentation/admin-guide/md.rst); here they are records in the log.
 //!
 //! A clean copy must not be valid after a crash if the backend may have newer data. Before a region of the backend with
-//! such copies is overwritten, it is durably recorded as [unsure](Kind::Unsure): its clean copies are invalid, until it
+//! such copies is overwritten, it is durably recorded as [unsure](Kind::Unsure). Its clean copies are invalid until it
 //! is [sure](Kind::Sure) again. Meanwhile each overwritten block only needs a [`Kind::Forget`], which may wait in
 //! memory:
 //!
 //! - A prefix of the log survives. If the record that a region is sure survives, so do all its earlier Forgets.
-//! - If the record of an older dirty copy survives, but neither its write-back mark nor the Forget, the copy is valid
-//!   and the write past it is lost. That is allowed, because no flush was answered since: a flush waits for Forgets.
+//! - The record of an older dirty copy may survive without its write-back mark and without the Forget. Then the copy is
+//!   valid and the write past it is lost. That is allowed, because no flush was answered since: a flush waits for
+//!   Forgets.
 //! - When the unit with the unsure record is reset, all earlier Forgets are durable: the region is sure without a
 //!   record.
 //!

@@ -143,8 +143,8 @@ impl LogCache {
         blocks
     }
 
-    /// Returns the number of lost blocks that the flash records as lost, or of which it may have the flushed version.
-    /// Without the flash, their content would be the backend's older data.
+    /// Returns the number of lost blocks that the flash records as lost, or whose flushed version it may have. Without
+    /// the flash, their content would be the backend's older data.
     pub fn lost_on_flash(&self) -> usize {
         self.lost.values().filter(|lost| lost.is_on_flash() && !lost.kept).count()
     }

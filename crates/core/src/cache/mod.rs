@@ -8,11 +8,11 @@
 //! It plans as if every step completed immediately; [`Step`] defines how far steps may overlap. The results of steps
 //! are [`Event`]s, like requests.
 //!
-//! One rule makes it safe to lose power at any time: *the backend's copy of a block is changed only once no older clean
-//! copy of it on flash would be valid after a crash, and a flush is answered only once no older dirty copy would be.* A
-//! block that is written back has that copy on flash, made durable before. A write to the backend goes to flash as well
-//! or instead if there is a dirty copy, or if the block was lost. Before it overwrites a block with a clean copy, the
-//! region of the backend is durably [unsure](crate::format::Kind::Unsure); see `intents.rs`.
+//! Two rules make it safe to lose power at any time. *The backend's copy of a block is changed only once no older clean
+//! copy of it on flash would be valid after a crash. A flush is answered only once no older dirty copy would be valid.*
+//! A block that is written back has that copy on flash, made durable before. A write to the backend goes to flash as
+//! well or instead if there is a dirty copy, or if the block was lost. Before it overwrites a block with a clean copy,
+//! the region of the backend is durably [unsure](crate::format::Kind::Unsure); see `intents.rs`.
 //!
 //! ```
 //! use std::collections::HashMap;
@@ -165,7 +165,7 @@ pub struct LogCache {
     /// True if the last write to the backend failed.
     backend_refuses: bool,
     flash_failed: bool,
-    /// The end of the durable log when a client was last told so, or at the start.
+    /// The end of the log at the last reply that promised durability, or at the start.
     promised: Place,
     /// After a flash failure, by block and slot: failed copies that were not the newest, with the slot of their dirty
     /// predecessor.

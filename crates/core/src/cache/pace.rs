@@ -2,9 +2,9 @@
 //! of stopping once it is full.
 //!
 //! Source: our own. Like Linux's pacing of writers to the page cache: each waits a little, so that together they write
-//! as fast as data is written back. *Pressure* is 0 as long as the cleaner keeps up, and 1 if there is no space left.
-//! In between, writers get `1 / pressure - 0.2` times the rate of write-back, which balances at a pressure of five
-//! sixths.
+//! as fast as data is written back. The *pressure* is 0 as long as the cleaner keeps up, and 1 if there is no space
+//! left. In between, writers get `1 / pressure - 0.2` times the rate of write-back, which balances at a pressure of
+//! five sixths.
 //!
 //! Writers also wait for writes that go [past](super::past) the flash.
 
@@ -177,9 +177,9 @@ impl LogCache {
         self.log.dirty_blocks() + if self.has_flash { self.buffered_blocks() as u64 } else { 0 }
     }
 
-    /// Returns the urgency of write-back, from 0. It measures the range from the cleaner's start to the maximum of
-    /// dirty blocks, or from enough units at the tail that can be reset to none. Blocks in RAM count, because the flash
-    /// has to take them.
+    /// Returns the urgency of write-back, from 0. It measures two ranges: from the cleaner's start to the maximum of
+    /// dirty blocks, and from enough resettable units at the tail to none. Blocks in RAM count, because the flash has
+    /// to take them.
     fn pressure(&mut self) -> f64 {
         let most = self.config.dirty_max() as f64;
         let dirty = self.dirty_and_buffered() as f64;

@@ -17,7 +17,7 @@ use crate::step::{Frame, Step};
 /// A backlog of this many blocks delays no writer, nor does one that the backend takes within this time.
 const BACKLOG_BLOCKS: f64 = 4.0;
 const BACKLOG_US: f64 = 20_000.0;
-/// Longer gaps between samples are ignored, because nobody wrote then.
+/// Longer gaps between samples are ignored, because there were no writes then.
 const SAMPLES_US_MAX: u64 = 1_000_000;
 /// A flush should find at most as much in RAM as the backend takes within this time.
 const FLUSH_US: f64 = 300_000.0;

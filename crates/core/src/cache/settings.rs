@@ -1,8 +1,8 @@
 //! The settings that users can choose for a cache: one row each.
 //!
-//! The table defines the keys of a volume in the server's configuration, the flags of `flashwise serve` and `flashwise
-//! simulate`, the settings of the management API, and their documentation. A new setting is a field of [`Config`] and a
-//! row here.
+//! The table defines the keys of a volume in the server's configuration, and the flags of `flashwise serve` and
+//! `flashwise simulate`. It also defines the settings of the management API, and their documentation. A new setting is
+//! a field of [`Config`] and a row here.
 
 mod setting;
 mod table;

@@ -277,7 +277,7 @@ mod tests {
     }
 
     /// Priorities decrease with each access, because the cache has fewer than 1024 blocks. Blocks 1 to 6 fill buckets
-    /// 0, 1 and 2 with accesses 2, 4 and 6; access 7 reads block 1 and 8 overwrites 3, so bucket 1 has one live block:
+    /// 0, 1 and 2 with accesses 2, 4 and 6. Access 7 reads block 1 and 8 overwrites 3, so bucket 1 has one live block:
     #[test]
     fn the_bucket_that_is_worth_least_goes() {
         let mut bcache = bcache("");

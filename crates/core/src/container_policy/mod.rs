@@ -1,5 +1,5 @@
-//! Container policies: flash caches that write, choose and evict whole erase units ("containers"), one file each, and one row each in
-//! the table at the end of this file.
+//! Container policies: flash caches that write, choose and evict whole erase units ("containers"). Each has its own
+//! file, and a row in the table at the end of this file.
 //!
 //! Source: Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash cache
 //! offline optimality. USENIX ATC 2016, sections 2.2 and 5.3.
@@ -38,7 +38,7 @@ pub enum ContainerOutcome {
 pub struct Flash {
     /// All its erase units.
     pub units: u32,
-    /// Pages of a unit, each of which holds one block.
+    /// The pages of a unit; each holds one block.
     pub unit_pages: u32,
     /// Units without data between two accesses, fewer than `units`; copying forward may fill them in the meantime.
     pub reserve_units: u32,

@@ -25,7 +25,7 @@
 //!   container, one hit says nothing about the others.
 //! - Hits of a block are counted up to 15, and halved when it is copied forward.
 //! - If one container frees no room because most of its blocks are copied, more are evicted. From the third on, a
-//!   copied block needs twice as many hits as in the previous one, so a cache of hot blocks is not copied over and
+//!   copied block needs twice as many hits as in the previous one. So a cache of hot blocks is not copied over and
 //!   over.
 //! - An overwrite is a hit, and the new copy keeps the count.
 //! - The throttle is off unless `epbpd` is given; see [`throttle`](super::throttle).
@@ -276,7 +276,7 @@ impl<I: Index> Pannier<I> {
     }
 
     /// Writes the blocks read for copying, and evicts until only the reserve is free. From the third container on, a
-    /// block needs twice as many hits as in the previous one to be copied, so after a few containers all blocks leave
+    /// block is copied only with twice as many hits as in the previous one. So after a few containers all blocks leave
     /// the cache.
     fn settle(&mut self, steps: &mut Vec<FlashStep>) {
         loop {

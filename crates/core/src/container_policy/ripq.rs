@@ -7,21 +7,21 @@
 //! The queue is divided into sections, one for each insertion point. Each section fills an active device container in
 //! RAM, and an active virtual container that only names blocks. A block that is accessed again stays in place on flash;
 //! the virtual container that names it determines its new position in the queue. Blocks at the tail of the queue are
-//! evicted, except those named by a virtual container, which are copied to the active device container of its section.
+//! evicted. Only those named by a virtual container are copied to the active device container of its section.
 //!
-//! No virtual container is behind the device container of a block that it names: blocks are only named nearer to the
+//! No virtual container is behind the device container of a block that it names. Blocks are only named nearer to the
 //! head, and containers do not overtake each other. So a virtual container is empty, and removed, before it reaches the
 //! tail.
 //!
 //! Departures from the paper, and choices beyond it:
-//! - Sections are the segments of a segmented LRU. Each except the lowest has at most an equal share of the blocks that
-//!   are in the cache once it is full, and passes the containers at its tail down to the next; the lowest has the rest.
-//!   The paper splits and merges sections as their positions shift.
+//! - Sections are the segments of a segmented LRU. Each except the lowest has at most an equal share of the blocks of
+//!   the full cache, and passes the containers at its tail down to the next. The lowest has the rest. The paper splits
+//!   and merges sections as their positions shift.
 //! - A missed block enters the lowest section, a hit block the one above its own, as in segmented LRU (section 3.3:
 //!   `insert(x, 1/K)`, `increase(x, (1 + ceil(p K)) / K)`).
 //! - A block in an active device container moves between these in RAM, without a write.
-//! - An overwritten block is hit like a read one, but its new copy goes to the active device container of the section
-//!   in which a read would have named it. The copy on flash is dead.
+//! - An overwritten block is hit like a read one. Its new copy goes to the active device container of the section in
+//!   which a read would have named it. The copy on flash is dead.
 //! - A container without live blocks is reset when room is needed, before the one at the tail.
 //! - Copying forward reads the blocks into RAM and resets their container at once.
 //! - There is no persistent queue for recovery, and the size of a block is one page.

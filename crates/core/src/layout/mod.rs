@@ -1,5 +1,5 @@
-//! The location of blocks on flash: [`slots`], a fixed slot for each block; [`units`], erase units that are written and
-//! reset whole; [`containers`], the log of erase units of the live cache.
+//! The location of blocks on flash. [`slots`] has a fixed slot for each block; [`units`] has erase units that are
+//! written and reset whole. [`containers`] is the log of erase units of the live cache.
 
 pub mod containers;
 pub mod contents;

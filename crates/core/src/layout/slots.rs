@@ -6,9 +6,9 @@ use crate::step::FlashStep;
 
 /// The blocks on flash, one per slot. A slot is a page of the device.
 ///
-/// The slot that was freed last is reused first: a new block overwrites its victim, as in caches that replace in place,
-/// and discarded slots stay so while the cache is not full. To a device that maps page by page the choice makes no
-/// difference.
+/// The slot that was freed last is reused first. So a new block overwrites its victim, as in caches that replace in
+/// place, and discarded slots stay so while the cache is not full. To a device that maps page by page the choice makes
+/// no difference.
 ///
 /// Memory: the index, and up to the key of a block and 4 bytes per slot.
 #[derive(Clone, Debug)]

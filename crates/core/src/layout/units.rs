@@ -1,5 +1,5 @@
-//! Erase units that are written once, front to back, and reset whole: the flash of the container caches and of offline
-//! algorithms that choose their containers.
+//! Erase units that are written once, front to back, and reset whole. They are the flash of the container caches and of
+//! offline algorithms that choose their containers.
 //!
 //! Source: Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash cache
 //! offline optimality. USENIX ATC 2016, section 4.1 (block index, container queue, list of free containers).

@@ -18,10 +18,10 @@
 //!   hits decreased without a change of rate, it moves up or down by a quarter at random.
 //! - A weight stays within 1 % and 99 %. If both choose the same block, it goes to neither history.
 //!
-//! Departures from that code: it fails in a cache of one block, where here `R` is empty between two hits; weights have
-//! 64 bits, not 32; the random generator is SplitMix64 from `seed`. With the last two changed, their code gives the
-//! same hits: 40,368 on the trace sprite in 100 blocks, 13,705 on multi3 in 745, 48,863 on 2_pools in 100, 136,240 on
-//! the bundled trace in 30,859.
+//! Departures from that code: it fails in a cache of one block, where here `R` is empty between two hits. Weights have
+//! 64 bits, not 32. The random generator is SplitMix64 from `seed`. With the last two changed, their code gives the
+//! same hits: 40,368 on the trace sprite in 100 blocks and 13,705 on multi3 in 745. The others are 48,863 on 2_pools in
+//! 100 blocks and 136,240 on the bundled trace in 30,859.
 
 use super::experts::Experts;
 use super::{Info, Outcome, Policy, of_blocks};
@@ -156,7 +156,7 @@ fn step(ratio: f64) -> usize {
     ((ratio + 0.5) as usize).max(1)
 }
 
-/// SR-LRU and CR-LFU, one of which is drawn for each eviction.
+/// SR-LRU and CR-LFU; for each eviction one of them is drawn.
 #[derive(Debug)]
 pub struct Cacheus<I: Index> {
     c: usize,
@@ -408,9 +408,9 @@ mod tests {
         [R, SR, H_LRU, H_LFU].map(|list| cacheus.blocks.keys(list).map(mark).collect::<Vec<_>>().join(" ")).join(" | ")
     }
 
-    /// Four blocks, of which three may be in R at first, and histories of two: `R | SR | H_LRU | H_LFU`, each the last
-    /// first. A `'` marks each use after the first, `n` a new block, `d` a demoted one. Each row sets the weight of
-    /// SR-LRU before the access: 1 evicts by SR-LRU, 0 by CR-LFU; a regret moves it by 0.01.
+    /// Four blocks, with at most three in R at first, and histories of two. The columns are `R | SR | H_LRU | H_LFU`,
+    /// each with the last block first. A `'` marks each use after the first, `n` a new block, `d` a demoted one. Each
+    /// row sets the weight of SR-LRU before the access: 1 evicts by SR-LRU, 0 by CR-LFU; a regret moves it by 0.01.
     #[test]
     fn r_and_sr_follow_what_was_demoted_or_left_too_early() {
         let options = Options::parse("cacheus", INFO.parameters, "").unwrap();

@@ -5,10 +5,10 @@
 //! 3 and 4. Where the paper is silent, this follows Caffeine's simulator (`ClockProPolicy`), which follows the authors'
 //! own.
 //!
-//! The paper has all pages on one list in the order in which they came to its head, and three hands that move from its
-//! tail. A page that a hand passes moves to the head, leaves or ends its test, so each hand stands at the last page of
-//! its kind. Here each kind has its own list, and every page has a sequence number of its arrival at the head. The
-//! paper's list is all of them in the order of these numbers.
+//! The paper has all pages on one list, in the order of their arrival at its head. Three hands move from its tail. A
+//! page that a hand passes moves to the head, leaves or ends its test. So each hand stands at the last page of its
+//! kind. Here each kind has its own list, and every page has a sequence number of its arrival at the head. The paper's
+//! list is all of them in the order of these numbers.
 //!
 //! Departures from the paper, the first three as in Caffeine's simulator:
 //! - While the cache fills, blocks are hot as long as more than the minimum of cold ones has room, then cold.
@@ -16,8 +16,9 @@
 //! - The target of cold pages, `m_c`, is at least `cold` of the cache, and leaves as much to hot ones.
 //! - The paper remembers as many uncached pages as it caches, Caffeine's simulator twice as many: `ghosts`.
 //! - Every access counts; Caffeine's simulator skips an access to the same block as the access before it. Without that
-//!   skip both give the same hits, with one and with two ghosts per block: 37,767 and 35,757 on the trace sprite in 100
-//!   blocks, 14,403 and 14,559 on multi3 in 745, 149,287 and 156,636 on the bundled trace in 30,859.
+//!   skip both give the same hits, with one and with two ghosts per block. They are 37,767 and 35,757 on the trace
+//!   sprite in 100 blocks, and 14,403 and 14,559 on multi3 in 745. On the bundled trace in 30,859 blocks they are
+//!   149,287 and 156,636.
 
 use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
@@ -333,8 +334,8 @@ mod tests {
             .join(" | ")
     }
 
-    /// Three blocks, of which at least one is cold, and three ghosts: `hot | resident cold | not resident`, each newest
-    /// first; `'` is the reference bit, `t` a test period. Each row ends with m_c after the access.
+    /// Three blocks, at least one of them cold, and three ghosts. The columns are `hot | resident cold | not resident`,
+    /// each newest first; `'` is the reference bit, `t` a test period. Each row ends with m_c after the access.
     ///
     ///     access   what happens
     ///     3        returns in its test: m_c is 2, and hot pages may be one fewer: 1 and 2 turn cold. 3, now hot, is the newest: the test

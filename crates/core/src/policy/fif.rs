@@ -8,7 +8,7 @@
 //! fetch). Of blocks that are never accessed again, the last accessed is evicted first; any order gives the same hits.
 //! If one of them is removed, the last takes its position in that order.
 //!
-//! A position names the block accessed there. The index maps a cached block to the position of its next use, an array
+//! A position names the block accessed there. The index maps a cached block to the position of its next use. An array
 //! maps positions back to blocks, and the set of those positions finds its maximum. Memory is 4 bytes and 1 bit per
 //! access of the trace (with 32-bit keys) plus the index; blocks have no nodes. Positions are only compared with each
 //! other, so the trace may be part of a longer one, or the misses of another cache.

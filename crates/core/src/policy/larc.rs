@@ -4,11 +4,11 @@
 //! section III, Algorithm 1 and Table I.
 //!
 //! Departures from the paper:
-//! - While the cache is not full every miss is admitted, as section III.A says ("when cache is full, first-time accessed
-//!   blocks are stored in ghost cache"); Algorithm 1 sends first accesses to the ghost queue from the start, which
+//! - While the cache is not full every miss is admitted, as in section III.A ("when cache is full, first-time accessed
+//!   blocks are stored in ghost cache"). Algorithm 1 sends first accesses to the ghost queue from the start, as
 //!   `fill=ghost` does. `C_r` moves in both cases as Algorithm 1 says.
-//! - `C_r` is a real number, and an inserted ghost pushes out one tail block when the queue is then longer than `C_r`, as in
-//!   Algorithm 1. A `C_r` that shrinks therefore shortens the queue only as ghosts come in.
+//! - `C_r` is a real number. If the queue is longer than `C_r` after the insertion of a ghost, one tail block is
+//!   dropped, as in Algorithm 1. So a decreasing `C_r` only shortens the queue when ghosts are inserted.
 //! - A self-tuning `C_r` starts within its bounds for any `cr`. If the lower bound is above the upper one, it counts as
 //!   both.
 //! - A removed block leaves `Q` or `Q_r`, and `C_r` stays, because nothing hit or missed. Once full, a cache never

@@ -3,13 +3,14 @@
 //! Source: Jiang, Zhang: LIRS: an efficient low inter-reference recency set replacement policy to improve buffer cache
 //! performance. SIGMETRICS 2002, section 3.
 //!
-//! A block is LIR (low inter-reference recency; always cached) or HIR. The paper's stack `S` holds the LIR blocks, and
-//! those HIR blocks, cached or not, that were accessed after the LIR block at its bottom, by recency of access.
+//! A block is LIR (low inter-reference recency; always cached) or HIR. The paper's stack `S` is ordered by recency of
+//! access. It holds the LIR blocks, and those HIR blocks, cached or not, that were accessed after the LIR block at its
+//! bottom.
 //!
 //! Here `S` is not one list. Every block has the time of its last access, and a HIR block is in `S` if that time is
 //! after the bottom LIR block's. So a block is on only one list (`LIR`, `Q` or `N`). When the bottom of `S` moves, the
-//! HIR blocks below it drop out implicitly. Stack pruning only forgets the uncached ones, the oldest of which are at
-//! the back of `N`.
+//! HIR blocks below it drop out implicitly. Stack pruning only forgets the uncached ones; the oldest are at the back of
+//! `N`.
 //!
 //! Departures from the paper:
 //! - Uncached HIR blocks in `S` are at most `ghosts` times the cache size; those deepest in `S` are forgotten first.
@@ -20,7 +21,7 @@
 //!   `hirs=100%`, has no LIR blocks and thus an empty `S`, and is LRU.
 //! - While the cache fills, missed blocks become LIR until there are `L_lirs`, then HIR, in `S` and in `Q`.
 //! - Removing a LIR block prunes `S`. The next block that is missed, or that would swap with the LIR block at the
-//!   bottom, becomes LIR in its place, and no other block turns HIR for it. Without LIR blocks `S` is empty, ghosts
+//!   bottom, becomes LIR in its place. No other block becomes HIR for it. Without LIR blocks `S` is empty, ghosts
 //!   included.
 //! - Every access counts; the authors' simulator skips an access to the same block as the access before it.
 

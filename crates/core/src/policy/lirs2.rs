@@ -1,8 +1,7 @@
 //! LIRS2: LIRS based on the last three accesses to a block instead of the last two.
 //!
 //! Source: Zhong, Zhao, Jiang: LIRS2: an improved LIRS replacement algorithm. SYSTOR 2021. Where the paper is silent,
-//! this follows the authors' own simulator, from which the parts that are not described here were understood, and
-//! Caffeine's (`Lirs2Policy`).
+//! this follows the authors' own simulator and Caffeine's (`Lirs2Policy`).
 //!
 //! LIRS makes a block LIR if its last two accesses are close together. One such distance varies much from access to
 //! access. LIRS2 adds two consecutive ones: the time since the access before the last one. The paper's stack `S` holds
@@ -11,23 +10,23 @@
 //! block that was accessed once has no such access.
 //!
 //! Here `S` is not a list of blocks but of accesses, oldest first, and each block has the times of its last two. Older
-//! accesses in the list do not count; the front is always the bottom. `R_max1` and the instances below the bottom,
-//! which the authors keep, decide nothing: a block whose last access is below the bottom is treated like a new one.
+//! accesses in the list do not count; the front is always the bottom. The authors also keep `R_max1` and the instances
+//! below the bottom. These have no effect: a block whose last access is below the bottom is treated like a new one.
 //!
 //! Departures from the paper and the authors' simulator:
 //! - Uncached blocks are at most `ghosts` times the cache size; those that left the cache first are forgotten first.
 //!   The authors keep all, but remove HIR blocks from the bottom of `S` when it holds 8 times the cache size, each
-//!   block counted twice. Without either bound both give the same hits: 42,688, 94,764 and 114,375 on the trace sprite
-//!   in 100, 400 and 1,000 blocks, 12,130, 14,210 and 18,534 on multi3 in 300, 745 and 2,000, 48,863 and 51,689 on
-//!   2_pools in 100 and 450. With their bound they have 42,623, 94,766, 114,375, 10,830, 14,616, 18,534, 48,916 and
-//!   51,640, and `ghosts=300%` has 42,684, 94,762, 114,375, 10,830, 14,627, 18,534, 48,998 and 51,670; 100% is too
-//!   little (36,690 for the first).
+//!   block counted twice. Without either bound both give the same hits. They are 42,688, 94,764 and 114,375 on the
+//!   trace sprite in 100, 400 and 1,000 blocks. On multi3 in 300, 745 and 2,000 blocks they are 12,130, 14,210 and
+//!   18,534, and on 2_pools in 100 and 450 blocks 48,863 and 51,689. With their bound they have 42,623, 94,766,
+//!   114,375, 10,830, 14,616, 18,534, 48,916 and 51,640. With `ghosts=300%` it is 42,684, 94,762, 114,375, 10,830,
+//!   14,627, 18,534, 48,998 and 51,670. 100% is too little (36,690 for the first).
 //! - `L_hirs` is rounded down and at least 1 block; the authors' simulator has at least 4 (1 for the hits above). A cache of one block, or `hirs=100%`, has no LIR
 //!   blocks and thus an empty `S`, and is LRU.
 //! - While the cache fills, missed blocks become LIR until there are `L_lirs`, then HIR, in `S` and in `Q`.
 //! - Removing a LIR block may move the bottom. The next block that is missed, or that would swap with the LIR block at
-//!   the bottom, becomes LIR in its place, and no other block turns HIR for it.
-//! - An access to the same block as the access before it is a hit and changes nothing, as in both simulators: the two
+//!   the bottom, becomes LIR in its place. No other block becomes HIR for it.
+//! - An access to the same block as the previous access is a hit and changes nothing, as in both simulators. The two
 //!   would have the shortest possible distance.
 
 use std::collections::VecDeque;
@@ -261,8 +260,8 @@ mod tests {
         Lirs2::new(Dense::new(100), capacity, &options)
     }
 
-    /// Draws the accesses in `S` that count, from its top, with the kind of block: l for LIR, h for a cached and n for
-    /// an uncached HIR block. A `'` marks the access before the last; a block accessed once has none.
+    /// Draws the accesses in `S` that count, from its top. A letter is the kind of block: l for LIR, h for a cached and
+    /// n for an uncached HIR block. A `'` marks the access before the last; a block accessed once has none.
     fn s(lirs2: &Lirs2<Dense>) -> String {
         let counting = lirs2.s.iter().rev().filter_map(|&(time, block)| {
             let (list, times) = lirs2.counts(time, block)?;

@@ -11,13 +11,13 @@
 //! - Once it [foresees](Policy::foresee) the whole trace, it admits a block only if it will hit before it is dropped.
 //!   Otherwise it admits a block that is accessed again before another cached block; some of those are evicted for a
 //!   block that is needed sooner.
-//! - Several choices have the maximum of hits, and this one does not always have the fewest admissions: a cached block
-//!   that was hit costs no admission to keep, and may be the one dropped. On random traces of 40 accesses to at most 9
+//! - Several choices have the maximum of hits, and this one does not always have the fewest admissions. A cached block
+//!   that was hit costs no admission to keep, but may be the one dropped. On random traces of 40 accesses to at most 9
 //!   blocks, an exhaustive search finds as many hits with fewer admissions. MIN has 77, 52, 28 and 12 % more in 1, 2, 3
 //!   and 4 places, where FIF has 7.3, 3.7, 2.4 and 1.7 times the fewest. The fewest admissions are a minimum-cost flow
 //!   through the whole trace. By that (`crates/sim/tests/sim/min.rs`) MIN has 17 to 20 % more than needed on random
-//!   traces of 3,000 accesses to 500 blocks in 10 to 150 places, and none more on pieces of 4,000 accesses of the
-//!   bundled trace, which re-read little.
+//!   traces of 3,000 accesses to 500 blocks in 10 to 150 places. On pieces of 4,000 accesses of the bundled trace,
+//!   which re-read little, it has none more.
 //! - While places are free, a block that is not accessed again is still not admitted.
 //! - The hits are maximal for the foreseen accesses. A simulation with a warm-up foresees those that it counts.
 
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// One place. Intervals, of which the second begins and ends within the first:
+    /// One place. Intervals; the second begins and ends within the first:
     ///
     ///     position   0  1  2  3
     ///     block      1  2  2  1

@@ -1,8 +1,7 @@
 //! Replacement policies: one file each, and one row each in the table at the end of this file.
 //!
-//! A policy's file is its paper: the handling of an [access](Policy::access), in the paper's letters, over a [table of
-//! blocks](crate::blocks::Blocks) whose lists are the paper's queues. The table answers all general questions of a
-//! cache.
+//! A policy's file is its paper: the handling of an [access](Policy::access) with the paper's letters. The lists of its
+//! [table of blocks](crate::blocks::Blocks) are the paper's queues. The table answers all general questions of a cache.
 //!
 //! ```
 //! use flashwise_core::access::Access;

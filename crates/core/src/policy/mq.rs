@@ -4,12 +4,12 @@
 //!
 //! Departures from the paper:
 //! - In the paper `lifeTime` is about the peak temporal distance, the most frequent distance between two accesses to a
-//!   block. It does not say how to measure it. Here distances are counted from the first access, grouped by powers of
-//!   two as in the paper's figures, for every access to a block that is cached or in `Qout`. `lifeTime` is the upper
-//!   end of the group with most accesses, but at least the number of cache blocks. In a first-level cache the peak is
-//!   shorter than any policy keeps blocks, and with less blocks would sink before LRU evicts them. (Ignoring distances
-//!   up to the cache size, as in a second-level cache, makes MQ worse than LRU if most are short.) A block keeps its
-//!   `expireTime` when `lifeTime` changes. `life` sets a fixed `lifeTime`.
+//!   block. It does not say how to measure it. Here distances are counted from the first access, for every access to a
+//!   block that is cached or in `Qout`. They are grouped by powers of two as in the paper's figures. `lifeTime` is the
+//!   upper end of the group with most accesses, but at least the number of cache blocks. In a first-level cache the
+//!   peak is shorter than any policy keeps blocks, and with less blocks would sink before LRU evicts them. (Ignoring
+//!   distances up to the cache size, as in a second-level cache, makes MQ worse than LRU if most are short.) A block
+//!   keeps its `expireTime` when `lifeTime` changes. `life` sets a fixed `lifeTime`.
 //! - As in the paper's algorithm, a miss evicts before it looks for the block in `Qout`. So a block at the head of a
 //!   full `Qout` is forgotten in favour of the victim.
 //! - Times are counted modulo 2^32, and `lifeTime` is at most 2^30 accesses.

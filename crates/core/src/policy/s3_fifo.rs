@@ -1,11 +1,11 @@
 //! S3-FIFO: a small queue that blocks with at most one hit leave soon, a main queue for the others, and a ghost queue
-//! for a second chance. All three are first in, first out.
+//! for returning blocks. All three are first in, first out.
 //!
 //! Source: Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction. SOSP 2023, section 4, Algorithm 1.
 //!
 //! Departures from the paper:
 //! - A miss evicts one block. If `evictS` moves a block to a full `M` and `evictM` evicts another for it, there is room
-//!   and `evictS` ends; Algorithm 1 goes on to evict a second one from `S`.
+//!   and `evictS` ends. Algorithm 1 then evicts a second one from `S`.
 //! - For `evictS`, `M` is full if it exceeds its share of the cache with the block just moved to it.
 //! - A block that moves from `S` to `M` has its freq cleared, as section 4.1 says and Algorithm 1 does not show.
 //! - A ghost leaves `G` when it is hit. As in Algorithm 1, blocks are evicted before `x` is looked up in `G`: the block that

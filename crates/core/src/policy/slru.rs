@@ -1,13 +1,13 @@
 //! SLRU, segmented LRU: a block enters the lowest of some LRU segments, and each hit lifts it to the next.
 //!
-//! Source: Karedla, Love, Wherry: Caching strategies to improve disk system performance. IEEE Computer 27(3), 1994, for two
-//! segments, probationary and protected; for four of equal length, S4LRU, Huang, Birman, van Renesse, Lloyd, Kumar, Li: An analysis
-//! of Facebook photo caching. SOSP 2013.
+//! Source: Karedla, Love, Wherry: Caching strategies to improve disk system performance. IEEE Computer 27(3), 1994, for
+//! two segments, probationary and protected. For four of equal length, S4LRU: Huang, Birman, van Renesse, Lloyd, Kumar,
+//! Li: An analysis of Facebook photo caching. SOSP 2013.
 //!
 //! Departures from the paper:
 //! - The article leaves the length of the protected segment to a tuner. Here it is four fifths by default, as in the
 //!   main cache of W-TinyLFU; with `segments=4,protected=75%` the policy is S4LRU.
-//! - A segment that exceeds its limit moves its least recently used block to the one below, so the lowest segment uses
+//! - A segment that exceeds its limit moves its least recently used block to the one below. So the lowest segment uses
 //!   the space that those above leave free. A block is evicted only when the whole cache is full: the least recently
 //!   used of the lowest non-empty segment.
 
@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    /// Four blocks, of which two may be protected.
+    /// Four blocks; at most two are protected.
     #[test]
     fn a_hit_protects_a_block_and_the_last_protected_one_goes_back() {
         let rows = [
@@ -150,7 +150,7 @@ mod tests {
         compare(4, "protected=50%", &rows);
     }
 
-    /// Three blocks in three segments, of which the upper two may have one each.
+    /// Three blocks in three segments; the upper two may have one each.
     #[test]
     fn with_more_segments_a_hit_lifts_by_one_and_pushes_one_down_from_each_full_segment() {
         let rows = [

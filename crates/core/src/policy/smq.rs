@@ -13,7 +13,7 @@
 //!
 //! Departures from its code:
 //! - A cache block of dm-cache has at least 32 KiB; here it is one block of 4 KiB. A hotspot block is also one block,
-//!   as in the code for a small disk, not 16 cache blocks: a policy knows the names of blocks but not their neighbours.
+//!   as in the code for a small disk, not 16 cache blocks. A policy knows the names of blocks but not their neighbours.
 //!   To cover as much of the disk, the hotspot queue has by default 16 times as many blocks as the code's: `hotspots`.
 //!   With `hotspots=25%` it has the same number.
 //! - Its periods of 1, 10 and 60 seconds are counted in accesses: `rate`. Each access is a tick, as with one request in

@@ -14,8 +14,8 @@
 //!   comparison, which is plain TinyLFU in front of a segmented LRU.
 //! - A main cache whose blocks are all protected evicts the least recently used of them.
 //! - A removed block stays counted: the sketch counts hashes, so the share of a single block in a counter is unknown.
-//! - The climber counts hits once the cache is full, and moves all blocks of a step at once, where Caffeine moves up to
-//!   1,000 at a time. The protected segment shrinks by as much as the window grows, as in Caffeine.
+//! - The climber counts hits once the cache is full. It moves all blocks of a step at once; Caffeine moves at most
+//!   1,000 at once. The protected segment shrinks by as much as the window grows, as in Caffeine.
 //! - The doorkeeper is off, as in the authors' simulator; the paper proposes it to save memory, not for hits.
 
 use super::{Info, Outcome, Policy, of_blocks};
@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    /// C = 4: a window of 1 block, a main cache of 3, of which 2 protected. Comments give the counts compared.
+    /// C = 4: a window of 1 block, a main cache of 3, at most 2 of them protected. Comments give the counts compared.
     #[test]
     fn a_block_leaves_the_window_for_the_main_cache_if_it_was_accessed_more_often_than_the_victim() {
         let rows = [
@@ -308,7 +308,8 @@ mod tests {
         compare(4, "protected=67%", &rows);
     }
 
-    /// 32 blocks, a window of 8, 24 in the main cache, of which 19 protected: the first step is 2. Samples of 32 accesses.
+    /// 32 blocks: a window of 8, 24 in the main cache, at most 19 of them protected. The first step is 2. Samples of 32
+    /// accesses.
     ///
     ///     sample   accesses                     hit ratio   change   gain   window   protected
     ///     fill     1 to 32                                                  8        19

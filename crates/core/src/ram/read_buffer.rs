@@ -4,8 +4,8 @@
 //!
 //! Departures from the paper: a part of the buffer can be reserved for a *pin*, a number given with requests. The
 //! blocks that the pin's requests used last, up to its reservation, are not evicted for others. They have their own
-//! list, whose least recently used block moves to the front of the common list, as from the protected segment of SLRU
-//! to the probationary one.
+//! list. Its least recently used block moves to the front of the common list, as from the protected segment of SLRU to
+//! the probationary one.
 
 use crate::blocks::{Blocks, List, NodeId};
 use crate::index::Hashed;
@@ -175,7 +175,7 @@ mod tests {
         buffer.check();
     }
 
-    /// Room for 4 blocks, of which 2 are reserved for pin 1. Most recently used first.
+    /// Room for 4 blocks; 2 are reserved for pin 1. Most recently used first.
     #[test]
     fn what_is_pinned_makes_room_for_nobody_else() {
         let mut buffer = ReadBuffer::new(4);

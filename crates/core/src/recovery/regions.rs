@@ -20,7 +20,7 @@ struct Said {
 /// The state of regions according to the records so far.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
-    /// By size, of which a log has one or two, and by number.
+    /// By size (a log has one or two) and by number.
     said: BTreeMap<u32, HashMap<u32, Said, FxBuildHasher>>,
     seen: u64,
     /// True if there is a `ForgetRegion`.

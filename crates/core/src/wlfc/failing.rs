@@ -4,11 +4,11 @@
 //!
 //! A cache bucket is a write bucket, a read copy, evicted, free, or permanently failed. Evicted and free ones are
 //! *spare*: one of them can be allocated, because evicted buckets only wait for erasure. A change by a piece of a
-//! request takes at most two buckets before it returns any: a write bucket, and a copy for the write bucket that it
-//! evicts. So a piece is planned only if [`Config::SPARE_MIN`] are spare, and fails if they are unavailable. In an
-//! intact cache the limits of both queues guarantee this; they shrink with each failed bucket. If dirty buckets cannot
-//! be evicted, the queues may exceed their limits; then evictable buckets leave after each request until they do not. A
-//! log that fits its write bucket needs no spare bucket, and a read needs no copy.
+//! request takes at most two buckets before it returns any. These are a write bucket, and a copy for the write bucket
+//! that it evicts. So a piece is planned only if [`Config::SPARE_MIN`] are spare, and fails if they are unavailable. In
+//! an intact cache the limits of both queues guarantee this; they shrink with each failed bucket. If dirty buckets
+//! cannot be evicted, the queues may exceed their limits; then evictable buckets leave after each request until they do
+//! not. A log that fits its write bucket needs no spare bucket, and a read needs no copy.
 
 use std::collections::VecDeque;
 
@@ -164,7 +164,7 @@ impl Wlfc {
         self.queues.read_copies().find(may_leave)
     }
 
-    /// True if a copy of a backend bucket may be made for a read: not while backend reads fail, and not from the last
+    /// True if a copy of a backend bucket may be made for a read. False while backend reads fail, and for the last
     /// spare buckets.
     #[inline]
     pub(super) fn may_copy(&self, backend: u32) -> bool {
@@ -349,8 +349,8 @@ impl Wlfc {
         self.passed.succeed(&before.passed);
     }
 
-    /// Returns the known contents of a cache bucket whose pages can no longer be read, and which was programmed with
-    /// this epoch up to page `end`. None of it can be read. `None` if unknown.
+    /// Returns the known contents of an unreadable cache bucket that was programmed with this epoch up to page `end`.
+    /// None of it can be read. `None` if unknown.
     pub fn remembered(&self, bucket: u32, epoch: u64, end: u32) -> Option<super::Scan> {
         let now = &self.buckets[bucket as usize];
         if end == 0 || now.backend == super::recovery::NOBODY {

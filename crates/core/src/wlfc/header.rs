@@ -213,8 +213,8 @@ impl Header {
         (possible && header.part < header.parts().max(1)).then_some(header)
     }
 
-    /// True if a power failure may have left a page whose first sector is a header's: at least one sector is not the header's, and `is_other` accepts all such
-    /// sectors.
+    /// True if a power failure may have left this page, whose first sector is a header's. At least one sector is not
+    /// the header's, and `is_other` accepts all such sectors.
     pub fn is_torn(page: &Page, is_other: impl Fn(u32) -> bool) -> bool {
         let is_own = |number: &u32| {
             let at = SECTORS + 4 * (*number as usize - 1);

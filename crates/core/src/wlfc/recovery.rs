@@ -5,7 +5,7 @@
 //! Departures from the paper:
 //! - If a backend bucket has several cache buckets, the paper keeps the one with the highest epoch. That loses writes:
 //!   a read copy allocated after the bucket of logs lacks later logs. Here the newest whole copy counts, and all
-//!   remaining buckets of logs, older below newer. Keeping only the newest of each kind would also be wrong: a copy
+//!   remaining buckets of logs, older below newer. Keeping only the newest of each kind would also be wrong. A copy
 //!   evicted before logs went to the backend, but not yet erased, would hide the changes of those logs.
 //! - This is sound because the evicted buckets of a backend bucket are erased in order, each after its replacement is
 //!   durable. So after a power failure nothing newer than the oldest remaining bucket is missing, unless it is

@@ -1,7 +1,8 @@
 //! Steps of WLFC: its plan, in order. They name ranges of cache buckets and of the backend.
 //!
 //! The blocks of a plan are in memory at their addresses, from the step that reads or receives them to the end of the
-//! plan: at most two buckets. When everything is written back, a bucket's blocks are no longer needed after that.
+//! plan. They are at most two buckets. When everything is written back, a bucket's blocks are no longer needed after
+//! that.
 //!
 //! Executing the steps one by one, in order, is always correct. Until the next flush of its device, a power failure may
 //! undo appends, resets and writes. A cache bucket may lose any part at its end, resets included; the backend may lose

@@ -266,7 +266,7 @@ fn a_removed_block_is_forgotten_by_the_history() {
     ));
 }
 
-/// Every policy in turn as the first, under an objective that favours others, with removals in between; also one that
+/// Tests every policy as the first, under an objective that favours others, with removals in between. One of the others
 /// does not admit each block at once.
 #[test]
 fn auto_is_a_policy_whichever_it_begins_with() {

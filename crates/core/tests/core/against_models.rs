@@ -1,5 +1,5 @@
-//! Every policy compared with a slow and simple model of its paper, access by access, on seeded workloads of five
-//! kinds, with and without removals, and while a log moves blocks in the policy's table.
+//! Compares every policy with a slow and simple model of its paper, access by access, on seeded workloads of five
+//! kinds. It does so with and without removals, and while a log moves blocks in the policy's table.
 
 use std::collections::BTreeMap;
 

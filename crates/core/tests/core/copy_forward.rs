@@ -46,7 +46,7 @@ impl Run {
     }
 
     /// Reads each of these once, with a write of one of 40 other blocks after each. Superseded copies take half of the
-    /// log, so a lap of it is less than 150 such reads, and the policy wants more blocks than are on flash.
+    /// log, so a lap of it is less than 150 such reads. The policy wants more blocks than are on flash.
     fn read_new(&mut self, blocks: std::ops::Range<u64>) {
         for block in blocks {
             self.request(Kind::Read, block);
@@ -117,7 +117,7 @@ fn a_block_that_is_written_anew_was_used_as_often_as_before() {
     // One more than a unit has, because a copy in memory would be replaced there.
     (0..15).for_each(|block| run.request(Kind::Read, block));
     run.request(Kind::Read, 7);
-    // This is the second use. The new copy is in the second unit, most of which is used once.
+    // This is the second use. The new copy is in the second unit; most of its blocks are used once.
     run.request(Kind::Write, 7);
     (20..30).chain(20..30).for_each(|block| run.request(Kind::Read, block));
     run.read_new(1_000..1_130);

@@ -1,7 +1,7 @@
 //! Completion times of flash operations: a clock for each plane.
 //!
 //! Planes work in parallel. Each plane executes its operations one by one, in order: read a page into its register,
-//! program from there, erase a block. A page passes to and from the register over the bus of its channel; its time is
+//! program from there, erase a block. A page passes to and from the register over the bus of its channel. Its time is
 //! added to the plane's, without waiting for the bus. A unit is one erase block, or several on neighbouring planes with
 //! its pages striped over them.
 //!

@@ -1,8 +1,8 @@
 //! A conventional SSD: a page-mapped flash translation layer. It writes to open erase units and collects garbage when
 //! free units run out.
 //!
-//! As modelled by Desnoyers, Analytic Modeling of SSD Write Performance (SYSTOR 2012) and Van Houdt, A Mean Field Model
-//! for a Class of Garbage Collection Algorithms in Flash-based Solid State Drives (SIGMETRICS 2013).
+//! Sources: Desnoyers: Analytic Modeling of SSD Write Performance. SYSTOR 2012. Van Houdt: A Mean Field Model for a
+//! Class of Garbage Collection Algorithms in Flash-based Solid State Drives. SIGMETRICS 2013.
 //!
 //! Additions to both: unwritten and discarded pages, a separate unit for copies, a larger reserve and static wear
 //! levelling.

@@ -35,8 +35,8 @@ pub fn budget_used(host_bytes: u64, capacity_bytes: u64, duration_us: u64, budge
     (budget_dwpd > 0.0).then(|| used / budget_dwpd)
 }
 
-/// Returns the drive writes per day that flash sustains for `years`. Each cycle writes `physical_bytes`, of which the
-/// host's share is 1 / `write_amplification`.
+/// Returns the drive writes per day that flash sustains for `years`. Each cycle writes `physical_bytes`; the host's
+/// share of them is 1 / `write_amplification`.
 pub fn budget_dwpd(
     pe_cycles: u32,
     physical_bytes: u64,

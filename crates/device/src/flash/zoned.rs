@@ -25,7 +25,7 @@ pub struct Zoned<M: Meter = Unmetered> {
 }
 
 impl Zoned {
-    /// Creates a device of `units` erase units, all of which may be open at once.
+    /// Creates a device of `units` erase units; all of them may be open at once.
     pub fn new(units: u32, unit_pages: u32) -> Result<Zoned, DeviceError> {
         Zoned::metered(units, unit_pages, Unmetered)
     }

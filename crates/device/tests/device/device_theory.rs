@@ -1,8 +1,8 @@
 //! Write amplification of the modelled SSD compared with theory, for uniform random writes in the steady state.
 //!
-//! Theory: Desnoyers, Analytic Modeling of SSD Write Performance (SYSTOR 2012) for greedy and FIFO collection; Van
-//! Houdt, A Mean Field Model for a Class of Garbage Collection Algorithms in Flash-based Solid State Drives (SIGMETRICS
-//! 2013) for d-choices. Computed here from their equations, independently of the model.
+//! Source: Desnoyers: Analytic Modeling of SSD Write Performance. SYSTOR 2012, for greedy and FIFO collection; Van
+//! Houdt: A Mean Field Model for a Class of Garbage Collection Algorithms in Flash-based Solid State Drives. SIGMETRICS
+//! 2013, for d-choices. Computed here from their equations, independently of the model.
 //!
 //! T, the physical pages of the theory, are those that hold data when a unit is collected. In the model the pages of
 //! the reserve do not count: it is empty then. Neither do the units that copies are written to; they are half empty on

@@ -3,7 +3,7 @@
 //! Source: SNIA IOTTA repository, FIU IODedup, README; Koller, Rangaswami: I/O deduplication. FAST 2010. LBA and size
 //! are in sectors of 512 bytes, the op is `R` or `W`, the device `major,minor` is the volume. The digests of the
 //! contents are ignored. The process name can contain blanks, so the fields after it are counted from the end of the
-//! line; a run of blanks counts as one.
+//! line. A run of blanks counts as one.
 
 use flashwise_core::access::Op;
 use flashwise_core::filter::Client;

@@ -389,7 +389,7 @@ pub trait ParseLine: Debug + Send + Sync {
 pub struct Lines<P>(pub P);
 
 impl<P: ParseLine> Lines<P> {
-    /// Parses lines into `batch`, and calls `told` after each parsed line.
+    /// Parses lines into `batch`, and calls the function after each line.
     #[inline(always)]
     fn parse_each(&self, records: &[u8], batch: &mut Batch, mut told: impl FnMut(&[u8], &mut Batch)) {
         // Reserves space for lines of this length; for shorter ones it grows.

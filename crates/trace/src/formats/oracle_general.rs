@@ -1,7 +1,8 @@
 //! libCacheSim's oracleGeneral traces.
 //!
-//! Source: libCacheSim's documentation of its trace formats. Records of 24 bytes, little-endian: time u32 in seconds, object id u64,
-//! object size u32, next access i64 (the position of the next access to the same object, -1 or 2^63 - 1 for none).
+//! Source: libCacheSim's documentation of its trace formats. Records of 24 bytes, little-endian: time u32 in seconds,
+//! object id u64, object size u32, next access i64. The latter is the position of the next access to the same object;
+//! -1 or 2^63 - 1 for none.
 //!
 //! An object is one block regardless of its size (`objects.rs`), and every request reads it, as in libCacheSim without
 //! object sizes.

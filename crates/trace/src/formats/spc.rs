@@ -1,8 +1,9 @@
 //! SPC traces: `ASU,LBA,Size,Opcode,Timestamp`.
 //!
-//! Source: Storage Performance Council: SPC Trace File Format Specification, revision 1.0.1; the UMass Trace Repository's
-//! Financial and WebSearch traces are in it. The application-specific unit (ASU) is the volume, the LBA counts blocks of 512 bytes,
-//! the size is in bytes, the opcode is `R` or `W` in either case, the time in seconds. Optional fields may follow.
+//! Source: Storage Performance Council: SPC Trace File Format Specification, revision 1.0.1; the UMass Trace
+//! Repository's Financial and WebSearch traces are in it. The application-specific unit (ASU) is the volume, the LBA
+//! counts blocks of 512 bytes, and the size is in bytes. The opcode is `R` or `W` in either case, the time is in
+//! seconds. Optional fields may follow.
 
 use flashwise_core::access::Op;
 

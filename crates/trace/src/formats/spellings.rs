@@ -17,8 +17,8 @@ pub struct Unit {
     pub kilo_bytes: Option<u64>,
 }
 
-/// Parses a whole number of bytes: in hexadecimal digits after 0x, with zeros after a point, with an exponent, or as a
-/// size with its own unit.
+/// Parses a whole number of bytes: hexadecimal after 0x, with zeros after a point, with an exponent, or a size with its
+/// own unit.
 #[cold]
 pub fn bytes(field: &[u8], unit: Unit, expected: &str) -> Result<u64, Malformed> {
     let wrong = || Malformed::new(field, expected);

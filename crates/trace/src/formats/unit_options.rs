@@ -26,7 +26,7 @@ const fn unit(name: &'static str, meaning: &'static str) -> Parameter {
 /// Units for the original numbers: microseconds and bytes, in which none overflows.
 pub const PLAIN: UnitOptions = UnitOptions::new(TimeUnit::Microseconds, 1, 1);
 
-/// The units of a format, some of which the user may have given.
+/// The units of a format; the user may have given some of them.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitOptions {
     /// The unit of time.

@@ -2,8 +2,8 @@
 //!
 //! The footer has the CRC-32C of each message with rows and of the block addresses, in the order of the file. So damage
 //! is located, and all cores verify in parallel. Between the end of the stream and the footer are 12 bytes,
-//! `FW-CRC32CS` and two zeroes, and the little-endian CRC-32C of all other bytes of the file. Readers of Arrow ignore
-//! them. The footer has a key for them, so that no flipped bit hides them.
+//! `FW-CRC32CS` and two zeroes. After them is the little-endian CRC-32C of all other bytes of the file. Readers of
+//! Arrow ignore them. The footer has a key for them, so that no flipped bit hides them.
 //!
 //! Files of version 1 have one checksum of the whole file after `FW-CRC32C` and three zeroes. Temporary files have
 //! none. The two versions have different keys: an older program reports an unknown version instead of damage.

@@ -38,8 +38,8 @@ impl BlockAddress {
 /// and, for certainty, one address. Both are mostly cache misses; numbering many blocks at once prefetches them and is
 /// several times faster than one after the other.
 ///
-/// Memory per block: 8 bytes per slot, with 3/8 to 3/4 of the slots used, and 8 to 16 in the list, which grows to twice
-/// its size. In total 19 to 37 bytes, and 45 while the list is copied.
+/// Memory per block: 8 bytes per slot, with 3/8 to 3/4 of the slots used. The list takes 8 to 16 bytes, since it grows
+/// to twice its size. In total 19 to 37 bytes, and 45 while the list is copied.
 #[derive(Clone, Debug, Default)]
 pub struct Numbering {
     addresses: Vec<u64>,

@@ -220,8 +220,8 @@ impl Hot {
         word.is_some_and(|word| word >> (position % u64::from(u64::BITS)) & 1 == 1)
     }
 
-    /// Returns the share of those of one kind that LRU hits in a cache of `blocks` sampled blocks, from the access at
-    /// `start` of the sample on.
+    /// Returns the share of the hot accesses with `op` that LRU hits in a cache of `blocks` sampled blocks. Accesses
+    /// before `start` of the sample do not count.
     pub fn hit_ratio(&self, op: Op, blocks: usize, start: u64) -> f64 {
         let (mut hits, mut accesses) = (0_u64, 0_u64);
         for access in self.accesses.iter().filter(|access| access.op == op && access.at >= start) {

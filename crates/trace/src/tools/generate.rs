@@ -84,8 +84,8 @@ pub struct Pattern {
     build: fn(&Options, u64, &mut Xoshiro256PlusPlus) -> Ranges,
 }
 
-/// Returns the first block and the number of blocks of the next request, given the wanted number of blocks; `None` at
-/// the end of the pattern.
+/// Returns the first block and the number of blocks of the next request, given the wanted number. Returns `None` at the
+/// end of the pattern.
 type Ranges = Box<dyn FnMut(&mut Xoshiro256PlusPlus, u64) -> Option<(u64, u64)>>;
 
 const SKEW: Parameter = Parameter {

@@ -1,4 +1,4 @@
-//! Trace files are Arrow IPC files: the reader of the crate arrow-ipc finds the written values in them, and files of
+//! Trace files are Arrow IPC files. The reader of the crate arrow-ipc finds the written values in them, and files of
 //! its writer are read as traces.
 
 use std::collections::HashMap;

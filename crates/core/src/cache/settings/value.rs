@@ -154,7 +154,7 @@ pub(super) fn count(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
 /// Returns the expectation for a size of this many bytes that is not a multiple of a block.
 pub fn multiple_of_block(bytes: u64) -> String {
     let block = BLOCK_BYTES as u64;
-    // Short and close: in the largest unit of which it has at least a hundred.
+    // Short and precise enough: in the largest unit with a value of at least a hundred.
     let unit = [1 << 40, 1 << 30, 1 << 20].into_iter().find(|unit| bytes / unit >= 100).unwrap_or(block);
     format!("a multiple of 4KiB, such as {}", ByteSize::new((bytes / unit * unit).max(block)))
 }

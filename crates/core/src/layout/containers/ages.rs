@@ -2,7 +2,7 @@
 //!
 //! A block belongs to the period in which it became dirty. Overwriting or copying it forward does not change that;
 //! writing it back ends it. Sixteen periods are distinguished. So a new one begins only once no block of the sixteenth
-//! last is dirty; until then the newest is extended, and its blocks count as older than they are.
+//! last is dirty. Until then the newest is extended, and its blocks count as older than they are.
 
 use super::{Log, set_bit};
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::wlfc::bucket::Oob;
 use crate::wlfc::header::reset_mark;
 
-/// The pages of one bucket that is not a zone, and its marking after a reset.
+/// The pages of a bucket that is not a zone, and the effect of its resets.
 struct Bucket(Vec<[u8; BLOCK_BYTES]>, Resets);
 
 impl Buckets for Bucket {
@@ -29,7 +29,7 @@ impl Buckets for Bucket {
     }
 }
 
-/// A bucket of 8 pages, and a header of one page that says that one block is zeroes.
+/// Creates a bucket of 8 pages, and a header of one page for one block of zeroes.
 fn bucket() -> (Config, Bucket, Header) {
     let config = Config { header_blocks: 896, volume_blocks: 64, ..Config::new(8, 7, 1, 0.5).unwrap() };
     let oob = Oob { state: State::Write, backend: 0, epoch: 5, log: Log::Zeroes, at: 0, blocks: 1 };
@@ -56,7 +56,7 @@ fn judged(config: &Config, bucket: &Bucket) -> Result<Scan, ScanError<std::conve
     judge(config, 0, &walk, &durable, bucket).map(|found| found.scan)
 }
 
-/// The last header of bucket 0 is zeroes, and what was programmed next, to bucket 1, says that it was there.
+/// The last header of bucket 0 is zeroes, and the next header, in bucket 1, proves that it existed.
 #[test]
 fn a_lost_last_header_is_missed_where_it_was_durable() {
     let (config, mut lost, first) = bucket();
@@ -83,7 +83,7 @@ fn a_lost_last_header_is_missed_where_it_was_durable() {
     assert_eq!(missing(next, Header { oob: Oob { epoch: 7, ..first.oob }, ..first }, &[]), Ok(1), "it was reset");
     let there = Some(Witness { page: 0, ..witness });
     assert_eq!(missing(Header { before: there, ..next }, first, &[]), Ok(1), "it is there");
-    // The superblock knows it, of this run or another.
+    // The superblock contains it, for this run or another.
     let alone = Header { before: None, ..next };
     let end = RunEnd { run: 3, sequence: 2, last: before };
     assert_eq!(missing(untold, first, &[RunEnd { last: None, ..end }]), damaged, "the next header says where it was");
@@ -129,14 +129,14 @@ fn a_first_page_of_zeroes_is_damage_where_resets_are_marked() {
         bucket.0[0] = other;
         assert_eq!(judged(&config, &bucket), damaged, "it is of another cache or bucket");
     }
-    // Its first sector is lost, and its end says of which backend bucket it was.
+    // Its first sector is lost, and its end contains its backend bucket.
     Header { oob: Oob { backend: 6, ..header.oob }, ..header }.encode(&[], &mut bucket.0[0]);
     bucket.0[0][..512].fill(0);
     let walk = walk(&config, 1, 0, &bucket).unwrap();
     assert_eq!((walk.backend(), judged(&config, &bucket)), (Some(6), damaged));
 }
 
-/// A sector of a first header is zeroes, or what is left of a mark: a power failure tore what was being written, or it is damaged.
+/// A sector of a first header is zeroes, or the rest of a mark: it was torn by a power failure, or it is damaged.
 #[test]
 fn a_durable_header_is_torn_by_a_reset_alone() {
     let (config, mut bucket, header) = bucket();
@@ -156,7 +156,7 @@ fn a_durable_header_is_torn_by_a_reset_alone() {
     assert_eq!([5, 6].map(|durable| with_sector(&[0; 512], durable)), [damaged, damaged]);
     assert_eq!([5, 6].map(|durable| with_sector(&before[512..1024], durable)), [Ok(0), damaged]);
     assert_eq!([5, 6].map(|durable| with_sector(&since[512..1024], durable)), [Ok(0), Ok(0)]);
-    // Its checksum alone is wrong.
+    // Only its checksum is wrong.
     bucket.0[0] = whole;
     bucket.0[0][5] ^= 1;
     assert_eq!(judged(&config, &bucket).map(|scan| scan.found.len()), damaged);
@@ -175,7 +175,7 @@ fn headers_of_an_earlier_use_of_an_epoch_do_not_make_the_later_one_damaged() {
     assert_eq!(judged(&config, &bucket), Err(ScanError::Damaged { bucket: 0, page: 1 }), "it was durable");
 }
 
-/// The first sector of the next header came, others are still what they were before.
+/// The first sector of the next header was written, the others still have their old contents.
 #[test]
 fn nothing_is_written_over_a_header_that_came_in_part() {
     let (config, mut bucket, header) = bucket();

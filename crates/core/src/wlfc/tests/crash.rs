@@ -275,7 +275,7 @@ fn each_planted_bug_is_found() {
     for planted in Planted::ALL {
         let lived = |seed| World::new(seed, Some(planted)).live(FAILURES).err().map(|error| (seed, error));
         let (seed, error) = (0..WORLDS).find_map(lived).unwrap_or_else(|| panic!("{planted:?} was not found"));
-        // A clean copy that differs from the backend shows when it leaves.
+        // A clean copy that differs from the backend is detected at its eviction.
         let seen_at_once = [Planted::NoTombstone, Planted::OverPassed, Planted::VolatileCopy].contains(&planted);
         assert!(seen_at_once || error.contains("after a power failure"), "{planted:?} in world {seed}: {error}");
         println!("{planted:?}: world {seed}: {error}");

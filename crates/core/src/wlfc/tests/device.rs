@@ -1,5 +1,5 @@
-//! Flash and backend that lose unflushed data in a power failure: any part at the end of a cache bucket, resets
-//! included, and any number of the last writes of each backend block.
+//! Flash and backend that lose unflushed data in a power failure. This can be any part at the end of a cache bucket,
+//! resets included, and any number of the last writes of each backend block.
 
 use std::collections::HashMap;
 

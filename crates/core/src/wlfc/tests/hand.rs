@@ -22,7 +22,7 @@ fn oob(state: State, backend: u32, epoch: u64, at: u32, blocks: u32) -> Oob {
 
 /// Backend bucket 1 has blocks 8 to 15. A write of block 9 is a log in cache bucket 0. A read of block 10 reads the
 /// whole backend bucket, overlays the log and keeps the result as a dirty copy in cache bucket 1. Block 9 again is a
-/// log, and the next read replaces the copy by a newer one, cache bucket 2: only the second log is read.
+/// log, and the next read replaces the copy by a newer one, cache bucket 2. It only reads the second log.
 #[test]
 fn a_read_merges_the_copy_and_the_logs() {
     let mut wlfc = Wlfc::new(config()).unwrap();
@@ -94,8 +94,8 @@ fn scan(pages: Vec<Oob>, torn: bool) -> Scan {
     Scan { end: pages.len() as u32, found: (0..).zip(pages).collect(), torn }
 }
 
-/// The counterexample to recovery by the highest epoch: logs in bucket 0 with epoch 1, a copy in bucket 1 with epoch 2,
-/// and one more log with epoch 1, which the copy lacks.
+/// The counterexample to recovery by the highest epoch: logs in bucket 0 with epoch 1, and a copy in bucket 1 with
+/// epoch 2. One more log with epoch 1 is missing in the copy.
 #[test]
 fn logs_count_beside_a_copy_that_is_newer_than_their_bucket() {
     let mut scans = vec![Scan::default(); 8];
@@ -210,7 +210,7 @@ fn a_failed_read_is_forgotten() {
 }
 
 /// Backend bucket 1 cannot be written. The four logs of its full write bucket go to a dirty copy, and on a retry to the
-/// backend; nothing leaves the cache by that. Afterwards the bucket is like any other.
+/// backend. Nothing is evicted for that. Afterwards the bucket is like any other.
 #[test]
 fn what_the_backend_does_not_take_stays_as_a_dirty_copy_and_is_tried_again() {
     let mut wlfc = Wlfc::new(config()).unwrap();

@@ -208,7 +208,7 @@ fn the_target_is_not_missed_in_two_timeframes_while_a_shadow_meets_it() {
     }
 }
 
-/// A loop over more blocks than the cache has, mixed with a few popular ones: LRU hits nothing of the loop and few of
+/// A loop over more blocks than the cache has, mixed with a few popular ones. LRU hits nothing of the loop and few of
 /// the others. Then popular blocks that change all the time, which LARC admits too slowly.
 fn loops_and_drift() -> Vec<Timed> {
     let popular = Zipf::new(0, 30_000, 1.0);

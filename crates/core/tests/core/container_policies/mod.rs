@@ -1,5 +1,5 @@
-//! Properties of every container policy: a read returns the latest write, live data stays or is copied, the flash is
-//! written as erase units require, and every write is counted by its cause.
+//! Properties of every container policy. A read returns the latest write, and live data stays or is copied. The flash
+//! is written as erase units require, and every write is counted by its cause.
 
 mod segmented_lru;
 mod zoned;

@@ -32,7 +32,7 @@ impl Lirs {
         }
     }
 
-    /// Puts `x` on top of the stack as a LIR block, in place of the LIR block at the bottom, which becomes HIR, or of a
+    /// Puts `x` on top of the stack as a LIR block. It replaces the LIR block at the bottom, which becomes HIR, or a
     /// removed block.
     fn promote(&mut self, x: u32) {
         self.s.insert(0, (x, Status::Lir));

@@ -1,9 +1,10 @@
-//! The house is tidy: no circles of files, no file too long, every file declared where editors and rustfmt look, no list of policies
-//! beside their table, no error that says its cause twice, and every path that the documentation names exists. Tests are linked once for
-//! each crate, and the README's first command builds no more crates than it did.
+//! Checks the structure of the project. Files do not use each other in circles, and are not too long. Every file is
+//! declared where editors and rustfmt look. No list of policies duplicates their table, no error repeats its cause, and
+//! every path in the documentation exists. Tests are linked once for each crate, and the README's first command does
+//! not compile more crates than the limit.
 //!
-//! What is not so yet is listed in `TO_BE_MENDED` of each test. These lists only shrink: a test also fails where an entry is not needed
-//! any more.
+//! Known exceptions are listed in `TO_BE_MENDED` of each test. These lists only shrink: a test also fails if an entry
+//! is no longer needed.
 
 mod circles;
 mod errors;
@@ -17,12 +18,13 @@ use std::sync::OnceLock;
 use flashwise_core::policy;
 use source::Source;
 
-/// The folder of the whole project.
+/// Returns the folder of the whole project.
 fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// All files in the project's folders, by their path in the project. What git ignores and what editors hide is left out.
+/// Returns all files in the project's folders, by their path in the project, except hidden files and those that git
+/// ignores.
 fn files() -> Vec<String> {
     fn walk(folder: &Path, inside: &str, found: &mut Vec<String>) {
         let mut entries: Vec<_> = std::fs::read_dir(folder).unwrap().map(Result::unwrap).collect();
@@ -46,14 +48,14 @@ fn files() -> Vec<String> {
     found
 }
 
-/// The Rust files of the project, read once for all tests.
+/// Returns the Rust files of the project, read once for all tests.
 fn sources() -> &'static [Source] {
     static SOURCES: OnceLock<Vec<Source>> = OnceLock::new();
     let of = |path: &String| Source::new(path.clone(), &std::fs::read_to_string(project().join(path)).unwrap());
     SOURCES.get_or_init(|| files().iter().filter(|path| path.ends_with(".rs")).map(of).collect())
 }
 
-/// Fails unless what was `found` and what is still to be mended are the same.
+/// Fails unless the exceptions `found` are those in `to_be_mended`.
 fn assert_mended(what: &str, found: &BTreeSet<String>, to_be_mended: &[&str]) {
     let known: BTreeSet<String> = to_be_mended.iter().map(|entry| (*entry).to_owned()).collect();
     let new: Vec<_> = found.difference(&known).collect();
@@ -62,10 +64,10 @@ fn assert_mended(what: &str, found: &BTreeSet<String>, to_be_mended: &[&str]) {
     assert!(mended.is_empty(), "mended, to be taken off the list: {mended:#?}");
 }
 
-/// Files may use each other in one direction only. A module and what is inside it may know each other.
+/// Files may use each other in one direction only. A module and its submodules may use each other.
 #[test]
 fn files_do_not_use_each_other_in_circles() {
-    /// A circle by its files, in the order of the alphabet, each by its path inside the crate's `src`.
+    /// A circle is its files in alphabetical order, each by its path inside the crate's `src`.
     const TO_BE_MENDED: &[&str] = &[];
     let sources = sources();
     let crates: BTreeSet<_> = sources.iter().filter_map(Source::crate_folder).collect();
@@ -100,10 +102,10 @@ fn every_file_is_a_module_that_is_declared_plainly() {
     assert!(undeclared.is_empty(), "no `mod` line declares {undeclared:#?}");
 }
 
-/// A list that names them all is to be taken from the table, so that a new policy is in it.
+/// A list of all policies must be generated from the table, so that it contains new policies.
 #[test]
 fn no_list_has_the_names_of_all_policies() {
-    /// A test holds that each policy has its model.
+    /// Another test checks that each policy has its model.
     const MODELS: &str = "crates/core/tests/core/models/mod.rs";
     const TO_BE_MENDED: &[&str] = &[];
     let all: BTreeSet<_> = policy::online().map(|info| info.name).collect();
@@ -114,7 +116,7 @@ fn no_list_has_the_names_of_all_policies() {
     assert_mended("lists of policies beside policy::POLICIES", &lists.collect(), TO_BE_MENDED);
 }
 
-/// Whoever shows an error shows its causes, so that a text that has its cause would say it twice.
+/// An error is displayed with its causes, so a text that contains its cause would repeat it.
 #[test]
 fn no_error_says_its_cause_twice() {
     const TO_BE_MENDED: &[&str] = &[];
@@ -127,7 +129,7 @@ fn no_error_says_its_cause_twice() {
     assert_mended("errors that say their cause twice", &files.flat_map(|path| of(&path)).collect(), TO_BE_MENDED);
 }
 
-/// Of what the documentation names in backquotes or links to, whatever looks like a path of the project.
+/// Returns the names in backquotes and the links of a document that look like paths of the project.
 fn paths(markdown: &str) -> BTreeSet<String> {
     let mut fenced = false;
     let mut text = String::new();
@@ -151,10 +153,11 @@ fn paths(markdown: &str) -> BTreeSet<String> {
     quoted.chain(linked).filter(is_path).map(str::to_owned).collect()
 }
 
-/// A path may begin anywhere: `sim/src/trace.rs` and `trace.rs` are found below `crates`. `NAME.rs` stands for any file there.
+/// A path may omit its first folders: `sim/src/trace.rs` and `trace.rs` are found below `crates`. `NAME.rs` stands for
+/// any file there.
 #[test]
 fn every_path_in_the_documentation_exists() {
-    /// What commands in the documentation make, and what git ignores.
+    /// Files that commands in the documentation create, or that git ignores.
     const MADE: &[&str] = &[
         "docs/durability.md: fuzz/artifacts",
         "docs/durability.md: fuzz/corpus",
@@ -165,7 +168,7 @@ fn every_path_in_the_documentation_exists() {
     let files = files();
     let mut places: BTreeSet<String> = BTreeSet::new();
     for file in &files {
-        // Each file and each folder that it is in, by every end of its path.
+        // Each file and each of its folders, by every suffix of its path.
         let parts: Vec<_> = file.split('/').collect();
         for end in 1..=parts.len() {
             places.extend((0..end).map(|start| parts[start..end].join("/")));
@@ -196,14 +199,14 @@ fn paths_are_found_in_backquotes_and_links() {
     assert_eq!(paths(markdown).into_iter().collect::<Vec<_>>(), ["core/src/step.rs", "docs/design.md"]);
 }
 
-/// The README's first command is how users meet the project.
+/// The README's first command is the first contact of users with the project.
 #[test]
 fn the_first_command_of_the_readme_compiles_few_crates() {
     const CRATES_MAX: usize = 129;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let tree = std::process::Command::new(cargo)
         .args("tree -p flashwise --no-default-features -e normal,build --prefix none --locked --offline".split(' '))
-        // The same on every machine.
+        // The result is the same on every machine.
         .args(["--target", "x86_64-unknown-linux-gnu"])
         .current_dir(project())
         .output()

@@ -27,8 +27,8 @@ pub struct Evidence {
     date: Option<String>,
 }
 
-/// Returns the order of day, month and year in the first lines of `sample`, if their times are dates, and whether the
-/// order is certain or assumed.
+/// Returns the order of day, month and year in the first lines of `sample`, if their times are dates. The origin tells
+/// if the order is certain or assumed.
 pub fn dates_of(csv: &Csv, sample: &Sample) -> Option<(DateOrder, Origin)> {
     const LINES_MAX: usize = 100;
     if !csv.columns.contains(&Some(Role::Time)) {

@@ -4,11 +4,11 @@
 //! but not contain line ends. Lines with quotes are read by the `csv` crate. Lines that begin with `#` are comments;
 //! the first of them may be the header.
 //!
-//! A header that names offset, length, op and time in known words (`offset`, `lba_sectors`, `len_bytes`, `ts_ms`, ...)
-//! needs no mapping; its words also set the units. Units that are not given are inferred from the values if these are
-//! certain (`evidence.rs`), otherwise assumed. A note names them, and units that contradict the values are rejected.
-//! Object ids are hashed to block numbers by 64-bit FNV-1a, mixed by the last step of SplitMix64. For a million
-//! objects, two share a block with a probability of 1.5 % at 4 KiB.
+//! A header needs no mapping if it names offset, length, op and time in known words (`offset`, `lba_sectors`,
+//! `len_bytes`, `ts_ms`, ...). Its words also set the units. Units that are not given are inferred from the values if
+//! these are certain (`evidence.rs`), otherwise assumed. A note names them, and units that contradict the values are
+//! rejected. Object ids are hashed to block numbers by 64-bit FNV-1a, mixed by the last step of SplitMix64. For a
+//! million objects, two share a block with a probability of 1.5 % at 4 KiB.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, OptionError, Options, Parameter};

@@ -165,11 +165,11 @@ fn layout(format: &Format) -> Option<Layout> {
     parser.ok()?.layout()
 }
 
-/// Returns a likely value of `--format` for a text: in the columns of one of `formats` in unknown units, or for a table
-/// of unknown format.
+/// Returns a likely value of `--format` for a text. The text is in one of `formats` with unknown units, or a table of
+/// unknown format.
 pub fn example(formats: &[&Format], sample: &Sample) -> String {
     const GENERAL: &str = "csv:time=0,op=1,offset=2,length=3";
-    // Columns of numbers alone cannot be recognised.
+    // Columns that are all numbers cannot be recognised.
     for layout in formats.iter().filter_map(|format| layout(format)).filter(|layout| layout.op.is_some()) {
         let lines: Vec<Vec<&[u8]>> = sample.lines().map(|line| layout.fields(line)).collect();
         let rows: Vec<Vec<&[u8]>> = lines.iter().filter(|fields| layout.fits(fields)).cloned().collect();
