@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
-use crate::common::{parts, project};
+use crate::common::{parts, project, succeed};
 use tempfile::TempDir;
 
 /// A fenced block: what follows its opening fence, and its lines.
@@ -41,12 +41,12 @@ fn shell(folder: &TempDir, script: &str) -> String {
 }
 
 /// The documents, named from the project's folder.
-fn documents() -> Vec<String> {
+pub fn documents() -> Vec<String> {
     let mut documents: Vec<String> =
         ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "benches/README.md", "traces/README.md"]
             .map(String::from)
             .into();
-    for folder in ["docs", "docs/results"] {
+    for folder in ["docs", "docs/guides", "docs/results"] {
         for entry in std::fs::read_dir(project().join(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             if name.ends_with(".md") {
@@ -223,4 +223,39 @@ fn every_command_for_developers_names_what_is_there() {
         assert!(absent(command).is_some(), "{command}");
     }
     assert!(absent("cargo bench --bench nothing").is_some());
+}
+
+/// The words between double quotes that begin with `/`: paths in an example.
+fn quoted_paths(text: &str) -> impl Iterator<Item = &str> {
+    text.split('"').skip(1).step_by(2).filter(|word| word.starts_with('/'))
+}
+
+/// Devices and tokens are files here; everything else is as in the example.
+#[test]
+fn every_example_configuration_is_accepted() {
+    let mut accepted = 0;
+    for entry in std::fs::read_dir(project().join("examples")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        let folder = TempDir::new().unwrap();
+        let example = std::fs::read_to_string(&path).unwrap();
+        for path in quoted_paths(&example) {
+            let stand_in = folder.path().join(&path[1..]);
+            std::fs::create_dir_all(stand_in.parent().unwrap()).unwrap();
+            flashwise_testing::write_private(&stand_in, &path.replace('/', "-"));
+            if path.starts_with("/dev/") {
+                std::fs::File::options().write(true).open(&stand_in).unwrap().set_len(1 << 30).unwrap();
+            }
+        }
+        let own = example.replace("\"/", &format!("\"{}/", folder.path().display()));
+        std::fs::write(folder.path().join("example.toml"), own).unwrap();
+        let accepts = succeed(folder.path(), &["serve", "--check-config", "example.toml"]);
+        let served = example.matches("\n[[volume]]").count() + example.matches("\n[[pool]]").count();
+        let lines = accepts.lines().filter(|line| line.starts_with("volume ") || line.starts_with("pool ")).count();
+        assert!(served > 0 && lines == served, "{}: {accepts}", path.display());
+        accepted += 1;
+    }
+    assert!(accepted >= 4, "only {accepted} configurations were found in examples");
 }

@@ -213,11 +213,32 @@ fn systemd_finds_nothing_wrong_with_the_unit() {
         assert!(unit.lines().any(|found| found == line), "{line}");
     }
     let unit = unit.replace("/usr/bin/flashwise", env!("CARGO_BIN_EXE_flashwise"));
-    let path = folder.path().join("flashwise.service");
-    std::fs::write(&path, unit).unwrap();
-    let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !told.contains("flashwise.service"), "{told}");
+    std::fs::write(folder.path().join("flashwise.service"), unit).unwrap();
+    assert_verified(folder.path(), &["flashwise.service"]);
+}
+
+/// Asserts that systemd has nothing to say about units in a folder.
+fn assert_verified(folder: &Path, units: &[&str]) {
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", "--man=no"]).args(units).current_dir(folder);
+    verify.env("SYSTEMD_UNIT_PATH", format!("{}:", folder.display()));
+    let (out, err, code) = parts(verify.output().unwrap());
+    assert!(code == 0 && !units.iter().any(|unit| err.contains(unit)), "{out}{err}");
+}
+
+/// They connect and mount a volume after the server starts, and in the reverse order when it stops.
+#[test]
+fn systemd_finds_nothing_wrong_with_the_example_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let units = ["packaging/flashwise.service", "examples/flashwise-nbd0.service", "examples/srv-data.mount"];
+    for unit in units {
+        let mut own = std::fs::read_to_string(project().join(unit)).unwrap();
+        for program in ["/usr/bin/flashwise", "/usr/sbin/nbd-client", "/sbin/modprobe"] {
+            own = own.replace(program, "/bin/true");
+        }
+        std::fs::write(folder.path().join(Path::new(unit).file_name().unwrap()), own).unwrap();
+    }
+    assert_verified(folder.path(), &["srv-data.mount", "flashwise-nbd0.service", "flashwise.service"]);
 }
 
 #[test]
