@@ -13,9 +13,10 @@
 mod blocks;
 mod hazard;
 
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxBuildHasher;
 
 pub use blocks::Blocks;
 pub use hazard::Hazard;
@@ -79,8 +80,8 @@ pub struct Order {
     kept: Vec<Range<u32>>,
     /// In the order in which the steps were planned.
     writes: Vec<(Range<u32>, StepId)>,
-    chains: FxHashMap<Key, StepId>,
-    groups: FxHashMap<Key, FxHashSet<StepId>>,
+    chains: HashMap<Key, StepId, FxBuildHasher>,
+    groups: HashMap<Key, HashSet<StepId, FxBuildHasher>, FxBuildHasher>,
 }
 
 impl Order {
