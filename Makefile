@@ -54,6 +54,14 @@ uninstall: ## Remove what was installed, except /etc/flashwise
 		share/man/man1/flashwise.1.gz share/man/man1/flashwise-*.1.gz share/doc/flashwise share/bash-completion/completions/flashwise \
 		share/fish/vendor_completions.d/flashwise.fish share/zsh/site-functions/_flashwise
 
+# The pages of docs/SUMMARY.md, in target/book. Links to files outside of docs become text there.
+MDBOOK ?= target/tools/bin/mdbook
+book: ## Build the documentation as a site in target/book
+	test -x $(MDBOOK) || cargo install mdbook --version 0.5.4 --locked --quiet --no-default-features --features search --root target/tools
+	$(MDBOOK) build docs
+	sed -i -E 's,<a href="\.\./[^"]*">(([^<]|<code>[^<]*</code>)*)</a>,\1,g' target/book/*.html
+	sed -i -E 's,<a href="\.\./\.\./[^"]*">(([^<]|<code>[^<]*</code>)*)</a>,\1,g' target/book/*/*.html
+
 clean: ## Remove all that was built
 	cargo clean
 

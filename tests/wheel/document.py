@@ -13,7 +13,7 @@ def main():
     os.environ["PATH"] = f"{program}:{os.environ['PATH']}"
     names = {}
     blocks = re.findall(r"^```(python|sh)\n(.*?)^```$", open(document).read(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) >= 3, blocks
+    assert blocks, document
     for number, (language, block) in enumerate(blocks):
         if language == "python":
             exec(compile(block, f"{document}, block {number + 1}", "exec"), names)

@@ -16,6 +16,7 @@ mod array;
 mod assigned;
 mod bench_larc;
 mod bench_ncache;
+mod book;
 mod buckets;
 #[cfg(feature = "device-tests")]
 mod capture;

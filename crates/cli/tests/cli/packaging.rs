@@ -100,7 +100,7 @@ fn tarball_and_deb_hold_what_they_should_and_are_the_same_each_time() {
     tool("tar", &["-xzf", text(&folder.join(&tarball)), "-C", text(&root)]);
     for documents in [root.join(inside), root.join("usr/share/doc/flashwise")] {
         let mut links = 0;
-        for name in ["README.md", "docs/install.md", "docs/runbook.md", "docs/serve.md"] {
+        for name in ["README.md", "docs/SUMMARY.md", "docs/install.md", "docs/runbook.md", "docs/serve.md"] {
             let path = documents.join(name);
             let markdown = std::fs::read_to_string(&path).unwrap();
             for target in linked_files(&markdown) {

@@ -99,7 +99,7 @@ fn sweeps_leave_the_same_files_wherever_they_run() {
 #[test]
 fn the_documents_run() {
     let program = Path::new(PROGRAM).parent().unwrap();
-    for document in ["docs/python.md", "docs/sweep.md"] {
+    for document in ["README.md", "docs/python.md", "docs/sweep.md", "docs/guides/compare-policies.md"] {
         run("document.py", &[&project().join(document), &project().join("traces"), program]);
     }
 }
