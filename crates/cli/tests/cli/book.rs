@@ -32,7 +32,8 @@ fn anchors(markdown: &str) -> BTreeSet<String> {
     for heading in prose(markdown).filter(|line| line.starts_with('#')) {
         let text = heading.trim_start_matches('#').trim();
         let letters = text.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
-        let anchor: String = letters.map(|letter| if letter == ' ' { '-' } else { letter.to_ascii_lowercase() }).collect();
+        let anchor: String =
+            letters.map(|letter| if letter == ' ' { '-' } else { letter.to_ascii_lowercase() }).collect();
         let count = counts.entry(anchor.clone()).or_default();
         anchors.insert(if *count == 0 { anchor } else { format!("{anchor}-{count}") });
         *count += 1;
@@ -80,7 +81,8 @@ fn every_link_leads_to_a_page_and_a_heading() {
         for target in targets(&read(&document)).into_iter().filter(|target| !target.contains("://")) {
             count += 1;
             let (file, anchor) = resolved(&document, target);
-            let leads = project().join(&file).exists() && (anchor.is_empty() || anchors(&read(&file)).contains(&anchor));
+            let leads =
+                project().join(&file).exists() && (anchor.is_empty() || anchors(&read(&file)).contains(&anchor));
             if !leads {
                 broken.push(format!("{document}: {target}"));
             }

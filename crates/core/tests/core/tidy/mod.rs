@@ -1,6 +1,6 @@
 //! Checks the structure of the project. Files do not use each other in circles, and are not too long. Every file is
 //! declared where editors and rustfmt look. No list of policies duplicates their table, no error repeats its cause, and
-//! every path in the documentation exists. Tests are linked once for each crate, and the README's first command does
+//! every path in the documentation exists. Prose is plain English. Tests are linked once for each crate, and the README's first command does
 //! not compile more crates than the limit.
 //!
 //! Known exceptions are listed in `TO_BE_MENDED` of each test. These lists only shrink: a test also fails if an entry
@@ -8,6 +8,7 @@
 
 mod circles;
 mod errors;
+mod prose;
 mod source;
 mod test_binaries;
 

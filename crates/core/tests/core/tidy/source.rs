@@ -85,6 +85,11 @@ impl Source {
         self.tokens.windows(2).filter(|window| **window == call).count()
     }
 
+    /// Returns the texts between quotes, as written in the file.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.tokens.iter().filter_map(|token| if let Token::Text(text) = token { Some(text.as_str()) } else { None })
+    }
+
     /// Returns the words in each of its lists: the contents of brackets, and each text separately.
     pub fn lists(&self) -> Vec<BTreeSet<String>> {
         let words = |text: &str| -> Vec<String> {
