@@ -154,8 +154,9 @@ fn sentences(text: &str) -> Vec<(usize, &str)> {
             continue;
         }
         let after = letters[index + 1..].iter().find(|(_, next)| !['"', ')', '\''].contains(next));
-        let word = text[start..*at].rsplit([' ', '\n', '(']).next().unwrap().to_lowercase();
-        let is_short = ABBREVIATIONS.contains(&word.as_str()) || (word.len() == 1 && *letter == '.' && word != "c");
+        let word = text[start..*at].rsplit([' ', '\n', '(']).next().unwrap();
+        let is_initial = word.len() == 1 && word.chars().all(char::is_uppercase);
+        let is_short = is_initial || ABBREVIATIONS.contains(&word.to_lowercase().as_str());
         if after.is_none_or(|(_, next)| next.is_whitespace()) && !is_short {
             let end = after.map_or(text.len(), |(end, _)| *end);
             found.push((start, &text[start..end]));
