@@ -22,9 +22,9 @@ figures! {
     pub struct AdvisedCache {
         /// The device, as the catalogue calls it.
         device: String, "";
-        /// How many of them make the cache.
+        /// Number of devices in the cache.
         devices: u64, "devices";
-        /// What they hold together.
+        /// Size of all devices together.
         size_bytes: u64, "bytes";
         /// RAM for the buffers.
         ram_bytes: u64, "bytes";
@@ -32,29 +32,29 @@ figures! {
         policy: String, "";
         /// The admission rule, or none.
         admission: String, "";
-        /// When written data reaches the backend.
+        /// When written data reaches the backend: `write-back`, `write-through` or `write-around`.
         write_mode: String, "";
         /// The share of the flash that is kept free.
         over_provision: f64, "share";
-        /// What is paid for devices and RAM.
+        /// Price of devices and RAM.
         price: f64, "currency";
-        /// What the waits of all requests cost over the years that were asked for.
+        /// Cost of the waits of all requests, over the years asked for.
         waiting_cost: f64, "currency";
-        /// Both together.
+        /// Price and cost of waiting together.
         cost: f64, "currency";
-        /// How long a block access takes on average, if it waits for no other.
+        /// Mean latency of a block access without queues.
         latency_mean_us: f64, "us";
-        /// How long the flash lasts, by the endurance in the catalogue and the rate of writes in the trace. None where that has no times.
+        /// Lifetime of the flash, from the endurance in the catalogue and the rate of writes in the trace. None for a trace without times.
         cache_lifetime_years: Option<f64>, "years";
         /// Hits per access.
         hit_ratio: f64, "share";
         /// Read hits per read.
         read_hit_ratio: f64, "share";
-        /// What is written to flash, all causes together, in a day.
+        /// Bytes written to flash per day, for every cause.
         flash_bytes_per_day: Option<f64>, "bytes";
         /// 1 if it meets the targets.
         meets: u64, "";
-        /// The run in words, as `flashwise simulate --job` reads it.
+        /// The run as `flashwise simulate --job` reads it.
         job: String, "";
     }
 }

@@ -13,15 +13,15 @@ use crate::stretch::Stretch;
 figures! {
     /// Figures of an array in an epoch. What a rule decided is null before its first decision, and where it decides nothing.
     pub struct ArrayEpoch {
-        /// When the epoch begins, in seconds since the beginning of the trace.
+        /// Start of the epoch, in seconds since the beginning of the trace.
         start_s: f64, "s";
-        /// How long it takes.
+        /// Length of the epoch.
         seconds: f64, "s";
         /// Misses per access.
         miss_ratio: f64, "share";
         /// Writes per access.
         write_share: f64, "share";
-        /// How long a block access waits on average.
+        /// Mean latency of a block access.
         latency_mean_us: f64, "us";
         /// `w_c`: writes per cell of the cache and second.
         cache_write_rate: f64, "writes a cell and second";
@@ -31,11 +31,11 @@ figures! {
         cache_wear_rate: f64, "share of endurance a second";
         /// `f_s`: share of the storage's endurance that a second takes.
         storage_wear_rate: f64, "share of endurance a second";
-        /// The threshold at the end of the epoch: a portion, blocks or references. Null where every length is admitted, too.
+        /// The threshold at the end of the epoch: a portion, blocks or references. Null also if every length is admitted.
         threshold: Option<f64>, "as the rule has it";
-        /// Where that lies among the thresholds, from 0 to 1, at which everything is admitted.
+        /// Position among the thresholds, from 0 to 1; at 1 everything is admitted.
         threshold_position: Option<f64>, "share";
-        /// The policy at the end of the epoch, where that is what is decided.
+        /// The policy at the end of the epoch, if the rule chooses policies.
         chosen_policy: Option<String>, "";
     }
 }

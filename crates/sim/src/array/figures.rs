@@ -15,9 +15,9 @@ use crate::stretch::Counts;
 figures! {
     /// What a run over a trace does to an array. What does not wear has a lifetime that is infinite, `null` in JSON.
     pub struct ArrayFigures {
-        /// When requests came: `none`, `trace` or `closed`, with options.
+        /// Times of the requests: `none`, `trace` or `closed`, with options.
         arrivals: String, "";
-        /// Latency: where nobody waits, how long a block access takes on average; else how long a request waits for its answer.
+        /// Mean latency: of a block access if requests do not wait, otherwise of a request until its answer.
         latency_mean_us: f64, "us", "latency us", "mean, of a block access, or of a request where requests wait";
         /// The latency that half of them do not exceed.
         latency_p50_us: f64, "us", "p50", "", Show::Digits(0);
@@ -31,11 +31,11 @@ figures! {
         latency_max_us: f64, "us", "max", "", Show::Digits(0);
         /// Requests answered per second of a closed loop.
         requests_per_s: Option<f64>, "requests a second", "requests/s", "", Show::Digits(0);
-        /// The work of the busiest device of the cache, per time of its channels; above 1 it falls ever further behind. None where nobody waits.
+        /// The work of the busiest device of the cache, per time of its channels. Above 1 it cannot keep up. None if requests do not wait.
         cache_utilisation: Option<f64>, "share", "cache use", "work of the busiest device, per time of its channels";
-        /// The work of the busiest device of the storage, per time of its channels; above 1 it falls ever further behind. None where nobody waits.
+        /// The work of the busiest device of the storage, per time of its channels. Above 1 it cannot keep up. None if requests do not wait.
         storage_utilisation: Option<f64>, "share", "storage use", "the same";
-        /// Lifetime: how long the array lasts, the lesser of both tiers.
+        /// Lifetime of the array: that of the tier that wears out first.
         lifetime_years: f64, "years", "lifetime years", "of the array, cache and storage", Show::Rate;
         /// Latency over lifetime: microseconds of `latency_mean_us` per year of `lifetime_years`.
         latency_over_lifetime: f64, "us a year", "us per year", "latency over lifetime", Show::Rate;

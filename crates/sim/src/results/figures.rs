@@ -25,16 +25,16 @@ figures! {
 flashwise_core::cache_figures! { figures! { @flash
     /// What RAM and flash did.
     pub struct TierFigures {
-        /// RAM that blocks lie in: a read cache, and buffers of what is written. It is more than `--ram` where the buffers alone are larger.
+        /// RAM of the read cache and the write buffers. It exceeds `--ram` if the buffers need more.
         ram_bytes: u64, "bytes";
-        /// Reads that RAM had: the read cache, or a write buffer or open erase unit from which the block was not on flash yet.
+        /// Reads that RAM had: the read cache, or a write buffer or open erase unit with a block that was not on flash yet.
         ram_read_hits: u64, "block accesses", "RAM", "reads that it had";
         /// Reads that the flash had.
         flash_read_hits: u64, "block accesses", "flash", "reads that it had";
     } {
-        /// Erasures: erase units erased by the device; those that the cache reset where no device is simulated.
+        /// Erasures: erase units erased by the device, or reset by the cache if no device is simulated.
         erasures: u64, "erasures", "erased", "erase units";
-        /// All that the host wrote to flash per block that it wrote because of an access.
+        /// Blocks that the host wrote to flash, per block written because of an access.
         host_write_amplification: Option<f64>, "factor", "host x", "flash writes per block of client and admitted";
     }
 } }
@@ -110,11 +110,11 @@ figures! {
         backend_written_blocks: u64, "blocks";
         /// Blocks written back.
         destaged_blocks: u64, "blocks", "written back", "";
-        /// From a request to its answer, on average over reads and writes; empty if there was none.
+        /// Mean time from a request to its answer, over reads and writes; empty if there was none.
         latency_mean_us: Option<f64>, "us", "latency us", "mean, of requests that come one after the other", Show::Digits(1);
-        /// The same of reads.
+        /// The same for reads.
         read_latency_mean_us: Option<f64>, "us", "read us", "", Show::Digits(1);
-        /// The same of writes, trims and zeroes.
+        /// The same for writes, trims and zeroes.
         write_latency_mean_us: Option<f64>, "us", "write us", "", Show::Digits(1);
         /// Bytes read and written per time until the last answer; empty if no time passed.
         throughput_mib_s: Option<f64>, "MiB/s", "MiB/s", "", Show::Digits(1);
@@ -152,7 +152,7 @@ impl BucketFigures {
 flashwise_core::cache_figures! { figures! { @log
     /// What only the whole cache does, in blocks. Definitions are those of [`Figures`](flashwise_core::cache::Figures).
     pub struct CacheFigures {
-        /// When written data reaches the backend.
+        /// When written data reaches the backend: `write-back`, `write-through` or `write-around`.
         write_mode: &'static str, "";
         /// Size of the flash.
         flash_bytes: u64, "bytes";
@@ -204,7 +204,7 @@ figures! {
     /// How fast the flash wears out after the warm-up. Definitions are those of [`endurance::Counts`]. None stands where nothing was written or erased, where the trace has no
     /// times, or where no device was named.
     pub struct EnduranceFigures {
-        /// How blocks lie on flash: `in-place`, `containers`, `log`, or `unit` where every block is an erase unit.
+        /// Layout of the flash: `in-place`, `containers`, `log`, or `unit` if every block is an erase unit.
         layout: &'static str, "";
         /// Size of an erase unit.
         erase_unit_bytes: u64, "bytes";
@@ -212,29 +212,29 @@ figures! {
         erase_units: u64, "erase units";
         /// Flash beyond the size of the cache, as a share of it.
         over_provision: f64, "share", "spare", "flash beyond the size";
-        /// RAM of the read cache in front of the flash: what the buffer leaves of `--ram`.
+        /// RAM of the read cache in front of the flash: `--ram` less the buffer.
         read_cache_bytes: u64, "bytes", "read cache", "RAM";
-        /// RAM of the write buffer, or of the erase units that fill up in RAM, as large as it can become. What it holds is a part of the cache's size.
+        /// Maximum RAM of the write buffer, or of the erase units that fill in RAM. Its blocks count towards the size of the cache.
         buffer_bytes: u64, "bytes", "buffer", "RAM of the write buffer or of open erase units";
-        /// Reads among `ram_read_hits` that a write buffer or an open erase unit had. Of a log it is not told apart, and 0.
+        /// Reads among `ram_read_hits` from a write buffer or an open erase unit. Always 0 for `--layout log`, which does not separate them.
         buffer_hits: u64, "block accesses";
         /// Read hit ratio: reads that RAM or flash had, per read.
         rhr: f64, "share";
-        /// Erasures per unit and day: how often each erase unit is erased in a day.
+        /// Erasures per erase unit and day.
         epbpd: Option<f64>, "erasures a unit and day", "per day", "erasures of each erase unit", Show::Rate;
-        /// Flash usage effectiveness: blocks that hits read from flash per page programmed; what RAM had counts for nothing.
+        /// Flash usage effectiveness: blocks that hits read from flash per page programmed. Hits in RAM do not count.
         fue: Option<f64>, "blocks a page", "FUE", "blocks read from flash per page programmed";
         /// Weighted flash usage effectiveness: hits and saved erasures, weighted, against M+ (H for unit caching).
         wfue: Option<f64>, "ratio", "WFUE", "hits and saved erasures, weighted, against m+";
-        /// Read hit ratio of that of M+ (H for unit caching), of which `wfue` has a part.
+        /// Read hit ratio relative to M+ (H for unit caching); an input of `wfue`.
         rhr_of_m_plus: Option<f64>, "ratio";
-        /// Erasures of those of M+: for each that M+ makes at the same size (H for unit caching); what is missing to 1 is saved, of which `wfue` has the rest.
+        /// Erasures relative to M+ at the same size (H for unit caching). The difference from 1 is saved; an input of `wfue`.
         erasures_of_m_plus: Option<f64>, "ratio";
         /// The weight of the hits in `wfue`.
         wfue_alpha: f64, "share";
         /// Pages that the device programmed per block that the host wrote.
         device_write_amplification: Option<f64>, "factor", "device x", "pages programmed per flash write";
-        /// Pages programmed per block that was written because of an access: of host and device together.
+        /// Pages programmed per block written because of an access, by host and device together.
         write_amplification: Option<f64>, "factor";
         /// Pages that the host read.
         host_read_pages: u64, "pages";
@@ -258,7 +258,7 @@ figures! {
         days: Option<f64>, "days";
         /// Bytes that the host wrote to flash per day.
         flash_bytes_per_day: Option<f64>, "bytes a day";
-        /// What the host writes to flash per day, as a multiple of its size: what the endurance of drives is rated in.
+        /// Host writes per day, divided by the size of the flash. Drives are rated in this unit.
         drive_writes_per_day: Option<f64>, "drive writes a day";
         /// The device whose cycles count.
         device: Option<String>, "";

@@ -56,7 +56,7 @@ figures! {
         writes: u64, "block accesses";
         /// Reads that found their block in RAM or on flash.
         read_hits: u64, "block accesses";
-        /// Writes that found their block in RAM or on flash; of the whole cache none that went past the policy, as all do in write-around.
+        /// Writes that found their block in RAM or on flash. In the whole cache, writes that bypass the policy do not count (write-around: all).
         write_hits: u64, "block accesses";
         /// Accesses that found their block in the cache: read hits and write hits.
         hits: u64, "block accesses";
@@ -66,40 +66,38 @@ figures! {
         read_hit_ratio: f64, "share", "read hits", "share of reads";
         /// Misses whose block was put into the cache.
         admissions: u64, "block accesses";
-        /// Reads that missed and whose block was put into the cache; of the whole cache also those that RAM had and flash had not.
+        /// Reads that missed and whose block was put into the cache; in the whole cache also those in RAM that were not on flash.
         read_admissions: u64, "block accesses";
         /// Writes that missed and whose block was put into the cache.
         write_admissions: u64, "block accesses";
-        /// Admissions that evicted a block; none of a cache that evicts whole erase units, and of an algorithm that knows the future.
+        /// Admissions that evicted a block. None for caches that evict whole erase units, and for algorithms that see the future.
         #[serde(skip_serializing_if = "Option::is_none")]
         replacements: Option<u64>, "block accesses", "replaced", "admissions that evicted a block";
-        /// Blocks that left the cache; none of a cache that evicts whole erase units, and of an algorithm that knows the future.
+        /// Blocks that left the cache. None for caches that evict whole erase units, and for algorithms that see the future.
         #[serde(skip_serializing_if = "Option::is_none")]
         evictions: Option<u64>, "blocks";
-        /// LARC's write traffic W = H_w + R (section IV.C): write hits and replacements. The admissions that fill an empty cache, and what a
-        /// layout writes besides, do not count; none of a cache that evicts whole erase units, and of an algorithm that knows the future.
+        /// LARC's write traffic W = H_w + R (section IV.C): write hits and replacements. Admissions that fill an empty cache do not count, nor do
+        /// additional writes of a layout. None for caches that evict whole erase units, and for algorithms that see the future.
         #[serde(skip_serializing_if = "Option::is_none")]
         write_traffic_blocks: Option<u64>, "blocks", "W", "the LARC paper's write hits and replacements";
-        /// Misses that left the cache as it was; of the whole cache those that the policy was asked about, since what went past it, such as
-        /// sequential streams and all writes in write-around, has figures of its own.
+        /// Misses that left the cache unchanged. In the whole cache, only misses that reached the policy; sequential streams and write-around have
+        /// their own figures.
         bypasses: u64, "block accesses";
-        /// Blocks written to flash: of a policy alone write hits and admissions, else all that the cache wrote.
+        /// Blocks written to flash: write hits and admissions of a policy by itself, otherwise all writes of the cache.
         flash_writes_blocks: u64, "blocks", "flash writes", "blocks, for every cause";
-        /// What was written to flash, in bytes.
+        /// Bytes written to flash.
         flash_bytes_written: u64, "bytes";
-        /// The rule that says what the cache takes in, as the user named it; empty if there is none. Of the whole cache, and where an array is
-        /// simulated.
+        /// The admission rule as the user named it; empty if there is none. Only for the whole cache and for arrays.
         #[serde(skip_serializing_if = "Option::is_none")]
         admission: Option<String>, "", "admission", "";
-        /// The share of the allowed drive writes per day that was used: of those of `--drive-writes-per-day`, else of the budget of the admission rule.
-        /// Above 1 the flash wears out before its time.
+        /// The used share of the allowed drive writes per day, from `--drive-writes-per-day` or the budget of the admission rule. Above 1 the flash
+        /// wears out early.
         #[serde(skip_serializing_if = "Option::is_none")]
         drive_writes_budget_used: Option<f64>, "share", "budget", "share of the allowed drive writes per day that was used";
-        /// The run in words, as `--job` reads it: rows are named by it.
+        /// The run as `--job` reads it; it identifies the row.
         #[serde(skip_serializing_if = "Option::is_none")]
         job: Option<String>, "";
-        /// What limits the figures of the row: from how short a time rates per day, drive writes per day and lifetimes are extrapolated. None where that is a day
-        /// or more, and where there are no such figures.
+        /// A warning if rates per day, drive writes per day and lifetimes are extrapolated from less than a day, with that time. Otherwise none.
         #[serde(skip_serializing_if = "Option::is_none")]
         caveat: Option<String>, "";
     }

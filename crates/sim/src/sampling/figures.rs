@@ -14,27 +14,25 @@ figures! {
     /// What a sample says of itself, and of how far estimates from it may be off. All other figures of a row are of the whole trace:
     /// accesses are counted, what became of them is an estimate.
     pub struct SampleFigures {
-        /// The share of the blocks that was asked for.
+        /// The requested share of the blocks.
         sample_rate: f64, "share";
-        /// Blocks of one group of this many bytes are in the sample together: those of one block, or of 64 KiB where an admission rule judges.
+        /// Size of a group of blocks, which is in the sample as a whole: one block, or 64 KiB with an admission rule.
         sample_group_bytes: u64, "bytes";
         /// Block accesses of the sample, those of the warm-up included.
         sample_accesses: u64, "block accesses";
-        /// How many sampled blocks the cache holds that was run in place of the whole one.
+        /// Size of the simulated small cache, in sampled blocks.
         sample_capacity_blocks: u64, "blocks";
-        /// Groups of which that cache holds the blocks.
+        /// Size of the simulated small cache, in groups.
         sample_capacity_groups: f64, "groups";
-        /// Standard error of `hit_ratio`: of the sample's accesses, and of how many blocks of the whole trace the sampled ones in the cache
-        /// stand for.
+        /// Standard error of `hit_ratio`, from the sampled accesses and from the size of the small cache.
         hit_ratio_standard_error: f64, "share", "error", "standard error of hits";
-        /// How far the hit ratio of the whole trace is off at most in 95 of 100 samples.
+        /// Maximum distance of `hit_ratio` from that of the whole trace, in 95 of 100 samples.
         hit_ratio_margin: f64, "share";
         /// The lower end of the interval that holds the hit ratio of the whole trace in 95 of 100 samples.
         hit_ratio_low: f64, "share", "hits from", "the hits of the whole trace are between this and the next in 95 of 100 samples";
         /// The upper end of that interval.
         hit_ratio_high: f64, "share", "to", "";
-        /// That the sample is too small for the size of the cache, if it is, and how large it should be; or that flash is not as much smaller as the
-        /// sample.
+        /// A warning if the sample is too small for the cache, with the right size, or if the flash does not shrink with the sample.
         sample_caveat: Option<String>, "";
     }
 }
