@@ -384,14 +384,17 @@ pub struct ServerStatus {
     pub recording: Option<RecordingStatus>,
     /// Its volumes.
     pub volumes: Vec<VolumeStatus>,
-    /// Pools that were made while a server ran, and that could not be opened at this start.
+    /// Volumes that could not be opened at the start of the server, while others could.
     #[serde(default)]
-    pub unserved_pools: Vec<UnservedPool>,
+    pub unserved_volumes: Vec<Unserved>,
+    /// Pools that could not be opened at the start of the server, while others could, or that a running server had made.
+    #[serde(default)]
+    pub unserved_pools: Vec<Unserved>,
 }
 
-/// A pool that a server knows of and does not serve.
+/// A volume or a pool that a server knows of and does not serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct UnservedPool {
+pub struct Unserved {
     /// Its name.
     pub name: String,
     /// Why it is not served, and what can be done about it.

@@ -119,7 +119,8 @@ impl Managed for Volumes {
             insecure: self.insecure.clone(),
             recording: self.recorder.as_ref().map(|recorder| recorder.status()),
             volumes: self.served.volumes().iter().map(|volume| self.status_of(volume)).collect(),
-            unserved_pools: self.served.unserved(),
+            unserved_volumes: self.served.unserved_volumes(),
+            unserved_pools: self.served.unserved_pools(),
         }
     }
 

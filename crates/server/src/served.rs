@@ -3,21 +3,30 @@
 use std::sync::Arc;
 
 use flashwise_engine::pool::Pool;
-use flashwise_engine::status::UnservedPool;
+use flashwise_engine::status::Unserved;
 use flashwise_engine::volume::Volume;
 use parking_lot::RwLock;
+
+/// The volumes and pools that a server could not open.
+#[derive(Clone, Debug, Default)]
+pub struct Unopened {
+    /// The volumes.
+    pub volumes: Vec<Unserved>,
+    /// The pools.
+    pub pools: Vec<Unserved>,
+}
 
 /// The volumes and pools of a server.
 #[derive(Default)]
 pub struct Served {
     volumes: Vec<Arc<Volume>>,
     pools: RwLock<Vec<Arc<Pool>>>,
-    unserved: RwLock<Vec<UnservedPool>>,
+    unserved: RwLock<Unopened>,
 }
 
 impl Served {
     /// These volumes and pools, and those that could not be opened.
-    pub fn new(volumes: Vec<Arc<Volume>>, pools: Vec<Arc<Pool>>, unserved: Vec<UnservedPool>) -> Served {
+    pub fn new(volumes: Vec<Arc<Volume>>, pools: Vec<Arc<Pool>>, unserved: Unopened) -> Served {
         Served { volumes, pools: RwLock::new(pools), unserved: RwLock::new(unserved) }
     }
 
@@ -37,14 +46,19 @@ impl Served {
         self.pools().into_iter().find(|pool| pool.name() == name)
     }
 
+    /// The volumes that could not be opened.
+    pub fn unserved_volumes(&self) -> Vec<Unserved> {
+        self.unserved.read().volumes.clone()
+    }
+
     /// The pools that could not be opened.
-    pub fn unserved(&self) -> Vec<UnservedPool> {
-        self.unserved.read().clone()
+    pub fn unserved_pools(&self) -> Vec<Unserved> {
+        self.unserved.read().pools.clone()
     }
 
     /// Forgets a pool that could not be opened.
     pub fn forget(&self, name: &str) {
-        self.unserved.write().retain(|pool| pool.name != name);
+        self.unserved.write().pools.retain(|pool| pool.name != name);
     }
 
     /// Lets go of a pool.

@@ -20,11 +20,11 @@ use crate::managed_clients::ServedClients;
 use crate::managed_pools::ServedPools;
 use crate::reach::Reach;
 use crate::secret;
-use crate::served::Served;
+use crate::served::{Served, Unopened};
 use flashwise_engine::export::Exports;
 use flashwise_engine::pool::{OpenError, Pool, PoolError};
 use flashwise_engine::record::{RecordError, Recorder};
-use flashwise_engine::status::UnservedPool;
+use flashwise_engine::status::Unserved;
 use flashwise_engine::volume::{Opened, Volume, VolumeError};
 
 /// Why a server does not start, or does not end in order.
@@ -33,6 +33,8 @@ use flashwise_engine::volume::{Opened, Volume, VolumeError};
 pub enum ServerError {
     #[error(transparent)]
     Volume(#[from] VolumeError),
+    #[error("{0}")]
+    Missing(String),
     #[error(transparent)]
     Pool(#[from] OpenError),
     #[error("pool '{pool}': its logical disk '{name}' has the name of another export; rename or leave out one of them")]
@@ -63,7 +65,7 @@ impl ServerError {
         match self {
             ServerError::Volume(error) => error.is_permanent(),
             ServerError::Pool(error) => error.is_permanent(),
-            ServerError::NameTaken { .. } => true,
+            ServerError::NameTaken { .. } | ServerError::Missing(_) => true,
             ServerError::Uri(_) | ServerError::Tls(_) | ServerError::ApiAddress(_) => true,
             ServerError::Token { .. } | ServerError::Secret { .. } | ServerError::Assignments(_) => true,
             ServerError::Front(StartError::Listen(error)) => match error {
@@ -116,10 +118,12 @@ impl Server {
         finish_deletions(&mut config);
         let config = &config;
         let (mut volumes, mut pools) = (Vec::new(), Vec::new());
-        let started = check_pools(config)
-            .and_then(|()| open_volumes(config, &mut volumes, progress))
-            .and_then(|()| open_pools(config, &mut pools, progress))
-            .and_then(|unserved| serve(config, options, listening, &volumes, &pools, unserved));
+        let started = check_pools(config).and_then(|()| {
+            let failed = open_volumes(config, &mut volumes, progress);
+            let (made, failed_pools) = open_pools(config, &mut pools, progress);
+            let unserved = unopened(volumes.len() + pools.len(), failed, made, failed_pools)?;
+            serve(config, options, listening, &volumes, &pools, unserved)
+        });
         match started {
             Ok(Started { front, api, recorder, served }) => {
                 let pools = pools.into_iter().map(|(pool, opened)| (pool.name().to_owned(), opened)).collect();
@@ -194,15 +198,47 @@ impl Server {
     }
 }
 
+/// Opens the volumes. A volume that cannot be opened does not keep the others from being served.
 fn open_volumes(
     config: &ServerConfig,
     volumes: &mut Vec<(Arc<Volume>, Opened)>,
     progress: &(dyn Fn(&str, u64, u64) + Sync),
-) -> Result<(), ServerError> {
+) -> Vec<(String, ServerError)> {
+    let mut failed = Vec::new();
     for volume in &config.volumes {
-        volumes.push(Volume::open(volume.clone(), &|done, all| progress(&volume.name, done, all))?);
+        if let Some((name, problem)) = config.missing.iter().find(|(name, _)| *name == volume.name) {
+            failed.push((name.clone(), ServerError::Missing(problem.clone())));
+            continue;
+        }
+        match Volume::open(volume.clone(), &|done, all| progress(&volume.name, done, all)) {
+            Ok(opened) => volumes.push(opened),
+            Err(error) => failed.push((volume.name.clone(), error.into())),
+        }
     }
-    Ok(())
+    failed
+}
+
+/// Returns the volumes and pools that could not be opened, if others could. If none could, returns the first error.
+fn unopened(
+    opened: usize,
+    volumes: Vec<(String, ServerError)>,
+    mut pools: Unopened,
+    failed_pools: Vec<(String, ServerError)>,
+) -> Result<Unopened, ServerError> {
+    if opened == 0 && pools.pools.is_empty() {
+        if let Some((_, error)) = volumes.into_iter().chain(failed_pools).next() {
+            return Err(error);
+        }
+        return Ok(pools);
+    }
+    let unserved = |kind: &str, (name, error): (String, ServerError)| {
+        let reason = format!("{error}; the server opens it when it starts again");
+        tracing::error!(name, "the {kind} is not served: {reason}");
+        Unserved { name, reason }
+    };
+    pools.volumes.extend(volumes.into_iter().map(|failed| unserved("volume", failed)));
+    pools.pools.extend(failed_pools.into_iter().map(|failed| unserved("pool", failed)));
+    Ok(pools)
 }
 
 /// Refuses pools whose disks are not those of a pool, or whose logical disks have names of others, before anything is written to a disk.
@@ -215,8 +251,8 @@ fn check_pools(config: &ServerConfig) -> Result<(), ServerError> {
     for pool in &config.pools {
         let of_pool = match Pool::names(pool) {
             Ok(names) => names,
-            Err(_) if config.is_made(&pool.cache.name) => continue,
-            Err(error) => return Err(OpenError::from(error).into()),
+            // It is not opened either.
+            Err(_) => continue,
         };
         for name in of_pool {
             if !names.insert(name.clone()) {
@@ -227,18 +263,18 @@ fn check_pools(config: &ServerConfig) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// Opens the pools, and says which of those that were made while a server ran could not be.
+/// Opens the pools. Returns those that could not be opened: of those that a running server made, and of those of the configuration.
 fn open_pools(
     config: &ServerConfig,
     pools: &mut Vec<(Arc<Pool>, Opened)>,
     progress: &(dyn Fn(&str, u64, u64) + Sync),
-) -> Result<Vec<UnservedPool>, ServerError> {
-    let mut unserved = Vec::new();
+) -> (Unopened, Vec<(String, ServerError)>) {
+    let (mut made, mut failed) = (Unopened::default(), Vec::new());
     for pool in &config.pools {
         let name = &pool.cache.name;
         match Pool::open(pool.clone(), &|done, all| progress(name, done, all)) {
             Ok((pool, opened)) => pools.push((Arc::new(pool), opened)),
-            // What was made on the way keeps nothing else from being served, where its operator has to do something.
+            // It may be the only one: an operator repairs it while the server runs.
             Err(error) if config.is_made(name) => {
                 let file = made::path(&config.state_directory);
                 let file = file.display();
@@ -250,12 +286,12 @@ fn open_pools(
                 };
                 let reason = format!("{error}; {file} has it{hint}");
                 tracing::error!(pool = name, "the pool is not served: {reason}");
-                unserved.push(UnservedPool { name: name.clone(), reason });
+                made.pools.push(Unserved { name: name.clone(), reason });
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => failed.push((name.clone(), error.into())),
         }
     }
-    Ok(unserved)
+    (made, failed)
 }
 
 /// The sockets of a server that does not serve yet.
@@ -289,7 +325,7 @@ fn serve(
     listening: Listening,
     volumes: &[(Arc<Volume>, Opened)],
     pools: &[(Arc<Pool>, Opened)],
-    unserved: Vec<UnservedPool>,
+    unserved: Unopened,
 ) -> Result<Started, ServerError> {
     let recorder = match &config.record {
         Some(path) => {

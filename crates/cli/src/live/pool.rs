@@ -10,7 +10,7 @@ use flashwise_core::cache::Mode;
 use flashwise_core::quantity::ByteSize;
 use flashwise_engine::pool::prepare;
 use flashwise_engine::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
-use flashwise_engine::status::UnservedPool;
+use flashwise_engine::status::Unserved;
 use flashwise_server::manage::NewPool;
 use flashwise_trace::human;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -179,8 +179,8 @@ impl Status {
         }
         let client = self.of.api.client()?;
         let mut pools: Vec<String> = self.of.pools(&client)?.iter().map(page).collect();
-        let unserved: Vec<UnservedPool> = serde_json::from_value(client.get("/v1/status")?["unserved_pools"].take())?;
-        pools.extend(unserved.iter().map(not_served));
+        let unserved: Vec<Unserved> = serde_json::from_value(client.get("/v1/status")?["unserved_pools"].take())?;
+        pools.extend(unserved.iter().map(|pool| not_served("pool", pool)));
         if pools.is_empty() {
             return Ok(writeln!(out, "{NO_POOL}")?);
         }

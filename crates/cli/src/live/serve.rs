@@ -229,6 +229,9 @@ impl Serve {
     pub fn run(&self) -> anyhow::Result<()> {
         let config = self.config()?;
         if self.check_config {
+            if let Some((_, problem)) = config.missing.first() {
+                return Err(Misuse(problem.clone()).into());
+            }
             return Ok(std::io::stdout().write_all(log::visible(&summary(&config)).as_bytes())?);
         }
         flashwise_server::allocator::bound_freed_memory();

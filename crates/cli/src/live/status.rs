@@ -9,7 +9,7 @@ use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::tiers::YEAR_DAYS;
 use flashwise_engine::status::{
-    BackendLoad, LatencyStatus, RecordingStatus, ServerStatus, UnservedPool, VolumeState, VolumeStatus,
+    BackendLoad, LatencyStatus, RecordingStatus, ServerStatus, Unserved, VolumeState, VolumeStatus,
 };
 use flashwise_sim::results::caveat;
 use flashwise_trace::human;
@@ -68,16 +68,17 @@ fn page(status: &ServerStatus) -> String {
     if let Some(recording) = &status.recording {
         let _ = writeln!(page, "{}", recorded(recording));
     }
-    page.extend(status.unserved_pools.iter().map(not_served));
+    page.extend(status.unserved_volumes.iter().map(|volume| not_served("volume", volume)));
+    page.extend(status.unserved_pools.iter().map(|pool| not_served("pool", pool)));
     for volume in &status.volumes {
         let _ = write!(page, "\n{}", volume_page(volume));
     }
     page
 }
 
-/// A line on a pool that the server could not open.
-pub fn not_served(pool: &UnservedPool) -> String {
-    let told = format!("pool {} is NOT SERVED: {}", pool.name, pool.reason);
+/// A line about a volume or a pool that the server could not open.
+pub fn not_served(kind: &str, unserved: &Unserved) -> String {
+    let told = format!("{kind} {} is NOT SERVED: {}", unserved.name, unserved.reason);
     format!("{}\n", fit::sentences(&told, 2, fit::width()))
 }
 

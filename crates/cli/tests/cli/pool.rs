@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::{fail, succeed};
-use crate::serving::Server;
+use crate::serving::{Server, get};
 use flashwise_testing::waiting::wait_until;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -36,15 +36,6 @@ pub fn serve(folder: &Path) -> Server {
 }
 
 pub const API: [&str; 2] = ["--api", "unix:api.sock"];
-
-/// What the server's API answers to a request for a path, with its head.
-pub fn get(folder: &Path, path: &str) -> String {
-    let mut api = UnixStream::connect(folder.join("api.sock")).unwrap();
-    write!(api, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    api.read_to_string(&mut answer).unwrap();
-    answer
-}
 
 pub fn ask(folder: &Path, arguments: &[&str]) -> String {
     succeed(folder, &[arguments, &API].concat())

@@ -29,9 +29,15 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
     check_directories(config, origin).map_err(|(section, key, problem)| origin.refuse(section, key, problem))?;
     let mut used: HashMap<FileId, String> = HashMap::new();
     let mut memory_bytes = 0;
+    let is_alone = config.volumes.len() + config.pools.len() == 1;
     for (number, volume) in config.volumes.iter_mut().enumerate() {
         let section = Section::Volume(number);
         let whose = format!("volume '{}'", volume.name);
+        if let Some(problem) = missing(volume).filter(|_| !is_alone) {
+            // The others are served.
+            config.missing.push((volume.name.clone(), origin.refuse(section, problem.0, problem.1).to_string()));
+            continue;
+        }
         for (key, path) in [("backend", &volume.backend), ("flash", &volume.flash)] {
             take(&mut used, origin, section, key, path, &whose)?;
         }
@@ -309,6 +315,17 @@ fn refuse_missing_device(key: &'static str, path: &Path) -> Result<(), KeyProble
         path.display()
     );
     Err((key, problem))
+}
+
+/// Returns the problem if the backend, or the device of the flash, does not exist.
+fn missing(volume: &VolumeConfig) -> Option<KeyProblem> {
+    if matches!(examine("backend", &volume.backend), Ok(None)) {
+        return check_backend(volume).err();
+    }
+    match examine("flash", &volume.flash) {
+        Ok(None) => refuse_missing_device("flash", &volume.flash).err(),
+        _ => None,
+    }
 }
 
 fn check_backend(volume: &VolumeConfig) -> Result<(), KeyProblem> {

@@ -67,6 +67,8 @@ pub struct ServerConfig {
     pub pools: Vec<PoolConfig>,
     /// What the file of the state directory has of pools that were made, those too whose place a table takes.
     pub made_pools: Vec<made::MadePool>,
+    /// The names of volumes whose backend or flash device does not exist, with the error. Empty unless there are other volumes or pools.
+    pub missing: Vec<(String, String)>,
     /// The file that it was read from, unless it is of flags.
     pub path: Option<PathBuf>,
     /// What it was made of.
@@ -413,6 +415,7 @@ impl ServerConfig {
             volumes: Vec::new(),
             pools: Vec::new(),
             made_pools: Vec::new(),
+            missing: Vec::new(),
             path: origin.path.map(Path::to_owned),
             given: origin.tables.clone(),
         };

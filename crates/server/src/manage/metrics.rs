@@ -274,9 +274,14 @@ fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result
         let mut metric = encoder.encode_descriptor("recording_size_max", most, bytes, MetricType::Gauge)?;
         metric.encode_gauge(&recording.size_bytes_max)?;
     }
-    let help = "Pools that were made while a server ran, and that could not be opened at the start";
-    let mut unserved = encoder.encode_descriptor("unserved_pools", help, None, MetricType::Gauge)?;
-    unserved.encode_gauge(&(status.unserved_pools.len() as u64))?;
+    let unserved = [
+        ("unserved_volumes", "Volumes that could not be opened at the start", &status.unserved_volumes),
+        ("unserved_pools", "Pools that could not be opened at the start", &status.unserved_pools),
+    ];
+    for (name, help, unserved) in unserved {
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        metric.encode_gauge(&(unserved.len() as u64))?;
+    }
     let mut about = encoder.encode_descriptor("volume", "What the volume is made of", None, MetricType::Info)?;
     for volume in &status.volumes {
         let VolumeStatus { name, backend, flash, layout, policy, write_mode, .. } = volume;

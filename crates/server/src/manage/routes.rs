@@ -417,7 +417,7 @@ async fn ready(State(server): Server) -> Answer<&'static str> {
         let has_failed = matches!(volume.state, VolumeState::FlashFailed | VolumeState::BackendFailed);
         !has_failed && !has_lost(volume) && volume.unwritten_blocks == 0 && !lacks_disks(&volume.name)
     };
-    let all = status.volumes.len() + status.unserved_pools.len();
+    let all = status.volumes.len() + status.unserved_volumes.len() + status.unserved_pools.len();
     let serving = status.volumes.iter().filter(serves).count();
     if serving == all {
         return Ok("ok\n");

@@ -1,5 +1,7 @@
 //! A server as its users start it.
 use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -60,6 +62,15 @@ impl Setting {
     pub fn serve(&self) -> Server {
         Server::start(self.directory.path(), &["serve", "flashwise.toml"])
     }
+}
+
+/// Returns the answer of the server's API at `api.sock` to a request for a path, with its head.
+pub fn get(folder: &Path, path: &str) -> String {
+    let mut api = UnixStream::connect(folder.join("api.sock")).unwrap();
+    write!(api, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    api.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 /// A running `flashwise serve`, which is killed when dropped.

@@ -10,6 +10,7 @@ const RATE_KNOWN_SECONDS = 3600;
 /** What is wrong anywhere, in sentences. */
 function worries(status, pools) {
   const found = pools.filter(pool => pool.warning).map(pool => `Pool ${pool.name}: ${pool.warning}.`);
+  for (const volume of status.unserved_volumes) found.push(`Volume ${volume.name} is not served: ${volume.reason}.`);
   for (const pool of status.unserved_pools) found.push(`Pool ${pool.name} is not served: ${pool.reason}.`);
   for (const uri of status.insecure) found.push(`Every machine that can connect to ${uri} may read and write every volume, as the configuration says insecure.`);
   for (const volume of status.volumes) {
