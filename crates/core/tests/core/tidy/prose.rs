@@ -294,12 +294,11 @@ fn complaints(found: &BTreeMap<String, Findings>, allowed: &BTreeMap<String, Cou
     let mut complaints = Vec::new();
     for (path, findings) in found {
         let allowed = allowed.get(path).copied().unwrap_or_default();
-        for kind in 0..KINDS.len() {
+        for (kind, name) in KINDS.iter().enumerate() {
             if findings.counts.0[kind] > allowed.0[kind] {
                 let offences =
                     findings.offences.iter().filter(|(of, _)| *of == kind).map(|(_, offence)| offence.clone());
-                complaints
-                    .push(format!("{path}: {} {}, at most {}:", findings.counts.0[kind], KINDS[kind], allowed.0[kind]));
+                complaints.push(format!("{path}: {} {}, at most {}:", findings.counts.0[kind], name, allowed.0[kind]));
                 complaints.extend(offences);
             }
         }
