@@ -49,7 +49,7 @@ pub static SETTINGS: &[Setting] = &[
             name: "write-buffer-share",
             kind: Kind::Share(1.0),
             default: "50%",
-            meaning: "The share of that memory for the write buffer; the rest is the read buffer's",
+            meaning: "Share of the write buffer in that memory; the rest is the read buffer",
         },
         values: "SHARE",
         live: Live::Never,
@@ -65,8 +65,8 @@ pub static SETTINGS: &[Setting] = &[
             name: "write-buffer-half-life",
             kind: Kind::Count(0, 1_000_000),
             default: "16",
-            meaning: "What was written least often leaves the write buffer first; earlier writes count half each time that this \
-                      many times as many blocks were written as it holds; 0 for never, as in the paper on NCache",
+            meaning: "The least frequently written block leaves the write buffer first. All counts are halved each time that \
+                      this many times the buffer's blocks were written; 0 for never, as in the NCache paper",
         },
         values: "TIMES",
         live: Live::Never,
@@ -78,7 +78,7 @@ pub static SETTINGS: &[Setting] = &[
             name: "policy",
             kind: Kind::Text,
             default: "larc",
-            meaning: "Which blocks are kept on flash: a policy with its options, as `flashwise policies` lists them",
+            meaning: "The policy that decides which blocks stay on flash, with its options: see `flashwise policies`",
         },
         values: "POLICY",
         live: Live::Policy,
@@ -90,8 +90,8 @@ pub static SETTINGS: &[Setting] = &[
             name: "admission",
             kind: Kind::Text,
             default: "none",
-            meaning: "What is taken in at all: none, or an admission rule with its options, as `flashwise policies` lists them, \
-                      such as size:max=64KiB or probability:p=0.3",
+            meaning: "none, or an admission rule with its options, such as size:max=64KiB or probability:p=0.3: see \
+                      `flashwise policies`. Rejected blocks go to the backend",
         },
         values: "RULE",
         live: Live::Policy,
@@ -105,8 +105,8 @@ pub static SETTINGS: &[Setting] = &[
             name: "write-mode",
             kind: Kind::Choice(&["write-back", "write-through", "write-around"]),
             default: "write-back",
-            meaning: "When written data reaches the backend: write-back, later; write-through, before the write is answered, and \
-                      the flash as well; write-around, before the write is answered, and not the flash",
+            meaning: "When written data reaches the backend. write-back: later. write-through: before the answer; admitted \
+                      blocks also go to flash. write-around: before the answer, and not to flash",
         },
         values: "MODE",
         live: Live::Simply,
@@ -130,9 +130,9 @@ pub static SETTINGS: &[Setting] = &[
             name: "copy-forward",
             kind: Kind::Text,
             default: "used",
-            meaning: "What is kept of an erase unit that is reset, besides dirty blocks: used, what was asked for again since it \
-                      came there, and of a unit with much of that what was twice; young:50%, what is in that part of the policy's queues that was used last; all that the policy \
-                      wants; or none",
+            meaning: "Blocks kept of an erase unit that is reset, besides dirty ones. used: blocks hit since they were \
+                      written (if many were: hit twice). young:50%: blocks in the most recently used part of the policy's \
+                      queues. all: blocks that the policy wants. none: no others",
         },
         values: "WHICH",
         live: Live::CopyForward,
@@ -144,7 +144,7 @@ pub static SETTINGS: &[Setting] = &[
             name: "dirty-high",
             kind: Kind::Share(1.0),
             default: "50%",
-            meaning: "The cleaner begins to write dirty blocks back when they fill more than this share of the flash",
+            meaning: "The cleaner starts to write dirty blocks back when they fill more than this share of the flash",
         },
         values: "SHARE",
         live: Live::Simply,
@@ -180,7 +180,7 @@ pub static SETTINGS: &[Setting] = &[
             name: "commit-age",
             kind: ANY_DURATION,
             default: "5s",
-            meaning: "Written data stays in memory no longer than this, flushed by the client or not",
+            meaning: "Written data stays in memory no longer than this, with or without a flush",
         },
         values: "DURATION",
         live: Live::Never,
@@ -204,7 +204,7 @@ pub static SETTINGS: &[Setting] = &[
             name: "cache-clients",
             kind: Kind::Choice(&["all", "none"]),
             default: "all",
-            meaning: "Which clients are cached that no rule names: all or none",
+            meaning: "Default for clients that no rule names: all (cached) or none",
         },
         values: "CLIENTS",
         live: Live::Clients,
@@ -216,8 +216,8 @@ pub static SETTINGS: &[Setting] = &[
             name: "allow-clients",
             kind: Kind::List,
             default: "none",
-            meaning: "Clients that are cached, with commas between them: pid:N, tls:NAME, uid:N, gid:N, program:NAME, \
-                      address:NETWORK or export:NAME; or none",
+            meaning: "Cached clients, separated by commas: pid:N, tls:NAME, uid:N, gid:N, program:NAME, address:NETWORK or \
+                      export:NAME; or none",
         },
         values: "RULES",
         live: Live::Clients,
@@ -229,7 +229,7 @@ pub static SETTINGS: &[Setting] = &[
             name: "deny-clients",
             kind: Kind::List,
             default: "none",
-            meaning: "Clients that are not cached, named in the same way",
+            meaning: "Clients that are not cached, in the same form",
         },
         values: "RULES",
         live: Live::Clients,
