@@ -123,11 +123,11 @@ pub struct Place {
 pub enum PageError {
     #[error("the magic number is missing")]
     Magic,
-    #[error("the checksum is {found:08x}, computed is {expected:08x}")]
+    #[error("the checksum is {found:08x}, expected {expected:08x}")]
     Checksum { found: u32, expected: u32 },
     #[error("it has format version {found}; this program reads versions {VERSION_MIN} to {VERSION}")]
     Version { found: u32 },
-    #[error("{field} is {found}, which cannot be")]
+    #[error("{field} is {found}, which is invalid")]
     Field { field: &'static str, found: u64 },
 }
 

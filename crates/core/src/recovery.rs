@@ -216,12 +216,12 @@ pub enum RecoveryError<E> {
     Read(E),
     #[error(
         "erase unit {unit} should hold part {sequence} of the log and does not ({what}); \
-         which blocks were on it is not known, so the backend may miss their newest data"
+         its blocks are unknown, so the backend may lack their newest data"
     )]
     UnitMissing { unit: u32, sequence: u64, what: String },
     #[error(
         "erase unit {unit} was durable up to page {durable_end}, and page {page} of it is damaged; \
-         which blocks follow is not known, so the backend may miss their newest data"
+         the blocks after it are unknown, so the backend may lack their newest data"
     )]
     SegmentDamaged { unit: u32, page: u32, durable_end: u32 },
 }

@@ -210,9 +210,9 @@ pub fn salvage(
 /// Returns the page up to which the newest unit was known to be durable.
 fn durable_end(geometry: Geometry, known: &Known, sequence: u64, remains: &UnitRemains) -> u32 {
     let of_unit = remains.headers().filter(|header| header.sequence == sequence);
-    let told = of_unit.map(|header| header.durable_end).max().unwrap_or(0);
+    let recorded = of_unit.map(|header| header.durable_end).max().unwrap_or(0);
     let known = if known.durable.sequence == sequence { known.durable.page } else { 0 };
-    told.max(known).min(geometry.segments_end())
+    recorded.max(known).min(geometry.segments_end())
 }
 
 /// Returns the segments of a unit in order, up to `end` if known; of the newest unit, up to its durable end.
@@ -367,7 +367,7 @@ impl Blocks {
         let Blocks { newest, gaps, doubts, .. } = self;
         let mut salvaged = Salvaged::default();
         // Blocks that are listed, or known for certain.
-        let mut told: Vec<u32> = Vec::new();
+        let mut decided: Vec<u32> = Vec::new();
         for (block, (content, before)) in newest {
             let is_certain = before == gaps.len() && !doubts.contains(&block);
             match content {
@@ -379,7 +379,7 @@ impl Blocks {
                 _ if is_certain => {}
                 _ => continue,
             }
-            told.push(block);
+            decided.push(block);
         }
         salvaged.certain.sort_unstable_by_key(|copy| copy.block);
         salvaged.uncertain.sort_unstable_by_key(|copy| copy.block);
@@ -387,9 +387,9 @@ impl Blocks {
         if gaps.is_empty() {
             assert!(doubts.is_empty(), "doubts come with gaps");
         } else {
-            told.sort_unstable();
+            decided.sort_unstable();
             let mut free = 0;
-            for block in told.into_iter().chain([volume_blocks]).filter(|&block| block <= volume_blocks) {
+            for block in decided.into_iter().chain([volume_blocks]).filter(|&block| block <= volume_blocks) {
                 if free < block {
                     salvaged.unknown.push(free..block);
                 }

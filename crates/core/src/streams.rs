@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_are_mixed_are_told_apart() {
+    fn mixed_streams_are_distinguished() {
         let mut streams = Streams::new(3, 4);
         let found = reads(&mut streams, &[(0, 1), (1000, 1), (1, 1), (1001, 1), (2, 1), (7, 1), (1002, 1), (8000, 1)]);
         // 7 continues the first stream, after a gap of 4 blocks.

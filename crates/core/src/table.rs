@@ -271,19 +271,19 @@ impl Part {
     fn remove(&mut self, hash: u64, is_it: impl Fn(u32) -> bool, hash_of: impl Fn(u32) -> u64) -> bool {
         let Some((found, way)) = self.position(hash, is_it) else { return false };
         self.buckets[found].entries[way] = 0;
-        self.came_back(self.home(hash), found);
+        self.decrement_overflow(self.home(hash), found);
         self.len -= 1;
         let mut hole = (found, way);
         while let Some((at, way)) = self.passed_by(hole.0, &hash_of) {
             self.buckets[hole.0].entries[hole.1] = std::mem::take(&mut self.buckets[at].entries[way]);
-            self.came_back(hole.0, at);
+            self.decrement_overflow(hole.0, at);
             hole = (at, way);
         }
         true
     }
 
     /// Decrements the overflow counts of the buckets from `from` up to but not including `to`.
-    fn came_back(&mut self, from: usize, to: usize) {
+    fn decrement_overflow(&mut self, from: usize, to: usize) {
         let mut at = from;
         while at != to {
             self.buckets[at].passed -= 1;
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_told_what_it_will_hold_takes_less_than_five_bytes_for_each() {
+    fn a_table_with_a_capacity_takes_less_than_five_bytes_per_entry() {
         let mut table = Table::with_capacity(1_000_000, 1_000_000);
         (1..=1_000_000).for_each(|number| table.insert(good_hash(number), number, good_hash));
         assert!(buckets(&table).count() * size_of::<Bucket>() < 5_000_000);

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_says_where_its_prices_are_from() {
+    fn the_example_has_the_sources_of_its_prices() {
         let example = Catalogue::example();
         assert!(example.source.contains("assumed") && !example.currency.is_empty() && example.offers.len() >= 8);
     }

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_of_which_nothing_else_is_known_serves_one_access_at_a_time() {
+    fn a_device_without_further_figures_serves_accesses_one_by_one() {
         let service = |text| tier_model_of_option("--cache", text).unwrap().service;
         let own = "capacity-gb=960,endurance-cycles=3000,read-latency-ms=0.1,write-latency-ms=0.03";
         assert_eq!(service(own), Service { channels: 1, transfer_mb_per_s: None });

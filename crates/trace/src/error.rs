@@ -20,11 +20,11 @@ pub enum TraceError {
     Malformed { path: String, place: Place, found: String, expected: String },
     #[error("{path}: it holds no requests")]
     Empty { path: String },
-    #[error("{path}: it holds no requests, and {malformed} malformed records were passed over")]
+    #[error("{path}: it holds no requests; {malformed} malformed records were skipped")]
     OnlyMalformed { path: String, malformed: u64 },
     #[error(
-        "{path}: its format is not recognised; its first bytes are {found}; name the format with --format, one of: {formats}; of other \
-         text name the columns, from 0, as in --format {example}"
+        "{path}: its format is not recognised; its first bytes are {found}; name the format with --format, one of: {formats}; for other \
+         text, name the columns, from 0, as in --format {example}"
     )]
     Unrecognised { path: String, found: String, formats: String, example: String },
     #[error("{path}: its contents fit more than one format: {formats}; name the right one with --format")]
@@ -44,7 +44,7 @@ pub enum TraceError {
     #[error("{path}: a normalised trace: found {found}, expected {expected}")]
     Normalised { path: String, found: String, expected: String },
     #[error(
-        "{path}: found a filter by process and the format {format}, which does not say which process asked; expected fiu, blkparse, ftrace, biosnoop or etw"
+        "{path}: found a filter by process and the format {format}, which has no processes; expected fiu, blkparse, ftrace, biosnoop or etw"
     )]
     NoProcesses { path: String, format: &'static str },
     #[error("{path}: none of its {accesses} accesses is in a sample of {rate}; expected a larger share")]
@@ -55,11 +55,11 @@ pub enum TraceError {
     NoSuchVolume { path: String, volume: String, volumes: String },
     #[error("{path}: found blocks of {found}, expected blocks of {expected} as in {other}")]
     BlockSizes { path: String, found: String, expected: String, other: String },
-    #[error("{path}: it is read too; name another file for the output")]
+    #[error("{path}: it is also an input; name another file for the output")]
     OverwritesInput { path: String },
     #[error("{path}: found no directory {directory}, expected it to exist")]
     NoDirectory { path: String, directory: String },
-    #[error("{path}: {what}: found {found}, at most {most} are possible")]
+    #[error("{path}: {what}: found {found}, expected at most {most}")]
     TooLarge { path: String, what: &'static str, found: u64, most: u64 },
     #[error(transparent)]
     Option(#[from] flashwise_core::options::OptionError),

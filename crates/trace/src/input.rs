@@ -219,7 +219,7 @@ struct Damage {
 }
 
 /// True if the error comes from another layer and already names its cause.
-fn is_said(inner: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+fn is_layer_error(inner: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     inner.is::<Damage>() || inner.is::<Unreadable>() || inner.is::<ArchiveError>()
 }
 
@@ -242,7 +242,7 @@ impl<R: Read> Read for Layer<R> {
                 self.bytes_read += read as u64;
                 Ok(read)
             }
-            Err(source) if source.get_ref().is_some_and(is_said) => Err(source),
+            Err(source) if source.get_ref().is_some_and(is_layer_error) => Err(source),
             Err(source) => {
                 let Layer { compression, bytes_read: byte, .. } = *self;
                 Err(io::Error::other(Damage { compression, byte, source }))

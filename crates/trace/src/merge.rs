@@ -78,7 +78,7 @@ pub fn merge(
                 trace.put(&mut merged);
             }
         }
-        Trace::note_apart(&traces, progress);
+        Trace::note_distant(&traces, progress);
         consume(merged.take()).map(|_| ())
     })
 }
@@ -233,7 +233,7 @@ impl Trace {
     }
 
     /// Reports each trace that is far apart from all others in time: their clocks may have different epochs.
-    fn note_apart(traces: &[Trace], progress: &dyn Progress) {
+    fn note_distant(traces: &[Trace], progress: &dyn Progress) {
         for (number, trace) in traces.iter().enumerate() {
             let Some((first, last)) = trace.times_us else { continue };
             let is_near = |(other, times): (usize, Option<(i64, i64)>)| {
@@ -244,10 +244,8 @@ impl Trace {
             };
             let mut others = traces.iter().map(|trace| trace.times_us).enumerate();
             if traces.len() > 1 && !others.any(is_near) {
-                progress.note(
-                    &trace.name,
-                    "no other of the traces has requests within a day of its own: their clocks may differ",
-                );
+                progress
+                    .note(&trace.name, "no other trace has requests within a day of its own: their clocks may differ");
             }
         }
     }
@@ -386,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn traces_whose_times_do_not_meet_are_told_of() {
+    fn traces_with_distant_times_are_noted() {
         struct Notes(Mutex<Vec<String>>);
         impl Progress for Notes {
             fn advance(&self, _: u64) {}
@@ -401,6 +399,6 @@ mod tests {
         let sources = vec![at("a", &[1, 5]), at("b", &[DAY_US + 3]), at("c", &[2 * DAY_US + 4])];
         merge(sources, &notes, |_| Ok(ControlFlow::Continue(()))).unwrap();
         let told = notes.0.into_inner().unwrap();
-        assert_eq!(told, ["c: no other of the traces has requests within a day of its own: their clocks may differ"]);
+        assert_eq!(told, ["c: no other trace has requests within a day of its own: their clocks may differ"]);
     }
 }

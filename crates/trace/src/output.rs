@@ -135,7 +135,7 @@ impl Place {
             let (found, expected) = ("an object in S3".to_owned(), "a file: outputs are not written to S3".to_owned());
             return Err(TraceError::Sources { path: name_of(path), found, expected });
         }
-        let place = match behind_links(path) {
+        let place = match resolve_links(path) {
             (_, Some(1)) => return Ok(Place::StandardOutput),
             (_, Some(2)) => return Ok(Place::StandardError),
             (place, Some(_)) => return Ok(Place::Stream(place)),
@@ -172,7 +172,7 @@ impl Place {
 }
 
 /// Returns the file that `path` leads to, existing or not, and the number of the descriptor, if it is one.
-fn behind_links(path: &Path) -> (PathBuf, Option<u32>) {
+fn resolve_links(path: &Path) -> (PathBuf, Option<u32>) {
     const LINKS_MAX: usize = 40;
     let mut place = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -240,7 +240,7 @@ impl Partial {
             let path = format!("{name}: no file can be made in {}", directory.display());
             TraceError::Io { path, source: error.kind().into() }
         })?;
-        let like_before = liken(partial.file(), place);
+        let like_before = copy_attributes(partial.file(), place);
         like_before.map(|()| partial).map_err(|source| TraceError::Io { path: name.to_owned(), source })
     }
 
@@ -313,7 +313,7 @@ fn in_proc(file: &File) -> PathBuf {
 }
 
 /// Gives `file` the mode and, if possible, the owner of the file at `place`, if it exists.
-fn liken(file: &File, place: &Path) -> io::Result<()> {
+fn copy_attributes(file: &File, place: &Path) -> io::Result<()> {
     let Ok(before) = fs::metadata(place) else { return Ok(()) };
     #[cfg(unix)]
     {

@@ -91,7 +91,7 @@ impl RequestWriter {
         }
         if !batch.recorded.is_empty() {
             for request in &batch.recorded {
-                if let Some(cache_request) = asked(request) {
+                if let Some(cache_request) = cache_request(request) {
                     self.request(volumes[request.volume as usize], &cache_request)?;
                 }
             }
@@ -175,7 +175,7 @@ fn place(mut regions: BTreeMap<Place, u64>, name: &str) -> Result<BTreeMap<Place
 
 /// Returns the request that the server sent to its cache, if any. Empty requests, and zeroes that must be refused
 /// unless they are fast, do not reach the cache. The time is on the server's own clock, which also drives its ticks.
-fn asked(request: &RecordedRequest) -> Option<CacheRequest> {
+fn cache_request(request: &RecordedRequest) -> Option<CacheRequest> {
     let kind = match request.operation {
         Operation::Read => Kind::Read,
         Operation::Write => Kind::Write,
@@ -448,7 +448,7 @@ mod tests {
             writer.request(0, &request(WRITE, 2 * region * REGION_BYTES, 4096)).unwrap();
         }
         let refused = writer.finish("trace").unwrap_err().to_string();
-        let expected = "trace: 256 MiB regions in the addresses of a cache: found 79999, at most 65535 are possible";
+        let expected = "trace: 256 MiB regions in the addresses of a cache: found 79999, expected at most 65535";
         assert_eq!(refused, expected);
     }
 

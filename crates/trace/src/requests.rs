@@ -94,7 +94,7 @@ impl<'a> Requests<'a> {
         }
         if settings.filter.is_some() {
             let found = "a filter by process".to_owned();
-            let expected = "none, since it does not say which process asked; use the original".to_owned();
+            let expected = "none, since it has no processes; use the original".to_owned();
             return Err(TraceError::Normalised { path: trace.name().to_owned(), found, expected });
         }
         Ok(Requests::Normalised(trace, progress))
@@ -317,7 +317,7 @@ impl<'a> Rebuilding<'a> {
         }
         let named = trace.description().volumes.len();
         if volumes.names().len() != named {
-            return Err(refused(trace, format!("{named} volumes of which two have one name"), "different names"));
+            return Err(refused(trace, format!("{named} volumes, two with the same name"), "different names"));
         }
         Ok(Rebuilding { trace, batch: Batch { volumes: volumes.clone(), ..Batch::default() }, volumes, open: None })
     }
@@ -464,7 +464,7 @@ mod tests {
             "found request 0 with blocks that do not follow one another, expected requests of consecutive blocks",
             "found request 0 of 2 blocks with 1 accesses, expected one access for each block of a request",
             "found a block of volume 1, expected 1 volumes",
-            "found 2 volumes of which two have one name, expected different names",
+            "found 2 volumes, two with the same name, expected different names",
             "found request 0 with blocks that do not follow one another, expected requests of consecutive blocks",
         ];
         assert_eq!(errors, expected.map(|expected| format!("test: not a flashwise trace: {expected}")));

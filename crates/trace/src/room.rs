@@ -81,9 +81,9 @@ mod tests {
 
     /// Collects the notes.
     #[derive(Debug, Default)]
-    struct Told(Mutex<Vec<String>>);
+    struct Notes(Mutex<Vec<String>>);
 
-    impl Progress for Told {
+    impl Progress for Notes {
         fn advance(&self, _: u64) {}
 
         fn note(&self, path: &str, what: &str) {
@@ -93,22 +93,22 @@ mod tests {
 
     /// Checks a trace of `all_bytes` after its first 4 MiB became `written_bytes`.
     fn judged(all_bytes: u64, written_bytes: u64) -> (Result<(), TraceError>, Vec<String>) {
-        let (told, read) = (Told::default(), Arc::new(AtomicU64::new(JUDGED_BYTES - 1)));
-        let mut room = Room { read: Some((vec![read.clone()], all_bytes)), name: "t".to_owned(), progress: &told };
+        let (notes, read) = (Notes::default(), Arc::new(AtomicU64::new(JUDGED_BYTES - 1)));
+        let mut room = Room { read: Some((vec![read.clone()], all_bytes)), name: "t".to_owned(), progress: &notes };
         assert!(room.check(written_bytes).is_ok(), "too little is read to say anything");
         read.store(JUDGED_BYTES, Ordering::Relaxed);
         let found = room.check(written_bytes);
         assert!(room.check(u64::MAX).is_ok(), "it is said once");
-        (found, told.0.into_inner().unwrap())
+        (found, notes.0.into_inner().unwrap())
     }
 
     #[test]
-    fn what_a_copy_takes_is_said_before_it_is_made() {
-        let (found, told) = judged(8 << 20, 1 << 20);
-        assert!(found.is_ok() && told.is_empty(), "2 MiB need no word: {told:?}");
-        let (found, told) = judged(4 << 30, 2 << 20);
-        assert!(found.is_ok() && told.len() == 1, "{found:?}");
-        assert!(told[0].starts_with("t: takes about 2.0 GiB in ") && told[0].contains("TMPDIR"), "{told:?}");
+    fn the_space_for_a_copy_is_estimated_and_noted() {
+        let (found, notes) = judged(8 << 20, 1 << 20);
+        assert!(found.is_ok() && notes.is_empty(), "2 MiB need no word: {notes:?}");
+        let (found, notes) = judged(4 << 30, 2 << 20);
+        assert!(found.is_ok() && notes.len() == 1, "{found:?}");
+        assert!(notes[0].starts_with("t: takes about 2.0 GiB in ") && notes[0].contains("TMPDIR"), "{notes:?}");
         let (found, _) = judged(1 << 50, 1 << 30);
         let error = found.unwrap_err().to_string();
         assert!(error.starts_with("t: found ") && error.contains("expected about 256.0 PiB"), "{error}");

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn of_neighbours_about_as_many_are_chosen_as_the_share_says() {
+    fn the_chosen_share_of_neighbours_is_close_to_the_rate() {
         for seed in 0..20 {
             // One 128th of each 128, wherever they are; one 2^14th of each 2^14.
             for (digits, first) in [(7, 5 << 48), (7, 77 << 7), (14, 3 << 14), (18, 0)] {
@@ -464,7 +464,7 @@ mod tests {
 
     /// With more hot accesses than are noted, the noted ones are a fair choice.
     #[test]
-    fn of_many_hot_accesses_some_are_noted() {
+    fn some_of_many_hot_accesses_are_noted() {
         let mut notes = HotNotes::new(0.1);
         notes.seek(&mut [1; 8]);
         // Between two accesses to the hot block the sample has one or two others, alternating.

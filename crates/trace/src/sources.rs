@@ -86,8 +86,7 @@ fn fitting(pattern: &str) -> Result<Vec<PathBuf>, TraceError> {
     };
     if let Some((archive, pattern)) = split_at_archive(Path::new(pattern)) {
         let pattern = pattern.to_string_lossy();
-        let fits =
-            glob::Pattern::new(&pattern).map_err(|error| refused(format!("a pattern that cannot be ({error})")))?;
+        let fits = glob::Pattern::new(&pattern).map_err(|error| refused(format!("an invalid pattern ({error})")))?;
         // Wildcards do not cross folders, as in directories.
         let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
         let mut found = members(archive)?;
@@ -98,7 +97,7 @@ fn fitting(pattern: &str) -> Result<Vec<PathBuf>, TraceError> {
             false => Ok(found.into_iter().map(|name| archive.join(name)).collect()),
         };
     }
-    let paths = glob::glob(pattern).map_err(|error| refused(format!("a pattern that cannot be ({error})")))?;
+    let paths = glob::glob(pattern).map_err(|error| refused(format!("an invalid pattern ({error})")))?;
     let found: Result<Vec<PathBuf>, _> = paths.collect();
     let mut files =
         found.map_err(|error| TraceError::Io { path: error.path().display().to_string(), source: error.into() })?;
@@ -136,7 +135,7 @@ mod tests {
         assert_eq!(found(&sum), ["b.csv", "a.csv", "e*.csv", "e1.csv"]);
         let refused = |name: &str| sources(&at(name)).unwrap_err().to_string();
         assert!(refused("g*").ends_with("/g*: found none, expected files that fit the pattern"), "{}", refused("g*"));
-        assert!(refused("a[").contains("found a pattern that cannot be"), "{}", refused("a["));
+        assert!(refused("a[").contains("found an invalid pattern"), "{}", refused("a["));
         let mut archive = tar::Builder::new(std::fs::File::create(at("all.tar")).unwrap());
         for name in ["msr/b.csv", "msr/a.csv", "msr/old/c.csv", "notes.txt"] {
             let mut header = tar::Header::new_gnu();

@@ -167,12 +167,12 @@ fn what_cannot_be_written_is_named_before_anything_runs() {
             "s3://bucket/report.html: found an object in S3, expected a file: outputs are not written to S3",
             1,
         ),
-        ("--job jobs --html jobs".to_owned(), "jobs: it is read too; name another file for the output", 2),
+        ("--job jobs --html jobs".to_owned(), "jobs: it is also an input; name another file for the output", 2),
     ] {
         assert_eq!(simulate(&more, code), format!("flashwise: {told}\n"));
     }
     let export = ["trace", "export", "all.tar/table1.csv", "all.tar", "--force"];
-    assert_eq!(fail(path, &export, 2), "flashwise: all.tar: it is read too; name another file for the output\n");
+    assert_eq!(fail(path, &export, 2), "flashwise: all.tar: it is also an input; name another file for the output\n");
     let err = fail(path, &["man", "jobs"], 2);
     assert_eq!(err, "flashwise: jobs: found something else, expected a directory\n");
 }

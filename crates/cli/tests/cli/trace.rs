@@ -227,7 +227,7 @@ fn traces_are_merged_by_time_where_a_name_is_a_sum_or_a_pattern() {
     let without = refused("blocks.txt + two.csv");
     assert!(without.contains("blocks.txt: found requests without times, expected times to merge it by"), "{without}");
     let over = ["trace", "convert", "--force", "part-?.csv", "part-a.csv"];
-    assert!(fail(folder.path(), &over, 2).contains("part-a.csv: it is read too"));
+    assert!(fail(folder.path(), &over, 2).contains("part-a.csv: it is also an input"));
 }
 
 #[test]

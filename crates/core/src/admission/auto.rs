@@ -264,7 +264,7 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
 
     /// Passes the access to the policy, unless the budget is used up.
     #[inline]
-    fn ask(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
+    fn access_within_budget(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let Some(budget) = &mut self.budget else { return self.policy.access(access) };
         if budget.refuses(&access, &mut self.policy) {
             return Outcome::Bypass;
@@ -312,7 +312,7 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
-        let outcome = self.ask(access);
+        let outcome = self.access_within_budget(access);
         self.follow(access.block, access.op, &outcome);
         self.shadows.access(&access, &outcome);
         outcome

@@ -418,7 +418,7 @@ mod tests {
     /// first and one of the second take 43 us and write 733 bytes. These are 31,000 and more. Extended a thousand times
     /// as long, the past hardly counts: the second is best with any history.
     #[test]
-    fn what_the_cache_did_up_to_now_counts_as_well() {
+    fn past_figures_of_the_cache_count_too() {
         let past = |read_hits, cache_written| {
             let mut past = Past::default();
             past.add(&estimate(read_hits, cache_written, 0.0), 1.0, 1.0);

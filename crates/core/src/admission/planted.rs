@@ -100,7 +100,7 @@ mod tests {
     /// Everything is admitted before the first decision. No access repeats, so each admitted block is written in vain.
     /// The first shadow, which admits the fewest, makes the cache last longest.
     #[test]
-    fn adaptive_adapts_whatever_rule_has_thresholds() {
+    fn adaptive_adapts_any_rule_with_thresholds() {
         let rule = "adaptive:kind=planted,shadows=4,timeframe=200s,sampling=1,objective=lifetime,target=1h,alpha=0";
         let (admitted, threshold) = run(rule, 1000);
         assert_eq!(admitted[..200], (0..200).collect::<Vec<_>>());

@@ -378,7 +378,7 @@ mod tests {
     /// More is lost than the log can hold as dirty: the rest goes to the backend, with clean copies that replace the
     /// loss records.
     #[test]
-    fn what_a_small_flash_calls_lost_is_written_anew_whatever_its_size() {
+    fn blocks_lost_on_a_small_flash_are_rewritten() {
         let geometry = Geometry { units: 24, unit_pages: 64 };
         let config = Config { write_buffer_blocks: 0, ..Config::new(geometry, "lru".parse().unwrap()) };
         for kind in [Kind::Write, Kind::WriteZeroes { may_punch_holes: true }, Kind::Trim] {

@@ -92,7 +92,7 @@ impl LogCache {
             if self.intents.unsure.len() >= unsure_max
                 && let Some(oldest) = self.intents.oldest()
             {
-                self.say_sure(oldest, steps);
+                self.record_sure(oldest, steps);
             }
             self.log_mark(Kind::Unsure, region.first, region.blocks, steps);
             let said = *self.log.sequences().end();
@@ -102,7 +102,7 @@ impl LogCache {
         self.log.flush(steps);
     }
 
-    fn say_sure(&mut self, region: Region, steps: &mut Vec<Step>) {
+    fn record_sure(&mut self, region: Region, steps: &mut Vec<Step>) {
         self.intents.unsure.remove(&region);
         self.log_mark(Kind::Sure, region.first, region.blocks, steps);
     }
@@ -118,7 +118,7 @@ impl LogCache {
         due.sort_unstable();
         for region in due {
             self.reclaim(steps);
-            self.say_sure(region, steps);
+            self.record_sure(region, steps);
         }
     }
 
@@ -127,7 +127,7 @@ impl LogCache {
         if !self.intents.unsure.is_empty() {
             self.reclaim(steps);
             self.intents.unsure.clear();
-            self.say_sure(Region::ALL, steps);
+            self.record_sure(Region::ALL, steps);
         }
     }
 }

@@ -182,7 +182,7 @@ mod tests {
 
     /// Pieces of 64 blocks: 262,144 bytes.
     #[test]
-    fn pieces_end_at_multiples_of_their_size_and_the_last_one_says_so() {
+    fn pieces_end_at_multiples_of_their_size_and_the_last_one_is_marked() {
         assert_eq!(ranges(Kind::Read, 512, 4096), [(512, 4096, true)]);
         assert_eq!(ranges(Kind::Write, 0, 262_144), [(0, 262_144, true)]);
         let expected = [(262_143, 1, false), (262_144, 262_144, false), (524_288, 1, true)];

@@ -351,7 +351,7 @@ impl LogCache {
     }
 
     fn make_flash_durable(&mut self, steps: &mut Vec<Step>) {
-        self.say_lost(steps);
+        self.record_lost(steps);
         if self.log.open_matters() || !self.found.is_empty() {
             self.log_seal(steps);
         }
@@ -360,7 +360,7 @@ impl LogCache {
 
     /// Plans records for blocks whose loss is only known in memory: acknowledged data must not reappear in an older
     /// version.
-    fn say_lost(&mut self, steps: &mut Vec<Step>) {
+    fn record_lost(&mut self, steps: &mut Vec<Step>) {
         if !self.has_flash {
             return;
         }

@@ -531,7 +531,7 @@ mod tests {
 
     /// 100 units of 10 pages and 2 erasures a day: 2,000 blocks a day and an initial credit of 250 blocks.
     #[test]
-    fn the_throttle_bounds_what_is_written_but_for_what_clients_write() {
+    fn the_throttle_limits_writes_except_those_of_clients() {
         let (mut throttled, mut free) = (pannier(100, 10, "epbpd=2"), pannier(100, 10, ""));
         let mut steps = vec![];
         let (second_us, day_us) = (1_000_000, 86_400_000_000);

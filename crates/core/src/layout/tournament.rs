@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_winner_is_the_first_player_with_the_smallest_key_whatever_keys_change_to() {
+    fn the_winner_is_the_first_player_with_the_smallest_key_after_any_change() {
         let mut state = 1_u32;
         for count in [1, 2, 3, 7, 8, 100] {
             let mut tournament = Tournament::new(count);

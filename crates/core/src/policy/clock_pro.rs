@@ -60,7 +60,7 @@ const NON_RESIDENT: List = List(2);
 #[derive(Clone, Copy, Debug, Default, bytemuck::Zeroable)]
 struct Page {
     /// The sequence number of its arrival at the head of the paper's list.
-    came: u64,
+    arrival: u64,
     /// The reference bit.
     referenced: bool,
     /// It is cold and resident, and in its test period.
@@ -78,7 +78,7 @@ pub struct ClockPro<I: Index> {
     /// m_c.
     cold_target: usize,
     /// Arrivals at the head so far.
-    came: u64,
+    arrival: u64,
     /// The oldest resident cold page in its test period. `HAND_test` is at this page or at the last of `NON_RESIDENT`.
     first_in_test: Option<NodeId>,
     blocks: Blocks<I, Page>,
@@ -95,15 +95,15 @@ impl<I: Index> ClockPro<I> {
             cold_max: (capacity - cold_min).max(cold_min),
             ghosts_max: (options.number("ghosts") * c) as usize,
             cold_target: cold_min,
-            came: 0,
+            arrival: 0,
             first_in_test: None,
             blocks: Blocks::new(index, 2, 1),
         }
     }
 
     #[inline]
-    fn came(&self, x: NodeId) -> u64 {
-        self.blocks.data(x).came
+    fn arrival(&self, x: NodeId) -> u64 {
+        self.blocks.data(x).arrival
     }
 
     /// Returns the node of `block`, if it is in its test period.
@@ -131,8 +131,8 @@ impl<I: Index> ClockPro<I> {
     #[inline]
     fn move_to_head(&mut self, x: NodeId, list: List, in_test: bool) {
         self.passes(x);
-        self.came += 1;
-        *self.blocks.data_mut(x) = Page { came: self.came, referenced: false, in_test };
+        self.arrival += 1;
+        *self.blocks.data_mut(x) = Page { arrival: self.arrival, referenced: false, in_test };
         self.blocks.move_front(x, list);
         if in_test && self.first_in_test.is_none() {
             self.first_in_test = Some(x);
@@ -141,7 +141,7 @@ impl<I: Index> ClockPro<I> {
 
     /// Moves `block`, which may be a ghost, to the head.
     #[inline]
-    fn come(&mut self, block: I::Key, list: List) {
+    fn insert_at_head(&mut self, block: I::Key, list: List) {
         let x = match self.blocks.find(block) {
             Some(x) => x,
             None => self.blocks.insert_front(list, block, Page::default()),
@@ -161,8 +161,8 @@ impl<I: Index> ClockPro<I> {
     /// none.
     fn end_test(&mut self, last: u64) -> bool {
         let of_both = [self.first_in_test, self.blocks.back(NON_RESIDENT)];
-        let first = of_both.into_iter().flatten().min_by_key(|&x| self.came(x));
-        let Some(x) = first.filter(|&x| self.came(x) < last) else {
+        let first = of_both.into_iter().flatten().min_by_key(|&x| self.arrival(x));
+        let Some(x) = first.filter(|&x| self.arrival(x) < last) else {
             return false;
         };
         let referenced = self.blocks.data(x).referenced;
@@ -179,8 +179,8 @@ impl<I: Index> ClockPro<I> {
     /// Ends all tests behind `HAND_hot`.
     fn end_tests_behind_hot(&mut self) {
         if let Some(hot) = self.blocks.back(HOT) {
-            let came = self.came(hot);
-            while self.end_test(came) {}
+            let arrival = self.arrival(hot);
+            while self.end_test(arrival) {}
         }
     }
 
@@ -191,9 +191,9 @@ impl<I: Index> ClockPro<I> {
         while let Some(hot) = self.blocks.back(HOT)
             && !demoted
         {
-            let came = self.came(hot);
-            while self.end_test(came.min(trigger)) {}
-            if came > trigger {
+            let arrival = self.arrival(hot);
+            while self.end_test(arrival.min(trigger)) {}
+            if arrival > trigger {
                 break;
             }
             if self.blocks.data(hot).referenced {
@@ -214,9 +214,9 @@ impl<I: Index> ClockPro<I> {
         };
         self.adjust_cold_target(true);
         self.blocks.data_mut(x).referenced = false;
-        let came = self.came(x);
+        let arrival = self.arrival(x);
         while self.blocks.len(HOT) >= self.c - self.cold_target {
-            if self.blocks.is_empty(HOT) || self.in_test(block).is_none() || !self.demote(came) {
+            if self.blocks.is_empty(HOT) || self.in_test(block).is_none() || !self.demote(arrival) {
                 return false;
             }
         }
@@ -229,7 +229,7 @@ impl<I: Index> ClockPro<I> {
         let (key, Page { referenced, in_test, .. }) = (self.blocks.key(x), *self.blocks.data(x));
         if referenced {
             let promoted = in_test && self.may_promote(key);
-            self.come(key, if promoted { HOT } else { COLD });
+            self.insert_at_head(key, if promoted { HOT } else { COLD });
             return None;
         }
         self.passes(x);
@@ -271,7 +271,7 @@ impl<I: Index> Policy for ClockPro<I> {
             evicted = Some(self.evict());
             if self.may_promote(block) { HOT } else { COLD }
         };
-        self.come(block, list);
+        self.insert_at_head(block, list);
         self.end_tests_behind_hot();
         Outcome::Admit { evicted }
     }
@@ -299,15 +299,15 @@ impl<I: Index> Policy for ClockPro<I> {
         assert!(self.blocks.len(HOT) <= self.c - self.cold_min, "{} hot pages of {}", self.blocks.len(HOT), self.c);
         assert!(self.blocks.len(NON_RESIDENT) <= self.ghosts_max, "{} ghosts", self.blocks.len(NON_RESIDENT));
         assert!((self.cold_min..=self.cold_max).contains(&self.cold_target), "m_c = {}", self.cold_target);
-        let hot_hand = self.blocks.back(HOT).map_or(0, |hot| self.came(hot));
+        let hot_hand = self.blocks.back(HOT).map_or(0, |hot| self.arrival(hot));
         for list in [HOT, COLD, NON_RESIDENT] {
-            let mut newer = self.came + 1;
+            let mut newer = self.arrival + 1;
             for x in self.blocks.keys(list).filter_map(|key| self.blocks.find(key)) {
-                let Page { came, in_test, .. } = *self.blocks.data(x);
-                assert!(came < newer, "pages stand in the order in which they came");
+                let Page { arrival, in_test, .. } = *self.blocks.data(x);
+                assert!(arrival < newer, "pages are in order of arrival");
                 assert!(!in_test || list == COLD, "resident cold pages are marked as in their tests");
-                assert!(!(in_test || list == NON_RESIDENT) || came > hot_hand, "a test goes on behind HAND_hot");
-                newer = came;
+                assert!(!(in_test || list == NON_RESIDENT) || arrival > hot_hand, "a test continues behind HAND_hot");
+                newer = arrival;
             }
         }
         assert_eq!(

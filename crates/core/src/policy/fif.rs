@@ -110,7 +110,7 @@ impl<I: Index> Fif<I> {
     }
 
     /// Fills the gap at `never[at]`, whose block left the index, with the last of `never`.
-    fn leave_never(&mut self, at: usize) {
+    fn remove_from_never(&mut self, at: usize) {
         let Fif { index, block_at, never, .. } = self;
         let last = never.len() - 1;
         if at < last {
@@ -176,7 +176,7 @@ impl<I: Index> Policy for Fif<I> {
         self.forget(block);
         let at = (u32::MAX - node) as usize;
         if at < self.never.len() {
-            self.leave_never(at);
+            self.remove_from_never(at);
         } else {
             self.next_uses.remove(node - 1);
         }

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_whose_space_is_full_is_not_filled_freely_however_few_blocks_it_has() {
+    fn a_full_cache_of_few_blocks_is_not_filled_freely() {
         let mut larc = larc(10, "");
         assert_eq!(larc.access(Access::read(1)), Outcome::Admit { evicted: None });
         larc.space_is_full();

@@ -125,7 +125,7 @@ impl<I: Index> Mq<I> {
             self.blocks.pop_back(self.q_out());
         }
         self.len -= 1;
-        self.head_left(queue);
+        self.note_new_head(queue);
         Some(key)
     }
 
@@ -157,7 +157,7 @@ impl<I: Index> Mq<I> {
 
     /// Includes the new head of `queue`, and prefetches the one behind it: neither was used recently.
     #[inline]
-    fn head_left(&mut self, queue: List) {
+    fn note_new_head(&mut self, queue: List) {
         self.watch(queue);
         if let Some(head) = self.blocks.back(queue) {
             self.blocks.prefetch_toward_front(head);
@@ -180,7 +180,7 @@ impl<I: Index> Mq<I> {
             {
                 self.blocks.move_front(c, List(k - 1));
                 self.blocks.data_mut(c).expire_time = self.current_time.wrapping_add(self.life_time);
-                self.head_left(List(k));
+                self.note_new_head(List(k));
             }
         }
         self.next_expiry = self.current_time.wrapping_add(LIFE_TIME_MAX as Time);

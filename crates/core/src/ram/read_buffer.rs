@@ -177,7 +177,7 @@ mod tests {
 
     /// Room for 4 blocks; 2 are reserved for pin 1. Most recently used first.
     #[test]
-    fn what_is_pinned_makes_room_for_nobody_else() {
+    fn pinned_blocks_are_not_evicted_for_others() {
         let mut buffer = ReadBuffer::new(4);
         assert!(buffer.pin(1, 2) && !buffer.pin(2, 3), "there is room for two more");
         let mut left = Vec::new();

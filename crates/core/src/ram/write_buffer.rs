@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_takes_the_memory_that_its_doc_says() {
+    fn a_chunk_takes_the_documented_memory() {
         // A node is 16 bytes more, the heap and the index have 14.
         assert_eq!((size_of::<Stay<u32>>(), size_of::<Stay<NonZeroU32>>()), (160, 96));
     }

@@ -40,7 +40,7 @@ pub(super) struct Passed {
     /// Changes that successful flushes cover.
     flushed: u64,
     /// Changes whose failed flush was reported, or will be by the next one.
-    told: u64,
+    reported: u64,
     /// True if a flush failed that was not reported to a client; the next flush reports it.
     lost: bool,
 }
@@ -66,15 +66,15 @@ impl Passed {
         self.flushed = self.flushes.pop_front().map_or(self.flushed, |changes| self.flushed.max(changes));
     }
 
-    /// Handles a failed flush: its changes may be lost, and later ones too. `told` is true if a client's flush reports
+    /// Handles a failed flush: its changes may be lost, and later ones too. `reported` is true if a client's flush reports
     /// it. If a device kept the changes, a later flush makes them durable, but no flush succeeds before.
-    pub fn flush_failed(&mut self, told: bool) {
+    pub fn flush_failed(&mut self, reported: bool) {
         let changes = self.flushes.pop_front().unwrap_or(0);
-        if told {
-            self.told = self.told.max(changes);
+        if reported {
+            self.reported = self.reported.max(changes);
         }
-        self.lost |= self.changes > self.flushed.max(self.told);
-        self.told = self.changes;
+        self.lost |= self.changes > self.flushed.max(self.reported);
+        self.reported = self.changes;
         self.planned = self.planned.min(self.flushed);
     }
 
@@ -353,14 +353,14 @@ impl Wlfc {
     /// None of it can be read. `None` if unknown.
     pub fn remembered(&self, bucket: u32, epoch: u64, end: u32) -> Option<super::Scan> {
         let now = &self.buckets[bucket as usize];
-        if end == 0 || now.backend == super::recovery::NOBODY {
+        if end == 0 || now.backend == super::recovery::NO_BACKEND {
             // Its contents are invalid.
             return Some(super::Scan::default());
         }
         let held = || self.resetting.get(&bucket).into_iter().flatten().chain([now]);
-        let Some(of) = held().find(|of| of.backend != super::recovery::NOBODY && of.epoch == epoch) else {
+        let Some(of) = held().find(|of| of.backend != super::recovery::NO_BACKEND && of.epoch == epoch) else {
             // It may be an invalid bucket that was waiting for its reset.
-            return held().any(|of| of.backend == super::recovery::NOBODY).then(super::Scan::default);
+            return held().any(|of| of.backend == super::recovery::NO_BACKEND).then(super::Scan::default);
         };
         let oob = |log, at, blocks| Oob { state: of.state, backend: of.backend, epoch: of.epoch, log, at, blocks };
         let found = if of.is_write() {

@@ -297,8 +297,8 @@ mod tests {
             while !cover.is_full() {
                 let from = random.below(u64::from(blocks)) as u32;
                 let to = from + random.below(u64::from(blocks - from) + 1) as u32;
-                let mut told = Vec::new();
-                cover.add_missing(from, to, |start, end| told.push((start, end)));
+                let mut added = Vec::new();
+                cover.add_missing(from, to, |start, end| added.push((start, end)));
                 let mut expected: Vec<(u32, u32)> = Vec::new();
                 for block in (from..to).filter(|block| !std::mem::replace(&mut naive[*block as usize], true)) {
                     match expected.last_mut() {
@@ -306,7 +306,7 @@ mod tests {
                         _ => expected.push((block, block + 1)),
                     }
                 }
-                assert_eq!(told, expected, "{from}..{to} of {blocks}");
+                assert_eq!(added, expected, "{from}..{to} of {blocks}");
                 assert_eq!(cover.is_full(), naive.iter().all(|found| *found));
             }
         }

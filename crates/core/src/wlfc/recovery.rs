@@ -20,7 +20,7 @@ use super::step::Step;
 use super::{Copies, NONE, Wlfc};
 
 /// The backend bucket of invalid cache buckets.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(super) const NO_BACKEND: u32 = u32::MAX;
 
 /// The scanned contents of a cache bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -205,8 +205,8 @@ impl Wlfc {
         if before.count == 0 {
             self.copies.remove(&bucket.backend);
         }
-        *bucket = Bucket { backend: NOBODY, epoch: u64::from(number), ..Bucket::new() };
-        self.copies.entry(NOBODY).or_insert(Copies::NONE).count += 1;
+        *bucket = Bucket { backend: NO_BACKEND, epoch: u64::from(number), ..Bucket::new() };
+        self.copies.entry(NO_BACKEND).or_insert(Copies::NONE).count += 1;
         self.retire(number);
     }
 

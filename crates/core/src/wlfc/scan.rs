@@ -44,15 +44,11 @@ pub enum ScanError<E> {
     Read(E),
     #[error("a header page is damaged: page {page} of bucket {bucket}, which was durable")]
     Damaged { bucket: u32, page: u32 },
-    #[error(
-        "bucket {bucket} was written up to page {written} when the cache was closed in order, and nothing of that is there"
-    )]
+    #[error("bucket {bucket} is empty, but was written up to page {written} when the cache was closed in order")]
     Missing { bucket: u32, written: u32 },
-    #[error(
-        "bucket {bucket} has other content than when everything was durable; what is there, up to page {page}, may be older"
-    )]
+    #[error("bucket {bucket} has changed since everything was durable; its contents up to page {page} may be older")]
     Changed { bucket: u32, page: u32 },
-    #[error("several buckets have other content than when everything was durable; which ones is not known")]
+    #[error("several buckets have changed since everything was durable, but it is unknown which")]
     SeveralChanged,
 }
 

@@ -308,7 +308,7 @@ fn auto_is_a_policy_whichever_it_begins_with() {
 }
 
 #[test]
-fn a_write_that_hits_stays_in_the_cache_whatever_its_size() {
+fn a_write_hit_of_any_size_stays_in_the_cache() {
     let write = |block, request_blocks| Access { block, op: Op::Write, request_blocks, next_use: NEVER };
     let outcomes = admitted("lru", "size:max=8KiB", dense(), &[write(1, 2), write(1, 3), write(2, 3), write(1, 1)]);
     assert_eq!(outcomes, [Outcome::Admit { evicted: None }, Outcome::Hit, Outcome::Bypass, Outcome::Hit]);

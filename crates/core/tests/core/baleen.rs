@@ -93,7 +93,7 @@ impl Model {
     }
 
     /// Returns a sum over all intervals; each counts nine tenths of the next.
-    fn lately(&self, of: impl Fn(&Interval) -> f64) -> f64 {
+    fn recent(&self, of: impl Fn(&Interval) -> f64) -> f64 {
         self.intervals.iter().fold(0.0, |sum, interval| 0.9 * sum + of(interval))
     }
 
@@ -113,14 +113,14 @@ impl Model {
             }
         }
         let classes = (0..2 * 8 * 3 * 4 * 4).map(|n| [n / 384, n / 48 % 8, n / 16 % 3, n / 4 % 4, n % 4]);
-        let count = self.lately(|_| 1.0);
+        let count = self.recent(|_| 1.0);
         if all[0] < 100.0 {
-            let missed = self.lately(|interval| interval.misses.values().sum()) / count;
+            let missed = self.recent(|interval| interval.misses.values().sum()) / count;
             let share = if missed > 0.0 { (left / missed).min(1.0) } else { 1.0 };
             self.admitted = classes.map(|class| (class, share)).collect();
             return;
         }
-        let (old_hits, admissions) = (self.lately(|i| i.old_hits), self.lately(|i| i.admissions));
+        let (old_hits, admissions) = (self.recent(|i| i.old_hits), self.recent(|i| i.admissions));
         let least = if old_hits > 0.0 { 0.5 * old_hits / (old_hits + admissions) } else { 0.0 };
         let by = 8.0 / all[0];
         let mut order: Vec<_> = classes
@@ -132,7 +132,7 @@ impl Model {
             .collect();
         order.sort_by(|a, b| (b.1 / b.2).total_cmp(&(a.1 / a.2)));
         for (class, hits, writes) in order {
-            let misses = self.lately(|interval| interval.misses.get(&class).copied().unwrap_or(0.0));
+            let misses = self.recent(|interval| interval.misses.get(&class).copied().unwrap_or(0.0));
             let wanted = misses / count * writes;
             let share = if wanted <= left { f64::from(u8::from(left > 0.0)) } else { left / wanted };
             let share = if hits < least { 0.0 } else { share };

@@ -156,7 +156,7 @@ fn a_rule_that_comes_later_leaves_what_is_cached() {
 /// Storage is ten times slower than the cache. If each block is used once, admitting it gains nothing, and not
 /// admitting causes the least wear.
 #[test]
-fn a_rule_that_adapts_is_told_the_time() {
+fn an_adaptive_rule_gets_the_time() {
     let mut run = Run::new(config("adaptive:timeframe=1s,target=10ms,sampling=1", Mode::WriteBack, 0));
     assert_eq!(run.cache.admission_choice().as_deref(), Some("everything"));
     (0..200).for_each(|number| drop(run.request(Kind::Read, number, 1, number * 1000)));
@@ -174,7 +174,7 @@ fn a_rule_that_adapts_is_told_the_time() {
 }
 
 #[test]
-fn what_an_adaptive_rule_holds_to_is_told_in_words() {
+fn the_decision_of_an_adaptive_rule_is_described() {
     let choice = |rule: &str| Run::new(config(rule, Mode::WriteBack, 0)).cache.admission_choice();
     assert_eq!(choice("size"), None);
     assert_eq!(choice("adaptive:kind=size").as_deref(), Some("everything"));

@@ -92,7 +92,7 @@ fn a_copy_is_a_second_chance_and_not_a_third() {
 
 /// Blocks 0 to 13 are the first unit, the others are of the second.
 #[test]
-fn of_a_unit_of_which_most_was_used_only_what_was_used_twice_stays() {
+fn only_blocks_used_twice_stay_of_a_mostly_used_unit() {
     let mut run = Run::new("lru", CopyForward::Used);
     (0..26).for_each(|block| run.request(Kind::Read, block));
     let again = [2, 3, 5, 7, 11, 15, 20, 24, 7, 20];
@@ -112,7 +112,7 @@ fn of_a_unit_of_which_most_was_used_only_what_was_used_twice_stays() {
 
 /// A block written past the flash and to it has a new copy, with the uses of the old one.
 #[test]
-fn a_block_that_is_written_anew_was_used_as_often_as_before() {
+fn a_rewritten_block_keeps_its_use_count() {
     let mut run = Run::new("lru", CopyForward::Used);
     // One more than a unit has, because a copy in memory would be replaced there.
     (0..15).for_each(|block| run.request(Kind::Read, block));
@@ -174,7 +174,7 @@ fn dirty_blocks_are_never_dropped() {
 }
 
 #[test]
-fn the_choice_is_read_from_words_and_said_in_them() {
+fn the_choice_is_parsed_from_words_and_displayed() {
     for text in ["all", "used", "none", "young:50%", "young:12.5%"] {
         assert_eq!(text.parse::<CopyForward>().unwrap().to_string(), text);
     }

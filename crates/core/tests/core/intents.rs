@@ -106,7 +106,7 @@ fn unsure(first: u32) -> (RecordKind, u32, u32) {
 const ALL_SURE: (RecordKind, u32, u32) = (RecordKind::Sure, 0, 0);
 
 #[test]
-fn a_region_is_said_to_be_unsure_once_before_it_is_written_and_not_for_each_write() {
+fn a_region_is_marked_unsure_once_before_its_first_write() {
     let mut run = Run::new(Mode::WriteThrough);
     assert_eq!(run.write(0, 30), (0..30).map(Write).collect::<Vec<_>>());
     run.seal();
@@ -176,7 +176,7 @@ fn a_copy_that_is_not_on_flash_yet_costs_nothing_to_replace() {
 }
 
 #[test]
-fn a_region_is_unsure_no_more_once_the_unit_that_says_so_is_reset() {
+fn a_region_is_sure_once_the_unit_with_its_unsure_record_is_reset() {
     let mut run = Run::new(Mode::WriteThrough);
     run.write(0, 2);
     run.seal();

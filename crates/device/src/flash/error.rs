@@ -8,7 +8,7 @@ use flashwise_core::quantity::ByteSize;
 pub enum DeviceError {
     #[error("{what}: found {found}, expected at least {least}")]
     TooSmall { what: &'static str, found: u64, least: u64 },
-    #[error("{what}: found {found}, at most {most} are possible")]
+    #[error("{what}: found {found}, expected at most {most}")]
     TooLarge { what: &'static str, found: u64, most: u64 },
     #[error("over-provisioning: found {found}, expected a share of the logical capacity from 0 to 100 (10,000 %)")]
     OverProvision { found: f64 },
@@ -62,8 +62,8 @@ pub enum StepError {
     NotAtWritePointer { page: u32, unit: u32, expected: u32 },
     #[error("write to page {page}: erase unit {unit} is full and must be reset first")]
     Full { page: u32, unit: u32 },
-    #[error("write to page {page}: it would open erase unit {unit}, and {most} are open already, as many as can be")]
+    #[error("write to page {page}: it would open erase unit {unit}, but {most} are open already, the maximum")]
     OpenUnits { page: u32, unit: u32, most: u32 },
-    #[error("read of page {page}: nothing was written there since erase unit {unit} was reset")]
+    #[error("read of page {page}: it was not written since the reset of erase unit {unit}")]
     Unwritten { page: u32, unit: u32 },
 }

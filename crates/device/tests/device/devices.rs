@@ -304,7 +304,7 @@ fn an_ssd_that_cannot_be_is_refused() {
     }
     assert_eq!(
         refused(FtlConfig::new(u32::MAX - 1000, 512, 0.07)),
-        "physical pages: found 4595614208, at most 4294967294 are possible"
+        "physical pages: found 4595614208, expected at most 4294967294"
     );
 }
 
@@ -405,7 +405,7 @@ fn host_managed_flash_that_cannot_be_is_refused() {
     let refused = |device: Result<Zoned, DeviceError>| device.map(|_| ()).expect_err("it is impossible").to_string();
     assert_eq!(refused(Zoned::new(0, 4)), "erase units: found 0, expected at least 1");
     assert_eq!(refused(Zoned::new(4, 0)), "pages of an erase unit: found 0, expected at least 1");
-    assert_eq!(refused(Zoned::new(1 << 20, 1 << 20)), "pages: found 1099511627776, at most 4294967294 are possible");
+    assert_eq!(refused(Zoned::new(1 << 20, 1 << 20)), "pages: found 1099511627776, expected at most 4294967294");
     let none_open = Zoned::new(4, 4).and_then(|zoned| zoned.with_open_units_max(0));
     assert_eq!(refused(none_open), "open erase units: found 0, expected at least 1");
 }

@@ -64,7 +64,7 @@ impl Input {
             (Input::File(path, settings), None) => Ok((normalised::open(path, settings, progress)?, None)),
             (Input::Open(trace), _) if reads.filter.is_some() => {
                 let found = "a filter by process".to_owned();
-                let expected = "none, since it does not say which process asked; use the original".to_owned();
+                let expected = "none, since it has no processes; use the original".to_owned();
                 Err(TraceError::Normalised { path: trace.name().to_owned(), found, expected })
             }
             (Input::Open(trace), _) if reads.requests => Ok((trace.clone(), Some(requests_of(trace, progress)?))),

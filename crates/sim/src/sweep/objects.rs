@@ -90,7 +90,7 @@ pub(super) fn fitting(name: &str) -> Result<Vec<PathBuf>, SweepError> {
     let plain = address.key.find(['*', '?', '[']).unwrap_or(address.key.len());
     let folder = address.key[..plain].rfind('/').map_or("", |at| &address.key[..at]);
     let pattern = glob::Pattern::new(&address.key)
-        .map_err(|error| address.refused(format!("found a pattern that cannot be ({error})")))?;
+        .map_err(|error| address.refused(format!("found an invalid pattern ({error})")))?;
     let under = Address { key: folder.to_owned(), ..address.clone() };
     // As between folders.
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };

@@ -365,7 +365,7 @@ mod tests {
 
     /// Tests the file of a processor that only completes requests.
     #[test]
-    fn completions_alone_count_only_if_the_user_says_so() {
+    fn completions_count_only_if_the_user_selects_them() {
         let completed = record(Order::Little, 1, [8, 4096], 8 | READ, SDA, b"");
         assert_eq!(requests("blktrace", &completed), [""; 0]);
         assert_eq!(requests("blktrace:action=C", &completed).len(), 1);

@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_one_field_whatever_its_separators() {
+    fn a_date_is_one_field_with_any_separators() {
         let date = TimeUnit::Date(DateOrder::Year);
         let mut fields = Fields::new(b"1970-01-01 00:00:01,7", b',');
         assert_eq!((fields.time_us(date, "a time"), fields.decimal("a number")), (Ok(1_000_000), Ok(7)));

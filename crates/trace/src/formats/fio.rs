@@ -72,7 +72,7 @@ impl Fio {
     /// Handles a second header, of a log that fio appended to this one. Returns an error unless it has the same
     /// version.
     #[cold]
-    fn again(&self, line: &[u8]) -> Result<Record, Malformed> {
+    fn repeated_header(&self, line: &[u8]) -> Result<Record, Malformed> {
         let version = 2 + u8::from(self.has_times);
         match header(line) {
             Some(found) if found == version => Ok(Record::PassedOver(Reason::Header)),
@@ -85,7 +85,7 @@ impl ParseLine for Fio {
     #[inline]
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
         if line.starts_with(b"fio version ") {
-            return self.again(line);
+            return self.repeated_header(line);
         }
         let mut words = Words::new(line);
         let time_us = if self.has_times { words.time_us(self.units.time, "a time in microseconds")? } else { 0 };

@@ -16,8 +16,8 @@ const BEGINNINGS: [(&[u8], &str, &str); 13] = [
     (b"\xd0\xcf\x11\xe0", "an office document", "its table as CSV"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "the file in it (as 7z x takes it out), or a tar or zip archive"),
     (b"Rar!\x1a\x07", "a RAR archive", "the file in it (as unrar x takes it out), or a tar or zip archive"),
-    (b"\x1f\x9d", "data of compress (.Z)", "what is in it (as uncompress leaves it), or gzip, zstd, xz, bzip2 or lz4"),
-    (b"LZIP", "data of lzip", "what is in it (as lzip -d leaves it), or gzip, zstd, xz, bzip2 or lz4"),
+    (b"\x1f\x9d", "data of compress (.Z)", "its contents (as uncompress writes them), or gzip, zstd, xz, bzip2 or lz4"),
+    (b"LZIP", "data of lzip", "its contents (as lzip -d writes them), or gzip, zstd, xz, bzip2 or lz4"),
 ];
 
 /// Returns the name of a file that begins with `bytes`, and the expected replacement.
@@ -51,7 +51,7 @@ mod tests {
             ),
             (
                 b"\x1f\x9d\x90\x61",
-                "found data of compress (.Z), expected what is in it (as uncompress leaves it), or gzip, zstd, xz, bzip2 or lz4",
+                "found data of compress (.Z), expected its contents (as uncompress writes them), or gzip, zstd, xz, bzip2 or lz4",
             ),
         ];
         for (bytes, message) in cases {

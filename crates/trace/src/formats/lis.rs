@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn four_numbers_of_which_the_last_does_not_count_up_are_something_else() {
+    fn four_numbers_without_an_increasing_last_one_are_not_recognised() {
         assert!(recognised(b"1 8 0 5\n2 8 0 900\n").is_err());
     }
 

@@ -391,7 +391,7 @@ pub struct Lines<P>(pub P);
 impl<P: ParseLine> Lines<P> {
     /// Parses lines into `batch`, and calls the function after each line.
     #[inline(always)]
-    fn parse_each(&self, records: &[u8], batch: &mut Batch, mut told: impl FnMut(&[u8], &mut Batch)) {
+    fn parse_each(&self, records: &[u8], batch: &mut Batch, mut after_line: impl FnMut(&[u8], &mut Batch)) {
         // Reserves space for lines of this length; for shorter ones it grows.
         const LINE_BYTES: usize = 24;
         batch.requests.reserve(records.len() / LINE_BYTES);
@@ -410,7 +410,7 @@ impl<P: ParseLine> Lines<P> {
                 },
             };
             batch.push(record, VOLUME_BYTES_MAX);
-            told(line, batch);
+            after_line(line, batch);
             rest = rest.get(end + 1..).unwrap_or_default();
         }
     }

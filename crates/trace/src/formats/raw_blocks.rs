@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_are_taken_for_integers_unless_the_user_says_so() {
+    fn raw_integers_are_never_recognised_and_need_a_type() {
         assert!(recognised(&int32(&[1, 2, 3, 1, 2])).is_err());
         let spec: crate::formats::FormatSpec = "raw-blocks".parse().unwrap();
         let sample = crate::formats::Sample { bytes: &[0; 8], whole: true };

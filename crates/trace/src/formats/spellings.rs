@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_units_of_their_own_where_it_is_said_how_long_a_kilo_is() {
+    fn sizes_can_have_units_if_the_length_of_a_kilo_is_set() {
         for (text, number) in [("4KiB", 4096), ("1.5MiB", 1_572_864), ("512 B", 512), ("2Ki", 2048)] {
             assert_eq!(read(text, 1, None), Ok(number), "{text}");
         }

@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_by_the_message_that_has_it() {
+    fn damage_is_reported_with_its_message() {
         let [mut file, _] = files();
         let middle = file.len() / 4;
         file[middle] ^= 1;

@@ -130,11 +130,11 @@ impl HotNotes {
     pub fn note(&mut self, block: u64, op: Op, at: u64, sampled: u64, kept: bool) {
         let (word, bit) = bit_of(&self.bits, block);
         if self.bits[word] >> bit & 1 == 1 {
-            self.note_known(block, op, at, sampled, kept);
+            self.note_likely_hot(block, op, at, sampled, kept);
         }
     }
 
-    fn note_known(&mut self, block: u64, op: Op, at: u64, sampled: u64, kept: bool) {
+    fn note_likely_hot(&mut self, block: u64, op: Op, at: u64, sampled: u64, kept: bool) {
         let Some(last) = self.last.get_mut(&block) else { return };
         let before = std::mem::replace(last, Last { at: Some(at), sampled: sampled + u64::from(kept) });
         if before.at.is_some_and(|before| at - before <= self.gap) {

@@ -30,7 +30,7 @@ impl LruCurve {
     pub fn of(trace: &Trace, warmup: u64, progress: &dyn Progress) -> LruCurve {
         let mut pass = LruCurvePass::new(warmup, trace.unique_blocks());
         for columns in trace.batches() {
-            pass.told(&columns, progress);
+            pass.count(&columns, progress);
         }
         pass.finish()
     }
@@ -77,10 +77,10 @@ impl LruCurvePass {
 
     /// Counts the next accesses.
     pub fn accesses(&mut self, columns: &Accesses) {
-        self.told(columns, &Silent);
+        self.count(columns, &Silent);
     }
 
-    fn told(&mut self, columns: &Accesses, progress: &dyn Progress) {
+    fn count(&mut self, columns: &Accesses, progress: &dyn Progress) {
         for (blocks, ops) in columns.block.chunks(PROGRESS_ACCESSES).zip(columns.op.chunks(PROGRESS_ACCESSES)) {
             for (&block, &op) in blocks.iter().zip(ops) {
                 let distance = self.recency.access(block as usize);

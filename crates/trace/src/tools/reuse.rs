@@ -92,7 +92,7 @@ impl ReuseDistances {
     pub fn of(trace: &Trace, distance: Distance, progress: &dyn Progress) -> ReuseDistances {
         let mut pass = ReusePass::new(distance, trace.unique_blocks());
         for columns in trace.batches() {
-            pass.told(&columns, progress);
+            pass.count(&columns, progress);
         }
         pass.finish()
     }
@@ -124,10 +124,10 @@ impl ReusePass {
 
     /// Counts the next accesses.
     pub fn accesses(&mut self, columns: &Accesses) {
-        self.told(columns, &Silent);
+        self.count(columns, &Silent);
     }
 
-    fn told(&mut self, columns: &Accesses, progress: &dyn Progress) {
+    fn count(&mut self, columns: &Accesses, progress: &dyn Progress) {
         for (blocks, ops) in columns.block.chunks(PROGRESS_ACCESSES).zip(columns.op.chunks(PROGRESS_ACCESSES)) {
             match &mut self.since {
                 Since::Unique(recency) => record(&mut self.histograms, blocks, ops, |block| recency.access(block)),
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_nobody_foresaw_are_counted_alike() {
+    fn unexpected_blocks_are_counted_alike() {
         for (seed, accesses, blocks) in [(7, 60_000, 3000), (8, 3000, 10), (9, 20_000, 1_000_000)] {
             let trace = trace(&drifting(seed, accesses, blocks));
             for distance in [Distance::Unique, Distance::Accesses] {

@@ -342,7 +342,7 @@ fn a_named_pipe_is_read() {
 }
 
 #[test]
-fn the_bundled_trace_is_what_its_readme_says() {
+fn the_bundled_trace_matches_its_readme() {
     let trace = trace(bundled("netsfs.csv.zst"), &Settings::default()).unwrap();
     let about = trace.description();
     assert_eq!((about.format.as_str(), about.requests), ("msr", 232_202));
@@ -396,7 +396,7 @@ fn a_normalised_trace_of_the_version_before_is_read() {
 
 /// A progress can cancel the work by a panic, which reaches its caller, regardless of the thread that read the trace.
 #[test]
-fn who_does_not_want_the_work_any_more_unwinds_out_of_it() {
+fn a_progress_can_cancel_the_work_by_a_panic() {
     struct Unwilling;
     impl flashwise_trace::progress::Progress for Unwilling {
         fn advance(&self, amount: u64) {

@@ -87,7 +87,7 @@ impl Case {
                 if (requests, blocks) == (self.figures.0, self.figures.1)
                     && notes
                         .iter()
-                        .any(|note| note.contains("its times are no dates") || note.contains("time-unit=us")) =>
+                        .any(|note| note.contains("its times are not dates") || note.contains("time-unit=us")) =>
             {
                 return None;
             }
@@ -342,7 +342,7 @@ fn events_that_are_no_requests_stay_out_of_what_is_suggested() {
     let error = read(&lines("swapped", TIMED, swapped).text, None).unwrap_err();
     assert_eq!(
         error,
-        "trace: found times, offsets or lengths in each other's place, expected the columns in the order of the format, which no --format changes"
+        "trace: found swapped times, offsets or lengths, expected the columns in the order of the format, which no --format changes"
     );
 }
 

@@ -241,14 +241,14 @@ fn what_the_backend_does_not_take_stays_as_a_dirty_copy_and_is_tried_again() {
 /// The backend is flushed only if clients wrote to it. A failed flush is reported to the next one, unless a client was
 /// informed, and is repeated until it succeeds.
 #[test]
-fn a_flush_of_the_backend_that_failed_is_told_once_and_made_again() {
-    for told in [false, true] {
+fn a_failed_flush_of_the_backend_is_reported_once_and_retried() {
+    for reported in [false, true] {
         let mut wlfc = Wlfc::new(Config { large_write_bytes: 4096, ..config() }).unwrap();
         assert_eq!(plan(&mut wlfc, Kind::Flush, 0, 0), [Step::Reply]);
         plan(&mut wlfc, Kind::Write, 8, 8);
         assert_eq!(plan(&mut wlfc, Kind::Flush, 0, 0), [Step::FlushBackend, Step::Reply]);
-        wlfc.on(Event::Failed { step: &Step::FlushBackend, missing: told }, &mut Vec::new());
-        if !told {
+        wlfc.on(Event::Failed { step: &Step::FlushBackend, missing: reported }, &mut Vec::new());
+        if !reported {
             assert_eq!(plan(&mut wlfc, Kind::Flush, 0, 0), [Step::Fail, Step::Reply]);
         }
         assert_eq!(plan(&mut wlfc, Kind::Flush, 0, 0), [Step::FlushBackend, Step::Reply]);

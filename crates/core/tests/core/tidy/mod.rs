@@ -119,7 +119,7 @@ fn no_list_has_the_names_of_all_policies() {
 
 /// An error is displayed with its causes, so a text that contains its cause would repeat it.
 #[test]
-fn no_error_says_its_cause_twice() {
+fn no_error_repeats_its_cause() {
     const TO_BE_MENDED: &[&str] = &[];
     let of = |path: &String| {
         let text = std::fs::read_to_string(project().join(path)).unwrap();

@@ -126,7 +126,7 @@ fn a_bucket_with_older_content_is_named_after_a_pause() {
     assert_eq!(found(&world).unwrap().blocks(), (1, 1));
     world.disks[FLASH].write_at(&earlier, bytes_of(0).start).unwrap();
     let error = found(&world).unwrap_err();
-    assert!(error.contains("bucket 0 has other content"), "{error}");
+    assert!(error.contains("bucket 0 has changed"), "{error}");
 }
 
 /// What is between the headers and behind them may be anything: of a cache of before version 7, zeroes of a reset too, and behind the first sector of one

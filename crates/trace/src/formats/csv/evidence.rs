@@ -165,7 +165,7 @@ impl Evidence {
         if let (Origin::Assumed, TimeUnit::Date(_), Some(date)) = (csv.origins.time, csv.time_unit, &self.date) {
             let found = format!("dates such as {date:?}, whose day and month may be either");
             let decides = "time-unit=date-dmy or time-unit=date-mdy in --format";
-            let expected = format!("an order of them, which nothing says: {decides} {}", self.spec(csv));
+            let expected = format!("their order: {decides} {}", self.spec(csv));
             return Err(Malformed { found, expected });
         }
         let own = self.fitting(csv);
@@ -177,8 +177,7 @@ impl Evidence {
             let unit = if span as f64 / steps > 2.0 { TimeUnit::Milliseconds } else { TimeUnit::Seconds };
             let found = format!("times with decimals, such as {}.{:06}", decimal.whole, decimal.millionths);
             let line = Fitting { time: Some(unit), ..own }.line();
-            let expected =
-                format!("a unit of time, which nothing says: time-unit=s or time-unit=ms, as in --format {line}");
+            let expected = format!("a unit of time: time-unit=s or time-unit=ms, as in --format {line}");
             return Err(Malformed { found, expected });
         }
         if let Some(Fault { found, unit }) =

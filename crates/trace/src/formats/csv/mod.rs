@@ -272,10 +272,10 @@ impl Csv {
         let name = name.unwrap_or_default();
         match role {
             Role::Time => {
-                (self.time_unit, self.origins.time) = said(time_unit_of(&name), TimeUnit::Microseconds);
+                (self.time_unit, self.origins.time) = unit_or_assumed(time_unit_of(&name), TimeUnit::Microseconds);
             }
-            Role::Offset => (self.offset_unit_bytes, self.origins.offset) = said(byte_unit_of(&name), 1),
-            Role::Length => (self.length_unit_bytes, self.origins.length) = said(byte_unit_of(&name), 1),
+            Role::Offset => (self.offset_unit_bytes, self.origins.offset) = unit_or_assumed(byte_unit_of(&name), 1),
+            Role::Length => (self.length_unit_bytes, self.origins.length) = unit_or_assumed(byte_unit_of(&name), 1),
             Role::Op | Role::Volume | Role::Hash => {}
         }
         Ok(())
@@ -447,7 +447,7 @@ fn parts<'a>(option: &str, column: &'a str) -> impl Iterator<Item = &'a str> {
 }
 
 /// Returns the unit of the header, or the assumed one.
-fn said<T>(unit: Option<T>, assumed: T) -> (T, Origin) {
+fn unit_or_assumed<T>(unit: Option<T>, assumed: T) -> (T, Origin) {
     unit.map_or((assumed, Origin::Assumed), |unit| (unit, Origin::Header))
 }
 

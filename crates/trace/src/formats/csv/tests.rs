@@ -27,7 +27,7 @@ fn columns_are_named_by_the_header() {
 }
 
 #[test]
-fn a_header_that_says_everything_needs_no_mapping() {
+fn a_complete_header_needs_no_mapping() {
     let trace =
         b"# ts_ms,offset_bytes,length_bytes,op(R/W)  (sorted)\n0.5,4923392,4096,R\n1.25,0,512,W\n2,0,512,discard\n";
     assert_eq!(requests("csv", trace), ["500 R 0 4923392 4096", "1250 W 0 0 512"]);
@@ -104,7 +104,7 @@ fn numbers_with_exponents_and_sizes_with_units_are_read() {
 }
 
 #[test]
-fn dates_have_the_order_that_their_values_show_or_that_an_option_says() {
+fn the_order_of_dates_comes_from_their_values_or_an_option() {
     let trace = |dates: [&str; 2]| format!("time,op,lba,sectors\n{},R,8,1\n{},W,16,2\n", dates[0], dates[1]);
     let expected = ["1706702400000000 R 0 4096 512", "1706875200000000 W 0 8192 1024"];
     let days = trace(["31.01.2024 12:00:00", "02.02.2024 12:00:00"]);
@@ -120,7 +120,7 @@ fn dates_have_the_order_that_their_values_show_or_that_an_option_says() {
     assert_eq!(refused.found, "dates such as \"01.02.2024 12:00:00\", whose day and month may be either");
     assert_eq!(
         refused.expected,
-        "an order of them, which nothing says: time-unit=date-dmy or time-unit=date-mdy in --format csv:time=0,op=1,offset=2,length=3"
+        "their order: time-unit=date-dmy or time-unit=date-mdy in --format csv:time=0,op=1,offset=2,length=3"
     );
     // 2024-02-01 and 2024-01-02, both at noon, by date -u.
     assert!(requests("csv:time-unit=date-dmy", either.as_bytes())[0].starts_with("1706788800000000 R"));
@@ -128,7 +128,7 @@ fn dates_have_the_order_that_their_values_show_or_that_an_option_says() {
 }
 
 #[test]
-fn a_date_is_known_as_one_whatever_else_its_line_holds() {
+fn a_date_is_recognised_regardless_of_the_other_fields() {
     let sizes = b"time,op,offset,size\n31.01.2024 12:00:00,R,0,4K\n02.02.2024 12:00:00,W,8,4K\n";
     let refused = recognised(sizes).unwrap_err();
     assert!(

@@ -116,7 +116,7 @@ fn op_words(rows: &[Vec<&[u8]>], at: usize) -> Option<String> {
             _ => return None,
         }
     }
-    let told = [("read", reads), ("write", writes)];
-    let told = told.iter().filter(|(_, words)| !words.is_empty());
-    Some(told.map(|(key, words)| format!(",{key}={}", words.join("/"))).collect())
+    let options = [("read", reads), ("write", writes)];
+    let options = options.iter().filter(|(_, words)| !words.is_empty());
+    Some(options.map(|(key, words)| format!(",{key}={}", words.join("/"))).collect())
 }

@@ -236,7 +236,7 @@ pub fn check(layout: &Layout, parser: &(impl ParseLine + ?Sized), sample: &Sampl
         |(width, _)| layout.separator.is_none() && sample.lines().any(|line| Words::new(line).all().count() > width);
     let is_readable = numbers.is_none() && !has_others && !layout.blanks_in.is_some_and(has_words);
     if is_moved && layout.spec.is_some() && !is_readable {
-        let found = "times, offsets or lengths in each other's place".to_owned();
+        let found = "swapped times, offsets or lengths".to_owned();
         let expected = "the columns in the order of the format, which no --format changes".to_owned();
         return Err(Malformed { found, expected });
     }

@@ -192,7 +192,7 @@ pub fn time_doubt(moments: &[Moment], unit: TimeUnit, origin: Origin, habits: Ha
         return None;
     }
     Some(format!(
-        "its times are no dates; as {} they give {} requests per second (time-unit= of --format {spec} names another unit)",
+        "its times are not dates; as {} they give {} requests per second (time-unit= of --format {spec} names another unit)",
         unit.word(),
         per_second(per_s)
     ))
@@ -389,7 +389,7 @@ impl Extents {
     }
 
     /// Returns units in which requests are sequential, if they are not in `offset_bytes` and `length_bytes`.
-    fn following(&self, offset_bytes: u64, length_bytes: u64) -> Option<(u64, u64)> {
+    fn sequential_units(&self, offset_bytes: u64, length_bytes: u64) -> Option<(u64, u64)> {
         const UNITS: [u64; 4] = [1, SECTOR_BYTES, 1024, PAGE_BYTES];
         // Requests of one length can be sequential by chance.
         let least = if distinct(&self.lengths) >= 3 { 0.5 } else { 0.9 };
@@ -517,14 +517,14 @@ impl Extents {
                 && !follows
                 && distinct(&self.starts) >= 8
             {
-                return fixed("requests of whole pages of 4096 bytes, of which most begin within a page".to_owned());
+                return fixed("requests of whole pages of 4096 bytes that mostly begin within a page".to_owned());
             }
         }
-        match self.following(offset_bytes, length_bytes) {
+        match self.sequential_units(offset_bytes, length_bytes) {
             Some(unit) if ![offset_origin, length_origin].contains(&Origin::Option) && !habits.any_bytes => {
                 Some(Fault {
                     found: format!(
-                        "requests of which none begins where the one before ends, and most do with offsets in units of {} and lengths of {} bytes",
+                        "requests that are not sequential, but mostly are with offsets in units of {} bytes and lengths in units of {} bytes",
                         unit.0, unit.1
                     ),
                     unit,
