@@ -31,7 +31,7 @@ pub struct Access<K> {
     pub block: K,
     /// Read or write.
     pub op: Op,
-    /// Length in blocks of the request that this access came from.
+    /// Length in blocks of the request of this access.
     pub request_blocks: u32,
     /// Position (from 0, counted in accesses) of the next access to the same block, or [`NEVER`]. Only offline policies
     /// read it; callers of online policies may leave it at [`NEVER`].

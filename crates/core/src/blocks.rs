@@ -8,8 +8,8 @@
 //!
 //! A log needs two more: the slot of a block, and the block in a slot. Separate tables would take as much memory again,
 //! so the policy's table also answers these ([`Directory`](crate::directory::Directory)). The heads are followed by a
-//! node for each slot of the log, then by *loose* nodes. A block with a copy in the log uses its slot's node, whether
-//! the policy remembers it or not. A loose node is for a block that the policy remembers without a copy: a ghost, or a
+//! node for each slot of the log, then by *loose* nodes. A block with a copy in the log uses its slot's node, even if
+//! the policy does not remember it. A loose node is for a block that the policy remembers without a copy: a ghost, or a
 //! block just admitted. When the log places a block in a slot, removes or moves it, the block moves from node to node,
 //! and keeps its position on its list. A node's `list` encodes its state:
 //!
@@ -406,7 +406,7 @@ impl<I: Index, T> Blocks<I, T> {
         }
     }
 
-    /// Moves `node` behind `after`, another node of `list`.
+    /// Moves `node` to the position after `after`, another node of `list`.
     #[inline]
     fn relink(&mut self, node: NodeId, after: u32, list: List) {
         let from = self.list(node);

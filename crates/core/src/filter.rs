@@ -34,7 +34,7 @@ pub enum Caching {
     Always,
     /// All misses bypass the flash. Cached blocks are still read, and kept valid.
     Never,
-    /// As usual, but a write reaches the backend before its answer. No list sets this: it is for a write-through
+    /// As usual, but a write reaches the backend before its answer. No list sets this; it is used for a write-through
     /// logical disk in a write-back pool.
     Through,
 }

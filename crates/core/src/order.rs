@@ -1,7 +1,8 @@
-//! Which steps wait for which: the one table of what unfinished steps use.
+//! The order of steps: one table of the resources that unfinished steps use.
 //!
-//! A layout says what each of its steps [uses](Use). The table knows nothing else about steps: it answers which unfinished steps a new one has to
-//! wait for, so that steps that overlap have the same result as steps done one by one.
+//! A layout defines the resources that each of its steps [uses](Use). The table knows nothing else about steps. It
+//! determines the unfinished steps that a new one has to wait for, so that overlapping steps have the same result as
+//! steps executed one by one.
 //!
 //! | what is used | who waits |
 //! | --- | --- |
@@ -21,20 +22,20 @@ use rustc_hash::FxBuildHasher;
 pub use blocks::Blocks;
 pub use hazard::Hazard;
 
-/// A step's place in the engine's table of steps.
+/// A step's position in the engine's table of steps.
 pub type StepId = u32;
 
-/// Names a chain of steps that are done in order, or a group of steps. Layouts choose the numbers.
+/// Identifies a chain of steps that are executed in order, or a group of steps. Layouts choose the numbers.
 pub type Key = u64;
 
-/// A thing that a step uses, and how.
+/// The use of a resource by a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Use {
     /// Reads a place in memory.
     ReadMemory(u32),
     /// Changes a place in memory.
     WriteMemory(u32),
-    /// Reads a block of the backend, or whatever unit of it the layout counts in.
+    /// Reads a block of the backend, or another unit of it that the layout chooses.
     ReadBlock(u32),
     /// Changes blocks of the backend.
     WriteBlocks(Range<u32>),
@@ -76,7 +77,8 @@ pub enum Bond {
 pub struct Order {
     memory: Vec<Hazard>,
     blocks: Blocks,
-    /// By step: the pages that it keeps. Erasures are so rare that looking at all steps costs less than an index of the readers.
+    /// By step: the pages that it keeps. Erasures are rare, so searching all steps costs less than an index of the
+    /// readers.
     kept: Vec<Range<u32>>,
     /// In the order in which the steps were planned.
     writes: Vec<(Range<u32>, StepId)>,
@@ -85,12 +87,12 @@ pub struct Order {
 }
 
 impl Order {
-    /// A table without steps, for this many places in memory.
+    /// Creates a table without steps, for this many places in memory.
     pub fn new(places: u32) -> Order {
         Order { memory: (0..places).map(|_| Hazard::default()).collect(), ..Order::default() }
     }
 
-    /// Records a use of a new step; `wait` gets each unfinished step that it has to wait for.
+    /// Records a use of a new step; `wait` receives each unfinished step that it has to wait for.
     #[inline]
     pub fn begin(&mut self, step: StepId, used: Use, mut wait: impl FnMut(StepId)) {
         match used {
@@ -120,7 +122,7 @@ impl Order {
         }
     }
 
-    /// Forgets a use of a step that has ended.
+    /// Removes a use of a step that has ended.
     #[inline]
     pub fn end(&mut self, step: StepId, used: Use) {
         match used {
@@ -146,18 +148,18 @@ impl Order {
         }
     }
 
-    /// The steps that use a place in memory.
+    /// Returns the steps that use a place in memory.
     #[inline]
     pub fn place(&self, place: u32) -> &Hazard {
         &self.memory[place as usize]
     }
 
-    /// The blocks of the backend that steps use.
+    /// Returns the blocks of the backend that steps use.
     pub fn blocks(&self) -> &Blocks {
         &self.blocks
     }
 
-    /// The last planned step that writes a page of flash.
+    /// Returns the last planned step that writes a page of flash.
     pub fn page_writer(&self, page: u32) -> Option<StepId> {
         self.writes.iter().rev().find(|(pages, _)| pages.contains(&page)).map(|&(_, step)| step)
     }
@@ -172,22 +174,22 @@ impl Order {
         self.writes.is_empty()
     }
 
-    /// The last step of a chain, if it has not ended.
+    /// Returns the last step of a chain, if it has not ended.
     pub fn last(&self, chain: Key) -> Option<StepId> {
         self.chains.get(&chain).copied()
     }
 
-    /// The last steps of all chains with these keys.
+    /// Returns the last steps of all chains with these keys.
     pub fn last_of(&self, chains: Range<Key>) -> impl Iterator<Item = StepId> {
         self.chains.iter().filter(move |(chain, _)| chains.contains(chain)).map(|(_, &step)| step)
     }
 
-    /// The members of a group.
+    /// Returns the members of a group.
     pub fn members(&self, group: Key) -> impl Iterator<Item = StepId> {
         self.groups.get(&group).into_iter().flatten().copied()
     }
 
-    /// The number of steps in all groups with these keys.
+    /// Returns the number of steps in all groups with these keys.
     pub fn count_members(&self, groups: Range<Key>) -> usize {
         self.groups.iter().filter(|(group, _)| groups.contains(group)).map(|(_, members)| members.len()).sum()
     }

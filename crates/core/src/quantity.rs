@@ -192,7 +192,7 @@ fn show(amount: u64, units: &[(&str, u64)], zero_unit: &str, f: &mut fmt::Format
     f.pad(&format!("{}{unit}", amount / size))
 }
 
-/// Splits a number from the unit behind it, which may be missing.
+/// Splits a number from the unit after it, which may be missing.
 fn split_unit(text: &str) -> (&str, &str) {
     let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

@@ -16,7 +16,7 @@
 //! server was idle or shutting down, and replaces the headers before it. The superblock also records a place up to
 //! which the log was durable.
 //!
-//! The log continues right behind the last whole segment, in a new epoch. Within a unit epochs never decrease, so
+//! The log continues right after the last whole segment, in a new epoch. Within a unit epochs never decrease, so
 //! leftovers of an earlier run further behind are not mistaken for a part of the log. A leftover at the very end could
 //! become whole by chance, if the same data is written there again. So it is wiped before anything is written.
 //!

@@ -237,7 +237,7 @@ pub struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Parses the document `text`, which came from `path`.
+    /// Parses the document `text` from `path`.
     pub fn parse(path: &'a str, text: &'a str) -> Result<Document<'a>, ArrayError> {
         let toml = Toml::parse(text).map_err(|malformed| refused(path, malformed))?;
         Ok(Document { path, toml })

@@ -6,7 +6,6 @@
 //!
 //! - CacheLib asks the device for the bytes written; here the rule counts the blocks that it accepted: misses, and
 //!   write hits.
-//! - CacheLib asks the device what was written; here the rule counts the blocks that it let through: misses, and write hits.
 //! - The probability does not depend on the length of a request.
 //! - When the [budget](super::budget) is used up, nothing is written; the probability only spreads the writes over
 //!   time.

@@ -5,8 +5,8 @@
 //! write modes, I/O filter for sequential streams, cleaner), WLFC (section IV.D: recovery by epochs, idempotent
 //! commits).
 //!
-//! It plans as if every step completed immediately; [`Step`] defines how far steps may overlap. The results of steps
-//! are [`Event`]s, like requests.
+//! It plans as if every step completed immediately; [`Step`] defines the allowed overlaps. The results of steps are
+//! [`Event`]s, like requests.
 //!
 //! Two rules make it safe to lose power at any time. *The backend's copy of a block is changed only once no older clean
 //! copy of it on flash would be valid after a crash. A flush is answered only once no older dirty copy would be valid.*

@@ -149,7 +149,7 @@ impl LogCache {
     /// Handles the end of a step, if it was such a write.
     #[inline]
     pub(super) fn went_past(&mut self, step: &Step) {
-        // A failed one with a newer one behind it is reported as not acknowledged.
+        // A failed write with a newer one after it is reported as not acknowledged.
         if let &Step::WriteBackend { block, frame, batch: None, .. } = step
             && self.past.by_frame.remove(&frame).is_some()
         {

@@ -71,8 +71,8 @@ impl LogCache {
         self.end_change(request, replaces_dirty, steps);
     }
 
-    /// Plans what a change's reply waits for: durability of everything if requested; otherwise only that copies
-    /// replacing dirty ones (`replaces_dirty`) are on flash.
+    /// Plans the steps that a change's reply waits for: a flush of everything if requested; otherwise only copies on
+    /// flash that replace dirty ones (`replaces_dirty`).
     fn end_change(&mut self, request: &Request, replaces_dirty: bool, steps: &mut Vec<Step>) {
         if request.durable && request.last {
             self.make_durable(steps);

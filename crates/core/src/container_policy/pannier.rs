@@ -22,7 +22,7 @@
 //! - Time is counted in sealed containers. The survival time is `survival` times the number of containers times the
 //!   cube of the live share.
 //! - For S2LRU* a container counts as hit once a share of its pages was (`moved`). With hundreds of blocks in a
-//!   container, one hit says nothing about the others.
+//!   container, one hit is no evidence about the others.
 //! - Hits of a block are counted up to 15, and halved when it is copied forward.
 //! - If one container frees no room because most of its blocks are copied, more are evicted. From the third on, a
 //!   copied block needs twice as many hits as in the previous one. So a cache of hot blocks is not copied over and

@@ -43,7 +43,7 @@ impl Digest {
         Digest { run, sequence, sums }
     }
 
-    /// True if a program or reset of this run and sequence came before the digest.
+    /// True if a program or reset of this run and sequence precedes the digest.
     pub fn covers(&self, run: u64, sequence: u64) -> bool {
         (run, sequence) < (self.run, self.sequence)
     }

@@ -7,18 +7,19 @@ use rustc_hash::FxBuildHasher;
 
 use super::{Hazard, StepId, overlap};
 
-/// The blocks that unfinished steps use. One step may zero billions of blocks, so blocks that no other step uses have no entry.
+/// The blocks that unfinished steps use. One step may zero billions of blocks, so blocks that no other step uses have
+/// no entry.
 #[derive(Debug, Default)]
 pub struct Blocks {
     hazards: HashMap<u32, Hazard, FxBuildHasher>,
-    /// Entries that were removed, whose memory the next ones use.
+    /// Removed entries, whose memory is reused.
     spare: Vec<Hazard>,
     /// Ranges of several blocks that are being written, in the order in which the steps were planned.
     ranges: Vec<(Range<u32>, StepId)>,
 }
 
 impl Blocks {
-    /// The last unfinished step that writes a block.
+    /// Returns the last unfinished step that writes a block.
     pub fn writer(&self, block: u32) -> Option<StepId> {
         self.hazards.get(&block).map_or_else(|| last_of(&self.ranges, block), Hazard::writer)
     }
@@ -28,7 +29,7 @@ impl Blocks {
         self.hazards.contains_key(&block) || last_of(&self.ranges, block).is_some()
     }
 
-    /// The steps that use a block, for a step that is about to use it too.
+    /// Returns the steps that use a block, for a step that will use it too.
     pub(super) fn entry(&mut self, block: u32) -> &mut Hazard {
         let Blocks { hazards, spare, ranges } = self;
         hazards.entry(block).or_insert_with(|| {
@@ -38,7 +39,7 @@ impl Blocks {
         })
     }
 
-    /// Adds a step that writes blocks; `wait` gets the steps that it has to wait for.
+    /// Adds a step that writes blocks; `wait` receives the steps that it has to wait for.
     pub(super) fn write(&mut self, step: StepId, blocks: Range<u32>, mut wait: impl FnMut(StepId)) {
         if blocks.len() == 1 {
             return self.entry(blocks.start).write(step, wait);
@@ -81,7 +82,7 @@ impl Blocks {
     }
 }
 
-/// The last of the steps that write a range with this block.
+/// Returns the last of the steps that write a range with this block.
 fn last_of(ranges: &[(Range<u32>, StepId)], block: u32) -> Option<StepId> {
     ranges.iter().rev().find(|(blocks, _)| blocks.contains(&block)).map(|&(_, step)| step)
 }

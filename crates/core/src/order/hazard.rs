@@ -10,7 +10,7 @@ pub struct Hazard {
 }
 
 impl Hazard {
-    /// Begins again with at most one step, which writes the thing. The memory for readers is kept.
+    /// Resets the users to at most one step, which writes the thing. The memory for readers is kept.
     pub(super) fn reset(&mut self, writer: Option<StepId>) {
         self.writer = writer;
         self.readers.clear();
@@ -22,7 +22,7 @@ impl Hazard {
         self.writer.is_some()
     }
 
-    /// The last unfinished step that writes it.
+    /// Returns the last unfinished step that writes it.
     pub fn writer(&self) -> Option<StepId> {
         self.writer
     }
@@ -33,7 +33,7 @@ impl Hazard {
         self.writer.is_none() && self.readers.is_empty()
     }
 
-    /// Adds a reader; `wait` gets the step that it has to wait for.
+    /// Adds a reader; `wait` receives the step that it has to wait for.
     #[inline]
     pub(super) fn read(&mut self, step: StepId, mut wait: impl FnMut(StepId)) {
         if let Some(writer) = self.writer
@@ -46,7 +46,7 @@ impl Hazard {
         }
     }
 
-    /// Adds a writer; `wait` gets the steps that it has to wait for.
+    /// Adds a writer; `wait` receives the steps that it has to wait for.
     #[inline]
     pub(super) fn write(&mut self, step: StepId, mut wait: impl FnMut(StepId)) {
         if let Some(writer) = self.writer {

@@ -66,7 +66,7 @@ struct Block {
     frequency: u32,
     /// True if it was in no history when it entered a full `SR`.
     is_new: bool,
-    /// True if it came to `SR` from `R`.
+    /// True if it moved to `SR` from `R`.
     is_demoted: bool,
 }
 

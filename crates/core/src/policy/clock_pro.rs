@@ -6,9 +6,9 @@
 //! own.
 //!
 //! The paper has all pages on one list, in the order of their arrival at its head. Three hands move from its tail. A
-//! page that a hand passes moves to the head, leaves or ends its test. So each hand stands at the last page of its
-//! kind. Here each kind has its own list, and every page has a sequence number of its arrival at the head. The paper's
-//! list is all of them in the order of these numbers.
+//! page that a hand passes moves to the head, leaves or ends its test. So each hand is at the last page of its kind.
+//! Here each kind has its own list, and every page has a sequence number of its arrival at the head. The paper's list
+//! is all of them in the order of these numbers.
 //!
 //! Departures from the paper, the first three as in Caffeine's simulator:
 //! - While the cache fills, blocks are hot as long as more than the minimum of cold ones has room, then cold.

@@ -39,7 +39,7 @@ pub static INFO: Info = Info {
     offline: true,
 };
 
-/// Admits what it hits, and evicts the block whose next access is furthest away.
+/// Admits the blocks that it hits, and evicts the block whose next access is furthest away.
 #[derive(Debug)]
 pub struct Min<I: Index> {
     c: usize,

@@ -65,8 +65,8 @@ pub enum Outcome<K> {
         /// The block that left the cache.
         evicted: Option<K>,
     },
-    /// The block is not in the cache, and no other block came or left. A write may have evicted its own block: a rule
-    /// whose [budget](crate::admission::budget) is used up evicts the block of a write hit.
+    /// The block is not in the cache, and no other block entered or left. A write may have evicted its own block: a
+    /// rule whose [budget](crate::admission::budget) is used up evicts the block of a write hit.
     Bypass,
 }
 

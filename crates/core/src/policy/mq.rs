@@ -4,7 +4,7 @@
 //!
 //! Departures from the paper:
 //! - In the paper `lifeTime` is about the peak temporal distance, the most frequent distance between two accesses to a
-//!   block. It does not say how to measure it. Here distances are counted from the first access, for every access to a
+//!   block. It does not define the measurement. Here distances are counted from the first access, for every access to a
 //!   block that is cached or in `Qout`. They are grouped by powers of two as in the paper's figures. `lifeTime` is the
 //!   upper end of the group with most accesses, but at least the number of cache blocks. In a first-level cache the
 //!   peak is shorter than any policy keeps blocks, and with less blocks would sink before LRU evicts them. (Ignoring

@@ -4,8 +4,8 @@
 //! full version.
 //!
 //! Departures from the paper:
-//! - The paper does not say when `X`, found in `A1out`, leaves it. Here that is after `reclaimfor(X)`, which the paper
-//!   calls first, so `X` still counts in the check `|A1out| > Kout`. If `X` itself is the tail to be removed, it
+//! - The paper does not define when `X`, found in `A1out`, leaves it. Here that is after `reclaimfor(X)`, which the
+//!   paper calls first, so `X` still counts in the check `|A1out| > Kout`. If `X` itself is the tail to be removed, it
 //!   leaves, and still goes to `Am`.
 //! - If the cache is full and `|A1in| > Kin` does not hold, the paper pages out the tail of `Am`. If `Am` is empty,
 //!   which requires `kin=100%`, the tail of `A1in` is paged out and remembered in `A1out`, as if `A1in` were too long.

@@ -1,4 +1,4 @@
-//! What each step of the log uses, and what a failure means for the steps that wait.
+//! The resources that each step of the log uses, and the consequence of its failure for waiting steps.
 
 use std::ops::Range;
 
@@ -15,18 +15,18 @@ pub const CLIENTS: Key = 2;
 /// The groups of the writes of all batches.
 pub const BATCHES: Range<Key> = CLIENTS + 1..CLIENTS + 2 + u32::MAX as Key;
 
-/// The group of the writes to the backend of a batch, or of no batch.
+/// Returns the group of the writes to the backend of a batch, or of no batch.
 pub fn writes_of(batch: Option<u32>) -> Key {
     batch.map_or(CLIENTS, |batch| CLIENTS + 1 + Key::from(batch))
 }
 
-/// The chain of the backend's flushes of a batch, or of no batch: its number is that of the group.
+/// Returns the chain of the backend's flushes of a batch, or of no batch. Its number is that of the group.
 pub fn backend_flush(batch: Option<u32>) -> Key {
     writes_of(batch)
 }
 
 impl Step {
-    /// Gives each thing that the step uses, with the bond to the steps that it has to wait for because of that.
+    /// Passes each resource that the step uses to `each`, with the bond to the steps that it has to wait for.
     #[inline]
     pub fn uses(&self, geometry: Geometry, mut each: impl FnMut(Use, Bond)) {
         use Bond::{Follows, Needs, Strands, Trusts};
@@ -49,7 +49,7 @@ impl Step {
             }
             Step::ReadBackend { block, frame } => {
                 each(Use::WriteMemory(frame.number), Follows);
-                // After a write that failed, the backend may hold less than what was acknowledged.
+                // After a failed write, the backend may lack acknowledged data.
                 each(Use::ReadBlock(*block), Needs);
             }
             Step::WriteBackend { block, frame, batch, .. } => {

@@ -203,8 +203,8 @@ impl Wlfc {
         self.copies_of(backend).read != NONE || self.is_failing(backend)
     }
 
-    /// Evicts what exceeds the limits or takes the last [spare buckets](Config::SPARE_MIN), as far as possible. Each
-    /// iteration shortens one queue.
+    /// Evicts buckets that exceed the limits or take the last [spare buckets](Config::SPARE_MIN), as far as possible.
+    /// Each iteration shortens one queue.
     pub(super) fn make_room(&mut self, steps: &mut Vec<Step>) {
         loop {
             let (writes, copies) = (self.queues.write.len() as u32, self.queues.read_len());

@@ -61,7 +61,7 @@ pub enum Missing {
     OfBackend,
 }
 
-/// The checksum of a data block, or the reason why there is none.
+/// The checksum of a data block, or the reason for its absence.
 pub type Crc = Result<u32, Missing>;
 
 /// Stored instead of the checksum of a block that the backend has; 0 for a lost block.
@@ -81,7 +81,7 @@ impl Header {
         }
     }
 
-    /// Returns the page behind it.
+    /// Returns the page after it.
     pub fn end(&self) -> u32 {
         self.page + self.pages()
     }

@@ -62,7 +62,7 @@ impl Piece {
         u64::from(self.backend) * u64::from(config.bucket_blocks) + u64::from(self.at)
     }
 
-    /// Returns whether its first and its last block are partial.
+    /// True for the first and the last block, respectively, if it is partial.
     #[inline]
     pub fn is_cut(&self) -> (bool, bool) {
         let end = self.offset + u64::from(self.length);

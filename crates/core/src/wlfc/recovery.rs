@@ -28,9 +28,9 @@ pub struct Scan {
     /// The programmed writes, from the first page up to the first missing or damaged one: the page of the data, and the
     /// metadata. A copy must have all its blocks.
     pub found: Vec<(u32, Oob)>,
-    /// The page behind them.
+    /// The page after them.
     pub end: u32,
-    /// True if something was written behind them, so nothing can be appended.
+    /// True if other data was written after them, so nothing can be appended.
     pub torn: bool,
 }
 

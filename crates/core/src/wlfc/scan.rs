@@ -101,7 +101,7 @@ impl Walk {
         self.programs.first().map(|program| program.header.oob.backend).or(self.first_backend)
     }
 
-    /// Adds what its headers declare durable.
+    /// Adds the pages that its headers declare durable.
     pub fn tell(&self, durable: &mut Durable) {
         self.programs.iter().for_each(|Program { header, .. }| durable.add(header.run, header.durable));
     }

@@ -1,8 +1,9 @@
-//! What each step of WLFC uses. Steps of a plan also follow each other, as the engine sees to.
+//! The resources that each step of WLFC uses. In addition, the engine keeps the order of a plan's steps.
 //!
-//! A flush waits for all changes of its device, and changes of a device wait for all flushes: a power failure finds what it might have found
-//! after some of the steps, done one by one. Changes that rely on no flush wait for none. Data and zeroes appended to logs describe
-//! themselves, whatever else happens; and the backend is written once the data is durable on flash.
+//! A flush waits for all changes of its device, and changes of a device wait for all flushes. So after a power failure
+//! the devices are in a state that is possible after some of the steps, executed one by one. Changes that rely on no
+//! flush wait for none. Data and zeroes appended to logs describe themselves, independently of other steps. The backend
+//! is written once the data is durable on flash.
 
 use super::bucket::{Log, Oob, State};
 use super::step::Step;
@@ -10,26 +11,27 @@ use crate::order::{Key, Use};
 
 /// The chain of flushes of the flash, and the group of its changes.
 pub const FLASH: Key = 0;
-/// The same of the backend.
+/// The chain of flushes of the backend, and the group of its changes.
 pub const BACKEND: Key = 1;
-/// The group of steps that leave fewer zones open: resets, and appends that fill a zone at once.
+/// The group of steps that reduce the number of open zones: resets, and appends that fill a zone at once.
 const CLOSING: Key = 2;
-/// The first of the chains of what is programmed to a cache bucket, or resets it.
+/// The first of the chains of programs and resets of each cache bucket.
 const BUCKETS: Key = 3;
 
 /// The sizes of buckets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shape {
-    /// Pages of a cache bucket.
+    /// The number of pages in a cache bucket.
     pub bucket_pages: u32,
-    /// Blocks of a backend bucket.
+    /// The number of blocks in a backend bucket.
     pub bucket_blocks: u32,
-    /// True if cache buckets are zones, of which few may be open: one is begun once all earlier ones that were to be closed are.
+    /// True if cache buckets are zones. Few zones may be open, so one is begun once all earlier ones that were to be
+    /// closed are closed.
     pub zoned: bool,
 }
 
 impl Shape {
-    /// The bucket of the backend that has a block.
+    /// Returns the backend bucket that contains a block.
     pub fn bucket_of(&self, block: u64) -> u32 {
         let bucket = block / u64::from(self.bucket_blocks);
         u32::try_from(bucket).expect("a volume has at most 2^32 buckets")
@@ -37,7 +39,7 @@ impl Shape {
 }
 
 impl Step {
-    /// The device that the step changes.
+    /// Returns the device that the step changes.
     pub fn changes(&self) -> Option<Key> {
         match self {
             Step::Append { .. } | Step::Reset { .. } => Some(FLASH),
@@ -46,7 +48,7 @@ impl Step {
         }
     }
 
-    /// The device that the step flushes.
+    /// Returns the device that the step flushes.
     pub fn flushes(&self) -> Option<Key> {
         match self {
             Step::FlushFlash => Some(FLASH),
@@ -55,7 +57,7 @@ impl Step {
         }
     }
 
-    /// The devices whose flushes under way a change has to follow.
+    /// Returns the devices whose current flushes a change has to wait for.
     fn relies_on(&self) -> &'static [Key] {
         match self {
             Step::Append { oob: Oob { state: State::Write, log: Log::Data | Log::Zeroes, .. }, .. } => &[],
@@ -64,7 +66,7 @@ impl Step {
         }
     }
 
-    /// Gives each thing that the step uses.
+    /// Passes each resource that the step uses to `each`.
     pub fn uses(&self, shape: Shape, mut each: impl FnMut(Use)) {
         let pages = |bucket: u32, first: u32, count: u32| {
             let first = bucket * shape.bucket_pages + first;

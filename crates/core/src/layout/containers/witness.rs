@@ -1,4 +1,4 @@
-//! Witnesses: records of how far the log is durable. Also: zoned units, where these differ.
+//! Witnesses: records of the durable end of the log. Also: zoned units, where these differ.
 
 use super::Log;
 use crate::format::RECORDS_PER_PAGE;
@@ -21,8 +21,7 @@ impl Log {
     /// Plans to make the log durable up to its end, and then a footer that repeats the records of the head unit and
     /// declares so. Later damage to the last segment is then not mistaken for an interrupted write.
     ///
-    /// In zoned units the witness is an empty segment, because the log continues behind it. Memory must hold no
-    /// records.
+    /// In zoned units the witness is an empty segment, because the log continues after it. Memory must hold no records.
     pub fn bear_witness(&mut self, steps: &mut Vec<Step>) {
         self.flush(steps);
         if self.witnessed == self.end() {
@@ -37,7 +36,7 @@ impl Log {
         self.flush(steps);
     }
 
-    /// Plans a segment that only records how far the unit is durable.
+    /// Plans a segment that only records the durable end of the unit.
     fn add_empty_segment(&mut self, steps: &mut Vec<Step>) {
         let open = self.open.take();
         assert!(open.is_none_or(|open| open.records.is_empty()), "what waited in memory was handed out");

@@ -1,9 +1,9 @@
 //! Texts of errors that have a cause.
 //!
-//! An error is displayed with its causes behind it. So its text must not repeat its cause: either the error has a
+//! An error is displayed with its causes after it. So its text must not repeat its cause: either the error has a
 //! source, or its text has the cause.
 
-/// Returns the fields behind an attribute: up to the end of its first brackets.
+/// Returns the fields after an attribute: up to the end of its first brackets.
 fn fields(after: &str) -> &str {
     let mut rest = after;
     loop {

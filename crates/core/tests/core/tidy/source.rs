@@ -190,7 +190,7 @@ fn paths(tokens: &[Token]) -> Vec<Vec<String>> {
     found
 }
 
-/// Parses one tree of a `use` line from `at`, behind `prefix`, and returns its end.
+/// Parses one tree of a `use` line from `at`, after `prefix`, and returns its end.
 fn tree(tokens: &[Token], mut at: usize, prefix: &[String], found: &mut Vec<Vec<String>>) -> usize {
     let mut path = prefix.to_vec();
     while at < tokens.len() {

@@ -89,7 +89,7 @@ fn no_module_is_named_by_a_path() {
     assert_mended("modules named by a path", &counted(sources().iter(), Source::named_files), TO_BE_MENDED);
 }
 
-/// A pause is too long on a fast machine and too short on a slow one: a test waits for what it needs.
+/// A pause is too long on a fast machine and too short on a slow one: a test waits for a condition.
 #[test]
 fn no_test_sleeps() {
     /// Each file with the number of its pauses: the guest's workload pauses, so that the power also fails long after a

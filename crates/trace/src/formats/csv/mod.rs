@@ -189,7 +189,7 @@ impl Csv {
             given.iter().any(|(_, option, column)| parts(option, column).any(|part| part.parse::<usize>().is_ok()));
         let has_objects = !matches!(options.text("hash"), "" | "none");
         for (role, option, column) in given {
-            // A user who gives column numbers has decided about all columns.
+            // If the user gives column numbers, all columns are decided.
             let known = ROLES.iter().find(|(known, ..)| *known == role).map_or(&[][..], |(_, _, words)| words);
             let found: Vec<usize> = match column {
                 "none" => Vec::new(),
