@@ -10,8 +10,8 @@
 //! so the policy's table also answers these ([`Directory`](crate::directory::Directory)). The heads are followed by a
 //! node for each slot of the log, then by *loose* nodes. A block with a copy in the log uses its slot's node, even if
 //! the policy does not remember it. A loose node is for a block that the policy remembers without a copy: a ghost, or a
-//! block just admitted. When the log places a block in a slot, removes or moves it, the block moves from node to node,
-//! and keeps its position on its list. A node's `list` encodes its state:
+//! block just admitted. When the log places, moves or removes a copy, the block moves from node to node, and keeps its
+//! position on its list. A node's `list` encodes its state:
 //!
 //! | `list` | indexed | of a slot: | loose: |
 //! | --- | --- | --- | --- |

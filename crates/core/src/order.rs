@@ -1,8 +1,8 @@
 //! The order of steps: one table of the resources that unfinished steps use.
 //!
 //! A layout defines the resources that each of its steps [uses](Use). The table knows nothing else about steps. It
-//! determines the unfinished steps that a new one has to wait for, so that overlapping steps have the same result as
-//! steps executed one by one.
+//! determines the unfinished steps that a new one has to wait for. So overlapping steps have the same result as steps
+//! executed one by one.
 //!
 //! | what is used | who waits |
 //! | --- | --- |

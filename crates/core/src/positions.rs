@@ -7,7 +7,7 @@ const LEVELS: usize = 6;
 /// A set of positions. Memory: one bit and 1/63 for each position up to the largest ever inserted.
 #[derive(Clone, Debug, Default)]
 pub struct Positions {
-    /// A bit of level 0 is set if its position is in the set; a bit of the others, if the word below is not 0.
+    /// A bit of level 0 is set if its position is in the set. A bit of another level is set if the word below is not 0.
     levels: [Vec<u64>; LEVELS],
 }
 

@@ -6,8 +6,8 @@
 //! copy, or nothing, may be known.
 //!
 //! Certain segments must be part of the log, not leftovers of an earlier run behind its end. They must connect to a
-//! known end of the log by consecutive segments with non-decreasing epochs, and at least one data page of each must
-//! match its header. Segments between two gaps only provide uncertain copies.
+//! known end of the log by consecutive segments with non-decreasing epochs. At least one data page of each must match
+//! its header. Segments between two gaps only provide uncertain copies.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;

@@ -10,8 +10,8 @@
 //! a policy uses request lengths, blocks are chosen in groups of 64 KiB, so that usual requests and streams within a
 //! group stay whole. This costs accuracy: a group is one draw, regardless of its number of blocks. A sampled access
 //! always has the full length of its request. The sample also knows the number of reads and writes of the whole trace
-//! up to any access, the class (of 64) of each sampled block, and the hot blocks. Hot blocks have so many accesses that
-//! chance must not decide their hit ratio. Estimates and their errors are computed from these facts.
+//! up to any access. It knows the hot blocks, and the class (of 64) of each sampled block. Hot blocks have so many
+//! accesses that chance must not decide their hit ratio. Estimates and their errors are computed from these facts.
 
 mod hot;
 

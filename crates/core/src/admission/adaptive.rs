@@ -11,8 +11,8 @@
 //! - Equation 14 moves the position on the scale: for probability that is the paper's, for size it halves and doubles.
 //! - The target latency has priority over smoothing. If the threshold between the old and the chosen one would miss the
 //!   target, the chosen one applies at once. This is computed by linear interpolation between the neighbouring shadows.
-//!   If the cache itself missed the target in the last timeframe but some shadow did not, because the cache must fill
-//!   first, the fastest threshold applies.
+//!   If the cache itself missed the target in the last timeframe but some shadow did not, the fastest threshold
+//!   applies: the cache must fill first.
 //! - The smoothed excess of the cache's latency over its shadows' prediction is added to their latencies, if positive.
 //!   (Otherwise a sample that is slightly too fast would make the cache miss its target every few timeframes.) If no
 //!   shadow then meets the target, but one does without the excess, the fastest applies.

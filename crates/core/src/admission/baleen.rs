@@ -8,11 +8,11 @@
 //! cutoff is set so that the writes match the budget.
 //!
 //! It learns while it runs, from the past: there is no second pass. An example is an access with its properties known
-//! at that time. They are the operation, the length of the request, the number within its episode, the block's accesses
-//! in earlier episodes, and the time since its last access. Each property is quantised into a few classes, and examples
-//! of the same classes share sums of hits and writes. At the end of each interval the classes are sorted by hits per
-//! write, and admitted from the best on up to the budget. If the next interval has more misses than the last ones, the
-//! excess is rejected when the [budget](super::budget) is used up.
+//! at that time. They are the operation, the request length, the number within its episode, the block's earlier
+//! accesses, and the time since its last access. Each property is quantised into a few classes, and examples of the
+//! same classes share sums of hits and writes. At the end of each interval the classes are sorted by hits per write,
+//! and admitted from the best on up to the budget. If the next interval has more misses than the last ones, the excess
+//! is rejected when the [budget](super::budget) is used up.
 //!
 //! A large budget is no reason to fill the cache with blocks that are hardly used, because admissions evict blocks that
 //! would have hit. The cache measures this by hits of blocks unused for at least half of the eviction age, and by

@@ -4,7 +4,7 @@
 //! of blocks in the order of their first misses as in Wong et al.: Baleen: ML admission and prefetching for flash caches. FAST 2024.
 //!
 //! It differs from [`hotness`](super::hotness), where every miss moves a block to the front of the history, and an
-//! admitted block leaves it. Here a block leaves after a fixed number of other blocks since its first miss; meanwhile
+//! admitted block leaves it. Here a block leaves after a fixed number of other blocks since its first miss. Until then,
 //! all its misses from the x + 1st are admitted.
 //!
 //! Departures from the papers:

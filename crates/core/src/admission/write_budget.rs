@@ -1,8 +1,8 @@
 //! Write budget: a coin flip whose probability keeps the writes to the cache within a budget.
 //!
 //! Source: CacheLib's admission policy "dynamic random" (Berg et al.: The CacheLib caching engine. OSDI 2020), with its
-//! constants. At the end of each interval the probability is multiplied by the allowed write rate over the actual one,
-//! by at most a quarter up or down. The allowed rate is the one that would use up the budget within a day.
+//! constants. At the end of each interval the probability is multiplied by the allowed write rate over the actual one.
+//! It changes by at most a quarter. The allowed rate is the one that would use up the budget within a day.
 //!
 //! - CacheLib asks the device for the bytes written; here the rule counts the blocks that it accepted: misses, and
 //!   write hits.

@@ -101,7 +101,7 @@ pub trait BlockCache {
     /// evicts whole erase units does not name the evicted blocks.
     fn access(&mut self, access: Access<Self::Key>, time_us: u64, steps: &mut Vec<FlashStep>) -> Outcome<Self::Key>;
 
-    /// Returns the block that left with the last access although it was a hit, if any: an offline policy keeps no block
+    /// Returns the block that left with the last access although it was a hit, if any. An offline policy keeps no block
     /// without a further access.
     fn left(&self) -> Option<Self::Key> {
         None

@@ -15,10 +15,10 @@
 //!
 //! Departures from the paper, and choices beyond it:
 //! - Sections are the segments of a segmented LRU. Each except the lowest has at most an equal share of the blocks of
-//!   the full cache, and passes the containers at its tail down to the next. The lowest has the rest. The paper splits
+//!   the full cache. It passes the containers at its tail down to the next. The lowest has the rest. The paper splits
 //!   and merges sections as their positions shift.
-//! - A missed block enters the lowest section, a hit block the one above its own, as in segmented LRU (section 3.3:
-//!   `insert(x, 1/K)`, `increase(x, (1 + ceil(p K)) / K)`).
+//! - A missed block enters the lowest section, a hit block the one above its own, as in segmented LRU. In section 3.3
+//!   this is `insert(x, 1/K)` and `increase(x, (1 + ceil(p K)) / K)`.
 //! - A block in an active device container moves between these in RAM, without a write.
 //! - An overwritten block is hit like a read one. Its new copy goes to the active device container of the section in
 //!   which a read would have named it. The copy on flash is dead.

@@ -4,9 +4,9 @@
 //! section III, Algorithm 1 and Table I.
 //!
 //! Departures from the paper:
-//! - While the cache is not full every miss is admitted, as in section III.A ("when cache is full, first-time accessed
-//!   blocks are stored in ghost cache"). Algorithm 1 sends first accesses to the ghost queue from the start, as
-//!   `fill=ghost` does. `C_r` moves in both cases as Algorithm 1 says.
+//! - While the cache is not full every miss is admitted. Section III.A: "when cache is full, first-time accessed blocks
+//!   are stored in ghost cache". Algorithm 1 sends first accesses to the ghost queue from the start, as `fill=ghost`
+//!   does. `C_r` moves in both cases as Algorithm 1 says.
 //! - `C_r` is a real number. If the queue is longer than `C_r` after the insertion of a ghost, one tail block is
 //!   dropped, as in Algorithm 1. So a decreasing `C_r` only shortens the queue when ghosts are inserted.
 //! - A self-tuning `C_r` starts within its bounds for any `cr`. If the lower bound is above the upper one, it counts as

@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    /// One block, m = 2. With a Qout of one, 2 takes the place of 1 in it before 1 is looked up; with a Qout of two, 1 is found.
+    /// One block, m = 2. With a Qout of one, 2 replaces 1 in it before 1 is looked up. With a Qout of two, 1 is found.
     ///
     ///     Qout of 1                        Qout of 2
     ///     access   Q_0   Q_1   Qout        access   Q_0   Q_1   Qout

@@ -1,5 +1,5 @@
-//! S3-FIFO: a small queue that blocks with at most one hit leave soon, a main queue for the others, and a ghost queue
-//! for returning blocks. All three are first in, first out.
+//! S3-FIFO: a small queue, a main queue, and a ghost queue for returning blocks. Blocks with at most one hit soon leave
+//! the small queue; others move to the main queue. All three are first in, first out.
 //!
 //! Source: Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction. SOSP 2023, section 4, Algorithm 1.
 //!

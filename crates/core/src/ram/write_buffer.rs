@@ -3,9 +3,9 @@
 //! Source: NCache, section 3.2, with the chunks of section 3.3: the 64 KiB trunk of its disks. The paper's blocks and
 //! units are chunks and blocks here.
 //!
-//! A chunk's frequency is the number of its writes divided by the number of its written blocks: 12 writes to two blocks
-//! are 6, 12 writes to one are 12. The chunk with the lowest frequency leaves first; among equals, the one with more
-//! dirty blocks. It frees more room, and small writes merge into large ones by staying.
+//! A chunk's frequency is the number of its writes divided by the number of its written blocks. So 12 writes to two
+//! blocks are 6, 12 writes to one are 12. The chunk with the lowest frequency leaves first; among equals, the one with
+//! more dirty blocks. It frees more room, and small writes merge into large ones by staying.
 //!
 //! Departures from the paper:
 //! - Among chunks of equal frequency and size the one written least recently leaves; the paper does not define this.

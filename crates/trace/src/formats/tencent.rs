@@ -1,8 +1,8 @@
 //! Tencent CBS traces: `Timestamp,Offset,Size,IOType,VolumeID`.
 //!
-//! Source: SNIA IOTTA repository, Tencent Block Storage, README; Zhang et al.: OSCA: An online-model based cache allocation scheme
-//! in cloud block storage systems. ATC 2020. The timestamp is in seconds, offset and size are in sectors of 512 bytes, the type is 0
-//! for a read and 1 for a write.
+//! Source: SNIA IOTTA repository, Tencent Block Storage, README; Zhang et al.: OSCA: An online-model based cache
+//! allocation scheme in cloud block storage systems. ATC 2020. The timestamp is in seconds, offset and size are in
+//! sectors of 512 bytes. The type is 0 for a read and 1 for a write.
 
 use flashwise_core::access::Op;
 
