@@ -70,14 +70,14 @@ pub(super) const TARGET: Parameter = Parameter {
     name: "target",
     kind: options::Kind::Duration(1, 3_600_000_000),
     default: "400us",
-    meaning: "the average latency that is not to be exceeded; the paper's",
+    meaning: "the maximum average latency; the paper's",
 };
 /// `timeframe`: the time between decisions.
 pub(super) const TIMEFRAME: Parameter = Parameter {
     name: "timeframe",
     kind: options::Kind::Duration(1000, 30 * 86_400_000_000),
     default: "10min",
-    meaning: "time between two decisions; the paper does not tell its own",
+    meaning: "time between two decisions; the paper does not give its value",
 };
 /// `sampling`: the share of blocks that shadows see.
 pub(super) const SAMPLING: Parameter = Parameter {
@@ -98,14 +98,14 @@ pub(super) const OBJECTIVE: Parameter = Parameter {
     name: "objective",
     kind: options::Kind::Choice(&Objective::NAMES),
     default: "latency-over-lifetime",
-    meaning: "what is to be made best; the default is the paper's",
+    meaning: "the objective; the default is the paper's",
 };
 /// `writes-per-day`: a budget.
 pub(super) const WRITES_PER_DAY: Parameter = Parameter {
     name: "writes-per-day",
     kind: options::Kind::Number(0.0, f64::MAX),
     default: "",
-    meaning: "how often a day the cache may be written in full (DWPD); without it there is no such limit",
+    meaning: "full writes of the cache allowed per day (DWPD); without it there is no such limit",
 };
 /// `hits`: a bound against caches that are hardly used.
 pub(super) const HITS: Parameter = Parameter {
@@ -116,8 +116,7 @@ pub(super) const HITS: Parameter = Parameter {
               alone",
 };
 /// `seed`: selects the sampled blocks.
-pub(super) const SEED: Parameter =
-    Parameter { meaning: "what the choice of the sample and random numbers begin with", ..super::SEED };
+pub(super) const SEED: Parameter = Parameter { meaning: "seed of the sample and of the random numbers", ..super::SEED };
 
 /// Minimum number of sampled accesses for a decision.
 pub(super) const SAMPLED_ACCESSES_MIN: u64 = 100;

@@ -45,14 +45,14 @@ pub static INFO: Info = Info {
         OBJECTIVE,
         Parameter {
             default: "",
-            meaning: "the average latency that is not to be exceeded; without it any is allowed",
+            meaning: "the maximum average latency; without it there is no limit",
             ..super::adaptive::TARGET
         },
-        Parameter { meaning: "the time in which the past comes to count alpha times as much", ..TIMEFRAME },
+        Parameter { meaning: "the time after which the weight of the past is multiplied by alpha", ..TIMEFRAME },
         SAMPLING,
         Parameter {
             default: "0.995",
-            meaning: "how much the past counts after a timeframe; more than for adaptive, because a change of policy costs more than one of a threshold",
+            meaning: "weight of the past after a timeframe; higher than for adaptive, because a change of policy costs more than one of a threshold",
             ..ALPHA
         },
         HITS,

@@ -20,7 +20,7 @@ pub const WRITES_PER_DAY: Parameter = Parameter {
     name: "writes-per-day",
     kind: Kind::Number(0.0001, WRITES_PER_DAY_MAX),
     default: "1",
-    meaning: "how often a day the cache may be written in full (DWPD)",
+    meaning: "full writes of the cache allowed per day (DWPD)",
 };
 
 /// `interval`: the time between two plans of a rule. Rules with a budget but without intervals do not have this option.

@@ -127,16 +127,12 @@ const WRITES: Parameter = Parameter {
     name: "writes",
     kind: Kind::Choice(&["filter", "admit"]),
     default: "filter",
-    meaning: "whether write misses are judged like reads, as in the paper, or always admitted",
+    meaning: "judge write misses like reads, as in the paper, or always admit them",
 };
 
 /// `seed`: the seed of random numbers.
-const SEED: Parameter = Parameter {
-    name: "seed",
-    kind: Kind::Count(0, u64::MAX),
-    default: "1",
-    meaning: "what the random numbers begin with",
-};
+const SEED: Parameter =
+    Parameter { name: "seed", kind: Kind::Count(0, u64::MAX), default: "1", meaning: "seed of the random numbers" };
 
 fn admits_writes(options: &Options) -> bool {
     options.text(WRITES.name) == "admit"

@@ -28,7 +28,7 @@ pub static INFO: Info = Info {
             name: "trigger",
             kind: Kind::Number(0.0, 1.0),
             default: "80%",
-            meaning: "the share of the cache that is filled with whatever comes: Open CAS's trigger threshold",
+            meaning: "the share of the cache that is filled unconditionally: Open CAS's trigger threshold",
         },
         Parameter {
             name: "history",

@@ -21,7 +21,7 @@ use crate::options::{Kind, Options, Parameter};
 /// RejectX's row in the table of rules.
 pub static INFO: Info = Info {
     name: "reject-x",
-    title: "Refuses the first misses of a block",
+    title: "Rejects the first misses of a block",
     source: "Berg et al.: The CacheLib caching engine. OSDI 2020; Wong et al.: Baleen: ML admission and prefetching for flash caches. \
              FAST 2024",
     parameters: &[
@@ -29,7 +29,7 @@ pub static INFO: Info = Info {
             name: "x",
             kind: Kind::Count(0, 1000),
             default: "1",
-            meaning: "misses of a block that are refused; 1 is CacheLib's reject first",
+            meaning: "misses of a block that are rejected; 1 is CacheLib's reject first",
         },
         Parameter {
             name: "history",

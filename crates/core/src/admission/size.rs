@@ -23,7 +23,7 @@ pub static INFO: Info = Info {
             name: "max",
             kind: Kind::Size(0, u64::MAX),
             default: "64KiB",
-            meaning: "the longest request that is admitted, in whole blocks; the paper's example",
+            meaning: "the maximum length of an admitted request, in whole blocks; the paper's example",
         },
         WRITES,
     ],

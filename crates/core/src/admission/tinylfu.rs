@@ -17,7 +17,7 @@ use crate::sketch::{BlockHash, Sketch};
 /// TinyLFU's row in the table of rules.
 pub static INFO: Info = Info {
     name: "tinylfu",
-    title: "Admits what was accessed more often than what was evicted last",
+    title: "Admits blocks that were accessed more often than the last evicted block",
     source: "Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy. ACM Transactions on Storage 13(4), 2017",
     parameters: &[
         Parameter {
@@ -30,7 +30,7 @@ pub static INFO: Info = Info {
             name: "doorkeeper",
             kind: Kind::Choice(&["off", "on"]),
             default: "off",
-            meaning: "whether first accesses in a sample are kept in a Bloom filter, away from the counters (section 3.4.2)",
+            meaning: "keep first accesses in a sample in a Bloom filter instead of the counters (section 3.4.2)",
         },
         WRITES,
     ],

@@ -41,14 +41,9 @@ pub static INFO: Info = Info {
             name: "replacement",
             kind: Kind::Choice(&["lru", "fifo", "random"]),
             default: "lru",
-            meaning: "which bucket is evicted: by priority, in the order of their numbers, or any",
+            meaning: "order of evictions: by priority, by number, or random",
         },
-        Parameter {
-            name: "seed",
-            kind: Kind::Count(0, u64::MAX),
-            default: "1",
-            meaning: "what the random numbers begin with",
-        },
+        Parameter { name: "seed", kind: Kind::Count(0, u64::MAX), default: "1", meaning: "seed of the random numbers" },
     ],
     offline: false,
 };

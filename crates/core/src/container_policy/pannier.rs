@@ -56,7 +56,7 @@ pub static INFO: Info = Info {
             name: "copy",
             kind: Kind::Count(1, HITS_MAX as u64),
             default: "1",
-            meaning: "a block that was hit so often is copied forward",
+            meaning: "hits from which on a block is copied forward",
         },
         Parameter {
             name: "upper",

@@ -41,7 +41,7 @@ pub static INFO: Info = Info {
         name: "seed",
         kind: Kind::Count(0, u64::MAX),
         default: "1",
-        meaning: "what the random numbers begin with",
+        meaning: "seed of the random numbers",
     }],
     offline: false,
 };

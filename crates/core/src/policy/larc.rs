@@ -40,13 +40,13 @@ pub static INFO: Info = Info {
             name: "writes",
             kind: Kind::Choice(&["filter", "admit"]),
             default: "filter",
-            meaning: "whether write misses pass through the ghost queue like reads (Figure 2) or are always admitted",
+            meaning: "send write misses through the ghost queue like reads (Figure 2), or always admit them",
         },
         Parameter {
             name: "tuning",
             kind: Kind::Choice(&["auto", "fixed"]),
             default: "auto",
-            meaning: "whether C_r tunes itself (section III.B) or keeps its initial value (the basic algorithm, section III.A)",
+            meaning: "C_r tunes itself (section III.B), or keeps its initial value (the basic algorithm, section III.A)",
         },
         Parameter {
             name: "cr",

@@ -35,7 +35,7 @@ pub static INFO: Info = Info {
             name: "discount",
             kind: Kind::Number(0.000001, 1.0),
             default: "0.005",
-            meaning: "what a regret counts for after as many accesses as the cache has blocks: d to the power of N",
+            meaning: "weight of a regret after as many accesses as the cache has blocks: d to the power of N",
         },
         Parameter {
             name: "history",
@@ -43,12 +43,7 @@ pub static INFO: Info = Info {
             default: "50%",
             meaning: "blocks that each of the two histories remembers, as a share of the cache size; as in the authors' code",
         },
-        Parameter {
-            name: "seed",
-            kind: Kind::Count(0, u64::MAX),
-            default: "1",
-            meaning: "what the random numbers begin with",
-        },
+        Parameter { name: "seed", kind: Kind::Count(0, u64::MAX), default: "1", meaning: "seed of the random numbers" },
     ],
     offline: false,
 };

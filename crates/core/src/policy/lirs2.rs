@@ -53,7 +53,7 @@ pub static INFO: Info = Info {
             name: "ghosts",
             kind: Kind::Number(0.0, f64::MAX),
             default: "300%",
-            meaning: "how many uncached blocks are remembered, as a share of the cache size; the default is about what the authors' S has room for",
+            meaning: "the number of uncached blocks that are remembered, as a share of the cache size; the default is about the capacity of the authors' S",
         },
     ],
     offline: false,

@@ -53,7 +53,7 @@ pub static INFO: Info = Info {
             name: "variant",
             kind: Kind::Choice(&["paper", "libcachesim"]),
             default: "paper",
-            meaning: "Algorithm 1 of the paper, or what its authors ship in libCacheSim",
+            meaning: "Algorithm 1 of the paper, or its authors' code in libCacheSim",
         },
     ],
     offline: false,

@@ -28,7 +28,7 @@ pub static INFO: Info = Info {
             name: "kin",
             kind: Kind::Number(0.0, 1.0),
             default: "25%",
-            meaning: "Kin, the length above which A1in gives up its blocks, as a share of the cache size",
+            meaning: "Kin, the length above which blocks of A1in are evicted, as a share of the cache size",
         },
         Parameter {
             name: "kout",

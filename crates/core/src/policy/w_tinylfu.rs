@@ -55,7 +55,7 @@ pub static INFO: Info = Info {
             name: "doorkeeper",
             kind: Kind::Choice(&["off", "on"]),
             default: "off",
-            meaning: "whether first accesses in a sample are kept in a Bloom filter, away from the counters (section 3.4.2)",
+            meaning: "keep first accesses in a sample in a Bloom filter instead of the counters (section 3.4.2)",
         },
         Parameter {
             name: "climb",

@@ -31,7 +31,7 @@ const CHOICES: [Parameter; 1] = [Parameter {
     name: "d",
     kind: Kind::Count(1, 1_000_000),
     default: "10",
-    meaning: "units drawn, of which the one with the fewest valid pages is collected; with 10 it is close to greedy",
+    meaning: "units drawn; the one with the fewest valid pages is collected; with 10 it is close to greedy",
 }];
 
 /// A rule: its name, its parameters, and its constructor.

@@ -25,7 +25,7 @@ pub static FORMAT: Format = Format {
         name: "time-unit",
         kind: Kind::Choice(&["auto", "s", "ms"]),
         default: "auto",
-        meaning: "unit of timestamp; auto takes s where the first line has a chat_id, else ms",
+        meaning: "unit of timestamp; auto takes s if the first line has a chat_id, otherwise ms",
     }],
     recognise,
     parser: |options, sample, block_size_bytes| {

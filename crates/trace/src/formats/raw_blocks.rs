@@ -21,7 +21,7 @@ pub static FORMAT: Format = Format {
             name: "type",
             kind: Kind::Choice(&["int32", "int64"]),
             default: "",
-            meaning: "which integers: of 4 or of 8 bytes, 0 or more; needed",
+            meaning: "type of the integers: 4 or 8 bytes, 0 or more; required",
         },
         Parameter {
             name: "unit",

@@ -16,7 +16,7 @@ pub const STACKED: Parameter = Parameter {
     name: "stacked",
     kind: Kind::Choice(&["top", "all"]),
     default: "top",
-    meaning: "top leaves out devices to which requests of others are mapped, such as disks below LVM; all counts such requests once for each device",
+    meaning: "top leaves out lower devices of stacked ones, such as disks below LVM; all counts their requests once for each device",
 };
 
 /// An event of a device.

@@ -10,14 +10,14 @@ pub const TIME_UNIT: Parameter = Parameter {
     name: "time-unit",
     kind: Kind::Choice(&["s", "ms", "us", "ns", "filetime"]),
     default: "",
-    meaning: "unit of time (filetime: 100 ns), where it is not that of the format",
+    meaning: "unit of time (filetime: 100 ns), if it is not that of the format",
 };
 
 /// The option for the unit of offset.
-pub const OFFSET_UNIT: Parameter = unit("offset-unit", "bytes in a unit of offset, where it is not that of the format");
+pub const OFFSET_UNIT: Parameter = unit("offset-unit", "bytes in a unit of offset, if it is not that of the format");
 
 /// The option for the unit of length.
-pub const LENGTH_UNIT: Parameter = unit("length-unit", "bytes in a unit of length, where it is not that of the format");
+pub const LENGTH_UNIT: Parameter = unit("length-unit", "bytes in a unit of length, if it is not that of the format");
 
 const fn unit(name: &'static str, meaning: &'static str) -> Parameter {
     Parameter { name, kind: Kind::Count(1, REQUEST_BYTES_MAX), default: "", meaning }

@@ -112,7 +112,7 @@ pub static PATTERNS: &[Pattern] = &[
     },
     Pattern {
         name: "phases",
-        title: "zipf whose popular blocks become other ones at the end of each phase",
+        title: "zipf whose popular blocks change at the end of each phase",
         parameters: &[SKEW, PHASE_REQUESTS],
         ends: false,
         build: |options, blocks, random| zipf(options.number("skew"), blocks, Some(options.count("requests")), random),

@@ -41,8 +41,8 @@ pub static FORMAT: Format = Format {
     source: "the columns that the options name, by number from 0 or, with a header, by name",
     parameters: &[
         column("time", "column of the time; without it all times are 0"),
-        column("op", "column that says read or write; without it all requests read"),
-        column("offset", "column of the first byte, sector or block; this or hash is needed"),
+        column("op", "column of the operation, read or write; without it all requests are reads"),
+        column("offset", "column of the first byte, sector or block; this or hash is required"),
         column("length", "column of the length; without it each request is one offset-unit long"),
         column("volume", "column of the volume, or two with / between them (1/2); without it there is one volume"),
         column(
@@ -65,7 +65,7 @@ pub static FORMAT: Format = Format {
             name: "delimiter",
             kind: Kind::Choice(&["auto", "comma", "semicolon", "tab", "pipe", "space", "colon"]),
             default: "auto",
-            meaning: "what parts fields (space: any run of spaces and tabs); auto: the first of these that the first line holds",
+            meaning: "separator of fields (space: any run of spaces and tabs); auto: the first of these in the first line",
         },
         Parameter {
             name: "kilo",
@@ -77,21 +77,21 @@ pub static FORMAT: Format = Format {
             name: "decimal",
             kind: Kind::Choice(&["point", "comma"]),
             default: "point",
-            meaning: "what stands before the decimals of times",
+            meaning: "decimal separator of times",
         },
         Parameter {
             name: "header",
             kind: Kind::Choice(&["auto", "yes", "no"]),
             default: "auto",
-            meaning: "whether the first line names the columns; auto: yes if it holds no number or begins with #",
+            meaning: "the first line names the columns; auto: yes if it has no number or begins with #",
         },
         words(
             "read",
-            "what op says in a read, several with / between them (0/4); default: r or read if write is not given",
+            "words of op for reads, several with / between them (0/4); default: r or read if write is not given",
         ),
         words(
             "write",
-            "what op says in a write; without it whatever is not a read is a write, with both all else is skipped",
+            "words of op for writes; without it, all words not for reads; with both, other words are skipped",
         ),
     ],
     recognise: recognise::recognise,
