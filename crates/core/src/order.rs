@@ -4,7 +4,7 @@
 //! determines the unfinished steps that a new one has to wait for. So overlapping steps have the same result as steps
 //! executed one by one.
 //!
-//! | what is used | who waits |
+//! | resource | waiting steps |
 //! | --- | --- |
 //! | a place in memory, a block of the backend | readers for the last writer; a writer for all before it |
 //! | pages of flash | readers for the writes of these pages; an erasure for the readers |

@@ -32,7 +32,7 @@ pub struct Input<'a> {
     reader: Box<dyn BufRead + Send + 'a>,
     /// The error of truncated compressed data, until it is reported.
     cut: Option<TraceError>,
-    /// True if carriage returns alone end lines.
+    /// True if carriage returns without newlines end lines.
     returns_end_lines: bool,
     progress: &'a (dyn Progress + 'a),
     read_bytes: Arc<AtomicU64>,

@@ -32,7 +32,7 @@ pub fn head(input: &mut Input) -> Result<Vec<u8>, TraceError> {
 }
 
 /// Converts `head` to the beginning of a text: without a UTF-8 byte order mark, and with newlines if carriage returns
-/// alone end lines. Returns true in the second case.
+/// without newlines end lines. Returns true in the second case.
 fn text(head: &[u8]) -> (Vec<u8>, bool) {
     const MARK: &[u8] = b"\xEF\xBB\xBF";
     let mut text = head.strip_prefix(MARK).unwrap_or(head).to_vec();

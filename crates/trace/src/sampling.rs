@@ -459,7 +459,7 @@ mod tests {
         // The write comes after two other blocks, the reads after one and zero.
         assert_eq!([1, 2, 3].map(|blocks| hot.hit_ratio(Op::Write, blocks, 0)), [0.0, 0.0, 1.0]);
         assert_eq!([0, 1, 2].map(|blocks| hot.hit_ratio(Op::Read, blocks, 0)), [0.0, 0.5, 1.0]);
-        assert_eq!(hot.hit_ratio(Op::Read, 1, 7), 1.0, "the last alone");
+        assert_eq!(hot.hit_ratio(Op::Read, 1, 7), 1.0, "only the last");
     }
 
     /// With more hot accesses than are noted, the noted ones are a fair choice.

@@ -112,8 +112,8 @@ pub(super) const HITS: Parameter = Parameter {
     name: "hits",
     kind: options::Kind::Number(0.0, 1.0),
     default: "0",
-    meaning: "least hits, as a share of those of the candidate that hits most; what has fewer is not chosen, be its latency over lifetime the best. The paper has the target \
-              alone",
+    meaning: "the minimum hits, as a share of those of the candidate with the most hits; candidates with fewer are not chosen, even \
+              with the best latency over lifetime. The paper has only the target",
 };
 /// `seed`: selects the sampled blocks.
 pub(super) const SEED: Parameter = Parameter { meaning: "seed of the sample and of the random numbers", ..super::SEED };

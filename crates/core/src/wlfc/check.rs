@@ -31,7 +31,7 @@ impl Wlfc {
     fn check_queued(&self) {
         for bucket in self.queues.write.buckets() {
             let queued = &self.buckets[bucket as usize];
-            assert!(queued.is_write(), "what is in the write queue holds logs");
+            assert!(queued.is_write(), "buckets in the write queue hold logs");
             assert_eq!(self.copies_of(queued.backend).write, bucket, "the logs of a backend bucket are in one bucket");
             assert!(queued.next_page <= self.config.bucket_pages(), "no more is written than fits");
             for pair in queued.entries.windows(2) {
@@ -45,7 +45,7 @@ impl Wlfc {
         }
         for bucket in self.queues.read_copies() {
             let queued = &self.buckets[bucket as usize];
-            assert!(!queued.is_write(), "what is in the read queue is a copy");
+            assert!(!queued.is_write(), "buckets in the read queue are copies");
             let copies = self.copies_of(queued.backend);
             assert_eq!(copies.read, bucket, "a backend bucket has one copy");
             let logs = if copies.write == NONE { 0 } else { self.buckets[copies.write as usize].entries.len() };

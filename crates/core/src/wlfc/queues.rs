@@ -240,13 +240,13 @@ impl Queues {
 
     /// Moves an erased bucket from the GC queue to the Allocation queue.
     pub fn erased(&mut self, bucket: u32) {
-        assert_eq!(self.lists.remove(bucket), GC, "what is erased was evicted");
+        assert_eq!(self.lists.remove(bucket), GC, "erased buckets were evicted");
         self.lists.push_front(ALLOCATION, bucket);
     }
 
     /// Removes a bucket that was found in use from the Allocation queue.
     pub(super) fn take(&mut self, bucket: u32) {
-        assert_eq!(self.lists.remove(bucket), ALLOCATION, "what is found is free so far");
+        assert_eq!(self.lists.remove(bucket), ALLOCATION, "found buckets are free so far");
     }
 
     /// Removes a bucket from the Allocation queue for good.

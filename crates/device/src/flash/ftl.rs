@@ -175,7 +175,7 @@ impl<M: Meter> Ftl<M> {
     #[inline]
     fn program(&mut self, page: u32) {
         let OpenUnit { unit, next, end } = self.host;
-        assert!(next < end, "a unit was opened for what is to be written");
+        assert!(next < end, "a unit was opened for the write");
         self.host.next += 1;
         self.counters.programs_host += 1;
         self.physical[page as usize] = next;
@@ -233,7 +233,7 @@ impl<M: Meter> Ftl<M> {
     /// Copies the valid pages of a full unit elsewhere, and erases it.
     fn collect(&mut self) {
         let victim = self.candidates.choose(&self.valid, self.counters.host_writes);
-        let victim = victim.expect("what is neither free nor open is full");
+        let victim = victim.expect("units that are neither free nor open are full");
         self.candidates.remove(victim);
         let count = self.gather(victim);
         let mut copied = 0;
@@ -247,7 +247,7 @@ impl<M: Meter> Ftl<M> {
             };
             let OpenUnit { unit, next, end } = *open;
             let length = (count - copied).min((end - next) as usize);
-            assert!(length > 0, "a unit was opened for what is to be copied");
+            assert!(length > 0, "a unit was opened for the copies");
             open.next += length as u32;
             let full = open.next == end;
             if full {
@@ -465,7 +465,10 @@ mod tests {
             let wear = ftl.wear();
             (wear.erasures_max - wear.erasures_min, wear.erasures_mean)
         };
-        let ((levelled, mean), (alone, _)) = (spread(Some(8)), spread(None));
-        assert!(levelled <= alone.max(24), "{levelled} apart at {mean} erasures on average, {alone} without levelling");
+        let ((levelled, mean), (unlevelled, _)) = (spread(Some(8)), spread(None));
+        assert!(
+            levelled <= unlevelled.max(24),
+            "{levelled} apart at {mean} erasures on average, {unlevelled} without levelling"
+        );
     }
 }

@@ -147,7 +147,7 @@ impl Candidates {
             Candidates::Choices(sample) => sample.units.iter().copied().for_each(list),
             Candidates::Fifo(lists) => lists.iter(0).for_each(list),
         }
-        assert_eq!(listed, full, "all full units are candidates, and they alone");
+        assert_eq!(listed, full, "all full units are candidates, and no others");
     }
 }
 

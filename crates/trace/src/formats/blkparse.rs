@@ -121,8 +121,8 @@ fn is_device(word: &[u8]) -> bool {
     numbers.next().is_some_and(number) && numbers.next().is_some_and(number)
 }
 
-/// Returns the operation of RWBS, if it is read or write. F is a flush if it comes first, before a write or alone;
-/// later it is forced unit access.
+/// Returns the operation of RWBS, if it is read or write. F is a flush if it comes first, with or without a write after
+/// it; later it is forced unit access.
 pub(super) fn op(rwbs: &[u8]) -> Result<Option<Op>, Malformed> {
     const LETTERS: &[u8] = b"RWDEFNASMBUZOC";
     let first = rwbs.iter().find(|&&letter| letter != b'F');

@@ -35,7 +35,7 @@ pub(super) fn filtered(spec: &str, filter: &Filter, contents: &[u8]) -> Option<V
     Some(batch.caching)
 }
 
-/// Asserts that each line alone is rejected with `found FOUND, expected EXPECTED`.
+/// Asserts that each line by itself is rejected with `found FOUND, expected EXPECTED`.
 pub(super) fn refuses(spec: &str, cases: &[(&str, &str)]) {
     for (line, error) in cases {
         let batch = read(spec, line.as_bytes());

@@ -67,7 +67,7 @@ impl<T: Element> Column<T> {
 
     /// Returns the values.
     pub fn buffer(&self) -> &Values<T> {
-        self.values.get_or_init(|| self.unpacked().expect("what is packed was checked when the file was opened"))
+        self.values.get_or_init(|| self.unpacked().expect("packed values were checked when the file was opened"))
     }
 
     /// Returns the values without keeping them, if they are packed.

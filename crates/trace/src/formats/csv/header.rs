@@ -82,7 +82,7 @@ pub const TIME_UNITS: [(&str, TimeUnit); 13] = [
     ("nsec", TimeUnit::Nanoseconds),
 ];
 
-/// Words in headers that count sectors, alone or as the last part of a name.
+/// Words in headers that count sectors, as a name or the last part of one.
 const SECTOR_WORDS: [&str; 7] = ["sectors", "sector", "lba", "lbn", "nsectors", "start_sector", "blk512"];
 
 /// Words in headers that count bytes.
