@@ -47,7 +47,7 @@ pub struct Advise {
     /// Print the example catalogue, to be changed, and end
     #[arg(long)]
     print_catalogue: bool,
-    /// How long a block access may take on average, such as 1ms
+    /// How long a request may wait on average, such as 1ms
     #[arg(long, value_name = "DURATION", value_parser = parse_time)]
     latency: Option<Duration>,
     /// How many years the flash is to last, by its endurance and the rate of the trace; 0: whatever it lasts
@@ -184,7 +184,7 @@ impl Advise {
         printed?;
         self.print_names_of_files(written, advice.verdict)?;
         match advice.verdict {
-            Verdict::NothingMeets => anyhow::bail!("no cache of the catalogue reaches {}", advice.targets.words()),
+            Verdict::NothingMeets => anyhow::bail!("no cache here meets {}", advice.targets.words()),
             _ => Ok(()),
         }
     }
@@ -244,7 +244,7 @@ impl Advise {
         }
         if let Some(cache) = &advice.cache {
             let first = match advice.verdict {
-                Verdict::Buy => "this",
+                Verdict::Buy | Verdict::RamOnly => "this",
                 _ if cache.meets == 1 => "best cache",
                 _ => "nearest",
             };
@@ -274,6 +274,7 @@ impl Advise {
         if let Some(path) = self.write_config.as_ref().filter(|_| !config_written) {
             let why = match verdict {
                 Verdict::NothingMeets => "no cache meets the targets",
+                Verdict::RamOnly => "the advice is to buy RAM only",
                 _ => "the advice is to buy no cache",
             };
             note!("{}: no configuration was written, since {why}", path.display());
@@ -295,12 +296,25 @@ impl Advise {
 /// A line for each cache.
 fn caches<'a>(rows: impl Iterator<Item = (&'a str, &'a AdvisedCache)>, currency: &str) -> String {
     let price = if currency.is_empty() { "price".to_owned() } else { currency.to_owned() };
-    let header =
-        vec!["", "device", "flash", "RAM", "policy", "admission", "writes", "free", &price, "latency", "years", "hits"];
+    let header = vec![
+        "",
+        "device",
+        "flash",
+        "RAM",
+        "policy",
+        "admission",
+        "writes",
+        "free",
+        &price,
+        "mean wait",
+        "worst",
+        "years",
+        "hits",
+    ];
     let row = |(kind, cache): (&str, &AdvisedCache)| {
         let number = if cache.devices > 1 { format!("{} x ", cache.devices) } else { String::new() };
         let years = cache.cache_lifetime_years.map_or_else(|| "-".to_owned(), human::years);
-        let latency = match cache.latency_mean_us.round() as u64 {
+        let wait = |us: f64| match us.round() as u64 {
             0 => "< 1 us".to_owned(),
             us => human::duration(us),
         };
@@ -314,7 +328,8 @@ fn caches<'a>(rows: impl Iterator<Item = (&'a str, &'a AdvisedCache)>, currency:
             cache.write_mode.trim_start_matches("write-").to_owned(),
             Share::new(cache.over_provision).unwrap_or_default().to_string(),
             format!("{:.2}", cache.cost),
-            latency,
+            wait(cache.latency_mean_us),
+            cache.latency_worst_us.map_or_else(|| "-".to_owned(), wait),
             years,
             human::percent(cache.hit_ratio),
         ]

@@ -85,7 +85,7 @@ pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<Stri
 /// What the cache of the answer is called: that which is to be bought, the best where none is, or that which misses the targets least.
 fn name(advice: &Advice, cache: &AdvisedCache) -> &'static str {
     match advice.verdict {
-        Verdict::Buy => THIS,
+        Verdict::Buy | Verdict::RamOnly => THIS,
         _ if cache.meets == 1 => BEST,
         _ => NEAREST,
     }
@@ -102,7 +102,7 @@ fn latencies(advice: &Advice) -> (Chart, Vec<String>) {
     let axis = Of {
         id: "advice",
         title: "Latency against cost",
-        label: "Mean latency of a block access, in ms",
+        label: "Mean wait of a request, in ms",
         target: advice.targets.latency_us.map(|us| us / 1000.0),
         unit: "ms",
     };
@@ -226,10 +226,10 @@ fn years(run: &AdvisedCache) -> String {
 fn caption(advice: &Advice) -> String {
     let target =
         advice.targets.latency_us.map(|us| format!(" The level line is the target, {} ms.", shortest(us / 1000.0, 3)));
-    format!("What each cache that was run costs, and how long an access takes with it.{}", target.unwrap_or_default())
+    format!("What each cache that was run costs, and how long a request waits with it.{}", target.unwrap_or_default())
 }
 
-const HEADS: [&str; 10] = [
+const HEADS: [&str; 11] = [
     "Flash",
     "RAM",
     "Policy",
@@ -237,7 +237,8 @@ const HEADS: [&str; 10] = [
     "Write mode",
     "Kept free",
     "Cost",
-    "Latency\nin ms",
+    "Mean wait\nin ms",
+    "Worst wait\nin ms",
     "Lifetime\nin years",
     "Hits",
 ];
@@ -252,6 +253,7 @@ fn cells(run: &AdvisedCache) -> Vec<String> {
         percent(run.over_provision),
         shortest(run.cost, 2),
         in_ms(run.latency_mean_us),
+        run.latency_worst_us.map_or_else(|| "unknown".to_owned(), in_ms),
         years(run),
         percent(run.hit_ratio),
     ]
@@ -276,6 +278,8 @@ fn choices(advice: &Advice, cache: &AdvisedCache) -> Table {
     for (at, head) in HEADS.iter().enumerate() {
         table.push(head.replace('\n', " "), cells.iter().map(|cells| cells[at].clone()).collect());
     }
+    let interval = |cache: &AdvisedCache| cache.worst_interval().unwrap_or_else(|| "unknown".to_owned());
+    table.push("Worst interval", choices.iter().map(|(.., cache)| interval(cache)).collect());
     table
 }
 

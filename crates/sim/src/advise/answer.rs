@@ -1,14 +1,13 @@
 //! What is said of what was found: what to buy, what else to think of, and when to buy nothing.
 
-use flashwise_core::access::Op;
-use flashwise_core::quantity::ByteSize;
-use flashwise_core::tiers::Device;
 use flashwise_trace::human;
 
+use super::alone;
 use super::certainty;
-use super::search::{Found, Guess, Search};
-use super::words::{gb, is_of_ram, latency, money, years};
-use super::{Advice, AdviseError, AdvisedCache, Alternative, Verdict, Without, shown};
+use super::search::{Found, Guess, Search, busiest};
+use super::sentences::{self, FASTEST, LONGEST, overload};
+use super::words::{is_of_ram, latency, money, years};
+use super::{Advice, AdviseError, AdvisedCache, Alternative, Verdict, Without};
 
 /// A cache is called faster if it takes at most this share of the latency.
 const FASTER: f64 = 0.9;
@@ -16,85 +15,50 @@ const FASTER: f64 = 0.9;
 const DEARER_MAX: f64 = 10.0;
 /// A cache is called longer-lived if it lasts this many times as long.
 const LONGER: f64 = 1.25;
-/// What does not make the storage faster by this share is not worth money.
-const GAIN_MIN: f64 = 0.1;
 /// Caches that are run to see which comes nearest.
 const NEAREST_RUNS: usize = 4;
-/// What is no more than this many times as far off is as good, if it is cheaper.
-const HARDLY_MORE: f64 = 1.05;
-/// What the caches are called that meet one target where none meets both.
-const FASTEST: &str = "fastest that lasts";
-const LONGEST: &str = "longest-lived that is fast";
-
-/// What the accesses that are counted read and write.
-#[derive(Clone, Copy, Debug)]
-struct Asked {
-    reads: f64,
-    writes: f64,
-    block_bytes: f64,
-}
-
-impl Asked {
-    fn of(search: &Search) -> Asked {
-        let trace = search.workload.trace();
-        let skipped = search.question.warmup.accesses(trace.len()) as usize;
-        let reads = trace.accesses().skip(skipped).filter(|(_, op)| *op == Op::Read).count();
-        let writes = trace.len() - skipped - reads;
-        Asked { reads: reads as f64, writes: writes as f64, block_bytes: trace.block_size_bytes() as f64 }
-    }
-
-    /// How long an access takes on average where one device answers all.
-    fn latency_us(&self, device: &Device) -> f64 {
-        let sum = self.reads * device.read_latency_us + self.writes * device.write_latency_us;
-        sum / (self.reads + self.writes).max(1.0)
-    }
-}
-
-/// The storage without a cache.
-pub(super) fn no_cache(search: &Search) -> Without {
-    let latency_mean_us = Asked::of(search).latency_us(&search.question.catalogue.storage.tier.device);
-    let cost = search.waiting_cost(latency_mean_us);
-    Without { what: "the storage without a cache".to_owned(), cost, latency_mean_us }
-}
-
-/// Flash for all data, of the offer that costs least for it and meets the targets.
-fn all_flash(search: &Search) -> Option<Without> {
-    let data_bytes = search.question.catalogue.data_bytes?;
-    let asked = Asked::of(search);
-    let of_offer = |offer: &flashwise_device::offers::Offer| {
-        let number = (data_bytes / offer.capacity_bytes() as f64).ceil().max(1.0);
-        let latency_mean_us = asked.latency_us(&offer.model.tier.device);
-        let years = search.years(offer, asked.writes * asked.block_bytes / number);
-        let meets = search.targets().missed_by(latency_mean_us, years) <= 1.0;
-        let cost = number * offer.price + search.waiting_cost(latency_mean_us);
-        let what = format!("{} of {} for all {}", number * offer.devices() as f64, offer.name, gb(data_bytes));
-        meets.then_some(Without { what, cost, latency_mean_us })
-    };
-    let offers = search.question.catalogue.offers.iter().filter_map(of_offer);
-    offers.min_by(|one, other| one.cost.total_cmp(&other.cost))
-}
 
 /// The advice that follows from a search that found a cache, or none.
-pub(super) fn of(mut search: Search, found: Option<usize>) -> Result<Advice, AdviseError> {
+pub(super) fn of(mut search: Search, found: Option<usize>, no_cache: Without) -> Result<Advice, AdviseError> {
+    let is_enough = search.missed_by(no_cache.latency_mean_us, None, no_cache.utilisation) <= 1.0;
+    let is_searched = !(is_enough && no_cache.cost == 0.0);
+    let (mut missing, mut found) = (None, found);
+    if is_searched && found.is_none() {
+        missing = Some(nearest(&mut search)?);
+        // What was run to see what is nearest may meet the targets.
+        found = search.best();
+    }
     let found = found.map(|found| safest(&mut search, found)).transpose()?;
-    let no_cache = no_cache(&search);
-    let all_flash = all_flash(&search);
-    let is_enough = search.targets().missed_by(no_cache.latency_mean_us, None) <= 1.0;
+    let all_flash = alone::all_flash(&search)?;
     let cost = found.map_or(f64::INFINITY, |found| search.found[found].cache.cost);
+    let least = all_flash.as_ref().map_or(cost, |flash| flash.cost.min(cost));
+    let least = if is_enough { least.min(no_cache.cost) } else { least };
+    let in_ram = if is_searched { alone::ram_alone(&search, least)? } else { Vec::new() };
+    let cheapest = |one: &&AdvisedCache, other: &&AdvisedCache| one.cost.total_cmp(&other.cost);
+    let ram = in_ram.iter().filter(|cache| cache.meets == 1 && cache.cost < least).min_by(cheapest).cloned();
     let verdict = match (&all_flash, found) {
+        _ if ram.is_some() => Verdict::RamOnly,
         _ if is_enough && no_cache.cost <= cost => Verdict::NoCache,
         (Some(flash), _) if flash.cost <= cost => Verdict::AllFlash,
         (_, Some(_)) => Verdict::Buy,
         (_, None) => Verdict::NothingMeets,
     };
-    let (alternatives, answer) = match (verdict, found) {
-        (Verdict::NoCache, None) => (Vec::new(), None),
-        (_, Some(found)) => (beside(&mut search, found)?, Some(found)),
-        (_, None) => nearest(&mut search)?,
+    let (alternatives, answer) = match (&ram, found, missing) {
+        (Some(ram), found, _) => (found.map(|found| of_flash(&search, found, ram)).into_iter().collect(), None),
+        (None, Some(found), _) => (beside(&mut search, found)?, Some(found)),
+        (None, None, Some((alternatives, nearest))) => (alternatives, nearest),
+        (None, None, None) => (Vec::new(), None),
     };
-    let certainty = certainty::of(&search, answer.map(|answer| &search.found[answer]))?;
-    let cache = answer.map(|answer| search.found[answer].cache.clone());
-    let mut runs: Vec<AdvisedCache> = search.found.iter().map(|found| found.cache.clone()).collect();
+    let mut cache = ram.or_else(|| answer.map(|answer| search.found[answer].cache.clone()));
+    let mut help = None;
+    if verdict == Verdict::NothingMeets {
+        let by_miss =
+            |one: &AdvisedCache, other: &AdvisedCache| missed(&search, one).total_cmp(&missed(&search, other));
+        cache = cache.into_iter().chain(in_ram.iter().cloned()).min_by(by_miss);
+        help = cache.as_ref().map(|cache| alone::more_storage(&search, cache)).transpose()?.flatten();
+    }
+    let certainty = certainty::of(&search, cache.as_ref());
+    let mut runs: Vec<AdvisedCache> = search.found.iter().map(|found| found.cache.clone()).chain(in_ram).collect();
     runs.sort_by(|one, other| one.cost.total_cmp(&other.cost));
     let mut advice = Advice {
         trace: search.workload.trace().name().to_owned(),
@@ -106,17 +70,30 @@ pub(super) fn of(mut search: Search, found: Option<usize>) -> Result<Advice, Adv
         cautions: certainty.cautions.clone(),
         cache,
         alternatives,
+        help,
         no_cache,
         all_flash,
         certainty: certainty.certainty,
         caches: (search.purchases.len() * search.ways.len()) as u64,
         runs,
     };
-    advice.sentences = sentences(&advice);
-    if let Some(cache) = &advice.cache {
+    advice.sentences = sentences::of(&advice);
+    if let Some(cache) = advice.cache.as_ref().filter(|cache| cache.device != alone::RAM_ONLY) {
         advice.cautions.extend(of_purchase(&search, cache));
     }
     Ok(advice)
+}
+
+/// By how much a cache that was run misses the targets.
+fn missed(search: &Search, cache: &AdvisedCache) -> f64 {
+    search.missed_by(cache.latency_mean_us, cache.cache_lifetime_years, busiest(cache))
+}
+
+/// The cache of flash beside RAM that costs less.
+fn of_flash(search: &Search, found: usize, ram: &AdvisedCache) -> Alternative {
+    let cache = search.found[found].cache.clone();
+    let more = money(cache.cost - ram.cost, &search.question.catalogue.currency);
+    Alternative { kind: "flash", but: format!("costs {more} more"), cache }
 }
 
 /// What to think of beside the cache that was found.
@@ -198,42 +175,30 @@ fn safer(search: &mut Search, answer: &Found) -> Result<Option<usize>, AdviseErr
     Ok(search.found.iter().position(|found| (found.purchase, found.way) == (purchase, way)))
 }
 
-/// Of some purchases the cache that misses the targets least, by its run; of those that hardly miss them more, the cheapest.
+/// Of some purchases the cache that misses the targets least, of those that were run.
 fn nearest_of(search: &mut Search, purchases: &[usize]) -> Result<Option<usize>, AdviseError> {
     let mut guesses = Vec::new();
     for &purchase in purchases {
         guesses.extend(search.estimate(purchase)?);
     }
     run_least(search, &guesses, |guess| guess.missed_by)?;
-    let missed = |at: usize| {
-        let cache = &search.found[at].cache;
-        search.targets().missed_by(cache.latency_mean_us, cache.cache_lifetime_years)
-    };
     let all = (0..search.found.len()).filter(|&at| purchases.contains(&search.found[at].purchase));
-    Ok(least(search, all, missed))
+    Ok(least(search, all, |at| missed(search, &search.found[at].cache)))
 }
 
-/// Runs the caches of the least `measure` by what is estimated; of those that have hardly more, the cheapest.
+/// Runs the caches of the least `measure` by what is estimated.
 fn run_least(search: &mut Search, guesses: &[Guess], measure: impl Fn(&Guess) -> f64) -> Result<(), AdviseError> {
     let mut guesses = guesses.to_vec();
-    guesses.sort_by(|one, other| measure(one).total_cmp(&measure(other)));
-    let Some(first) = guesses.first().copied() else { return Ok(()) };
-    guesses.retain(|guess| measure(guess) <= HARDLY_MORE * measure(&first));
-    guesses
-        .sort_by(|one, other| search.purchases[one.purchase].price.total_cmp(&search.purchases[other.purchase].price));
-    let cheap = guesses.iter().take(NEAREST_RUNS - 1).chain([&first]);
-    let mut caches: Vec<_> = cheap.map(|guess| (guess.purchase, guess.way)).collect();
-    caches.dedup();
+    let price = |guess: &Guess| search.purchases[guess.purchase].price;
+    guesses.sort_by(|one, other| measure(one).total_cmp(&measure(other)).then(price(one).total_cmp(&price(other))));
+    let caches: Vec<_> = guesses.iter().take(NEAREST_RUNS).map(|guess| (guess.purchase, guess.way)).collect();
     search.run_exactly(&caches)
 }
 
-/// Of caches that were run the one of the least `measure`; of those that have hardly more, the cheapest, and of these again the least.
+/// Of caches that were run the one of the least `measure`; of equal ones the cheapest.
 fn least(search: &Search, all: impl Iterator<Item = usize>, measure: impl Fn(usize) -> f64) -> Option<usize> {
-    let all: Vec<usize> = all.collect();
-    let least = all.iter().map(|&at| measure(at)).reduce(f64::min)?;
-    let close = all.into_iter().filter(|&at| measure(at) <= HARDLY_MORE * least);
-    let key = |at: usize| (search.found[at].cache.price, measure(at));
-    close.min_by(|&one, &other| key(one).partial_cmp(&key(other)).expect("figures are numbers"))
+    let key = |at: usize| (measure(at), search.found[at].cache.price);
+    all.min_by(|&one, &other| key(one).partial_cmp(&key(other)).expect("figures are numbers"))
 }
 
 /// Where no cache meets the targets: the nearest, and what meets each target by itself.
@@ -248,7 +213,8 @@ fn nearest(search: &mut Search) -> Result<(Vec<Alternative>, Option<usize>), Adv
     run_least(search, &lasting, |guess| guess.latency_us)?;
     let fast: Vec<Guess> = guesses.iter().filter(|guess| is_fast(guess.latency_us)).copied().collect();
     run_least(search, &fast, |guess| short(guess.years))?;
-    let caches = || (0..search.found.len()).map(|at| (at, &search.found[at].cache));
+    let keeps_up = |at: usize| busiest(&search.found[at].cache) <= 1.0;
+    let caches = || (0..search.found.len()).filter(|&at| keeps_up(at)).map(|at| (at, &search.found[at].cache));
     let lasting = caches().filter(|(_, cache)| lasts(cache.cache_lifetime_years)).map(|(at, _)| at);
     let fastest = least(search, lasting, |at| search.found[at].cache.latency_mean_us);
     let fast = caches().filter(|(_, cache)| is_fast(cache.latency_mean_us)).map(|(at, _)| at);
@@ -267,109 +233,12 @@ fn misses(search: &Search, cache: &AdvisedCache) -> String {
     let slow = slow.map(|most| format!("takes {} in place of {}", latency(cache.latency_mean_us), latency(most)));
     let short = cache.cache_lifetime_years.filter(|years| *years < targets.years);
     let short = short.map(|found| format!("lasts {} in place of {}", years(found), years(targets.years)));
-    let missed: Vec<String> = [slow, short].into_iter().flatten().collect();
+    let missed: Vec<String> = [overload(cache), slow, short].into_iter().flatten().collect();
     if missed.is_empty() { "waits cost more".to_owned() } else { missed.join(", and ") }
 }
 
 fn slower(cache: &AdvisedCache, own: &AdvisedCache) -> String {
     format!("takes {} in place of {}", latency(cache.latency_mean_us), latency(own.latency_mean_us))
-}
-
-/// The advice in sentences.
-fn sentences(advice: &Advice) -> Vec<String> {
-    let alone = latency(advice.no_cache.latency_mean_us);
-    let currency = &advice.currency;
-    let how = |cache: &AdvisedCache| {
-        let lasts = cache
-            .cache_lifetime_years
-            .map(|found| format!(", and the flash lasts {}", years(found)))
-            .unwrap_or_default();
-        let takes = latency(cache.latency_mean_us);
-        let ram = if is_of_ram(cache.latency_mean_us) { ", since RAM answers it" } else { "" };
-        format!("an access takes {takes} on average{ram}, where the storage alone takes {alone}{lasts}")
-    };
-    let cost = |cache: &AdvisedCache| match cache.waiting_cost > 0.0 {
-        true => format!(
-            "{}, and {} with the waits of {} years",
-            money(cache.price, currency),
-            money(cache.cost, currency),
-            shown(advice.targets.years)
-        ),
-        false => money(cache.price, currency),
-    };
-    let set = |cache: &AdvisedCache| {
-        let behind = if cache.admission == "none" { String::new() } else { format!(" behind {}", cache.admission) };
-        let per_day = cache
-            .flash_bytes_per_day
-            .map(|bytes| format!(", and {} a day are written to flash", human::bytes(bytes)))
-            .unwrap_or_default();
-        format!(
-            "Run {}{behind}, {}, with {} of the flash kept free: {} of the accesses hit{per_day}.",
-            cache.policy,
-            cache.write_mode,
-            human::percent(cache.over_provision).replace(".00", ""),
-            human::percent(cache.hit_ratio),
-        )
-    };
-    match (advice.verdict, &advice.cache) {
-        (Verdict::Buy, Some(cache)) => {
-            vec![format!("Buy {} for {}: {}.", name(cache), cost(cache), how(cache)), set(cache)]
-        }
-        (Verdict::NoCache, cache) => {
-            let dearer =
-                cache.as_ref().map(|cache| format!(", less than the best cache: {} for {}", name(cache), cost(cache)));
-            let waits = if advice.no_cache.cost > 0.0 {
-                format!(" Its waits cost {}{}.", money(advice.no_cache.cost, currency), dearer.unwrap_or_default())
-            } else {
-                String::new()
-            };
-            vec![format!("Buy no cache: the storage alone answers in {alone} on average.{waits}")]
-        }
-        (Verdict::AllFlash, cache) => {
-            let flash = advice.all_flash.as_ref().expect("it is what is advised");
-            let beside = match cache.as_ref().filter(|cache| cache.meets == 1) {
-                Some(cache) => format!("no more than the cheapest cache, {} for {}", name(cache), cost(cache)),
-                None => "and no cache meets the targets".to_owned(),
-            };
-            let takes = latency(flash.latency_mean_us);
-            vec![format!(
-                "Buy no cache but {}: that costs {}, {beside}, and an access takes {takes}.",
-                flash.what,
-                money(flash.cost, currency)
-            )]
-        }
-        (_, Some(cache)) => {
-            let mut sentences = vec![format!("No cache of the catalogue reaches {}.", advice.targets.words())];
-            if cache.latency_mean_us > (1.0 - GAIN_MIN) * advice.no_cache.latency_mean_us {
-                sentences.push(format!("Buy none: the nearest, {}, hardly helps; {}.", name(cache), how(cache)));
-            } else {
-                sentences.push(format!("The nearest is {} for {}: {}.", name(cache), cost(cache), how(cache)));
-                sentences.push(set(cache));
-            }
-            sentences.push(gives(advice));
-            sentences
-        }
-        (_, None) => vec![format!("No cache of the catalogue reaches {}.", advice.targets.words())],
-    }
-}
-
-/// Which target would have to give.
-fn gives(advice: &Advice) -> String {
-    let of = |kind: &str| advice.alternatives.iter().find(|told| told.kind == kind).map(|told| &told.cache);
-    let (lasting, fast) = (of(FASTEST), of(LONGEST));
-    let latency_gives =
-        lasting.map(|cache| format!("with --latency {}, {} would do", duration_up(cache.latency_mean_us), name(cache)));
-    let years_give = fast.and_then(|cache| {
-        Some(format!("with --years {}, {} would do", down(cache.cache_lifetime_years?), name(cache)))
-    });
-    match (latency_gives, years_give) {
-        (Some(latency), Some(years)) => format!("One target would have to give: {latency}; {years}."),
-        (Some(latency), None) => format!("The latency would have to give, since no cache is fast enough: {latency}."),
-        (None, Some(years)) => {
-            format!("The lifetime would have to give, since no cache that is tried lasts long enough: {years}.")
-        }
-        (None, None) => "No cache reaches either target.".to_owned(),
-    }
 }
 
 /// What follows from where the purchase stands in the catalogue.
@@ -407,20 +276,4 @@ fn of_purchase(search: &Search, cache: &AdvisedCache) -> Vec<String> {
         ));
     }
     told
-}
-
-/// A purchase in words.
-fn name(cache: &AdvisedCache) -> String {
-    let number = if cache.devices > 1 { format!("{} x ", cache.devices) } else { String::new() };
-    format!("{number}{} with {} of RAM", cache.device, ByteSize::new(cache.ram_bytes))
-}
-
-/// A latency as an option takes it, no shorter.
-fn duration_up(us: f64) -> String {
-    format!("{}us", us.ceil())
-}
-
-/// Years as an option takes them, no more.
-fn down(years: f64) -> String {
-    if years.is_finite() { format!("{}", (years * 1e4).floor() / 1e4) } else { "100".to_owned() }
 }

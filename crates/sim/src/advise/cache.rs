@@ -7,6 +7,7 @@ use flashwise_core::quantity::{ByteSize, Share};
 use flashwise_device::offers::Offer;
 
 use super::AdviseError;
+use super::words::after;
 use crate::cache_settings::Ram;
 use crate::columns::figures;
 use crate::job::{Admission, Choice, Job, JobError, LayoutName, Written};
@@ -42,8 +43,18 @@ figures! {
         waiting_cost: f64, "currency";
         /// Price and cost of waiting together.
         cost: f64, "currency";
-        /// Mean latency of a block access without queues.
+        /// Mean wait of a request: at the times of the trace, or one after the other if it has none.
         latency_mean_us: f64, "us";
+        /// Mean wait in the worst interval.
+        latency_worst_us: Option<f64>, "us";
+        /// Start of that interval, after the first counted request.
+        latency_worst_after_s: Option<f64>, "s";
+        /// Length of that interval.
+        latency_worst_seconds: Option<f64>, "s";
+        /// Work of the busiest storage device, per time. Above 1 it cannot keep up. None for a trace without times.
+        storage_utilisation: Option<f64>, "share";
+        /// Work of the busiest flash device, per time. Above 1 it cannot keep up. None for a trace without times.
+        cache_utilisation: Option<f64>, "share";
         /// Lifetime of the flash, from the endurance in the catalogue and the rate of writes in the trace. None for a trace without times.
         cache_lifetime_years: Option<f64>, "years";
         /// Hits per access.
@@ -56,6 +67,13 @@ figures! {
         meets: u64, "";
         /// The run as `flashwise simulate --job` reads it.
         job: String, "";
+    }
+}
+
+impl AdvisedCache {
+    /// The worst interval in words: its length, and its start after that of the trace.
+    pub fn worst_interval(&self) -> Option<String> {
+        Some(after(self.latency_worst_seconds?, self.latency_worst_after_s?))
     }
 }
 
@@ -132,7 +150,7 @@ impl Purchase<'_> {
             sample_by: base.sample_by,
             ..Job::default()
         };
-        // What devices are, only a rule that adapts to them asks.
+        // Only a rule that adapts asks for devices.
         let adapts = way.admission.rule().is_some_and(|rule| rule.spec().info().decides.is_some());
         match adapts {
             true => Job {

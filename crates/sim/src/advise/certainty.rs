@@ -1,20 +1,15 @@
-//! How sure an advice is: how long the trace is, what was counted, how far estimates may be off, and whether parts of the trace tell the same.
+//! How sure an advice is: how long the trace is, what was counted, how far estimates may be off, and how long requests wait in the worst interval.
 
 use flashwise_trace::human;
 use serde::Serialize;
 
-use super::AdviseError;
-use super::PARTS;
-use super::search::{Found, Search};
-use super::words::latency;
-use crate::array::Arrivals;
-use crate::job::Job;
+use super::cache::AdvisedCache;
+use super::search::{ONE_BY_ONE, Search, busiest};
+use super::sentences::{overload, worst};
 use crate::results::caveat;
 
 /// Days from which a trace has what comes once a day, and once a week.
 const DAYS: [f64; 2] = [1.0, 7.0];
-/// An answer that holds in a smaller share of the parts of the trace is less sure.
-const PARTS_MIN: f64 = 0.75;
 
 /// How sure an advice is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -31,8 +26,8 @@ pub(super) struct Checked {
     pub cautions: Vec<String>,
 }
 
-/// How sure what was found is. The answer runs once more, in parts and with its requests at the times of the trace.
-pub(super) fn of(search: &Search, answer: Option<&Found>) -> Result<Checked, AdviseError> {
+/// How sure the answer is.
+pub(super) fn of(search: &Search, answer: Option<&AdvisedCache>) -> Checked {
     let trace = search.workload.trace();
     let accesses = format!("{} block accesses", human::count(trace.len() as u64));
     let (mut reasons, mut cautions) = (Vec::new(), Vec::new());
@@ -58,46 +53,28 @@ pub(super) fn of(search: &Search, answer: Option<&Found>) -> Result<Checked, Adv
     });
     reasons.push(("Search", searched(search)));
     let mut level = DAYS.iter().filter(|least| search.days.is_some_and(|days| days >= **least)).count();
-    if let Some(found) = answer {
-        let rows = search.rows(&checks(search, &found.job)?, "the recommended cache, in parts".to_owned(), false)?;
-        let parts = rows.first().map(|row| &row.epochs[..]).unwrap_or_default();
-        let (told, share) = phases(search, parts);
-        reasons.push(("Phases", told));
-        if share < PARTS_MIN {
+    if let Some(cache) = answer {
+        if is_slow_at_worst(search, cache) {
             level = level.saturating_sub(1);
         }
-        if let Some(array) = rows.get(1).and_then(|row| row.array.as_ref()) {
-            let [mean, most] = [array.latency_mean_us, array.latency_p99_us].map(latency);
-            reasons.push((
-                "Waiting",
-                format!(
-                    "with requests at the times of the trace one waits {mean} on average, and 99 of 100 at most {most}"
-                ),
-            ));
-            let behind = |tier: &str, used: Option<f64>| {
-                used.filter(|used| *used > 1.0).map(|used| {
-                    format!("The {tier} cannot keep up with the trace: it has {used:.1} times the work that it can do.")
-                })
-            };
-            cautions.extend(behind("storage", array.storage_utilisation));
-            cautions.extend(behind("flash", array.cache_utilisation));
-        }
+        reasons.push(("Waiting", waiting(search, cache)));
+        cautions.extend(overload(cache).map(|overload| format!("Requests wait ever longer: {overload}.")));
     }
     let certainty = Certainty { verdict: ["low", "fair", "good"][level], reasons };
-    Ok(Checked { certainty, cautions })
+    Checked { certainty, cautions }
 }
 
-/// The job in parts, and the same with requests at the times of the trace, if it has times.
-fn checks(search: &Search, job: &Job) -> Result<Vec<Job>, AdviseError> {
-    let trace = search.workload.trace();
-    let epoch = search.question.warmup.part_of(trace.len(), PARTS);
-    let parts = Job { epoch: Some(epoch), ..job.clone() }.plain()?;
-    let mut jobs = vec![parts];
-    let arrivals: Arrivals = "trace".parse().expect("it is a word for arrivals");
-    if search.days.is_some() && arrivals.check(trace).is_ok() {
-        jobs.push(Job { arrivals: Some(arrivals), ..job.clone() }.plain()?);
+/// When the requests of the answer came, and how busy its devices were.
+fn waiting(search: &Search, cache: &AdvisedCache) -> String {
+    if search.base.arrivals == Some(ONE_BY_ONE) {
+        return "the trace has no times: requests come one after the other".to_owned();
     }
-    Ok(jobs)
+    let target = if is_slow_at_worst(search, cache) { ", which misses the target" } else { "" };
+    let worst = worst(cache).map(|worst| format!("; a request waits {worst}{target}")).unwrap_or_default();
+    format!(
+        "requests come at the times of the trace, and the busiest device works {} of the time{worst}",
+        human::percent(busiest(cache).min(1.0))
+    )
 }
 
 fn searched(search: &Search) -> String {
@@ -114,20 +91,8 @@ fn searched(search: &Search) -> String {
     format!("{estimated}; {ran} were run exactly, those that are shown here")
 }
 
-/// How latency and hits vary over parts of the trace, and the share of those in which the latency is met.
-fn phases(search: &Search, parts: &[crate::results::Epoch]) -> (String, f64) {
-    let latencies: Vec<f64> =
-        parts.iter().filter_map(|part| part.array.as_ref().map(|array| array.latency_mean_us)).collect();
-    let least = latencies.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = latencies.iter().copied().fold(0.0, f64::max);
-    if latencies.is_empty() {
-        return ("unknown".to_owned(), 1.0);
-    }
-    let number = latencies.len();
-    let [least, most] = [least, most].map(latency);
-    let range = if least == most { format!("{least} in each") } else { format!("{least} to {most}") };
-    let range = format!("over {number} equal parts of the trace an access takes {range}");
-    let Some(target) = search.targets().latency_us else { return (range, 1.0) };
-    let met = latencies.iter().filter(|latency| **latency <= target).count();
-    (format!("{range}; the target is met in {met} of them"), met as f64 / number as f64)
+/// True if requests wait longer than the target in the worst interval.
+fn is_slow_at_worst(search: &Search, cache: &AdvisedCache) -> bool {
+    let (target, worst) = (search.targets().latency_us, cache.latency_worst_us);
+    target.zip(worst).is_some_and(|(target, worst)| worst > target)
 }

@@ -45,6 +45,16 @@ impl Estimate {
     /// How long an access takes on average. What is written back later is answered from RAM.
     pub fn latency_us(&self, mode: &str, cache: &Device, storage: &Device) -> f64 {
         let waiting_writes = if mode == "write-back" { self.bypassed_writes } else { self.writes };
+        self.mean_us(waiting_writes, cache, storage)
+    }
+
+    /// The same if RAM answers bypassed writes too, before they are on the storage.
+    pub fn shortest_us(&self, mode: &str, cache: &Device, storage: &Device) -> f64 {
+        let waiting_writes = if mode == "write-back" { 0.0 } else { self.writes };
+        self.mean_us(waiting_writes, cache, storage)
+    }
+
+    fn mean_us(&self, waiting_writes: f64, cache: &Device, storage: &Device) -> f64 {
         let sum = self.flash_read_hits * cache.read_latency_us
             + self.read_misses * storage.read_latency_us
             + waiting_writes * storage.write_latency_us;
@@ -64,9 +74,8 @@ impl Estimate {
         latency_missed_by <= LATENCY_MARGIN + sampled && years_missed_by <= YEARS_MARGIN
     }
 
-    /// The shortest latency that an estimate of `latency_us` may stand for.
-    pub fn least_latency_us(&self, latency_us: f64, storage: &Device) -> f64 {
-        let slowest = storage.read_latency_us.max(storage.write_latency_us);
-        (latency_us / LATENCY_MARGIN - 3.0 * self.error * slowest).max(0.0)
+    /// The shortest latency that an estimate of `latency_us` may stand for, where the storage takes `slowest_us` at most.
+    pub fn least_latency_us(&self, latency_us: f64, slowest_us: f64) -> f64 {
+        (latency_us / LATENCY_MARGIN - 3.0 * self.error * slowest_us).max(0.0)
     }
 }

@@ -4,17 +4,19 @@
 //! price. For each, every way to set it is estimated from policies alone, over a sample where the trace is long; those that may meet the targets
 //! are run exactly, as the whole cache that a server runs, the most promising first. The search ends where nothing cheaper is left.
 
+mod alone;
 mod answer;
 mod cache;
 mod certainty;
 mod config;
 mod estimate;
 mod search;
+mod sentences;
 mod words;
 mod workload;
 
 use flashwise_core::policy::Spec;
-use flashwise_core::quantity::{Duration, Share};
+use flashwise_core::quantity::Share;
 use flashwise_device::offers::Catalogue;
 use flashwise_trace::progress::Progress;
 use serde::Serialize;
@@ -34,13 +36,11 @@ pub const POLICIES: &str = "larc,larc:writes=admit,lru,s3-fifo";
 pub const OVER_PROVISIONS: &str = "10%,25%";
 /// Rules where none are given.
 pub const ADMISSIONS: [&str; 2] = ["none", "probability:p=0.3,writes=admit"];
-/// Parts of the trace that are looked at by themselves.
-const PARTS: u64 = 8;
 
 /// What the cache is to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Targets {
-    /// The latency that a block access takes on average at most, in microseconds, if there is such a target.
+    /// How long a request waits on average at most, in microseconds, if there is such a target.
     pub latency_us: Option<f64>,
     /// Years that the flash lasts at least; 0 if nobody asks.
     pub years: f64,
@@ -80,7 +80,9 @@ pub struct Question<'a> {
 pub enum Verdict {
     /// Buy the cache.
     Buy,
-    /// Buy nothing: the storage alone is fast enough, or waiting for it costs less than any cache.
+    /// Buy RAM and no flash: that meets the targets and costs less.
+    RamOnly,
+    /// Buy nothing: the storage is fast enough without a cache, or its waits cost less than any cache.
     NoCache,
     /// Put everything on flash: that costs no more than a cache.
     AllFlash,
@@ -91,7 +93,7 @@ pub enum Verdict {
 /// Another cache to think of.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alternative {
-    /// What it is beside the answer: `cheaper`, `faster`, `safer` or `longer-lived`.
+    /// What it is beside the answer, such as `cheaper`, `faster`, `safer` or `longer-lived`.
     pub kind: &'static str,
     /// What speaks against it.
     pub but: String,
@@ -106,8 +108,10 @@ pub struct Without {
     pub what: String,
     /// What is paid for it, waits over the years included.
     pub cost: f64,
-    /// How long a block access takes on average.
+    /// How long a request waits on average.
     pub latency_mean_us: f64,
+    /// The work of its busiest device per time; above 1 it falls ever further behind. 0 where the trace has no times.
+    pub utilisation: f64,
 }
 
 /// What answers the question.
@@ -129,6 +133,8 @@ pub struct Advice {
     pub cache: Option<AdvisedCache>,
     /// Others to think of.
     pub alternatives: Vec<Alternative>,
+    /// Where no cache meets the targets: how long requests would wait with more storage devices.
+    pub help: Option<String>,
     /// The storage without a cache.
     pub no_cache: Without,
     /// Flash for all data, if the catalogue says how much that is and it meets the targets.
@@ -184,11 +190,13 @@ impl Stages for Quiet {
 /// Targets that the trace cannot be held to, offers that make no cache, and what cannot be simulated.
 pub fn advise(workload: &Workload, question: &Question, stages: &dyn Stages) -> Result<Advice, AdviseError> {
     let mut search = Search::new(workload, question, stages)?;
+    let no_cache = alone::no_cache(&search)?;
+    alone::compare_with(&mut search, &no_cache)?;
     // Storage that is fast enough costs nothing, if waits cost nothing.
-    let alone = answer::no_cache(&search);
-    let is_enough = question.targets.missed_by(alone.latency_mean_us, None) <= 1.0 && alone.cost == 0.0;
+    let is_enough =
+        search.missed_by(no_cache.latency_mean_us, None, no_cache.utilisation) <= 1.0 && no_cache.cost == 0.0;
     let found = if is_enough { None } else { search.run()? };
-    answer::of(search, found)
+    answer::of(search, found, no_cache)
 }
 
 impl Targets {
@@ -201,8 +209,8 @@ impl Targets {
 
     /// The targets in words.
     pub fn words(&self) -> String {
-        let latency = self.latency_us.map(|us| format!("a mean latency of {}", Duration::from_us(us as u64)));
-        let years = (self.years > 0.0).then(|| format!("{} years of flash", shown(self.years)));
+        let latency = self.latency_us.map(words::latency);
+        let years = (self.years > 0.0).then(|| format!("{} years", shown(self.years)));
         let words: Vec<String> = [latency, years].into_iter().flatten().collect();
         words.join(" and ")
     }

@@ -4,11 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use flashwise_core::tiers::{YEAR_DAYS, YEAR_SECONDS};
+use flashwise_device::TierModel;
 use flashwise_device::offers::Offer;
+use flashwise_trace::Trace;
 
 use super::cache::{AdvisedCache, Purchase, Way};
 use super::estimate::Estimate;
 use super::{AdviseError, Question, Stages, Targets, Workload};
+use crate::array::{ArrayFigures, Arrivals};
 use crate::endurance::days;
 use crate::job::{Job, Runs, SampleBy, Written};
 use crate::results::ResultRow;
@@ -17,6 +20,12 @@ use crate::results::ResultRow;
 const RUNS_OF_PURCHASE: usize = 8;
 /// Ways that are run at a time, side by side.
 const RUNS_AT_ONCE: usize = 4;
+/// Caches of the whole catalogue that are run where the first purchase is too slow.
+const PROBES: usize = 4;
+/// A cache is far too slow, or overloaded, if it misses the latency, or the load, by more than this factor.
+const HOPELESS: f64 = 1.5;
+/// Requests one after the other, where a trace has no times.
+pub(super) const ONE_BY_ONE: Arrivals = Arrivals::Closed { depth: 1 };
 
 /// A cache by its purchase and its way, and what is estimated of it.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +46,6 @@ pub(super) struct Guess {
 pub(super) struct Found {
     pub purchase: usize,
     pub way: usize,
-    pub job: Job,
     pub cache: AdvisedCache,
 }
 
@@ -61,6 +69,14 @@ pub(super) struct Search<'a> {
     estimates: HashMap<String, Estimate>,
     pub guesses: Vec<Guess>,
     pub found: Vec<Found>,
+    /// Requests that are counted.
+    requests: u64,
+    /// True once the fastest of the catalogue were run.
+    probed: bool,
+    /// The largest purchases in the ways in which they are far too slow, once they were run.
+    too_slow: Option<Vec<(usize, usize)>>,
+    /// How long a request takes, for each block access that takes as long: where the storage answers all, and nothing waits.
+    pub request_factor: f64,
 }
 
 impl<'a> Search<'a> {
@@ -113,7 +129,13 @@ impl<'a> Search<'a> {
         }
         let storage = Written { text: catalogue.storage.to_string(), value: catalogue.storage };
         let sample = workload.sample.as_ref().map(|(share, _)| *share);
+        let at_times: Arrivals = "trace".parse().expect("it is a word for arrivals");
+        let arrivals = match days.is_some() && at_times.check(trace).is_ok() {
+            true => at_times,
+            false => ONE_BY_ONE,
+        };
         let base = Job {
+            arrivals: Some(arrivals),
             warmup: Some(*warmup),
             storage_device: Some(storage),
             sample,
@@ -131,7 +153,29 @@ impl<'a> Search<'a> {
             estimates: HashMap::new(),
             guesses: Vec::new(),
             found: Vec::new(),
+            requests: requests(trace, skipped),
+            probed: false,
+            too_slow: None,
+            request_factor: 1.0,
         })
+    }
+
+    /// The work of the cache and of the storage, per time. Requests that come one after the other are no load.
+    pub fn utilisations(&self, array: &ArrayFigures) -> [Option<f64>; 2] {
+        match self.base.arrivals {
+            Some(ONE_BY_ONE) => [None; 2],
+            _ => [array.cache_utilisation, array.storage_utilisation],
+        }
+    }
+
+    /// The work of the busiest device, per time: 1 is all that it can do.
+    pub fn utilisation(&self, array: &ArrayFigures) -> f64 {
+        self.utilisations(array).into_iter().flatten().fold(0.0, f64::max)
+    }
+
+    /// By how much something misses the targets, or its devices what they have to do: 1 or less if it meets them.
+    pub fn missed_by(&self, latency_us: f64, years: Option<f64>, utilisation: f64) -> f64 {
+        self.targets().missed_by(latency_us, years).max(utilisation)
     }
 
     pub fn targets(&self) -> &Targets {
@@ -150,17 +194,87 @@ impl<'a> Search<'a> {
             if least.is_some_and(|least| self.purchases[purchase].price >= least) {
                 break;
             }
+            let before = self.found.len();
             self.look_at(purchase)?;
+            let is_slow = before < self.found.len() && (before..self.found.len()).all(|at| self.is_slow(at));
+            if is_slow && !self.probed {
+                self.probed = true;
+                self.probe()?;
+                if self.best().is_none() && (0..self.found.len()).all(|at| self.is_slow(at)) {
+                    if self.found.iter().all(|found| busiest(&found.cache) > HOPELESS) {
+                        break;
+                    }
+                    self.run_largest()?;
+                }
+            }
+        }
+        if self.best().is_none() {
+            self.probe()?;
         }
         Ok(self.best())
+    }
+
+    /// True if a cache that was run is far too slow, or its devices fall behind.
+    fn is_slow(&self, at: usize) -> bool {
+        let cache = &self.found[at].cache;
+        self.missed_by(cache.latency_mean_us, None, busiest(cache)) > HOPELESS
+    }
+
+    /// Runs the caches of the whole catalogue that are estimated to be fastest.
+    fn probe(&mut self) -> Result<(), AdviseError> {
+        let mut guesses = Vec::new();
+        for purchase in 0..self.purchases.len() {
+            guesses.extend(self.estimate(purchase)?);
+        }
+        guesses.sort_by(|one, other| one.latency_us.total_cmp(&other.latency_us));
+        let lasts = |guess: &&Guess| guess.years.is_none_or(|years| years >= self.targets().years);
+        let fastest = guesses.iter().take(PROBES).chain(guesses.iter().filter(lasts).take(PROBES));
+        let mut caches: Vec<_> = fastest.map(|guess| (guess.purchase, guess.way)).collect();
+        caches.sort_unstable();
+        caches.dedup();
+        self.run_exactly(&caches)
+    }
+
+    /// Runs the largest purchase of each device in each way that may meet the targets. A way that is far too slow there is too slow in smaller ones.
+    fn run_largest(&mut self) -> Result<(), AdviseError> {
+        let mut too_slow = Vec::new();
+        let all = 0..self.purchases.len();
+        let largest: Vec<usize> = all.filter(|&purchase| self.largest(purchase) == purchase).collect();
+        for purchase in largest {
+            let guesses = self.estimate(purchase)?;
+            let caches: Vec<_> =
+                guesses.iter().filter(|guess| guess.may_meet).map(|guess| (purchase, guess.way)).collect();
+            self.run_exactly(&caches)?;
+            let slow = (0..self.found.len()).filter(|&at| self.found[at].purchase == purchase && self.is_slow(at));
+            too_slow.extend(slow.map(|at| (purchase, self.found[at].way)));
+        }
+        self.too_slow = Some(too_slow);
+        Ok(())
+    }
+
+    /// The purchase of the same device, and as many of it, that has most flash, and most RAM.
+    fn largest(&self, purchase: usize) -> usize {
+        let kind = |purchase: usize| {
+            let TierModel { tier, service } = self.purchases[purchase].offer.model;
+            (tier.devices, tier.device.read_latency_us, tier.device.write_latency_us, service)
+        };
+        let same = (0..self.purchases.len()).filter(|&other| kind(other) == kind(purchase));
+        let size = |other: &usize| (self.purchases[*other].offer.capacity_bytes(), self.purchases[*other].ram_bytes);
+        same.max_by_key(size).unwrap_or(purchase)
     }
 
     /// Runs the ways of a purchase that may be better than what is found, a few at a time.
     fn look_at(&mut self, purchase: usize) -> Result<(), AdviseError> {
         let mut guesses = self.estimate(purchase)?;
         guesses.retain(|guess| guess.may_meet);
+        let mut runs = RUNS_OF_PURCHASE;
+        if let Some(too_slow) = &self.too_slow {
+            let largest = self.largest(purchase);
+            guesses.retain(|guess| !too_slow.contains(&(largest, guess.way)));
+            runs = guesses.len().next_multiple_of(RUNS_AT_ONCE);
+        }
         guesses.sort_by(|one, other| rank(one).total_cmp(&rank(other)));
-        for some in guesses.chunks(RUNS_AT_ONCE).take(RUNS_OF_PURCHASE / RUNS_AT_ONCE) {
+        for some in guesses.chunks(RUNS_AT_ONCE).take(runs / RUNS_AT_ONCE) {
             let least = self.best().map_or(f64::INFINITY, |best| self.found[best].cache.cost);
             let better = some.iter().filter(|guess| guess.least_cost < least).map(|guess| (purchase, guess.way));
             let better: Vec<_> = better.collect();
@@ -212,12 +326,13 @@ impl<'a> Search<'a> {
     fn guess(&self, purchase: usize, way: usize, estimate: &Estimate) -> Guess {
         let (bought, mode) = (&self.purchases[purchase], self.ways[way].mode);
         let (cache, storage) = (&bought.offer.model.tier.device, &self.question.catalogue.storage.tier.device);
-        let latency_us = estimate.latency_us(mode, cache, storage);
+        let latency_us = self.request_factor * estimate.latency_us(mode, cache, storage);
+        let shortest_us = self.request_factor * estimate.shortest_us(mode, cache, storage);
         let years = self.years(bought.offer, estimate.flash_bytes(mode));
         let targets = self.targets();
         let latency_missed = targets.missed_by(latency_us, None);
         let years_missed = years.map_or(0.0, |years| targets.years / years);
-        let slowest = storage.read_latency_us.max(storage.write_latency_us);
+        let slowest = self.request_factor * storage.read_latency_us.max(storage.write_latency_us);
         let storage_share = targets.latency_us.map_or(0.0, |most| slowest / most);
         Guess {
             purchase,
@@ -225,8 +340,8 @@ impl<'a> Search<'a> {
             latency_us,
             years,
             missed_by: latency_missed.max(years_missed),
-            may_meet: estimate.may_meet(latency_missed, years_missed, storage_share),
-            least_cost: bought.price + self.waiting_cost(estimate.least_latency_us(latency_us, storage)),
+            may_meet: estimate.may_meet(targets.missed_by(shortest_us, None), years_missed, storage_share),
+            least_cost: bought.price + self.waiting_cost(estimate.least_latency_us(shortest_us, slowest)),
         }
     }
 
@@ -237,13 +352,11 @@ impl<'a> Search<'a> {
         Some(offer.model.tier.device.endurance_cycles / per_cell / YEAR_SECONDS)
     }
 
-    /// What the waits of all accesses cost over the years that are asked for.
+    /// What the waits of all requests cost over the years that are asked for.
     pub fn waiting_cost(&self, latency_us: f64) -> f64 {
         let price = self.question.catalogue.waiting_price_per_hour;
         let Some(days) = self.days.filter(|_| price > 0.0) else { return 0.0 };
-        let trace = self.workload.trace();
-        let counted = trace.len() as u64 - self.question.warmup.accesses(trace.len());
-        let per_year = counted as f64 / days * YEAR_DAYS;
+        let per_year = self.requests as f64 / days * YEAR_DAYS;
         latency_us / 3600e6 * per_year * self.targets().years * price
     }
 
@@ -263,16 +376,18 @@ impl<'a> Search<'a> {
             _ => format!("{} caches", new.len()),
         };
         let rows = self.rows(&jobs, what, false)?;
-        for (((purchase, way), job), row) in new.into_iter().zip(jobs).zip(rows) {
-            let cache = self.figures(purchase, way, &job, &row);
-            self.found.push(Found { purchase, way, job, cache });
+        for (((purchase, way), job), row) in new.into_iter().zip(&jobs).zip(&rows) {
+            let cache = self.figures(purchase, way, job, row);
+            self.found.push(Found { purchase, way, cache });
         }
         Ok(())
     }
 
     fn figures(&self, purchase: usize, way: usize, job: &Job, row: &ResultRow) -> AdvisedCache {
         let (bought, way) = (&self.purchases[purchase], &self.ways[way]);
-        let latency_mean_us = row.array.as_ref().map_or(0.0, |array| array.latency_mean_us);
+        let array = row.array.clone().unwrap_or_default();
+        let latency_mean_us = array.latency_mean_us;
+        let [cache_utilisation, storage_utilisation] = self.utilisations(&array);
         let written = row.flash_bytes_written as f64;
         let years = self.years(bought.offer, written);
         let waiting_cost = self.waiting_cost(latency_mean_us);
@@ -289,11 +404,16 @@ impl<'a> Search<'a> {
             waiting_cost,
             cost: bought.price + waiting_cost,
             latency_mean_us,
+            latency_worst_us: array.latency_worst_us,
+            latency_worst_after_s: array.latency_worst_after_s,
+            latency_worst_seconds: array.latency_worst_seconds,
+            storage_utilisation,
+            cache_utilisation,
             cache_lifetime_years: years,
             hit_ratio: row.hit_ratio,
             read_hit_ratio: row.read_hit_ratio,
             flash_bytes_per_day: self.days.map(|days| written / days),
-            meets: u64::from(self.targets().missed_by(latency_mean_us, years) <= 1.0),
+            meets: u64::from(self.missed_by(latency_mean_us, years, self.utilisation(&array)) <= 1.0),
             job: job.to_string(),
         }
     }
@@ -309,6 +429,24 @@ impl<'a> Search<'a> {
         let rows = runs.run(&*progress)?;
         Ok(rows.into_iter().next().unwrap_or_default())
     }
+}
+
+/// The work of the busiest device of a cache that was run, per time.
+pub(super) fn busiest(cache: &AdvisedCache) -> f64 {
+    cache.storage_utilisation.unwrap_or(0.0).max(cache.cache_utilisation.unwrap_or(0.0))
+}
+
+/// Requests of a trace, without those of the first `skipped` accesses.
+fn requests(trace: &Trace, skipped: u64) -> u64 {
+    let (mut position, mut last, mut requests) = (0, None, 0);
+    for columns in trace.batches() {
+        for &request in columns.request.iter() {
+            requests += u64::from(position >= skipped && last != Some(request));
+            last = Some(request);
+            position += 1;
+        }
+    }
+    requests
 }
 
 /// Those that meet the targets by what is estimated come first, the fastest first; then those that miss them least.

@@ -23,6 +23,73 @@ pub struct Waits {
     pub storage_utilisation: Option<f64>,
     /// Requests answered per second of a closed loop; none of an open one, which has them from the trace.
     pub requests_per_s: Option<f64>,
+    /// The interval in which requests waited longest on average. None without requests.
+    pub worst: Option<Worst>,
+}
+
+/// An interval of a run, by when its requests came.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Worst {
+    /// From the first request that counts to the beginning of the interval, in seconds.
+    pub after_s: f64,
+    /// How long it is, in seconds.
+    pub seconds: f64,
+    /// How long its requests waited on average.
+    pub mean_us: f64,
+}
+
+/// Intervals of equal length, which doubles whenever there are too many of them.
+#[derive(Clone, Debug)]
+struct Intervals {
+    length_ns: u64,
+    /// Sum of the waits, and requests.
+    waits: Vec<(u128, u64)>,
+}
+
+/// There are at most this many intervals, unless they are an hour long or longer.
+const INTERVALS_MAX: usize = 48;
+const HOUR_NS: u64 = 3_600_000_000_000;
+/// An interval of fewer requests than this share of the mean interval tells nothing.
+const INTERVAL_SHARE_MIN: f64 = 0.1;
+
+impl Intervals {
+    fn new() -> Intervals {
+        Intervals { length_ns: 1_000_000_000, waits: Vec::new() }
+    }
+
+    fn record(&mut self, after_ns: u64, wait_ns: u64) {
+        while after_ns / self.length_ns >= INTERVALS_MAX as u64 && self.length_ns < HOUR_NS {
+            self.double();
+        }
+        let at = (after_ns / self.length_ns) as usize;
+        if at >= self.waits.len() {
+            // A single time far away is not worth the memory.
+            if at > 1 << 20 {
+                return;
+            }
+            self.waits.resize(at + 1, (0, 0));
+        }
+        self.waits[at].0 += u128::from(wait_ns);
+        self.waits[at].1 += 1;
+    }
+
+    fn double(&mut self) {
+        self.length_ns *= 2;
+        let sum = |pair: &[(u128, u64)]| pair.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        self.waits = self.waits.chunks(2).map(sum).collect();
+    }
+
+    fn worst(&self) -> Option<Worst> {
+        let busy = self.waits.iter().filter(|(_, requests)| *requests > 0);
+        let (intervals, requests) = busy.fold((0, 0), |(count, sum), (_, requests)| (count + 1, sum + requests));
+        let least = INTERVAL_SHARE_MIN * requests as f64 / f64::from(intervals.max(1));
+        let mean = |&(waits, requests): &(u128, u64)| waits as f64 / requests as f64 / 1e3;
+        let enough =
+            self.waits.iter().enumerate().filter(|(_, (_, requests))| *requests > 0 && *requests as f64 >= least);
+        let seconds = self.length_ns as f64 / 1e9;
+        let all = enough.map(|(at, waits)| Worst { after_s: at as f64 * seconds, seconds, mean_us: mean(waits) });
+        all.reduce(|worst, one| if one.mean_us > worst.mean_us { one } else { worst })
+    }
 }
 
 /// Those who send requests.
@@ -33,6 +100,7 @@ pub(super) struct Clients {
     under_way: BinaryHeap<Reverse<u64>>,
     measured: Option<Measured>,
     distribution: Distribution,
+    intervals: Intervals,
 }
 
 /// Since the first request that counts.
@@ -50,7 +118,13 @@ impl Clients {
     /// The arrivals are not [`Arrivals::None`].
     pub fn new(arrivals: Arrivals) -> Clients {
         assert!(arrivals != Arrivals::None, "without arrivals nobody waits");
-        Clients { arrivals, under_way: BinaryHeap::new(), measured: None, distribution: Distribution::new() }
+        Clients {
+            arrivals,
+            under_way: BinaryHeap::new(),
+            measured: None,
+            distribution: Distribution::new(),
+            intervals: Intervals::new(),
+        }
     }
 
     /// A time of the trace on the clock of the devices; none of a closed loop, which has no use for it.
@@ -110,6 +184,7 @@ impl Clients {
             let measured = self.measured.as_mut().expect("what counts is measured");
             measured.last_arrival_ns = measured.last_arrival_ns.max(arrival_ns);
             measured.last_done_ns = measured.last_done_ns.max(done_ns);
+            self.intervals.record(arrival_ns.saturating_sub(measured.first_arrival_ns), done_ns - arrival_ns);
         }
     }
 
@@ -132,6 +207,7 @@ impl Clients {
             cache_utilisation: utilisation(cache, |measured| &measured.cache_work_ns),
             storage_utilisation: utilisation(storage, |measured| &measured.storage_work_ns),
             requests_per_s: measured.and_then(requests_per_s),
+            worst: self.intervals.worst(),
         }
     }
 }
@@ -144,5 +220,35 @@ impl Measured {
             _ => self.last_arrival_ns,
         };
         end_ns - self.first_arrival_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1,000 s with a request a second that waits 1 ms, but 5 ms from 600 s to 640 s: 1,000 s are 32 intervals of 32 s. One request alone that waits for
+    /// long tells nothing.
+    #[test]
+    fn the_worst_interval_is_the_one_with_the_longest_mean_wait() {
+        let mut intervals = Intervals::new();
+        for second in 0..1000_u64 {
+            let wait_ms = if (600..640).contains(&second) { 5 } else { 1 };
+            intervals.record(second * 1_000_000_000, wait_ms * 1_000_000);
+        }
+        intervals.record(1_030_000_000_000, 1_000_000_000);
+        let worst = intervals.worst().unwrap();
+        assert_eq!((worst.after_s, worst.seconds), (608.0, 32.0));
+        assert!((worst.mean_us - 5000.0).abs() < 1e-9, "{worst:?}");
+        assert_eq!(Intervals::new().worst(), None);
+    }
+
+    #[test]
+    fn intervals_are_no_longer_than_it_takes() {
+        let mut intervals = Intervals::new();
+        (0..14 * 24).for_each(|hour| intervals.record(hour * HOUR_NS, 1));
+        assert!(intervals.length_ns >= HOUR_NS && intervals.length_ns < 2 * HOUR_NS);
+        intervals.record(u64::MAX, 1);
+        assert!(intervals.waits.len() < 400);
     }
 }

@@ -29,6 +29,12 @@ figures! {
         latency_p999_us: f64, "us", "p99.9", "", Show::Digits(0);
         /// The longest latency.
         latency_max_us: f64, "us", "max", "", Show::Digits(0);
+        /// Mean latency of the worst interval. A run has at most 48 equal ones, unless they exceed an hour. None if requests do not wait.
+        latency_worst_us: Option<f64>, "us";
+        /// Start of that interval, after the first counted request.
+        latency_worst_after_s: Option<f64>, "s";
+        /// Length of that interval.
+        latency_worst_seconds: Option<f64>, "s";
         /// Requests answered per second of a closed loop.
         requests_per_s: Option<f64>, "requests a second", "requests/s", "", Show::Digits(0);
         /// The work of the busiest device of the cache, per time of its channels. Above 1 it cannot keep up. None if requests do not wait.
@@ -67,6 +73,9 @@ impl ArrayFigures {
     pub fn with_waits(self, waits: &Waits) -> ArrayFigures {
         let figures = ArrayFigures {
             arrivals: waits.arrivals.to_string(),
+            latency_worst_us: waits.worst.map(|worst| worst.mean_us),
+            latency_worst_after_s: waits.worst.map(|worst| worst.after_s),
+            latency_worst_seconds: waits.worst.map(|worst| worst.seconds),
             requests_per_s: waits.requests_per_s,
             cache_utilisation: waits.cache_utilisation,
             storage_utilisation: waits.storage_utilisation,
