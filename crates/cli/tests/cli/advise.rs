@@ -131,7 +131,7 @@ fn no_answer_says_what_is_nearest_and_which_target_to_relax() {
     assert!(enough.starts_with(expected), "{enough}");
 }
 
-/// The four disks of the example catalogue cannot do the work of the trace: the first sentence says so, and by how much.
+/// The four disks of the example catalogue cannot do the work of the trace: the first sentence has the factor.
 #[test]
 fn disks_that_cannot_keep_up_are_what_the_first_sentence_names() {
     let arguments = [&["advise", cut(), "--latency", "6ms", "--years", "0"], &WAY[..]].concat();

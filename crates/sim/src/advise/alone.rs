@@ -1,5 +1,5 @@
-//! What is compared with caches of flash: the storage alone, flash for all data, RAM alone, and more storage. All are run with the requests of the
-//! trace, as caches are.
+//! Alternatives to a cache of flash: no cache, flash for all data, RAM without flash, and more storage devices. All run with the requests of the
+//! trace, as caches do.
 
 use flashwise_core::access::Op;
 use flashwise_core::tiers::{Device, Tier};
@@ -14,7 +14,7 @@ use crate::cache_settings::Ram;
 use crate::job::{Choice, Job, Written};
 use crate::results::ResultRow;
 
-/// What the answer calls a cache without flash.
+/// Name of a cache without flash.
 pub const RAM_ONLY: &str = "RAM only";
 /// Storage devices that are tried in place of those of the catalogue, as multiples of these: the least that may keep up, and more.
 const MORE_STORAGE: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
@@ -22,7 +22,7 @@ const MORE_STORAGE: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
 const STORAGE_DEVICES_MAX: f64 = 1024.0;
 const GIB: u64 = 1 << 30;
 
-/// What the accesses that are counted read and write.
+/// Reads and writes of the counted accesses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     reads: f64,
@@ -83,7 +83,7 @@ pub(super) fn no_cache(search: &Search) -> Result<Without, AdviseError> {
     Ok(without(search, "the storage without a cache".to_owned(), 0.0, array))
 }
 
-/// Learns from the storage alone how long requests take in terms of block accesses.
+/// Sets the ratio of a request's latency to that of a block access, from the storage without a cache.
 pub(super) fn compare_with(search: &mut Search, no_cache: &Without) -> Result<(), AdviseError> {
     let of_block = Asked::of(search).latency_us(&search.question.catalogue.storage.tier.device);
     let of_request = match search.base.arrivals {
@@ -146,8 +146,8 @@ fn ram_sizes(search: &Search) -> Vec<u64> {
     sizes
 }
 
-/// RAM without flash, in each size that costs less than `less_than` and than a smaller one that meets the targets: a read cache, whose writes go to the
-/// storage at once.
+/// Runs RAM without flash, as a read cache, in each size that costs less than `less_than`. Sizes that cost more than one that meets the targets are
+/// left out. Writes go to the storage at once.
 pub(super) fn ram_alone(search: &Search, less_than: f64) -> Result<Vec<AdvisedCache>, AdviseError> {
     let price = |bytes: u64| bytes as f64 / GIB as f64 * search.question.catalogue.ram_price_per_gib;
     let (mut ran, mut most) = (Vec::new(), less_than);
@@ -188,8 +188,8 @@ pub(super) fn ram_alone(search: &Search, less_than: f64) -> Result<Vec<AdvisedCa
     Ok(ran)
 }
 
-/// Returns a sentence on more storage devices behind `cache`, which misses the load or the latency: how many meet the targets, or how long requests
-/// wait even with the most that were run. None if the flash wears out too soon.
+/// Returns a sentence on more storage devices behind `cache`, which misses the load or the latency. It has the fewest devices that meet the targets,
+/// or the wait with the most that ran. None if the flash wears out too soon.
 pub(super) fn more_storage(search: &Search, cache: &AdvisedCache) -> Result<Option<String>, AdviseError> {
     let storage = search.question.catalogue.storage;
     let (years, now) = (cache.cache_lifetime_years, storage.tier.devices);

@@ -72,7 +72,7 @@ impl Words<'_> {
         let worst = worst(cache)
             .map(|worst| format!("A request waits {worst}; without"))
             .unwrap_or_else(|| "Without".to_owned());
-        let alone = latency(self.advice.no_cache.latency_mean_us);
+        let uncached = latency(self.advice.no_cache.latency_mean_us);
         let lasts = cache.cache_lifetime_years.filter(|_| cache.device != RAM_ONLY);
         let lasts = lasts.map(|found| format!(", and the flash lasts {}", years(found))).unwrap_or_default();
         let waits = match cache.waiting_cost > 0.0 {
@@ -82,7 +82,7 @@ impl Words<'_> {
             }
             false => String::new(),
         };
-        format!("{worst} a cache it waits {alone} on average{lasts}.{waits}")
+        format!("{worst} a cache it waits {uncached} on average{lasts}.{waits}")
     }
 
     fn settings(&self, cache: &AdvisedCache) -> String {
@@ -117,7 +117,7 @@ impl Words<'_> {
     }
 
     fn all_flash(&self, cache: Option<&AdvisedCache>) -> Vec<String> {
-        let flash = self.advice.all_flash.as_ref().expect("it is what is advised");
+        let flash = self.advice.all_flash.as_ref().expect("it is advised");
         let (takes, cost) = (latency(flash.latency_mean_us), money(flash.cost, &self.advice.currency));
         let beside = match cache.filter(|cache| cache.meets == 1) {
             Some(cache) => format!("The best cache costs no less: {} for {}.", name(cache), self.price(cache)),
@@ -134,15 +134,15 @@ impl Words<'_> {
         let targets = if targets.is_empty() { "the load".to_owned() } else { targets };
         let least = advice.runs.iter().min_by(|one, other| busiest(one).total_cmp(&busiest(other)));
         let what = format!("{} for {}", name(cache), self.price(cache));
-        let which = human::counted(advice.runs.len() as u64, "cache");
+        let ran = human::counted(advice.runs.len() as u64, "cache");
         let mut sentences = match least.and_then(|least| overload_by(least, "at least ")) {
             Some(overload) => vec![
                 format!("No cache here meets {targets} at this load: {overload}."),
-                format!("The nearest of {which} that ran is {what}: {}.", waits(cache)),
+                format!("The nearest of {ran} that ran is {what}: {}.", waits(cache)),
             ],
             None => vec![
                 format!("No cache here meets {targets}: with {what}, {}.", waits(cache)),
-                format!("That is the nearest of {which} that ran."),
+                format!("That is the nearest of {ran} that ran."),
             ],
         };
         sentences.push(self.beside(cache));

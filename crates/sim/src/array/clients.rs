@@ -227,8 +227,7 @@ impl Measured {
 mod tests {
     use super::*;
 
-    /// 1,000 s with a request a second that waits 1 ms, but 5 ms from 600 s to 640 s: 1,000 s are 32 intervals of 32 s. One request alone that waits for
-    /// long tells nothing.
+    /// 1,000 s are 32 intervals of 32 s. A request a second waits 1 ms, but 5 ms from 600 s to 640 s. A single long wait does not count.
     #[test]
     fn the_worst_interval_is_the_one_with_the_longest_mean_wait() {
         let mut intervals = Intervals::new();

@@ -1,4 +1,4 @@
-//! Advice: which cache to buy, when to buy none, what is refused, and the configuration.
+//! Advice: which cache to buy, when to buy none, refusals, and the configuration.
 
 mod exhaustive;
 
@@ -115,7 +115,7 @@ fn ram_alone(workload: &Workload) -> Vec<AdvisedCache> {
     ["2MiB", "16MiB", "1GiB"].map(of_size).to_vec()
 }
 
-/// What a job does to the array over the trace.
+/// The array's figures of a job over the trace.
 fn array(workload: &Workload, job: &str) -> ArrayFigures {
     row(workload, job).array.unwrap()
 }

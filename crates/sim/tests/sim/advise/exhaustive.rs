@@ -1,4 +1,4 @@
-//! The first sentence of an advice is true: every candidate of a catalogue runs here by its own job, and the sentence is read back and held to all of them.
+//! The first sentence of an advice is true. Every candidate of a catalogue runs here by its own job; the sentence is parsed and compared with all of them.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use flashwise_trace::tools::cut::{Cut, cut};
 use super::{array, ask, row, ways, workload};
 use crate::workloads::{bundled_path, random};
 
-/// What is sold: flash that wears out in two sizes, and one that is fast and lasts. `{disks}`, `{more}` and `{ram}` are filled in.
+/// A catalogue of flash that wears out in two sizes, and one that is fast and lasts. `{disks}`, `{more}` and `{ram}` are filled in.
 const CATALOGUE: &str = r#"
 {waits}
 [storage]
