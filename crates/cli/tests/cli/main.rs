@@ -62,6 +62,7 @@ mod soak;
 mod stages;
 mod sweep;
 mod trace;
+mod unserved;
 mod wear;
 #[cfg(feature = "wheel-tests")]
 mod wheel;
