@@ -48,7 +48,7 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
-    /// Whether trying again cannot mend it.
+    /// True if trying again cannot mend it.
     pub fn is_permanent(&self) -> bool {
         match self {
             CaptureError::Missing { .. } | CaptureError::NotADevice { .. } => true,

@@ -104,7 +104,7 @@ pub struct Counts {
 pub struct Report {
     /// What the superblock says, if it could be read.
     pub description: Option<CacheDescription>,
-    /// Whether a start would open it. What it would find of blocks is counted only then.
+    /// True if a start would open it. What it would find of blocks is counted only then.
     pub opens: bool,
     /// What was counted.
     pub counts: Counts,
@@ -113,7 +113,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether there is no damage, and nothing that is no pair.
+    /// True if there is no damage, and nothing that is no pair.
     pub fn is_sound(&self) -> bool {
         self.findings.iter().all(|finding| finding.severity == Severity::Note)
     }
@@ -139,7 +139,7 @@ impl Report {
         ));
     }
 
-    /// Whether a part is damaged, and not only no part of this pair.
+    /// True if a part is damaged, and not only no part of this pair.
     pub fn is_damaged(&self) -> bool {
         self.findings.iter().any(|finding| finding.severity == Severity::Damage)
     }
@@ -219,7 +219,7 @@ pub fn total_bytes(flash: &dyn Disk, data: bool) -> u64 {
     flash.size() * if data { 2 } else { 1 }
 }
 
-/// Whether both copies of the superblock are whole.
+/// True if both copies of the superblock are whole.
 fn check_copies(flash: &dyn Disk, report: &mut Report) -> io::Result<bool> {
     let copies = read_copies(flash)?;
     let errors: Vec<(usize, PageError)> =
@@ -360,7 +360,7 @@ fn walk_unit(flash: &dyn Disk, superblock: &Superblock, unit: u32) -> io::Result
     Ok(Some(walk))
 }
 
-/// Whether the log is continuous, and each of its units as it should be.
+/// True if the log is continuous, and each of its units as it should be.
 fn check_log(geometry: Geometry, units: &BTreeMap<u64, UnitWalk>, report: &mut Report) {
     let counts = &mut report.counts;
     // The newest unit may have been begun and never flushed; then the one before it is the newest that counts. A footer says what segments

@@ -53,7 +53,7 @@ pub enum DetachError {
 }
 
 impl DetachError {
-    /// Whether trying again cannot mend it: other devices were given than those that are known to belong together.
+    /// True if trying again cannot mend it: other devices were given than those that are known to belong together.
     pub fn is_misuse(&self) -> bool {
         let DetachError::Pair { error, .. } = self else { return matches!(self, DetachError::BackendTooSmall { .. }) };
         matches!(error, AttachError::Refused(_) | AttachError::DamagedRecord(_))

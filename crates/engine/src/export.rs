@@ -64,7 +64,7 @@ pub enum Operation {
     Trim,
     /// Makes bytes read as zeroes.
     WriteZeroes {
-        /// Whether the space may be given back to the backend.
+        /// True if the space may be given back to the backend.
         may_punch_holes: bool,
         /// Whether to fail with [`Error::NotSupported`] where this is not faster than writing zeroes.
         only_if_fast: bool,
@@ -96,7 +96,7 @@ pub struct Request {
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,
-    /// Whether what it changes must be durable before it is answered: not of a flush.
+    /// True if what it changes must be durable before it is answered: not of a flush.
     pub force_unit_access: bool,
     /// The bytes to write, `length` of them; empty for other operations.
     pub data: Vec<u8>,
@@ -111,17 +111,17 @@ impl Request {
         Request { operation, offset: 0, length: 0, force_unit_access: false, data: Vec::new(), caching }
     }
 
-    /// Whether it changes what is stored.
+    /// True if it changes what is stored.
     pub(crate) fn changes(&self) -> bool {
         matches!(self.operation, Operation::Write | Operation::Trim | Operation::WriteZeroes { .. })
     }
 
-    /// Whether it is a flush as a client asked for it, and was not begun before: one that was has to be durable itself.
+    /// True if it is a flush as a client asked for it, and was not begun before: one that was has to be durable itself.
     pub(crate) fn is_flush(&self) -> bool {
         self.operation == Operation::Flush && !self.force_unit_access
     }
 
-    /// Whether it is answered once something is durable.
+    /// True if it is answered once something is durable.
     pub(crate) fn makes_durable(&self) -> bool {
         self.operation == Operation::Flush || self.force_unit_access && self.operation != Operation::Read
     }
@@ -140,7 +140,7 @@ impl Request {
         }
     }
 
-    /// Whether it changes bytes that `other` is about.
+    /// True if it changes bytes that `other` is about.
     pub(crate) fn changes_part_of(&self, other: &Request) -> bool {
         self.changes() && self.offset < other.offset + other.length && other.offset < self.offset + self.length
     }
@@ -191,9 +191,9 @@ pub type Done = Box<dyn FnOnce(Result<Vec<u8>, Error>) + Send>;
 pub struct Extent {
     /// Number of bytes.
     pub length: u64,
-    /// Whether they have no space allocated.
+    /// True if they have no space allocated.
     pub hole: bool,
-    /// Whether they read as zeroes.
+    /// True if they read as zeroes.
     pub zero: bool,
 }
 
@@ -244,7 +244,7 @@ pub trait Export: Send + Sync {
     /// Size in bytes; may change while the export is in use.
     fn size(&self) -> u64;
 
-    /// Whether it cannot be written.
+    /// True if it cannot be written.
     fn read_only(&self) -> bool {
         false
     }
@@ -297,7 +297,7 @@ pub struct Exports {
 
 struct Entry {
     export: Arc<Claimable>,
-    /// Whether the name is one more of an export that has another.
+    /// True if the name is one more of an export that has another.
     is_alias: bool,
 }
 

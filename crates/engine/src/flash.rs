@@ -61,7 +61,7 @@ impl From<RecoveryError<io::Error>> for FlashError {
 const SALVAGE: &str = "; 'flashwise detach --salvage' writes back what is certain, and lists the rest";
 
 impl FlashError {
-    /// Whether trying again cannot mend it: it is what the device holds, not that it cannot be read now.
+    /// True if trying again cannot mend it: it is what the device holds, not that it cannot be read now.
     pub fn is_permanent(&self) -> bool {
         !matches!(
             self,
@@ -112,7 +112,7 @@ pub fn read_superblock(flash: &dyn Disk) -> Result<Superblock, FlashError> {
     }
 }
 
-/// Whether the place of the superblock is all zeroes, so that nothing is lost by formatting.
+/// True if the place of the superblock is all zeroes, so that nothing is lost by formatting.
 pub fn is_blank(flash: &dyn Disk) -> io::Result<bool> {
     Ok(superblock_pages(flash)?.iter().flatten().all(|&byte| byte == 0))
 }

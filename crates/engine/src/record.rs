@@ -57,7 +57,7 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// Whether trying again cannot mend it.
+    /// True if trying again cannot mend it.
     pub fn is_permanent(&self) -> bool {
         match self {
             RecordError::Folder { .. } | RecordError::Name { .. } => true,

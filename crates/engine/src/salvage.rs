@@ -66,7 +66,7 @@ pub struct Listed {
     pub blocks: Range<u64>,
     /// Why.
     pub reason: Reason,
-    /// Whether a copy of them was written back all the same.
+    /// True if a copy of them was written back all the same.
     pub written_back: bool,
 }
 
@@ -79,11 +79,11 @@ impl Listed {
 /// What was done.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Whether the cache was detached: now, or before.
+    /// True if the cache was detached: now, or before.
     pub detached: bool,
-    /// Whether it was detached before.
+    /// True if it was detached before.
     pub was_detached: bool,
-    /// Whether it is damaged and everything was written through, so that nothing is missed.
+    /// True if it is damaged and everything was written through, so that nothing is missed.
     pub was_empty: bool,
     /// Blocks that were written back and are certain.
     pub certain_blocks: u64,
@@ -320,7 +320,7 @@ pub(crate) fn mended_superblock(flash: &dyn Disk, mending: &Mending) -> io::Resu
     Ok(mended.max_by_key(|superblock| superblock.generation))
 }
 
-/// Whether there is a page of the cache on the flash, if it is divided as its superblock says.
+/// True if there is a page of the cache on the flash, if it is divided as its superblock says.
 fn holds_any(flash: &dyn Disk, superblock: &Superblock) -> io::Result<bool> {
     let mut any = false;
     for_each_unit(flash, superblock, &Mending::new(), |remains| any |= !remains.is_empty())?;

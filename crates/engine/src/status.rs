@@ -61,7 +61,7 @@ states! {
 }
 
 impl VolumeState {
-    /// Whether the volume goes on without its flash.
+    /// True if the volume goes on without its flash.
     pub fn is_without_flash(self) -> bool {
         matches!(self, VolumeState::WithoutFlash | VolumeState::Detached)
     }

@@ -28,7 +28,7 @@ pub trait World {
 }
 
 thread_local! {
-    /// Whether there is a world: asked often, so it is cheaper than to look for one.
+    /// True if there is a world: asked often, so it is cheaper than to look for one.
     static IS_VIRTUAL: Cell<bool> = const { Cell::new(false) };
     static WORLD: RefCell<Option<Rc<dyn World>>> = const { RefCell::new(None) };
     /// A mark of the thread that runs, of the machine's or the world's.
@@ -83,7 +83,7 @@ pub fn sleep(time: Duration) {
     }
 }
 
-/// Whether this thread of the machine runs in a world.
+/// True if this thread of the machine runs in a world.
 pub(crate) fn is_virtual() -> bool {
     IS_VIRTUAL.get()
 }
@@ -98,7 +98,7 @@ pub(crate) fn mark(mark: bool) -> bool {
     MARK.replace(mark)
 }
 
-/// Whether the thread that runs has a mark.
+/// True if the thread that runs has a mark.
 pub(crate) fn is_marked() -> bool {
     MARK.get()
 }

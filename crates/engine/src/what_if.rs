@@ -58,7 +58,7 @@ pub struct EstimateStatus {
     pub policy: String,
     /// The size of the cache, in bytes.
     pub capacity_bytes: u64,
-    /// Whether this is what the volume has now.
+    /// True if this is what the volume has now.
     pub is_present: bool,
     /// Reads that would hit, 0 to 1; absent before anything was read.
     pub read_hit_ratio: Option<f64>,

@@ -43,7 +43,7 @@ pub struct Holding {
 }
 
 impl Holding {
-    /// Whether something would be lost that the backend does not have.
+    /// True if something would be lost that the backend does not have.
     pub fn may_be_dirty(&self) -> bool {
         self.dirty_blocks != Some(0)
     }

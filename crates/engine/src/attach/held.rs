@@ -63,7 +63,7 @@ impl Held {
         }
     }
 
-    /// Whether it is one of buckets that are [marked where they are reset](Superblock::resets) since it was settled.
+    /// True if it is one of buckets that are [marked where they are reset](Superblock::resets) since it was settled.
     pub(super) fn marks_from_now_on(&self) -> bool {
         matches!(self, Held::Wlfc(held) if held.marks_from_now_on())
     }

@@ -38,9 +38,9 @@ pub(crate) const VOLUME_SIZE: &str = "volume size";
 pub struct Pairing {
     /// The backend.
     pub backend: [u8; 16],
-    /// Whether an operator has said that it is the right one, copy or not.
+    /// True if an operator has said that it is the right one, copy or not.
     pub is_identified: bool,
-    /// Whether an operator has given up what a cache holds that is not here.
+    /// True if an operator has given up what a cache holds that is not here.
     pub discards: bool,
 }
 
@@ -57,7 +57,7 @@ pub struct Wanted {
     pub layout: Layout,
     /// Size of the volume in bytes.
     pub volume_bytes: u64,
-    /// Whether data may become newer than the backend's.
+    /// True if data may become newer than the backend's.
     pub writes_back: bool,
     /// Threads that read the cache.
     pub threads: u32,
@@ -70,9 +70,9 @@ pub struct Attached {
     pub attachment: Attachment,
     /// What the cache holds.
     pub held: Held,
-    /// Whether it was made anew.
+    /// True if it was made anew.
     pub formatted: bool,
-    /// Whether its last run did not end in order.
+    /// True if its last run did not end in order.
     pub crashed: bool,
     /// What an operator should know.
     pub notes: Vec<String>,
@@ -87,7 +87,7 @@ enum Verdict {
     Resume(Option<String>),
 }
 
-/// Whether a backend may be used without the flash that it knows, which is asked before it is; returns what it knows of a cache that has nothing
+/// True if a backend may be used without the flash that it knows, which is asked before it is; returns what it knows of a cache that has nothing
 /// that the backend has not, or is given up.
 pub fn check_empty(side: &dyn BackendSide, discards: bool) -> Result<Option<Record>, AttachError> {
     let (record, _) = read_unless(discards, side)?;
@@ -269,7 +269,7 @@ pub(crate) fn paired(
     }
 }
 
-/// Whether one of both sides says that the cache may hold what the backend does not; a record that is damaged does.
+/// True if one of both sides says that the cache may hold what the backend does not; a record that is damaged does.
 pub(crate) fn may_be_dirty(superblock: &Superblock, side: &dyn BackendSide) -> io::Result<bool> {
     match side.read() {
         Err(error) if is_damaged(&error) => Ok(true),

@@ -24,7 +24,7 @@ pub struct Record {
     pub cache: Uuid,
     /// Counts the starts, as the cache's superblock does.
     pub attach: u64,
-    /// Whether the cache may hold what the backend does not.
+    /// True if the cache may hold what the backend does not.
     pub may_be_dirty: bool,
     /// The inode of the backend, which a copy of the file does not share; none where the record is not a part of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]

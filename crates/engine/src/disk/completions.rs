@@ -13,7 +13,7 @@ pub(super) struct Completions {
 #[derive(Default)]
 struct Waiting {
     completions: Vec<Completion>,
-    /// Whether a thread calls the function, and will call it again for what it finds waiting.
+    /// True if a thread calls the function, and will call it again for what it finds waiting.
     delivering: bool,
 }
 

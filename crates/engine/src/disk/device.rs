@@ -34,7 +34,7 @@ pub fn behind_loop(sysfs: &Path) -> Option<(PathBuf, bool)> {
     Some((file.into(), is_all))
 }
 
-/// Whether a device can be written in order only.
+/// True if a device can be written in order only.
 pub fn is_zoned(sysfs: &Path) -> bool {
     attribute(&whole_disk(sysfs), "queue/zoned").is_some_and(|zoned| zoned == "host-managed")
 }
@@ -89,7 +89,7 @@ pub fn alignment_note(sysfs: &Path) -> Option<String> {
     ))
 }
 
-/// Whether only a device can be meant by `path`, so that no file must be made there: it is below `/dev`, and not in its directory for
+/// True if only a device can be meant by `path`, so that no file must be made there: it is below `/dev`, and not in its directory for
 /// files, `/dev/shm`.
 pub fn names_a_device(path: &Path) -> bool {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

@@ -14,7 +14,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use super::{ALIGNMENT, Disk, device, discard, length_on_disk, letting_go};
 use crate::export::Extent;
 
-/// Whether reads and writes go through the page cache.
+/// True if reads and writes go through the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageCache {
     /// Bypassed where the file system allows that; [`FileDisk::notes`] says when it does not.
@@ -29,13 +29,13 @@ pub enum PageCache {
 /// How to open a disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Whether writing is refused.
+    /// True if writing is refused.
     pub read_only: bool,
-    /// Whether reads and writes go through the page cache.
+    /// True if reads and writes go through the page cache.
     pub page_cache: PageCache,
 }
 
-/// Whether a new file's space is set aside.
+/// True if a new file's space is set aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
     /// Space is taken when it is written.
@@ -175,17 +175,17 @@ impl FileDisk {
         &self.path
     }
 
-    /// Whether it is a block device.
+    /// True if it is a block device.
     pub fn is_device(&self) -> bool {
         self.is_device
     }
 
-    /// Whether reads and writes bypass the page cache.
+    /// True if reads and writes bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct
     }
 
-    /// Whether it was opened for reading only.
+    /// True if it was opened for reading only.
     pub fn is_read_only(&self) -> bool {
         self.options.read_only
     }

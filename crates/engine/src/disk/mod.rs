@@ -159,7 +159,7 @@ pub enum Operation {
     Sync,
     /// [`Disk::zero`].
     Zero {
-        /// Whether the space may be given back.
+        /// True if the space may be given back.
         may_punch_holes: bool,
     },
     /// [`Disk::discard`].
@@ -241,7 +241,7 @@ impl Transfer {
 pub struct Completion {
     /// Which transfer.
     pub tag: u64,
-    /// Whether all of it was done.
+    /// True if all of it was done.
     pub result: io::Result<()>,
 }
 
@@ -281,7 +281,7 @@ pub enum Method {
     Pool,
 }
 
-/// Whether an error says that a disk that is there cannot be read or written, and not that it is missing, another's, or not what it was to be.
+/// True if an error says that a disk that is there cannot be read or written, and not that it is missing, another's, or not what it was to be.
 pub(crate) fn is_dead(error: &io::Error) -> bool {
     !matches!(
         error.kind(),

@@ -49,7 +49,7 @@ struct Shared {
     completions: Arc<Completions>,
     pool: Pool,
     queue: Mutex<Queue>,
-    /// Whether the ring's thread will not look at the queue before it is woken. Set with the queue locked and empty.
+    /// True if the ring's thread will not look at the queue before it is woken. Set with the queue locked and empty.
     asleep: AtomicBool,
     /// An eventfd(2), to wake the ring's thread.
     wake_up: OwnedFd,

@@ -96,12 +96,12 @@ impl Clients {
         self.all.len() - self.free.len()
     }
 
-    /// Whether one of them changes what is stored.
+    /// True if one of them changes what is stored.
     pub fn any_changes(&self) -> bool {
         self.requests().any(Request::changes)
     }
 
-    /// Whether a change that is not answered is about bytes of `request`.
+    /// True if a change that is not answered is about bytes of `request`.
     pub fn is_being_changed(&self, request: &Request) -> bool {
         let mut first_time = self.all.iter().flatten().filter(|client| !client.of_buckets.again);
         first_time.any(|client| client.request.changes_part_of(request))
@@ -217,7 +217,7 @@ pub struct Answered {
     pub operation: Operation,
     /// When it came.
     pub started_us: u64,
-    /// Whether it failed.
+    /// True if it failed.
     pub failed: bool,
 }
 
@@ -234,17 +234,17 @@ pub struct Paused {
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// Whether it is a flush that is asked for.
+    /// True if it is a flush that is asked for.
     pub(super) fn is_flush(&self, request: Option<u32>) -> bool {
         request.is_some_and(|request| self.clients.get(request).request.is_flush())
     }
 
-    /// Whether it is a read that is asked for.
+    /// True if it is a read that is asked for.
     pub(super) fn is_read(&self, request: Option<u32>) -> bool {
         request.is_some_and(|request| self.clients.get(request).request.operation == Operation::Read)
     }
 
-    /// Whether it is a write that is asked for.
+    /// True if it is a write that is asked for.
     pub(super) fn is_write(&self, request: Option<u32>) -> bool {
         request.is_some_and(|request| self.clients.get(request).request.operation == Operation::Write)
     }
@@ -298,7 +298,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.begin_request(request, done, self.now_us, of_buckets);
     }
 
-    /// Whether requests that fail are handed back rather than answered.
+    /// True if requests that fail are handed back rather than answered.
     pub(super) fn hands_back(&self) -> bool {
         self.settings.holds_failed && self.flash_failed
     }

@@ -276,12 +276,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
         &mut self.cache
     }
 
-    /// Whether the backend's copy of `block` is not its newest, or is being changed.
+    /// True if the backend's copy of `block` is not its newest, or is being changed.
     pub fn is_newer_than_backend(&self, block: u32) -> bool {
         self.order.blocks().is_used(block) || self.cache.is_newer_than_backend(block)
     }
 
-    /// Whether a step failed that writes or flushes the flash: no other begins.
+    /// True if a step failed that writes or flushes the flash: no other begins.
     pub fn has_flash_failed(&self) -> bool {
         self.flash_failed
     }
@@ -500,7 +500,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         output.held.append(&mut self.held);
     }
 
-    /// Whether reads are put off.
+    /// True if reads are put off.
     pub fn has_postponed(&self) -> bool {
         !self.postponed.is_empty()
     }

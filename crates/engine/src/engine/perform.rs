@@ -310,7 +310,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.finish(id, result);
     }
 
-    /// Whether a step reads a dirty block that is about to be moved, or changed in part: it would be lost once its unit is reset. It is listed
+    /// True if a step reads a dirty block that is about to be moved, or changed in part: it would be lost once its unit is reset. It is listed
     /// from now on, and the server's log says so.
     fn moves_dirty(&mut self, id: StepId) -> bool {
         let step = |id: StepId| self.steps[id as usize].as_ref().expect("a step is there until it is done");
@@ -334,7 +334,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         moves
     }
 
-    /// Whether what was read from flash has the checksum that it should have.
+    /// True if what was read from flash has the checksum that it should have.
     fn data_is_right(&mut self, id: StepId) -> bool {
         let Step::ReadFlash { slot, frame, .. } = self.step(id).step else { return true };
         if self.step(id).falls_back {
@@ -536,7 +536,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 }
 
-/// Whether `part` can be transferred together with the `count` parts before it.
+/// True if `part` can be transferred together with the `count` parts before it.
 pub(super) fn continues(last: &Part, part: &Part, count: usize) -> bool {
     matches!(part.operation, Operation::Read | Operation::Write)
         && part.length == BLOCK
@@ -559,7 +559,7 @@ fn joined(buffers: impl Iterator<Item = Buffer>) -> Vec<Buffer> {
     pieces
 }
 
-/// Whether a client or a segment waits for what goes past the flash.
+/// True if a client or a segment waits for what goes past the flash.
 pub(super) fn is_awaited_flush(step: &Step) -> bool {
     matches!(step, Step::AwaitFlushes | Step::FlushBackend { batch: None })
 }

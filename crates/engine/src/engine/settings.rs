@@ -34,11 +34,11 @@ pub struct Settings {
     /// How many times a dirty block that is about to be moved and cannot be read is read again, whenever
     /// [`read_again`](Engine::read_again) says so, before it counts as lost.
     pub patience: u8,
-    /// Whether requests that fail once the flash has failed are [handed back](Output::held) rather than answered.
+    /// True if requests that fail once the flash has failed are [handed back](Output::held) rather than answered.
     pub holds_failed: bool,
-    /// Whether times are those of a clock: answers are held back as the cache asks, and segments go without what is late.
+    /// True if times are those of a clock: answers are held back as the cache asks, and segments go without what is late.
     pub pauses: bool,
-    /// Whether units are discarded when they are reset.
+    /// True if units are discarded when they are reset.
     pub discard: bool,
     /// How many [write streams](crate::disk::Disk::write_streams) the flash has.
     pub write_streams: u8,

@@ -83,7 +83,7 @@ pub struct Partition {
 pub struct DiskInfo {
     /// Its device, or the file.
     pub path: String,
-    /// Whether it is a regular file.
+    /// True if it is a regular file.
     pub is_file: bool,
     /// Size in bytes.
     pub size_bytes: u64,
@@ -97,13 +97,13 @@ pub struct DiskInfo {
     pub bus_address: Option<String>,
     /// The file behind a loop device.
     pub backing_file: Option<String>,
-    /// Whether it has heads that move; null for files.
+    /// True if it has heads that move; null for files.
     pub rotational: Option<bool>,
     /// `none`, `host-aware` or `host-managed`.
     pub zoned: String,
-    /// Whether it cannot be written.
+    /// True if it cannot be written.
     pub read_only: bool,
-    /// Whether it can be taken out.
+    /// True if it can be taken out.
     pub removable: bool,
     /// Where it is mounted, `[SWAP]` where it is swapped to.
     pub mounts: Vec<String>,
@@ -121,7 +121,7 @@ pub struct DiskInfo {
     pub role: Role,
     /// Why a pool would not take it as it is; null where it would.
     pub refused: Option<String>,
-    /// Whether wiping it is all that a pool would need to take it.
+    /// True if wiping it is all that a pool would need to take it.
     pub can_be_wiped: bool,
 }
 

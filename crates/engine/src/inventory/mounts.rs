@@ -42,7 +42,7 @@ impl Mounts {
     }
 }
 
-/// Whether two paths name one file or device.
+/// True if two paths name one file or device.
 pub(crate) fn same(one: &Path, other: &Path) -> bool {
     if !one.is_absolute() {
         return false;

@@ -130,7 +130,7 @@ impl Ends {
         }
     }
 
-    /// Whether nothing but zeroes is there.
+    /// True if nothing but zeroes is there.
     pub fn are_blank(&self) -> bool {
         self.head.iter().chain(&self.tail).all(|&byte| byte == 0)
     }

@@ -58,7 +58,7 @@ pub struct PoolDisk {
     syncing: Mutex<()>,
 }
 
-/// Whether a chunk is free.
+/// True if a chunk is free.
 pub type IsFree = Box<dyn Fn(u32) -> bool + Send + Sync>;
 
 /// What a piece of a range of bytes is on.
@@ -107,7 +107,7 @@ impl PoolDisk {
         *self.ranges.write() = Arc::new(ranges);
     }
 
-    /// Whether a byte is on a disk that is missing.
+    /// True if a byte is on a disk that is missing.
     pub fn is_missing(&self, offset: u64) -> bool {
         self.any_missing.load(Ordering::Relaxed)
             && self.ranges().iter().any(|range| range.disk.is_none() && (range.start()..range.end()).contains(&offset))

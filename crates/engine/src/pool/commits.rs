@@ -79,7 +79,7 @@ impl Error {
     }
 }
 
-/// Whether the places of changes are durable.
+/// True if the places of changes are durable.
 fn settle(state: &State, changes: &[Change], durable: bool) {
     for change in changes {
         let Change::Mapped(id, run) = change else { continue };
@@ -273,7 +273,7 @@ impl Shared {
         Ok(kept)
     }
 
-    /// Whether a chunk is not given to anyone before it is zeroed. What lies on a disk that is missing can only be forgotten when that is back, and
+    /// True if a chunk is not given to anyone before it is zeroed. What lies on a disk that is missing can only be forgotten when that is back, and
     /// one that leaves gives none any more.
     fn is_to_be_clean(&self, chunk: u32) -> bool {
         let state = self.state();

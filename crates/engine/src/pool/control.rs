@@ -25,11 +25,11 @@ pub struct NewLogical {
     pub name: String,
     /// Its size.
     pub size_bytes: u64,
-    /// Whether each chunk has its place from the beginning.
+    /// True if each chunk has its place from the beginning.
     pub thick: bool,
-    /// Whether neighbours go to different disks.
+    /// True if neighbours go to different disks.
     pub striped: bool,
-    /// Whether its requests are cached.
+    /// True if its requests are cached.
     pub cached: bool,
     /// When what is written reaches its disks, at the latest; the stricter of this and the pool's mode counts.
     pub mode: Mode,
@@ -216,7 +216,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether requests of a logical disk are cached, from now on.
+    /// True if requests of a logical disk are cached, from now on.
     pub fn set_cached(&self, name: &str, cached: bool) -> Result<(), PoolError> {
         self.reshape(name, |shape| Shape { cached, ..shape })
     }

@@ -38,7 +38,7 @@ impl Entry {
         self.chunk().filter(|_| self.0 & Entry::UNWRITTEN == 0)
     }
 
-    /// Whether what it held is lost.
+    /// True if what it held is lost.
     pub fn is_lost(self) -> bool {
         self.chunk().is_none() && self.0 & Entry::WAS_LOST != 0
     }
@@ -48,12 +48,12 @@ impl Entry {
         Entry(Entry::at(chunk, true).0 | Entry::PENDING | Entry::HELD | self.0 & Entry::WAS_LOST)
     }
 
-    /// Whether its place is not written down durably yet.
+    /// True if its place is not written down durably yet.
     pub fn is_pending(self) -> bool {
         self.0 & Entry::PENDING != 0
     }
 
-    /// Whether requests for it wait.
+    /// True if requests for it wait.
     pub fn is_held(self) -> bool {
         self.0 & Entry::HELD != 0
     }
@@ -192,7 +192,7 @@ impl Entries {
         Ok(Entries { all: self.zeroed_but(self.all.len())?, counts: self.counts, touched: self.touched.clone() })
     }
 
-    /// Whether what is counted is what is there.
+    /// True if what is counted is what is there.
     pub fn is_counted(&self) -> bool {
         self.counts == self.there().map(|(_, entry)| entry).fold(Counts::default(), Counts::add)
     }

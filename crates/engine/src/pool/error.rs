@@ -104,7 +104,7 @@ impl PoolError {
         if let PoolError::Together(error) = self { error.cause() } else { self }
     }
 
-    /// Whether trying again cannot mend it.
+    /// True if trying again cannot mend it.
     pub fn is_permanent(&self) -> bool {
         match self.cause() {
             PoolError::Open { source } => {

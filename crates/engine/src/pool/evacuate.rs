@@ -177,7 +177,7 @@ impl Pool {
 }
 
 impl State {
-    /// Whether another disk than this one is there and is not being taken out.
+    /// True if another disk than this one is there and is not being taken out.
     fn has_disk_that_stays(&self, but: u32) -> bool {
         let missing = self.metadata.missing();
         let mut others = self.metadata.map.disks.iter().filter(|(id, _)| **id != but && !missing.contains(id));

@@ -171,7 +171,7 @@ pub fn read(disk: &dyn Disk, label: &Label) -> io::Result<Option<Found>> {
     Ok(all.into_iter().max_by_key(|found| found.position))
 }
 
-/// Whether the changes fit behind `position`, and how many pages there are then.
+/// True if the changes fit behind `position`, and how many pages there are then.
 pub fn fits(label: &Label, position: Position, changes: &[Change]) -> Option<u32> {
     let mut bytes = Vec::new();
     changes.iter().for_each(|change| encode(change, &mut bytes));

@@ -260,7 +260,7 @@ impl LogicalDisk {
         self.submit_pieces(request, &pieces, done, may_wait)
     }
 
-    /// Whether a request gives up chunks that it covers: what is not there reads as zeroes.
+    /// True if a request gives up chunks that it covers: what is not there reads as zeroes.
     pub(super) fn frees(&self, request: &Request) -> bool {
         match request.operation {
             Operation::Trim => true,
@@ -298,7 +298,7 @@ impl LogicalDisk {
     }
 }
 
-/// Whether a request may be performed although it is about bytes that are lost: it is none that reads them or leaves a part of them.
+/// True if a request may be performed although it is about bytes that are lost: it is none that reads them or leaves a part of them.
 fn is_about_whole_lost_chunks(request: &Request, pieces: &[Piece]) -> bool {
     let whole = |piece: &Piece| {
         let from = request.offset + piece.at;
@@ -313,7 +313,7 @@ fn is_about_whole_lost_chunks(request: &Request, pieces: &[Piece]) -> bool {
 }
 
 impl Shared {
-    /// Whether a byte of the pool is on a disk that is missing.
+    /// True if a byte of the pool is on a disk that is missing.
     pub(super) fn is_missing(&self, place: u64) -> bool {
         self.disk.is_missing(place)
     }

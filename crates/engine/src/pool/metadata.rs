@@ -30,7 +30,7 @@ pub struct Present {
     /// Where its data is.
     pub disk: Arc<dyn Disk>,
     pub(super) label: Label,
-    /// Whether it failed to take a change: what it has of the map is old until it takes all of it.
+    /// True if it failed to take a change: what it has of the map is old until it takes all of it.
     pub stale: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct Metadata {
     pub present: Vec<Present>,
     start: Uuid,
     position: Position,
-    /// Whether the disks know of this start, or are about to.
+    /// True if the disks know of this start, or are about to.
     is_written: bool,
     /// No disk took what was written last as a whole, ...
     torn: bool,

@@ -90,7 +90,7 @@ pub const POOL_BYTES: u64 = (CHUNKS_MAX as u64 - 1) * CHUNK_BYTES;
 pub struct PoolConfig {
     /// Its disks: block devices or regular files, in any order.
     pub disks: Vec<PathBuf>,
-    /// Whether it starts although disks are missing.
+    /// True if it starts although disks are missing.
     pub degraded: bool,
     /// Its name, its flash, which may be none, and the settings of its cache. The backend is the pool itself.
     pub cache: VolumeConfig,
@@ -107,7 +107,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether trying again cannot mend it.
+    /// True if trying again cannot mend it.
     pub fn is_permanent(&self) -> bool {
         match self {
             OpenError::Pool(error) => error.is_permanent(),
@@ -127,7 +127,7 @@ struct State {
     unclean: Vec<u32>,
     /// How many chunks became free again since the start.
     given_back: u64,
-    /// Whether changes that were pending are being written down.
+    /// True if changes that were pending are being written down.
     committing: bool,
     /// Who has the chunks of which something is lost or waits.
     owners: Owners,
@@ -153,7 +153,7 @@ struct Shared {
     refused: AtomicU64,
     jobs: Mutex<Option<Sender<Job>>>,
     exports: RwLock<BTreeMap<u32, Arc<LogicalDisk>>>,
-    /// Whether it was said that the pool is nearly full.
+    /// True if it was said that the pool is nearly full.
     warned: AtomicBool,
     /// One operator's change at a time.
     control: Mutex<()>,

@@ -9,7 +9,7 @@ use crate::export::Request;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub place: Option<u64>,
-    /// Whether what was there is lost.
+    /// True if what was there is lost.
     pub lost: bool,
     pub at: u64,
     pub length: u64,
@@ -34,7 +34,7 @@ pub(super) fn cut(request: &Request, entries: &[Entry], pieces: &mut Vec<Piece>)
     }
 }
 
-/// Whether a request is about all of a chunk.
+/// True if a request is about all of a chunk.
 pub(super) fn covers(request: &Request, chunk: u64) -> bool {
     request.offset <= chunk * CHUNK_BYTES && (chunk + 1) * CHUNK_BYTES <= request.offset + request.length
 }

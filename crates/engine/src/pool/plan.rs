@@ -17,7 +17,7 @@ use crate::inventory::{DiskInfo, Role};
 pub struct Plan {
     /// In sentences.
     pub does: Vec<String>,
-    /// Whether data is lost.
+    /// True if data is lost.
     pub destroys: bool,
     /// What has to be typed to have it done; none where nothing has to.
     pub word: Option<String>,

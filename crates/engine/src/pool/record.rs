@@ -14,7 +14,7 @@ pub struct Run {
     pub chunk: u32,
     /// Their number.
     pub count: u32,
-    /// Whether they were written; else they read as zeroes.
+    /// True if they were written; else they read as zeroes.
     pub written: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct Member {
     pub chunks: u32,
     /// How many of these come first.
     pub reserved: u32,
-    /// Whether it is being emptied and takes no new chunks.
+    /// True if it is being emptied and takes no new chunks.
     pub leaving: bool,
     /// The last start that it took part in, and the one before that.
     pub starts: [Uuid; 2],
@@ -46,11 +46,11 @@ pub struct Shape {
     pub uuid: Uuid,
     /// Size in bytes, a multiple of 4,096.
     pub size_bytes: u64,
-    /// Whether each chunk has its place from the beginning.
+    /// True if each chunk has its place from the beginning.
     pub thick: bool,
-    /// Whether neighbours go to different disks.
+    /// True if neighbours go to different disks.
     pub striped: bool,
-    /// Whether its requests are cached.
+    /// True if its requests are cached.
     pub cached: bool,
     /// When what is written reaches its disks, at the latest: the stricter of this and the pool's mode counts.
     pub mode: Mode,

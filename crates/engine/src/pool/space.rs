@@ -21,9 +21,9 @@ struct Room {
     free: u32,
     /// Where the search for a free one begins.
     next: u32,
-    /// Whether none is to be taken.
+    /// True if none is to be taken.
     leaving: bool,
-    /// Whether the disk is there.
+    /// True if the disk is there.
     missing: bool,
 }
 
@@ -93,14 +93,14 @@ impl Space {
         self.disks.remove(&disk);
     }
 
-    /// Whether a disk is being emptied.
+    /// True if a disk is being emptied.
     pub fn set_leaving(&mut self, disk: u32, leaving: bool) {
         if let Some(room) = self.disks.get_mut(&disk) {
             room.leaving = leaving;
         }
     }
 
-    /// Whether a disk is not there.
+    /// True if a disk is not there.
     pub fn set_missing(&mut self, disk: u32, missing: bool) {
         if let Some(room) = self.disks.get_mut(&disk) {
             room.missing = missing;
@@ -143,7 +143,7 @@ impl Space {
         }
     }
 
-    /// Whether a chunk is there and free.
+    /// True if a chunk is there and free.
     pub fn is_free(&self, chunk: u32) -> bool {
         let is_in = |room: &&Room| (room.first..room.first + room.chunks).contains(&chunk);
         self.disks.values().find(is_in).is_some_and(|room| !room.is_taken(chunk - room.first))

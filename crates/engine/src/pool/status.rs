@@ -86,11 +86,11 @@ pub struct LogicalDiskStatus {
     /// Blocks of 4,096 bytes that were answered and have found no place yet: they wait in memory, and no flush succeeds before.
     #[serde(default)]
     pub unwritten_blocks: u64,
-    /// Whether each chunk has its place from the beginning.
+    /// True if each chunk has its place from the beginning.
     pub thick: bool,
-    /// Whether neighbouring chunks go to different disks.
+    /// True if neighbouring chunks go to different disks.
     pub striped: bool,
-    /// Whether its requests are cached.
+    /// True if its requests are cached.
     pub cached: bool,
     /// When what is written reaches the disks, at the latest: `write-back`, `write-through` or `write-around`.
     pub mode: String,
@@ -144,7 +144,7 @@ pub struct PoolStatus {
     pub provisioned_bytes: u64,
     /// What an operator should do something about; null where nothing.
     pub warning: Option<String>,
-    /// Whether a running server made it and keeps itself which disks it has; no configuration has to.
+    /// True if a running server made it and keeps itself which disks it has; no configuration has to.
     #[serde(default)]
     pub made: bool,
     /// Counts the snapshots of its map.
@@ -170,11 +170,11 @@ pub struct MapRun {
     pub path: String,
     /// Where they begin on the disk, in bytes; 0 where they are lost.
     pub disk_offset_bytes: u64,
-    /// Whether they were written; else they read as zeroes.
+    /// True if they were written; else they read as zeroes.
     pub written: bool,
-    /// Whether the disk is missing.
+    /// True if the disk is missing.
     pub missing: bool,
-    /// Whether they are lost, and answer with an error until they are written anew.
+    /// True if they are lost, and answer with an error until they are written anew.
     pub lost: bool,
 }
 

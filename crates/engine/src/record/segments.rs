@@ -157,7 +157,7 @@ impl Segments {
         self.last_path.as_deref()
     }
 
-    /// Whether there was no room for what was to be written last.
+    /// True if there was no room for what was to be written last.
     pub fn is_full(&self) -> bool {
         self.full_at_bytes.is_some()
     }

@@ -31,7 +31,7 @@ impl fmt::Debug for OpenDisk {
 pub struct VolumeConfig {
     /// Its name: the NBD export.
     pub name: String,
-    /// Whether it is the cache of a pool, which has that name.
+    /// True if it is the cache of a pool, which has that name.
     pub of_pool: bool,
     /// Further names of the NBD export.
     pub aliases: Vec<String>,
@@ -55,9 +55,9 @@ pub struct VolumeConfig {
     pub cache: Settings,
     /// What rules that adapt take the devices for. How large these are, flash and volume say.
     pub array: Array,
-    /// Whether erase units are discarded when they are reset.
+    /// True if erase units are discarded when they are reset.
     pub discard: bool,
-    /// Whether files bypass the page cache where they can.
+    /// True if files bypass the page cache where they can.
     pub direct_io: bool,
     /// Drive writes per day that the flash is rated for, over its warranty.
     pub drive_writes_per_day: Option<f64>,
@@ -67,7 +67,7 @@ pub struct VolumeConfig {
     pub backend_id: Option<String>,
     /// Where the records of backends are kept that have no room for their own.
     pub state_directory: PathBuf,
-    /// Whether an operator has given up what a cache holds that is not here.
+    /// True if an operator has given up what a cache holds that is not here.
     pub discard_cache: bool,
     /// Flushes are answered and not done: to show that the tests of durability find lost data. Loses data.
     pub unsafe_ignore_flushes: bool,

@@ -364,7 +364,7 @@ impl Volume {
     }
 }
 
-/// Whether a change is about all of a block.
+/// True if a change is about all of a block.
 fn is_whole(change: &Request, block: u64) -> bool {
     change.offset <= block * BLOCK && (block + 1) * BLOCK <= change.offset + change.length
 }

@@ -94,7 +94,7 @@ impl Driver {
         }
     }
 
-    /// Whether requests have to wait before they are planned. Reads wait later than others, which may have to wait for the backend: there are steps
+    /// True if requests have to wait before they are planned. Reads wait later than others, which may have to wait for the backend: there are steps
     /// and memory left for reads of RAM and flash.
     pub fn is_full(&self, for_reads: bool) -> bool {
         match self {
@@ -114,17 +114,17 @@ impl Driver {
         }
     }
 
-    /// Whether it has stopped until it is made anew.
+    /// True if it has stopped until it is made anew.
     pub fn has_stopped(&self) -> bool {
         matches!(self, Driver::Wlfc(engine) if engine.stopped().is_some() && !engine.is_given_up())
     }
 
-    /// Whether it waits for the flash to be read again.
+    /// True if it waits for the flash to be read again.
     pub fn waits(&self) -> bool {
         matches!(self, Driver::Wlfc(engine) if engine.waits())
     }
 
-    /// Whether a log has put off reads of the flash.
+    /// True if a log has put off reads of the flash.
     pub fn has_postponed(&self) -> bool {
         matches!(self, Driver::Log(engine) if engine.has_postponed())
     }
@@ -321,7 +321,7 @@ impl Driver {
         }
     }
 
-    /// Whether the flash failed, or cannot be used for what it holds.
+    /// True if the flash failed, or cannot be used for what it holds.
     pub fn has_flash_failed(&self) -> bool {
         match self {
             Driver::Log(engine) => engine.cache().has_flash_failed(),
@@ -329,7 +329,7 @@ impl Driver {
         }
     }
 
-    /// Whether nothing that was flushed is only on the flash, so that the volume can go on without it.
+    /// True if nothing that was flushed is only on the flash, so that the volume can go on without it.
     pub fn can_give_up_flash(&self) -> bool {
         match self {
             Driver::Log(engine) => engine.cache().can_give_up_flash(),
@@ -348,7 +348,7 @@ impl Driver {
         }
     }
 
-    /// Whether all that is to be written back cannot be read.
+    /// True if all that is to be written back cannot be read.
     pub fn is_rest_unreadable(&self) -> bool {
         match self {
             Driver::Log(engine) => engine.cache().unreadable_blocks() == engine.cache().blocks_to_write_back(),

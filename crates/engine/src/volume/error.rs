@@ -105,7 +105,7 @@ pub enum VolumeError {
 }
 
 impl VolumeError {
-    /// Whether trying again cannot mend it: the configuration has to change, or what the devices hold.
+    /// True if trying again cannot mend it: the configuration has to change, or what the devices hold.
     pub fn is_permanent(&self) -> bool {
         match self {
             VolumeError::Backend { error, .. } | VolumeError::Flash { error, .. } => {
@@ -136,7 +136,7 @@ impl VolumeError {
         }
     }
 
-    /// Whether the flash cannot be read or written; `given_up`, also whether it is not there.
+    /// True if the flash cannot be read or written; `given_up`, also whether it is not there.
     pub(super) fn is_of_dead_flash(&self, given_up: bool) -> bool {
         let error = match self {
             VolumeError::Flash { error, .. } => error,

@@ -97,7 +97,7 @@ struct Inner {
     /// Where in its life the volume is; whether a device fails is asked of the devices.
     state: VolumeState,
     failed_requests: u64,
-    /// Whether it was decided what becomes of a flash that failed.
+    /// True if it was decided what becomes of a flash that failed.
     flash_given_up: bool,
     /// Since when the flash cannot be read at all while something waits for that.
     unread_since: Option<Instant>,
@@ -321,12 +321,12 @@ impl Volume {
         self.dispatch(inner);
     }
 
-    /// Whether it has a flash, which was not detached.
+    /// True if it has a flash, which was not detached.
     pub fn has_flash(&self) -> bool {
         !self.config.flash.as_os_str().is_empty() && !self.lock().state.is_without_flash()
     }
 
-    /// Whether the flash may have what was written and the backend has not.
+    /// True if the flash may have what was written and the backend has not.
     pub(crate) fn writes_back_to_flash(&self) -> bool {
         let inner = self.lock();
         let writes_back = inner.engine.log().is_none_or(|cache| cache.config().mode == Mode::WriteBack);

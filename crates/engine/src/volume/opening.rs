@@ -46,9 +46,9 @@ pub struct Storage {
 /// What is known of the work of opening a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// Whether there is no flash.
+    /// True if there is no flash.
     pub without_flash: bool,
-    /// Whether the flash was formatted.
+    /// True if the flash was formatted.
     pub formatted: bool,
     /// Blocks that the cache came back with.
     pub cached_blocks: u64,
@@ -56,7 +56,7 @@ pub struct Opened {
     pub dirty_blocks: u64,
     /// Blocks whose only copy is lost.
     pub lost_blocks: u64,
-    /// Whether the last run ended without closing the volume.
+    /// True if the last run ended without closing the volume.
     pub crashed: bool,
     /// How long reading the log took.
     pub recovery: Duration,

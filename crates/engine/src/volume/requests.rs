@@ -235,7 +235,7 @@ impl Volume {
     }
 }
 
-/// Whether one read of the flash is all there is to do.
+/// True if one read of the flash is all there is to do.
 fn is_flash_read(transfers: &[Transfer]) -> bool {
     matches!(transfers, [Transfer { disk: FLASH, operation: disk::Operation::Read, length: ..=NOW_BYTES, .. }])
 }

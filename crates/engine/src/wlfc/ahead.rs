@@ -32,7 +32,7 @@ pub(super) struct Ahead {
     lost: BTreeMap<u64, BTreeMap<u64, Arc<Request>>>,
 }
 
-/// Whether a step may be done after the client was answered whose change it makes durable or keeps.
+/// True if a step may be done after the client was answered whose change it makes durable or keeps.
 pub(super) fn is_done_after(step: &Step) -> bool {
     use Step::{Append, FlushBackend, FlushFlash, KeepInRam, Reset};
     matches!(step, Append { .. } | KeepInRam { .. } | Reset { .. } | FlushFlash | FlushBackend)
@@ -171,7 +171,7 @@ impl Ahead {
         self.lost.keys()
     }
 
-    /// Whether any is.
+    /// True if any is.
     pub fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }

@@ -17,7 +17,7 @@ use crate::export::{Operation as AskFor, Request};
 const READ_AGAIN_MAX: usize = 8;
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// Whether the blocks that a part read of the backend came.
+    /// True if the blocks that a part read of the backend came.
     pub(super) fn came(&mut self, id: StepId, part: &Part, came: bool) {
         let running = self.step(id);
         running.unread |= !came;

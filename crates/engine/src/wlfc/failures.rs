@@ -42,7 +42,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         &self.failures
     }
 
-    /// Whether something failed that the cache relies on, of the flash, as 0, or the backend, as 1: no request is performed any more.
+    /// True if something failed that the cache relies on, of the flash, as 0, or the backend, as 1: no request is performed any more.
     pub fn stopped(&self) -> Option<usize> {
         self.stopped
     }
@@ -58,7 +58,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.waits = true;
     }
 
-    /// Whether it waits for the flash to be read again.
+    /// True if it waits for the flash to be read again.
     pub fn waits(&self) -> bool {
         self.waits
     }
@@ -77,7 +77,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.settings.holds_failed = false;
     }
 
-    /// Whether every request fails for good.
+    /// True if every request fails for good.
     pub fn is_given_up(&self) -> bool {
         self.stopped.is_some() && !self.settings.holds_failed
     }

@@ -63,22 +63,22 @@ impl Region {
         }
     }
 
-    /// Whether a block has no content.
+    /// True if a block has no content.
     pub fn is_bad(&self, block: u64) -> bool {
         self.missing(block).is_some()
     }
 
-    /// Whether any of these has none.
+    /// True if any of these has none.
     pub fn has_bad(&self, block: u64, blocks: u32) -> bool {
         !self.bad.is_empty() && (block..block + u64::from(blocks)).any(|block| self.is_bad(block))
     }
 
-    /// Whether any of these is lost.
+    /// True if any of these is lost.
     pub fn has_lost(&self, block: u64, blocks: u32) -> bool {
         self.has_any(Missing::Lost, block, blocks)
     }
 
-    /// Whether any of these is missing for this reason.
+    /// True if any of these is missing for this reason.
     pub fn has_any(&self, missing: Missing, block: u64, blocks: u32) -> bool {
         !self.bad.is_empty() && (block..block + u64::from(blocks)).any(|block| self.missing(block) == Some(missing))
     }

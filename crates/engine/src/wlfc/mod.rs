@@ -78,12 +78,12 @@ pub struct Settings {
     pub patience: u8,
     /// After how long a bucket is read again that cannot be read where the cache is found again.
     pub read_pause: Duration,
-    /// Whether buckets are zones.
+    /// True if buckets are zones.
     pub zoned: bool,
     /// Blocks that cannot be read are left out of what is written back, rather than that everything stops: only where nothing counts as
     /// written back before all is known to be.
     pub skips_bad: bool,
-    /// Whether requests that fail because the cache has to be found again are [handed back](crate::engine::Output::held) rather than answered.
+    /// True if requests that fail because the cache has to be found again are [handed back](crate::engine::Output::held) rather than answered.
     pub holds_failed: bool,
     /// Answers flushes, and writes that must be durable, as soon as they come: shows that tests would find it. Never in service.
     pub answers_flushes_at_once: bool,
@@ -124,7 +124,7 @@ struct Running {
     falls_back: bool,
     retries: u8,
     patience: u8,
-    /// Whether the flash can be read at all is being tried.
+    /// True if the flash can be read at all is being tried.
     probes: bool,
     /// What is to be transferred after this, last first.
     next: Vec<Part>,
@@ -153,7 +153,7 @@ impl Running {
         }
     }
 
-    /// Whether it does what a client asked for: not what follows from it.
+    /// True if it does what a client asked for: not what follows from it.
     fn is_asked_for(&self) -> bool {
         !matches!(self.asked_by, AskedBy::NoOne)
     }
@@ -402,7 +402,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         BucketsEnd { run: RunEnd { run, sequence: self.durable, last }, digest }
     }
 
-    /// Whether the backend's copy of `block` is not its newest, or is being changed.
+    /// True if the backend's copy of `block` is not its newest, or is being changed.
     pub fn is_newer_than_backend(&self, block: u32) -> bool {
         self.is_written(block.into()) || self.cache.is_newer_than_backend(block)
     }

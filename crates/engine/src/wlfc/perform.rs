@@ -23,7 +23,7 @@ pub(super) enum Begun {
     UnderWay,
 }
 
-/// Whether it changes the backend for a client, or for another trial: not for something to leave the cache.
+/// True if it changes the backend for a client, or for another trial: not for something to leave the cache.
 fn goes_past(step: &Step) -> bool {
     matches!(step, Step::WriteBackend { gives_up: false, .. } | Step::ZeroBackend { .. })
 }
@@ -229,7 +229,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         Begun::UnderWay
     }
 
-    /// Whether what is appended says of blocks that they are in the backend, as they could not be read there: what was written of them has to
+    /// True if what is appended says of blocks that they are in the backend, as they could not be read there: what was written of them has to
     /// be durable first, as what they were on flash counts no more.
     fn says_backend_has(&mut self, plan: u32, step: &Step) -> bool {
         blocks_of(step, self.bucket_blocks)

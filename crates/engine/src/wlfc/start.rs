@@ -209,7 +209,7 @@ impl Held {
         lost
     }
 
-    /// Whether anything may be newer than the backend's.
+    /// True if anything may be newer than the backend's.
     pub fn may_be_dirty(&self) -> bool {
         let found = self.scans.iter().flat_map(|scan| &scan.found);
         found.map(|(_, oob)| oob).any(|oob| oob.state != State::Read)
@@ -294,7 +294,7 @@ impl Held {
         Ok(())
     }
 
-    /// Whether [settling](Self::settle) marks the buckets that are empty, so that the superblock may say so of all from then on: not where some
+    /// True if [settling](Self::settle) marks the buckets that are empty, so that the superblock may say so of all from then on: not where some
     /// failed, which cannot be marked.
     pub fn marks_from_now_on(&self) -> bool {
         self.resets < Resets::EverySector && self.worn.is_empty() && self.dead.is_empty()

@@ -61,7 +61,7 @@ const SEQUENTIAL: u8 = 2;
 
 const _: () = assert!(size_of::<BlkZone>() == 64 && size_of::<ReportHeader>() == 16);
 
-/// Whether there is a device at `path` that must be written in order.
+/// True if there is a device at `path` that must be written in order.
 pub(super) fn is_zoned(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| {
         metadata.file_type().is_block_device() && must_be_written_in_order(&sysfs(metadata.rdev()))

@@ -49,7 +49,7 @@ pub struct ZonedFlash {
     zones: Vec<Slot>,
     /// The zone of the log that is being written.
     current: Mutex<Option<u32>>,
-    /// Whether many zones are written at a time, so that none is finished when another is begun.
+    /// True if many zones are written at a time, so that none is finished when another is begun.
     many: AtomicBool,
 }
 

@@ -47,12 +47,12 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// Whether the device keeps resources for it, of which there may be few.
+    /// True if the device keeps resources for it, of which there may be few.
     pub fn is_active(self) -> bool {
         matches!(self, Condition::Open | Condition::Closed)
     }
 
-    /// Whether it failed for good.
+    /// True if it failed for good.
     pub fn has_failed(self) -> bool {
         matches!(self, Condition::ReadOnly | Condition::Offline)
     }
@@ -119,7 +119,7 @@ pub trait ZonedDevice: Send + Sync {
     }
 }
 
-/// Whether what is at a path has zones: a block device, a zonefs, or a file that was made so.
+/// True if what is at a path has zones: a block device, a zonefs, or a file that was made so.
 pub fn may_have_zones(path: &Path) -> bool {
     device::is_zoned(path) || zonefs::is_at(path) || table::is_at(path)
 }

@@ -114,7 +114,7 @@ fn checksum(number: u32, fields: &[u8]) -> u32 {
     crc32c_append(crc32c(&number.to_le_bytes()), fields)
 }
 
-/// Whether the file at a path says that it has zones.
+/// True if the file at a path says that it has zones.
 pub(super) fn is_at(path: &Path) -> bool {
     let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     let begins = |file: &File, at: u64| {

@@ -25,7 +25,7 @@ const SEQUENTIAL: &str = "seq";
 /// Bytes in what stat(2) counts in.
 const SECTOR: u64 = 512;
 
-/// Whether there is a zonefs at `path`: the directory that it is mounted on, or one in it.
+/// True if there is a zonefs at `path`: the directory that it is mounted on, or one in it.
 pub(super) fn is_at(path: &Path) -> bool {
     path.is_dir() && statfs(path).is_ok_and(|found| found.f_type as u64 == MAGIC)
 }
