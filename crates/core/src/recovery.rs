@@ -215,13 +215,13 @@ pub enum RecoveryError<E> {
     #[error("the flash device cannot be read: {0}")]
     Read(E),
     #[error(
-        "erase unit {unit} should hold part {sequence} of the log and does not ({what}); \
-         its blocks are unknown, so the backend may lack their newest data"
+        "erase unit {unit} should hold part {sequence} of the log and does not ({what}). \
+         Its blocks are unknown, so the backend may lack their newest data"
     )]
     UnitMissing { unit: u32, sequence: u64, what: String },
     #[error(
-        "erase unit {unit} was durable up to page {durable_end}, and page {page} of it is damaged; \
-         the blocks after it are unknown, so the backend may lack their newest data"
+        "erase unit {unit} was durable up to page {durable_end}, and page {page} of it is damaged. \
+         The blocks after it are unknown, so the backend may lack their newest data"
     )]
     SegmentDamaged { unit: u32, page: u32, durable_end: u32 },
 }

@@ -6,9 +6,9 @@
 //! none as the start of another.
 //!
 //! Choices beyond the source:
-//! - A request continues a stream of the same op if it starts at most 16 blocks before or after the stream's end and
-//!   ends beyond it. Readers skip metadata, and log writers rewrite their last block. Only the added blocks count, not
-//!   skipped or overlapping ones, but a run is at least as long as its last request.
+//! - A request continues a stream of the same op if it starts within 16 blocks of the stream's end and ends beyond it.
+//!   Readers skip metadata, and log writers rewrite their last block. Only the added blocks count, not skipped or
+//!   overlapping ones, but a run is at least as long as its last request.
 //! - A request that starts and ends within the last 16 blocks of a stream repeats a recent read or write, so it should
 //!   be cached. It belongs to no stream, and neither continues nor starts one.
 //! - Any other step back, for instance to the start of a file, starts a new stream. So each repetition of a scan is a

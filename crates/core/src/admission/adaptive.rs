@@ -112,7 +112,7 @@ pub(super) const HITS: Parameter = Parameter {
     name: "hits",
     kind: options::Kind::Number(0.0, 1.0),
     default: "0",
-    meaning: "the minimum hits, as a share of those of the candidate with the most hits; candidates with fewer are not chosen, even \
+    meaning: "the minimum hits, as a share of those of the candidate with the most hits. Candidates with fewer are not chosen, even \
               with the best latency over lifetime. The paper has only the target",
 };
 /// `seed`: selects the sampled blocks.

@@ -8,11 +8,11 @@
 //! It plans as if every step completed immediately; [`Step`] defines the allowed overlaps. The results of steps are
 //! [`Event`]s, like requests.
 //!
-//! Two rules make it safe to lose power at any time. *The backend's copy of a block is changed only once no older clean
-//! copy of it on flash would be valid after a crash. A flush is answered only once no older dirty copy would be valid.*
-//! A block that is written back has that copy on flash, made durable before. A write to the backend goes to flash as
-//! well or instead if there is a dirty copy, or if the block was lost. Before it overwrites a block with a clean copy,
-//! the region of the backend is durably [unsure](crate::format::Kind::Unsure); see `intents.rs`.
+//! Two rules make it safe to lose power at any time. *The backend's copy of a block changes only once no older clean
+//! copy on flash would be valid after a crash. A flush is answered only once no older dirty copy would be valid.* A
+//! block that is written back has that copy on flash, made durable before. A write to the backend goes to flash as well
+//! or instead if there is a dirty copy, or if the block was lost. Before it overwrites a block with a clean copy, the
+//! region of the backend is durably [unsure](crate::format::Kind::Unsure); see `intents.rs`.
 //!
 //! ```
 //! use std::collections::HashMap;

@@ -80,8 +80,8 @@ pub static INFO: Info = Info {
             name: "survival",
             kind: Kind::Number(0.0, f64::MAX),
             default: "2",
-            meaning: "survival time of a divergent container, in turnovers of the cache for a container that is wholly live; less by \
-                      the cube of the live share",
+            meaning: "survival time of a divergent container, in turnovers of the cache, if all its pages are live. It decreases with the \
+                      cube of the live share",
         },
         Parameter {
             name: "epbpd",

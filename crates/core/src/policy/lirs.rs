@@ -48,8 +48,8 @@ pub static INFO: Info = Info {
             name: "ghosts",
             kind: Kind::Number(0.0, f64::MAX),
             default: "2500",
-            meaning: "how many uncached HIR blocks the stack S may hold, as a multiple of the cache size; the paper sets no \
-                      bound, the authors' simulator this one",
+            meaning: "the maximum number of uncached HIR blocks in the stack S, as a multiple of the cache size. The paper has no limit; \
+                      this is that of the authors' simulator",
         },
     ],
     offline: false,

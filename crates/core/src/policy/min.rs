@@ -16,8 +16,8 @@
 //!   blocks, an exhaustive search finds as many hits with fewer admissions. MIN has 77, 52, 28 and 12 % more in 1, 2, 3
 //!   and 4 places, where FIF has 7.3, 3.7, 2.4 and 1.7 times the fewest. The fewest admissions are a minimum-cost flow
 //!   through the whole trace. By that (`crates/sim/tests/sim/min.rs`) MIN has 17 to 20 % more than needed on random
-//!   traces of 3,000 accesses to 500 blocks in 10 to 150 places. On pieces of 4,000 accesses of the bundled trace,
-//!   which re-read little, it has none more.
+//!   traces. These have 3,000 accesses to 500 blocks, in 10 to 150 places. On pieces of 4,000 accesses of the bundled
+//!   trace, which re-read little, it has none more.
 //! - While places are free, a block that is not accessed again is still not admitted.
 //! - The hits are maximal for the foreseen accesses. A simulation with a warm-up foresees those that it counts.
 

@@ -31,8 +31,8 @@ pub static INFO: Info = Info {
             name: "life",
             kind: Kind::Count(1, LIFE_TIME_MAX),
             default: "",
-            meaning: "lifeTime, the number of accesses that a block stays in its queue without being accessed; where it is not \
-                      given, it follows the peak temporal distance",
+            meaning: "lifeTime, the number of accesses that a block stays in its queue without being accessed. Without it, it follows the \
+                      peak temporal distance",
         },
         Parameter {
             name: "qout",

@@ -43,8 +43,8 @@ pub static INFO: Info = Info {
             name: "hotspots",
             kind: Kind::Number(0.0, 1000.0),
             default: "400%",
-            meaning: "blocks of the hotspot queue, as a share of the cache size, at least 1024; 400% reaches as far as dm-cache's, which \
-                      has a quarter of it, of 16 cache blocks each",
+            meaning: "blocks of the hotspot queue, as a share of the cache size, at least 1024. 400% covers as much as dm-cache's, which \
+                      has a quarter of it, each of 16 cache blocks",
         },
         Parameter {
             name: "rate",

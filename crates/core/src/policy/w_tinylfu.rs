@@ -61,8 +61,8 @@ pub static INFO: Info = Info {
             name: "climb",
             kind: Kind::Choice(&["off", "on"]),
             default: "off",
-            meaning: "whether the window, which then begins with its share, grows or shrinks after each sample of W accesses, on as long \
-                      as the hit ratio rises, and back when it falls (Middleware 2018)",
+            meaning: "adapt the window, from its share on, after each sample of W accesses (Middleware 2018). It grows or shrinks as long as the hit ratio \
+                      rises, and reverses when it falls",
         },
     ],
     offline: false,
