@@ -29,6 +29,8 @@ use crate::simulate::{Sizes, misuse, parse_sizes};
 use crate::table::{self, caveats, rate};
 
 /// Find the caches that are worth having: of policies and sizes, those that hit most for their erasures, beside the best possible
+///
+/// All caches have the same RAM: --ram, of the largest size if it is a share, or more if the write buffer or the open erase units of one need it.
 #[derive(Debug, Args)]
 pub struct Pareto {
     /// A trace of any format, or a normalised one; - is standard input
@@ -92,6 +94,7 @@ impl Pareto {
         let mut cases = pareto::cases(&trace, &online, &sizes)?;
         let counting = Counting { warmup: self.warmup, epoch: None };
         let experiment = Experiment { layout: Layout::Flash(settings), devices: None, counting };
+        let experiment = experiment.with_equal_ram(&trace, &cases);
         if self.sizes.is_empty() {
             leave_out(&trace, &mut cases, &experiment)?;
         }
@@ -122,7 +125,7 @@ impl Pareto {
             |offline: bool| points.iter().filter(move |point| point.offline == offline && (self.all || point.frontier));
         writeln!(out, "What can run:\n\n{}\n", frontier(shown(false)))?;
         writeln!(out, "What knows the future:\n\n{}\n", frontier(shown(true)))?;
-        let footnote = "read hits: share of the reads; erased: erase units, per day each; flash writes: blocks";
+        let footnote = "RAM: equal for all caches; read hits: share of the reads; erased: erase units, per day each; flash writes: blocks";
         let footnote = match self.all {
             true => {
                 format!(

@@ -199,6 +199,7 @@ pub fn pareto<'py>(
         let cases = frontier::cases(&trace, &online, &sizes)?;
         let counting = Counting { warmup, epoch: None };
         let experiment = Experiment { layout: Layout::Flash(settings), devices: None, counting };
+        let experiment = experiment.with_equal_ram(&trace, &cases);
         let runs = experiment::run(std::slice::from_ref(&trace), cases, &experiment, watch)?;
         Ok(frontier::points(&trace, runs.iter()))
     })?;

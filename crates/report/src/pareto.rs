@@ -1,7 +1,8 @@
 //! Which caches are worth having: hits against erasures, and how far what can run is from the best.
 //!
 //! A cache is on the frontier if no other of its kind hits more reads at no more erasures, or erases less at no fewer hits. The caches that
-//! can run have one frontier, those that know the future have another above it.
+//! can run have one frontier, those that know the future have another above it. All caches have the same RAM
+//! ([`Experiment::with_equal_ram`](flashwise_sim::experiment::Experiment::with_equal_ram)).
 
 use serde::Serialize;
 

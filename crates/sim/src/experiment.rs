@@ -1,6 +1,7 @@
 //! One run of the simulator for every cache: trace, read cache in RAM, admission rule, policy or algorithm, layout, device, waiting. Each stage
 //! is optional; what does not go together is refused with its reason.
 
+mod equal_ram;
 mod meaningless;
 mod reference;
 

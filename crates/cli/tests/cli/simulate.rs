@@ -470,6 +470,27 @@ fn pareto_marks_what_no_other_beats_and_the_best_possible_is_above_it() {
     let points: Vec<Value> = serde_json::from_str(&run(&["--json"])).unwrap();
     let of = |offline: bool| points.iter().filter(move |point| point["offline"] == offline);
     assert_eq!(of(false).count(), 6);
+    // C needs 1 MiB for its write buffer, and the others have as much.
+    let ram = |points: &[Value]| -> Vec<u64> {
+        let mut ram: Vec<u64> = points.iter().map(|point| point["ram_bytes"].as_u64().unwrap()).collect();
+        ram.dedup();
+        ram
+    };
+    assert!(matches!(ram(&points)[..], [bytes] if bytes >= 1 << 20), "{:?}", ram(&points));
+    let of_share = [
+        "pareto",
+        "traces/netsfs.csv.zst",
+        "--ram",
+        "20%",
+        "--erase-unit",
+        "256KiB",
+        "--size",
+        "8MiB,16MiB",
+        "--policy",
+        "lru",
+    ];
+    let of_share = succeed(folder.path(), &[&of_share[..], &["--json"]].concat());
+    assert_eq!(ram(&serde_json::from_str::<Vec<Value>>(&of_share).unwrap()), [(16 << 20) / 5 / 4096 * 4096]);
     let (rhr, erasures) =
         (|point: &Value| point["rhr"].as_f64().unwrap(), |point: &Value| point["erasures"].as_u64().unwrap());
     for point in &points {
