@@ -132,9 +132,12 @@ pub struct VolumeStatus {
     pub drive_writes_per_day: f64,
     /// Drive writes per day that the flash is rated for, if the configuration says so.
     pub drive_writes_per_day_rated: Option<f64>,
-    /// Years until the rated writes of a new device are used up at the rate so far, less what was written since the volume was
-    /// opened; absent without a rating or without writes.
+    /// Years until the rated writes of a new device are used up at the rate so far, less what was written over its life as `write_budget` has it;
+    /// absent without a rating or without writes.
     pub lifetime_years_rated: Option<f64>,
+    /// The budget of flash writes and how much of it was used; absent without a budget and a rating.
+    #[serde(default)]
+    pub write_budget: Option<WriteBudgetStatus>,
     /// Blocks read or written that missed, and that neither admission rule nor policy took in.
     pub bypasses: u64,
     /// Time that answers to writes were held back for, all of them together, so that no more becomes dirty than can be written back.
@@ -181,6 +184,28 @@ pub struct VolumeStatus {
     pub latencies: Vec<LatencyStatus>,
     /// Keys of settings that were changed since the server was started. The next start takes them from the configuration again.
     pub changed_settings: Vec<String>,
+}
+
+/// A budget of flash writes, per day and over the life of the flash. The budget is that of the admission rule, else the drive writes per day that the
+/// flash is rated for, which no rule holds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct WriteBudgetStatus {
+    /// The counter of the writes: `drive` for the drive's own (SMART), which has those of others too, or `flashwise`.
+    pub source: String,
+    /// Bytes that may be written per day.
+    pub bytes_per_day: f64,
+    /// Bytes that were written today; days begin at 00:00 UTC.
+    pub today_bytes: u64,
+    /// Those as a share of the budget of a day.
+    pub today_used: f64,
+    /// Days since the account began.
+    pub life_days: f64,
+    /// Bytes that were written since then, over all starts of the server.
+    pub life_bytes: u64,
+    /// Those as a share of what the budget allowed since then.
+    pub life_used: f64,
+    /// Bytes that hosts wrote to the drive over all of its life, by its own counter; absent if it has none.
+    pub drive_bytes: Option<u64>,
 }
 
 macro_rules! cache_status {
@@ -439,15 +464,16 @@ impl VolumeStatus {
     }
 
     /// Works out from the counts, after `uptime_seconds`, what depends on time: `uptime_seconds`, flash writes per day, drive writes
-    /// per day and the lifetime. Needs `flash_bytes_written` and `flash_bytes`.
+    /// per day and the lifetime. Needs `flash_bytes_written`, `flash_bytes` and `write_budget`.
     pub fn set_wear(&mut self, uptime_seconds: f64, rating: Option<Rating>) {
         self.uptime_seconds = uptime_seconds;
         self.flash_bytes_per_day = bytes_per_day(self.flash_bytes_written, uptime_seconds);
         self.drive_writes_per_day = drive_writes_per_day(self.flash_bytes_per_day, self.flash_bytes);
         self.drive_writes_per_day_rated = rating.map(|rating| rating.drive_writes_per_day);
-        self.lifetime_years_rated = rating.and_then(|rating| {
-            lifetime_years(rating, self.flash_bytes, self.flash_bytes_written, self.flash_bytes_per_day)
-        });
+        let over_life = self.write_budget.as_ref().map_or(0, |budget| budget.life_bytes);
+        let written_bytes = over_life.max(self.flash_bytes_written);
+        self.lifetime_years_rated =
+            rating.and_then(|rating| lifetime_years(rating, self.flash_bytes, written_bytes, self.flash_bytes_per_day));
     }
 }
 
@@ -489,6 +515,11 @@ mod tests {
         assert_eq!(volume.drive_writes_per_day_rated, Some(1.0));
         let years = volume.lifetime_years_rated.unwrap();
         assert!((years - 2.082_648_4).abs() < 1e-6, "{years}");
+        // With 12,600 GB more of earlier starts the rest is 1,811,800 GB.
+        volume.write_budget = Some(WriteBudgetStatus { life_bytes: 13_200 * GB, ..WriteBudgetStatus::default() });
+        volume.set_wear(6.0 * 3600.0, Some(Rating { drive_writes_per_day: 1.0, warranty_years: 5.0 }));
+        let years = volume.lifetime_years_rated.unwrap();
+        assert!((years - 1_811_800.0 / 2400.0 / YEAR_DAYS).abs() < 1e-9, "{years}");
     }
 
     #[test]

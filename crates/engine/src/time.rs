@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvError, RecvTimeoutError, SendError, TryRecvError};
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub(crate) use parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
@@ -73,6 +73,12 @@ pub fn elapsed(earlier: Instant) -> Duration {
 pub(crate) fn now_us() -> u64 {
     let start = *START;
     now().saturating_duration_since(start).as_micros() as u64
+}
+
+/// Seconds since the beginning of 1970, or of the world.
+pub(crate) fn unix_seconds() -> f64 {
+    let since = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    world().map_or_else(since, |world| world.now()).as_secs_f64()
 }
 
 /// Waits for a while.

@@ -391,6 +391,14 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Adaptive<P, I> {
         self.cache.note_others_written(blocks);
     }
 
+    fn is_overdrawn(&self) -> bool {
+        self.cache.is_overdrawn()
+    }
+
+    fn limit_budget(&mut self, blocks: f64) {
+        self.cache.limit_budget(blocks);
+    }
+
     fn decision(&self) -> Option<&Decision> {
         self.decision.as_ref()
     }

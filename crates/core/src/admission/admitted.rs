@@ -183,6 +183,16 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
         }
     }
 
+    fn is_overdrawn(&self) -> bool {
+        self.budget.as_ref().is_some_and(Budget::is_overdrawn)
+    }
+
+    fn limit_budget(&mut self, blocks: f64) {
+        if let Some(budget) = &mut self.budget {
+            budget.limit(blocks);
+        }
+    }
+
     fn warm(&mut self, block: I::Key) -> Outcome<I::Key> {
         self.policy.warm(block)
     }

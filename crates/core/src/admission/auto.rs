@@ -363,6 +363,16 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
         }
     }
 
+    fn is_overdrawn(&self) -> bool {
+        self.budget.as_ref().is_some_and(Budget::is_overdrawn)
+    }
+
+    fn limit_budget(&mut self, blocks: f64) {
+        if let Some(budget) = &mut self.budget {
+            budget.limit(blocks);
+        }
+    }
+
     fn decision(&self) -> Option<&Decision> {
         self.decision.as_ref()
     }

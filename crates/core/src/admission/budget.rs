@@ -11,6 +11,7 @@ use crate::options::{Kind, OptionError, Options, Parameter};
 use crate::policy::Policy;
 
 const DAY_US: f64 = 86_400e6;
+const MINUTE_US: f64 = 60e6;
 
 /// Upper limit of full writes per day, above any real flash.
 const WRITES_PER_DAY_MAX: f64 = 1_000_000.0;
@@ -95,10 +96,20 @@ impl Budget {
         self.left -= blocks;
     }
 
+    /// Limits what is left now to this many blocks.
+    pub fn limit(&mut self, blocks: f64) {
+        self.left = self.left.min(blocks);
+    }
+
     /// True if no block may be written now.
     #[inline]
     pub fn is_used_up(&self) -> bool {
         self.left < 1.0 - ROUNDING
+    }
+
+    /// True if writes that the cache could not avoid have taken more than a minute brings.
+    pub fn is_overdrawn(&self) -> bool {
+        self.left < -self.rate * MINUTE_US
     }
 
     /// True if an accepted `access` must not write the flash because the budget is used up. If it writes a block that
@@ -153,7 +164,7 @@ mod tests {
     /// 60) / 2. After a year it has one day's share.
     #[test]
     fn what_is_saved_may_be_spent_and_no_more() {
-        const MINUTE_US: u64 = 60_000_000;
+        const MINUTE_US: u64 = super::MINUTE_US as u64;
         let rule: Spec = "baleen".parse().unwrap();
         let mut budget = Budget::of(rule.info().parameters, rule.options(), 86_400).unwrap();
         let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6, "{found}, {expected}");
@@ -172,6 +183,25 @@ mod tests {
         near(pace.wanted, 60.0);
         near(pace.allowed, 600.0 * (1.0 + 640.0 / 86_400.0));
         near(budget.tick(365 * 24 * 60 * MINUTE_US).unwrap().next, 60.0 + (86_400.0 - 60.0) / 2.0);
+    }
+
+    /// 86,400 blocks a day are one a second.
+    #[test]
+    fn a_limit_takes_what_was_saved_and_not_what_comes() {
+        let rule: Spec = "write-budget".parse().unwrap();
+        let mut budget = Budget::of(rule.info().parameters, rule.options(), 86_400).unwrap();
+        budget.tick(0);
+        budget.tick(100_000_000);
+        budget.limit(200.0);
+        assert!(!budget.is_used_up());
+        budget.limit(-61.0);
+        assert!(budget.is_overdrawn());
+        budget.tick(101_500_000);
+        assert!(!budget.is_overdrawn());
+        budget.tick(161_900_000);
+        assert!(budget.is_used_up());
+        budget.tick(162_000_000);
+        assert!(!budget.is_used_up());
     }
 
     #[test]

@@ -81,6 +81,19 @@ impl LogCache {
         policy.tick(now_us);
     }
 
+    /// Returns the blocks that the admission rule lets the flash be written with per day; none if it has no budget.
+    pub fn budget_blocks_per_day(&self) -> Option<f64> {
+        let rule = &self.config.admission.as_ref()?.rule;
+        Some(rule.writes_per_day()? * self.config.capacity_blocks() as f64)
+    }
+
+    /// Adds `credit` blocks to what is left of the budget of the admission rule, then limits that to `left_max` blocks.
+    pub fn settle_budget(&mut self, credit: f64, left_max: f64) {
+        let policy = self.log.policy_mut();
+        policy.note_others_written(-credit);
+        policy.limit_budget(left_max);
+    }
+
     /// Returns the blocks written to flash, minus the policy's admissions and write hits.
     pub(super) fn count_others_written(&self) -> f64 {
         let blocks = [Cause::Client, Cause::Admission, Cause::CopyForward].map(|cause| self.log.written_blocks(cause));

@@ -182,6 +182,18 @@ pub trait Policy {
         let _ = blocks;
     }
 
+    /// True if a budget of writes is overdrawn by more than a minute brings.
+    #[inline]
+    fn is_overdrawn(&self) -> bool {
+        false
+    }
+
+    /// Limits what a budget of writes has left now to this many blocks. What time adds later may be written too.
+    #[inline]
+    fn limit_budget(&mut self, blocks: f64) {
+        let _ = blocks;
+    }
+
     /// Inserts a block that is already in the cache's space, after a restart. It reaches the replacement policy
     /// directly, without an admission rule.
     fn warm(&mut self, block: Self::Key) -> Outcome<Self::Key> {
@@ -338,6 +350,14 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
     fn note_others_written(&mut self, blocks: f64) {
         (**self).note_others_written(blocks);
+    }
+
+    fn is_overdrawn(&self) -> bool {
+        (**self).is_overdrawn()
+    }
+
+    fn limit_budget(&mut self, blocks: f64) {
+        (**self).limit_budget(blocks);
     }
 
     fn warm(&mut self, block: P::Key) -> Outcome<P::Key> {

@@ -13,6 +13,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{ALIGNMENT, Disk, device, discard, length_on_disk, letting_go};
 use crate::export::Extent;
+use crate::inventory::written_bytes;
 
 /// True if reads and writes go through the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -329,6 +330,11 @@ impl Disk for FileDisk {
         // The page cache forgets of which stream a write was.
         let has = |metadata: Metadata| device::write_streams(&device::sysfs(metadata.rdev()));
         if self.is_device && self.direct { self.file.metadata().map_or(0, has) } else { 0 }
+    }
+
+    fn drive_written_bytes(&self) -> Option<u64> {
+        let metadata = self.file.metadata().ok().filter(|_| self.is_device)?;
+        written_bytes(&device::sysfs(metadata.rdev()), &self.file)
     }
 
     fn refresh_size(&self) -> io::Result<u64> {

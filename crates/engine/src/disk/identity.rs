@@ -14,7 +14,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use rustix::fs::XattrFlags;
@@ -129,6 +129,12 @@ fn parse(path: &Path, value: &[u8]) -> io::Result<Identity> {
             ),
         )),
     }
+}
+
+/// Returns what tells the block device at `path` from others over restarts; none of a file, or if the system knows nothing of the device.
+pub(crate) fn device_id(path: &Path) -> Option<[u8; 16]> {
+    let metadata = std::fs::metadata(path).ok().filter(|metadata| metadata.file_type().is_block_device())?;
+    Some(device_identity(&super::device::sysfs(metadata.rdev()))?.id)
 }
 
 /// What sysfs tells of a device, by its directory there.

@@ -58,6 +58,11 @@ pub trait Disk: Send + Sync {
         0
     }
 
+    /// Returns how many bytes hosts have written to the drive over its life, by its own counter; none if it has none that can be read.
+    fn drive_written_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// The disk that has the `length` bytes from `offset`, all of them, and where it has them: for a disk that is made of others.
     fn part(&self, _offset: u64, _length: u64) -> Option<(Arc<dyn Disk>, u64)> {
         None

@@ -76,6 +76,10 @@ impl Disk for SlowDisk {
         self.disk.description()
     }
 
+    fn drive_written_bytes(&self) -> Option<u64> {
+        self.disk.drive_written_bytes()
+    }
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.delayed(|| self.disk.read_at(buffer, offset))
     }

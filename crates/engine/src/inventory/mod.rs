@@ -28,6 +28,7 @@ use self::mounts::Mounts;
 pub(crate) use self::mounts::same;
 use self::signature::{CACHE, Ends, POOL};
 pub use self::signature::{POOL_MAGIC, Signature};
+pub(crate) use self::wear::written_bytes;
 use self::wear::{Condition, condition};
 
 /// Sectors in sysfs have 512 bytes, whatever the device's are.

@@ -72,6 +72,24 @@ fn health_log(device: &File) -> Option<[u8; HEALTH_BYTES]> {
     asked.ok().map(|()| log)
 }
 
+/// Returns the bytes that hosts have written to the NVMe drive at `sysfs`, or that has the partition there, open as `device`; none of other drives,
+/// and of one that does not count.
+pub fn written_bytes(sysfs: &Path, device: &File) -> Option<u64> {
+    let folder = sysfs.canonicalize().ok()?;
+    let is_nvme = folder.file_name()?.to_string_lossy().starts_with("nvme");
+    written_of_health_log(&is_nvme.then(|| health_log(device)).flatten()?)
+}
+
+/// Bytes of a data unit: 1,000 sectors of 512 bytes.
+const DATA_UNIT_BYTES: u64 = 512_000;
+
+/// Data units written in bytes 48 to 63; 0 of a drive that does not report them.
+fn written_of_health_log(log: &[u8; HEALTH_BYTES]) -> Option<u64> {
+    let units = u128::from_le_bytes(log[48..64].try_into().ok()?);
+    let bytes = u64::try_from(units).ok()?.checked_mul(DATA_UNIT_BYTES)?;
+    (bytes > 0).then_some(bytes)
+}
+
 /// Temperature in kelvin in bytes 1 and 2, percentage used in byte 5, which says 255 for all that is more than 254.
 fn of_health_log(log: &[u8; HEALTH_BYTES]) -> Condition {
     let kelvin = u16::from_le_bytes([log[1], log[2]]);
@@ -115,6 +133,18 @@ mod tests {
         assert_eq!(of_health_log(&log), Condition { wear_percent: Some(7), temperature_celsius: Some(38.0) });
         assert_eq!(of_health_log(&[0; HEALTH_BYTES]).temperature_celsius, None);
         assert_eq!(size_of::<AdminCommand>(), 72, "as linux/nvme_ioctl.h has it");
+    }
+
+    /// By hand: 0x0102 = 258 data units of 512,000 bytes.
+    #[test]
+    fn the_health_log_has_what_hosts_wrote_where_the_specification_says() {
+        let mut log = [0; HEALTH_BYTES];
+        (log[32], log[48], log[49]) = (9, 0x02, 0x01);
+        assert_eq!(written_of_health_log(&log), Some(258 * 512_000));
+        assert_eq!(written_of_health_log(&[0; HEALTH_BYTES]), None);
+        assert_eq!(written_of_health_log(&[255; HEALTH_BYTES]), None);
+        let disk = sysfs(&[("size", "8")]);
+        assert_eq!(written_bytes(disk.path(), &File::open("/dev/null").unwrap()), None);
     }
 
     #[test]

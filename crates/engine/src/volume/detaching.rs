@@ -269,6 +269,7 @@ impl Volume {
             Driver::Wlfc(before) if before.cache().owes_a_failed_flush() => engine.owe_a_failed_flush(),
             Driver::Wlfc(_) => {}
         }
+        self.close_account(&mut inner);
         inner.given_up = Some(Box::new(figures_of(&inner.engine)));
         inner.engine = Driver::Log(Box::new(engine));
         inner.state = state;

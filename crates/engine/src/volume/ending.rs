@@ -77,7 +77,8 @@ impl Volume {
         for (_, done) in refused {
             done(Err(Error::ShuttingDown));
         }
-        let inner = self.freeze();
+        let mut inner = self.freeze();
+        self.close_account(&mut inner);
         let engine = &inner.engine;
         let (flash_failed, end) = (engine.has_flash_failed(), engine.end());
         let failed = flushed.is_err() || flash_failed;

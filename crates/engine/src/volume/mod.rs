@@ -2,6 +2,7 @@
 //!
 //! | file | holds |
 //! | --- | --- |
+//! | `budget.rs` | its budget of flash writes |
 //! | `config.rs` | what it is made of |
 //! | `devices.rs` | its devices, opened and paired |
 //! | `driver.rs` | the engine, whichever cache it drives |
@@ -16,7 +17,9 @@
 //! | `status.rs` | what it says of itself |
 //! | `engines.rs` | that engine, made of what a start found |
 //! | `error.rs` | why it is refused |
+//! | `write_account.rs` | what was written to its flash, per day and over the flash's life |
 
+mod budget;
 mod changing;
 mod config;
 mod detaching;
@@ -34,6 +37,7 @@ mod reads;
 mod remaining;
 mod requests;
 mod status;
+mod write_account;
 
 use std::collections::VecDeque;
 use std::io;
@@ -73,6 +77,7 @@ use self::opening::{Pair, size_of};
 use self::pacer::Pacer;
 use self::remaining::Remaining;
 use self::requests::Waiting;
+use self::write_account::WriteAccount;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// 8 MiB: for a hundred clients that wait for eight blocks each of a slow backend, and as many blocks that are being admitted.
@@ -117,6 +122,8 @@ struct Inner {
     mending: Option<(Instant, Instant)>,
     /// Requests that failed with the flash, until that is decided.
     held: Vec<(Request, Done)>,
+    /// Of the flash; none without one.
+    account: Option<WriteAccount>,
     /// Of the flash and of the backend.
     health: [Health; 2],
     recorder: Option<(Arc<Recorder>, u32)>,
@@ -155,7 +162,7 @@ pub struct Volume {
 
 impl Volume {
     fn start(config: VolumeConfig, mut engine: Driver, pair: Pair) -> Result<Arc<Volume>, VolumeError> {
-        let Pair { flash, attachment, storage } = pair;
+        let Pair { flash, attachment, account, storage } = pair;
         if let Driver::Log(engine) = &mut engine {
             engine.set_backend(storage.disk.clone());
         }
@@ -179,6 +186,7 @@ impl Volume {
             mended: None,
             mending: None,
             held: Vec::new(),
+            account,
             health: Default::default(),
             recorder: None,
         };
@@ -206,6 +214,7 @@ impl Volume {
         let error = |error| VolumeError::Flash { volume: volume.config.whose(), error };
         let started = volume.make_transfers().map_err(error)?;
         assert!(volume.transfers.set(started).is_ok(), "transfers are made once");
+        volume.keep_account();
         let weak = Arc::downgrade(&volume);
         let pacer = Pacer::start(weak.clone(), &volume.config.name).map_err(error)?;
         assert!(volume.pacer.set(pacer).is_ok(), "a pacer is started once");
@@ -468,6 +477,7 @@ fn tick(volume: &Weak<Volume>, looks: &Receiver<()>) {
             continue;
         }
         volume.follow_backend();
+        volume.keep_account();
         // A flash that cannot be read at all may be read later: what is to be moved does not count as lost for that.
         let waits = volume.lock().engine.has_postponed() && superblock_pages(&*volume.flash).is_err();
         let mut inner = volume.lock();

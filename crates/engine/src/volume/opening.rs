@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use flashwise_core::format::Layout;
 
+use super::budget::open_account;
 use super::detaching::engine_without_flash;
 use super::devices::{check_backend, geometry_without_flash, open_backend, open_flash, refused, tail_note, wanted};
 use super::driver::Driver;
 use super::engines::{log_engine, wlfc_engine};
+use super::write_account::WriteAccount;
 use super::{BLOCK, Volume, VolumeConfig, VolumeError};
 use crate::attach::stores::side_of;
 use crate::attach::{
@@ -28,6 +30,7 @@ pub(super) struct Pair {
     /// A disk of no bytes for a volume without flash.
     pub flash: Arc<dyn Disk>,
     pub attachment: Option<Attachment>,
+    pub account: Option<WriteAccount>,
     pub storage: Storage,
 }
 
@@ -97,7 +100,8 @@ impl Volume {
         let dead = match Volume::open_with_flash(&config, &storage, progress) {
             Ok((engine, flash, attachment, mut opened)) => {
                 opened.notes.splice(..0, storage.notes.iter().cloned());
-                let pair = Pair { flash, attachment: Some(attachment), storage };
+                let account = Some(open_account(&config, &attachment, &mut opened.notes));
+                let pair = Pair { flash, attachment: Some(attachment), account, storage };
                 return Ok((Volume::start(config, engine, pair)?, opened));
             }
             Err(error) if error.is_of_dead_flash(config.discard_cache) => Box::new(error),
@@ -149,7 +153,7 @@ impl Volume {
         let mut opened = Opened { notes: storage.notes.clone(), without_flash: true, ..Opened::default() };
         let (geometry, size_bytes) = (geometry_without_flash(&config), size_of(&config, &storage));
         let engine = engine_without_flash(&config, geometry, size_bytes, dead.is_some());
-        let pair = Pair { flash: Arc::new(MemoryDisk::new(0)), attachment: None, storage };
+        let pair = Pair { flash: Arc::new(MemoryDisk::new(0)), attachment: None, account: None, storage };
         let volume = Volume::start(config, Driver::Log(Box::new(engine)), pair)?;
         if let Some(error) = dead {
             let mut inner = volume.lock();

@@ -64,6 +64,7 @@ impl Volume {
         if state == VolumeState::Detaching {
             status.detach_remaining_seconds = inner.remaining.and_then(|remaining| remaining.seconds(time::now()));
         }
+        status.write_budget = self.budget_status(&inner);
         drop(inner);
         status.latencies = self.latencies.status();
         status.clients = self.guests.status();

@@ -83,6 +83,35 @@ fn pattern(seed: u8, length: usize) -> Vec<u8> {
     (0..length).map(|at| (at / 512) as u8 ^ seed ^ (at as u8)).collect()
 }
 
+/// The count of flash writes is one over all starts, and that of a flash whose rule has no budget is not kept.
+#[test]
+fn the_count_of_flash_writes_goes_on_after_a_restart() {
+    let mut setting = Setting::new();
+    let state = setting.directory.path().join("state");
+    setting.config.state_directory = state.clone();
+    let files = || std::fs::read_dir(&state).map_or(0, |files| files.count());
+    let (volume, _) = setting.open();
+    write(&volume, 0, &pattern(1, 4096));
+    assert_eq!(volume.status().write_budget, None);
+    volume.close().unwrap();
+    drop(volume);
+    assert_eq!(files(), 0);
+    setting.config.drive_writes_per_day = Some(2.0);
+    let mut before = 0;
+    for start in 1..=3 {
+        let (volume, _) = setting.open();
+        let budget = volume.status().write_budget.unwrap();
+        assert_eq!((budget.life_bytes, budget.source.as_str()), (before, "flashwise"), "start {start}");
+        write(&volume, 0, &pattern(start, 1 << 20));
+        volume.flush().unwrap();
+        let written = volume.status().flash_bytes_written;
+        assert!(written >= 1 << 20);
+        volume.close().unwrap();
+        assert_eq!(files(), 1);
+        before += volume.status().flash_bytes_written;
+    }
+}
+
 #[test]
 fn what_was_closed_comes_back_with_the_cache_warm() {
     let setting = Setting::new();

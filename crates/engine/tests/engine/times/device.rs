@@ -100,13 +100,21 @@ pub struct Device {
     /// The size of the part of each disk.
     member_bytes: u64,
     log: Mutex<Log>,
+    /// Bytes that hosts wrote to it, if it counts them.
+    written_bytes: Mutex<Option<u64>>,
 }
 
 impl Device {
     pub fn new(name: &'static str, bytes: u64, speeds: impl IntoIterator<Item = Speed>) -> Arc<Device> {
         let members: Vec<_> = speeds.into_iter().map(Member::new).collect();
         let (member_bytes, members) = (bytes / members.len() as u64, Mutex::new(members));
-        Arc::new(Device { name, bytes, blocks: Mutex::default(), members, member_bytes, log: Mutex::default() })
+        let (blocks, log, written_bytes) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Arc::new(Device { name, bytes, blocks, members, member_bytes, log, written_bytes })
+    }
+
+    /// Counts bytes that other hosts wrote; from the first time on it counts all writes.
+    pub fn count_writes(&self, bytes: u64) {
+        *self.written_bytes.lock().unwrap().get_or_insert_default() += bytes;
     }
 
     /// The device serves nothing for this long.
@@ -181,6 +189,10 @@ impl Disk for Device {
         self.name.to_owned()
     }
 
+    fn drive_written_bytes(&self) -> Option<u64> {
+        *self.written_bytes.lock().unwrap()
+    }
+
     fn lane(&self, offset: u64) -> u16 {
         (offset / self.member_bytes) as u16
     }
@@ -212,6 +224,9 @@ impl Disk for Device {
         let blocks = blocks_of(offset, buffers.iter().map(|buffer| buffer.len() as u64).sum());
         self.serve_blocks(&blocks);
         self.log.lock().unwrap().blocks_written += blocks.end - blocks.start;
+        if let Some(bytes) = &mut *self.written_bytes.lock().unwrap() {
+            *bytes += (blocks.end - blocks.start) * BLOCK_BYTES as u64;
+        }
         let stored = &mut *self.blocks.lock().unwrap();
         for (block, part) in blocks.zip(buffers.iter().flat_map(|buffer| buffer.chunks(BLOCK_BYTES))) {
             stored.insert(block, part.into());
