@@ -9,7 +9,7 @@ use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::tiers::YEAR_DAYS;
 use flashwise_engine::status::{
-    BackendLoad, LatencyStatus, RecordingStatus, ServerStatus, Unserved, VolumeState, VolumeStatus,
+    BackendLoad, LatencyStatus, RecordingStatus, ServerStatus, Unserved, VolumeState, VolumeStatus, WriteBudgetStatus,
 };
 use flashwise_sim::results::caveat;
 use flashwise_trace::human;
@@ -142,6 +142,9 @@ fn volume_page(volume: &VolumeStatus) -> String {
     if has_flash {
         line("flash writes", flash_writes(volume));
         line("wear", wear(volume));
+        if let Some(budget) = &volume.write_budget {
+            line("write budget", write_budget(budget));
+        }
         let (room, kept) = (blocks(volume.flash_room_blocks), blocks(volume.capacity_blocks));
         line("cached", format!("{} of {room}, of which the policy keeps at most {kept}", blocks(volume.cached_blocks)));
     }
@@ -247,6 +250,17 @@ fn wear(volume: &VolumeStatus) -> String {
         let _ = write!(text, "; {caveat}");
     }
     text
+}
+
+fn write_budget(budget: &WriteBudgetStatus) -> String {
+    let of_day = human::bytes(budget.bytes_per_day);
+    let today = format!("{} of {of_day} used today", human::percent(budget.today_used));
+    let life = format!("{} of what was allowed in {:.1} days", human::percent(budget.life_used), budget.life_days);
+    let by = match budget.source.as_str() {
+        "drive" => "the drive's own counter",
+        _ => "the count of flashwise",
+    };
+    format!("{today}, {life}: {} by {by}", human::bytes(budget.life_bytes as f64))
 }
 
 fn backend_load(volume: &VolumeStatus) -> String {

@@ -90,6 +90,21 @@ const METRICS: &[Metric] = &[
     gauge!("drive_writes_per_day_rated", None, "Writes of the whole flash per day that it is rated for", |v| {
         v.drive_writes_per_day_rated
     }),
+    gauge!("write_budget_bytes_per_day", None, "Flash writes per day that the budget allows", |v| {
+        v.write_budget.as_ref().map(|budget| budget.bytes_per_day)
+    }),
+    gauge!("write_budget_used_today_ratio", None, "Share of the budget of today, UTC, that was written", |v| {
+        v.write_budget.as_ref().map(|budget| budget.today_used)
+    }),
+    gauge!("write_budget_used_life_ratio", None, "Share that was written of all that the budget allowed so far", |v| {
+        v.write_budget.as_ref().map(|budget| budget.life_used)
+    }),
+    gauge!(
+        "flash_life_written",
+        Some(Unit::Bytes),
+        "Flash writes over all starts, by the drive's counter if it has one",
+        |v| { v.write_budget.as_ref().map(|budget| budget.life_bytes as f64) }
+    ),
     gauge!("flash_lifetime", Some(Unit::Seconds), "Time until the rated writes are used up at the rate so far", |v| {
         v.lifetime_years_rated.map(|years| years * YEAR_SECONDS)
     }),

@@ -54,3 +54,6 @@ export const time = seconds => new Date(seconds * 1000).toLocaleString(undefined
 
 /** @param {{lifetime_years_rated: ?number, drive_writes_per_day_rated: ?number}} volume how long its flash lasts, where somebody said what that is rated for and something was written */
 export const years = ({ lifetime_years_rated: years, drive_writes_per_day_rated: rated }) => (years == null ? (rated == null ? "not rated" : "nothing written yet") : years > 1000 ? "more than 1,000 years" : `${years.toFixed(1)} years`);
+
+/** @param {{bytes_per_day: number, today_used: number, life_used: number, source: string}} budget what is used of a budget of flash writes: today, and of all that it allowed so far */
+export const budget = ({ bytes_per_day: day, today_used: today, life_used: life, source }) => [`${percent(today)} today`, `of ${bytes(day)} a day; ${percent(life)} over its life, by ${source === "drive" ? "the drive's own counter" : "flashwise's own count"}`];

@@ -140,6 +140,7 @@ export function Volume({ volume }) {
       ["Backend transfers", numbers.count(volume.backend_load.under_way), transferTime(volume.backend_load)],
       ...(volume.flash ? [
         ["Written to flash", numbers.bytes(volume.flash_bytes_written), `${volume.drive_writes_per_day.toFixed(2)} drive writes a day`],
+        ...(volume.write_budget ? [["Write budget", ...numbers.budget(volume.write_budget)]] : []),
         ["Flash lifetime", numbers.years(volume), "at the rate so far"],
       ] : []),
       ["Reads take", ...shown("read")],

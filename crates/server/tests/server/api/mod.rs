@@ -15,7 +15,9 @@ use fake::{Fake, volume};
 use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::Setting;
 use flashwise_core::options::Parameter;
-use flashwise_engine::status::{RecordingState, RecordingStatus, ServerStatus, VolumeState, VolumeStatus};
+use flashwise_engine::status::{
+    RecordingState, RecordingStatus, ServerStatus, VolumeState, VolumeStatus, WriteBudgetStatus,
+};
 use flashwise_server::manage::{Address, Api, ApiError, Options, Tokens, encode_metrics, metric_names, openapi};
 use serde_json::{Value, json};
 
@@ -301,6 +303,10 @@ fn every_figure_of_a_volume_is_a_metric() {
     for (key, value) in plain.as_object().unwrap().iter().filter(|(key, _)| !of_clients.contains(&key.as_str())) {
         let changed = match value {
             Value::Null if key == "admission_choice" => vec![json!("other")],
+            Value::Null if key == "write_budget" => {
+                let budget = WriteBudgetStatus { bytes_per_day: 1e9, today_used: 0.25, ..WriteBudgetStatus::default() };
+                vec![serde_json::to_value(budget).unwrap()]
+            }
             Value::Null if key == "state_reason" => vec![json!("flash: it is gone")],
             Value::Number(_) | Value::Null => vec![json!(1)],
             Value::Array(_) if key == "lost_blocks" => vec![json!([5])],
@@ -359,6 +365,30 @@ fn metrics_have_units_labels_and_values() {
     // Years are unknown without a rating: no value rather than a wrong one.
     assert!(!text.contains("\nflashwise_flash_lifetime_seconds{volume=\"one\""));
     assert!(text.contains("\nflashwise_flash_lifetime_seconds{volume=\"two / three\"} 31536000"));
+}
+
+#[test]
+fn a_budget_of_flash_writes_has_metrics_for_today_and_for_the_life() {
+    let write_budget = WriteBudgetStatus {
+        source: "drive".to_owned(),
+        bytes_per_day: 1e9,
+        today_bytes: 250_000_000,
+        today_used: 0.25,
+        life_days: 10.0,
+        life_bytes: 9_000_000_000,
+        life_used: 0.9,
+        drive_bytes: Some(77_000_000_000),
+    };
+    let volume = VolumeStatus { name: "v".to_owned(), write_budget: Some(write_budget), ..VolumeStatus::default() };
+    let text = encode_metrics(&ServerStatus { volumes: vec![volume], ..ServerStatus::default() }, &[]);
+    for line in [
+        "flashwise_write_budget_bytes_per_day{volume=\"v\"} 1000000000.0",
+        "flashwise_write_budget_used_today_ratio{volume=\"v\"} 0.25",
+        "flashwise_write_budget_used_life_ratio{volume=\"v\"} 0.9",
+        "flashwise_flash_life_written_bytes{volume=\"v\"} 9000000000.0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    }
 }
 
 #[test]
