@@ -27,6 +27,9 @@ use crate::sample::SampleOptions;
 use crate::simulate::{Sizes, command, misuse, parse_sizes};
 use crate::table::plain;
 
+/// Sizes that the table shows if none are given.
+const SIZES_SHOWN: [&str; 8] = ["1%", "2%", "5%", "10%", "20%", "30%", "50%", "100%"];
+
 /// Show what a policy hits at every cache size: of LRU exactly and in one pass, of others by simulation
 ///
 /// An LRU cache of C blocks hits the accesses with fewer than C different blocks since the last access to theirs. The knee, where the curve
@@ -38,7 +41,7 @@ pub struct Curve {
     /// Policies, of `flashwise policies`: lru,larc; can be given many times [default: lru]
     #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policies)]
     policies: Vec<List<Spec>>,
-    /// A cache size, as for simulate; can be given many times [default: 1%..100%:1%]
+    /// A cache size, as for simulate; can be given many times [default: 1%..100%:1%, of which the table shows nine]
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
     /// Accesses at the start of the trace that are run but not counted: a number, or a share such as 10%
@@ -135,6 +138,20 @@ impl Curve {
         Outputs::new([("--html", self.html.as_deref())], self.json || self.csv)
     }
 
+    /// The points that the table shows: all of the sizes that are given, else some, and the number of sizes that it leaves out.
+    fn shown<'a>(&self, points: &'a [CurvePoint]) -> (Vec<&'a CurvePoint>, usize) {
+        if !self.sizes.is_empty() {
+            return (points.iter().collect(), 0);
+        }
+        let shown: Vec<&CurvePoint> =
+            points.iter().filter(|point| point.knee == 1 || SIZES_SHOWN.contains(&&point.size[..])).collect();
+        let sizes = |points: &mut dyn Iterator<Item = &CurvePoint>| {
+            points.map(|point| &point.size[..]).collect::<std::collections::HashSet<_>>().len()
+        };
+        let hidden = sizes(&mut points.iter()) - sizes(&mut shown.iter().copied());
+        (shown, hidden)
+    }
+
     fn print(&self, points: &[CurvePoint]) -> anyhow::Result<()> {
         let mut out = self.outputs().screen();
         if self.json {
@@ -151,7 +168,8 @@ impl Curve {
         header.extend(["read hits", "write hits", "knee"]);
         let mut table = plain(&header, 1);
         let mut previous: Option<&CurvePoint> = None;
-        for point in points {
+        let (shown, hidden) = self.shown(points);
+        for point in shown {
             if previous.is_some_and(|previous| previous.policy != point.policy) {
                 table.add_row([""]);
             }
@@ -164,9 +182,11 @@ impl Curve {
             previous = Some(point);
         }
         writeln!(out, "{}", table.trim_fmt())?;
-        let error = if sampled { "; error: standard error of hits, from a sample" } else { "" };
-        let notes = format!("\nhits: share of block accesses{error}; knee: the first of these sizes that reaches it.");
-        writeln!(out, "{}", fit::sentences(&notes, 0, fit::width()))?;
+        let error = if sampled { "\nerror: standard error of hits, from a sample" } else { "" };
+        writeln!(out, "{error}")?;
+        if hidden > 0 {
+            writeln!(out, "{hidden} more sizes: --size {SIZES}")?;
+        }
         let mut named: Vec<&str> = Vec::new();
         for point in points {
             if !named.contains(&&point.policy[..]) {

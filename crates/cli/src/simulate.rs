@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
+use flashwise_core::options::OptionError;
 use flashwise_core::quantity::Share;
 use flashwise_report::Report;
 use flashwise_sim::experiment::{Cache, check};
@@ -25,7 +26,7 @@ use crate::cache::CacheOptions;
 use crate::failure::Misuse;
 use crate::help::{self, Topic};
 use crate::input::{InputOptions, read_once, reading};
-use crate::list::List;
+use crate::list::{List, ListError};
 use crate::log::detail;
 use crate::outputs::Outputs;
 use crate::progress::Bar;
@@ -39,11 +40,12 @@ pub struct Simulate {
     /// Traces of any format, or normalised ones; - is standard input
     #[arg(required_unless_present_any = ["help", "print_jobs"], value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Policies or algorithms, of `flashwise policies`: lru,larc; can be given many times [default: all policies]
+    /// Policies or algorithms, of `flashwise policies`: lru,larc; can be given many times [default: all; the table shows some]
     ///
-    /// With its options: lru, larc:fill=ghost, m+, c:buffers=8. Where wear is simulated, the default is lru, ripq+, pannier, m, m+ and c.
-    #[arg(long = "policy", value_name = "POLICY")]
-    policies: Vec<List<Choice>>,
+    /// With its options: lru, larc:fill=ghost, m+, c:buffers=8. Where wear is simulated, the default is lru, ripq+, pannier, m, m+ and c. The table of the
+    /// default has lru, larc, the two best others and the bound, min; --policy all prints a line for each policy and size.
+    #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policies)]
+    policies: Vec<Policies>,
     /// A cache size: 10% of the trace's unique blocks, 512MiB, 1%,5%; can be given many times [default: 1%,2%,5%,10%,20%,50%]
     ///
     /// A share of the trace's unique blocks (10%), bytes (512MiB) or a number of blocks, at most 2147483647; lists (1%,10%) and ranges
@@ -109,6 +111,19 @@ pub struct Simulate {
     array: ArrayOptions,
     #[command(flatten)]
     cache: CacheOptions,
+}
+
+/// The policies of one `--policy`.
+#[derive(Clone, Debug)]
+enum Policies {
+    /// Those that are run by default, all of which the table shows.
+    All,
+    /// A list.
+    Listed(List<Choice>),
+}
+
+fn parse_policies(text: &str) -> Result<Policies, ListError<OptionError>> {
+    if text == "all" { Ok(Policies::All) } else { text.parse().map(Policies::Listed) }
 }
 
 /// The sizes of one `--size`.
@@ -274,7 +289,7 @@ impl Simulate {
         self.sample.put(&mut base, sample);
         let many = Many {
             base,
-            policies: self.policies.iter().flatten().cloned().collect(),
+            policies: self.listed(),
             sizes: Sizes::given(&self.sizes),
             admissions: self.array.rules(),
             over_provisions: self.cache.over_provisions().to_vec(),
@@ -287,6 +302,16 @@ impl Simulate {
             return Err(Misuse("standard input, -, is given as a trace and as --job".to_owned()).into());
         }
         read_jobs(path)
+    }
+
+    /// The policies that are listed; none for the default.
+    fn listed(&self) -> Vec<Choice> {
+        let lists = self.policies.iter().map(|policies| match policies {
+            Policies::Listed(list) => Some(list),
+            Policies::All => None,
+        });
+        let lists: Option<Vec<&List<Choice>>> = lists.collect();
+        lists.unwrap_or_default().into_iter().flatten().cloned().collect()
     }
 
     /// The traces, and their requests as they came where those are read.
@@ -335,7 +360,9 @@ impl Simulate {
         } else if self.csv {
             results::write_csv(rows, &mut out)?;
         } else {
-            writeln!(out, "{}", table::results(rows))?;
+            let is_default = self.policies.is_empty() && self.job.is_none();
+            let brief = Some(rows).filter(|_| is_default).and_then(table::brief);
+            writeln!(out, "{}", brief.unwrap_or_else(|| table::results(rows)))?;
         }
         Ok(())
     }

@@ -1,17 +1,19 @@
 //! Results as a table for people.
 
+mod brief;
 mod screen;
 
 use std::collections::HashMap;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use flashwise_core::policy::{Spec, larc, min};
+use flashwise_core::policy::min;
 use flashwise_sim::columns::{About, Cell, Head, Show};
 use flashwise_sim::results::{Cells, ResultRow, columns_of};
 use flashwise_sim::sampling::SampleFigures;
 use flashwise_trace::human;
 
 use crate::fit;
+pub use brief::brief;
 use screen::Figures;
 
 /// Spaces between columns.
@@ -65,18 +67,16 @@ pub fn results(rows: &[ResultRow]) -> String {
         }
         notes.push("share of the hits that MIN, which knows the future and need not admit, has");
     }
-    let fills = rows.iter().any(|row| row.policy.parse::<Spec>().is_ok_and(|policy| larc::fills_freely(&policy)));
-    let more: &[&str] = if fills { &[LARC_FILLS] } else { &[] };
     let another = |pair: &[ResultRow]| pair[0].trace != pair[1].trace || pair[0].policy != pair[1].policy;
     let begins = rows.windows(2).enumerate().filter(|(_, pair)| another(pair)).map(|(before, _)| before + 1).collect();
     let figures = Figures { header, names: text_columns, notes, rows: lines, begins };
-    figures.print(more, fit::width()) + &sample_caveats(rows) + &overloaded(rows) + &caveats_of(rows)
+    figures.print(fit::width()) + &sample_caveats(rows) + &overloaded(rows) + &caveats_of(rows)
 }
 
 /// A line per row, the first `names` of whose cells are names; where that is wider than the terminal, figures go down the screen.
 pub fn fitting(header: Vec<&str>, names: usize, rows: Vec<Vec<String>>) -> String {
     let notes = vec![""; header.len()];
-    Figures { header, names, notes, rows, begins: Vec::new() }.print(&[], fit::width())
+    Figures { header, names, notes, rows, begins: Vec::new() }.print(fit::width())
 }
 
 /// The heading of a figure.
@@ -114,10 +114,6 @@ fn shown(about: &About, head: Head, cell: &Cell, row: &ResultRow) -> String {
         (Cell::Count(None) | Cell::Ratio(None), _) => "-".to_owned(),
     }
 }
-
-/// What has to be known of LARC's figures.
-const LARC_FILLS: &str =
-    "larc fills an empty cache with whatever is missed, and a scan stays there: larc:fill=ghost is Algorithm 1";
 
 /// What limits the samples of traces: that they are too small, at the smallest cache, and all else once.
 fn sample_caveats(rows: &[ResultRow]) -> String {

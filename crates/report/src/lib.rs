@@ -32,6 +32,7 @@ mod answers;
 mod array;
 mod array_time;
 mod boxes;
+mod brief;
 mod candidates;
 mod certainty;
 mod charts;
@@ -214,6 +215,7 @@ pub fn workload_charts(workload: &Workload, reuse: &ReuseDistances, block_size_b
     workload::pictures(workload).into_iter().chain([(reuse.title.clone(), reuse.standalone())]).collect()
 }
 
+pub use self::brief::Brief;
 pub use self::frontier::{FrontierPoint, frontier_chart};
 pub use self::panels::{Panel, panels_chart};
 

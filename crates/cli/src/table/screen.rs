@@ -16,7 +16,7 @@ pub struct Figures<'a> {
     pub header: Vec<&'a str>,
     /// How many of the columns are names.
     pub names: usize,
-    /// What is said of each column, or nothing.
+    /// The meaning of each column, or nothing: for the list of a single row.
     pub notes: Vec<&'a str>,
     /// The cells of each row.
     pub rows: Vec<Vec<String>>,
@@ -25,21 +25,12 @@ pub struct Figures<'a> {
 }
 
 impl Figures<'_> {
-    /// The figures, what is said of their columns, and `more`.
-    pub fn print(&self, more: &[&str], width: Option<usize>) -> String {
+    /// The figures: a table, or what fits the width.
+    pub fn print(&self, width: Option<usize>) -> String {
         let all: Vec<usize> = (0..self.header.len()).collect();
-        let notes = all.iter().filter(|&&column| !self.notes[column].is_empty());
-        let notes: Vec<String> =
-            notes.map(|&column| format!("{}: {}", self.header[column], self.notes[column])).collect();
-        let said = |notes: &[String]| {
-            let said: Vec<&str> = notes.iter().map(String::as_str).chain(more.iter().copied()).collect();
-            if said.is_empty() { String::new() } else { format!("\n\n{}.", fit::sentences(&said.join("; "), 0, width)) }
-        };
-        let Some(limit) = width.filter(|&limit| !self.fits(&all, limit)) else {
-            return self.table(&all) + &said(&notes);
-        };
+        let Some(limit) = width.filter(|&limit| !self.fits(&all, limit)) else { return self.table(&all) };
         if let [row] = &self.rows[..] {
-            return self.list(row, limit) + &said(&[]);
+            return self.list(row, limit);
         }
         let (same, other): (Vec<usize>, Vec<usize>) = all.into_iter().partition(|&column| self.is_same(column));
         let same: Vec<String> =
@@ -49,7 +40,7 @@ impl Figures<'_> {
             false => fit::sentences(&format!("In all rows: {}.", same.join(", ")), 0, width) + "\n\n",
         };
         let figures = if self.fits(&other, limit) { Some(self.table(&other)) } else { self.across(&other, limit) };
-        same + &figures.unwrap_or_else(|| self.below(&other, limit)) + &said(&notes)
+        same + &figures.unwrap_or_else(|| self.below(&other, limit))
     }
 
     fn is_same(&self, column: usize) -> bool {
@@ -146,14 +137,13 @@ mod tests {
             &["larc", "5%", "-", "6,255", "0"],
         ];
         let table = figures(rows);
-        let notes = "hits: share of block accesses; erased: erase units; and more.";
-        let at = |width| table.print(&["and more"], width);
+        let at = |width| table.print(width);
         let whole = "policy  size    hits  erased  copied\nlru     5%     5.13%  17,087       0\nlru     10%   11.85%  16,924       0\n\n\
-                     larc    5%         -   6,255       0\n\n";
-        assert_eq!(at(None), format!("{whole}{notes}"));
-        assert_eq!(at(Some(61)), format!("{whole}{notes}"));
+                     larc    5%         -   6,255       0";
+        assert_eq!(at(None), whole);
+        assert_eq!(at(Some(61)), whole);
         let without = "In all rows: copied 0.\n\npolicy  size    hits  erased\nlru     5%     5.13%  17,087\nlru     10%   11.85%  16,924\n\n\
-                       larc    5%         -   6,255\n\n";
+                       larc    5%         -   6,255";
         assert!(at(Some(35)).starts_with(without), "{}", at(Some(35)));
         assert!(at(Some(28)).starts_with(without), "{}", at(Some(28)));
     }
@@ -168,22 +158,20 @@ mod tests {
                       size               5%      10%\n\
                       hits            5.13%   11.85%\n\
                       erased         17,087   16,924\n\
-                      written back  719,348  719,340\n\n";
-        assert!(
-            table.print(&[], Some(34)).starts_with("In all rows: policy lru.\n\nsize    hits  erased  written back\n")
-        );
-        assert!(table.print(&[], Some(33)).starts_with(across), "{}", table.print(&[], Some(33)));
-        assert!(table.print(&[], Some(30)).starts_with(across), "{}", table.print(&[], Some(30)));
+                      written back  719,348  719,340";
+        assert!(table.print(Some(34)).starts_with("In all rows: policy lru.\n\nsize    hits  erased  written back\n"));
+        assert!(table.print(Some(33)).starts_with(across), "{}", table.print(Some(33)));
+        assert!(table.print(Some(30)).starts_with(across), "{}", table.print(Some(30)));
         let below = "size    hits  erased\n5%     5.13%  17,087\n10%   11.85%  16,924\n\n\
-                     size  written back\n5%         719,348\n10%        719,340\n\n";
-        assert!(table.print(&[], Some(29)).contains(below), "{}", table.print(&[], Some(29)));
+                     size  written back\n5%         719,348\n10%        719,340";
+        assert!(table.print(Some(29)).contains(below), "{}", table.print(Some(29)));
     }
 
     #[test]
     fn a_single_row_is_a_list() {
         let table = figures(&[&["larc:fill=ghost", "5%", "5.13%", "17,087", "0"]]);
         let list = "policy  larc:fill=ghost\nsize    5%\n\nhits     5.13%  share of\n                block\n                accesses\n\
-                    erased  17,087  erase units\ncopied       0\n\nand more.";
-        assert_eq!(table.print(&["and more"], Some(27)), list);
+                    erased  17,087  erase units\ncopied       0";
+        assert_eq!(table.print(Some(27)), list);
     }
 }

@@ -140,3 +140,28 @@ fn rows_of_every_mode_are_what_they_were() {
     assert!(differ.is_empty(), "{}", differ.join("\n"));
     assert!(compared > 5000 && sums > 20, "{compared} figures and {sums} sums were compared");
 }
+
+/// A table of all policies would have 130 lines.
+#[test]
+fn the_table_of_all_policies_shows_some_with_a_verdict_unless_all_are_asked_for() {
+    let run = |more: &str| {
+        let arguments = format!("simulate traces/netsfs.csv.zst --sample 5% {more}");
+        succeed(&project(), &arguments.split_whitespace().collect::<Vec<_>>())
+    };
+    let (short, all, csv) = (run(""), run("--policy all"), run("--csv"));
+    let rows = csv.lines().count() - 1;
+    let policies = rows / 6;
+    assert!(short.lines().count() <= 30 && policies > 20, "{rows} rows\n{short}");
+    for shown in [
+        "lru ",
+        "larc ",
+        "min ",
+        "hits ",
+        "written to flash ",
+        "Recommended: ",
+        &format!("{} more policies: --policy all", policies - 5),
+    ] {
+        assert!(short.lines().any(|line| line.starts_with(shown)), "{shown} in\n{short}");
+    }
+    assert_eq!(all.lines().filter(|line| line.starts_with("traces/netsfs.csv.zst  ")).count(), rows);
+}
