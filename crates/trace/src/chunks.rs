@@ -70,10 +70,10 @@ fn read_chunks(
     let mut rest = head;
     let mut first_byte = 0;
     for number in 0.. {
-        let mut chunk = rest;
-        let kept = chunk.len();
+        let kept = rest.len();
         let wanted = CHUNK_BYTES.max(kept + SAMPLE_BYTES);
-        chunk.resize(wanted, 0);
+        let mut chunk = vec![0; wanted];
+        chunk[..kept].copy_from_slice(&rest);
         let room = &mut chunk[kept..];
         let read = if parser.may_be_cut() { input.fill_to_cut(room)? } else { input.fill(room)? };
         chunk.truncate(kept + read);

@@ -64,6 +64,11 @@ fn operation(word: &[u8]) -> Result<Option<Op>, Malformed> {
 
 const UNITS: UnitOptions = UnitOptions::new(TimeUnit::Nanoseconds, 512, 512);
 
+#[inline]
+fn range(lba: &[u8], len: &[u8]) -> Result<[u64; 2], Malformed> {
+    Ok([decimal(lba, "an LBA")?, decimal(len, "a length in sectors")?])
+}
+
 /// Returns the request of a line at `time_us`, with its range in `units`.
 #[inline]
 fn request(
@@ -84,26 +89,30 @@ fn layout(units: UnitOptions) -> Layout {
     unparted(Habits::default()).in_units(units, FORMAT.name)
 }
 
-/// A number, as digits or as text of digits.
-#[derive(Clone, Copy, Debug, Default)]
-struct Number(u64);
+/// A number, which may be text of digits and may have decimals, as its text.
+#[derive(Clone, Debug)]
+struct Number<'a>(Cow<'a, str>);
 
-impl<'de> Deserialize<'de> for Number {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Number, D::Error> {
+impl<'de: 'a, 'a> Deserialize<'de> for Number<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Number<'a>, D::Error> {
         struct Digits;
-        impl Visitor<'_> for Digits {
-            type Value = Number;
+        impl<'de> Visitor<'de> for Digits {
+            type Value = Number<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a whole number")
+                f.write_str("a number")
             }
 
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Number, E> {
-                Ok(Number(number))
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Number<'de>, E> {
+                Ok(Number(number.to_string().into()))
             }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<Number, E> {
-                text.parse().map(Number).map_err(|_| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Number<'de>, E> {
+                Ok(Number(number.to_string().into()))
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Number<'de>, E> {
+                Ok(Number(text.into()))
             }
         }
         deserializer.deserialize_any(Digits)
@@ -112,7 +121,8 @@ impl<'de> Deserialize<'de> for Number {
 
 #[derive(Debug, Deserialize)]
 struct Event<'a> {
-    header: Header,
+    #[serde(borrow)]
+    header: Header<'a>,
     #[serde(borrow)]
     io: Option<Io<'a>>,
     #[serde(borrow)]
@@ -120,18 +130,22 @@ struct Event<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Header {
-    timestamp: Number,
+struct Header<'a> {
+    #[serde(borrow)]
+    timestamp: Number<'a>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Io<'a> {
-    lba: Number,
-    len: Number,
+    #[serde(borrow)]
+    lba: Number<'a>,
+    #[serde(borrow)]
+    len: Number<'a>,
     #[serde(borrow)]
     operation: Cow<'a, str>,
-    device_id: Option<Number>,
+    #[serde(borrow)]
+    device_id: Option<Number<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -153,12 +167,12 @@ impl ParseLine for Json {
         let Some(io) = event.io else { return Ok(Record::Ignored) };
         let volume = match (event.device, io.device_id) {
             (Some(device), _) if !device.name.is_empty() => volumes.number(device.name.as_bytes()),
-            (_, Some(Number(id))) => volumes.number(id.to_string().as_bytes()),
+            (_, Some(Number(id))) => volumes.number(id.as_bytes()),
             _ => volumes.number(b"?"),
         };
-        let time = event.header.timestamp.0.to_string();
-        let time_us = time_us(time.as_bytes(), self.units.time, "a time in nanoseconds")?;
-        request(time_us, operation(io.operation.as_bytes())?, [io.lba.0, io.len.0], volume, self.units)
+        let time_us = time_us(event.header.timestamp.0.as_bytes(), self.units.time, "a time in nanoseconds")?;
+        let range = range(io.lba.0.as_bytes(), io.len.0.as_bytes())?;
+        request(time_us, operation(io.operation.as_bytes())?, range, volume, self.units)
     }
 
     fn layout(&self) -> Option<Layout> {
@@ -239,7 +253,7 @@ impl ParseLine for Columns {
             word => operation(word)?,
         };
         let time_us = time_us(time, self.units.time, "a time in nanoseconds")?;
-        let range = [decimal(lba, "an LBA")?, decimal(len, "a length in sectors")?];
+        let range = range(lba, len)?;
         let volume = volumes.number(if name.is_empty() { b"?" } else { name });
         request(time_us, op, range, volume, self.units)
     }
@@ -282,6 +296,22 @@ mod tests {
         assert_eq!((read("iotrace", CSV).skipped, recognised(CSV)), (1, Ok("iotrace")));
         let headless = &CSV[CSV.iter().position(|&byte| byte == b'\n').unwrap() + 1..];
         assert_eq!(requests("iotrace", headless), expected);
+        // The columns of an older version, and times with decimals as other tools write them.
+        let old = b"device.id,device.name,file.id,file.offset,file.size,header.sid,header.timestamp,io.error,io.flush,io.fua,\
+            io.ioClass,io.latency,io.lba,io.len,io.operation,io.qd\n\
+            271581185,nvme0n1,,,,23,33493819292,false,false,false,1,144925,1953524992,8,Read,1\n";
+        assert_eq!(
+            (requests("iotrace", old), recognised(old)),
+            (vec!["33493819 R nvme0n1 1000204795904 4096".to_owned()], Ok("iotrace"))
+        );
+        let seconds = br#"{"header":{"timestamp":1577808000.25},"io":{"lba":8.0,"len":"8","operation":"Read"}}
+{"header":{"timestamp":"1577808000.5"},"io":{"lba":8,"len":8,"operation":"Read"},"device":{"name":"sda"}}
+"#;
+        assert_eq!(
+            requests("iotrace:time-unit=s", seconds),
+            ["1577808000250000 R ? 4096 4096", "1577808000500000 R sda 4096 4096"]
+        );
+        assert_eq!(recognised(seconds), Ok("iotrace"));
         let raw = b"header.sid,header.timestamp,io.lba,io.len,io.deviceId,io.operation,io.flush,ioCompletion.lba\n\
             1,2000,8,8,77,Read,false,\n2,3000,,,,,,8\n";
         assert_eq!((requests("iotrace", raw), recognised(raw)), (vec!["2 R 77 4096 4096".to_owned()], Ok("iotrace")));
@@ -302,8 +332,12 @@ mod tests {
                     r#"found "{\"header\"", expected a JSON object of iotrace (EOF while parsing an object at line 1 column 9)"#,
                 ),
                 (
-                    "{\"header\":{\"timestamp\":\"x\"}}\n",
-                    r#"found "{\"header\":{\"timestamp\":\"x\"}}", expected a JSON object of iotrace (invalid value: string "x", expected a whole number at line 1 column 26)"#,
+                    "{\"header\":{\"timestamp\":[]}}\n",
+                    r#"found "{\"header\":{\"timestamp\":[]}}", expected a JSON object of iotrace (invalid type: sequence, expected a number at line 1 column 23)"#,
+                ),
+                (
+                    r#"{"header":{"timestamp":"x"},"io":{"lba":"8","len":8,"operation":"Read"}}"#,
+                    r#"found "x", expected a time in nanoseconds"#,
                 ),
             ],
         );

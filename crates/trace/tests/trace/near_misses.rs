@@ -159,8 +159,7 @@ fn no_unit_of_any_column_is_misread() {
         for pattern in 0..PATTERNS.len() {
             let volumes = 1 + 2 * (pattern as u64 % 2);
             // Each unit of time with one of bytes, and each of bytes with the format's own unit of time.
-            let is_written = |(_, clock): &(usize, &Clock)| format.name != "iotrace" || !clock.0.contains("decimal");
-            for (at, clock) in CLOCKS.iter().enumerate().filter(|_| pattern < 3).filter(is_written) {
+            for (at, clock) in CLOCKS.iter().enumerate().filter(|_| pattern < 3) {
                 cases.extend(Case::new(format, *clock, UNITS[at], pattern, volumes));
             }
             // Unordered pages look like FlashSim's sectors.
@@ -180,10 +179,7 @@ fn no_time_since_the_start_is_misread() {
     let each = FORMATS.iter().flat_map(|format| {
         let is_other = |(at, clock): &(usize, &Clock)| {
             // A trace of whole seconds or milliseconds has no decimals, so formats that have them do not match.
-            *at != 5
-                && clock.0 != format.clock.0
-                && (format.name != "iotrace" || *at < 4)
-                && !matches!(format.name, "flashwise" | "csv")
+            *at != 5 && clock.0 != format.clock.0 && !matches!(format.name, "flashwise" | "csv")
         };
         RELATIVE.iter().enumerate().filter(is_other).map(move |(_, clock)| (format, *clock))
     });

@@ -1,5 +1,7 @@
 //! The formats of this test's files, with units of time, offset and length, and requests.
 
+use std::sync::LazyLock;
+
 use flashwise_core::access::Op;
 use flashwise_trace::request::Request;
 
@@ -72,12 +74,13 @@ pub const PATTERNS: &[(&str, Pattern)] = &[
     ("loop", |step_s| (0..LINES).map(|at| block(at, at % 500, step_s)).collect()),
     ("noise", |step_s| (0..LINES).map(|at| block(at, at * 7919 % 4093 * 3 % 500, step_s)).collect()),
     ("real", |step_s| {
-        let requests = requests(LINES as usize);
+        static REQUESTS: LazyLock<Vec<Request>> = LazyLock::new(|| requests(LINES as usize));
+        let requests = REQUESTS.iter().copied();
         // At the same mean rate as the others, with its own rhythm.
-        let start_us = requests[0].time_us;
-        let scale = step_s * LINES as f64 / (requests[LINES as usize - 1].time_us - start_us) as f64;
+        let start_us = REQUESTS[0].time_us;
+        let scale = step_s * LINES as f64 / (REQUESTS[LINES as usize - 1].time_us - start_us) as f64;
         let time_us = |time_us: i64| ((time_us - start_us) as f64 * scale * 1e6) as i64;
-        requests.into_iter().map(|request| Request { time_us: time_us(request.time_us), ..request }).collect()
+        requests.map(|request| Request { time_us: time_us(request.time_us), ..request }).collect()
     }),
     ("mixed sizes", |step_s| scattered(step_s, 4096, &[1, 1, 1, 2, 4, 8, 16, 32])),
     ("sectors", |step_s| scattered(step_s, 512, &[1, 2, 3, 5, 8, 8, 16, 31])),
