@@ -83,8 +83,12 @@ impl ParseLine for Biosnoop {
         if start.starts_with(COLUMNS[0]) {
             return Ok(Record::PassedOver(Reason::Header));
         }
-        if start.is_empty() || start.starts_with(b"Possibly lost ") {
+        if start.is_empty() {
             return Ok(Record::Ignored);
+        }
+        // Of bcc and of libbpf-tools.
+        if start.starts_with(b"Possibly lost ") || start.starts_with(b"lost ") && line.contains(&b'#') {
+            return Ok(Record::PassedOver(Reason::Lost));
         }
         let wrong = || Malformed::new(line, format!("a line of {} columns", COLUMNS.len() + self.after));
         let ([letters, sector, bytes], mut before) = self.cut(line).ok_or_else(wrong)?;

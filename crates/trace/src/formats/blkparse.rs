@@ -25,6 +25,7 @@ use flashwise_core::filter::Client;
 use flashwise_core::options::{Kind, Parameter};
 
 use super::fields::{TimeUnit, Words, decimal, process, time_us};
+use super::passed::Reason;
 use super::plausible::{self, Habits, Layout, unparted};
 use super::spellings::scaled;
 use super::stacked::{self, STACKED, Sighting};
@@ -149,7 +150,10 @@ struct Blkparse {
 impl ParseLine for Blkparse {
     #[inline]
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
-        let Some(mut event) = Event::new(line)? else { return Ok(Record::Ignored) };
+        let Some(mut event) = Event::new(line)? else {
+            let is_blank = line.trim_ascii().is_empty();
+            return Ok(if is_blank { Record::Ignored } else { Record::PassedOver(Reason::NoEvent) });
+        };
         if event.action != [self.action] && self.action != ANY {
             return Ok(Record::Ignored);
         }

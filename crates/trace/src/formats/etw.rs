@@ -14,6 +14,7 @@ use flashwise_core::access::Op;
 use flashwise_core::filter::Client;
 
 use super::fields::{Fields, TimeUnit, decimal, process, time_us};
+use super::passed::Reason;
 use super::plausible::{Habits, Layout, unparted};
 use super::spellings::scaled;
 use super::unit_options::{LENGTH_UNIT, OFFSET_UNIT, PLAIN, TIME_UNIT, UnitOptions};
@@ -122,7 +123,9 @@ impl ParseLine for Etw {
             b"DiskRead" => Op::Read,
             b"DiskWrite" => Op::Write,
             b"DiskFlush" if !is_header(rest) => return Ok(Record::Skipped),
-            _ => return Ok(Record::Ignored),
+            b"BeginHeader" | b"EndHeader" | b"" => return Ok(Record::Ignored),
+            _ if is_header(rest) => return Ok(Record::Ignored),
+            _ => return Ok(Record::PassedOver(Reason::OtherEvent)),
         };
         if is_header(rest) {
             return Ok(Record::Ignored);

@@ -93,7 +93,9 @@ impl ParseLine for Fio {
         let op = match words.next("an action")? {
             b"read" => Op::Read,
             b"write" => Op::Write,
-            b"trim" | b"sync" | b"datasync" | b"sync_file_range" | b"syncfs" => return Ok(Record::Skipped),
+            b"trim" | b"sync" | b"datasync" | b"sync_file_range" | b"syncfs" | b"file_operation" => {
+                return Ok(Record::Skipped);
+            }
             b"add" | b"open" | b"close" | b"wait" => return Ok(Record::Ignored),
             other => {
                 return Err(Malformed::new(other, "an action such as read, write, trim, sync, add, open or close"));
@@ -127,6 +129,7 @@ mod tests {
         1204 /dev/sdb read 8192 4096\n\
         1300 /dev/sdb write 0 65536\n\
         1300 /dev/sdb datasync 0 0\n\
+        1350 /dev/sdb file_operation 0 0\n\
         1400 /dev/sdb trim 4096 4096\n\
         fio version 3 iolog\n\
         7 /dev/sdc read 512 1\n\
@@ -145,7 +148,7 @@ mod tests {
     fn reads_both_versions() {
         let expected = ["1204 R /dev/sdb 8192 4096", "1300 W /dev/sdb 0 65536", "7 R /dev/sdc 512 1"];
         assert_eq!(requests("fio", V3), expected);
-        assert_eq!((read("fio", V3).skipped, recognised(V3)), (2, Ok("fio")));
+        assert_eq!((read("fio", V3).skipped, recognised(V3)), (3, Ok("fio")));
         assert_eq!(requests("fio", V2), ["0 R /dev/sdb 8192 4096", "0 W /dev/sdb 0 65536"]);
         assert_eq!((read("fio", V2).skipped, recognised(V2)), (1, Ok("fio")));
         let headless = &V3[V3.iter().position(|&byte| byte == b'\n').unwrap() + 1..];

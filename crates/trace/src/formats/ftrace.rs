@@ -12,7 +12,7 @@
 //! counts. They correspond to the actions of blkparse: Q is block_bio_queue (as the file system sent it), D
 //! block_rq_issue, I block_rq_insert and C block_rq_complete. By default, the first of them counts that occurs among
 //! the first events. Letters, processes and lower devices are as in blkparse; the remaps are block_bio_remap and
-//! block_rq_remap. All other lines are ignored, such as comments, other tracepoints and call chains.
+//! block_rq_remap. All other lines are skipped and counted, such as comments, other tracepoints and call chains.
 
 use std::sync::LazyLock;
 
@@ -21,6 +21,7 @@ use memchr::memmem::Finder;
 
 use super::blkparse::{ACTION, ANY, op};
 use super::fields::{TimeUnit, Words, decimal, process, time_us};
+use super::passed::Reason;
 use super::plausible::{self, Habits, Layout, unparted};
 use super::spellings::scaled;
 use super::stacked::{self, STACKED, Sighting};
@@ -128,6 +129,22 @@ fn sectors<'a>(mut words: Words<'a>) -> Option<(&'a [u8], &'a [u8])> {
     None
 }
 
+/// What a line is that is no event of a request.
+fn no_request(line: &[u8]) -> Record {
+    let is_time = |word: &[u8]| {
+        let seconds = word.strip_suffix(b":").unwrap_or_default();
+        seconds.contains(&b'.') && seconds.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
+    };
+    // `CPU:1 [LOST 7 EVENTS]` of ftrace, `CPU:1 [7 EVENTS DROPPED]` of trace-cmd, and `PERF_RECORD_LOST lost 7` of perf.
+    let is_loss = line.starts_with(b"CPU:") && (line.ends_with(b" EVENTS]") || line.ends_with(b"EVENTS DROPPED]"));
+    match () {
+        () if line.trim_ascii().is_empty() => Record::Ignored,
+        () if is_loss || memchr::memmem::find(line, b" PERF_RECORD_LOST").is_some() => Record::PassedOver(Reason::Lost),
+        () if Words::new(line).all().any(is_time) => Record::PassedOver(Reason::OtherEvent),
+        () => Record::PassedOver(Reason::NoEvent),
+    }
+}
+
 const UNITS: UnitOptions = UnitOptions::new(TimeUnit::Seconds, 512, 512);
 
 #[derive(Debug)]
@@ -142,10 +159,10 @@ impl ParseLine for Ftrace {
     #[inline]
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
         if line.first() == Some(&b'#') {
-            return Ok(Record::Ignored);
+            return Ok(Record::PassedOver(Reason::Comment));
         }
-        let Some(event) = Event::new(line).filter(|event| event.action != b'A') else { return Ok(Record::Ignored) };
-        if event.action != self.action && self.action != ANY {
+        let Some(event) = Event::new(line) else { return Ok(no_request(line)) };
+        if event.action == b'A' || event.action != self.action && self.action != ANY {
             return Ok(Record::Ignored);
         }
         let mut words = Words::new(event.rest);
@@ -239,6 +256,16 @@ mod tests {
         let expected = ["543348164815 R 259,0 1313103872 4096", "543348164887 W 259,0 4096 4096"];
         assert_eq!(requests("ftrace", PERF), expected);
         assert_eq!((read("ftrace", PERF).skipped, recognised(PERF)), (1, Ok("ftrace")));
+        let said = |trace: &[u8]| read("ftrace", trace).passed_over.described();
+        let of_ftrace = "6 lines were skipped: 3 comments, 1 operation without data, 2 other events";
+        assert_eq!(said(FTRACE).as_deref(), Some(of_ftrace));
+        let of_perf = "2 lines were skipped: 1 operation without data, 1 line without an event";
+        assert_eq!(said(PERF).as_deref(), Some(of_perf));
+        let lost = b"CPU:1 [LOST 118 EVENTS]\nCPU:2 [7 EVENTS DROPPED]\n\
+            swapper     0 [001] 543348.164887: PERF_RECORD_LOST lost 7\n\
+            dd 7 [004] 543348.164887123: block:block_rq_issue: 259,0 WS 4096 () 8 + 8 [dd]\n";
+        assert_eq!(said(lost).as_deref(), Some("3 lines were skipped: 3 notices of lost events"));
+        assert_eq!((recognised(lost), recognised(&lost[..49]).is_err()), (Ok("ftrace"), true));
         // The last line is incomplete.
         assert_eq!(requests("ftrace", &PERF[..PERF.len() - 8]).len(), 1);
     }

@@ -6,8 +6,8 @@
 //! has 64-bit numbers as text.
 //!
 //! Discards and requests without length, such as flushes, count as skipped. Events without `io`, which raw traces
-//! contain, are ignored. In CSV the columns before `file.path` are counted from the front and those after it from the
-//! back: a path can contain commas.
+//! contain, are skipped and counted. In CSV the columns before `file.path` are counted from the front and those after
+//! it from the back: a path can contain commas.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -164,7 +164,7 @@ impl ParseLine for Json {
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
         let event: Event = serde_json::from_slice(line)
             .map_err(|error| Malformed::new(line, format!("a JSON object of iotrace ({error})")))?;
-        let Some(io) = event.io else { return Ok(Record::Ignored) };
+        let Some(io) = event.io else { return Ok(Record::PassedOver(Reason::OtherEvent)) };
         let volume = match (event.device, io.device_id) {
             (Some(device), _) if !device.name.is_empty() => volumes.number(device.name.as_bytes()),
             (_, Some(Number(id))) => volumes.number(id.as_bytes()),
@@ -249,7 +249,7 @@ impl ParseLine for Columns {
         let op = match op {
             b"io.operation" => return Ok(Record::PassedOver(Reason::Header)),
             // Another event of a raw trace.
-            b"" => return Ok(Record::Ignored),
+            b"" => return Ok(Record::PassedOver(Reason::OtherEvent)),
             word => operation(word)?,
         };
         let time_us = time_us(time, self.units.time, "a time in nanoseconds")?;
@@ -333,10 +333,11 @@ mod tests {
                 ),
                 (
                     "{\"header\":{\"timestamp\":[]}}\n",
-                    r#"found "{\"header\":{\"timestamp\":[]}}", expected a JSON object of iotrace (invalid type: sequence, expected a number at line 1 column 23)"#,
+                    r#"found "{\"header\":{\"timestamp\":[]}}", expected a JSON object of iotrace (invalid type: sequence, expected a number at line 1 column 25)"#,
                 ),
                 (
-                    r#"{"header":{"timestamp":"x"},"io":{"lba":"8","len":8,"operation":"Read"}}"#,
+                    r#"{"header":{"timestamp":"x"},"io":{"lba":"8","len":8,"operation":"Read"}}
+"#,
                     r#"found "x", expected a time in nanoseconds"#,
                 ),
             ],

@@ -155,8 +155,10 @@ impl<'a> Sample<'a> {
         const LINES_MAX: usize = 100;
         let mut volumes = Volumes::default();
         let mut records = self.lines().map(|line| parser.line(line, &mut volumes));
-        let says_nothing = |record: &Result<Record, Malformed>| {
-            matches!(record, Ok(Record::Ignored | Record::PassedOver(Reason::Comment | Reason::Header)))
+        let says_nothing = |record: &Result<Record, Malformed>| match record {
+            Ok(Record::Ignored) => true,
+            Ok(Record::PassedOver(reason)) => reason.says_nothing(),
+            _ => false,
         };
         let first = records.find(|record| !says_nothing(record));
         let (mut good, mut bad) = (1, 0);

@@ -15,15 +15,31 @@ pub enum Reason {
     NoOp,
     /// It is a request of length 0.
     Empty,
+    /// It is an event that is no request.
+    OtherEvent,
+    /// It is no event, in a text of events.
+    NoEvent,
+    /// It says that the tracer lost events.
+    Lost,
+}
+
+impl Reason {
+    /// True if a line that is passed over for this says nothing of the format.
+    pub fn says_nothing(self) -> bool {
+        matches!(self, Reason::Comment | Reason::Header | Reason::OtherEvent | Reason::NoEvent | Reason::Lost)
+    }
 }
 
 /// The names of reasons in the order of [`Reason`], for one line and for several.
-const REASONS: [(&str, &str); 5] = [
+const REASONS: [(&str, &str); 8] = [
     ("comment", "comments"),
     ("repeated header", "repeated headers"),
     ("operation without data", "operations without data"),
     ("request without a type", "requests without a type"),
     ("request of length 0", "requests of length 0"),
+    ("other event", "other events"),
+    ("line without an event", "lines without an event"),
+    ("notice of lost events", "notices of lost events"),
 ];
 
 /// The number of skipped lines by reason.

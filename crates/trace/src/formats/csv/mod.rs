@@ -383,11 +383,9 @@ impl Csv {
     /// True if `line` names the same columns as the header.
     #[cold]
     fn is_header(&self, line: &[u8]) -> bool {
-        let plain = |line: &[u8]| {
-            let names = names(text_of(line), self.delimiter);
-            names.iter().map(|name| plain(name)).collect::<Vec<_>>()
-        };
-        self.header.as_ref().is_some_and(|header| plain(header) == plain(line))
+        let Some(header) = &self.header else { return false };
+        let [known, names] = [header, line].map(|line| names(text_of(line), self.delimiter));
+        known.len() == names.len() && known.iter().zip(&names).all(|(known, name)| plain(known) == plain(name))
     }
 
     #[cold]
