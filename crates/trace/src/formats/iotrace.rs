@@ -10,13 +10,12 @@
 //! it from the back: a path can contain commas.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use flashwise_core::access::Op;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, Visitor};
 
 use super::fields::{TimeUnit, decimal, time_us};
+use super::json::Number;
 use super::passed::Reason;
 use super::plausible::{Habits, Layout, unparted};
 use super::spellings::scaled;
@@ -87,36 +86,6 @@ fn request(
 /// The layout of both forms.
 fn layout(units: UnitOptions) -> Layout {
     unparted(Habits::default()).in_units(units, FORMAT.name)
-}
-
-/// A number, which may be text of digits and may have decimals, as its text.
-#[derive(Clone, Debug)]
-struct Number<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Number<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Number<'a>, D::Error> {
-        struct Digits;
-        impl<'de> Visitor<'de> for Digits {
-            type Value = Number<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number")
-            }
-
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Number<'de>, E> {
-                Ok(Number(number.to_string().into()))
-            }
-
-            fn visit_f64<E: Error>(self, number: f64) -> Result<Number<'de>, E> {
-                Ok(Number(number.to_string().into()))
-            }
-
-            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Number<'de>, E> {
-                Ok(Number(text.into()))
-            }
-        }
-        deserializer.deserialize_any(Digits)
-    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -30,6 +30,7 @@ mod flashwise;
 mod foreign;
 mod ftrace;
 mod iotrace;
+mod json;
 mod lcs;
 mod lis;
 mod meta;

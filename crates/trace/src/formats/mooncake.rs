@@ -7,14 +7,18 @@
 //! the trace defines; equal ids are equal blocks.
 //!
 //! Each id is a read of one block (`objects.rs`), in the order of the prompt. Times are milliseconds in Mooncake's
-//! traces, seconds in those with a `chat_id`. A prompt without ids counts as skipped.
+//! traces, seconds in those with a `chat_id`. The first lines are checked for another unit. A prompt without ids counts
+//! as skipped.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, Parameter};
 use serde::Deserialize;
 
+use super::fields::{TimeUnit, time_us};
+use super::json::Number;
 use super::objects::Objects;
-use super::{Batch, Fit, Format, Framing, Malformed, Parse, Record, Sample, lone_return};
+use super::plausible::{Fitting, Habits, Moment, Origin, epoch_of, moment, time_doubt, time_fault};
+use super::{Batch, Fit, Format, Framing, Malformed, Parse, Reading, Record, Sample, lone_return};
 
 /// The row of Mooncake in the table of formats.
 pub static FORMAT: Format = Format {
@@ -23,26 +27,27 @@ pub static FORMAT: Format = Format {
     source: "{\"timestamp\": ms, \"input_length\": tokens, \"hash_ids\": [block, ...]}; each id reads a block; Qin et al., FAST 2025",
     parameters: &[Parameter {
         name: "time-unit",
-        kind: Kind::Choice(&["auto", "s", "ms"]),
+        kind: Kind::Choice(&["auto", "s", "ms", "us", "ns", "filetime"]),
         default: "auto",
-        meaning: "unit of timestamp; auto takes s if the first line has a chat_id, otherwise ms",
+        meaning: "unit of timestamp (filetime: 100 ns); auto takes s if the first line has a chat_id, otherwise ms",
     }],
     recognise,
     parser: |options, sample, block_size_bytes| {
-        let is_in_seconds = match options.text("time-unit") {
-            "s" => true,
-            "ms" => false,
-            _ => sample.lines().next().is_some_and(|line| names(line, "chat_id")),
+        let has_chats = || sample.lines().next().is_some_and(|line| names(line, "chat_id"));
+        let (unit, origin) = match TimeUnit::of_word(options.text("time-unit")) {
+            Some(unit) => (unit, Origin::Option),
+            None if has_chats() => (TimeUnit::Seconds, Origin::Format),
+            None => (TimeUnit::Milliseconds, Origin::Format),
         };
-        let us_per_unit = if is_in_seconds { 1_000_000.0 } else { 1000.0 };
-        Ok(Box::new(Mooncake { us_per_unit, objects: Objects::new(block_size_bytes) }))
+        Ok(Box::new(Mooncake { unit, origin, objects: Objects::new(block_size_bytes) }))
     },
 };
 
 /// The parsed fields of a line.
 #[derive(Debug, Deserialize)]
-struct Prompt {
-    timestamp: f64,
+struct Prompt<'a> {
+    #[serde(borrow)]
+    timestamp: Number<'a>,
     hash_ids: Vec<u64>,
 }
 
@@ -70,7 +75,8 @@ fn recognise(sample: &Sample) -> Fit {
 
 #[derive(Debug)]
 struct Mooncake {
-    us_per_unit: f64,
+    unit: TimeUnit,
+    origin: Origin,
     objects: Objects,
 }
 
@@ -83,20 +89,39 @@ impl Mooncake {
         let prompt: Prompt = serde_json::from_slice(line).map_err(|error| {
             Malformed::new(line, format!("a JSON object with a timestamp and a list of hash_ids ({error})"))
         })?;
-        // The maximum time in microseconds of an i64.
-        let time_us = prompt.timestamp * self.us_per_unit;
-        if !(0.0..9e18).contains(&time_us) {
-            return Err(Malformed::new(line, "a timestamp of 0 or more"));
-        }
+        let time_us = time_us(prompt.timestamp.0.as_bytes(), self.unit, "a timestamp of 0 or more")?;
         let Batch { requests, volumes, .. } = batch;
-        let reads =
-            prompt.hash_ids.iter().map(|&id| self.objects.request(time_us.round() as i64, Op::Read, id, volumes));
+        let reads = prompt.hash_ids.iter().map(|&id| self.objects.request(time_us, Op::Read, id, volumes));
         requests.extend(reads);
         Ok(if prompt.hash_ids.is_empty() { Record::Skipped } else { Record::Ignored })
     }
 }
 
+/// Prompts per second that a unit of time may give without a note; those of the published traces are 1 to 10.
+const PROMPTS_PER_S: std::ops::RangeInclusive<f64> = 0.5..=300.0;
+
 impl Parse for Mooncake {
+    fn reading(&self, sample: &Sample) -> Result<Option<Reading>, Malformed> {
+        let time = |line| moment(serde_json::from_slice::<Prompt>(line).ok()?.timestamp.0.as_bytes());
+        let moments: Vec<Moment> = sample.lines().filter_map(time).collect();
+        let whole: Vec<i64> = moments.iter().map(|moment| moment.whole).collect();
+        if let Some(fault) = time_fault(&moments, self.unit, self.origin, Habits::default()) {
+            let is_time_guessed = epoch_of(&whole).is_none();
+            let (spec, time) = (FORMAT.name.to_owned(), Some(fault.unit));
+            let fitting = Fitting { spec, time, offset_bytes: None, length_bytes: None, is_time_guessed };
+            return Err(fitting.refusal(fault.found));
+        }
+        let (Some(first), Some(last)) = (moments.first(), moments.last()) else { return Ok(None) };
+        let us = |moment: &Moment| {
+            let text = format!("{}.{:06}", moment.whole, moment.millionths);
+            time_us(text.as_bytes(), self.unit, "").unwrap_or_default()
+        };
+        let per_s = (moments.len() - 1) as f64 / ((us(last) - us(first)) as f64 / 1e6);
+        let doubt = time_doubt(&moments, self.unit, self.origin, Habits::default(), FORMAT.name);
+        let doubts: Vec<String> = doubt.into_iter().filter(|_| !PROMPTS_PER_S.contains(&per_s)).collect();
+        Ok((!doubts.is_empty()).then(|| Reading { columns: String::new(), doubts }))
+    }
+
     fn framing(&self) -> Framing {
         Framing::Lines
     }

@@ -220,6 +220,23 @@ fn no_column_in_the_place_of_another_is_misread() {
     assert_none(cases.iter().filter_map(|case| case.misread(None)).collect(), cases.len());
 }
 
+#[test]
+fn no_time_of_prompts_is_misread() {
+    let cases = [("", 0), (r#""chat_id":1,"#, 1)].into_iter().flat_map(|(chat, own)| {
+        CLOCKS.iter().chain(&RELATIVE).map(move |(clock, step_s, time)| {
+            let line = |at: u64| {
+                let time = time(at as f64 * step_s);
+                format!("{{{chat}\"timestamp\":{time},\"input_length\":512,\"hash_ids\":[{}]}}\n", at % 500)
+            };
+            let figures = (LINES, 500, ((LINES - 1) as f64 * step_s * 1e6).round() as u64);
+            let within_us = if *step_s < 0.01 { 1_000_000 } else { 1000 };
+            Case { name: format!("prompts, {clock}, {own}"), text: (0..LINES).map(line).collect(), figures, within_us }
+        })
+    });
+    let cases: Vec<Case> = cases.collect();
+    assert_none(cases.iter().filter_map(|case| case.misread(None)).collect(), cases.len());
+}
+
 /// A format that the user names is checked too; units that the user gives are not.
 #[test]
 fn a_named_format_is_checked_and_named_units_are_not() {

@@ -66,7 +66,7 @@ pub struct Columns<'a> {
 }
 
 /// Parses `field` as a number.
-fn moment(field: &[u8]) -> Option<Moment> {
+pub fn moment(field: &[u8]) -> Option<Moment> {
     let whole = time_us(field, TimeUnit::Microseconds, "").ok()?;
     let has_decimals = field.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E'));
     let millionths = if has_decimals {

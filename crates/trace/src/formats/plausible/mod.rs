@@ -21,7 +21,7 @@ mod columns;
 mod guess;
 mod units;
 
-pub use columns::Columns;
+pub use columns::{Columns, moment};
 pub use units::{
     Extents, Fault, Habits, LINES_MIN, Moment, Origin, Origins, Units, date_words, distinct, epoch_of, likely_time,
     time_doubt, time_fault,
