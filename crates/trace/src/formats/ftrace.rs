@@ -129,13 +129,13 @@ fn sectors<'a>(mut words: Words<'a>) -> Option<(&'a [u8], &'a [u8])> {
     None
 }
 
-/// What a line is that is no event of a request.
+/// Returns the record of a line that is not an event of a request.
 fn no_request(line: &[u8]) -> Record {
     let is_time = |word: &[u8]| {
         let seconds = word.strip_suffix(b":").unwrap_or_default();
         seconds.contains(&b'.') && seconds.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
     };
-    // `CPU:1 [LOST 7 EVENTS]` of ftrace, `CPU:1 [7 EVENTS DROPPED]` of trace-cmd, and `PERF_RECORD_LOST lost 7` of perf.
+    // ftrace writes `CPU:1 [LOST 7 EVENTS]`, trace-cmd `CPU:1 [7 EVENTS DROPPED]`, and perf `PERF_RECORD_LOST lost 7`.
     let is_loss = line.starts_with(b"CPU:") && (line.ends_with(b" EVENTS]") || line.ends_with(b"EVENTS DROPPED]"));
     match () {
         () if line.trim_ascii().is_empty() => Record::Ignored,

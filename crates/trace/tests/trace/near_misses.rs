@@ -29,7 +29,7 @@ struct Case {
     within_us: u64,
 }
 
-/// How many blocks the requests of this pattern have on so many volumes, whatever they are written in.
+/// Returns the number of blocks of a pattern with this number of volumes.
 fn blocks(pattern: usize, volumes: u64) -> u64 {
     static KNOWN: Mutex<BTreeMap<(usize, u64), u64>> = Mutex::new(BTreeMap::new());
     *KNOWN.lock().unwrap().entry((pattern, volumes)).or_insert_with(|| {
