@@ -24,7 +24,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Returns true if a line with this reason does not show the format.
+    /// True if a line with this reason does not show the format.
     pub fn says_nothing(self) -> bool {
         matches!(self, Reason::Comment | Reason::Header | Reason::OtherEvent | Reason::NoEvent | Reason::Lost)
     }
