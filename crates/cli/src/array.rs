@@ -1,4 +1,4 @@
-//! The options of `flashwise simulate` that put an admission rule before a policy, and devices behind it.
+//! Options of `flashwise simulate` for an admission rule before the policy and for devices behind it.
 
 use clap::Args;
 use flashwise_core::options::OptionError;
@@ -9,27 +9,27 @@ use flashwise_sim::job::{Admission, Job, Written};
 
 use crate::help;
 
-/// What is admitted, and to what devices.
+/// Options for admission, arrivals and devices.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = help::ADMISSION)]
 pub struct ArrayOptions {
-    /// What the cache takes in, as listed by `flashwise policies`: size:max=64KiB, hotness:min=2, probability:p=0.3,
-    /// adaptive:kind=probability,target=0.4ms, auto; none is the policy alone; lists (target=200us,1ms) and ranges (p=0.1..0.9:0.1,
-    /// max=4KiB..1MiB:x2) of an option are a rule each; timeframe=1% is a share of the trace's time; can be given many times
+    /// Admission rule from `flashwise policies`, such as size:max=64KiB, auto or none; repeatable
+    ///
+    /// Further examples: hotness:min=2, probability:p=0.3, adaptive:kind=probability,target=0.4ms. none admits whatever the policy admits.
+    /// A list (target=200us,1ms) or range (p=0.1..0.9:0.1, max=4KiB..1MiB:x2) makes one rule for each value. timeframe=1% is a share of the
+    /// trace's time.
     #[arg(long = "admission", value_name = "RULE", value_parser = parse_rules)]
     admissions: Vec<Rules>,
-    /// The cache's device, a name of `flashwise lifetime --devices` or a TOML file, with changes: slc:write-amplification=1.5
-    /// [default: slc]
+    /// Cache device: a name from `flashwise lifetime --devices` or a TOML file, with changes: slc:write-amplification=1.5 [default: slc]
     #[arg(long, value_name = "DEVICE", value_parser = parse_cache)]
     cache_device: Option<Written<TierModel>>,
-    /// The storage's device, in the same way [default: mlc]
+    /// Storage device, given like --cache-device [default: mlc]
     #[arg(long, value_name = "DEVICE", value_parser = parse_storage)]
     storage_device: Option<Written<TierModel>>,
-    /// What the storage holds: the volume, to simulate what a server recorded [default: twice the blocks of the trace]
+    /// Size of the storage; for a server's recording, of its volume [default: twice the trace's blocks]
     #[arg(long, value_name = "SIZE")]
     storage_size: Option<ByteSize>,
-    /// When requests come, and wait for devices: none: never; trace: at the trace's times, or trace:speed=2; closed:depth=16: this many are
-    /// under way at a time [default: none]
+    /// Arrivals, for waiting times: none, trace (at the trace's times), trace:speed=2 or closed:depth=16 (16 in flight) [default: none]
     #[arg(long, value_name = "ARRIVALS")]
     arrivals: Option<Arrivals>,
 }
@@ -51,7 +51,7 @@ fn parse_storage(text: &str) -> Result<Written<TierModel>, ArrayError> {
 }
 
 impl ArrayOptions {
-    /// Says in `job` what is given, but for the rules.
+    /// Puts the given options into `job`, except the rules.
     pub fn put(&self, job: &mut Job) {
         *job = Job {
             cache_device: self.cache_device.clone(),
@@ -62,7 +62,7 @@ impl ArrayOptions {
         };
     }
 
-    /// The rules that are given, or that there is to be none.
+    /// The given rules.
     pub fn rules(&self) -> Vec<Admission> {
         self.admissions.iter().flat_map(|rules| rules.0.clone()).collect()
     }

@@ -1,5 +1,4 @@
-//! The options of `flashwise simulate` that ask for more than a policy alone: the whole cache, named as in the server's configuration, or
-//! what a cache wears out.
+//! Options of `flashwise simulate` for layouts on flash: the whole cache, with the server's settings, and wear.
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -21,16 +20,18 @@ fn layouts() -> impl TypedValueParser<Value = LayoutName> {
     PossibleValuesParser::new(LayoutName::ROWS.map(row)).try_map(|name| name.parse::<LayoutName>())
 }
 
-/// What the whole cache is made of; `None` is the default.
+/// Options for the layout and its parts; `None` is the default.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = help::LAYOUT)]
 pub struct CacheOptions {
-    /// Where cached blocks lie. none: nowhere, what policies decide; in-place: each at a place of its own on a modelled SSD; log: the whole
-    /// cache that flashwise serve runs; containers: erase units that are written and reset whole, for ripq+, pannier, bcache and c; wlfc, wlfc_c, b-like:
-    /// caches of their own that evict whole buckets, with no policy beside them. An option of one
-    /// layout names it, and so does an algorithm. Of the log --size is the size of the flash, at least 11 erase units; its blocks are 4KiB and keep
-    /// their addresses if the trace is of one volume below 16TiB; of a larger one, or of several volumes, which share the cache, the 256MiB
-    /// regions that are accessed are placed one after the other. With --device or an option of one it lies on a modelled SSD. Of a recording flushes, trims, zeroes and the flag fua count too [default: none]
+    /// Layout of cached blocks on flash [default: none]
+    ///
+    /// containers is for ripq+, pannier, bcache and c. wlfc, wlfc_c and b-like evict whole buckets and take no policy. An option or algorithm of
+    /// one layout implies it.
+    ///
+    /// With log, --size is the size of the flash, at least 11 erase units, and blocks are 4KiB. A single volume below 16TiB keeps its
+    /// addresses. Otherwise the accessed regions of 256MiB are placed one after another. --device or one of its options puts the log on a
+    /// modelled SSD. Flushes, trims, zeroes and fua flags of a recording count too.
     #[arg(long, value_name = "LAYOUT", value_parser = layouts())]
     layout: Option<LayoutName>,
     #[arg(long, value_name = "SIZE", help = ram_help())]
@@ -59,14 +60,14 @@ fn ram_help() -> String {
     let (meaning, serve) = (meaning("ram"), default("ram"));
     let wear = Value::from(endurance::Settings::default().ram);
     format!(
-        "{meaning}: a size, or a share of the flash such as 5% [default: 0; {wear} in place and in containers; flashwise serve has {serve}]"
+        "{meaning}: a size, or a share of the flash such as 5% [default: 0; in-place and containers: {wear}; flashwise serve: {serve}]"
     )
 }
 
 fn erase_unit_help() -> String {
     let (meaning, default) = (meaning("erase-unit"), default("erase-unit"));
     format!(
-        "{meaning}; in place and in containers any multiple of the trace's blocks [default: {default}, and --device's]"
+        "{meaning}; in-place and containers: any multiple of the trace's block size [default: {default}, or --device's]"
     )
 }
 
@@ -74,13 +75,13 @@ fn over_provision_help() -> String {
     let (meaning, default) = (meaning("over-provision"), default("over-provision"));
     let wear = Value::Share(endurance::Settings::default().over_provision);
     format!(
-        "{meaning} [default: {default}]; in place and in containers flash beyond the cache's size instead, as a share of it, and lists \
-         (5%,10%) are possible [default: {wear}]"
+        "{meaning} [default: {default}]; in-place and containers: extra flash, as a share of the cache's size, or a list (5%,10%) \
+         [default: {wear}]"
     )
 }
 
 impl CacheOptions {
-    /// Says in `job` what is given, but for the over-provisionings.
+    /// Puts the given options into `job`, except the over-provisionings.
     pub fn put(&self, job: &mut Job) -> Result<(), ArrayError> {
         let (layout, ram, erase_unit) = (self.layout, self.ram, self.erase_unit);
         *job = Job { layout, ram, erase_unit, settings: self.settings.0.clone(), ..std::mem::take(job) };
@@ -88,7 +89,7 @@ impl CacheOptions {
         self.endurance.put(job)
     }
 
-    /// The over-provisionings that are given.
+    /// The given over-provisionings.
     pub fn over_provisions(&self) -> &[Share] {
         &self.over_provision
     }

@@ -1,15 +1,15 @@
-//! `flashwise completions`: what a shell completes on its command line.
+//! `flashwise completions`: completion scripts for shells.
 
 use clap::{Args, CommandFactory};
 use clap_complete::{Shell, generate};
 
-/// Print what a shell needs to complete flashwise's commands and options
+/// Print a shell's completion script
 ///
-/// bash: flashwise completions bash > ~/.local/share/bash-completion/completions/flashwise. The packages install those of bash, zsh and
+/// bash: flashwise completions bash > ~/.local/share/bash-completion/completions/flashwise. The packages install the scripts for bash, zsh and
 /// fish.
 #[derive(Debug, Args)]
 pub struct Completions {
-    /// The shell
+    /// Shell
     #[arg(value_enum)]
     shell: Shell,
 }

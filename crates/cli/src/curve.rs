@@ -1,4 +1,4 @@
-//! `flashwise curve`: what each policy hits at every cache size.
+//! `flashwise curve`: each policy's hit ratio at every cache size.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -30,21 +30,22 @@ use crate::table::plain;
 /// Sizes that the table shows if none are given.
 const SIZES_SHOWN: [&str; 8] = ["1%", "2%", "5%", "10%", "20%", "30%", "50%", "100%"];
 
-/// Show what a policy hits at every cache size: of LRU exactly and in one pass, of others by simulation
+/// Show a policy's hit ratio at every cache size
 ///
-/// An LRU cache of C blocks hits the accesses with fewer than C different blocks since the last access to theirs. The knee, where the curve
-/// bends, does not depend on the sizes that are shown. The page also shows the blocks in use over time.
+/// LRU is exact and takes one pass; other policies are simulated. An LRU cache of C blocks hits the accesses with fewer than C different blocks
+/// since the previous access to the same block. The knee, where the curve bends, does not depend on the sizes shown. The page also shows the
+/// blocks in use over time.
 #[derive(Debug, Args)]
 pub struct Curve {
-    /// A trace of any format, or a normalised one; - is standard input
+    /// Trace in any format; - is standard input
     trace: PathBuf,
-    /// Policies, of `flashwise policies`: lru,larc; can be given many times [default: lru]
+    /// Policies from `flashwise policies`: lru,larc; repeatable [default: lru]
     #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policies)]
     policies: Vec<List<Spec>>,
-    /// A cache size, as for simulate; can be given many times [default: 1%..100%:1%, of which the table shows nine]
+    /// Cache sizes, as for simulate; repeatable [default: 1%..100%:1%, of which the table shows nine]
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
-    /// Accesses at the start of the trace that are run but not counted: a number, or a share such as 10%
+    /// Accesses at the start of the trace to run but not count: a number, or a share such as 10%
     #[arg(long, value_name = "ACCESSES", default_value = "0")]
     warmup: Warmup,
     #[command(flatten)]
@@ -55,7 +56,7 @@ pub struct Curve {
     /// Print CSV, one line per policy and size
     #[arg(long)]
     csv: bool,
-    /// Write a page with charts: one HTML file that needs no network
+    /// Write a page with charts to one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -72,7 +73,7 @@ impl Curve {
         self.outputs().check(traces)?;
         let given = Sizes::given(&self.sizes);
         let sizes = if given.is_empty() { Size::parse_list(SIZES)? } else { given };
-        if let Some(warmup) = self.passes() {
+        if let Some(warmup) = self.one_pass_warmup() {
             let mut pass = LruCurvePass::new(warmup, 0);
             let about = self.input.pass(&self.trace, |columns| pass.accesses(columns))?;
             return self.print(&curve::lru_points(&about, &pass.finish(), &sizes, warmup).map_err(misuse)?);
@@ -83,7 +84,7 @@ impl Curve {
             Ok((traces, points, margin))
         };
         let (traces, points, _) = self.sample.accurate(&[], traces, work, |(_, _, margin)| *margin)?;
-        // The curve is not lost where its page cannot be written, nor the page where nobody reads standard output any more.
+        // Print first, and fail last: a page that cannot be written does not lose the curve, nor a closed output the page.
         let printed = self.print(&points);
         if let Some(html) = &self.html {
             let trace = &traces[0];
@@ -101,8 +102,8 @@ impl Curve {
         }
     }
 
-    /// How many accesses are not counted, if one pass over the trace is all that it takes, with nothing to be known before: LRU over a whole trace.
-    fn passes(&self) -> Option<u64> {
+    /// The length of the warm-up, if one pass over the trace suffices: LRU over a whole trace, with a warm-up known in advance.
+    fn one_pass_warmup(&self) -> Option<u64> {
         let is_sampled = self.sample.share().is_some() || self.sample.accuracy_given().is_some();
         match self.warmup {
             Warmup::Accesses(warmup) if !is_sampled && self.html.is_none() => {
@@ -113,7 +114,7 @@ impl Curve {
         }
     }
 
-    /// The points of all curves, by policy and size, and how far they are off at most.
+    /// The points of all curves, by policy and size, and the largest margin of their hit ratios.
     fn points(&self, trace: &Trace, sizes: &[Size]) -> anyhow::Result<(Vec<CurvePoint>, Option<f64>)> {
         let sizes = capacities(trace, sizes)?;
         let lru = Spec::parse("lru")?;
@@ -194,12 +195,12 @@ impl Curve {
                 writeln!(out, "{}", fit::sentences(&knee(point), 0, fit::width()))?;
             }
         }
-        // Of each policy at the smallest size.
-        let mut told: Vec<&str> = Vec::new();
+        // One caveat for each policy, at its smallest size.
+        let mut warned: Vec<&str> = Vec::new();
         for point in points {
             let Some(caveat) = &point.sample_caveat else { continue };
-            if !told.contains(&&point.policy[..]) {
-                told.push(&point.policy);
+            if !warned.contains(&&point.policy[..]) {
+                warned.push(&point.policy);
                 let line = format!("\n{}, size {}: {caveat}.", point.policy, point.size);
                 writeln!(out, "{}", fit::sentences(&line, 0, fit::width()))?;
             }
@@ -208,7 +209,7 @@ impl Curve {
     }
 }
 
-/// The knee of the curve that `point` is of, in a sentence.
+/// Describes the knee of the curve of `point` in a sentence.
 fn knee(point: &CurvePoint) -> String {
     let policy = &point.policy;
     let bytes_of = point.capacity_bytes.checked_div(point.capacity_blocks);

@@ -1,4 +1,4 @@
-//! The options of `flashwise simulate` that ask what a cache wears.
+//! Options of `flashwise simulate` for flash wear.
 
 use clap::Args;
 use flashwise_core::quantity::Share;
@@ -14,42 +14,43 @@ fn parse_positive(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("found '{text}', expected a number above 0"))
 }
 
-/// What wears; `None` is the default.
+/// Options for wear; `None` is the default.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = help::WEAR)]
 pub struct EnduranceOptions {
-    /// Erase units in which c collects what it writes, a part of --ram [default: 4, or as many as fit]
+    /// Erase units of --ram in which c collects writes [default: 4, or as many as fit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     write_buffers: Option<u32>,
-    /// Which erase unit a conventional SSD collects: greedy, fifo, cost-benefit or d-choices:d=10 [default: greedy]
+    /// Choice of the erase unit that a conventional SSD collects: greedy, fifo, cost-benefit or d-choices:d=10 [default: greedy]
     #[arg(long, value_name = "VICTIM", value_parser = Victim::parse)]
     gc_victim: Option<Victim>,
-    /// Where a conventional SSD puts what it copies: into an open unit of its own, or mixed with what the host writes [default: own]
+    /// Unit for pages that a conventional SSD copies: own (a unit for copies only) or mixed (with host writes) [default: own]
     #[arg(long, value_name = "PLACE", value_parser = GcPlacement::parse)]
     gc_placement: Option<GcPlacement>,
     /// Erase units that a conventional SSD keeps free [default: 1]
     #[arg(long, value_name = "N")]
     gc_reserve: Option<u32>,
-    /// Let a conventional SSD level its wear once erase counts are so far apart [default: it does not]
+    /// Level a conventional SSD's wear when erase counts differ by this many [default: off]
     #[arg(long, value_name = "ERASURES", value_parser = clap::value_parser!(u32).range(1..))]
     wear_levelling: Option<u32>,
-    /// Whether replacement policies tell a conventional SSD what they evict, and the log what it resets [default: off]
+    /// Trim evicted blocks, or reset units of the log, on a conventional SSD [default: off]
     #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
     trim: Option<String>,
-    /// The device whose erase unit, over-provisioning and cycles count, of the log a conventional SSD below it: a name of
-    /// `flashwise lifetime --devices` that has flash, such as samsung-slc, or a TOML file
+    /// Device that gives erase unit, over-provisioning and cycles: a name from `flashwise lifetime --devices` or a TOML file
+    ///
+    /// It must have flash, such as samsung-slc. With --layout log it is a conventional SSD below the log.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// Drive writes per day that the flash is rated for, to compare with
+    /// Rated drive writes per day, for comparison
     #[arg(long, value_name = "N", value_parser = parse_positive)]
     drive_writes_per_day: Option<f64>,
-    /// Weight of the hits in weighted flash usage effectiveness (wfue); erasures have the rest [default: 50%]
+    /// Weight of hits in weighted flash usage effectiveness (wfue); erasures have the rest [default: 50%]
     #[arg(long, value_name = "SHARE")]
     wfue_alpha: Option<Share>,
 }
 
 impl EnduranceOptions {
-    /// Says in `job` what is given.
+    /// Puts the given options into `job`.
     pub fn put(&self, job: &mut Job) -> Result<(), ArrayError> {
         let profile = |text: &String| Written::read(text, |text| Profile::find(text, "device"));
         *job = Job {

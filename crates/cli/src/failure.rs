@@ -1,4 +1,4 @@
-//! How the program ends: 0, 1 where it failed, 2 where trying again cannot mend it: it was misused, or what it was given is wrong.
+//! Exit codes: 0 for success, 1 for a failure, 2 for an error that a retry cannot fix: misuse or bad input.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -12,18 +12,18 @@ use flashwise_sim::size::SizeError;
 use flashwise_trace::error::TraceError;
 use flashwise_trace::output::STANDARD_OUTPUT;
 
-/// Wrong use that only shows once the work has begun, such as two options that exclude each other.
+/// Misuse that clap does not find, such as two contradictory options.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Misuse(pub String);
 
-/// Prints what went wrong, if anything did, and says how to exit.
+/// Prints the error, if any, and returns the exit code.
 pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
     if is_closed_pipe(&error) {
         return ExitCode::SUCCESS;
     }
-    // What is written without a name is written to standard output.
+    // An I/O error without a path is from standard output.
     let is_full = error.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::StorageFull);
     let error = if is_full { error.context(STANDARD_OUTPUT) } else { error };
     for text in all_that_is_wrong(&error) {
@@ -32,12 +32,12 @@ pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     ExitCode::from(if is_misuse(&error) { 2 } else { 1 })
 }
 
-/// The error of standard output that is closed, to which the results would go.
+/// The error for a closed standard output.
 pub fn standard_output_closed() -> anyhow::Error {
     anyhow::anyhow!("{STANDARD_OUTPUT} is closed: open it, for example with >/dev/null")
 }
 
-/// Prints what is wrong with the command line, as a message in JSON where that is asked for; or the help, where that is.
+/// Prints an error of the command line, as JSON if asked for, or the help or version.
 pub fn of_command_line(error: &clap::Error, as_json: bool) -> ExitCode {
     let explained = crate::left_out::explain(error).or_else(|| is_configuration_as_a_flag(error));
     let (text, code) = match error.use_stderr() {
@@ -55,7 +55,7 @@ pub fn of_command_line(error: &clap::Error, as_json: bool) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// What is wrong with `serve --config FILE`.
+/// Explains the error of `serve --config FILE`.
 fn is_configuration_as_a_flag(error: &clap::Error) -> Option<String> {
     let is = |kind, text: &str, exactly: bool| {
         error
@@ -65,22 +65,22 @@ fn is_configuration_as_a_flag(error: &clap::Error) -> Option<String> {
     };
     let is_flag = error.kind() == ErrorKind::UnknownArgument && is(ContextKind::InvalidArg, "--config", true);
     (is_flag && is(ContextKind::Usage, "flashwise serve", false))
-        .then(|| "serve: found the flag --config, expected the file without it: flashwise serve FILE".to_owned())
+        .then(|| "serve has no flag --config; give the file only: flashwise serve FILE".to_owned())
 }
 
-/// What clap says is wrong, without the usage and hints that follow.
+/// Returns clap's error without the usage and hints that follow it.
 fn first_paragraph(error: &clap::Error) -> String {
     let text = error.to_string();
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        // All that clap tells is the help.
+        // The error's text is the help.
         let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or_default();
-        return format!("found no command, expected {usage}");
+        return format!("no command given; usage: {usage}");
     }
     let text = text.strip_prefix("error: ").unwrap_or(&text).split("\n\n").next().unwrap_or_default();
     text.trim_end().to_owned()
 }
 
-/// Whoever read standard output has seen enough: `flashwise ... | head`. Another output that nobody reads any more is lost.
+/// True if the reader of standard output has closed it, as in `flashwise ... | head`. For another output that is a failure.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     if let Some(TraceError::Io { path, .. }) = error.downcast_ref()
         && path != STANDARD_OUTPUT
@@ -122,7 +122,7 @@ fn is_misuse(error: &anyhow::Error) -> bool {
         || error.downcast_ref::<TraceError>().is_some_and(of_trace)
 }
 
-/// A message for each thing that is wrong: a configuration is told all of them at once.
+/// Returns a message for each error; a configuration may have several.
 #[cfg(feature = "serve")]
 fn all_that_is_wrong(error: &anyhow::Error) -> Vec<String> {
     use flashwise_server::config::ConfigError;

@@ -1,20 +1,20 @@
-//! What is printed fits the terminal: tables go on below where they are too wide, and sentences are broken between words.
+//! Output that fits the terminal: wide tables continue below, and sentences wrap between words.
 //!
-//! Where standard output is no terminal, nothing is broken, unless COLUMNS says how wide it is.
+//! If standard output is no terminal, nothing wraps unless COLUMNS gives a width.
 
 use std::io::IsTerminal;
 
-/// Columns that output may take; none where there is no limit.
+/// Width of the output in columns; `None` is no limit.
 pub fn width() -> Option<usize> {
-    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|&columns| columns > 0);
+    let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|&columns| columns > 0);
     let terminal = || {
         let stdout = std::io::stdout();
         stdout.is_terminal().then(terminal_size::terminal_size).flatten().map(|(width, _)| usize::from(width.0))
     };
-    told.or_else(terminal)
+    given.or_else(terminal)
 }
 
-/// Columns of the terminal that standard error is, if it is one.
+/// Width of standard error in columns, if it is a terminal.
 pub fn width_of_errors() -> Option<usize> {
     let stderr = std::io::stderr();
     stderr
@@ -24,7 +24,7 @@ pub fn width_of_errors() -> Option<usize> {
         .map(|(width, _)| usize::from(width.0))
 }
 
-/// Breaks the lines of a text between words; what follows a break stands behind `indent` spaces.
+/// Wraps the lines of a text between words; continued lines are indented by `indent` spaces.
 pub fn sentences(text: &str, indent: usize, width: Option<usize>) -> String {
     let Some(width) = width else { return text.to_owned() };
     let lines: Vec<String> = text.split('\n').map(|line| wrapped(line, indent, width)).collect();
@@ -48,13 +48,13 @@ fn wrapped(line: &str, indent: usize, width: usize) -> String {
     out
 }
 
-/// A word, or one that is longer than a line by its commas: a list of names.
+/// Splits a word at its commas if it is longer than a line, such as a list of names.
 fn pieces(word: &str, width: usize) -> impl Iterator<Item = &str> {
     let is_long = word.trim_end().chars().count() > width;
     word.split_inclusive(move |letter| is_long && letter == ',')
 }
 
-/// Groups of columns by number, each of which fits beside the first `keys`, which stand in every group.
+/// Splits columns, given by number, into groups that fit the width. The first `keys` columns are in every group.
 pub fn groups(widths: &[usize], keys: usize, width: Option<usize>) -> Vec<Vec<usize>> {
     let Some(width) = width else { return vec![(0..widths.len()).collect()] };
     let beside: usize = widths[..keys].iter().sum();

@@ -1,43 +1,79 @@
-//! The help of `flashwise simulate`: one screen of what most runs need, and the rest by topic, `--help=TOPIC`.
+//! The list of commands by group, and the help of `flashwise simulate`: one screen, and more by topic, `--help=TOPIC`.
 
-use clap::{Arg, CommandFactory, ValueEnum};
+use std::fmt::Write;
 
-/// What `--help` tells of.
+use clap::{Arg, Command, CommandFactory, ValueEnum};
+
+/// A topic of `--help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Topic {
-    /// What most runs need.
+    /// Options of most runs.
     Main,
-    /// How traces are read.
+    /// Trace input.
     Input,
-    /// What is admitted, how long requests wait, and how long devices last.
+    /// Admission rules, waiting requests and devices.
     Admission,
-    /// Where blocks lie, RAM, and the whole cache that `flashwise serve` runs.
+    /// Layouts on flash, RAM, and the whole cache of `flashwise serve`.
     Layout,
-    /// How fast the flash wears out.
+    /// Flash wear.
     Wear,
     /// Caches that evict whole buckets.
     Buckets,
-    /// All of it.
+    /// Every option.
     All,
 }
 
-/// The headings of the topics' options, in the order in which they stand in `--help=all`.
-pub const INPUT: &str = "How traces are read";
-pub const ADMISSION: &str = "What is admitted, how long requests wait, and how long the devices last";
-pub const LAYOUT: &str = "Where blocks lie, and the whole cache that flashwise serve runs: --layout log";
-pub const WEAR: &str = "How fast the flash wears out: --layout in-place, --layout log with --device, or algorithms with a layout of \
-                        their own: m, m+, c, h and their kin, ripq+, pannier, bcache";
+// The headings of the topics' options, in the order of `--help=all`.
+pub const INPUT: &str = "Trace input";
+pub const ADMISSION: &str = "Admission, arrivals and devices";
+pub const LAYOUT: &str = "Layout on flash, and the whole cache of flashwise serve (--layout log)";
+pub const WEAR: &str = "Flash wear (--layout in-place; --layout log with --device; algorithms with a layout of their own: m, m+, c, h \
+                        and variants, ripq+, pannier, bcache)";
+pub const BUCKETS: &str = "Caches that evict whole buckets (--layout wlfc, wlfc_c, b-like)";
 
-pub const BUCKETS: &str = "Caches that evict whole buckets, one request after the other: --layout wlfc, wlfc_c, b-like";
-
-/// What stands below the one screen.
+/// The topics, listed below the main screen.
 pub const MORE: &str = "More options:\n  \
-    --help=input      how traces are read: formats, block sizes, malformed records\n  \
-    --help=admission  what is admitted, how long requests wait, how long the devices last\n  \
-    --help=layout     where blocks lie, and the whole cache of flashwise serve\n  \
-    --help=wear       how fast the flash wears out\n  \
+    --help=input      trace input: formats, block sizes, malformed records\n  \
+    --help=admission  admission rules, waiting requests, devices and their lifetime\n  \
+    --help=layout     layouts on flash, and the whole cache of flashwise serve\n  \
+    --help=wear       flash wear\n  \
     --help=buckets    caches that evict whole buckets: WLFC, and one modelled after bcache\n  \
-    --help=all        all of it";
+    --help=all        every option";
+
+/// Commands by purpose, in the order of the list. Others follow under [`OTHER_COMMANDS`].
+const GROUPS: [(&str, &[&str]); 3] = [
+    ("Find out", &["simulate", "advise", "curve", "pareto", "sweep", "lifetime", "policies", "trace", "capture"]),
+    ("Serve", &["serve", "demo", "pool", "disk", "set", "flush"]),
+    ("Look after", &["status", "page", "disks", "detach", "check", "wipe"]),
+];
+const OTHER_COMMANDS: &str = "Other";
+
+/// The program with its commands in groups: clap knows one list only.
+pub fn with_groups(mut program: Command) -> Command {
+    program.build();
+    let styles = program.get_styles().clone();
+    let (header, literal) = (styles.get_header(), styles.get_literal());
+    let commands: Vec<&Command> = program.get_subcommands().filter(|command| !command.is_hide_set()).collect();
+    let width = commands.iter().map(|command| command.get_name().len()).max().unwrap_or(0);
+    let mut text = String::new();
+    let mut group = |title: &str, commands: &[&Command]| {
+        let _ = writeln!(text, "{header}{title}:{header:#}");
+        for command in commands {
+            let (name, about) = (command.get_name(), command.get_about().map(ToString::to_string).unwrap_or_default());
+            let _ = writeln!(text, "  {literal}{name}{literal:#}{:blank$}  {about}", "", blank = width - name.len());
+        }
+        text.push('\n');
+    };
+    for (title, names) in GROUPS {
+        let of_group = names.iter().filter_map(|name| commands.iter().find(|command| command.get_name() == *name));
+        group(title, &of_group.copied().collect::<Vec<_>>());
+    }
+    let is_other = |command: &&&Command| GROUPS.iter().all(|(_, names)| !names.contains(&command.get_name()));
+    group(OTHER_COMMANDS, &commands.iter().filter(is_other).copied().collect::<Vec<_>>());
+    program.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}{header}Options:{header:#}\n{{options}}"
+    ))
+}
 
 impl Topic {
     /// The heading of the topic's options.
@@ -52,7 +88,7 @@ impl Topic {
         }
     }
 
-    /// Prints what a command can do, as far as the topic goes.
+    /// Prints the help of a command on the topic.
     pub fn print(self, name: &str) -> std::io::Result<()> {
         let mut program = crate::Arguments::command();
         program.build();

@@ -1,4 +1,4 @@
-//! The options that say how traces are read, shared by all commands that read one.
+//! Options for reading traces, shared by all commands that read one.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -26,20 +26,17 @@ use crate::help;
 use crate::log::{detail, warning};
 use crate::progress::Bar;
 
-/// How to read traces.
-///
-/// A name may stand for several traces that are merged: see [`sources`].
+/// Options for reading traces. A name may stand for several traces that are merged: see [`sources`].
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = help::INPUT)]
 pub struct InputOptions {
-    /// The traces' format, with its options if it has any, as listed by `flashwise trace formats` [default: recognised from
-    /// the contents]
+    /// Trace format and its options, as listed by `flashwise trace formats` [default: detected from the contents]
     #[arg(long, value_name = "FORMAT")]
     format: Option<FormatSpec>,
-    /// Length of a block: a power of two from 512 to 1MiB [default: 4KiB, or that of a normalised trace]
+    /// Block size: a power of two from 512 to 1MiB [default: 4KiB, or that of a normalised trace]
     #[arg(long, value_name = "SIZE", value_parser = parse_block_size)]
     block_size: Option<u64>,
-    /// Pass over malformed records and count them, instead of ending at the first
+    /// Skip and count malformed records instead of stopping at the first
     #[arg(long)]
     lenient: bool,
 }
@@ -51,28 +48,28 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
 }
 
 impl InputOptions {
-    /// How to read a trace.
+    /// The settings for reading a trace.
     pub fn settings(&self) -> Settings {
         Settings { format: self.format.clone(), block_size_bytes: self.block_size, lenient: self.lenient, filter: None }
     }
 
-    /// What was said of how to read traces, if anything was.
-    pub fn said(&self) -> Option<String> {
+    /// The given options as text, if any are given.
+    pub fn given(&self) -> Option<String> {
         let format = self.format.as_ref().map(|format| format!("--format {format}"));
         let block_size = self.block_size.map(|bytes| format!("--block-size {bytes}"));
         let lenient = self.lenient.then(|| "--lenient".to_owned());
-        let said: Vec<String> = format.into_iter().chain(block_size).chain(lenient).collect();
-        (!said.is_empty()).then(|| said.join(" "))
+        let given: Vec<String> = format.into_iter().chain(block_size).chain(lenient).collect();
+        (!given.is_empty()).then(|| given.join(" "))
     }
 
-    /// Opens a trace of any kind, with a progress bar; `-` is standard input. Says on standard error what was passed over.
+    /// Opens a trace of any kind, with a progress bar; `-` is standard input. Warns of malformed records.
     pub fn open(&self, path: &Path) -> Result<Trace, TraceError> {
         let trace = normalised::open(path, &self.settings(), &reading(&[path.to_owned()]))?;
         warn_of_trace(&trace);
         Ok(trace)
     }
 
-    /// Hands all accesses of a trace of any kind to `each`, without a copy on disk, with a progress bar. Says on standard error what was passed over.
+    /// Passes all accesses of a trace of any kind to `each`, without a copy on disk, with a progress bar. Warns of malformed records.
     pub fn pass(&self, path: &Path, each: impl FnMut(&Accesses)) -> Result<About, TraceError> {
         let about = pass(path, &self.settings(), &reading(&[path.to_owned()]), each)?;
         warn_of(&about.name, &about.description, &about.times);
@@ -86,7 +83,7 @@ impl InputOptions {
         Ok(trace)
     }
 
-    /// Opens traces, each or joined to one, all of it or each of its volumes by itself, or samples of them.
+    /// Opens traces, or samples of them: joined into one if `join`, split by volume if `per_volume`.
     pub fn open_all(
         &self,
         paths: &[PathBuf],
@@ -107,14 +104,14 @@ impl InputOptions {
         if !per_volume {
             return Ok(traces);
         }
-        let volumes = traces.iter().flat_map(taken_apart);
+        let volumes = traces.iter().flat_map(split_by_volume);
         match sampling {
             Some(sampling) => volumes.map(|volume| sample::of_volume(&volume, sampling, &Silent)).collect(),
             None => Ok(volumes.collect()),
         }
     }
 
-    /// The same, each with its requests as they came, and with what `filter` says of their processes.
+    /// Opens traces with their original requests; `filter` chooses the processes that are cached. See [`open_all`](Self::open_all).
     pub fn open_all_with_requests(
         &self,
         paths: &[PathBuf],
@@ -138,13 +135,13 @@ impl InputOptions {
         }
         let mut volumes = Vec::new();
         for (trace, requests) in opened {
-            volumes.extend(taken_apart(&trace).into_iter().zip(requests.each(&trace.description().volumes)?));
+            volumes.extend(split_by_volume(&trace).into_iter().zip(requests.each(&trace.description().volumes)?));
         }
         Ok(volumes)
     }
 }
 
-/// What a trace is called that can be read once only: standard input, or a pipe; none of one that can be read again.
+/// Names a trace that can be read only once: standard input or a pipe. `None` if it can be read again.
 pub fn read_once(path: &Path) -> Option<String> {
     if path == Path::new("-") {
         return Some("standard input".to_owned());
@@ -153,12 +150,12 @@ pub fn read_once(path: &Path) -> Option<String> {
     is_pipe.then(|| format!("{}, a pipe,", path.display()))
 }
 
-/// The volumes of a trace, with a progress bar.
-fn taken_apart(trace: &Trace) -> Vec<Trace> {
+/// Splits a trace into its volumes, with a progress bar.
+fn split_by_volume(trace: &Trace) -> Vec<Trace> {
     volumes::each(trace, &Bar::accesses(format!("volumes of {}", trace.name()), trace.len() as u64))
 }
 
-/// A progress bar for reading traces.
+/// Returns a progress bar for reading traces.
 pub fn reading(paths: &[PathBuf]) -> Bar {
     let size = |file: &PathBuf| std::fs::metadata(file).map_or(0, |metadata| metadata.len());
     let bytes = |path: &PathBuf| sources(path).unwrap_or_default().iter().map(size).sum::<u64>();
@@ -166,12 +163,12 @@ pub fn reading(paths: &[PathBuf]) -> Bar {
     Bar::bytes(format!("reading {}", names.join(", ")), paths.iter().map(bytes).sum())
 }
 
-/// Says on standard error what is wrong with a trace that was opened, if anything is.
+/// Warns of what is wrong with an opened trace, if anything.
 fn warn_of_trace(trace: &Trace) {
     warn_of(trace.name(), trace.description(), &trace.times());
 }
 
-/// Says on standard error what is wrong with the trace called `name`, if anything is: malformed records, and times that are no clock.
+/// Warns of what is wrong with the trace called `name`, if anything: malformed records, and times that are no clock.
 fn warn_of(name: &str, about: &Description, times: &Times) {
     detail!("{name}: read as {}, {}", about.format, human::counted(about.requests, "request"));
     warn(name, about);
@@ -182,7 +179,7 @@ fn warn_of(name: &str, about: &Description, times: &Times) {
     }
 }
 
-/// Says on standard error how many malformed records of the trace called `name` were passed over, if any were.
+/// Warns of the malformed records of the trace called `name`, if any were skipped.
 pub fn warn(name: &str, about: &Description) {
     if about.malformed_records > 0 {
         let were = if about.malformed_records == 1 { "was" } else { "were" };

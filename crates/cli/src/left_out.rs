@@ -1,8 +1,8 @@
-//! Commands that this program was built without: who asks for one is told why it is not there.
+//! Explains that a command is missing because its feature was left out of the build.
 
 use clap::error::{ContextKind, ContextValue, Error};
 
-/// A feature that can be left out, whether it was not, and its commands.
+/// Optional features: name, true if it is built in, and its commands.
 const FEATURES: [(&str, bool, &[&str]); 2] = [
     (
         "serve",
@@ -15,13 +15,13 @@ const FEATURES: [(&str, bool, &[&str]); 2] = [
     ("parquet", cfg!(feature = "parquet"), &["sweep"]),
 ];
 
-/// What is wrong with a command line whose command was left out.
+/// Explains the error of a command that was left out.
 pub fn explain(error: &Error) -> Option<String> {
     let ContextValue::String(command) = error.get(ContextKind::InvalidSubcommand)? else { return None };
     let is_left_out = |(_, built, commands): &&(&str, bool, &[&str])| !built && commands.contains(&command.as_str());
     let (feature, ..) = FEATURES.iter().find(is_left_out)?;
     Some(format!(
-        "{command}: this flashwise was built without it, expected one built with the feature {feature}, as by `cargo install --path crates/cli`"
+        "{command} needs a flashwise built with the feature {feature}, for example by `cargo install --path crates/cli`"
     ))
 }
 
@@ -45,7 +45,6 @@ mod tests {
         }
     }
 
-    /// What is no command in any program.
     #[test]
     fn an_unknown_command_is_not_explained() {
         let error = crate::Arguments::command().try_get_matches_from(["flashwise", "nothing"]).unwrap_err();

@@ -1,4 +1,4 @@
-//! `flashwise lifetime`: how long an array of cache and storage lasts under a workload in plain numbers, and how fast it answers.
+//! `flashwise lifetime`: lifetime and latency of a cache and its storage under a workload given in numbers.
 
 use std::io::Write;
 
@@ -13,28 +13,29 @@ use crate::failure::Misuse;
 use crate::listing;
 use crate::table;
 
-/// Compute wear, lifetime and latency of a cache and the storage behind it, from plain numbers
+/// Compute wear, lifetime and latency from rates, without a trace
 ///
-/// Cache, storage and workloads come from a file (docs/lifetime.toml shows one), or from options, which go before the file.
+/// Cache, storage and workloads come from a file (docs/lifetime.toml is an example) or from options, which override the file.
 #[derive(Debug, Args)]
 pub struct Lifetime {
-    /// A TOML file with the tables cache, storage and workload, of which there can be many
+    /// TOML file with the tables cache and storage, and one or more tables workload
     #[arg(value_name = "FILE")]
     file: Option<String>,
-    /// The cache: a device of --devices or a file, with changes: slc, slc:devices=2,write-amplification=1.5
+    /// Cache: a device from --devices or a file, with changes: slc:devices=2,write-amplification=1.5
     #[arg(long, value_name = "DEVICE", value_parser = parse_cache)]
     cache: Option<Tier>,
-    /// The storage behind it, in the same way: mlc:devices=3
+    /// Storage, given like --cache: mlc:devices=3
     #[arg(long, value_name = "DEVICE", value_parser = parse_storage)]
     storage: Option<Tier>,
-    /// A workload: read-mb-per-s=160,write-mb-per-s=200,read-hit-ratio=90%,write-hit-ratio=85%,dirty=65%; also name,
-    /// admitted (share of the misses), read-length-kb, write-length-kb; can be given many times
+    /// Workload: read-mb-per-s=160,write-mb-per-s=200,read-hit-ratio=90%,write-hit-ratio=85%,dirty=65%; repeatable
+    ///
+    /// Further keys: name, admitted (share of the misses), read-length-kb and write-length-kb.
     #[arg(long = "workload", value_name = "WORKLOAD", value_parser = parse_workload)]
     workloads: Vec<NamedWorkload>,
-    /// Print a JSON array, one object per workload; null is unlimited
+    /// Print a JSON array, one object per workload; null means unlimited
     #[arg(long)]
     json: bool,
-    /// List the devices that can be named, with their figures and sources
+    /// List the known devices with their figures and sources
     #[arg(long, exclusive = true)]
     devices: bool,
 }
@@ -89,7 +90,7 @@ impl Lifetime {
     }
 }
 
-/// One column per workload.
+/// Returns a table with a column per workload.
 fn shown(figures: &[Figures]) -> String {
     let names = figures.iter().enumerate().map(|(number, figures)| match &figures.workload[..] {
         "" => (number + 1).to_string(),
@@ -125,7 +126,7 @@ fn milliseconds(us: f64) -> String {
     format!("{:.3}", us / 1e3)
 }
 
-/// Lists what is known of a device, in the words in which a file says it; `drives` are those that are known as a whole.
+/// Lists the figures of a device under the keys of a file; `drives` are the devices that are known as whole drives.
 fn list(mut out: impl Write, about: &About, drives: &[Profile]) -> std::io::Result<()> {
     let About { name, title, source } = about;
     listing::line(&mut out, 0, &format!("{name}  {title}"))?;

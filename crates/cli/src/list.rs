@@ -4,17 +4,17 @@ use std::collections::HashSet;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-/// What stands between commas. The options of an item have commas between them too: `name=value` goes on with the item before.
+/// Items separated by commas. The options of an item are separated by commas too, so `name=value` belongs to the item before it.
 #[derive(Clone, Debug)]
 pub struct List<T>(Vec<T>);
 
-/// Why a list was refused.
+/// The reason why a list is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError<E: Debug + Display> {
-    /// Nothing stands before, behind or between commas.
-    #[error("item {number} of '{list}' is empty, expected a name there, or one comma less")]
+    /// An item between commas, or before or after one, is empty.
+    #[error("item {number} of '{list}' is empty; give a name or remove a comma")]
     Empty { list: String, number: usize },
-    /// An item is not what it should be.
+    /// An item is invalid.
     #[error("{0}")]
     Item(E),
 }
@@ -38,10 +38,10 @@ impl<T> List<T> {
     }
 }
 
-/// All items of lists, each once: what is written in another way is the same all the same.
+/// Returns each item of the lists once. Two spellings of one item count as the same.
 pub fn distinct<T: Clone + ToString>(lists: &[List<T>]) -> Vec<T> {
-    let mut said = HashSet::new();
-    lists.iter().flatten().filter(|item| said.insert(item.to_string())).cloned().collect()
+    let mut seen = HashSet::new();
+    lists.iter().flatten().filter(|item| seen.insert(item.to_string())).cloned().collect()
 }
 
 impl<'a, T> IntoIterator for &'a List<T> {
@@ -84,12 +84,11 @@ mod tests {
     #[test]
     fn an_empty_item_is_named() {
         let refused = |text: &str| text.parse::<List<u8>>().unwrap_err().to_string();
-        let empty =
-            |number, list| format!("item {number} of '{list}' is empty, expected a name there, or one comma less");
+        let empty = |number, list| format!("item {number} of '{list}' is empty; give a name or remove a comma");
         for (text, number) in [("1,", 2), (",1", 1), ("1,,2", 2)] {
             assert_eq!(refused(text), empty(number, text));
         }
-        // An argument that is empty has no items, and whoever reads one says so.
+        // An empty argument is one item, which its parser refuses.
         assert_eq!(refused(""), "cannot parse integer from empty string");
         assert_eq!(refused("1,x"), "invalid digit found in string");
     }
@@ -102,7 +101,7 @@ mod tests {
             ("larc:fill=ghost,writes=admit,lru", &["larc:fill=ghost,writes=admit", "lru"]),
             ("lru,larc:fill=ghost,arc", &["lru", "larc:fill=ghost", "arc"]),
             ("m+,c:buffers=8,c:buffers=9", &["m+", "c:buffers=8", "c:buffers=9"]),
-            // What is wrong is left to whoever reads an item.
+            // Errors within an item are left to its parser.
             ("", &[""]),
             ("lru,", &["lru", ""]),
             ("lru,fill=ghost", &["lru,fill=ghost"]),

@@ -1,4 +1,4 @@
-//! How the things that can be named on the command line are listed: policies, trace formats and devices.
+//! Lists of names for the command line: policies, trace formats and devices.
 
 use std::io::{self, Write};
 
@@ -6,13 +6,13 @@ use flashwise_core::options::Parameter;
 
 use crate::fit;
 
-/// Writes a line behind `indent` spaces, broken between words where the terminal is narrower.
+/// Writes a line after `indent` spaces, wrapped to the terminal's width.
 pub fn line(mut out: impl Write, indent: usize, text: &str) -> io::Result<()> {
     let text = format!("{:indent$}{text}", "");
     writeln!(out, "{}", fit::sentences(&text, indent, fit::width()))
 }
 
-/// Writes a name, what it stands for and where it comes from, and what can be set.
+/// Writes a name with its title, source and parameters.
 pub fn write(mut out: impl Write, name: &str, title: &str, source: &str, parameters: &[Parameter]) -> io::Result<()> {
     let mut line = |indent: usize, text: &str| self::line(&mut out, indent, text);
     line(0, &format!("{name}  {title}"))?;

@@ -1,6 +1,6 @@
-//! flashwise: what a flash cache buys and how fast it wears out, simulated and served. Argument parsing, progress and output; no logic.
+//! flashwise: simulates flash caches and serves them. Parses arguments, shows progress and prints results; the logic is in other crates.
 
-// What commands of a live cache share with the others is not all used without them.
+// Some code shared with the commands of a live cache is unused without them.
 #![cfg_attr(not(feature = "serve"), allow(dead_code))]
 
 mod advise;
@@ -39,12 +39,12 @@ mod trace;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// A flash cache in front of slow storage: how much faster it makes it, and how fast the flash wears out.
+/// A flash cache in front of slow storage, simulated from traces or served.
 ///
-/// `simulate` answers from a trace of a workload what each cache policy would do at each cache size: hits, flash writes, and how far each is
-/// from the best possible. `serve` runs the cache: volumes over NBD and iSCSI, with RAM and flash in front of slow disks.
+/// `simulate` replays a trace of your workload against each cache policy and size. It reports hits, flash writes and the distance from the best
+/// possible cache. `serve` runs the cache: volumes over NBD and iSCSI, with RAM and flash in front of slow disks.
 #[derive(Debug, Parser)]
 #[command(name = "flashwise", version, max_term_width = 120)]
 struct Arguments {
@@ -73,28 +73,30 @@ enum Command {
     Man(man::Man),
 }
 
-/// Arguments with a + between them as the one that they are: the name of a trace of several files.
+/// Joins arguments around a `+` into one: the name of a trace in several files.
 fn sums(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut all: Vec<OsString> = Vec::new();
-    let mut goes_on = false;
+    let mut joins_next = false;
     for argument in arguments {
         let is_sign = argument == "+";
         match all.last_mut() {
             Some(last) if is_sign => last.push(" +"),
-            Some(last) if goes_on => {
+            Some(last) if joins_next => {
                 last.push(" ");
                 last.push(argument);
             }
             _ => all.push(argument),
         }
-        goes_on = is_sign;
+        joins_next = is_sign;
     }
     all
 }
 
 fn main() -> ExitCode {
     let given = sums(std::env::args_os());
-    let arguments = match Arguments::try_parse_from(&given) {
+    let mut program = help::with_groups(Arguments::command());
+    let parsed = program.try_get_matches_from_mut(&given);
+    let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => return failure::of_command_line(&error, log::is_json_asked_for(&given)),
     };

@@ -1,4 +1,4 @@
-//! `flashwise man`: its manual pages.
+//! `flashwise man`: the manual pages.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,12 @@ use flashwise_trace::output::write_whole;
 
 use crate::failure::Misuse;
 
-/// Write the manual pages, flashwise.1 and one for each command, to a directory
+/// Write the manual pages to a directory
+///
+/// The pages are flashwise.1 and one for each command.
 #[derive(Debug, Args)]
 pub struct Man {
-    /// The directory, which is made if it is missing
+    /// Directory, created if missing
     #[arg(value_name = "DIRECTORY")]
     directory: PathBuf,
 }
@@ -21,7 +23,7 @@ impl Man {
     pub fn run(&self) -> anyhow::Result<()> {
         if self.directory.exists() && !self.directory.is_dir() {
             let name = self.directory.display();
-            return Err(Misuse(format!("{name}: found something else, expected a directory")).into());
+            return Err(Misuse(format!("{name} is not a directory; give another path")).into());
         }
         std::fs::create_dir_all(&self.directory).with_context(|| self.directory.display().to_string())?;
         let mut command = crate::Arguments::command().disable_help_subcommand(true);
@@ -30,7 +32,7 @@ impl Man {
     }
 }
 
-/// Writes the pages of a command and of those below it, each whole or not at all.
+/// Writes the pages of a command and its subcommands, each completely or not at all.
 fn write(command: Command, directory: &Path) -> anyhow::Result<()> {
     for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
         write(command.clone(), directory)?;

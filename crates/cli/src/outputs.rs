@@ -1,4 +1,4 @@
-//! The outputs of a command besides what it shows on standard output.
+//! The output files of a command.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use flashwise_trace::output::{check_writable, is_same_place, is_standard_output}
 
 use crate::failure::Misuse;
 
-/// The outputs of a command. One of them may be standard output, which shows nothing else then.
+/// The output files of a command. If one of them is standard output, nothing else is printed there.
 pub struct Outputs<'a> {
     /// Each with its option.
     outputs: Vec<(&'static str, &'a Path)>,
@@ -16,16 +16,16 @@ pub struct Outputs<'a> {
 }
 
 impl<'a> Outputs<'a> {
-    /// The outputs that are given, each with its option. `prints_data` is true if `--json` or `--csv` is given.
+    /// The given outputs, each with its option. `prints_data` is true if `--json` or `--csv` is given.
     pub fn new(outputs: impl IntoIterator<Item = (&'static str, Option<&'a Path>)>, prints_data: bool) -> Self {
         let given = |(option, path): (_, Option<&'a Path>)| path.map(|path| (option, path));
         Outputs { outputs: outputs.into_iter().filter_map(given).collect(), prints_data }
     }
 
-    /// Tells whether they can be written, before long work that ends with it.
+    /// Checks that the outputs can be written, before long work.
     ///
     /// # Errors
-    /// Two outputs in one place, and what [`check_writable`] refuses.
+    /// Two outputs have the same path, or [`check_writable`] refuses one.
     pub fn check(&self, inputs: &[PathBuf]) -> anyhow::Result<()> {
         for (at, (option, path)) in self.outputs.iter().enumerate() {
             if let Some((other, _)) = self.outputs[..at].iter().find(|(_, other)| is_same_place(other, path)) {
@@ -40,7 +40,7 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// Standard output, if it is none of the outputs.
+    /// Standard output, or a sink if one of the outputs goes there.
     pub fn screen(&self) -> Box<dyn Write> {
         if self.outputs.iter().any(|(_, path)| is_standard_output(path)) {
             return Box::new(std::io::sink());

@@ -1,4 +1,4 @@
-//! `flashwise policies`: policies and admission rules, from which paper, with which parameters.
+//! `flashwise policies`: policies and admission rules, with their papers and parameters.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use flashwise_sim::endurance::algorithms;
 
 use crate::listing;
 
-/// List the policies and admission rules, their sources and their parameters
+/// List policies and admission rules, with sources and parameters
 #[derive(Debug, Args)]
 pub struct Policies {}
 

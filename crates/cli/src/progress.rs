@@ -1,11 +1,11 @@
-//! Progress bars: on a terminal only, for work that takes longer than a moment.
+//! Progress bars, on a terminal only, for long work.
 
 use flashwise_trace::progress::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::log::{note, shows_progress, warning};
 
-/// A bar on standard error, which is gone when dropped.
+/// A bar on standard error, cleared when dropped.
 #[derive(Debug)]
 pub struct Bar(ProgressBar);
 
@@ -26,7 +26,7 @@ impl Bar {
     }
 
     /// A bar for `total` traces.
-    #[cfg(feature = "parquet")] // Sweeps alone are of many.
+    #[cfg(feature = "parquet")] // Only sweeps have many traces.
     pub fn traces(what: String, total: u64) -> Bar {
         Self::new(what, total, "{prefix} {wide_bar} {human_pos}/{human_len} traces {eta}")
     }
@@ -36,7 +36,7 @@ impl Bar {
         Self::new(what, 0, "{prefix} {wide_bar} {human_pos}/{human_len} erase units {eta}")
     }
 
-    /// Says what is being done from now on.
+    /// Changes the label.
     pub fn rename(&self, what: String) {
         self.0.set_prefix(what);
     }
@@ -66,7 +66,7 @@ impl Progress for Bar {
 
     fn ends_early(&self, path: &str, rows: u64) {
         let rows = flashwise_trace::human::count(rows);
-        self.0.suspend(|| warning!("{path}: its end is missing, as where a server is killed; {rows} rows were read"));
+        self.0.suspend(|| warning!("{path}: the end is missing, as after a server was killed; {rows} rows were read"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whether something may be written where a file is already.
+//! Permission to overwrite an existing file.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -8,17 +8,19 @@ use flashwise_trace::output::{check_writable, is_stream, name_of};
 
 use crate::failure::Misuse;
 
-/// What commands share that write what is not easily made again.
+/// The option shared by commands whose output is not easily made again.
 #[derive(Debug, Args)]
 pub struct Replace {
-    /// Replace the file if it is there, without asking
+    /// Overwrite an existing file without asking
     #[arg(long)]
     force: bool,
 }
 
 impl Replace {
-    /// Whether `out` can and may be written from these traces, before they are read: where a file is already, the user is asked, and where
-    /// nobody can answer, it stays as it is.
+    /// Checks that `out` can and may be written from these traces, before they are read. Asks the user before it replaces a file.
+    ///
+    /// # Errors
+    /// The file cannot be written, or exists and is not to be replaced, or there is no terminal to ask on.
     pub fn check(&self, out: &Path, traces: &[PathBuf]) -> anyhow::Result<()> {
         check_writable(out, traces)?;
         if self.force || is_stream(out)? || !out.is_file() {

@@ -1,4 +1,4 @@
-//! The flags of the cache's settings, made from their table.
+//! Flags for the cache's settings, made from their table.
 
 use clap::error::Result;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -11,18 +11,22 @@ fn flag(setting: &Setting) -> Arg {
     Arg::new(setting.name()).long(setting.name()).value_name(setting.values)
 }
 
-/// Its meaning, a note and its default.
+/// Returns the setting's meaning, a note and its default.
 fn help(setting: &Setting, note: &str) -> String {
     let Parameter { meaning, default, .. } = setting.parameter;
     format!("{meaning}{note} [default: {default}]")
 }
 
-/// The flags of `flashwise serve` that are given, with their values as text: they are read like the keys of a configuration.
+/// Settings in the short help of `flashwise serve`.
+const OFTEN_SET: [&str; 7] =
+    ["ram", "policy", "admission", "write-mode", "over-provision", "dirty-high", "sequential-bypass"];
+
+/// The given flags of `flashwise serve`, with their values as text, to be parsed like keys of a configuration.
 #[derive(Debug, Default)]
 pub struct ServeSettings(Vec<(&'static str, String)>);
 
 impl ServeSettings {
-    /// The settings that are given, by name.
+    /// The given settings, by name.
     pub fn given(&self) -> impl Iterator<Item = (&'static str, String)> {
         self.0.iter().cloned()
     }
@@ -30,7 +34,10 @@ impl ServeSettings {
 
 impl Args for ServeSettings {
     fn augment_args(command: Command) -> Command {
-        command.args(SETTINGS.iter().map(|setting| flag(setting).help(help(setting, ""))))
+        command.args(SETTINGS.iter().map(|setting| {
+            let is_rare = !OFTEN_SET.contains(&setting.name());
+            flag(setting).help(help(setting, "")).help_heading("Cache").hide_short_help(is_rare)
+        }))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -50,15 +57,15 @@ impl FromArgMatches for ServeSettings {
     }
 }
 
-/// What is otherwise in a simulation: a setting, and what is said of it besides its meaning.
+/// Notes that the help of a simulation adds to the meaning of a setting.
 const NOTES: [(&str, &str); 4] = [
-    ("dirty-low", "; by default, it is --dirty-high where that is less"),
+    ("dirty-low", "; a lower --dirty-high lowers the default"),
     ("dirty-age", ", in the trace's time"),
-    ("cache-clients", "; for traces that say which process asked: fiu, blkparse, ftrace, biosnoop and etw"),
-    ("allow-clients", "; of a trace, pid and program are known"),
+    ("cache-clients", "; for traces with processes: fiu, blkparse, ftrace, biosnoop and etw"),
+    ("allow-clients", "; a trace has pid and program only"),
 ];
 
-/// The flags of `flashwise simulate` that are given, but for those that it has itself since they mean more there.
+/// The given flags of `flashwise simulate`, except those that it defines itself because they mean more there.
 #[derive(Clone, Debug, Default)]
 pub struct SimulateSettings(pub Settings);
 
@@ -92,7 +99,7 @@ impl FromArgMatches for SimulateSettings {
     }
 }
 
-/// What `flashwise set` can change, for its help.
+/// Lists the settings that `flashwise set` can change, for its help.
 pub fn settable_help() -> String {
     let line =
         |setting: &Setting| format!("  {}={}\n      {}", setting.name(), setting.values, setting.parameter.meaning);

@@ -1,4 +1,4 @@
-//! `flashwise simulate`: what each policy would do on each trace at each cache size.
+//! `flashwise simulate`: simulates each policy on each trace at each cache size.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -33,31 +33,31 @@ use crate::progress::Bar;
 use crate::sample::SampleOptions;
 use crate::table;
 
-/// Simulate caches over traces: hits and flash writes of each policy at each size
+/// Simulate caches over traces: hits and flash writes by policy and size
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub struct Simulate {
-    /// Traces of any format, or normalised ones; - is standard input
+    /// Traces in any format; - is standard input
     #[arg(required_unless_present_any = ["help", "print_jobs"], value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Policies or algorithms, of `flashwise policies`: lru,larc; can be given many times [default: all; the table shows some]
+    /// Policies or algorithms from `flashwise policies`: lru,larc; repeatable [default: all; the table shows some]
     ///
-    /// With its options: lru, larc:fill=ghost, m+, c:buffers=8. Where wear is simulated, the default is lru, ripq+, pannier, m, m+ and c. The table of the
-    /// default has lru, larc, the two best others and the bound, min; --policy all prints a line for each policy and size.
+    /// Options follow the name: larc:fill=ghost, c:buffers=8. If wear is simulated, the default is lru, ripq+, pannier, m, m+ and c. Without this
+    /// option, the table has lru, larc, the two best others and the bound, min; --policy all prints a line for each policy and size.
     #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policies)]
     policies: Vec<Policies>,
-    /// A cache size: 10% of the trace's unique blocks, 512MiB, 1%,5%; can be given many times [default: 1%,2%,5%,10%,20%,50%]
+    /// Cache sizes: 10% of the trace's unique blocks, 512MiB, 1%,5%; repeatable [default: 1%,2%,5%,10%,20%,50%]
     ///
-    /// A share of the trace's unique blocks (10%), bytes (512MiB) or a number of blocks, at most 2147483647; lists (1%,10%) and ranges
-    /// (1%..10%:1%, 64MiB..1GiB:x2) too.
+    /// A size is a share of the trace's unique blocks (10%), bytes (512MiB) or a number of blocks, at most 2147483647. Lists (1%,10%) and ranges
+    /// (1%..10%:1%, 64MiB..1GiB:x2) are allowed.
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
-    /// Accesses at the start of each trace that are run but not counted: a number, or a share such as 10% [default: 0]
+    /// Accesses at the start of each trace to run but not count: a number, or a share such as 10% [default: 0]
     #[arg(long, value_name = "ACCESSES")]
     warmup: Option<Warmup>,
-    /// Figures for every N counted accesses as well (not in table or CSV)
+    /// Add figures for every N counted accesses (not in table or CSV)
     ///
-    /// Hit ratio, replacement rate and flash writes; behind a rule or devices also latency, wear and what the rule decided.
+    /// Hit ratio, replacement rate and flash writes. With an admission rule or devices also latency, wear and the rule's decisions.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     epoch: Option<u64>,
     #[command(flatten)]
@@ -68,41 +68,42 @@ pub struct Simulate {
     /// Print CSV, one line per trace, policy and size
     #[arg(long, conflicts_with = "epoch")]
     csv: bool,
-    /// Write each row as it is done, as a line of JSON; rows there stay
+    /// Append each finished row as a line of JSON, and skip rows already there
     ///
-    /// After a run that was ended, the same command goes on where it was. Lines have the trace's SHA-256 and the version besides, by which they
-    /// are known. - is standard output; there and in pipes nothing is passed over. With --accuracy the rows come when all of them are accurate.
+    /// After an interruption, the same command resumes. Each line has the version and the trace's SHA-256, which identify the row.
+    /// - is standard output; there and in pipes no row is skipped. With --accuracy, rows are written when all of them are accurate.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "html", "parquet", "print_jobs"])]
     jsonl: Option<PathBuf>,
     /// Write the results to a Parquet file
     #[arg(long, value_name = "FILE")]
     parquet: Option<PathBuf>,
-    /// Write a report with charts: one HTML file that needs no network
+    /// Write a report with charts to one self-contained HTML file
     ///
-    /// It compares with the best possible (MIN), or behind a rule or devices with policies alone, which are simulated for it.
+    /// It compares the results with the best possible (MIN), or, if there is a rule or devices, with the policies without a rule. Both are
+    /// simulated for it.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Run the jobs that a file lists in JSON; - is standard input
+    /// Run the jobs listed in a file; - is standard input
     ///
-    /// A job is an object of the options and what they say, as --print-jobs prints it, {"policy": "larc", "size": "10%"}, or the words that a row has as
-    /// its job, policy=larc size=10%, one job a line. The rows are those that the options would give.
+    /// A job is a JSON object of options, as --print-jobs prints it: {"policy": "larc", "size": "10%"}. Or it is a line of words, as in the
+    /// field job of a row: policy=larc size=10%. Its rows are those that the options would give.
     #[arg(long, value_name = "FILE")]
     job: Option<PathBuf>,
-    /// Print the jobs that the options name, one a line in JSON, and run none
+    /// Print the jobs that the options describe, one JSON object a line, and run none
     #[arg(long, conflicts_with_all = ["job", "html", "parquet"])]
     print_jobs: bool,
-    /// Use this many threads [default: one per core]
+    /// Number of threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
-    /// Print this help, or that of a topic (see below)
+    /// Print this help, or the help on a topic (see below)
     #[arg(short, long, value_name = "TOPIC", num_args = 0..=1, require_equals = true, default_missing_value = "main")]
     help: Option<Topic>,
-    /// Take the traces for one, each after the one before: the segments that a server records, in order
+    /// Join the traces into one, in order, such as the segments of a server's recording
     ///
-    /// Gaps longer than a minute and than the recordings before them are named and left out of the time.
+    /// A gap longer than a minute and than the recording before it is reported and left out of the time.
     #[arg(long, help_heading = help::INPUT)]
     join: bool,
-    /// Give each volume of a trace a cache of its own, rather than one to all: sizes in percent are of its blocks
+    /// Simulate a separate cache for each volume of a trace; percentages are of its blocks
     #[arg(long, help_heading = help::INPUT)]
     per_volume: bool,
     #[command(flatten)]
@@ -131,7 +132,7 @@ fn parse_policies(text: &str) -> Result<Policies, ListError<OptionError>> {
 pub struct Sizes(Vec<Size>);
 
 impl Sizes {
-    /// The sizes of all that were given.
+    /// The sizes of all given options.
     pub fn given(given: &[Sizes]) -> Vec<Size> {
         given.iter().flat_map(|sizes| sizes.0.iter().cloned()).collect()
     }
@@ -148,10 +149,10 @@ impl Simulate {
             return Ok(topic.print("simulate")?);
         }
         if self.traces.iter().filter(|trace| *trace == Path::new("-")).count() > 1 {
-            return Err(Misuse("standard input, -, is given more than once".to_owned()).into());
+            return Err(Misuse("- (standard input) is given more than once".to_owned()).into());
         }
         if self.parquet.is_some() && !cfg!(feature = "parquet") {
-            let problem = "--parquet: this flashwise was built without it, expected one built with the feature parquet";
+            let problem = "--parquet needs a flashwise built with the feature parquet";
             return Err(Misuse(problem.to_owned()).into());
         }
         if let Some(threads) = self.threads {
@@ -165,7 +166,7 @@ impl Simulate {
         }
         if let (Some(option), true) = (self.sample.accuracy_given(), self.job.is_some() || self.print_jobs) {
             let what = format!(
-                "{option} finds a sample by running larger ones, and a job has one: found it beside --job or --print-jobs, expected --sample"
+                "{option} does not go with --job or --print-jobs, because a job has a fixed sample; give --sample"
             );
             return Err(Misuse(what).into());
         }
@@ -177,7 +178,7 @@ impl Simulate {
         }
         let done = self.accurate()?;
         let rows: Vec<ResultRow> = done.asked().cloned().collect();
-        // What was simulated is not lost where a file cannot be written, nor files where nobody reads standard output any more.
+        // Print first, and fail last: a file that cannot be written does not lose the results, nor a closed output the files.
         let printed = self.print(&rows);
         self.write_report(&done)?;
         self.write_parquet(&rows)?;
@@ -185,7 +186,7 @@ impl Simulate {
         self.print_name_of_report()
     }
 
-    /// Runs jobs, and what a report compares them with.
+    /// Runs jobs, and the jobs that a report compares them with.
     fn work(&self, jobs: Vec<Job>) -> anyhow::Result<Done> {
         if self.html.is_some() {
             refuse_reports_of_buckets(&jobs)?;
@@ -193,7 +194,7 @@ impl Simulate {
         let comparison = if self.html.is_some() { compared(&jobs).map_err(misuse)? } else { Comparison::default() };
         let (before, asked) = (comparison.before.len(), jobs.len());
         let jobs = [comparison.before, jobs, comparison.after].concat();
-        // What is read of the traces is the same of all that options name, and may differ between jobs of a file.
+        // Jobs from options all read the same parts of the traces; jobs of a file may differ.
         let (mut rows, mut traces): (Vec<Vec<ResultRow>>, _) = (Vec::new(), Vec::new());
         for jobs in jobs.chunk_by(|job, other| job.reads().ok() == other.reads().ok()) {
             let (opened, requests) = self.open(&jobs[0].reads().map_err(misuse)?)?;
@@ -211,7 +212,7 @@ impl Simulate {
         Ok(Done { jobs, before, asked, traces, rows })
     }
 
-    /// Runs what the file at `path` does not have yet, and adds each row to it as soon as it is done.
+    /// Runs the jobs whose rows are not yet in the file at `path`, and appends each row when it is done.
     fn write_lines(&self, path: &Path) -> anyhow::Result<()> {
         let refused = |what: &str, expected: &str| Misuse(format!("--jsonl: found {what}, expected {expected}"));
         let to_file = !is_stream(path)?;
@@ -231,7 +232,7 @@ impl Simulate {
             each => each.get(trace).unwrap_or(&unknown),
         };
         if self.sample.accuracy_given().is_some() {
-            // Which sample is accurate enough, and so what the jobs are, only shows when it has run.
+            // The jobs depend on the sample that is accurate enough, which is known only after the runs.
             let done = self.accurate()?;
             for (number, (trace, rows)) in done.traces.iter().zip(&done.rows).enumerate() {
                 for (job, row) in done.jobs.iter().zip(rows) {
@@ -260,7 +261,7 @@ impl Simulate {
         say_lines(path, to_file, written, known)
     }
 
-    /// Runs what options name over the sample that was asked for, or the first that is accurate enough.
+    /// Runs the jobs over the given sample, or over the first sample that is accurate enough.
     fn accurate(&self) -> anyhow::Result<Done> {
         if self.sample.accuracy_given().is_none() {
             return self.work(self.jobs(self.sample.share())?);
@@ -269,19 +270,18 @@ impl Simulate {
         self.sample.accurate(&self.jobs(None)?, &self.traces, work, |done| margin(done.asked().map(|row| &row.sample)))
     }
 
-    /// Where rows of each trace come from; of all of them together where those that are opened are others than those that are named.
+    /// The origin of each trace's rows. There is one origin for all if `--join` or `--per-volume` changes the traces.
     fn origins(&self) -> anyhow::Result<Vec<Origin>> {
         let bar = reading(&self.traces);
         let as_named = !self.join && !self.per_volume;
         let together = if as_named { 1 } else { self.traces.len() };
         let origin = |traces: &[PathBuf]| -> anyhow::Result<Origin> {
-            Ok(Origin { trace_checksum: Some(checksum(traces, &bar)?), reading: self.input.said() })
+            Ok(Origin { trace_checksum: Some(checksum(traces, &bar)?), reading: self.input.given() })
         };
         self.traces.chunks(together).map(origin).collect()
     }
 
-    /// What is to be run: what a file lists, or what options name.
-    /// Of each trace they run over a sample of such a share, if one is given.
+    /// The jobs to run: those of a file, or those of the options. They run over a sample of each trace if `sample` is given.
     fn jobs(&self, sample: Option<Share>) -> anyhow::Result<Vec<Job>> {
         let mut base = Job { warmup: self.warmup, epoch: self.epoch, ..Job::default() };
         self.cache.put(&mut base)?;
@@ -296,10 +296,10 @@ impl Simulate {
         };
         let Some(path) = &self.job else { return many.jobs().map_err(misuse) };
         if let Some(option) = many.said() {
-            return Err(Misuse(format!("--job says all that is to be run, found {option} beside it")).into());
+            return Err(Misuse(format!("--job already describes the runs; remove {option}")).into());
         }
         if path == Path::new("-") && self.traces.contains(path) {
-            return Err(Misuse("standard input, -, is given as a trace and as --job".to_owned()).into());
+            return Err(Misuse("- (standard input) is given as a trace and as --job".to_owned()).into());
         }
         read_jobs(path)
     }
@@ -314,7 +314,7 @@ impl Simulate {
         lists.unwrap_or_default().into_iter().flatten().cloned().collect()
     }
 
-    /// The traces, and their requests as they came where those are read.
+    /// The traces, with their original requests if the jobs read them.
     fn open(&self, reads: &Reads) -> anyhow::Result<(Vec<Trace>, Vec<RequestFile>)> {
         let Reads { requests, filter, sampling } = reads;
         if !requests {
@@ -324,7 +324,7 @@ impl Simulate {
         Ok(opened.into_iter().unzip())
     }
 
-    /// Writes the report of what was run, if one is asked for. What is recommended of policies alone is run again.
+    /// Writes the report of the runs, if asked for.
     fn write_report(&self, done: &Done) -> anyhow::Result<()> {
         let (Some(html), Some(first)) = (&self.html, done.jobs.first()) else { return Ok(()) };
         let bar = Bar::accesses("reuse distances".to_owned(), done.traces.iter().map(|trace| trace.len() as u64).sum());
@@ -340,13 +340,13 @@ impl Simulate {
         write_whole(parquet, &self.traces, |file| anyhow::Ok(file.write_all(&contents)?))
     }
 
-    /// Asking for one is refused before anything runs.
+    /// Does nothing: `--parquet` is refused before anything runs.
     #[cfg(not(feature = "parquet"))]
     fn write_parquet(&self, _: &[ResultRow]) -> anyhow::Result<()> {
         Ok(())
     }
 
-    /// What is written besides the results.
+    /// The output files besides the results.
     fn outputs(&self) -> Outputs<'_> {
         let files = [("--html", self.html.as_deref()), ("--parquet", self.parquet.as_deref())];
         Outputs::new(files, self.json || self.csv)
@@ -367,7 +367,7 @@ impl Simulate {
         Ok(())
     }
 
-    /// Says where the report is, to people.
+    /// Prints the report's path, unless standard output is data.
     fn print_name_of_report(&self) -> anyhow::Result<()> {
         match &self.html {
             Some(html) if !self.json && !self.csv => {
@@ -378,13 +378,13 @@ impl Simulate {
     }
 }
 
-/// Jobs that were run.
+/// Finished jobs.
 struct Done {
-    /// First those that others are compared with, then those that were asked for, then more for comparison.
+    /// Jobs for comparison, then the user's, then more for comparison.
     jobs: Vec<Job>,
-    /// How many stand before those that were asked for.
+    /// Number of jobs before the user's.
     before: usize,
-    /// How many were asked for.
+    /// Number of the user's jobs.
     asked: usize,
     traces: Vec<Trace>,
     /// For each trace the rows of the jobs, in their order.
@@ -392,13 +392,13 @@ struct Done {
 }
 
 impl Done {
-    /// The rows that were asked for, trace by trace.
+    /// The rows of the user's jobs, trace by trace.
     fn asked(&self) -> impl Iterator<Item = &ResultRow> {
         self.rows.iter().flat_map(|rows| rows.iter().skip(self.before).take(self.asked))
     }
 }
 
-/// The jobs that the file at `path` lists, one after the other.
+/// Reads the jobs of the file at `path`, in order.
 fn read_jobs(path: &Path) -> anyhow::Result<Vec<Job>> {
     let mut text = String::new();
     let (name, read) = match path == Path::new("-") {
@@ -408,7 +408,7 @@ fn read_jobs(path: &Path) -> anyhow::Result<Vec<Job>> {
         }
     };
     read.with_context(|| name.clone())?;
-    // In words, as rows have them, or as objects.
+    // Jobs are words, as in rows, or JSON objects.
     if !text.trim_start().is_empty() && !text.trim_start().starts_with(['{', '[', '"']) {
         let of_line = |(number, line): (usize, &str)| {
             line.parse().map_err(|error: JobError| Misuse(format!("{name}:{}: {error}", number + 1)).into())
@@ -426,7 +426,7 @@ fn read_jobs(path: &Path) -> anyhow::Result<Vec<Job>> {
     }
 }
 
-/// Says how many rows were written to `path`, if that is a file: of a stream, nothing is known before.
+/// Prints the number of rows written to `path`, if it is a file.
 fn say_lines(path: &Path, to_file: bool, written: usize, known: usize) -> anyhow::Result<()> {
     if to_file {
         let mut out = std::io::stdout().lock();
@@ -453,7 +453,7 @@ fn refuse_reports_of_buckets(jobs: &[Job]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What does not go together is a misuse; what is missing or damaged is not.
+/// Converts an error: contradictory options are misuse, missing or damaged files are not.
 pub fn misuse(error: JobError) -> anyhow::Error {
     match error {
         JobError::Of { trace, error } => match misuse(*error).downcast::<Misuse>() {
@@ -467,7 +467,7 @@ pub fn misuse(error: JobError) -> anyhow::Error {
     }
 }
 
-/// The command line, as a shell would take it.
+/// Returns the command line, quoted for a shell.
 pub fn command() -> Result<String, shlex::QuoteError> {
     let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
     let arguments: Vec<String> = arguments.collect();

@@ -1,4 +1,4 @@
-//! `flashwise sweep`: many jobs over many traces.
+//! `flashwise sweep`: runs many jobs over many traces.
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -23,54 +23,55 @@ use crate::progress::Bar;
 use crate::sample::WHOLE_TRACE;
 use crate::simulate::{command, misuse};
 
-/// Run many jobs over many traces: a Parquet file for each trace, and only what is not there yet
+/// Run the missing jobs of a plan over many traces
 ///
-/// The plan is a TOML file: traces, the folder of the results, and words of jobs or lists of them (docs/sweep.md).
+/// Results are one Parquet file per trace. The plan is a TOML file with the traces, the results folder, and options of jobs or lists of them; see
+/// docs/sweep.md.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Sweep {
     #[command(subcommand)]
     command: Option<SweepCommand>,
-    /// The plan; docs/sweep.md has one
+    /// Plan, a TOML file; docs/sweep.md has an example
     #[arg(required_unless_present = "task", value_name = "PLAN.toml")]
     plan: Option<PathBuf>,
-    /// Run this many traces at a time, each in a process of its own: where one dies, the others go on [default: one after another in this one]
+    /// Traces to run in parallel, each in its own process, so a crash ends one only [default: one after another in this process]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: Option<u16>,
-    /// Use this many threads for each trace [default: one per core, shared by the workers]
+    /// Number of threads per trace [default: one per core, shared by the workers]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
-    /// Run the K-th of N parts of the traces only, one for each machine: 1/4
+    /// Run only the K-th of N parts of the traces, for N machines: 1/4
     #[arg(long, value_name = "K/N", value_parser = str::parse::<Shard>)]
     shard: Option<Shard>,
-    /// Go on with the others where a trace fails
+    /// Continue with the other traces if one fails
     #[arg(long)]
     keep_going: bool,
-    /// Run the task on standard input: what workers are started with
+    /// Run the task on standard input, as a worker
     #[arg(long, hide = true)]
     task: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum SweepCommand {
-    /// Show which results of a plan are there
+    /// Show which results of a plan exist
     Status {
-        /// The plan
+        /// Plan
         #[arg(value_name = "PLAN.toml")]
         plan: PathBuf,
-        /// Look at the K-th of N parts of the traces only: 1/4
+        /// Show only the K-th of N parts of the traces: 1/4
         #[arg(long, value_name = "K/N", value_parser = str::parse::<Shard>)]
         shard: Option<Shard>,
         /// Print a JSON array, one object per trace
         #[arg(long)]
         json: bool,
     },
-    /// Compare the policies over all traces of a sweep, pair by pair and by family of traces, on a page
+    /// Write a page that compares policies in pairs over all traces and by family of traces
     Report {
-        /// The folder of the results
+        /// Results folder
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
-        /// The page: one HTML file that needs no network
+        /// Output page, one self-contained HTML file
         #[arg(long, value_name = "FILE")]
         html: PathBuf,
     },
@@ -108,7 +109,7 @@ impl Sweep {
                 match done {
                     Ok(file) => {
                         let mut out = std::io::stdout().lock();
-                        // Whoever reads may have seen enough; the results are files.
+                        // A closed output is no failure: the results are in files.
                         let _ = writeln!(out, "{}: {file}", name_of(&task.trace));
                     }
                     Err(error) => {
@@ -134,8 +135,8 @@ impl Sweep {
                 let traces = human::counted(tasks.len() as u64, "trace");
                 let what = match tasks.len().saturating_sub(begun.into_inner()) {
                     0 => String::new(),
-                    1 => "; 1 was not begun (--keep-going)".to_owned(),
-                    left => format!("; {left} were not begun (--keep-going)"),
+                    1 => "; 1 was not started (--keep-going)".to_owned(),
+                    left => format!("; {left} were not started (--keep-going)"),
                 };
                 Err(anyhow!("{failed} of {traces} failed{what}"))
             }
@@ -150,7 +151,7 @@ fn read(plan: &Path) -> anyhow::Result<Plan> {
     })
 }
 
-/// The part of `plan` that is asked for, or all of it.
+/// Returns the shard of `plan`, or all of it.
 fn of_shard(plan: Plan, shard: Option<Shard>) -> Plan {
     match shard {
         Some(shard) => plan.shard(shard),
@@ -165,7 +166,7 @@ fn refused(error: SweepError) -> anyhow::Error {
     }
 }
 
-/// Runs the task on standard input, and prints the file with its results.
+/// Runs the task on standard input and prints the path of its results.
 fn worker() -> anyhow::Result<()> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
@@ -175,7 +176,7 @@ fn worker() -> anyhow::Result<()> {
     Ok(write!(std::io::stdout(), "{}", file.display())?)
 }
 
-/// Runs a task in a process of its own, and tells the file with its results.
+/// Runs a task in a process of its own and returns the path of its results.
 fn in_process(task: &Task, threads: usize) -> anyhow::Result<String> {
     let name = name_of(&task.trace);
     let mut child = Command::new(std::env::current_exe()?)
@@ -186,21 +187,21 @@ fn in_process(task: &Task, threads: usize) -> anyhow::Result<String> {
         .spawn()
         .with_context(|| format!("{name}: starting a worker"))?;
     if let Some(mut input) = child.stdin.take() {
-        // What keeps it from reading all, its exit says.
+        // A worker that does not read everything reports why when it exits.
         let _ = input.write_all(serde_json::to_string(task)?.as_bytes());
     }
     let output = child.wait_with_output().with_context(|| name.clone())?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.trim().trim_start_matches("flashwise: ");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    let messages = messages.trim().trim_start_matches("flashwise: ");
     match (output.status.success(), output.status.signal()) {
         (true, _) => {
-            if !said.is_empty() {
-                warning!("{said}");
+            if !messages.is_empty() {
+                warning!("{messages}");
             }
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         }
         (false, Some(signal)) => Err(anyhow!("{name}: its worker was ended by signal {signal}")),
-        (false, None) => Err(anyhow!("{said}")),
+        (false, None) => Err(anyhow!("{messages}")),
     }
 }
 
@@ -238,24 +239,24 @@ fn report(folder: &Path, html: &Path) -> anyhow::Result<()> {
     let outputs = Outputs::new([("--html", Some(html))], false);
     outputs.check(&[])?;
     let Rows { rows, stale } = rows(folder)?;
-    stale.iter().for_each(|said| warning!("{said}"));
+    stale.iter().for_each(|message| warning!("{message}"));
     let page = render_sweep(&command()?, &rows)?;
     write_whole(html, &[], |file| anyhow::Ok(file.write_all(page.as_bytes())?))?;
     Ok(writeln!(outputs.screen(), "Page: {}", html.display())?)
 }
 
-/// An error with all that caused it.
+/// Formats an error with its chain of causes.
 fn chain(error: &SweepError) -> String {
-    let mut said = error.to_string();
+    let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {
-        said = format!("{said}: {inner}");
+        text = format!("{text}: {inner}");
         cause = inner.source();
     }
-    said
+    text
 }
 
-/// Passes on what is to be known of traces, and no progress: a bar of tasks shows that.
+/// Forwards notes about traces but no progress, which the bar of tasks shows.
 struct Remarks<'a>(&'a Bar);
 
 impl Progress for Remarks<'_> {

@@ -1,4 +1,4 @@
-//! What is asked of a running server: by a client of its management API, which is built with the feature `http`.
+//! Requests to a running server over its management API. The client is built with the feature `http`.
 
 #[cfg(feature = "http")]
 mod client;
@@ -24,27 +24,27 @@ use crate::failure::Misuse;
 
 pub use built::Client;
 
-/// The configuration of a server that is given none.
+/// The default configuration of a server.
 pub const DEFAULT_CONFIG: &str = "/etc/flashwise/flashwise.toml";
 
-/// Where the server is.
+/// Options that locate the server.
 #[derive(Clone, Debug, Args)]
 pub struct ApiOptions {
-    /// The server's API: HOST:PORT or unix:PATH [default: the socket of a server that runs, or that of /etc/flashwise/flashwise.toml]
+    /// Address of the server's API: HOST:PORT or unix:PATH [default: that of the running server or of /etc/flashwise/flashwise.toml]
     #[arg(long, value_name = "ADDRESS")]
     api: Option<String>,
-    /// The file that holds the token that the API asks for
+    /// File with the token for the API
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
 
 impl ApiOptions {
-    /// A server whose API is at an address and asks for no token.
+    /// The options for an API at `address` without a token.
     pub fn at(address: String) -> ApiOptions {
         ApiOptions { api: Some(address), token_file: None }
     }
 
-    /// A client; nothing is asked yet.
+    /// Returns a client; it has not connected yet.
     pub fn client(&self) -> anyhow::Result<Client> {
         let (address, token_file) = match &self.api {
             Some(address) => (address.clone(), None),
@@ -61,7 +61,7 @@ impl ApiOptions {
     }
 }
 
-/// The server of this machine: its address, and the file of its token if it has one.
+/// Finds the server of this machine: its address and its token file, if any.
 fn find() -> anyhow::Result<(String, Option<PathBuf>)> {
     if let Some(socket) = find_default_socket(&default_state_directory()) {
         return Ok((format!("unix:{}", socket.display()), None));
@@ -70,14 +70,14 @@ fn find() -> anyhow::Result<(String, Option<PathBuf>)> {
     match configured.transpose().context("--api is not given")? {
         Some(config) if config.api.address().is_some() => Ok((config.api.listen, config.api.token_file)),
         _ => {
-            let what = "found no server that runs with the default socket of its API; expected --api unix:PATH or HOST:PORT, as \
-                        flashwise serve printed it when it started";
+            let what = "found no running server with the default socket; give --api unix:PATH or HOST:PORT, which flashwise serve \
+                        prints at start";
             Err(Misuse(what.to_owned()).into())
         }
     }
 }
 
-/// The path of a volume, whatever its name.
+/// Returns the escaped API path of a volume.
 pub fn volume_path(name: &str, rest: &str) -> String {
     format!("/v1/volumes/{}{rest}", utf8_percent_encode(name, NON_ALPHANUMERIC))
 }

@@ -1,4 +1,4 @@
-//! `flashwise capture`: records what is asked of a block device.
+//! `flashwise capture`: records the requests to a block device.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,33 +19,33 @@ use crate::failure::Misuse;
 use crate::input::parse_time;
 use crate::log::{note, warning};
 
-/// Record what is asked of a block device, for simulate: every request, as file systems and programs make it
+/// Record the requests to a block device as a trace
 ///
-/// Needs root, and nothing but the kernel's tracepoints. Ends with Ctrl-C, after --time, or when the files are full. The files are read like
-/// those of a server's recording: flashwise simulate --join FILES. What the page cache answers does not reach the device, and is not
-/// recorded. Elsewhere `blktrace -d DEVICE -o - | blkparse -i -` prints what flashwise reads as format blkparse.
+/// Needs root and the kernel's tracepoints. Ends with Ctrl-C, after --time, or when the files are full. Read the files like a server's recording:
+/// flashwise simulate --join FILES. Reads that the page cache answers do not reach the device and are not recorded. On other systems use
+/// `blktrace -d DEVICE -o - | blkparse -i -`, whose output flashwise reads as format blkparse.
 #[derive(Debug, Args)]
 pub struct Capture {
-    /// A whole block device, such as /dev/sdb; of a volume manager's too
+    /// Whole block device, such as /dev/sdb, or one of a volume manager
     #[arg(value_name = "DEVICE")]
     device: PathBuf,
-    /// FILE.csv.zst, or FILE.csv, stands for FILE.000001.csv.zst and so on, a new one for each start; not on the device itself
+    /// Output, not on the device itself; FILE.csv.zst or FILE.csv becomes FILE.000001.csv.zst and so on
     #[arg(long, value_name = "FILE", default_value = "capture.csv.zst", value_parser = parse_out)]
     out: PathBuf,
-    /// End after this time
+    /// Stop after this time
     #[arg(long, value_name = "DURATION", value_parser = parse_time)]
     time: Option<Duration>,
-    /// A file that would become larger than this is followed by another
+    /// Start a new file at this size
     #[arg(long, value_name = "SIZE", default_value = record::SEGMENT_SIZE)]
     segment_size: ByteSize,
-    /// End when the files, those of earlier starts included, take this
+    /// Stop when all files, also of earlier starts, reach this size
     #[arg(long, value_name = "SIZE", default_value = record::SIZE_MAX)]
     size_max: ByteSize,
 }
 
-/// What is written is CSV, in files with numbers in their names.
+/// Parses the pattern of the output's names: CSV in numbered files.
 fn parse_out(text: &str) -> Result<PathBuf, String> {
-    let expected = "expected a file whose name ends in .csv.zst or .csv, which is what is written";
+    let expected = "expected a file whose name ends in .csv.zst or .csv";
     match text {
         "-" => Err(format!("found '-', standard output, {expected}")),
         text if [".csv.zst", ".csv"].iter().any(|ending| text.ends_with(ending)) => Ok(PathBuf::from(text)),
@@ -87,7 +87,7 @@ impl Capture {
         );
         if status.recorded_requests == 0 && captured.lost == 0 {
             warning!(
-                "no request to {} was seen: nothing was asked of it in that time, or the page cache answered all that was",
+                "no request to {} was seen: it was idle, or the page cache answered every read",
                 self.device.display()
             );
         }
@@ -98,13 +98,13 @@ impl Capture {
                 let most = self.size_max;
                 let last = requests(status.dropped_requests);
                 warning!(
-                    "--size-max: the files would have passed {most}, so that the capture ended; the last {last} are missing"
+                    "--size-max: the capture stopped because the files reached {most}; the last {last} are missing"
                 );
             }
             _ => missing += status.dropped_requests,
         }
         if missing > 0 {
-            warning!("{} more came faster than they could be written, and are missing", requests(missing));
+            warning!("{} came faster than they could be written and are missing", requests(missing));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `flashwise check`: what a cache device holds, and whether it is sound.
+//! `flashwise check`: verifies a cache device and describes its contents.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,18 +21,20 @@ use crate::failure::Misuse;
 use crate::live::pair::{OpenBackend, PairFlags, refuse_no_flash};
 use crate::progress::Bar;
 
-/// Verify a cache device that no server uses, and explain what is found; ends with 1 if it is damaged. It writes nothing
+/// Verify a cache device that no server uses
+///
+/// Explains every finding and writes nothing. Exits with 1 if the cache is damaged.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// The cache: a regular file or a block device
+    /// Flash: a regular file or a block device
     #[arg(long, value_name = "FILE")]
     flash: PathBuf,
-    /// The backend that it should belong to
+    /// Backend that the cache should belong to
     #[arg(long, value_name = "FILE")]
     backend: Option<PathBuf>,
     #[command(flatten)]
     pair: PairFlags,
-    /// Read all data, and compare it with its checksums
+    /// Read all data and verify its checksums
     #[arg(long)]
     data: bool,
     /// Print the findings and counts as JSON
@@ -58,16 +60,16 @@ impl Check {
         let mut report = check(&*flash, pair, self.data, &|bytes| bar.advance(bytes))?;
         drop(bar);
         if let (true, Some(path)) = (never, &self.backend) {
-            report.mismatch(format!("{} was never the backend of a cache: give this cache's own.", path.display()));
+            report.mismatch(format!("{} was never the backend of a cache; give this cache's backend.", path.display()));
         }
         if let Some(backend) = &backend {
-            // Whatever else is wrong with them was found above.
+            // Other problems were found above.
             let paired = paired_superblock(&*flash, &*backend.side, &backend.pairing);
             if let Some(error) = backend.damaged_record() {
                 report.add_damaged_record(&error, paired.is_ok());
             }
             match paired {
-                Err(AttachError::Refused(Refusal::OtherBackend { .. })) => self.tell_whose(backend, &mut report),
+                Err(AttachError::Refused(Refusal::OtherBackend { .. })) => self.report_owner(backend, &mut report),
                 Err(AttachError::Refused(refusal)) => report.add_refusal(&refusal),
                 _ => {}
             }
@@ -84,32 +86,30 @@ impl Check {
         match report.is_sound() {
             true => Ok(()),
             false if report.is_damaged() => bail!("{}: damage was found", self.flash.display()),
-            false => bail!("{}: its backend is another", self.flash.display()),
+            false => bail!("{}: the backend does not belong to it", self.flash.display()),
         }
     }
 
-    /// Refuses a backend that holds a cache where the flash holds none.
+    /// Refuses swapped arguments: a backend with a cache and a flash without one.
     fn refuse_other_way_round(&self, backend: &Path, flash: &dyn Disk, options: Options) -> Result<(), Misuse> {
         let holds_cache = |disk: &dyn Disk| read_superblock(disk).is_ok();
         if holds_cache(flash) || !open_flash(backend, options).is_ok_and(|disk| holds_cache(&*disk)) {
             return Ok(());
         }
         let [flash, backend] = [&self.flash, backend].map(|path| path.display());
-        Err(Misuse(format!(
-            "--flash: found {flash}, which holds no cache, and {backend} as --backend, which holds one; expected them the other way round"
-        )))
+        Err(Misuse(format!("--flash {flash} holds no cache, but --backend {backend} holds one; swap them")))
     }
 
-    /// Says which cache the backend belongs to, whose flash this is not.
-    fn tell_whose(&self, backend: &OpenBackend, report: &mut Report) {
-        // A record that cannot be read says nothing.
+    /// Reports which cache the backend belongs to instead of this one.
+    fn report_owner(&self, backend: &OpenBackend, report: &mut Report) {
+        // An unreadable record counts as none.
         let own = backend.side.read().ok().flatten().map(|record| record.cache);
         let shown = self.backend.as_deref().unwrap_or(Path::new("the backend")).display();
         report.mismatch(match own {
             Some(cache) => {
-                format!("{shown} belongs to cache {cache}: give the flash with that, or the backend of this cache.")
+                format!("{shown} belongs to cache {cache}; give the flash of that cache, or the backend of this one.")
             }
-            None => format!("{shown} belongs to no cache that it knows of: give the backend of this cache."),
+            None => format!("{shown} has no record of a cache; give the backend of this cache."),
         });
     }
 
@@ -146,7 +146,7 @@ impl Check {
             } else if report.opens {
                 line(format!("buckets: {} written, {} unused", counts.log_units, counts.unused_units));
                 line(format!(
-                    "in them: {} blocks in read copies, {} in logs, older ones too; {} writes past the cache",
+                    "contents: {} blocks in read copies, {} in logs, old versions included; {} writes past the cache",
                     human::count(counts.clean_records),
                     human::count(counts.dirty_records),
                     human::count(counts.forget_records)
@@ -154,14 +154,14 @@ impl Check {
             }
             if report.opens {
                 line(format!(
-                    "cached: {}, of which {} are dirty; {} lost",
+                    "cached: {}; dirty: {}; {} lost",
                     blocks(counts.cached_blocks),
                     blocks(counts.dirty_blocks),
                     counts.lost_blocks
                 ));
             }
             if self.data && report.opens {
-                line(format!("data of {} compared with checksums", blocks(counts.verified_blocks)));
+                line(format!("checksums verified: {}", blocks(counts.verified_blocks)));
             }
         }
         for finding in &report.findings {
@@ -175,7 +175,7 @@ impl Check {
         let verdict = match report.is_sound() {
             true => "The cache is sound.",
             false if report.is_damaged() => "The cache is damaged.",
-            false => "The cache is sound, and this is not its backend.",
+            false => "The cache is sound, but this is not its backend.",
         };
         line(verdict.to_owned());
         page

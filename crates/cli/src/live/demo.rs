@@ -1,4 +1,4 @@
-//! `flashwise demo`: a served volume on temporary files, a load on it, and its status; nothing is left behind.
+//! `flashwise demo`: serves a volume on temporary files, puts a load on it, shows its status and cleans up.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -26,16 +26,16 @@ use crate::live::api::ApiOptions;
 use crate::live::status::Status;
 use crate::progress::Bar;
 
-/// Serve a volume on temporary files, run a load on it, show its status and clean up
+/// Try a cache on temporary files: serve, load, show status, clean up
 ///
-/// Reads and writes of 4 KiB, 70 % of them reads, of blocks that are asked for by a Zipf law, over NBD: 256 MiB of storage, 64 MiB of flash.
-/// It needs no root and no device, and ends sooner with Ctrl-C.
+/// The load goes over NBD: requests of 4 KiB, 70 % of them reads, with blocks drawn from a Zipf distribution. Storage is 256 MiB, flash 64 MiB.
+/// The demo needs no root and no device. Ctrl-C ends it early.
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// Requests of the load
+    /// Number of requests
     #[arg(long, value_name = "N", default_value = "50000", value_parser = clap::value_parser!(u64).range(1..))]
     requests: u64,
-    /// A policy of `flashwise policies` that can run
+    /// Replacement policy from `flashwise policies`, except offline ones
     #[arg(long, value_name = "POLICY", default_value = Setting::named("policy").parameter.default)]
     policy: String,
 }
@@ -44,14 +44,14 @@ const BACKEND_BYTES: u64 = 256 << 20;
 const BLOCK_BYTES: u64 = 4096;
 /// Seed of the load, which is always the same.
 const SEED: u64 = 1;
-/// How long a server may take that does not answer.
+/// Time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long clients' requests may take to be answered when the server ends.
+/// Time for clients' requests to finish when the server stops.
 const GRACE: Duration = Duration::from_secs(5);
 
 impl Demo {
     pub fn run(&self) -> anyhow::Result<()> {
-        // A demo that is ended cleans up too.
+        // An interrupted demo cleans up too.
         let ending = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT, SIGHUP] {
             signal_hook::flag::register(signal, ending.clone()).context("signals")?;
@@ -90,11 +90,11 @@ impl Demo {
         let stopped = server.stop(GRACE);
         shown?;
         stopped?;
-        writeln!(out, "\nEverything is gone again. Try it on your own disk: flashwise serve --help")?;
+        writeln!(out, "\nThe temporary files are deleted. Try it on your own disk: flashwise serve --help")?;
         Ok(())
     }
 
-    /// One request after the other, until it is to end; how many there were.
+    /// Sends requests one after another until all are done or `ending` is set. Returns their number.
     fn load(&self, socket: &Path, ending: &AtomicBool) -> anyhow::Result<u64> {
         let mut client = Client::open(socket, "demo").context("the demo's client")?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
@@ -105,7 +105,7 @@ impl Demo {
             if ending.load(Ordering::Relaxed) {
                 return Ok(done);
             }
-            // Ranks are spread over the volume; the factor is odd, so that each has a block of its own.
+            // Spread ranks over the volume; the factor is odd, so each rank has a block of its own.
             let rank = ranks.sample(&mut random) as u64 - 1;
             let block = rank.wrapping_mul(0x9E37_79B1) % blocks;
             client.request(random.random_bool(0.3), block).context("the demo's client")?;
@@ -115,7 +115,7 @@ impl Demo {
     }
 }
 
-/// As much of an NBD client as the load takes. Source: the NBD protocol, fixed newstyle negotiation, NBD_OPT_EXPORT_NAME.
+/// A minimal NBD client. Source: the NBD protocol, fixed newstyle negotiation, NBD_OPT_EXPORT_NAME.
 struct Client {
     socket: UnixStream,
     data: Vec<u8>,
@@ -127,7 +127,7 @@ impl Client {
         socket.set_read_timeout(Some(PATIENCE))?;
         let mut greeting = [0; 18];
         socket.read_exact(&mut greeting)?;
-        // Fixed newstyle, and no zeroes after the answer.
+        // Client flags: fixed newstyle, no zeroes after the answer.
         let mut hello = 3_u32.to_be_bytes().to_vec();
         hello.extend(NBD_OPTS_MAGIC.to_be_bytes());
         hello.extend(option::NBD_OPT_EXPORT_NAME.to_be_bytes());

@@ -1,4 +1,4 @@
-//! `flashwise detach`: writes everything back, so that the backend alone is whole.
+//! `flashwise detach`: writes everything back, so that the backend is complete without the flash.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,22 +23,22 @@ use crate::live::pair::{OpenBackend, PairFlags, refuse_no_flash};
 use crate::live::salvage::SalvageFlags;
 use crate::progress::Bar;
 
-/// Write back what only the flash has, so that the backend alone is whole
+/// Write back all dirty data, so the backend works without the flash
 ///
-/// Of a running server, which serves the volume on without its cache, or offline with --config or with --backend and --flash.
+/// A running server continues to serve the volume without its cache. Offline, give --config, or --backend and --flash.
 #[derive(Debug, Args)]
 pub struct Detach {
-    /// The volume or pool; can be left out if there is just one, or offline to detach all
+    /// Volume or pool [default: the only one; offline: all]
     #[arg(value_name = "VOLUME")]
     volume: Option<String>,
-    /// Offline: the configuration that names the volumes and pools
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["backend", "flash"])]
+    /// Configuration with the volumes and pools
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["backend", "flash"], help_heading = OFFLINE)]
     config: Option<PathBuf>,
-    /// Offline: the backend
-    #[arg(long, value_name = "FILE", requires = "flash", conflicts_with = "volume")]
+    /// Backend
+    #[arg(long, value_name = "FILE", requires = "flash", conflicts_with = "volume", help_heading = OFFLINE)]
     backend: Option<PathBuf>,
-    /// Offline: the flash
-    #[arg(long, value_name = "FILE", requires = "backend")]
+    /// Flash
+    #[arg(long, value_name = "FILE", requires = "backend", help_heading = OFFLINE)]
     flash: Option<PathBuf>,
     #[command(flatten)]
     pair: PairFlags,
@@ -48,7 +48,9 @@ pub struct Detach {
     api: ApiOptions,
 }
 
-/// Time between two questions how far a server is.
+const OFFLINE: &str = "Offline";
+
+/// Time between two progress requests to a server.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Detach {
@@ -60,7 +62,7 @@ impl Detach {
                 offline(&volume, OpenBackend::of(&volume, Options::default())?, &self.salvage)
             }
             _ if self.salvage.salvage => {
-                Err(Misuse("--salvage works offline: give --config, or --backend and --flash".to_owned()).into())
+                Err(Misuse("--salvage works offline only; give --config, or --backend and --flash".to_owned()).into())
             }
             _ => self.running(&self.api.client()?),
         }
@@ -79,23 +81,19 @@ impl Detach {
             return Err(Misuse(format!("no volume or pool '{wanted}', {expected}")).into());
         }
         if self.salvage.is_for_one() && self.volume.is_none() && names.len() > 1 {
-            return Err(Misuse(format!(
-                "--lost-list is for one volume or pool, expected one of: {}",
-                names.join(", ")
-            ))
-            .into());
-        }
-        if names.is_empty() {
             return Err(
-                Misuse("the configuration names no volume and no pool: there is nothing to detach".to_owned()).into()
+                Misuse(format!("--lost-list is for one volume or pool; name one of: {}", names.join(", "))).into()
             );
         }
-        // What has no flash has nothing to detach; the others are detached all the same.
+        if names.is_empty() {
+            return Err(Misuse("the configuration has no volume or pool to detach".to_owned()).into());
+        }
+        // A volume without flash has nothing to detach and does not stop the others.
         let wanted = |cache: &VolumeConfig| {
             let is_wanted = self.volume.as_deref().is_none_or(|wanted| wanted == cache.name);
             let has_flash = !cache.flash.as_os_str().is_empty();
             if is_wanted && !has_flash {
-                println!("{} has no flash: there is nothing to detach.", cache.name);
+                println!("{} has no flash to detach.", cache.name);
             }
             is_wanted && has_flash
         };
@@ -115,8 +113,8 @@ impl Detach {
         let storage = Pool::storage(pool).with_context(|| format!("pool {name}"))?;
         let cache = VolumeConfig { backend: format!("pool {name}").into(), ..pool.cache.clone() };
         let detached = offline(&cache, OpenBackend::of_pool(storage), &self.salvage);
-        // Whatever was lost with it: a flash that counts no more is no part of a pool that no configuration names.
-        if config.is_made(name) && counts_no_more(&cache) {
+        // Even after a loss: a detached flash is no longer part of a pool that the server created.
+        if config.is_made(name) && is_detached(&cache) {
             made::leave_flash_out(&config.state_directory, name)?;
         }
         detached
@@ -132,7 +130,7 @@ impl Detach {
         loop {
             let progress = client.get(&volume_path(&name, "/detach"))?;
             let progress: DetachProgress =
-                serde_json::from_value(progress).with_context(|| format!("volume {name}: how far detaching is"))?;
+                serde_json::from_value(progress).with_context(|| format!("volume {name}: progress of detaching"))?;
             let bytes = |blocks| blocks * BLOCK_BYTES as u64;
             let all = progress.dirty_blocks + progress.destaged_blocks;
             let bar = bar.get_or_insert_with(|| Bar::bytes("writing back".to_owned(), bytes(all)));
@@ -144,12 +142,12 @@ impl Detach {
             }
         }
         drop(bar);
-        println!("Volume {name} is detached: {}", what_is_whole(client, &name));
+        println!("Volume {name} is detached: {}", completeness(client, &name));
         Ok(())
     }
 }
 
-/// Whether all were detached: one that was not keeps no other from it. Of several, each that was not is told of on standard error.
+/// Returns an error if any volume was not detached. If there are several volumes, it prints the error of each.
 fn all_of(detached: Vec<(&str, anyhow::Result<()>)>) -> anyhow::Result<()> {
     let all = detached.len();
     let failed: Vec<(&str, anyhow::Error)> =
@@ -164,17 +162,17 @@ fn all_of(detached: Vec<(&str, anyhow::Result<()>)>) -> anyhow::Result<()> {
     bail!("{} of {all} were not detached: {}", names.len(), names.join(", "))
 }
 
-/// What is whole without the flash, in words. What a pool has lost with a disk is not made good by its cache.
-fn what_is_whole(client: &Client, name: &str) -> String {
+/// Describes how complete the storage is without the flash. A pool may have lost data with a disk.
+fn completeness(client: &Client, name: &str) -> String {
     let lost = client.get("/v1/pools").ok().and_then(|pools| {
         let pool = pools.as_array()?.iter().find(|pool| pool["name"] == name)?;
         let bytes = |disk: &Value| Some(disk["lost_bytes"].as_u64()? + disk["missing_bytes"].as_u64()?);
         pool["logical_disks"].as_array()?.iter().map(bytes).sum::<Option<u64>>()
     });
     match lost {
-        None | Some(0) => "the backend alone is whole.".to_owned(),
+        None | Some(0) => "the backend is complete without it.".to_owned(),
         Some(bytes) => format!(
-            "its disks have all but {} that are lost or missing; flashwise pool status tells of which.",
+            "its disks have everything except {} that are lost or missing; see flashwise pool status.",
             human::bytes(bytes as f64)
         ),
     }
@@ -182,16 +180,16 @@ fn what_is_whole(client: &Client, name: &str) -> String {
 
 fn only_volume(client: &Client) -> anyhow::Result<String> {
     let status = client.get("/v1/status")?;
-    let volumes = status.get("volumes").and_then(Value::as_array).context("the server tells of no volumes")?;
+    let volumes = status.get("volumes").and_then(Value::as_array).context("the server's status has no volumes")?;
     let names: Vec<&str> = volumes.iter().filter_map(|volume| volume.get("name")?.as_str()).collect();
     match names[..] {
         [name] => Ok(name.to_owned()),
-        _ => Err(Misuse(format!("which volume? The server has: {}", names.join(", "))).into()),
+        _ => Err(Misuse(format!("no volume given; name one of: {}", names.join(", "))).into()),
     }
 }
 
-/// Whether the flash says that it was detached.
-fn counts_no_more(cache: &VolumeConfig) -> bool {
+/// True if the superblock of the flash says that it is detached.
+fn is_detached(cache: &VolumeConfig) -> bool {
     let flash = open_flash(&cache.flash, Options { read_only: true, ..Options::default() });
     flash.is_ok_and(|flash| read_superblock(&*flash).is_ok_and(|superblock| superblock.state == State::Detached))
 }
@@ -219,17 +217,19 @@ fn offline(volume: &VolumeConfig, opened: OpenBackend, salvage: &SalvageFlags) -
     drop((read, bar));
     match detached {
         Detached::Now { destaged_blocks } => println!(
-            "{} is detached: {} were written back, and {} alone is whole.",
+            "{} is detached: {} were written back, and {} is complete without it.",
             flash.display(),
             human::bytes(bytes(destaged_blocks) as f64),
             backend.display()
         ),
         Detached::Empty => println!(
-            "{} is damaged, but everything was written through: it is detached, and {} alone is whole.",
+            "{} is damaged, but everything was written through: it is detached, and {} is complete without it.",
             flash.display(),
             backend.display()
         ),
-        Detached::Before => println!("{} was detached before; {} alone is whole.", flash.display(), backend.display()),
+        Detached::Before => {
+            println!("{} was already detached; {} is complete without it.", flash.display(), backend.display())
+        }
     }
     Ok(())
 }

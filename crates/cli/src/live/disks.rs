@@ -1,4 +1,4 @@
-//! `flashwise disks`: the machine's disks, and what each could be used for.
+//! `flashwise disks`: the machine's disks and their possible roles.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,16 +9,16 @@ use flashwise_trace::human;
 
 use crate::table;
 
-/// List the machine's disks: what they are, what they hold, who uses them, and what they could be used for
+/// List the machine's disks with their contents, users and roles
 ///
-/// A disk's role is data (it belongs to a pool), cache, spare (blank), foreign (it holds something else) or system (the machine uses it).
-/// Nothing is written. Root sees what disks hold; for others they are foreign.
+/// A disk's role is data (part of a pool), cache, spare (blank), foreign (other contents) or system (in use by the machine). Nothing is
+/// written. Only root can see the contents of disks; without root they are foreign.
 #[derive(Debug, Args)]
 pub struct Disks {
-    /// These alone: devices, partitions, or regular files, which count as disks when they are named
+    /// Disks to list: devices, partitions or regular files [default: every disk]
     #[arg(value_name = "DISK")]
     disks: Vec<PathBuf>,
-    /// Print a JSON array with all that is known of each disk
+    /// Print a JSON array with all details of each disk
     #[arg(long)]
     json: bool,
 }
@@ -43,7 +43,7 @@ impl Disks {
     }
 }
 
-/// One line per disk.
+/// Returns a table with a line per disk.
 fn page(disks: &[DiskInfo]) -> String {
     let mut table =
         table::plain(&["disk", "role", "model", "serial", "bus", "size", "temp", "wear", "not free, as"], 5);

@@ -1,4 +1,4 @@
-//! `flashwise flush`, `flashwise set` and `flashwise page`: have a running server do something.
+//! `flashwise flush`, `flashwise set` and `flashwise page`: commands to a running server.
 
 use anyhow::Context;
 use clap::Args;
@@ -9,7 +9,7 @@ use crate::failure::Misuse;
 use crate::live::api::{ApiOptions, volume_path};
 use crate::settings::settable_help;
 
-/// Make everything durable that a running server has answered
+/// Make every completed write of a running server durable
 #[derive(Debug, Args)]
 pub struct Flush {
     #[command(flatten)]
@@ -24,9 +24,9 @@ impl Flush {
     }
 }
 
-/// Print an address that opens the page of a running server in a browser
+/// Print an address of a running server's page for a browser
 ///
-/// The address opens the page once, within five minutes. It is on loopback: from another machine, forward its port with ssh -L.
+/// The address works once, within five minutes. It is on loopback: from another machine, forward its port with ssh -L.
 #[derive(Debug, Args)]
 pub struct Page {
     #[command(flatten)]
@@ -37,19 +37,19 @@ impl Page {
     pub fn run(&self) -> anyhow::Result<()> {
         let answer = self.api.client()?.post("/v1/page")?;
         let url = answer.get("url").and_then(Value::as_str);
-        println!("{}", url.context("the answer has no url; is this flashwise's API?")?);
+        println!("{}", url.context("the answer has no url; check that --api is flashwise's API")?);
         Ok(())
     }
 }
 
-/// Change settings of a volume that is being served, until the server is started again
+/// Change settings of a served volume until the server restarts
 #[derive(Debug, Args)]
 #[command(after_help = settable_help())]
 pub struct Set {
-    /// The volume's name
+    /// Volume
     #[arg(value_name = "VOLUME")]
     volume: String,
-    /// What to change, as in dirty-high=60%, policy=larc or admission=size:max=64KiB
+    /// Settings to change, such as dirty-high=60%, policy=larc or admission=size:max=64KiB
     #[arg(required = true, value_name = "KEY=VALUE")]
     settings: Vec<String>,
     #[command(flatten)]
@@ -61,7 +61,7 @@ impl Set {
         let mut change = Map::new();
         for setting in &self.settings {
             let Some((key, value)) = setting.split_once('=') else {
-                return Err(Misuse(format!("found '{setting}', expected KEY=VALUE as in dirty-high=60%")).into());
+                return Err(Misuse(format!("found '{setting}', expected KEY=VALUE such as dirty-high=60%")).into());
             };
             Setting::find_settable(key)?.read(&Given::Text(value))?;
             if change.insert(key.to_owned(), Value::from(value)).is_some() {
@@ -69,7 +69,7 @@ impl Set {
             }
         }
         self.api.client()?.patch(&volume_path(&self.volume, ""), &Value::Object(change.clone()))?;
-        println!("Set {} of volume {}, until the server is started again.", self.settings.join(", "), self.volume);
+        println!("Set {} of volume {} until the server restarts.", self.settings.join(", "), self.volume);
         let keys: Vec<&str> = change.keys().map(String::as_str).collect();
         println!("To keep it, set {} in the configuration too.", keys.join(", "));
         Ok(())

@@ -1,4 +1,4 @@
-//! The commands of a live cache: what serves it, manages it and looks after its disks. Built with the feature `serve`.
+//! The commands that serve a live cache, manage it and look after its disks. Built with the feature `serve`.
 
 mod api;
 mod capture;
@@ -16,7 +16,7 @@ mod wipe;
 
 use clap::Subcommand;
 
-/// What runs a cache, manages it and looks after its disks.
+/// Commands that run a cache, manage it and look after its disks.
 #[derive(Debug, Subcommand)]
 pub enum Live {
     Serve(Box<serve::Serve>),

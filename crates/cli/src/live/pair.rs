@@ -1,4 +1,4 @@
-//! How a backend is told from others, where it cannot tell itself.
+//! Identity of a backend, for commands that work without a configuration.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,26 +17,24 @@ use flashwise_engine::volume::{Storage, VolumeConfig};
 use crate::failure::Misuse;
 use crate::log::warning;
 
-/// What a configuration says of a backend, for commands that work without one.
+/// Options for a backend that a configuration would otherwise describe.
 #[derive(Debug, Args)]
 pub struct PairFlags {
-    /// The name that was given to the backend, or its UUID, where nothing else tells it from another
+    /// Name that the backend was given as its identity, or its UUID
     #[arg(long, value_name = "NAME", requires = "backend")]
     backend_id: Option<String>,
-    /// Where the server keeps the records of backends that have no room for their own [default: $STATE_DIRECTORY or
+    /// The server's directory for records of backends without room for their own [default: $STATE_DIRECTORY or
     /// /var/lib/flashwise]
     #[arg(long, value_name = "DIRECTORY", requires = "backend")]
     state_directory: Option<PathBuf>,
 }
 
 impl PairFlags {
-    /// The volume of a backend and a flash, with what is said here.
+    /// Returns the volume of a backend and a flash, with these options.
     pub fn volume(&self, backend: &Path, flash: &Path) -> anyhow::Result<VolumeConfig> {
         if same(backend, flash) {
             let shown = flash.display();
-            return Err(
-                Misuse(format!("--flash: found {shown}, which is the backend too; expected the cache's own")).into()
-            );
+            return Err(Misuse(format!("--flash: {shown} is the backend too; give the cache's flash")).into());
         }
         let mut volume = VolumeConfig::of("volume", backend, flash);
         volume.backend_id.clone_from(&self.backend_id);
@@ -47,13 +45,13 @@ impl PairFlags {
     }
 }
 
-/// Whether two paths lead to one file or device.
+/// True if two paths lead to the same file or device.
 fn same(one: &Path, other: &Path) -> bool {
     let known = |path: &Path| std::fs::metadata(path).ok().map(|known| (known.dev(), known.ino()));
     known(one).is_some_and(|one| known(other) == Some(one))
 }
 
-/// A backend that no server uses, with what it knows of its cache.
+/// A backend that no server uses, with the record of its cache.
 pub struct OpenBackend {
     pub disk: Arc<dyn Disk>,
     pub identity: Identity,
@@ -71,38 +69,36 @@ impl OpenBackend {
         Ok(OpenBackend { disk, identity, side, pairing })
     }
 
-    /// The error of the record of its cache, if that is damaged.
+    /// The error of the cache's record, if that is damaged.
     pub fn damaged_record(&self) -> Option<std::io::Error> {
         self.side.read().err().filter(is_damaged)
     }
 
-    /// Warns of a record that is damaged, where it is done without.
+    /// Warns of a damaged record, for commands that continue without it.
     pub fn warn_of_damaged_record(&self) {
         if let Some(error) = self.damaged_record() {
-            warning!(
-                "{error}: the record is damaged; only the flash says that it belongs to this backend, and an older copy of it is not recognised"
-            );
+            warning!("{error}: the record is damaged; an outdated copy of the flash cannot be recognised without it");
         }
     }
 
-    /// The disks of a pool that no server has open.
+    /// Wraps the disks of a pool that no server uses.
     pub fn of_pool(storage: Storage) -> OpenBackend {
         let Storage { disk, identity, side, notes } = storage;
         notes.iter().for_each(|note| warning!("{note}"));
-        // A pool is known by its labels, wherever its disks are.
+        // The labels of its disks identify a pool.
         let pairing = Pairing { backend: identity.id, is_identified: false, discards: false };
         OpenBackend { disk, identity, side, pairing }
     }
 }
 
-/// Refuses a flash that holds nothing where a cache begins, or that is a disk of a pool.
+/// Refuses a flash that has no superblock because it is blank there or is a disk of a pool.
 pub fn refuse_no_flash(flash: &dyn Disk, to: &str) -> anyhow::Result<()> {
     // No disk of a pool has zones.
     if flash.zoned().is_none()
         && let Ok(label) = Label::read(flash)?
     {
         return Err(Misuse(format!(
-            "{}: it is a disk of pool '{}', expected the flash of a cache: there is none to {to}",
+            "{} is a disk of pool '{}', so there is no cache to {to}; give the flash of a cache",
             flash.description(),
             label.pool_name
         ))
@@ -110,8 +106,8 @@ pub fn refuse_no_flash(flash: &dyn Disk, to: &str) -> anyhow::Result<()> {
     }
     if is_blank(flash)? {
         return Err(Misuse(format!(
-            "{}: it is blank where a cache begins: there is none to {to}; if there was one, and its first pages are lost, \
-             'flashwise detach --salvage' gets back what can be got back",
+            "{} is blank where a cache begins, so there is none to {to}. If it had a cache whose first pages are lost, recover that \
+             with 'flashwise detach --salvage'",
             flash.description()
         ))
         .into());

@@ -1,4 +1,4 @@
-//! `flashwise pool` and `flashwise disk`: pools and their logical disks, by the API of the server that serves them.
+//! `flashwise pool` and `flashwise disk`: pools and their logical disks, managed by the API of their server.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -21,18 +21,18 @@ use crate::live::api::{ApiOptions, Client};
 use crate::live::status::not_served;
 use crate::table;
 
-/// Make pools of disks, and add and take out disks while they are served
+/// Create pools of disks, and add and remove disks online
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
-    /// Make a pool of disks that no server uses, to be named in a configuration, or by a running server, which serves it at once
+    /// Create a pool of unused disks, for a configuration or a running server
     Create(Create),
     /// Show the pools of a running server: space, disks and logical disks
     Status(Status),
-    /// Add a disk to a pool that is being served
+    /// Add a disk to a served pool
     Add(Add),
-    /// Move what is on a disk to the others, and take it out of its pool
+    /// Move a disk's data to the other disks and remove it from its pool
     Remove(Remove),
-    /// Delete a pool that a running server made and that has no logical disks, and have its disks blank
+    /// Delete an empty pool that a running server created, and blank its disks
     Delete(DeletePool),
 }
 
@@ -48,12 +48,12 @@ impl PoolCommand {
     }
 }
 
-const NO_POOL: &str = "the server has no pool; flashwise pool create --serve makes one";
+const NO_POOL: &str = "the server has no pool; create one with flashwise pool create --serve";
 
-/// The pool of a running server.
+/// Options that choose a pool of a running server.
 #[derive(Debug, Args)]
 pub struct Of {
-    /// The pool [default: the only one]
+    /// Pool [default: the only one]
     #[arg(long, value_name = "POOL")]
     pool: Option<String>,
     #[command(flatten)]
@@ -64,10 +64,10 @@ impl Of {
     fn pools(&self, client: &Client) -> anyhow::Result<Vec<PoolStatus>> {
         let json = client.get("/v1/pools")?;
         serde_json::from_value(json)
-            .context("the server's figures are not those that this version knows; use the same version, or --json")
+            .context("the server is of another version; use flashwise of its version, or --json")
     }
 
-    /// A client, and the pool that is meant.
+    /// Connects to the server and finds the pool.
     fn find(&self) -> anyhow::Result<(Client, PoolStatus)> {
         let client = self.api.client()?;
         let pools = self.pools(&client)?;
@@ -77,13 +77,13 @@ impl Of {
         let found = pools.into_iter().find(wanted).ok_or_else(|| match &self.pool {
             Some(name) => Misuse(format!("--pool: no pool '{name}', expected one of: {there}")),
             None if there.is_empty() => Misuse(NO_POOL.to_owned()),
-            None => Misuse(format!("--pool: is missing; expected one of: {there}")),
+            None => Misuse(format!("--pool is missing, expected one of: {there}")),
         })?;
         Ok((client, found))
     }
 }
 
-/// The path of a part of a pool, whatever its name.
+/// Returns the escaped API path of a part of a pool.
 fn path(pool: &PoolStatus, parts: &[&str]) -> String {
     let escaped = |part: &&str| format!("/{}", utf8_percent_encode(part, NON_ALPHANUMERIC));
     let rest: String = parts.iter().map(escaped).collect();
@@ -92,26 +92,26 @@ fn path(pool: &PoolStatus, parts: &[&str]) -> String {
 
 #[derive(Debug, Args)]
 pub struct Create {
-    /// The pool's name: 1 to 64 lower-case letters, digits, hyphens and dots
+    /// Name of the pool: 1 to 64 lower-case letters, digits, hyphens and dots
     #[arg(value_name = "NAME")]
     name: String,
-    /// Its disks: block devices or regular files
+    /// Disks: block devices or regular files
     #[arg(value_name = "DISK", required = true)]
     disks: Vec<PathBuf>,
-    /// Wipe this disk, although it holds something, which is lost then; the path as it is given above. Can be given many times
+    /// Wipe this disk although it has data, which is lost; the same path as above; repeatable
     #[arg(long, value_name = "DISK")]
     wipe: Vec<PathBuf>,
-    /// Have the running server make it, serve it at once, and again after each restart
+    /// Let the running server create the pool and serve it now and after each restart
     #[arg(long)]
     serve: bool,
-    /// A key of pools in the configuration and its value, such as flash=/dev/nvme0n1 or ram=1GiB, for --serve. Can be given many times
+    /// Configuration of the pool for --serve, such as flash=/dev/nvme0n1 or ram=1GiB; repeatable
     #[arg(long, value_name = "KEY=VALUE", requires = "serve")]
     set: Vec<String>,
     #[command(flatten)]
     api: ApiOptions,
 }
 
-/// The path as the server has it, which may be elsewhere.
+/// Returns the absolute path, because the server has another working directory.
 fn absolute(path: &PathBuf) -> std::io::Result<String> {
     std::path::absolute(path).map(|path| path.display().to_string())
 }
@@ -127,7 +127,7 @@ impl Create {
             };
             let value = if key == "flash" { self::absolute(&PathBuf::from(value))? } else { value.to_owned() };
             if settings.insert(key.to_owned(), value).is_some() {
-                return Err(Misuse(format!("--set: found {key} twice, expected it once")).into());
+                return Err(Misuse(format!("--set: {key} is given twice")).into());
             }
         }
         let new =
@@ -135,14 +135,14 @@ impl Create {
         let made = self.api.client()?.send("POST", "/v1/pools", &serde_json::to_value(&new)?)?;
         let size = made["size_bytes"].as_u64().unwrap_or_default();
         let disks = human::counted(self.disks.len() as u64, "disk");
-        println!("Pool {} has {disks} and room for {}, and is served.", self.name, bytes(size));
-        println!("flashwise disk create makes a logical disk of it.");
+        println!("Pool {} has {disks} with {} and is served.", self.name, bytes(size));
+        println!("Create its logical disks with flashwise disk create.");
         Ok(())
     }
 
     fn run(&self) -> anyhow::Result<()> {
         if let Some(other) = self.wipe.iter().find(|path| !self.disks.contains(path)) {
-            return Err(Misuse(format!("--wipe: {} is none of the pool's disks", other.display())).into());
+            return Err(Misuse(format!("--wipe: {} is not one of the pool's disks", other.display())).into());
         }
         if self.serve {
             return self.serve();
@@ -150,8 +150,8 @@ impl Create {
         let pool = prepare::create(&self.name, &self.disks, &self.wipe)?;
         let size = u64::from(pool.map.space.count().chunks) * flashwise_engine::pool::CHUNK_BYTES;
         let disks = human::counted(pool.present.len() as u64, "disk");
-        println!("Pool {} has {disks} and room for {}.", self.name, human::bytes(size as f64));
-        println!("To serve it, name it and its disks in a table [[pool]] of the configuration.");
+        println!("Pool {} has {disks} with {}.", self.name, human::bytes(size as f64));
+        println!("To serve it, add a table [[pool]] with its name and disks to the configuration.");
         Ok(())
     }
 }
@@ -194,7 +194,7 @@ fn bytes(bytes: u64) -> String {
 
 fn page(pool: &PoolStatus) -> String {
     let mut page = format!(
-        "pool {}, {}: {} of {} in use, {} free, {} given to logical disks\n",
+        "pool {}, {}: {} of {} in use, {} free, {} provisioned to logical disks\n",
         pool.name,
         pool.state,
         bytes(pool.used_bytes),
@@ -253,10 +253,10 @@ fn logical_disks(disks: &[LogicalDiskStatus]) -> String {
 
 #[derive(Debug, Args)]
 pub struct Add {
-    /// A block device or a regular file
+    /// Block device or regular file
     #[arg(value_name = "DISK")]
     disk: PathBuf,
-    /// The same path once more, to wipe a disk that holds something, which is lost then
+    /// Wipe the disk although it has data, which is lost; repeat the path to confirm
     #[arg(long, value_name = "DISK")]
     wipe: Option<PathBuf>,
     #[command(flatten)]
@@ -270,7 +270,7 @@ impl Add {
         client.send("POST", &path(&pool, &["disks"]), &json!({ "path": absolute(&self.disk)?, "wipe": wipe }))?;
         println!("{} is a disk of pool {}.", self.disk.display(), pool.name);
         if !pool.made {
-            println!("To start with it the next time, the configuration has to have it among the disks.");
+            println!("Add it to the pool's disks in the configuration before the next start.");
         }
         Ok(())
     }
@@ -278,13 +278,13 @@ impl Add {
 
 #[derive(Debug, Args)]
 pub struct Remove {
-    /// The disk's number or path, as `flashwise pool status` shows it
+    /// Number or path of the disk, from `flashwise pool status`
     #[arg(value_name = "DISK")]
     disk: String,
-    /// Its path once more, to give up a disk that is missing and go on without what was there, which is lost
+    /// Give up a missing disk and lose its data; repeat the path to confirm
     #[arg(long, value_name = "PATH")]
     give_up: Option<String>,
-    /// Have a disk stay that is being emptied; what was moved stays where it is
+    /// Keep a disk that is being emptied; data already moved stays where it is
     #[arg(long, conflicts_with = "give_up")]
     stop: bool,
     #[command(flatten)]
@@ -294,7 +294,7 @@ pub struct Remove {
 impl Remove {
     fn run(&self) -> anyhow::Result<()> {
         let (client, pool) = self.of.find()?;
-        // One that was added is known by its absolute path.
+        // An added disk has its absolute path in the pool.
         let absolute = absolute(&PathBuf::from(&self.disk))?;
         let is_it = |path: &str, number: u32| path == self.disk || path == absolute || number.to_string() == self.disk;
         let Some(disk) = pool.disks.iter().find(|disk| is_it(&disk.path, disk.number)) else {
@@ -304,29 +304,26 @@ impl Remove {
         if let Some(confirm) = &self.give_up {
             let path = path(&pool, &["disks", &disk.number.to_string(), "give-up"]);
             client.send("POST", &path, &json!({ "confirm": confirm }))?;
-            println!("Disk {} is given up. What was there answers with an error until it is written anew.", disk.path);
-            println!("flashwise pool status shows how much of each logical disk that is, flashwise disk map where.");
+            println!("Disk {} is given up. Reads of its data fail until that is rewritten.", disk.path);
+            println!("See how much is lost with flashwise pool status, and where with flashwise disk map.");
             return Ok(());
         }
         if self.stop {
             let path = path(&pool, &["disks", &disk.number.to_string(), "keep"]);
             client.send("POST", &path, &Value::Null)?;
-            println!("Disk {} is not emptied any more, and stays.", disk.path);
+            println!("Disk {} stays; it is no longer emptied.", disk.path);
             return Ok(());
         }
         client.send("DELETE", &path(&pool, &["disks", &disk.number.to_string()]), &Value::Null)?;
-        println!(
-            "Disk {} is being emptied, and is taken out then; flashwise pool status shows how far that is.",
-            disk.path
-        );
+        println!("Disk {} is being emptied and is then removed; flashwise pool status shows the progress.", disk.path);
         if !pool.made {
-            println!("Take it off the disks in the configuration when it is gone.");
+            println!("Once it is removed, remove it from the configuration too.");
         }
         Ok(())
     }
 }
 
-/// Refuses to delete what was not named twice.
+/// Refuses to delete something whose name is not repeated to confirm.
 fn check_confirmed(confirm: &str, name: &str, what: &str) -> Result<(), Misuse> {
     if confirm == name {
         return Ok(());
@@ -336,10 +333,10 @@ fn check_confirmed(confirm: &str, name: &str, what: &str) -> Result<(), Misuse> 
 
 #[derive(Debug, Args)]
 pub struct DeletePool {
-    /// The pool
+    /// Pool
     #[arg(value_name = "NAME")]
     name: String,
-    /// Its name once more
+    /// The same name, to confirm
     #[arg(long, value_name = "NAME")]
     confirm: String,
     #[command(flatten)]
@@ -350,7 +347,7 @@ impl DeletePool {
     fn run(&self) -> anyhow::Result<()> {
         check_confirmed(&self.confirm, &self.name, "pool")?;
         if self.name.is_empty() {
-            return Err(Misuse("found an empty name, expected that of a pool".to_owned()).into());
+            return Err(Misuse("the pool's name is empty".to_owned()).into());
         }
         let client = self.api.client()?;
         let name = utf8_percent_encode(&self.name, NON_ALPHANUMERIC);
@@ -359,25 +356,25 @@ impl DeletePool {
         match is_served {
             true => println!("Pool {} is deleted. Its disks are blank.", self.name),
             false => {
-                println!("Pool {} was not served, and is forgotten. What its disks hold is left as it is.", self.name)
+                println!("Pool {} was not served and is forgotten. Its disks keep their data.", self.name)
             }
         }
         Ok(())
     }
 }
 
-/// Make, grow, delete and look at logical disks of a pool that is being served
+/// Create, grow, cache, delete and map logical disks of a served pool
 #[derive(Debug, Subcommand)]
 pub enum DiskCommand {
-    /// Make a logical disk: an NBD export and an iSCSI target of its name
+    /// Create a logical disk, with an NBD export and an iSCSI target of its name
     Create(CreateDisk),
-    /// Make a logical disk larger while it is used
+    /// Enlarge a logical disk online
     Grow(Grow),
-    /// Have requests of a logical disk cached, or not, and in which mode
+    /// Enable or disable caching of a logical disk, and set its mode
     Cache(Cache),
-    /// Delete a logical disk and lose what it holds
+    /// Delete a logical disk and its data
     Delete(Delete),
-    /// Show where a logical disk's chunks are
+    /// Show the location of a logical disk's chunks
     Map(Map),
 }
 
@@ -398,25 +395,25 @@ const MODES: [&str; 3] = [Mode::NAMES[0].0, Mode::NAMES[1].0, Mode::NAMES[2].0];
 
 #[derive(Debug, Args)]
 pub struct CreateDisk {
-    /// Its name: 1 to 64 lower-case letters, digits, hyphens and dots
+    /// Name: 1 to 64 lower-case letters, digits, hyphens and dots
     #[arg(value_name = "NAME")]
     name: String,
-    /// Its size, such as 10GiB
+    /// Size, such as 10GiB
     #[arg(long, value_name = "SIZE")]
     size: ByteSize,
-    /// Set all of its space aside; without, space is taken as it is written
+    /// Reserve all space now; otherwise space is allocated by writes
     #[arg(long)]
     thick: bool,
     /// Place neighbouring chunks on different disks
     #[arg(long)]
     striped: bool,
-    /// Do not cache its requests
+    /// Do not cache requests
     #[arg(long)]
     uncached: bool,
-    /// When what is written reaches the disks, at the latest; the stricter of this and the pool's mode counts
+    /// Write mode; if the pool's is stricter, that applies
     #[arg(long, value_name = "MODE", default_value = "write-back", value_parser = MODES)]
     mode: String,
-    /// Keep so much of the pool's RAM for what was read of it last, whatever is read of others
+    /// Reserve this much of the pool's RAM for the blocks last read from this disk
     #[arg(long, value_name = "SIZE", default_value = "0B")]
     keep_ram: ByteSize,
     #[command(flatten)]
@@ -443,10 +440,10 @@ impl CreateDisk {
 
 #[derive(Debug, Args)]
 pub struct Grow {
-    /// The logical disk
+    /// Logical disk
     #[arg(value_name = "NAME")]
     name: String,
-    /// Its new size
+    /// New size
     #[arg(long, value_name = "SIZE")]
     size: ByteSize,
     #[command(flatten)]
@@ -459,7 +456,7 @@ impl Grow {
         let change = json!({ "size_bytes": self.size.bytes() });
         client.send("PATCH", &path(&pool, &["logical-disks", &self.name]), &change)?;
         println!(
-            "Logical disk {} has {}; clients see that at once over iSCSI, and over NBD when they open it anew.",
+            "Logical disk {} has {}; iSCSI clients see that at once, NBD clients when they reconnect.",
             self.name, self.size
         );
         Ok(())
@@ -468,16 +465,16 @@ impl Grow {
 
 #[derive(Debug, Args)]
 pub struct Cache {
-    /// The logical disk
+    /// Logical disk
     #[arg(value_name = "NAME")]
     name: String,
-    /// Whether its requests are cached
+    /// Caching of requests
     #[arg(value_name = "on|off", value_parser = ["on", "off"])]
     cached: String,
-    /// When what is written reaches the disks, at the latest [default: as before]
+    /// Write mode; if the pool's is stricter, that applies [default: unchanged]
     #[arg(long, value_name = "MODE", value_parser = MODES)]
     mode: Option<String>,
-    /// Keep so much of the pool's RAM for what was read of it last; 0B for none [default: as before]
+    /// Reserve this much of the pool's RAM for the blocks last read from this disk; 0B for none [default: unchanged]
     #[arg(long, value_name = "SIZE")]
     keep_ram: Option<ByteSize>,
     #[command(flatten)]
@@ -497,10 +494,10 @@ impl Cache {
 
 #[derive(Debug, Args)]
 pub struct Delete {
-    /// The logical disk
+    /// Logical disk
     #[arg(value_name = "NAME")]
     name: String,
-    /// Its name once more, as what it holds is lost
+    /// The same name, to confirm; the data is lost
     #[arg(long, value_name = "NAME")]
     confirm: String,
     #[command(flatten)]
@@ -521,7 +518,7 @@ impl Delete {
 
 #[derive(Debug, Args)]
 pub struct Map {
-    /// The logical disk
+    /// Logical disk
     #[arg(value_name = "NAME")]
     name: String,
     /// Print a JSON array
@@ -541,8 +538,8 @@ impl Map {
             writeln!(out)?;
             return Ok(());
         }
-        let runs: Vec<MapRun> =
-            serde_json::from_value(json).context("the server's map is not what this version knows")?;
+        let runs: Vec<MapRun> = serde_json::from_value(json)
+            .context("the server is of another version; use flashwise of its version, or --json")?;
         let mut table = table::plain(&["disk", "path", "state", "from", "every", "length", "on disk at"], 3);
         for run in runs {
             let state = match (run.lost, run.missing, run.written) {

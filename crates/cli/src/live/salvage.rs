@@ -1,4 +1,4 @@
-//! `flashwise detach --salvage`: what is certain of a damaged cache is written back, the rest is listed.
+//! `flashwise detach --salvage`: writes back the certain blocks of a damaged cache and lists the others.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,30 +18,32 @@ use flashwise_trace::output::{is_stream, name_of, write_whole};
 
 use crate::failure::Misuse;
 
+/// Options for a damaged cache.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Salvage of a damaged cache (offline)")]
 pub struct SalvageFlags {
-    /// Offline, of a damaged cache: write back every block that is certain to be the newest, and list all others
+    /// Write back every block that is certainly the newest, and list all others
     #[arg(long)]
     pub salvage: bool,
-    /// Where blocks are listed that are lost or not certain; must not exist [default: FLASH.lost.csv in this directory]
+    /// New file for the list of lost and uncertain blocks [default: FLASH.lost.csv in this directory]
     #[arg(long, value_name = "FILE", requires = "salvage")]
     lost_list: Option<PathBuf>,
-    /// Write back the newest known copy of blocks that may have had a newer one, too
+    /// Write back uncertain blocks too: their newest known copy, although a newer one may have existed
     #[arg(long, requires = "salvage")]
     with_uncertain: bool,
-    /// Give up what cannot be written back: the cache is marked as detached
+    /// Give up everything that cannot be written back, and mark the cache as detached
     #[arg(long, requires = "salvage")]
     discard_rest: bool,
-    /// How much of the flash was used, where its superblock is lost [default: all of it]
+    /// Size of the flash in use, if the superblock is lost [default: all of it]
     #[arg(long, value_name = "SIZE", requires = "salvage")]
     flash_size: Option<ByteSize>,
-    /// Size of an erase unit, where its superblock is lost [default: 2MiB]
+    /// Size of an erase unit, if the superblock is lost [default: 2MiB]
     #[arg(long, value_name = "SIZE", requires = "salvage")]
     erase_unit: Option<ByteSize>,
 }
 
 impl SalvageFlags {
-    /// Whether lists of several volumes would go to one file.
+    /// True if the options fit one volume only, because its list has a name.
     pub fn is_for_one(&self) -> bool {
         self.lost_list.is_some()
     }
@@ -86,7 +88,7 @@ impl SalvageFlags {
         if !is_stream(&list)? && list.symlink_metadata().is_ok() {
             return Err(exists(&list).into());
         }
-        // It matters only where the superblock is lost, and is judged only where it was given.
+        // Without a superblock the geometry is needed; bad values are an error only if they were given.
         let geometry = match self.geometry(volume, flash) {
             Err(error) if self.erase_unit.is_some() || self.flash_size.is_some() => return Err(error),
             geometry => geometry.ok(),
@@ -107,7 +109,7 @@ impl SalvageFlags {
 
 fn exists(list: &Path) -> Misuse {
     Misuse(format!(
-        "{}: it exists, and is not overwritten; give --lost-list another name, or move it away",
+        "{} exists and is not overwritten; move it away, or give another name with --lost-list",
         list.display()
     ))
 }
@@ -128,51 +130,48 @@ fn write_list(file: &mut dyn Write, listed: &[Listed]) -> io::Result<()> {
     Ok(())
 }
 
-/// What was done.
+/// Result of a salvage.
 pub struct Salvaged {
     outcome: Outcome,
     list: PathBuf,
 }
 
-/// A number of blocks, and their size.
+/// Formats a number of blocks and their size.
 pub fn blocks(number: u64) -> String {
     format!("{} ({})", human::counted(number, "block"), human::bytes((number * BLOCK_BYTES as u64) as f64))
 }
 
 impl Salvaged {
-    /// Tells the operator; fails if something is lost or not certain.
+    /// Prints the result; fails if a block is lost or uncertain.
     pub fn tell(&self, volume: &VolumeConfig) -> anyhow::Result<()> {
         let Salvaged { outcome, list } = self;
         let (flash, backend) = (volume.flash.display(), volume.backend.display());
         if outcome.was_detached {
-            println!("{flash} was detached before; {backend} alone is whole.");
+            println!("{flash} was already detached; {backend} is complete without it.");
             return Ok(());
         }
         if outcome.was_empty {
             println!(
-                "{flash} is damaged, but everything was written through: it is detached, and {backend} alone is whole."
+                "{flash} is damaged, but everything was written through: it is detached, and {backend} is complete without it."
             );
             return Ok(());
         }
         if outcome.mended_pages > 0 {
-            println!(
-                "Pages of metadata with one wrong bit, which were mended: {}.",
-                human::count(outcome.mended_pages)
-            );
+            println!("Pages of metadata with one wrong bit, corrected: {}.", human::count(outcome.mended_pages));
         }
-        println!("{} that are certain to be the newest were written back.", blocks(outcome.certain_blocks));
+        println!("{} that are certainly the newest were written back.", blocks(outcome.certain_blocks));
         if outcome.listed.is_empty() {
-            println!("{flash} is detached: nothing is lost, and {backend} alone is whole.");
+            println!("{flash} is detached: nothing is lost, and {backend} is complete without it.");
             return Ok(());
         }
         self.tell_rest();
         println!("{} lists them.", list.display());
         if outcome.detached {
-            println!("{flash} is detached, and the rest is given up.");
+            println!("{flash} is detached; the rest is given up.");
         } else {
             println!(
-                "{flash} was left as it is. Until it is given up by --discard-rest, do not write to {backend}: another salvage \
-                 would write over it."
+                "{flash} is unchanged. Do not write to {backend} before --discard-rest gives it up: another salvage would \
+                 overwrite that."
             );
         }
         bail!("{flash}: not everything could be salvaged; see {}", list.display())
@@ -183,25 +182,25 @@ impl Salvaged {
         let uncertain = outcome.blocks(Reason::Uncertain);
         if uncertain > 0 {
             let what = match outcome.uncertain_blocks_written {
-                0 => "were not written back; --with-uncertain does that".to_owned(),
-                written => format!("are uncertain all the same; of {written} that copy was written back"),
+                0 => "they were not written back; do that with --with-uncertain".to_owned(),
+                written => format!("the copies of {written} were written back"),
             };
-            println!("{} have a copy, but a newer one may be missing: they {what}.", blocks(uncertain));
+            println!("{} have a copy, but a newer one may be missing; {what}.", blocks(uncertain));
         }
         let lost = outcome.blocks(Reason::Damaged) + outcome.blocks(Reason::Lost);
         if lost > 0 {
-            println!("{} are lost: their only copy is damaged, or was lost before.", blocks(lost));
+            println!("{} are lost: their only copy is damaged, or was already lost.", blocks(lost));
         }
         if outcome.gap_pages() > 0 {
             println!(
-                "The records of {} pages of flash are missing. As many blocks at most may have had their newest data there, among {}: \
-                 the backend has older data of them.",
+                "The records of {} pages of flash are missing. At most that many of {} may have had newer data there than on the \
+                 backend.",
                 human::count(outcome.gap_pages()),
                 blocks(outcome.blocks(Reason::Unknown) + uncertain)
             );
         } else if outcome.blocks(Reason::Unknown) > 0 {
             println!(
-                "Of {} nothing is known: what is damaged may have had newer data of them than the backend.",
+                "{} are unknown: the damaged parts may have had newer data of them than the backend.",
                 blocks(outcome.blocks(Reason::Unknown))
             );
         }

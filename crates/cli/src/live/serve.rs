@@ -1,4 +1,4 @@
-//! `flashwise serve`: runs the cache until it is told to end.
+//! `flashwise serve`: runs the cache until a signal stops it.
 
 use std::ffi::c_int;
 use std::io::Write;
@@ -30,117 +30,121 @@ use crate::settings::ServeSettings;
 
 /// Serve volumes over NBD and iSCSI through a flash cache
 ///
-/// Volumes come from a configuration file, or one volume from flags. SIGTERM and SIGINT flush everything and end the server; a
-/// second signal ends it at once, which is as safe as a power failure. SIGHUP reloads TLS files, token and log level.
+/// Volumes come from a configuration file; flags can describe a single volume. SIGTERM and SIGINT flush everything and stop the server. A second
+/// signal stops it at once, which is as safe as a power failure. SIGHUP reloads TLS files, token and log level.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// A configuration in TOML; docs/flashwise.toml shows every key [default: /etc/flashwise/flashwise.toml, unless flags describe a volume]
+    /// Configuration in TOML; docs/flashwise.toml has every key [default: /etc/flashwise/flashwise.toml, unless flags describe a volume]
     #[arg(value_name = "CONFIG")]
     config: Option<PathBuf>,
-    /// Read the configuration, say what is wrong with it or what it would serve, and end; no device is opened
+    /// Check the configuration, print what it would serve, and exit; no device is opened
     #[arg(long)]
     check_config: bool,
     #[command(flatten)]
     volume: VolumeFlags,
-    /// Start this volume although the flash with its cache is missing, older or another's: what was not written back is lost. Can be
-    /// given many times
+    /// Start this volume although its cache is missing, outdated or swapped; unwritten data is lost. Repeatable
     #[arg(long, value_name = "VOLUME")]
     discard_cache: Vec<String>,
 }
 
-/// One volume by flags, and where it is served. All are read like the keys of a configuration, and have their defaults.
+const VOLUME: &str = "Volume";
+const CACHE: &str = "Cache";
+const WLFC: &str = "WLFC (--layout wlfc)";
+const CLIENTS: &str = "Clients, API and recording";
+
+/// A volume described by flags, and its listeners. Flags are parsed like the keys of a configuration, and have the same defaults.
 #[derive(Debug, Args)]
 #[command(mut_args(with_default))]
 pub struct VolumeFlags {
-    /// The slow storage: a regular file or a block device
-    #[arg(long, value_name = "FILE")]
+    /// Slow storage: a regular file or a block device
+    #[arg(long, value_name = "FILE", help_heading = VOLUME)]
     backend: Option<String>,
-    /// A name for the backend, where nothing else tells it from another; or its UUID, where a copy takes the place of it
-    #[arg(long, value_name = "NAME")]
+    /// Name for a backend without an identity of its own, or its UUID if a copy replaces it
+    #[arg(long, value_name = "NAME", help_heading = VOLUME, hide_short_help = true)]
     backend_id: Option<String>,
-    /// Where the records of backends are kept that have no room for their own [default: $STATE_DIRECTORY or /var/lib/flashwise]
-    #[arg(long, value_name = "DIRECTORY")]
+    /// Directory for records of backends without room for their own [default: $STATE_DIRECTORY or /var/lib/flashwise]
+    #[arg(long, value_name = "DIRECTORY", help_heading = VOLUME, hide_short_help = true)]
     state_directory: Option<String>,
     /// Size of the volume [default: the backend's]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", help_heading = VOLUME, hide_short_help = true)]
     size: Option<String>,
-    /// The flash: a block device, or a regular file, which is made if it is missing
-    #[arg(long, value_name = "FILE")]
+    /// Flash: a block device, or a regular file, created if missing
+    #[arg(long, value_name = "FILE", help_heading = VOLUME)]
     flash: Option<String>,
-    /// How much of the flash is used [default: all of it]
-    #[arg(long, value_name = "SIZE")]
+    /// Size of the flash to use [default: all of it]
+    #[arg(long, value_name = "SIZE", help_heading = VOLUME)]
     flash_size: Option<String>,
-    /// Divide a new file of the flash into zones that are written in order: size=4MiB,capacity=3MiB,max-active=14,max-open=14
-    #[arg(long, value_name = "ZONES")]
+    /// Divide a new flash file into zones that are written in order: size=4MiB,capacity=3MiB,max-active=14,max-open=14
+    #[arg(long, value_name = "ZONES", help_heading = VOLUME, hide_short_help = true)]
     flash_zones: Option<String>,
-    /// How the cache is laid out on the flash: log, or wlfc, whose buckets are written in the order in which writes come
-    #[arg(long, value_name = "LAYOUT")]
+    /// Layout of the cache on flash: log, or wlfc, whose buckets take writes in order of arrival
+    #[arg(long, value_name = "LAYOUT", help_heading = CACHE)]
     layout: Option<String>,
-    /// Share of wlfc's buckets that is for writing
-    #[arg(long, value_name = "SHARE")]
+    /// Share of wlfc's buckets for writes
+    #[arg(long, value_name = "SHARE", help_heading = WLFC, hide_short_help = true)]
     write_queue: Option<String>,
-    /// Write buckets that wlfc allocates between two halvings of all priorities; write-queue: as many as that has [default: write-queue]
-    #[arg(long, value_name = "N")]
+    /// Write buckets that wlfc allocates between two halvings of all priorities; write-queue: its length [default: write-queue]
+    #[arg(long, value_name = "N", help_heading = WLFC, hide_short_help = true)]
     halving: Option<String>,
-    /// Writes of more than this go past wlfc, to the backend; bucket: what one holds [default: bucket]
-    #[arg(long, value_name = "SIZE")]
+    /// Send larger writes to the backend, past wlfc; bucket: a bucket's capacity [default: bucket]
+    #[arg(long, value_name = "SIZE", help_heading = WLFC, hide_short_help = true)]
     large_write: Option<String>,
-    /// When wlfc brings read copies up to date: read, at each read, or evict, when logs are evicted
-    #[arg(long, value_name = "WHEN")]
+    /// When wlfc updates read copies: read (at each read) or evict (when logs are evicted)
+    #[arg(long, value_name = "WHEN", help_heading = WLFC, hide_short_help = true)]
     refresh: Option<String>,
     #[command(flatten)]
     settings: ServeSettings,
-    /// What a rule that adapts takes the flash for: a name of `flashwise lifetime --devices` or a TOML file
-    #[arg(long, value_name = "DEVICE")]
+    /// Device model that adaptive admission assumes for the flash: a name from `flashwise lifetime --devices` or a TOML file
+    #[arg(long, value_name = "DEVICE", help_heading = CACHE, hide_short_help = true)]
     cache_device: Option<String>,
-    /// What it takes the backend for
-    #[arg(long, value_name = "DEVICE")]
+    /// Device model that adaptive admission assumes for the backend
+    #[arg(long, value_name = "DEVICE", help_heading = CACHE, hide_short_help = true)]
     storage_device: Option<String>,
-    /// The same as --write-mode write-back
-    #[arg(long, conflicts_with_all = ["write_through", "write_around", "write-mode"])]
+    /// Short for --write-mode write-back
+    #[arg(long, conflicts_with_all = ["write_through", "write_around", "write-mode"], help_heading = CACHE, hide_short_help = true)]
     write_back: bool,
-    /// The same as --write-mode write-through
-    #[arg(long, conflicts_with_all = ["write_around", "write-mode"])]
+    /// Short for --write-mode write-through
+    #[arg(long, conflicts_with_all = ["write_around", "write-mode"], help_heading = CACHE, hide_short_help = true)]
     write_through: bool,
-    /// The same as --write-mode write-around
-    #[arg(long, conflicts_with = "write-mode")]
+    /// Short for --write-mode write-around
+    #[arg(long, conflicts_with = "write-mode", help_heading = CACHE, hide_short_help = true)]
     write_around: bool,
-    /// A further name that clients can open the volume by, for rules about it
-    #[arg(long, value_name = "NAME")]
+    /// Alias of the volume, for rules about clients
+    #[arg(long, value_name = "NAME", help_heading = VOLUME, hide_short_help = true)]
     aliases: Option<String>,
-    /// The volume's name, which clients can open it by [default: the backend's file name without its extension]
-    #[arg(long, value_name = "NAME")]
+    /// Name of the volume for clients [default: the backend's file name without its extension]
+    #[arg(long, value_name = "NAME", help_heading = VOLUME)]
     name: Option<String>,
-    /// Drive writes per day that the flash is rated for
-    #[arg(long, value_name = "NUMBER")]
+    /// Rated drive writes per day of the flash
+    #[arg(long, value_name = "NUMBER", help_heading = VOLUME, hide_short_help = true)]
     drive_writes_per_day: Option<String>,
-    /// The years of that warranty
-    #[arg(long, value_name = "YEARS")]
+    /// Warranty of the flash in years
+    #[arg(long, value_name = "YEARS", help_heading = VOLUME, hide_short_help = true)]
     warranty_years: Option<String>,
-    /// Where clients connect: nbd+unix:///?socket=PATH, nbd://HOST:PORT or iscsi://HOST:PORT; can be given many times
-    #[arg(long, value_name = "URI")]
+    /// Address for clients: nbd+unix:///?socket=PATH, nbd://HOST:PORT or iscsi://HOST:PORT; repeatable
+    #[arg(long, value_name = "URI", help_heading = CLIENTS)]
     listen: Vec<String>,
-    /// Let nbd:// and nbds:// listen where other machines can connect: they may read and write every volume
-    #[arg(long, requires = "listen")]
+    /// Allow nbd:// and nbds:// for other machines, which can then read and write every volume
+    #[arg(long, requires = "listen", help_heading = CLIENTS)]
     insecure: bool,
-    /// Where the management API listens: unix:PATH, off, or HOST:PORT, which needs a token [default: a socket in the runtime directory]
-    #[arg(long, value_name = "ADDRESS")]
+    /// Address of the management API: unix:PATH, HOST:PORT (needs a token) or off [default: a socket in the runtime directory]
+    #[arg(long, value_name = "ADDRESS", help_heading = CLIENTS)]
     api: Option<String>,
-    /// The file that holds the token that clients of the API must show
-    #[arg(long, value_name = "FILE")]
+    /// File with the token for clients of the API
+    #[arg(long, value_name = "FILE", help_heading = CLIENTS)]
     api_token_file: Option<String>,
-    /// Record every request for `flashwise simulate`: FILE.csv.zst stands for FILE.000001.csv.zst and so on, a new one for each start
-    #[arg(long, value_name = "FILE")]
+    /// Record every request for `flashwise simulate`; FILE.csv.zst becomes FILE.000001.csv.zst and so on
+    #[arg(long, value_name = "FILE", help_heading = CLIENTS)]
     record: Option<String>,
-    /// A file of the recording that would become larger than this is followed by another
-    #[arg(long, value_name = "SIZE")]
+    /// Start a new recording file at this size
+    #[arg(long, value_name = "SIZE", help_heading = CLIENTS, hide_short_help = true)]
     record_segment_size: Option<String>,
-    /// Recording stops when its files, those of earlier starts included, take this
-    #[arg(long, value_name = "SIZE")]
+    /// Stop recording when all its files, also of earlier starts, reach this size
+    #[arg(long, value_name = "SIZE", help_heading = CLIENTS, hide_short_help = true)]
     record_size_max: Option<String>,
 }
 
-/// A flag with the default of its key in its help. Those of settings have it there.
+/// Adds the default of its key to the help of a flag. The flags of settings have it already.
 fn with_default(flag: Arg) -> Arg {
     let (Some(name), Some(help)) = (flag.get_long(), flag.get_help().map(ToString::to_string)) else { return flag };
     match default_of(name) {
@@ -149,7 +153,7 @@ fn with_default(flag: Arg) -> Arg {
     }
 }
 
-/// The default of the key that a flag stands for.
+/// Returns the default of the key of a flag.
 fn default_of(flag: &str) -> Option<&'static str> {
     fn find<T>(keys: &'static [Key<T>], name: &str) -> Option<&'static str> {
         keys.iter().find(|key| key.name == name)?.default.as_deref()
@@ -162,7 +166,7 @@ fn default_of(flag: &str) -> Option<&'static str> {
 }
 
 impl VolumeFlags {
-    /// The first flag that is given, if any is, so that no file is read.
+    /// The first given flag, if any.
     fn first_given(&self) -> Option<String> {
         let Flags { listen, server, api, volume } = self.flags();
         let of_api = api.first().map(|(key, _)| if *key == "listen" { "api".to_owned() } else { format!("api-{key}") });
@@ -219,10 +223,10 @@ impl VolumeFlags {
     }
 }
 
-/// Signals that would end the process, and with it what waits in memory, and that have no meaning for the server.
+/// Signals without a meaning here, whose default action would kill the process and lose buffered data.
 const IGNORED: [c_int; 4] = [SIGUSR1, SIGUSR2, SIGALRM, SIGXFSZ];
 
-/// How long clients' requests may take to be answered when the server ends.
+/// Time for clients' requests to finish when the server stops.
 const GRACE: Duration = Duration::from_secs(30);
 
 impl Serve {
@@ -236,7 +240,7 @@ impl Serve {
         }
         flashwise_server::allocator::bound_freed_memory();
         log::set_level(config.log_level);
-        // Before anything is opened, so that no signal goes unheard.
+        // Before anything is opened, so no signal is missed.
         let ending = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT] {
             signal_hook::flag::register_conditional_shutdown(signal, 1, ending.clone()).context("signals")?;
@@ -253,7 +257,7 @@ impl Serve {
         drop(bar);
         tell(&server);
         for uri in config.open_to_all() {
-            warning!("every machine that can connect to {uri} may read and write every volume, as insecure is true");
+            warning!("insecure is true: every machine that can connect to {uri} can read and write every volume");
         }
         let count = server.served().volumes().len() as u64;
         let watchdog = Watchdog::start(server.served());
@@ -262,7 +266,7 @@ impl Serve {
             match signal {
                 SIGTERM | SIGINT => break,
                 SIGHUP => self.reload(&server),
-                _ => note!("{} means nothing here, ignored", signal_name(signal).unwrap_or("a signal")),
+                _ => note!("{} ignored", signal_name(signal).unwrap_or("a signal")),
             }
         }
         notify(&[NotifyState::Stopping, NotifyState::Status("flushing")]);
@@ -270,7 +274,7 @@ impl Serve {
         let stopped = server.stop(GRACE);
         drop(watchdog);
         stopped?;
-        note!("everything is flushed, ended");
+        note!("everything is flushed, stopped");
         Ok(())
     }
 
@@ -281,22 +285,19 @@ impl Serve {
                 None => ServerConfig::read(path)?,
                 Some(flag) => {
                     let path = path.display();
-                    let what =
-                        format!("{flag}: found the configuration {path} as well, expected a volume by flags or a file");
+                    let what = format!("{flag} does not go with the configuration {path}; give either flags or a file");
                     return Err(Misuse(what).into());
                 }
             },
             None if self.volume.backend.is_none() && self.volume.flash.is_none() && flag.is_some() => {
-                let what =
-                    "expected a configuration file, or --backend, --flash and --listen; see flashwise serve --help";
+                let what = "no volume given; give a configuration file, or --backend, --flash and --listen";
                 return Err(Misuse(what.to_owned()).into());
             }
             None if flag.is_none() => {
                 let path = Path::new(DEFAULT_CONFIG);
                 if !path.exists() {
                     let what = format!(
-                        "found no {DEFAULT_CONFIG}, expected it, another configuration file, or --backend, --flash and --listen; see \
-                         flashwise serve --help"
+                        "{DEFAULT_CONFIG} does not exist; give a configuration file, or --backend, --flash and --listen"
                     );
                     return Err(Misuse(what).into());
                 }
@@ -317,7 +318,7 @@ impl Serve {
         Ok(config)
     }
 
-    /// Takes over what can change while the server runs. Where the configuration is wrong, all stays as it was.
+    /// Applies the settings that can change while the server runs. A bad configuration changes nothing.
     fn reload(&self, server: &Server) {
         let now = NotifyState::monotonic_usec_now().into_iter();
         notify(&[NotifyState::Reloading].into_iter().chain(now).collect::<Vec<_>>());
@@ -333,11 +334,11 @@ impl Serve {
     }
 }
 
-/// What a configuration would serve, a line each.
+/// Lists what a configuration would serve, one line each.
 fn summary(config: &ServerConfig) -> String {
     let volume = |volume: &flashwise_engine::volume::VolumeConfig| {
         let behind = match volume.flash.as_os_str().is_empty() {
-            true => "RAM alone".to_owned(),
+            true => "RAM only".to_owned(),
             false => volume.flash.display().to_string(),
         };
         format!("volume {}: {} behind {behind}\n", volume.name, volume.backend.display())
@@ -351,7 +352,7 @@ fn summary(config: &ServerConfig) -> String {
     config.volumes.iter().map(volume).chain(config.pools.iter().map(pool)).chain(listen).chain(api).collect()
 }
 
-/// Says what was opened, and where it is.
+/// Prints notes about the opened volumes and pools, and their addresses.
 fn tell(server: &Server) {
     for (volume, opened) in server.volumes() {
         let (name, exports) = (&volume.config().name, volume.config().export_names());
@@ -370,7 +371,9 @@ fn tell(server: &Server) {
         uris.for_each(|(disk, uri)| note!("logical disk {disk} is served at {uri}"));
     }
     if server.volumes().is_empty() && server.pools().is_empty() {
-        note!("nothing is served yet; flashwise pool create --serve, or the page of the management API, makes a pool");
+        note!(
+            "nothing is served yet; create a pool with flashwise pool create --serve or on the page of flashwise page"
+        );
     }
     if let Some(recording) = server.recording() {
         note!("requests are recorded to {recording}");
@@ -382,26 +385,26 @@ fn tell(server: &Server) {
 
 fn found(opened: &Opened) -> String {
     if opened.without_flash {
-        return "its cache is in RAM alone".to_owned();
+        return "its cache is in RAM only".to_owned();
     }
     if opened.formatted {
         return "its cache is new".to_owned();
     }
     let recovery = human::duration(opened.recovery.as_micros() as u64);
-    let after = if opened.crashed { "recovered after a crash" } else { "closed in order" };
+    let after = if opened.crashed { "recovered after a crash" } else { "closed cleanly" };
     let (cached, dirty) = (human::count(opened.cached_blocks), human::count(opened.dirty_blocks));
     let lost = if opened.lost_blocks > 0 { format!(", {} lost", opened.lost_blocks) } else { String::new() };
     format!("its cache, {after}, has {cached} blocks, {dirty} of them dirty{lost}; read in {recovery}")
 }
 
-/// Tells the service manager, where there is one that listens; what it makes of that is its affair.
+/// Notifies the service manager, if there is one.
 fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        warning!("the service manager cannot be told: {error}");
+        warning!("notifying the service manager: {error}");
     }
 }
 
-/// Tells the service manager that the volumes are alive, as often as it wants to hear it.
+/// Tells the service manager at its interval that the volumes are alive.
 struct Watchdog {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -413,7 +416,7 @@ impl Watchdog {
         let (stop, stopped) = channel();
         let thread = std::thread::spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(patience / 3) {
-                // Takes each volume's lock: a volume that hangs with it is not alive.
+                // Takes each volume's lock, so a volume that hangs with it held counts as dead.
                 for volume in served.volumes() {
                     volume.dirty_blocks();
                 }
@@ -437,7 +440,7 @@ impl Drop for Watchdog {
 mod tests {
     use super::*;
 
-    /// The flags that stand for values of one key.
+    /// Flags that are values of one key.
     const WRITE_MODES: [&str; 3] = ["write-back", "write-through", "write-around"];
 
     #[test]
@@ -460,7 +463,7 @@ mod tests {
                 assert_eq!(shown, Some(default), "--{flag}");
             }
         }
-        // Those that a volume from flags has to do without are few and known.
+        // The keys without a flag are few and known.
         let without = VOLUME_KEYS.iter().map(|key| key.name).filter(|name| !flags.contains(name));
         let expected = ["discard", "direct-io", "unsafe-ignore-flushes", "backend-delay"];
         assert_eq!(without.collect::<Vec<_>>(), expected);

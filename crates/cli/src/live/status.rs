@@ -1,4 +1,4 @@
-//! `flashwise status`: what a running server says of itself, as a page for people.
+//! `flashwise status`: the status of a running server, as text.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -19,7 +19,9 @@ use crate::live::api::ApiOptions;
 use crate::log;
 use crate::table;
 
-/// Show what a running server does: hits, flash writes and wear, dirty data, latencies, failures
+/// Show a running server's hits, wear, dirty data and latencies
+///
+/// The status also has flash writes, backend load, clients and failures of each volume.
 #[derive(Debug, Args)]
 pub struct Status {
     #[command(flatten)]
@@ -30,7 +32,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// The status of a server, as a page.
+    /// The command for the server of `api`, with text output.
     pub fn of(api: ApiOptions) -> Status {
         Status { api, json: false }
     }
@@ -44,13 +46,13 @@ impl Status {
             return Ok(());
         }
         let status: ServerStatus = serde_json::from_value(json)
-            .context("the server's figures are not those that this version knows; use the same version, or --json")?;
+            .context("the server is of another version; use flashwise of its version, or --json")?;
         write!(out, "{}", log::visible(&page(&status)))?;
         Ok(())
     }
 }
 
-/// Lost blocks that are named.
+/// Lost blocks that are listed, at most.
 const LOST_MAX: usize = 10;
 
 fn page(status: &ServerStatus) -> String {
@@ -62,8 +64,8 @@ fn page(status: &ServerStatus) -> String {
         let _ = writeln!(page, "listening at {uri}");
     }
     for uri in &status.insecure {
-        let told = format!("INSECURE: every machine that can connect to {uri} may read and write every volume");
-        let _ = writeln!(page, "{}", fit::sentences(&told, 2, fit::width()));
+        let text = format!("INSECURE: every machine that can connect to {uri} can read and write every volume");
+        let _ = writeln!(page, "{}", fit::sentences(&text, 2, fit::width()));
     }
     if let Some(recording) = &status.recording {
         let _ = writeln!(page, "{}", recorded(recording));
@@ -76,10 +78,11 @@ fn page(status: &ServerStatus) -> String {
     page
 }
 
-/// A line about a volume or a pool that the server could not open.
+/// Returns a line about a volume or a pool that the server could not open.
 pub fn not_served(kind: &str, unserved: &Unserved) -> String {
-    let told = format!("{kind} {} is NOT SERVED: {}", unserved.name, unserved.reason);
-    format!("{}\n", fit::sentences(&told, 2, fit::width()))
+    let text = format!("{kind} {} is NOT SERVED: {}", unserved.name, unserved.reason);
+    format!("{}
+", fit::sentences(&text, 2, fit::width()))
 }
 
 fn recorded(recording: &RecordingStatus) -> String {
@@ -108,7 +111,7 @@ fn volume_page(volume: &VolumeStatus) -> String {
     let size = human::bytes(volume.size_bytes as f64);
     let uptime = human::duration((volume.uptime_seconds.max(0.0) * 1e6) as u64);
     let has_flash = !volume.flash.is_empty();
-    let policy = if has_flash { &volume.policy } else { "RAM alone," };
+    let policy = if has_flash { &volume.policy } else { "RAM only," };
     let mut page =
         format!("volume {}: {}, {size}, {policy} {}, up {uptime}\n", volume.name, volume.state, volume.write_mode);
     let width = fit::width();
@@ -120,7 +123,7 @@ fn volume_page(volume: &VolumeStatus) -> String {
     }
     line("backend", volume.backend.clone());
     if has_flash {
-        let given_up = if volume.state.is_without_flash() { ", which is used no more" } else { "" };
+        let given_up = if volume.state.is_without_flash() { ", no longer used" } else { "" };
         line("flash", format!("{}, {}{given_up}", volume.flash, human::bytes(volume.flash_bytes as f64)));
         line("admission", admission(volume));
     } else {
@@ -138,7 +141,7 @@ fn volume_page(volume: &VolumeStatus) -> String {
         ),
     );
     let rewritten = share(volume.cache.ram_write_hits, volume.writes);
-    line("writes", format!("{}; {rewritten} to blocks that waited in RAM", blocks(volume.writes)));
+    line("writes", format!("{}; {rewritten} to blocks still in RAM", blocks(volume.writes)));
     if has_flash {
         line("flash writes", flash_writes(volume));
         line("wear", wear(volume));
@@ -146,12 +149,12 @@ fn volume_page(volume: &VolumeStatus) -> String {
             line("write budget", write_budget(budget));
         }
         let (room, kept) = (blocks(volume.flash_room_blocks), blocks(volume.capacity_blocks));
-        line("cached", format!("{} of {room}, of which the policy keeps at most {kept}", blocks(volume.cached_blocks)));
+        line("cached", format!("{} of {room}; the policy keeps at most {kept}", blocks(volume.cached_blocks)));
     }
     line(
         "dirty",
         format!(
-            "{}, of which {} wait in RAM and {} are being written back; answers to writes were held back for {:.1} s",
+            "{}: {} in RAM, {} being written back; writes were delayed for {:.1} s",
             human::bytes(volume.dirty_bytes as f64),
             blocks(volume.buffered_blocks),
             blocks(volume.destaging_blocks),
@@ -159,7 +162,7 @@ fn volume_page(volume: &VolumeStatus) -> String {
         ),
     );
     if let Some(seconds) = volume.detach_remaining_seconds {
-        line("detached in about", human::duration((seconds * 1e6) as u64));
+        line("detaching", format!("about {} left", human::duration((seconds * 1e6) as u64)));
     }
     if let Some(seconds) = volume.oldest_dirty_seconds {
         line("oldest dirty", human::duration((seconds * 1e6) as u64));
@@ -167,7 +170,7 @@ fn volume_page(volume: &VolumeStatus) -> String {
     line(
         "backend I/O",
         format!(
-            "{} read, {} written past the flash, {} written back; {} of sequential streams, {} filtered by client",
+            "{} read, {} written past the flash, {} written back; {} in sequential streams, {} filtered by client",
             blocks(volume.cache.backend_read_blocks),
             blocks(volume.cache.backend_written_blocks),
             blocks(volume.cache.destaged_blocks),
@@ -182,7 +185,7 @@ fn volume_page(volume: &VolumeStatus) -> String {
     line("failures", failures(volume));
     if !volume.changed_settings.is_empty() {
         let changed = volume.changed_settings.join(", ");
-        line("changed", format!("{changed}; the next start takes the configuration's again"));
+        line("changed", format!("{changed}; the next start uses the configuration"));
     }
     if !volume.lost_blocks.is_empty() {
         let named: Vec<String> = volume.lost_blocks.iter().take(LOST_MAX).map(u64::to_string).collect();
@@ -193,7 +196,7 @@ fn volume_page(volume: &VolumeStatus) -> String {
     page + &latencies(volume)
 }
 
-/// The rule, what it holds to if it adapts, and what it and the policy kept out.
+/// Describes the rule, its current choice if it adapts, and the misses that were not cached.
 fn admission(volume: &VolumeStatus) -> String {
     let mut text = volume.admission.clone();
     if let Some(choice) = &volume.admission_choice {
@@ -201,10 +204,10 @@ fn admission(volume: &VolumeStatus) -> String {
         let _ = write!(text, ", now {choice} after {decisions}");
     }
     let refused = volume.cache.refused_read_blocks + volume.cache.refused_write_blocks;
-    format!("{text}; {} of misses not taken in; {} found no space", blocks(volume.bypasses), blocks(refused))
+    format!("{text}; {} of misses bypassed (policy), {} (flash full)", blocks(volume.bypasses), blocks(refused))
 }
 
-/// How many have the volume open, how many of them are not cached, and by which rules.
+/// Describes the clients of the volume: how many, how many of them not cached, and the rules.
 fn clients(volume: &VolumeStatus) -> String {
     let uncached = volume.clients.iter().filter(|client| client.caching == Caching::Never.name()).count();
     let mut text = format!("{}, {uncached} not cached; cached: {}", volume.clients.len(), volume.cache_clients);

@@ -1,4 +1,4 @@
-//! `flashwise wipe`: clears a cache after naming what it holds.
+//! `flashwise wipe`: erases a cache after a description of its contents.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -9,29 +9,30 @@ use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::file::Options;
 use flashwise_engine::disk::zoned::open_flash;
 use flashwise_engine::wipe::{Holding, examine, wipe};
+use flashwise_trace::human;
 use uuid::Uuid;
 
 use crate::failure::Misuse;
 use crate::live::pair::{OpenBackend, PairFlags};
 use crate::live::salvage::blocks;
 
-/// Clear a cache that no server uses, after naming what it holds
+/// Erase a cache that no server uses, after showing its contents
 ///
-/// What was not written back is lost then: `flashwise detach` writes it back.
+/// Unwritten data is lost: write it back with `flashwise detach` first.
 #[derive(Debug, Args)]
 pub struct Wipe {
-    /// The cache: a regular file or a block device
+    /// Flash: a regular file or a block device
     #[arg(long, value_name = "FILE")]
     flash: PathBuf,
-    /// The backend that it belongs to, which from then on misses nothing and starts without it
+    /// Its backend, which can then start without the cache
     #[arg(long, value_name = "FILE")]
     backend: Option<PathBuf>,
     #[command(flatten)]
     pair: PairFlags,
-    /// Wipe without asking
+    /// Erase without asking
     #[arg(long)]
     yes: bool,
-    /// Wipe even what the backend does not have
+    /// Erase dirty data too, which the backend does not have
     #[arg(long)]
     discard_dirty: bool,
 }
@@ -50,7 +51,7 @@ impl Wipe {
             };
             let may = if holding.dirty_blocks.is_some() { "holds" } else { "may hold" };
             return Err(Misuse(format!(
-                "{}: it {may} {what}; write that back by 'flashwise detach', or lose it by --discard-dirty",
+                "{} {may} {what}; write that back with 'flashwise detach', or lose it with --discard-dirty",
                 self.flash.display()
             ))
             .into());
@@ -62,7 +63,7 @@ impl Wipe {
         wipe(&*flash, &holding, pair)?;
         println!("{} is blank.", self.flash.display());
         if dirty && !named {
-            println!("Its backend still misses its data: start it with --discard-cache once.");
+            println!("Its backend still expects the lost data: start it once with --discard-cache.");
         }
         Ok(())
     }
@@ -70,21 +71,19 @@ impl Wipe {
     fn description(&self, holding: &Holding) -> String {
         let flash = self.flash.display();
         let Some(superblock) = &holding.superblock else {
-            return format!(
-                "{flash} holds a cache whose superblock is damaged in both copies: which one is not known."
-            );
+            return format!("{flash} holds an unknown cache: both copies of its superblock are damaged.");
         };
         let uuid = Uuid::from_bytes;
         let dirty = match holding.dirty_blocks {
             Some(dirty) => format!("{} were not written back", blocks(dirty)),
-            None => "its log is damaged, and what was not written back cannot be counted".to_owned(),
+            None => "its log is damaged, so unwritten data cannot be counted".to_owned(),
         };
         format!(
-            "{flash} holds cache {} of backend {}, {}; number of its starts: {}; {dirty}.",
+            "{flash} holds cache {} of backend {}, {}, after {}; {dirty}.",
             uuid(superblock.cache),
             uuid(superblock.backend),
             state_name(superblock.state),
-            superblock.attach
+            human::counted(superblock.attach, "start")
         )
     }
 
@@ -94,7 +93,7 @@ impl Wipe {
         }
         let flash = self.flash.display();
         if !std::io::stdin().is_terminal() {
-            return Err(Misuse(format!("{flash}: to wipe it, give --yes")).into());
+            return Err(Misuse(format!("{flash}: there is no terminal to ask on; give --yes to wipe it")).into());
         }
         let word = match &holding.superblock {
             Some(superblock) => Uuid::from_bytes(superblock.cache).to_string()[..8].to_owned(),

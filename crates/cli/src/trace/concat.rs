@@ -1,4 +1,4 @@
-//! `flashwise trace concat`: traces one after another.
+//! `flashwise trace concat`: joins traces one after another.
 
 use std::path::PathBuf;
 
@@ -12,20 +12,20 @@ use crate::replace::Replace;
 
 /// Join traces one after another into a normalised trace
 ///
-/// The same address of the same volume is the same block in all of them, unless --apart is given. Each trace begins when the
-/// one before ends. Normalised traces must have one block size; the others are read with it.
+/// Without --apart, the same address of the same volume is the same block in all traces. Each trace begins when the previous one ends.
+/// Normalised traces must have one block size; others are read with it.
 #[derive(Debug, Args)]
 pub struct Concat {
-    /// Traces of any format, or normalised ones; - is standard input
+    /// Traces in any format; - is standard input
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// The file to write; - is standard output
+    /// Output file; - is standard output
     #[arg(long, value_name = "OUT.arrow")]
     out: PathBuf,
-    /// Let the traces share no blocks: volume V of the n-th trace becomes n:V
+    /// Keep the traces' blocks separate: volume V of the n-th trace becomes n:V
     #[arg(long)]
     apart: bool,
-    /// Time from the last request of a trace to the first of the next
+    /// Time between the last request of a trace and the first of the next
     #[arg(long, value_name = "DURATION", default_value = "0")]
     gap: Duration,
     #[command(flatten)]

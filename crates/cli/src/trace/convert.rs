@@ -1,4 +1,4 @@
-//! `flashwise trace convert`: a trace of any kind to a normalised one.
+//! `flashwise trace convert`: converts a trace to a normalised one.
 
 use std::path::PathBuf;
 
@@ -11,13 +11,13 @@ use crate::replace::Replace;
 
 /// Convert a trace to a normalised one, an Arrow IPC file
 ///
-/// Requests are cut into block accesses and blocks numbered. Other commands then map the file instead of reading the original
-/// again. Blocks of a normalised trace can be made larger with --block-size.
+/// Requests become accesses to numbered blocks. Other commands map this file and need not parse the original again. --block-size can enlarge
+/// the blocks of a normalised trace.
 #[derive(Debug, Args)]
 pub struct Convert {
-    /// A trace of any format, or a normalised one; - is standard input
+    /// Trace in any format; - is standard input
     trace: PathBuf,
-    /// The file to write; - is standard output
+    /// Output file; - is standard output
     #[arg(value_name = "OUT.arrow")]
     out: PathBuf,
     #[command(flatten)]

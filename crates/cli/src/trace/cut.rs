@@ -1,4 +1,4 @@
-//! `flashwise trace cut`: a part of a trace.
+//! `flashwise trace cut`: cuts a part out of a trace.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -11,28 +11,28 @@ use super::written;
 use crate::input::{InputOptions, reading, warn};
 use crate::replace::Replace;
 
-/// Cut a part out of a trace: the requests of a range, of a time, of some volumes
+/// Cut a part out of a trace by request number, time or volume
 ///
-/// Keeps the requests for which all that is given holds, whole, and writes them as a normalised trace with numbers and times
-/// of its own. Requests of a normalised trace span whole blocks: cut the original where their lengths in bytes matter.
+/// Keeps whole requests that meet every given condition, and writes them as a normalised trace with its own numbers and times. Requests of a
+/// normalised trace span whole blocks: if lengths in bytes matter, cut the original.
 #[derive(Debug, Args)]
 #[group(id = "part", required = true, multiple = true, args = ["requests", "accesses", "time", "volumes"])]
 pub struct Cut {
-    /// A trace of any format, or a normalised one; - is standard input
+    /// Trace in any format; - is standard input
     trace: PathBuf,
-    /// The file to write; - is standard output
+    /// Output file; - is standard output
     #[arg(value_name = "OUT.arrow")]
     out: PathBuf,
-    /// Requests by number, from 0: from A, without B; 1000.. and ..1000 leave one end open
+    /// Requests by number: from A (0 is the first) up to but excluding B; 1000.. and ..1000 are open
     #[arg(long, visible_alias = "rows", value_name = "A..B", value_parser = parse_counts)]
     requests: Option<Range<u64>>,
-    /// Requests by the number, from 0, of their first block access: from A, without B
+    /// Requests by the number of their first block access: from A (0 is the first) up to but excluding B
     #[arg(long, value_name = "A..B", value_parser = parse_counts)]
     accesses: Option<Range<u64>>,
-    /// Requests by their time since the first: 10s..60s, ..1.5h; units us, ms, s, min, h, d
+    /// Requests by time since the first request: 10s..60s, ..1.5h; units us, ms, s, min, h, d
     #[arg(long, value_name = "A..B", value_parser = parse_durations)]
     time: Option<Range<i64>>,
-    /// Requests for this volume; can be given many times
+    /// Requests for this volume; repeatable
     #[arg(long = "volume", value_name = "NAME")]
     volumes: Vec<String>,
     #[command(flatten)]

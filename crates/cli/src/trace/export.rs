@@ -1,4 +1,4 @@
-//! `flashwise trace export`: the requests of a trace as text.
+//! `flashwise trace export`: writes the requests of a trace as CSV.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,12 @@ use crate::replace::Replace;
 
 /// Write the requests of a trace as CSV
 ///
-/// The header tells what the columns are, so that flashwise reads it back as it is. Requests of a normalised trace span whole
-/// blocks.
+/// The header names the columns, so flashwise can read the file back. Requests of a normalised trace span whole blocks.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// A trace of any format, or a normalised one; - is standard input
+    /// Trace in any format; - is standard input
     trace: PathBuf,
-    /// The file to write; - is standard output
+    /// Output file; - is standard output
     #[arg(value_name = "OUT.csv", default_value = "-")]
     out: PathBuf,
     #[command(flatten)]

@@ -1,11 +1,11 @@
-//! `flashwise trace formats`: what traces can be read, how they look and what can be set.
+//! `flashwise trace formats`: the trace formats, their columns and options.
 
 use clap::Args;
 use flashwise_trace::formats::FORMATS;
 
 use crate::listing;
 
-/// List the formats that traces are read in, with their columns and options
+/// List the trace formats with their columns and options
 #[derive(Debug, Args)]
 pub struct Formats {}
 

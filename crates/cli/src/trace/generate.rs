@@ -1,4 +1,4 @@
-//! `flashwise trace generate`: a trace made to a pattern.
+//! `flashwise trace generate`: generates a trace from a pattern.
 
 use std::fmt::Write;
 use std::ops::RangeInclusive;
@@ -16,48 +16,49 @@ use super::written::{check_name, tell};
 use crate::progress::Bar;
 use crate::replace::Replace;
 
-/// Generate a trace, always the same one for the same options
+/// Generate a synthetic trace; the same options give the same trace
 #[derive(Debug, Args)]
 #[command(after_help = patterns())]
 pub struct Generate {
-    /// The file to write; - is standard output
+    /// Output file; - is standard output
     #[arg(value_name = "OUT.arrow", required_unless_present = "csv", default_value_if("csv", "true", "-"))]
     out: Option<PathBuf>,
-    /// Write CSV instead of a normalised trace, to standard output if no file is named
+    /// Write CSV instead of a normalised trace; without a file, to standard output
     #[arg(long)]
     csv: bool,
-    /// Generate a week that is like that of a known server, listed below, in place of a pattern: with this many --accesses, of which a quarter are
-    /// different blocks [default: 2000000 accesses]
+    /// Imitate a week of a known server, listed below, instead of a pattern
+    ///
+    /// --accesses is its length [default: 2000000]; a quarter as many different blocks are accessed.
     #[arg(long, value_name = "SERVER", value_parser = Server::named, conflicts_with_all = ["pattern", "blocks", "requests", "read_share", "request_blocks", "rate", "arrivals"])]
     like: Option<&'static Server>,
-    /// Which blocks are asked for: a pattern with its options, as listed below: zipf, phases:skew=1.1,requests=50000
+    /// Access pattern and its options, listed below: zipf, phases:skew=1.1,requests=50000
     #[arg(long, value_name = "PATTERN", default_value = "zipf")]
     pattern: PatternSpec,
-    /// Blocks of the address range
+    /// Size of the address range in blocks
     #[arg(long, value_name = "N", required_unless_present = "like")]
     blocks: Option<u64>,
-    /// Generate this number of requests
+    /// Number of requests
     #[arg(long, value_name = "N", conflicts_with = "accesses", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
-    /// Generate this number of block accesses
+    /// Number of block accesses
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     accesses: Option<u64>,
-    /// Reads per request: 0.7 or 70%
+    /// Share of reads: 0.7 or 70%
     #[arg(long, value_name = "SHARE", default_value = "0.7")]
     read_share: Share,
-    /// Blocks of a request: a number, or a range such as 1..16, both ends included, of which all are equally likely
+    /// Blocks per request: a number, or a range such as 1..16 (inclusive, uniform)
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_request_blocks)]
     request_blocks: RangeInclusive<u64>,
     /// Mean number of requests per second
     #[arg(long, value_name = "N/s", default_value = "1000/s", value_parser = parse_rate)]
     rate: f64,
-    /// When requests come: at random, independently of each other, or at equal intervals
+    /// Arrivals of requests: at random and independent, or at equal intervals
     #[arg(long, value_enum, default_value = "poisson")]
     arrivals: Arrivals,
-    /// Seed of all that is random
+    /// Random seed
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
-    /// Length of a block: a power of two from 512 to 1MiB
+    /// Block size: a power of two from 512 to 1MiB
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = parse_block_size)]
     block_size: u64,
     #[command(flatten)]
@@ -78,14 +79,14 @@ fn patterns() -> String {
             let _ = writeln!(text, "          {}={}  {}", parameter.name, parameter.default, parameter.meaning);
         }
     }
-    text += "\nServers whose week --like generates, after the thirteen of MSR-Cambridge:\n";
+    text += "\nServers for --like, after the thirteen of MSR-Cambridge:\n";
     for server in SERVERS {
         let _ = writeln!(text, "  {:<9} {}", server.name, server.title);
     }
     text
 }
 
-/// Accesses of a week where no number is given.
+/// Accesses of a week by default.
 const WEEK_ACCESSES: u64 = 2_000_000;
 
 impl Generate {

@@ -1,4 +1,4 @@
-//! `flashwise trace info`: what traces are like.
+//! `flashwise trace info`: figures that describe traces.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use crate::fit;
 use crate::input::InputOptions;
 use crate::table::{GAP, plain};
 
-/// Show what traces are like: requests, blocks, sizes, duration, re-access
+/// Describe traces: requests, blocks, sizes, duration, reuse
 #[derive(Debug, Args)]
 pub struct Info {
-    /// Traces of any format, or normalised ones; - is standard input
+    /// Traces in any format; - is standard input
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     #[command(flatten)]
@@ -42,19 +42,19 @@ impl Info {
     }
 }
 
-/// Columns of output where nothing says how wide it may be.
+/// Columns of output if the width of the terminal is unknown.
 const WIDTH: usize = 80;
-/// The longest part of a name for which room is made.
+/// Columns reserved for a trace's name, at most.
 const NAME: usize = 24;
 
-/// A table of the traces, or several of as many traces as fit in `width` columns beside each other.
+/// Returns tables of the traces, each with as many traces as fit side by side in `width` columns.
 fn tables(infos: &[TraceInfo], width: usize) -> String {
     let columns: Vec<Vec<(&str, String)>> = infos.iter().map(TraceInfo::rows).collect();
     let names: Vec<&str> = columns[0].iter().map(|(name, _)| *name).collect();
     let longest = |texts: &mut dyn Iterator<Item = &str>| texts.map(|text| text.chars().count()).max().unwrap_or(0);
     let beside = longest(&mut names.iter().copied()) + GAP;
     let room = width.saturating_sub(beside).max(NAME);
-    // How a CSV is read, and a long name, go on below.
+    // The columns of a CSV, and a long name, wrap.
     let of_trace = |(info, rows): (&TraceInfo, &Vec<(&str, String)>)| {
         let short = rows.iter().filter(|(name, _)| *name != "columns").map(|(_, shown)| shown.as_str());
         GAP + longest(&mut short.chain([info.trace.as_str()])).min(NAME)

@@ -1,4 +1,4 @@
-//! `flashwise trace reuse`: how long it takes until blocks are used again.
+//! `flashwise trace reuse`: reuse distances of blocks.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,20 +10,20 @@ use flashwise_trace::tools::reuse::ReusePass;
 use crate::input::InputOptions;
 use crate::table::plain;
 
-/// Show how long it takes until blocks are used again, reads and writes apart (LARC, Figure 3)
+/// Show the reuse distances of reads and of writes (LARC, Figure 3)
 ///
-/// The distance of an access is what lies between it and the access to the same block before it. An LRU cache of C blocks hits
-/// the accesses with fewer than C different blocks between.
+/// The reuse distance of an access is the number of blocks, or accesses, since the previous access to the same block. An LRU cache of C blocks
+/// hits the accesses with fewer than C different blocks in between.
 #[derive(Debug, Args)]
 pub struct Reuse {
-    /// A trace of any format, or a normalised one; - is standard input
+    /// Trace in any format; - is standard input
     trace: PathBuf,
     #[command(flatten)]
     input: InputOptions,
-    /// What lies between: different blocks, or accesses
+    /// Unit of the distance: unique blocks, or accesses
     #[arg(long, value_enum, default_value = "unique")]
     distance: Distance,
-    /// Print JSON: the numbers of accesses by distance
+    /// Print JSON: numbers of accesses by distance
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! What commands share that write a trace: the name that it may have, and what is told of it.
+//! Output of commands that write a trace: a check of its name, and a summary.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,10 +9,10 @@ use flashwise_trace::output::{is_stream, name_of};
 use crate::failure::Misuse;
 use crate::log;
 
-/// Endings of names that say of what another format a file is.
+/// Endings of names of files in other formats.
 const OTHERS: [&str; 10] = ["csv", "txt", "json", "jsonl", "parquet", "zst", "gz", "bz2", "xz", "zip"];
 
-/// Refuses a name for a normalised trace that says that it is something else.
+/// Refuses a name for a normalised trace that has the ending of another format.
 pub fn check_name(out: &Path) -> Result<(), Misuse> {
     let ending = out.extension().map(|ending| ending.to_string_lossy().to_lowercase());
     let Some(ending) = ending.filter(|ending| OTHERS.contains(&ending.as_str())) else { return Ok(()) };
@@ -23,7 +23,7 @@ pub fn check_name(out: &Path) -> Result<(), Misuse> {
     )))
 }
 
-/// Says how many requests were written and how long the file is, unless it is standard output or something else that is no file.
+/// Prints the number of requests written and the file's size, unless `out` is standard output or another stream.
 pub fn tell(out: &Path, requests: u64) -> std::io::Result<()> {
     if log::is_quiet() || is_stream(out).unwrap_or(true) {
         return Ok(());

@@ -145,19 +145,19 @@ fn what_is_no_job_is_refused_and_nothing_is_run() {
     let misuse = |options: &[&str]| fail(folder.path(), &[&["simulate", "one.csv"], options].concat(), 2);
     assert_eq!(
         misuse(&["--job", "job.json", "--ram", "5%"]),
-        "flashwise: --job says all that is to be run, found --ram beside it\n"
+        "flashwise: --job already describes the runs; remove --ram\n"
     );
     assert_eq!(
         misuse(&["--job", "job.json", "--size", "5%"]),
-        "flashwise: --job says all that is to be run, found --size beside it\n"
+        "flashwise: --job already describes the runs; remove --size\n"
     );
-    assert!(misuse(&["-", "--job", "-"]).contains("standard input, -, is given as a trace and as --job"));
+    assert!(misuse(&["-", "--job", "-"]).contains("- (standard input) is given as a trace and as --job"));
     assert!(misuse(&["--job", "job.json", "--print-jobs"]).contains("cannot be used with"));
-    assert!(misuse(&["--accuracy", "1%", "--print-jobs"]).contains("expected --sample"));
-    assert!(misuse(&["--accuracy", "1%", "--job", "job.json"]).contains("expected --sample"));
+    assert!(misuse(&["--accuracy", "1%", "--print-jobs"]).contains("give --sample"));
+    assert!(misuse(&["--accuracy", "1%", "--job", "job.json"]).contains("give --sample"));
     assert_eq!(
         misuse(&["--job", "job.json", "--sample", "5%"]),
-        "flashwise: --job says all that is to be run, found --sample beside it\n"
+        "flashwise: --job already describes the runs; remove --sample\n"
     );
     assert_eq!(misuse(&["--sample-seed", "5"]), "flashwise: --sample-seed is of a sample; expected --sample with it\n");
     let refused = |job: &str| {

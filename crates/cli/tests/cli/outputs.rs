@@ -174,7 +174,7 @@ fn what_cannot_be_written_is_named_before_anything_runs() {
     let export = ["trace", "export", "all.tar/table1.csv", "all.tar", "--force"];
     assert_eq!(fail(path, &export, 2), "flashwise: all.tar: it is also an input; name another file for the output\n");
     let err = fail(path, &["man", "jobs"], 2);
-    assert_eq!(err, "flashwise: jobs: found something else, expected a directory\n");
+    assert_eq!(err, "flashwise: jobs is not a directory; give another path\n");
 }
 
 #[test]

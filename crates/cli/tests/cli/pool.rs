@@ -64,7 +64,7 @@ fn logical_disks_are_made_served_over_both_protocols_and_whole_after_a_kill() {
         let (folder, port) = folder(flash);
         let path = folder.path();
         let made = succeed(path, &["pool", "create", "tank", "a.img", "b.img", "c.img"]);
-        assert!(made.starts_with("Pool tank has 3 disks and room for "), "{made}");
+        assert!(made.starts_with("Pool tank has 3 disks with "), "{made}");
         let error = fail(path, &["pool", "create", "tank", "a.img"], 2);
         assert!(error.contains("a.img: it belongs to a pool; to use it all the same"), "{error}");
         let server = serve(path);
@@ -101,7 +101,7 @@ fn logical_disks_are_made_served_over_both_protocols_and_whole_after_a_kill() {
         assert_eq!(length, 4 * MIB, "{map}");
         let page = ask(path, &["pool", "status"]);
         let volume = ask(path, &["status"]);
-        let told = ["flash writes", "wear", "RAM alone, write-back"].map(|words| volume.contains(words));
+        let told = ["flash writes", "wear", "RAM only, write-back"].map(|words| volume.contains(words));
         assert_eq!(told, [flash, flash, !flash], "{volume}");
         assert!(
             page.contains("pool tank, ok") && page.contains("thick linear") && page.contains("thin striped"),
@@ -133,13 +133,13 @@ fn a_running_server_makes_a_pool_which_is_served_at_once_and_after_each_restart(
     assert!(server.told().contains("nothing is served yet"), "{}", server.told());
     assert!(ask(path, &["pool", "status"]).starts_with("the server has no pool"));
     let error = fail(path, &[&["disk", "create", "mail", "--size", "8MiB"][..], &API].concat(), 2);
-    assert!(error.contains("the server has no pool; flashwise pool create --serve makes one"), "{error}");
+    assert!(error.contains("the server has no pool; create one with flashwise pool create --serve"), "{error}");
     let flash = path.join("cache.img").display().to_string();
     let absolute: Vec<String> =
         settings.iter().map(|word| word.replace("flash=cache.img", &format!("flash={flash}"))).collect();
     let settings: Vec<&str> = absolute.iter().map(String::as_str).collect();
     let made = ask(path, &[&["pool", "create", "new", "a.img", "b.img", "--serve"][..], &settings].concat());
-    assert!(made.starts_with("Pool new has 2 disks and room for ") && made.contains("and is served"), "{made}");
+    assert!(made.starts_with("Pool new has 2 disks with ") && made.contains("and is served"), "{made}");
     ask(path, &["disk", "create", "mail", "--size", "8MiB"]);
     let bytes = data(1024, 11);
     std::fs::write(path.join("data.img"), &bytes).unwrap();
@@ -276,7 +276,7 @@ fn a_pool_that_cannot_be_made_leaves_no_trace() {
             "full.img: it holds data of an unknown kind; to use it all the same and lose that, wipe it first",
         ),
         (&["--set", "layout=wlfc"], 2, "pool 'new' layout: found wlfc, expected log"),
-        (&["--wipe", "c.img"], 2, "--wipe: c.img is none of the pool's disks"),
+        (&["--wipe", "c.img"], 2, "--wipe: c.img is not one of the pool's disks"),
     ] {
         let error = refused(words, code);
         assert!(error.contains(expected), "{words:?}: {error}");
@@ -457,7 +457,7 @@ fn a_deletion_that_was_interrupted_goes_on_and_what_is_not_served_can_be_forgott
     let refused = fail(path, &[&["pool", "create", "lacks", "a.img", "--serve"][..], &API].concat(), 1);
     assert!(refused.contains("pools.json, which is not served; to forget it, delete it"), "{refused}");
     let told = ask(path, &["pool", "delete", "lacks", "--confirm", "lacks"]);
-    assert_eq!(told, "Pool lacks was not served, and is forgotten. What its disks hold is left as it is.\n");
+    assert_eq!(told, "Pool lacks was not served and is forgotten. Its disks keep their data.\n");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "[]");
     assert!(ask(path, &["pool", "status"]).starts_with("the server has no pool"));
     assert!(std::fs::read(path.join("c.img")).unwrap().iter().any(|byte| *byte != 0));
@@ -571,7 +571,7 @@ fn disks_are_listed_with_what_is_against_their_use() {
         "{told:?}"
     );
     let error = fail(path, &["pool", "create", "other", "b.img", "--wipe", "c.img"], 2);
-    assert!(error.contains("--wipe: c.img is none of the pool's disks"), "{error}");
+    assert!(error.contains("--wipe: c.img is not one of the pool's disks"), "{error}");
     let error = fail(path, &["pool", "create", "Other", "c.img"], 2);
     assert!(error.contains("found 'Other' as a name"), "{error}");
     succeed(path, &["pool", "create", "other", "b.img", "--wipe", "b.img"]);

@@ -157,7 +157,7 @@ fn killed_servers_leave_their_segments_and_one_command_replays_them_all() {
         let (row, told) =
             simulated(&setting, &["--join", &names[0], &names[1], &names[2], "--policy", "lru", "--size", "256"]);
         assert!(row["accesses"].as_u64() >= Some(512), "{row}");
-        let expected = format!("flashwise: {}: its end is missing, as where a server is killed; ", names[2]);
+        let expected = format!("flashwise: {}: the end is missing, as after a server was killed; ", names[2]);
         assert!(told.starts_with(&expected) && told.ends_with(" rows were read\n"), "{told}");
         if name == "requests.csv" {
             assert_eq!(told, format!("{expected}{} rows were read\n", rows - 1));

@@ -69,10 +69,10 @@ fn what_is_written_comes_back_after_sigterm_and_after_a_kill_and_is_on_the_backe
     assert!(server.told().contains("volume disk: its cache is new"), "{}", server.told());
     copy(path, "in.img", URI);
     let told = server.end();
-    assert!(told.contains("everything is flushed, ended"), "{told}");
+    assert!(told.contains("everything is flushed, stopped"), "{told}");
 
     let server = serve(path);
-    assert!(server.told().contains("its cache, closed in order, has "), "{}", server.told());
+    assert!(server.told().contains("its cache, closed cleanly, has "), "{}", server.told());
     copy(path, URI, "out.img");
     assert!(std::fs::read(path.join("out.img")).unwrap() == bytes, "read back something else");
     let bytes = content(2);
@@ -89,13 +89,13 @@ fn what_is_written_comes_back_after_sigterm_and_after_a_kill_and_is_on_the_backe
     assert!(std::fs::read(path.join("disk.img")).unwrap() != bytes, "nothing was cached, so nothing is tested");
     for command in [&["detach"][..], &["check"], &["wipe", "--yes"]] {
         let err = fail(path, &[command, &["--backend", "disk.img", "--flash", "disk.img"]].concat(), 2);
-        assert_eq!(err, "flashwise: --flash: found disk.img, which is the backend too; expected the cache's own\n");
+        assert_eq!(err, "flashwise: --flash: disk.img is the backend too; give the cache's flash\n");
     }
     let out = succeed(path, &["detach", "--backend", "disk.img", "--flash", "cache.img"]);
-    assert!(out.starts_with("cache.img is detached: ") && out.contains("disk.img alone is whole"), "{out}");
+    assert!(out.starts_with("cache.img is detached: ") && out.contains("disk.img is complete without it"), "{out}");
     assert!(std::fs::read(path.join("disk.img")).unwrap() == bytes, "the backend alone is not whole");
     let out = succeed(path, &["detach", "--backend", "disk.img", "--flash", "cache.img"]);
-    assert_eq!(out, "cache.img was detached before; disk.img alone is whole.\n");
+    assert_eq!(out, "cache.img was already detached; disk.img is complete without it.\n");
     let out = succeed(path, &["check", "--flash", "cache.img", "--backend", "disk.img", "--data"]);
     assert!(out.contains("is detached") && out.ends_with("The cache is sound.\n"), "{out}");
 }
@@ -133,18 +133,17 @@ fn check_tells_devices_that_are_no_pair_from_damage() {
     });
     Server::start(path, &[&other[..], &[URI]].concat()).end();
     let (out, err, code) = run(path, &["check", "--flash", "cache.img", "--backend", "other.img"]);
-    assert_eq!((code, err.as_str()), (1, "flashwise: cache.img: its backend is another\n"), "{out}");
+    assert_eq!((code, err.as_str()), (1, "flashwise: cache.img: the backend does not belong to it\n"), "{out}");
     for part in [
         "no pair: The cache belongs to backend ",
         "no pair: other.img belongs to cache ",
-        ": give the flash with that, or the backend of this cache.\n",
+        "; give the flash of that cache, or the backend of this one.\n",
     ] {
         assert!(out.contains(part), "{part}: {out}");
     }
-    assert!(!out.contains("damage") && out.ends_with("The cache is sound, and this is not its backend.\n"), "{out}");
+    assert!(!out.contains("damage") && out.ends_with("The cache is sound, but this is not its backend.\n"), "{out}");
     let err = fail(path, &["check", "--flash", "disk.img", "--backend", "cache.img"], 2);
-    let expected = "flashwise: --flash: found disk.img, which holds no cache, and cache.img as --backend, which holds one; expected them the \
-                    other way round\n";
+    let expected = "flashwise: --flash disk.img holds no cache, but --backend cache.img holds one; swap them\n";
     assert_eq!(err, expected);
 }
 
@@ -183,7 +182,7 @@ fn check_explains_damage_and_ends_with_1() {
         [&["check", "--flash", "blank.img"][..], &["detach", "--backend", "disk.img", "--flash", "blank.img"]]
     {
         let error = fail(path, command, 2);
-        assert!(error.contains("blank.img: it is blank where a cache begins: there is none to "), "{error}");
+        assert!(error.contains("blank.img is blank where a cache begins, so there is none to "), "{error}");
     }
 }
 
@@ -373,7 +372,7 @@ fn what_holds_something_is_taken_neither_for_a_flash_nor_for_a_backend() {
     std::fs::File::create(path.join("never.img")).unwrap().set_len(8 << 20).unwrap();
     let check = ["check", "--flash", "cache.img", "--backend", "never.img", "--state-directory", "."];
     let (out, err, code) = run(path, &check);
-    let expected = "no pair: never.img was never the backend of a cache: give this cache's own.\n";
+    let expected = "no pair: never.img was never the backend of a cache; give this cache's backend.\n";
     assert!(code == 1 && out.contains(expected), "{code} {out} {err}");
 }
 
@@ -403,10 +402,7 @@ fn a_volume_is_of_flags_or_of_a_file() {
     succeed(path, &["serve", "--check-config", "flashwise.toml"]);
     for flag in [&["--config", "flashwise.toml"][..], &["--config=flashwise.toml"]] {
         let err = fail(path, &[&["serve"], flag].concat(), 2);
-        assert_eq!(
-            err,
-            "flashwise: serve: found the flag --config, expected the file without it: flashwise serve FILE\n"
-        );
+        assert_eq!(err, "flashwise: serve has no flag --config; give the file only: flashwise serve FILE\n");
     }
     for (flag, value) in [
         ("--backend", "disk.img"),
@@ -419,8 +415,8 @@ fn a_volume_is_of_flags_or_of_a_file() {
         ("--api-token-file", "token"),
     ] {
         let err = fail(path, &["serve", "--check-config", "flashwise.toml", flag, value], 2);
-        let expected = "found the configuration flashwise.toml as well, expected a volume by flags or a file\n";
-        assert_eq!(err, format!("flashwise: {flag}: {expected}"));
+        let expected = "does not go with the configuration flashwise.toml; give either flags or a file\n";
+        assert_eq!(err, format!("flashwise: {flag} {expected}"));
     }
 }
 
@@ -441,7 +437,7 @@ fn failures_end_with_1() {
     // Nothing listens at the lowest port.
     for address in ["127.0.0.1:1", "unix:missing.sock"] {
         let error = fail(path, &["status", "--api", address], 1);
-        assert!(error.contains(&format!("{address}: no answer from a server")), "{error}");
+        assert!(error.contains(&format!("{address}: no server: ")), "{error}");
     }
 }
 
@@ -544,7 +540,7 @@ fn flush_set_and_detach_ask_what_the_api_expects() {
     let out = succeed(path, &["set", "my disk", "dirty-high=60%", "policy=lru", "--api", &address]);
     assert_eq!(
         out,
-        "Set dirty-high=60%, policy=lru of volume my disk, until the server is started again.\n\
+        "Set dirty-high=60%, policy=lru of volume my disk until the server restarts.\n\
          To keep it, set dirty-high, policy in the configuration too.\n"
     );
     let asked = asked.recv().unwrap();
@@ -557,7 +553,7 @@ fn flush_set_and_detach_ask_what_the_api_expects() {
     let detached = r#"{"state": "detached", "dirty_blocks": 0, "destaged_blocks": 12}"#;
     let (address, asked) = tcp_stub(&[(200, STATUS), (202, "{}"), (200, detaching), (200, detached)]);
     let out = succeed(path, &["detach", "--api", &address]);
-    assert_eq!(out, "Volume data is detached: the backend alone is whole.\n");
+    assert_eq!(out, "Volume data is detached: the backend is complete without it.\n");
     let asked: Vec<String> = asked.iter().collect();
     assert_eq!(asked[1..3], ["POST /v1/volumes/data/detach HTTP/1.1\r\n", "GET /v1/volumes/data/detach HTTP/1.1\r\n"]);
     assert_eq!(asked.len(), 4);

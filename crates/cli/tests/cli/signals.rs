@@ -147,10 +147,10 @@ fn sighup_reloads_certificates_and_token_and_loses_nothing() {
     write(&mut early, 1 << 20, &data);
     signal(&server, "HUP");
     drop(early);
-    assert!(server.end().ends_with("flashwise: everything is flushed, ended\n"));
+    assert!(server.end().ends_with("flashwise: everything is flushed, stopped\n"));
     std::fs::write(setting.path("flashwise.toml"), &config).unwrap();
     let server = setting.serve();
-    assert!(server.told().contains("its cache, closed in order, has "), "{}", server.told());
+    assert!(server.told().contains("its cache, closed cleanly, has "), "{}", server.told());
     let told = server.told();
     let port =
         told.split_once("is served at nbds://").unwrap().1.split_once('/').unwrap().0.rsplit_once(':').unwrap().1;
@@ -184,7 +184,7 @@ fn no_signal_but_those_to_end_ends_a_server_that_nobody_listens_to() {
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let server = setting.serve();
-    assert!(server.told().contains("its cache, closed in order, has "), "{}", server.told());
+    assert!(server.told().contains("its cache, closed cleanly, has "), "{}", server.told());
     let mut client = Client::open(&setting.address(), "v", false).unwrap();
     assert!(client.read(1 << 20, 1 << 20).unwrap() == data);
     server.end();
@@ -224,6 +224,6 @@ fn a_demo_that_is_ended_leaves_nothing_behind() {
     assert!(told.starts_with("A volume of 256 MiB") && std::fs::read_dir(&folder).unwrap().count() == 1, "{told}");
     assert!(Command::new("kill").args(["-TERM", &demo.id().to_string()]).status().unwrap().success());
     out.read_to_string(&mut told).unwrap();
-    assert!(demo.wait().unwrap().success() && told.contains("Everything is gone again"), "{told}");
+    assert!(demo.wait().unwrap().success() && told.contains("The temporary files are deleted"), "{told}");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
 }

@@ -220,7 +220,7 @@ fn messages_are_json_where_that_is_asked_for_those_about_the_command_line_too() 
     // Where a command is missing, the help of the others is not the message.
     let err = fail(folder.path(), &["--log-format", "json", "trace"], 2);
     let message: Value = serde_json::from_str(&err).unwrap();
-    assert_eq!(message["message"], "found no command, expected flashwise trace [OPTIONS] <COMMAND>");
+    assert_eq!(message["message"], "no command given; usage: flashwise trace [OPTIONS] <COMMAND>");
 }
 
 /// A folder for 64 KiB, as root sees it in a namespace of its own: what is run there finds no room.

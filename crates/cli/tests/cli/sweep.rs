@@ -171,7 +171,7 @@ fn a_bad_trace_costs_its_task_alone() {
     let plan = PLAN.replace("traces = [\"trace?.arrow\"]", traces).replace("results", "ended");
     std::fs::write(path.join("plan.toml"), plan).unwrap();
     let (_, err, code) = run(path, &["sweep", "plan.toml"]);
-    assert!(code == 1 && err.ends_with("1 of 4 traces failed; 2 were not begun (--keep-going)\n"), "{err}");
+    assert!(code == 1 && err.ends_with("1 of 4 traces failed; 2 were not started (--keep-going)\n"), "{err}");
     assert_eq!(files(path, "ended").len(), 1);
 }
 

@@ -39,13 +39,18 @@ pub struct LayoutRow {
 impl LayoutName {
     /// All of them, in the order in which they are listed.
     pub const ROWS: [LayoutRow; 7] = [
-        row("none", &[], "Nowhere", LayoutName::None),
-        row("in-place", &["slots"], "Each at a place of its own", LayoutName::InPlace),
-        row("log", &[], "In the log of a server's cache", LayoutName::Log),
-        row("containers", &[], "In erase units that are written and reset whole", LayoutName::Containers),
-        row(System::Wlfc.name(), &[], "In buckets of host-managed flash", LayoutName::Buckets(System::Wlfc)),
-        row(System::WlfcC.name(), &["wlfc-c"], "The same, behind RAM", LayoutName::Buckets(System::WlfcC)),
-        row(System::BLike.name(), &[], "In buckets of a conventional SSD", LayoutName::Buckets(System::BLike)),
+        row("none", &[], "No flash: decisions of policies only", LayoutName::None),
+        row("in-place", &["slots"], "Each block in a slot of its own on a modelled SSD", LayoutName::InPlace),
+        row("log", &[], "The log of the whole cache that flashwise serve runs", LayoutName::Log),
+        row("containers", &[], "Erase units that are written and reset whole", LayoutName::Containers),
+        row(System::Wlfc.name(), &[], "Buckets on host-managed flash", LayoutName::Buckets(System::Wlfc)),
+        row(
+            System::WlfcC.name(),
+            &["wlfc-c"],
+            "Buckets on host-managed flash, behind RAM",
+            LayoutName::Buckets(System::WlfcC),
+        ),
+        row(System::BLike.name(), &[], "Buckets on a conventional SSD", LayoutName::Buckets(System::BLike)),
     ];
 }
 

@@ -17,19 +17,19 @@ use crate::failure::Misuse;
 pub struct Client {
     agent: Agent,
     address: String,
-    /// What paths are appended to.
+    /// Start of every URI.
     base: String,
     token: Option<String>,
 }
 
-/// Largest answer that is read.
+/// Largest accepted answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
-/// A question is answered within this time; what has something done may take as long as the devices need.
+/// Time for an answer to a GET. Other requests may take as long as the devices need.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
 impl Client {
-    /// A client of the server at an address.
+    /// Returns a client for the server at an address.
     pub fn of(address: &str, token: Option<String>) -> anyhow::Result<Client> {
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -45,7 +45,7 @@ impl Client {
                 );
             }
             let agent = Agent::with_parts(config, unix::UnixConnector::new(path.into()), DefaultResolver::default());
-            // Numbers need no resolver; the connector goes to the socket.
+            // An IP address needs no resolver, and the connector ignores it.
             return Ok(Client { agent, address, base: "http://127.0.0.1".to_owned(), token });
         }
         let host = address.strip_prefix("http://").unwrap_or(&address).trim_end_matches('/');
@@ -57,22 +57,22 @@ impl Client {
         Ok(Client { agent: Agent::new_with_config(config), base, address, token })
     }
 
-    /// Asks for what is at a path.
+    /// Sends a GET request.
     pub fn get(&self, path: &str) -> anyhow::Result<Value> {
         self.ask("GET", path, None)
     }
 
-    /// Has something done.
+    /// Sends a POST request.
     pub fn post(&self, path: &str) -> anyhow::Result<Value> {
         self.ask("POST", path, None)
     }
 
-    /// Changes something.
+    /// Sends a PATCH request.
     pub fn patch(&self, path: &str, change: &Value) -> anyhow::Result<Value> {
         self.ask("PATCH", path, Some(change))
     }
 
-    /// Has something done that this method stands for; null is no body.
+    /// Sends a request with any method; null is no body.
     pub fn send(&self, method: &str, path: &str, body: &Value) -> anyhow::Result<Value> {
         self.ask(method, path, (!body.is_null()).then_some(body))
     }
@@ -101,10 +101,10 @@ impl Client {
             ureq::Error::Io(error) if is_late(&error) => self.late(),
             ureq::Error::Timeout(ureq::Timeout::RecvResponse) => self.late(),
             ureq::Error::Io(error) if error.kind() == PermissionDenied => {
-                anyhow::anyhow!("{address}: {error}; the socket is the server's user's: ask as that user or as root")
+                anyhow::anyhow!("{address}: {error}; run this as the server's user or as root")
             }
             ureq::Error::Io(error) => anyhow::anyhow!(
-                "{address}: no answer from a server: {error}; is `flashwise serve` running, with its API there (see --api)?"
+                "{address}: no server: {error}; check that `flashwise serve` runs with its API there (--api)"
             ),
             error => anyhow::anyhow!("{address}: {error}"),
         }
@@ -113,7 +113,7 @@ impl Client {
     fn late(&self) -> anyhow::Error {
         let seconds = ANSWER_TIME_MAX.as_secs();
         anyhow::anyhow!(
-            "{}: no answer in {seconds} s; is this flashwise's API, and does the server go on?",
+            "{}: no answer within {seconds} s; check that this is flashwise's API and that the server is healthy",
             self.address
         )
     }
@@ -124,18 +124,20 @@ impl Client {
         let text = text.map_err(|error| anyhow::anyhow!("{}: reading the answer: {error}", self.address))?;
         let json: Option<Value> = if text.is_empty() { Some(Value::Null) } else { serde_json::from_str(&text).ok() };
         if status.is_success() {
-            return json.with_context(|| format!("{}: the answer is no JSON; is this flashwise's API?", self.address));
+            return json.with_context(|| {
+                format!("{}: the answer is not JSON; check that this is flashwise's API", self.address)
+            });
         }
-        let told = json.as_ref().and_then(|json| json.get("error")).and_then(Value::as_str);
-        match (told, status.as_u16()) {
-            (told, 401) => {
-                let told = told.unwrap_or("the server wants a token");
-                bail!("{}: {told}; give it with --token-file", self.address)
+        let error = json.as_ref().and_then(|json| json.get("error")).and_then(Value::as_str);
+        match (error, status.as_u16()) {
+            (error, 401) => {
+                let error = error.unwrap_or("the server requires a token");
+                bail!("{}: {error}; give it with --token-file", self.address)
             }
-            // What the server has not, or cannot be asked, is misuse; what it will not do now is not.
-            (Some(told), 400 | 404 | 422) => Err(Misuse(told.to_owned()).into()),
-            (Some(told), _) => bail!("{told}"),
-            (None, status) => bail!("{}: found status {status}; is this flashwise's API?", self.address),
+            // Unknown names and bad requests are misuse; a refusal for now is not.
+            (Some(error), 400 | 404 | 422) => Err(Misuse(error.to_owned()).into()),
+            (Some(error), _) => bail!("{error}"),
+            (None, status) => bail!("{}: found status {status}; check that this is flashwise's API", self.address),
         }
     }
 }

@@ -1,36 +1,36 @@
-//! A program that was built without HTTP: it can ask no server.
+//! The client of a program built without HTTP: every use is refused.
 
 use serde_json::Value;
 
 use crate::failure::Misuse;
 
-/// A connection to a server: there is none.
+/// A connection to a server, which cannot exist.
 #[derive(Debug)]
 pub enum Client {}
 
 impl Client {
     /// Refuses.
     pub fn of(address: &str, _: Option<String>) -> anyhow::Result<Client> {
-        let problem = "this program was built without HTTP, expected one that was built with the feature http";
-        Err(Misuse(format!("--api: the server at {address} cannot be asked: {problem}")).into())
+        let problem = "this flashwise was built without HTTP; use one built with the feature http";
+        Err(Misuse(format!("--api: cannot connect to {address}: {problem}")).into())
     }
 
-    /// Asks for what is at a path.
+    /// Sends a GET request.
     pub fn get(&self, _: &str) -> anyhow::Result<Value> {
         match *self {}
     }
 
-    /// Has something done.
+    /// Sends a POST request.
     pub fn post(&self, _: &str) -> anyhow::Result<Value> {
         match *self {}
     }
 
-    /// Changes something.
+    /// Sends a PATCH request.
     pub fn patch(&self, _: &str, _: &Value) -> anyhow::Result<Value> {
         match *self {}
     }
 
-    /// Has something done that this method stands for.
+    /// Sends a request with another method.
     pub fn send(&self, _: &str, _: &str, _: &Value) -> anyhow::Result<Value> {
         match *self {}
     }

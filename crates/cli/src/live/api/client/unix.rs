@@ -1,4 +1,4 @@
-//! HTTP over a Unix socket, which ureq leaves to its users.
+//! HTTP over a Unix socket, which ureq does not have.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use ureq::Error;
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport};
 
-/// Connects to one socket, whatever host is asked for.
+/// Connects to one socket for every host.
 #[derive(Debug)]
 pub struct UnixConnector {
     path: PathBuf,
 }
 
 impl UnixConnector {
-    /// For the socket at a path.
+    /// Returns a connector for the socket at a path.
     pub fn new(path: PathBuf) -> UnixConnector {
         UnixConnector { path }
     }
@@ -43,7 +43,7 @@ impl std::fmt::Debug for UnixTransport {
     }
 }
 
-/// A timeout of a socket: none, or more than zero.
+/// Converts a timeout for a socket: none, or more than zero.
 fn timeout(timeout: NextTimeout) -> Option<Duration> {
     timeout.not_zero().map(|timeout| Duration::from_secs_f64(timeout.as_secs_f64().max(0.001)))
 }
@@ -61,7 +61,7 @@ impl Transport for UnixTransport {
 
     fn await_input(&mut self, next: NextTimeout) -> Result<bool, Error> {
         self.stream.set_read_timeout(timeout(next))?;
-        // A read with a timeout ends where a signal comes, or io_uring has work done in its thread.
+        // A signal, or work of io_uring in this thread, interrupts a read with a timeout.
         let amount = loop {
             match self.stream.read(self.buffers.input_append_buf()) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -73,7 +73,7 @@ impl Transport for UnixTransport {
     }
 
     fn is_open(&mut self) -> bool {
-        // A connection is used for one request of a program that then ends.
+        // The program exits after one request, so a connection is never reused.
         true
     }
 }
