@@ -1,8 +1,8 @@
-//! The whole cache as simulations drive it: what the server's cache would do, with its steps told to an observer and not performed.
+//! The whole cache in simulations: the server's cache, whose steps go to an observer instead of devices.
 //!
-//! It is the cache of `flashwise-core` that the server runs, told the same [events](Event): the ticks that are due before a request, then
-//! the request's pieces, then that their steps are done. The devices answer at once, so that what is written back is clean before the next request comes. That
-//! is all that a real run can differ in: there, blocks stay dirty until the backend has them.
+//! It is the cache of `flashwise-core` that the server runs, with the same [events](Event): the ticks due before a request, the request's
+//! pieces, then the ends of their steps. Devices answer at once, so blocks written back are clean before the next request. A real run
+//! differs only in this: blocks stay dirty until the backend has them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,10 +12,10 @@ use flashwise_core::layout::containers::Log;
 use flashwise_core::step::Step;
 use flashwise_trace::request_file::CacheRequest;
 
-/// Is told what a cache plans.
+/// Receives the plans of a cache.
 pub trait Observer {
-    /// The steps of a plan that is made at `now_us`: for a piece of a request of this kind, or in the background, at a tick or because
-    /// something was written back.
+    /// Receives the steps of a plan made at `now_us`: for a piece of a request of this kind, or in the background, at a tick or after a
+    /// write-back.
     fn planned(&mut self, of: Option<Kind>, now_us: u64, steps: &[Step]);
 }
 
@@ -23,52 +23,52 @@ impl Observer for () {
     fn planned(&mut self, _of: Option<Kind>, _now_us: u64, _steps: &[Step]) {}
 }
 
-/// A cache that starts empty and is asked one request after the other.
+/// A cache that starts empty and runs one request after another.
 #[derive(Debug)]
 pub struct CacheRun<O = (), C = LogCache> {
     cache: C,
     observer: O,
     now_us: u64,
     planned: Vec<Step>,
-    /// Batches of blocks that are being written back.
+    /// Batches of blocks being written back.
     batches: VecDeque<u32>,
-    /// Answered writes that go past the flash, if they are [ended](CacheRun::end_past) one by one.
+    /// Answered writes past the flash, if they are [ended](CacheRun::end_past) one by one.
     past: Option<Vec<Step>>,
 }
 
 impl CacheRun {
-    /// An empty cache, of whose steps nobody is told.
+    /// Returns an empty cache without an observer.
     pub fn new(config: Config) -> CacheRun {
         CacheRun::observed(config, ())
     }
 }
 
 impl<O: Observer> CacheRun<O> {
-    /// An empty cache, whose steps `observer` is told of.
+    /// Returns an empty cache with an observer.
     pub fn observed(config: Config, observer: O) -> CacheRun<O> {
         let log = Log::new(config.geometry);
         CacheRun::of(LogCache::new(config, log, HashMap::new()), observer)
     }
 
-    /// Blocks that clients read and wrote so far.
+    /// Number of blocks that clients read and wrote so far.
     pub fn accesses(&self) -> u64 {
         let figures = self.cache.figures();
         figures.reads + figures.writes
     }
 
-    /// What happened so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> CacheCounts {
         CacheCounts { figures: self.cache.figures(), counters: *self.cache.counters() }
     }
 }
 
 impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
-    /// Asks a cache, of whose steps `observer` is told.
+    /// Runs an existing cache with an observer.
     pub fn of(cache: C, observer: O) -> CacheRun<O, C> {
         CacheRun { cache, observer, now_us: 0, planned: Vec::new(), batches: VecDeque::new(), past: None }
     }
 
-    /// Runs a request. A time before that of the request before it counts as the same.
+    /// Runs a request. Times never decrease: an earlier one counts as the previous.
     pub fn request(&mut self, request: &CacheRequest) {
         self.now_us = self.now_us.max(request.time_us);
         while let Some(tick_us) = self.cache.next_tick_us(self.now_us) {
@@ -79,12 +79,12 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
         self.end_batches(self.now_us);
     }
 
-    /// Leaves answered writes that go past the flash to be [ended](Self::end_past).
+    /// Keeps answered writes past the flash open until [`end_past`](Self::end_past).
     pub fn leave_past(&mut self) {
         self.past = Some(Vec::new());
     }
 
-    /// Ends an answered write that goes past the flash, by the number of its frame.
+    /// Ends an answered write past the flash, given by the number of its frame.
     pub fn end_past(&mut self, number: u32) {
         let past = self.past.as_mut().expect("such writes were to be left");
         let is_this = |step: &Step| matches!(step, Step::WriteBackend { frame, .. } if frame.number == number);
@@ -96,12 +96,12 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
         }
     }
 
-    /// Plans a tick, and leaves what is written back to be ended.
+    /// Plans a tick; its write-back stays open.
     pub fn tick(&mut self, tick_us: u64) {
         self.background(Event::Tick { now_us: tick_us }, tick_us);
     }
 
-    /// Plans a request without the ticks before it, and leaves what is written back to be ended.
+    /// Plans a request without the ticks before it; its write-back stays open.
     pub fn plan(&mut self, request: &CacheRequest) {
         self.now_us = self.now_us.max(request.time_us);
         let CacheRequest { kind, offset_bytes, length_bytes, durable, caching, .. } = *request;
@@ -117,7 +117,7 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
         self.perform(None, now_us);
     }
 
-    /// Performs what was planned, and what the cache goes on with.
+    /// Performs the plan and everything that follows from it.
     fn perform(&mut self, of: Option<Kind>, now_us: u64) {
         self.perform_planned(of, now_us);
         while self.past.is_none() && self.cache.may_go_on() {
@@ -126,7 +126,7 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
         }
     }
 
-    /// Tells the observer what was planned, and the cache that it is done, but for the ends of batches.
+    /// Passes the plan to the observer, and reports its steps to the cache as done, except the ends of batches.
     fn perform_planned(&mut self, of: Option<Kind>, now_us: u64) {
         self.observer.planned(of, now_us, &self.planned);
         let mut steps = std::mem::take(&mut self.planned);
@@ -167,17 +167,17 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
         &self.cache
     }
 
-    /// Who is told of its steps.
+    /// The observer.
     pub fn observer(&self) -> &O {
         &self.observer
     }
 
-    /// The same, to tell it more.
+    /// The observer, for changes.
     pub fn observer_mut(&mut self) -> &mut O {
         &mut self.observer
     }
 
-    /// Ends the run.
+    /// Ends the run and returns the observer.
     pub fn into_observer(self) -> O {
         self.observer
     }
@@ -188,12 +188,12 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
     }
 }
 
-/// What happened in a cache.
+/// Counts of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
-    /// What its tiers did.
+    /// Counts of its tiers.
     pub figures: Figures,
-    /// What its policy answered.
+    /// Counts of its policy.
     pub counters: Counters,
 }
 
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// Written at 0.5 s, a block reaches flash at the tick at 6 s, and the backend within the 60 s after that: eight periods of 6 s after the one
+    /// A block written at 0.5 s reaches flash at the tick at 6 s, and the backend within the next 60 s: eight periods of 6 s after the one
     /// that began at 0.5 s, at the next tick.
     #[test]
     fn data_moves_down_by_its_age_at_ticks_between_requests() {

@@ -1,4 +1,4 @@
-//! Runs again what is recommended, to say how sure that is: over equal parts of the trace, beside LRU, and behind admission rules.
+//! Repeats a recommended run to measure its certainty: over equal parts of the trace, beside LRU, and behind admission rules.
 
 use flashwise_core::policy::Spec;
 use flashwise_device::ArrayModel;
@@ -12,29 +12,29 @@ use crate::experiment::{self, Case, Devices, Experiment, ExperimentError, Layout
 use crate::results::{ResultRow, WearLimits};
 use crate::simulate::{Counting, Warmup};
 
-/// Into this many parts a trace is cut.
+/// Number of parts into which a trace is cut.
 pub const PARTS: u64 = 20;
 
-/// The rules that are tried before what may be recommended: CacheLib's, and that which is nowhere worse than the policy alone.
+/// Rules to try: CacheLib's, and the one that is nowhere worse than the policy without a rule.
 const RULES: [&str; 2] = ["reject-x:writes=admit", "adaptive:kind=hotness,writes=admit"];
-/// A rule that adapts is tried on traces of at least so many days: a hundred of its timeframes of 10 minutes.
+/// Shortest trace, in days, on which an adaptive rule is tried: a hundred of its timeframes of 10 minutes.
 const ADAPTS_DAYS: f64 = 1000.0 / 1440.0;
 
-/// What came of it.
+/// Results of the checks.
 #[derive(Clone, Debug)]
 pub struct Checks {
-    /// What is recommended, alone, with [`PARTS`] epochs; then it and the best others behind each rule.
+    /// The recommended policy without a rule, with [`PARTS`] epochs; then it and the best others behind each rule.
     pub recommended: Vec<ResultRow>,
-    /// LRU alone, with as many.
+    /// LRU without a rule, with [`PARTS`] epochs.
     pub lru: ResultRow,
-    /// How long the accesses that were counted took, in days; none where the trace's times cannot say it.
+    /// Duration of the counted accesses in days; `None` if the trace's times are unusable.
     pub days: Option<f64>,
 }
 
-/// Runs `policy`, at the size of `row`, again over `trace`; and it and `others` behind rules.
+/// Runs `policy` at the size of `row` over `trace` again, then it and `others` behind rules.
 ///
 /// # Errors
-/// The trace cannot be read any more.
+/// The trace can no longer be read.
 pub fn run(
     trace: &Trace,
     policy: &Spec,

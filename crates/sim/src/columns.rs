@@ -1,7 +1,7 @@
-//! The figures of rows: each is named, described and given its unit and its heading once, where its field is. JSON, CSV, Parquet, the tables of
-//! terminals and reports, and the page of figures come from that.
+//! Columns of rows. Each figure has its name, meaning, unit and heading in one place, at its field. JSON, CSV, Parquet, tables, reports
+//! and the page of figures are made from that.
 
-/// What a cell of a column holds; none where there is no such figure.
+/// The value of a cell; `None` if the row does not have the figure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// A name.
@@ -13,7 +13,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// As CSV has it; empty where there is none.
+    /// Returns the cell as in CSV; empty if it has no value.
     pub fn text(&self) -> String {
         fn shown(value: &Option<impl ToString>) -> String {
             value.as_ref().map(ToString::to_string).unwrap_or_default()
@@ -25,7 +25,7 @@ impl Cell {
         }
     }
 
-    /// Its number, if it holds one.
+    /// The number of the cell, if it has one.
     pub fn number(&self) -> Option<f64> {
         match *self {
             Cell::Text(_) => None,
@@ -35,11 +35,11 @@ impl Cell {
     }
 }
 
-/// A type that a figure can be of.
+/// A type that a figure can have.
 pub trait Figure {
-    /// Whether there may be none.
+    /// True if a value may be missing.
     const OPTIONAL: bool;
-    /// Its cell where a row has it not.
+    /// The cell of a row without the figure.
     const NONE: Cell;
 
     /// Its cell.
@@ -76,26 +76,26 @@ figure_types! {
     f64, Ratio, value => *value;
 }
 
-/// What is said of a figure.
+/// Description of a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// Its name in every output.
     pub name: &'static str,
-    /// What it counts, or in what it is measured; empty for names.
+    /// Unit; empty for names.
     pub unit: &'static str,
-    /// What it means, in sentences.
+    /// Meaning, in sentences.
     pub(crate) meaning: &'static [&'static str],
-    /// How tables in a terminal show it, if they do.
+    /// Heading in tables of a terminal, if they show it.
     pub head: Option<Head>,
 }
 
 impl About {
-    /// What it means, on one line.
+    /// Returns the meaning on one line.
     pub fn meaning(&self) -> String {
         self.meaning.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
     }
 
-    /// What it is called where there is room: how its meaning begins, before a colon.
+    /// Returns a long name: the start of the meaning, up to a colon.
     pub const fn title(&self) -> &'static str {
         let meaning = self.meaning[0].as_bytes();
         let mut end = 0;
@@ -107,21 +107,21 @@ impl About {
     }
 }
 
-/// The heading of a figure in tables that have to be narrow.
+/// Heading of a figure in narrow tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     /// The heading.
     pub text: &'static str,
-    /// What is said of it below the table; empty if nothing is.
+    /// Note below the table; may be empty.
     pub note: &'static str,
-    /// How its numbers are shown.
+    /// Format of its numbers.
     pub show: Show,
 }
 
-/// How numbers are shown in tables that have to be narrow.
+/// Format of numbers in narrow tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Show {
-    /// As suits their unit: bytes with a prefix, shares as percentages, other real numbers with two digits.
+    /// By unit: bytes with a prefix, shares as percentages, other real numbers with two digits.
     #[default]
     ByUnit,
     /// Numbers of blocks as bytes.
@@ -130,31 +130,31 @@ pub enum Show {
     Digits(u8),
     /// Real numbers with an exponent.
     Exponent,
-    /// Rates and lifetimes, which are marked where what limits them is said of the row.
+    /// Rates and lifetimes, which are marked if the row has a caveat.
     Rate,
 }
 
 /// A figure of rows of type `R`.
 #[derive(Debug)]
 pub struct Column<R> {
-    /// What is said of it.
+    /// Its description.
     pub about: About,
-    /// Whether rows may have none.
+    /// True if rows may lack it.
     pub optional: bool,
-    /// Its cell where a row does not have it.
+    /// The cell of a row without it.
     pub none: Cell,
-    /// Its cell of a row.
+    /// Returns its cell of a row.
     pub cell: fn(&R) -> Cell,
 }
 
 impl<R> Column<R> {
-    /// Its cells of some rows, of which some have none of its group.
+    /// Returns the cells of some rows; `None` is a row without the group of figures.
     pub fn cells(&self, rows: &[Option<&R>]) -> Vec<Cell> {
         rows.iter().map(|row| row.map_or_else(|| self.none.clone(), |row| (self.cell)(row))).collect()
     }
 }
 
-/// What is said of the figure of this name, which there must be: a constant is not made of one that there is not.
+/// Returns the description of the figure `name`. In a constant, an unknown name does not compile.
 pub const fn about<R>(columns: &'static [Column<R>], name: &str) -> About {
     let mut at = 0;
     while at < columns.len() {
@@ -174,11 +174,11 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
     at == one.len() && at == other.len()
 }
 
-/// Declares a struct of figures, each with its meaning, its unit and its type, and the table of its columns. What tables in a terminal show has a
-/// heading, what is said of it below them, and how it is shown if that does not follow from its unit.
+/// Declares a struct of figures, each with its meaning, unit and type, and the table of its columns. A figure for tables in a terminal has
+/// a heading, a note below the table, and a format if its unit does not determine that.
 ///
-/// `@flash` and `@log` before a struct put the figures of that name of [`cache_figures`](flashwise_core::cache_figures) between its own, which stand
-/// in two braces.
+/// `@flash` and `@log` before a struct insert the figures of that name of [`cache_figures`](flashwise_core::cache_figures) between its
+/// own, which stand in two braces.
 macro_rules! figures {
     (
         $(#[$attribute:meta])*

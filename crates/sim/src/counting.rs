@@ -1,10 +1,10 @@
-//! Which accesses of a run are counted.
+//! Warm-up and epochs: the accesses of a run that are counted.
 
 use flashwise_core::access::NEVER;
 use flashwise_core::policy::Policy;
 use flashwise_core::quantity::Share;
 
-/// Which accesses are run but not counted.
+/// The accesses that are run but not counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Warmup {
     /// This many at the start of the trace.
@@ -27,7 +27,7 @@ impl std::str::FromStr for Warmup {
 }
 
 impl Warmup {
-    /// How many of a trace's `len` accesses are not counted; may be more than there are.
+    /// Number of a trace's `len` accesses that are not counted; may exceed `len`.
     pub fn accesses(self, len: usize) -> u64 {
         match self {
             Warmup::Accesses(accesses) => accesses,
@@ -37,23 +37,23 @@ impl Warmup {
 }
 
 impl Warmup {
-    /// Length of each of `parts` of what is counted of a trace's `len` accesses, at least 1.
+    /// Length of each of `parts` equal parts of the counted accesses of a trace of `len`, at least 1.
     pub fn part_of(self, len: usize, parts: u64) -> u64 {
         (len as u64).saturating_sub(self.accesses(len)).div_ceil(parts).max(1)
     }
 }
 
-/// How to count.
+/// Counting of accesses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counting {
-    /// Accesses not counted.
+    /// Accesses that are not counted.
     pub warmup: Warmup,
     /// Length in accesses of an epoch, for figures over time. The first begins after the warm-up.
     pub epoch: Option<u64>,
 }
 
-/// Shows an offline policy the next use of each access, so that it has the most hits after the first `warmup` accesses: hits before are not
-/// counted, and none are foreseen.
+/// Gives an offline policy the next use of each access. Uses during the first `warmup` accesses are hidden, so the policy maximises the
+/// counted hits.
 pub(crate) fn foresee<P: Policy>(policy: &mut P, next_uses: Option<&[u32]>, warmup: u64) {
     match next_uses {
         None => {}

@@ -1,4 +1,4 @@
-//! Curves: what each policy hits at many cache sizes, where they bend, and what is in use over time.
+//! Curves: each policy's hit ratio at many cache sizes, its knee, and the working set over time.
 
 use std::io::Write;
 
@@ -16,9 +16,9 @@ use crate::sampling::SampleFigures;
 use crate::simulate::{Counting, PolicyCase, Warmup, simulate};
 use crate::size::{Size, SizeError};
 
-/// Sizes of a curve where none are given.
+/// Default sizes of a curve.
 pub const SIZES: &str = "1%..100%:1%";
-/// Parts of the trace whose working sets are shown.
+/// Parts of the trace for working sets.
 pub const PARTS: u64 = 100;
 
 figures! {
@@ -32,7 +32,7 @@ figures! {
         size: String, "";
         /// How many blocks the cache holds.
         capacity_blocks: u64, "blocks";
-        /// The same in bytes.
+        /// The cache's capacity in bytes.
         capacity_bytes: u64, "bytes";
         /// Hits per access.
         hit_ratio: f64, "share";
@@ -44,7 +44,7 @@ figures! {
         read_hits: u64, "block accesses";
         /// Writes that hit.
         write_hits: u64, "block accesses";
-        /// Standard error of the hit ratio, of a sample.
+        /// Standard error of the hit ratio, if estimated from a sample.
         #[serde(skip_serializing_if = "Option::is_none")]
         hit_ratio_standard_error: Option<f64>, "share";
         /// The lower end of the interval that holds the hit ratio of the whole trace in 95 of 100 samples.
@@ -55,31 +55,31 @@ figures! {
         hit_ratio_high: Option<f64>, "share";
         /// 1 at the smallest of these sizes that reaches the knee of the curve.
         knee: u64, "";
-        /// The knee of the policy's curve: the size at which it is furthest above the straight line from no cache to one of every block. It does not depend
-        /// on the sizes that were asked for. None where the curve is nowhere far above that line.
+        /// The knee of the policy's curve: the size at which it is furthest above the straight line from no cache to one of every block.
+        /// It does not depend on the sizes requested. Empty if the curve is nowhere far above that line.
         #[serde(skip_serializing_if = "Option::is_none")]
         knee_blocks: Option<u64>, "blocks";
         /// Hits per access at the knee.
         #[serde(skip_serializing_if = "Option::is_none")]
         knee_hit_ratio: Option<f64>, "share";
-        /// That the sample is too small for the size, or what else its figures may be off by.
+        /// A caveat about the sample, such as that it is too small for the size.
         #[serde(skip_serializing_if = "Option::is_none")]
         sample_caveat: Option<String>, "";
     }
 }
 
-/// At a knee the share of all possible hits exceeds the share of all blocks by this or more.
+/// Smallest excess, at a knee, of the share of all possible hits over the share of all blocks.
 const KNEE_RISE: f64 = 0.1;
-/// Sizes at which a curve that is known at every size is looked at.
+/// Sizes examined of a curve that is known at every size.
 const KNEE_SIZES: u64 = 1000;
-/// Sizes at which a policy is simulated to find its knee.
+/// Sizes simulated to find a policy's knee.
 const KNEE_SIZES_SIMULATED: u64 = 20;
 
 /// A size in blocks, and hits per access.
 type SizeAndHits = (u64, f64);
 
 impl CurvePoint {
-    /// The point of an LRU cache of `capacity_blocks`, which the user called `size`.
+    /// Returns the point of an LRU cache of `capacity_blocks`, given by the user as `size`.
     pub fn of_lru(about: &About, curve: &LruCurve, size: &str, capacity_blocks: usize) -> CurvePoint {
         let hits = [Op::Read, Op::Write].map(|op| curve.hits(op, capacity_blocks));
         let accesses = [Op::Read, Op::Write].map(|op| curve.accesses(op));
@@ -98,7 +98,7 @@ impl CurvePoint {
         }
     }
 
-    /// The point of a policy that was simulated.
+    /// Returns the point of a simulated policy.
     pub fn of_row(row: &ResultRow) -> CurvePoint {
         let sample = row.sample.as_ref();
         CurvePoint {
@@ -127,12 +127,12 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Sizes in blocks for caches over `trace`, each with what the user calls it, from the smallest to the largest, each once.
+/// Returns cache sizes in blocks over `trace`, each with the user's text, sorted and without duplicates.
 pub fn capacities(trace: &Trace, sizes: &[Size]) -> Result<Vec<(String, usize)>, SizeError> {
     capacities_over(trace.whole_unique_blocks() as usize, trace.block_size_bytes(), sizes)
 }
 
-/// The same over this many different blocks.
+/// Returns cache sizes as [`capacities`] does, over this many unique blocks.
 fn capacities_over(
     unique_blocks: usize,
     block_size_bytes: u64,
@@ -147,7 +147,7 @@ fn capacities_over(
     Ok(all)
 }
 
-/// Sizes in equal steps up to a cache of every block, for the knee.
+/// Returns sizes in equal steps up to a cache of every block, for the knee.
 fn knee_sizes(unique_blocks: u64, steps: u64) -> Vec<u64> {
     let mut sizes: Vec<u64> =
         (1..=steps).map(|step| (u128::from(unique_blocks) * u128::from(step) / u128::from(steps)) as u64).collect();
@@ -156,22 +156,22 @@ fn knee_sizes(unique_blocks: u64, steps: u64) -> Vec<u64> {
     sizes
 }
 
-/// These [`capacities`] and those at which a policy other than LRU is simulated besides, to find its knee.
+/// Returns these [`capacities`] and the additional sizes at which a policy other than LRU is simulated to find its knee.
 pub fn simulated(trace: &Trace, sizes: &[(String, usize)]) -> Vec<(String, usize)> {
     let more = knee_sizes(trace.whole_unique_blocks(), KNEE_SIZES_SIMULATED);
     let mut all = sizes.to_vec();
     all.extend(more.into_iter().map(|blocks| (String::new(), blocks as usize)));
-    // Of equal ones that with a name.
+    // Of equal sizes, keep the one with a name.
     all.sort_by(|one, other| one.1.cmp(&other.1).then(other.0.cmp(&one.0)));
     all.dedup_by_key(|(_, blocks)| *blocks);
     all
 }
 
-/// The points of `policy` at these [`capacities`], with knees marked, and what is known of a sample. The points of LRU over a whole trace are
-/// counted in one pass, all others simulated. `progress` is told of block accesses.
+/// Returns the points of `policy` at these [`capacities`], with knees marked, and the accuracy of a sample. LRU over a whole trace takes
+/// one pass; other policies are simulated. `progress` counts block accesses.
 ///
 /// # Errors
-/// A warm-up that leaves nothing to count, and a trace too long for a policy that knows the future.
+/// The warm-up leaves nothing to count, or the trace is too long for an offline policy.
 pub fn points(
     trace: &Trace,
     policy: &Spec,
@@ -212,7 +212,7 @@ pub fn points(
     Ok((points, samples))
 }
 
-/// The curve of LRU at many sizes, up to a cache of every block.
+/// Returns the curve of LRU at many sizes, up to a cache of every block.
 fn lru_curve(about: &About, curve: &LruCurve) -> Vec<SizeAndHits> {
     let accesses: u64 = [Op::Read, Op::Write].map(|op| curve.accesses(op)).iter().sum();
     let hits = |blocks: u64| [Op::Read, Op::Write].map(|op| curve.hits(op, blocks as usize)).iter().sum();
@@ -220,11 +220,11 @@ fn lru_curve(about: &About, curve: &LruCurve) -> Vec<SizeAndHits> {
     sizes.into_iter().map(|blocks| (blocks, ratio(hits(blocks), accesses))).collect()
 }
 
-/// The points of LRU at `sizes` over a trace that has passed `curve` and is known as `about`, with knees marked; the first `warmup` accesses were not
-/// counted.
+/// Returns the points of LRU at `sizes`, with knees marked. `curve` has passed over the trace, which `about` describes, without counting
+/// the first `warmup` accesses.
 ///
 /// # Errors
-/// A warm-up that leaves nothing to count, and sizes that are none of a cache over it.
+/// The warm-up leaves nothing to count, or a size is invalid for the trace.
 pub fn lru_points(about: &About, curve: &LruCurve, sizes: &[Size], warmup: u64) -> Result<Vec<CurvePoint>, JobError> {
     if warmup >= about.accesses {
         let accesses = about.accesses as usize;
@@ -237,13 +237,14 @@ pub fn lru_points(about: &About, curve: &LruCurve, sizes: &[Size], warmup: u64) 
     Ok(points)
 }
 
-/// Whether all points of a curve are counted in one pass: those of LRU, over a whole trace.
+/// True if one pass counts all points of a curve: those of LRU over a whole trace.
 pub fn is_in_one_pass(trace: &Trace, policy: &Spec) -> bool {
     trace.sample().is_none() && policy.to_string() == "lru"
 }
 
-/// The knee of a curve whose points come by size and end at a cache of every block: the point that is furthest above the straight line from no cache to
-/// the last point (Satopaa, Albrecht, Irwin, Raghavan: Finding a "Kneedle" in a haystack. SIMPLEX 2011). None where that is not far.
+/// Returns the knee of a curve whose points are sorted by size and end at a cache of every block. It is the point furthest above the
+/// straight line from no cache to the last point (Satopaa, Albrecht, Irwin, Raghavan: Finding a "Kneedle" in a haystack. SIMPLEX 2011).
+/// `None` if that is not far.
 fn knee(curve: &[SizeAndHits]) -> Option<SizeAndHits> {
     let &(largest, _) = curve.last()?;
     let most = curve.iter().map(|point| point.1).fold(0.0, f64::max);
@@ -253,7 +254,7 @@ fn knee(curve: &[SizeAndHits]) -> Option<SizeAndHits> {
     (above(found) >= KNEE_RISE).then_some(*found)
 }
 
-/// Puts the knee of their curve into points that come by size.
+/// Marks the knee in points that are sorted by size.
 fn mark_knee(points: &mut [CurvePoint], knee: Option<SizeAndHits>) {
     let Some((blocks, hit_ratio)) = knee else { return };
     for point in points.iter_mut() {
@@ -264,7 +265,7 @@ fn mark_knee(points: &mut [CurvePoint], knee: Option<SizeAndHits>) {
     }
 }
 
-/// Writes points as CSV with a header; columns that no point has are left out.
+/// Writes points as CSV with a header, without columns that no point has.
 pub fn write_csv(points: &[CurvePoint], out: impl Write) -> std::io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
     let shown = |column: &&Column<CurvePoint>| {
@@ -295,14 +296,14 @@ mod tests {
         assert_eq!((knee(&[]), knee(&[(4, 0.0)]), knee(&[(4, 0.5)])), (None, None, None));
     }
 
-    /// Whatever sizes are asked for, and of which policy.
+    /// The knee is the same for any sizes requested, for every policy.
     #[test]
     fn the_knee_does_not_depend_on_the_sizes() {
         let request = |at: u64| flashwise_trace::request::Request {
             time_us: at as i64,
             op: Op::Read,
             volume: 0,
-            // Half of the accesses are to 100 hot blocks of 1,000.
+            // Half of the accesses go to 100 hot blocks of 1,000.
             offset_bytes: 4096 * (if at.is_multiple_of(2) { at * 7919 % 100 } else { at * 7919 % 1000 }),
             length_bytes: 4096,
         };

@@ -1,14 +1,13 @@
-//! How often work over accesses says how far it is: often enough that who does not want it any more ends it at once, and seldom enough that
-//! nothing is measured of it.
+//! Intervals of progress reports: short enough to stop unwanted work at once, long enough to cost nothing measurable.
 
 use flashwise_trace::progress::Progress;
 
-/// Accesses from one time to the next.
+/// Accesses between two reports.
 pub(crate) const PACE_ACCESSES: u64 = 1 << 16;
-/// Requests from one time to the next, where the cache is asked whole requests.
+/// Requests between two reports, for caches that see whole requests.
 const PACE_REQUESTS: u64 = 1 << 10;
 
-/// Lets who does not want the work any more end it at every [`PACE_ACCESSES`]th `position`. For passes that count for no progress.
+/// Allows the caller to end the work at every [`PACE_ACCESSES`]th `position`. For passes that do not count as progress.
 #[inline]
 pub(crate) fn may_end(position: usize, progress: &dyn Progress) {
     if (position as u64).is_multiple_of(PACE_ACCESSES) {
@@ -16,20 +15,20 @@ pub(crate) fn may_end(position: usize, progress: &dyn Progress) {
     }
 }
 
-/// Tells of the accesses of a run while they are done.
+/// Reports the accesses of a run to a [`Progress`].
 pub(crate) struct Pace<'a> {
     progress: &'a dyn Progress,
     told: u64,
 }
 
 impl<'a> Pace<'a> {
-    /// Begins a run.
+    /// Starts a run.
     pub fn new(progress: &'a dyn Progress) -> Pace<'a> {
         progress.advance(0);
         Pace { progress, told: 0 }
     }
 
-    /// So many accesses are `done`. It is told if that is due.
+    /// Records the number of accesses `done`, and reports it if due.
     #[inline]
     pub fn done(&mut self, done: u64) {
         if done >= self.told + PACE_ACCESSES {
@@ -37,14 +36,14 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// So many accesses are `done`, which is told now.
+    /// Records the number of accesses `done`, and reports it now.
     pub fn tell(&mut self, done: u64) {
         self.progress.advance(done - self.told);
         self.told = done;
     }
 }
 
-/// The same of a run over requests: as if each had as many accesses as the others.
+/// Reports the progress of a run over requests, as if all requests had equally many accesses.
 pub(crate) struct RequestPace<'a> {
     pace: Pace<'a>,
     done: u64,
@@ -53,12 +52,12 @@ pub(crate) struct RequestPace<'a> {
 }
 
 impl<'a> RequestPace<'a> {
-    /// Begins a run over so many `requests`, which are this many `accesses`.
+    /// Starts a run over this many `requests` with this many `accesses`.
     pub fn new(progress: &'a dyn Progress, requests: u64, accesses: u64) -> RequestPace<'a> {
         RequestPace { pace: Pace::new(progress), done: 0, requests, accesses }
     }
 
-    /// One request more is done.
+    /// Records one more request.
     #[inline]
     pub fn request_ends(&mut self) {
         self.done += 1;
@@ -68,7 +67,7 @@ impl<'a> RequestPace<'a> {
         }
     }
 
-    /// All are done.
+    /// Reports that all requests are done.
     pub fn end(mut self) {
         self.pace.tell(self.accesses);
     }

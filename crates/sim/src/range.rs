@@ -2,8 +2,8 @@
 
 use flashwise_core::quantity::{NANO, nano};
 
-/// The numbers of the range `text`, each read by `read`: from the first on, each so much more or so many times as much, up to the last.
-/// None if it is no range, ends below its first number, stands still, or has more than `most` numbers.
+/// Returns the numbers of the range `text`, each parsed by `read`. `None` if it is no range, ends below its first number, does not grow,
+/// or has more than `most` numbers.
 pub fn numbers(text: &str, most: usize, read: impl Fn(&str) -> Option<u128>) -> Option<Vec<u128>> {
     let (first, rest) = text.split_once("..")?;
     let (last, step) = rest.split_once(':')?;
@@ -21,13 +21,13 @@ pub fn numbers(text: &str, most: usize, read: impl Fn(&str) -> Option<u128>) -> 
             return None;
         }
         numbers.push(number);
-        // A factor near 1 still leads on.
+        // Even a factor near 1 must grow the number.
         number = (number.checked_mul(factor)? / NANO + add).max(number + 1);
     }
     Some(numbers)
 }
 
-/// A number of billionths in decimals, as [`nano`] reads it.
+/// Formats a number of billionths as a decimal, the inverse of [`nano`].
 pub fn decimal(nano: u128) -> String {
     let text = format!("{}.{:09}", nano / NANO, nano % NANO);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

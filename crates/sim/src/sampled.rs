@@ -1,9 +1,8 @@
-//! Experiments over samples: whatever cache runs, it runs once over the sample, in everything as much smaller, and its counts are scaled to
-//! the whole trace.
+//! Experiments over samples. Each cache runs once over the sample, scaled down with it, and its counts are scaled up to the whole trace.
 //!
-//! What hits depend on the sample's accesses is taken from the policy alone at the same size, or from LRU where there is none, and so is the
-//! error: see [`sampling`]. Of the misses as many are admitted and bypassed as in the sample. What devices do follows the blocks that
-//! are written because of accesses, and erase units wear as those of the smaller device do.
+//! The relation of hits to the sample's accesses, and the error, come from the policy without rule and devices at the same size, or from
+//! LRU if there is no policy: see [`sampling`]. The shares of misses that are admitted and bypassed are those of the sample. Device
+//! operations scale with the blocks written because of accesses, and erase units wear like those of the smaller device.
 
 use flashwise_core::access::Op;
 use flashwise_core::account;
@@ -22,22 +21,22 @@ use crate::experiment::{self, Case, Devices, Experiment, ExperimentError, Flash,
 use crate::sampling::{self, Regression, SampleFigures, Sampled};
 use crate::stretch::{self, Ran, Stretch};
 
-/// A run over a sample, scaled to the whole trace, and how good it is.
+/// A run over a sample, scaled to the whole trace, and its accuracy.
 #[derive(Clone, Debug)]
 pub struct SampledRun {
-    /// The run as if over the whole trace.
+    /// The run, as if over the whole trace.
     pub run: Run,
-    /// How good its figures are.
+    /// Accuracy of its figures.
     pub figures: SampleFigures,
 }
 
-/// Runs all cases over traces that are samples. `progress` is told of block accesses of the samples.
+/// Runs all cases over traces that are samples. `progress` counts block accesses of the samples.
 ///
 /// # Errors
-/// As of [`experiment::run`]; and layouts, arrivals and epochs that a sample cannot tell of.
+/// See [`experiment::run`]. A sample also cannot represent some layouts, arrivals and epochs.
 ///
 /// # Panics
-/// If a trace is no sample.
+/// A trace is not a sample.
 pub fn run(
     traces: &[Trace],
     cases: &[Case],
@@ -60,7 +59,7 @@ pub fn run(
             .map_err(|error| error.of(trace, traces.len() > 1))?;
         let mut alone: Vec<((String, usize), Sampled)> = Vec::new();
         for ((at, case), run) in of_trace().zip(runs) {
-            // Once for each policy and size, whatever rules stand before it and layouts lie below it.
+            // One run for each policy and size serves all rules and layouts.
             let policy = policy_of(case);
             let key = (policy.to_string(), case.capacity_blocks);
             let ran = alone.iter().position(|(other, _)| *other == key).unwrap_or_else(|| {
@@ -74,7 +73,7 @@ pub fn run(
     Ok(found.into_iter().map(|run| run.expect("every case has a trace")).collect())
 }
 
-/// The experiment as it runs over the sample: RAM and storage as much smaller.
+/// Scales the experiment down to the sample: RAM and storage.
 fn small(experiment: &Experiment, trace: &Trace, sample: &Sample) -> Experiment {
     let share = sample.share();
     let times = |bytes: u64| (bytes as f64 * share).round() as u64;
@@ -97,7 +96,7 @@ fn small(experiment: &Experiment, trace: &Trace, sample: &Sample) -> Experiment 
     }
 }
 
-/// The policy of a case that is run alone: LRU where there is none.
+/// The policy of a case, for a run without rule and devices; LRU if it has none.
 fn policy_of(case: &Case) -> Spec {
     match case.algorithm.method() {
         Method::Policy(policy) => policy.clone(),
@@ -105,7 +104,7 @@ fn policy_of(case: &Case) -> Spec {
     }
 }
 
-/// The run of `case` over the whole trace that `run`, over the sample, stands for; `sampled` is that of the policy alone.
+/// Scales `run`, of the sample, up to the whole trace; `sampled` is the run of the policy without rule and devices.
 fn of_whole(
     trace: &Trace,
     case: &Case,
@@ -137,15 +136,15 @@ fn of_whole(
     Ok(SampledRun { run, figures })
 }
 
-/// How counts of the sample become those of the whole trace.
+/// Scaling of counts from the sample to the whole trace.
 struct Scaling {
     regression: Regression,
-    /// The share of the blocks that the sample has.
+    /// The sample's share of the blocks.
     rate: f64,
 }
 
 impl Scaling {
-    /// `count` of something of which there are `whole` for each `part` of the sample.
+    /// Scales `count` by `whole` per `part` of the sample.
     fn times(&self, count: u64, whole: u64, part: u64) -> u64 {
         let factor = if part == 0 { 1.0 / self.rate } else { whole as f64 / part as f64 };
         (count as f64 * factor).round() as u64
@@ -175,10 +174,10 @@ impl Scaling {
         }
     }
 
-    /// What a cache counted.
+    /// Scales the counts of a cache.
     fn online(&self, found: &stretch::Counts) -> stretch::Counts {
         let (read, write) = (found.counters.of(Op::Read), found.counters.of(Op::Write));
-        // Hits of RAM, which the policy does not see, are hits as well.
+        // Hits in RAM, which the policy does not see, are hits too.
         let asked = Counters::of_ops([
             OpCounters { hits: found.read_hits, ..*read },
             OpCounters { hits: found.write_hits, ..*write },
@@ -216,7 +215,7 @@ impl Scaling {
         }
     }
 
-    /// What flash counted, on a device of this many units.
+    /// Scales the counts of flash to a device of this many units.
     fn flash(&self, found: &endurance::Counts, units: u32) -> endurance::Counts {
         let read_hits = found.read_hits();
         let op = |hits: u64, inserted: u64, accesses: u64| OpCounters {

@@ -1,4 +1,4 @@
-//! Runs policies over traces and counts: every (trace, policy, size), in parallel, each trace read once.
+//! Runs policies over traces: every (trace, policy, size), in parallel, reading each trace once.
 
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::counters::Counters;
@@ -15,37 +15,37 @@ pub use crate::counting::{Counting, Warmup};
 use crate::pace::PACE_ACCESSES;
 use crate::sampling::{self, SampleFigures, Sampled};
 
-/// Accesses between the hints that a block will be accessed: its node this far ahead, its index entry twice as far.
+/// Distance in accesses of the prefetch of a block's node; its index entry is prefetched at twice the distance.
 const PREFETCH_DISTANCE: usize = 12;
 
-/// A policy and a cache size to run over one trace.
+/// A policy and a cache size to run over a trace.
 #[derive(Clone, Debug)]
 pub struct PolicyCase {
-    /// Position of the trace among the traces.
+    /// Index of the trace.
     pub trace: usize,
     /// The policy.
     pub policy: Spec,
-    /// The size as it was asked for.
+    /// The size as the user gave it.
     pub size: String,
-    /// The size; of a sample it is that of a cache over the whole trace.
+    /// The size; for a sample, that of a cache over the whole trace.
     pub capacity_blocks: usize,
 }
 
-/// What came of a case.
+/// Result of a case.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The case.
     pub case: PolicyCase,
     /// Counters of all accesses after the warm-up.
     pub counters: Counters,
-    /// Counters of each epoch after the warm-up; the last may be shorter. Empty if no epoch was asked for.
+    /// Counters of each epoch after the warm-up; the last may be shorter. Empty if no epochs were requested.
     pub epochs: Vec<Counters>,
-    /// How good these counters are, if the trace is a sample: they are estimates of those of the whole trace.
+    /// Accuracy of these counters, if they are estimates from a sample.
     pub sample: Option<SampleFigures>,
 }
 
-/// Runs all cases, on all cores; the runs come in the order of the cases, whatever the number of threads. `progress` is told of
-/// block accesses.
+/// Runs all cases on all cores. Returns the runs in the order of the cases, independent of the number of threads. `progress` counts block
+/// accesses.
 pub fn simulate(
     traces: &[Trace],
     cases: Vec<PolicyCase>,
@@ -58,7 +58,7 @@ pub fn simulate(
         .map(|trace| if offline(trace) { traces[trace].next_uses(progress).map(Some) } else { Ok(None) })
         .collect::<Result<_, _>>()?;
     let run = |case: PolicyCase| {
-        // Who does not want the work any more ends it here.
+        // Allows the caller to end the work.
         progress.advance(0);
         let trace = &traces[case.trace];
         let next_uses = if case.policy.info().offline { next_uses[case.trace].as_deref() } else { None };
@@ -75,8 +75,8 @@ pub fn simulate(
     Ok(cases.into_par_iter().with_max_len(1).map(run).collect())
 }
 
-/// Runs a policy that is in no table over `trace`: what it answered after the warm-up, and in each epoch. Its row is
-/// [`ResultRow::of_policy`](crate::results::ResultRow::of_policy). `progress` is told of block accesses.
+/// Runs a policy outside the table over `trace`. Returns its counters after the warm-up and for each epoch.
+/// [`ResultRow::of_policy`](crate::results::ResultRow::of_policy) makes the row. `progress` counts block accesses.
 pub fn run_own<P: Policy<Key = u32> + Send + 'static>(
     trace: &Trace,
     policy: P,
@@ -90,7 +90,7 @@ struct Replay<'a> {
     trace: &'a Trace,
     next_uses: Option<&'a [u32]>,
     counting: Counting,
-    /// Whether the policy is told how long requests are: no policy of the table asks, and what is packed need not be unpacked for it.
+    /// True if the policy gets the length of requests. No policy of the table uses it, so it is usually not unpacked.
     lengths: bool,
     progress: &'a dyn Progress,
 }
@@ -108,7 +108,7 @@ impl Visitor<u32> for Replay<'_> {
             let batch_end = position + columns.block.len() as u64;
             let batch_start = position;
             while position < batch_end {
-                // A segment ends with the batch, the warm-up, an epoch or when progress is due.
+                // A segment ends with the batch, with the warm-up or an epoch, or when progress is due.
                 let multiple_after = |at: u64, step: u64| (at / step).saturating_add(1).saturating_mul(step);
                 let end =
                     batch_end.min(multiple_after(position, PACE_ACCESSES)).min(match position.checked_sub(warmup) {
@@ -136,7 +136,7 @@ impl Visitor<u32> for Replay<'_> {
     }
 }
 
-/// Runs the accesses of `range` and counts them. `next_uses` begins at the start of the range.
+/// Runs and counts the accesses of `range`. `next_uses` starts at the range.
 #[inline(never)]
 fn replay<P: Policy<Key = u32>>(
     policy: &mut P,

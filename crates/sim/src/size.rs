@@ -10,10 +10,10 @@ use crate::range;
 /// The largest cache, in blocks: block ids and nodes are 32-bit numbers.
 pub const CAPACITY_BLOCKS_MAX: u64 = i32::MAX as u64;
 
-/// The most sizes that a range may stand for.
+/// Largest number of sizes in a range.
 const RANGE_MAX: usize = 10_000;
 
-/// Why a size was refused.
+/// The reason why a size is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum SizeError {
@@ -46,7 +46,7 @@ pub struct Size {
     amount: Amount,
 }
 
-/// Amounts are exact: shares are counted in billionths of a percent.
+/// An exact amount: shares are in billionths of a percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Amount {
     NanoPercent(u64),
@@ -82,12 +82,12 @@ impl fmt::Display for Amount {
     }
 }
 
-/// A decimal number in billionths, where it is less than 1.8e10.
+/// Parses a decimal number into billionths, if it is less than 1.8e10.
 fn nano(text: &str) -> Option<u64> {
     u64::try_from(quantity::nano(text)?).ok()
 }
 
-/// Reads a block size: a power of two from 512 B to 1 MiB.
+/// Parses a block size: a power of two from 512 B to 1 MiB.
 pub fn parse_block_size(text: &str) -> Result<u64, SizeError> {
     match text.parse().map(ByteSize::bytes) {
         Ok(bytes) if bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes) => Ok(bytes),
@@ -96,7 +96,7 @@ pub fn parse_block_size(text: &str) -> Result<u64, SizeError> {
 }
 
 impl Size {
-    /// The same however it was written: `0.5GiB` is `512MiB`.
+    /// Returns one spelling for equal sizes: `0.5GiB` is `512MiB`.
     pub fn canonical(&self) -> String {
         self.amount.to_string()
     }
@@ -131,7 +131,7 @@ impl fmt::Display for Size {
 }
 
 impl Size {
-    /// The size in blocks for a trace of `unique_blocks`. Shares are rounded down, but are at least 1 block.
+    /// Returns the size in blocks for a trace of `unique_blocks`. Shares are rounded down, but to at least 1 block.
     pub fn capacity_blocks(&self, unique_blocks: usize, block_size_bytes: u64) -> Result<usize, SizeError> {
         let found = self.text.clone();
         let blocks = match self.amount {
@@ -151,7 +151,7 @@ impl Size {
         Ok(blocks as usize)
     }
 
-    /// Reads a list of sizes and ranges: `1%,5%,10%`, `1%..10%:1%`, `64MiB..1GiB:x2`.
+    /// Parses a list of sizes and ranges: `1%,5%,10%`, `1%..10%:1%`, `64MiB..1GiB:x2`.
     pub fn parse_list(text: &str) -> Result<Vec<Size>, SizeError> {
         let mut sizes = Vec::new();
         for part in text.split(',') {

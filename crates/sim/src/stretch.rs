@@ -1,4 +1,4 @@
-//! What a run counts, cut at the end of the warm-up and of each epoch.
+//! Counts of a run, cut at the end of the warm-up and of each epoch.
 
 use flashwise_core::account;
 use flashwise_core::admission::adaptive::Decision;
@@ -11,35 +11,35 @@ use flashwise_device::flash::{DeviceCounters, Wear};
 use crate::array::Waits;
 use crate::simulate::Counting;
 
-/// What was counted over some accesses.
+/// Counts over some accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Block accesses that read.
     pub reads: u64,
     /// Block accesses that write.
     pub writes: u64,
-    /// Reads that found their block in RAM or on flash.
+    /// Read hits in RAM or on flash.
     pub read_hits: u64,
-    /// Writes that found their block in RAM or on flash.
+    /// Write hits in RAM or on flash.
     pub write_hits: u64,
-    /// The reads among them that RAM had.
+    /// Read hits in RAM, a part of `read_hits`.
     pub ram_hits: u64,
-    /// What the policy answered, which is not asked about every access.
+    /// Counts of the policy, which does not see every access.
     pub counters: Counters,
-    /// The accesses that devices answered, and what was written back; RAM answered the others.
+    /// Accesses that devices answered, and write-back; RAM answered the other accesses.
     pub answered: account::Counts,
-    /// What was written to flash.
+    /// Writes to flash.
     pub tally: Tally,
-    /// What the flash device did.
+    /// Operations of the flash device.
     pub device: DeviceCounters,
-    /// What the tiers of the whole cache did, if that is what ran.
+    /// Counts of the tiers of the whole cache, if that ran.
     pub whole: Option<Whole>,
 }
 
-/// What only the whole cache does.
+/// Counts that only the whole cache has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Whole {
-    /// What its tiers did.
+    /// Counts of its tiers.
     pub figures: Figures,
     /// Flushes of the flash.
     pub flash_flushes: u64,
@@ -50,7 +50,7 @@ pub struct Whole {
 impl std::ops::Sub for Whole {
     type Output = Whole;
 
-    /// What happened after `before`.
+    /// Returns the counts since `before`.
     fn sub(self, before: Whole) -> Whole {
         Whole {
             figures: self.figures - before.figures,
@@ -66,7 +66,7 @@ impl Counts {
         self.reads + self.writes
     }
 
-    /// Accesses that found their block in RAM or on flash.
+    /// Hits in RAM or on flash.
     pub fn hits(&self) -> u64 {
         self.read_hits + self.write_hits
     }
@@ -76,8 +76,7 @@ impl Counts {
         self.accesses() - self.answered.accesses()
     }
 
-    /// What the devices of an array had to do, with blocks of this many bytes. Of the whole cache all that it wrote counts, metadata and what
-    /// it copied forward too.
+    /// Traffic of the devices of an array, with blocks of this many bytes. For the whole cache it includes metadata and copies forward.
     pub fn traffic(&self, block_bytes: u64) -> Traffic {
         let traffic = self.answered.traffic(block_bytes);
         let Some(Whole { figures, .. }) = &self.whole else { return traffic };
@@ -89,7 +88,7 @@ impl Counts {
         }
     }
 
-    /// Blocks that were valid on the erase units that were erased: copied by the device, or found by the cache that reset them.
+    /// Valid blocks in the units that were erased: copied by the device, or found by the cache that reset them.
     pub fn live_at_eviction_blocks(&self) -> u64 {
         let copied = self.device.programs_collection + self.device.programs_levelling;
         copied + self.tally.live_at_reset_blocks
@@ -99,7 +98,7 @@ impl Counts {
 impl std::ops::Sub for Counts {
     type Output = Counts;
 
-    /// What was counted after `before`.
+    /// Returns the counts since `before`.
     fn sub(self, before: Counts) -> Counts {
         Counts {
             reads: self.reads - before.reads,
@@ -119,38 +118,38 @@ impl std::ops::Sub for Counts {
 /// Consecutive accesses of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stretch {
-    /// From the beginning of the trace to that of the stretch.
+    /// Start, since the beginning of the trace.
     pub start_s: f64,
-    /// To the beginning of the next, or the last access of the trace; at least a microsecond.
+    /// Duration until the next stretch, or the last access of the trace; at least a microsecond.
     pub seconds: f64,
     /// What was counted.
     pub counts: Counts,
-    /// How many decisions were made when it ended.
+    /// Number of decisions made before its end.
     pub decisions: usize,
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// The accesses after the warm-up; its seconds are from the first of them to the last, at least a microsecond.
+    /// The accesses after the warm-up. Its duration is from the first to the last of them, at least a microsecond.
     pub counted: Stretch,
-    /// Accesses not counted.
+    /// Accesses that are not counted.
     pub warmup_accesses: u64,
-    /// Every decision of a rule that adapts.
+    /// All decisions of an adaptive rule.
     pub decisions: Vec<Decision>,
-    /// How long requests waited, if that was simulated.
+    /// Waiting times, if simulated.
     pub waits: Option<Waits>,
-    /// The epochs after the warm-up, if they were asked for.
+    /// The epochs after the warm-up, if requested.
     pub epochs: Vec<Stretch>,
-    /// How the flash device was worn after the warm-up, if there was one.
+    /// Wear of the flash device after the warm-up, if there was one.
     pub wear: Option<Wear>,
 }
 
-/// Cuts a run into its stretches.
+/// Cuts a run into stretches.
 #[derive(Debug)]
 pub(crate) struct Stretches {
     warmup: u64,
-    /// Length in accesses of an epoch, and where the next begins.
+    /// Length of an epoch in accesses, and the start of the next.
     epoch: Option<u64>,
     next_epoch: u64,
     warm: Option<Mark>,
@@ -159,12 +158,12 @@ pub(crate) struct Stretches {
     start_us: Option<u64>,
     epochs: Vec<Stretch>,
     decisions: Vec<Decision>,
-    /// How often each erase unit was erased when the warm-up ended, if there is flash.
+    /// Erasures of each erase unit at the end of the warm-up, if there is flash.
     erased_warm: Option<Vec<u32>>,
 }
 
 impl Stretches {
-    /// Of a trace of `len` accesses.
+    /// Returns the stretches of a trace of `len` accesses.
     pub fn new(counting: Counting, len: usize) -> Stretches {
         let warmup = counting.warmup.accesses(len);
         Stretches {
@@ -180,8 +179,8 @@ impl Stretches {
         }
     }
 
-    /// What follows at `time_us` comes after `position` accesses, in which `counts` were counted and each erase unit of the flash, if
-    /// there is one, was `erased` so often: a warm-up or an epoch ends here if it has reached its length. Returns whether what follows counts.
+    /// Ends the warm-up or an epoch if it has reached its length. The next access, at `time_us`, comes after `position` accesses, with
+    /// these `counts` so far and these erasures of each erase unit, if there is flash. Returns true if the next access counts.
     #[inline]
     pub fn at(
         &mut self,
@@ -226,12 +225,12 @@ impl Stretches {
         }
     }
 
-    /// Where the next epoch begins.
+    /// Returns the start of the next epoch.
     pub fn next_epoch(&self) -> u64 {
         self.next_epoch
     }
 
-    /// Notes the last decision, unless it is known already.
+    /// Records the last decision, if it is new.
     pub fn note(&mut self, decision: Option<&Decision>) {
         if let Some(decision) = decision
             && decision.number > self.decisions.len() as u64
@@ -240,7 +239,7 @@ impl Stretches {
         }
     }
 
-    /// All of them, at the end of the run; `erased` as for [`at`](Self::at).
+    /// Returns the result at the end of the run; for `erased` see [`at`](Self::at).
     pub fn end(mut self, time_us: u64, counts: Counts, waits: Option<Waits>, erased: Option<Vec<u32>>) -> Ran {
         let wear = erased.map(|erased| Wear::between(self.erased_warm.as_ref().unwrap_or(&erased), &erased));
         let end = Mark { counts, time_us };
@@ -254,7 +253,7 @@ impl Stretches {
     }
 }
 
-/// Where a stretch begins or ends.
+/// Start or end of a stretch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     counts: Counts,

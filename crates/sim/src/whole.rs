@@ -1,9 +1,9 @@
-//! One run of the whole cache, the log that a server keeps, over the requests of a trace: RAM, admission rule, policy, log, device and
-//! waiting, each where it is asked for.
+//! One run of the whole cache, the server's log, over the requests of a trace: RAM, admission rule, policy, log, device and waiting, each
+//! optional.
 //!
-//! Its steps are charged to a conventional SSD, whose pages are the log's: headers, data and footers are written, pages are read, and what is
-//! reset is discarded if the SSD is told. Host-managed flash cannot hold the log as it is: a footer is written before the unit is full, ahead
-//! of the write pointer.
+//! Steps are charged to a conventional SSD whose pages are those of the log. Headers, data and footers are written, pages are read, and
+//! reset units are discarded if trim is on. Host-managed flash cannot hold this log: a footer is written ahead of the write pointer,
+//! before the unit is full.
 
 use flashwise_core::access::Op;
 use flashwise_core::account;
@@ -23,19 +23,19 @@ use crate::pace::RequestPace;
 use crate::simulate::Counting;
 use crate::stretch::{Counts, Ran, Stretches, Whole};
 
-/// What is run, and over what.
+/// The parts of a run.
 pub(crate) struct WholeRun<'a> {
     pub trace: &'a Trace,
     pub requests: &'a RequestFile,
     pub counting: Counting,
     pub config: &'a Config,
-    /// The SSD that the log lies on, if one is simulated.
+    /// The SSD below the log, if one is simulated.
     pub ssd: Option<Ftl>,
-    /// Whether the SSD is told what is reset.
+    /// True if reset units are discarded on the SSD.
     pub trim: bool,
-    /// What requests wait for.
+    /// The devices that requests wait for.
     pub plans: Option<Plans>,
-    /// Is told of the accesses.
+    /// Receives the number of accesses done.
     pub progress: &'a dyn Progress,
 }
 
@@ -68,7 +68,7 @@ impl WholeRun<'_> {
         pace.end();
         let end = counts(&run);
         if run.observer().ssd.is_some() {
-            // What waits in memory for its segment to be written has its cause already.
+            // Blocks waiting in memory for their segment are counted by cause already.
             let in_memory = end.tally.flash_writes.total_blocks().checked_sub(end.device.host_writes);
             assert!(in_memory.is_some_and(|blocks| blocks <= config.segment_blocks.into()), "each write has a cause");
         }
@@ -79,14 +79,14 @@ impl WholeRun<'_> {
     }
 }
 
-/// What was counted so far.
+/// Returns the counts so far.
 fn counts(run: &CacheRun<Charged>) -> Counts {
     let (figures, counters, charged) = (run.cache().figures(), *run.cache().counters(), run.observer());
     let read_hits = figures.ram_read_hits + figures.flash_read_hits;
     let answered = account::Counts {
         hits: [figures.flash_read_hits, 0],
         admissions: [0, 0],
-        // Reads of lost blocks have no answer; nothing is lost here.
+        // Reads of lost blocks would have no answer, but here nothing is lost.
         bypasses: [figures.reads - read_hits, charged.waited_writes],
         written_back: figures.destaged_blocks,
     };
@@ -110,15 +110,15 @@ fn counts(run: &CacheRun<Charged>) -> Counts {
     }
 }
 
-/// What the steps are charged to.
+/// Charges steps to devices.
 struct Charged {
     geometry: Geometry,
     ssd: Option<Ftl>,
     trim: bool,
     plans: Option<Plans>,
-    /// The time of a request of which nothing is planned yet, and whether it counts.
+    /// The time of a request that has no plan yet, and true if it counts.
     coming: Option<(u64, bool)>,
-    /// Blocks whose writers waited for the backend.
+    /// Blocks whose writes waited for the backend.
     waited_writes: u64,
     flash_flushes: u64,
     backend_flushes: u64,
@@ -132,7 +132,7 @@ impl Charged {
         }
     }
 
-    /// Has the SSD do what a step asks of flash.
+    /// Performs a step's flash operations on the SSD.
     fn charge(&mut self, step: &Step) {
         let Some(ssd) = &mut self.ssd else { return };
         let geometry = &self.geometry;

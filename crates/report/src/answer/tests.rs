@@ -316,11 +316,11 @@ fn certainty_of_a_sample_says_what_the_sample_does_not_tell() {
     let begins = "1.00% of the blocks: in 95 of 100 such samples arc of all the trace serves";
     assert_eq!(
         of(0.02, None),
-        ("fair", format!("{begins} 28.00% to 32.00%, and no other policy of that size as much"))
+        ("fair", format!("{begins} 28.00% to 32.00% of the whole trace, and no other policy of that size as much"))
     );
     let told = format!("{begins} 27.00% to 33.00%; whether it serves more than larc the sample does not tell");
     assert_eq!(of(0.03, None), ("low", told));
-    assert_eq!(of(0.02, Some("it is small")), ("low", format!("{begins} 28.00% to 32.00%; it is small")));
+    assert_eq!(of(0.02, Some("it is small")), ("low", format!("{begins} 28.00% to 32.00% of the whole trace; it is small")));
     let alone = answer_of(info(400), ROWS.iter().map(row).collect(), None).certainty;
     assert!(alone.reasons.iter().all(|(name, _)| *name != "Sample"));
 }

@@ -1,4 +1,4 @@
-//! When requests come to an array: as a trace has it, or whenever others have been answered.
+//! Arrivals of requests at an array: at the trace's times, or when others are answered.
 //!
 //! Source: Schroeder, Wierman, Harchol-Balter: Open versus closed: a cautionary tale. NSDI 2006, section 2: open and closed systems.
 
@@ -11,20 +11,20 @@ use flashwise_device::ArrayError;
 use flashwise_trace::Trace;
 use flashwise_trace::normalised::trace::Accesses;
 
-/// When requests come.
+/// Arrivals of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Arrivals {
-    /// Nobody waits for anybody: a block access takes its device's latency.
+    /// No waiting: a block access takes its device's latency.
     #[default]
     None,
     /// Open loop: at the times of the trace.
     Trace {
-        /// This many times as fast as the trace.
+        /// Speed, as a multiple of the trace's.
         speed: f64,
     },
-    /// Closed loop: one after the other, as soon as others are answered.
+    /// Closed loop: a request comes when another is answered.
     Closed {
-        /// Requests that are under way at a time.
+        /// Requests in flight.
         depth: u32,
     },
 }
@@ -38,7 +38,7 @@ const SPEED: Parameter = Parameter {
 const DEPTH: Parameter =
     Parameter { name: "depth", kind: Kind::Count(1, 65_536), default: "1", meaning: "requests under way at a time" };
 
-/// Each by its name, with its options.
+/// Names and options.
 const ARRIVALS: [(&str, &[Parameter]); 3] = [("none", &[]), ("trace", &[SPEED]), ("closed", &[DEPTH])];
 
 impl FromStr for Arrivals {
@@ -67,7 +67,7 @@ impl fmt::Display for Arrivals {
 }
 
 impl Arrivals {
-    /// Refuses a trace without the times that requests are to come at.
+    /// Refuses a trace that lacks the times for these arrivals.
     pub fn check(self, trace: &Trace) -> Result<(), ArrayError> {
         let first_us = trace.first_us();
         let is_over = |columns: Accesses| columns.time_us.iter().all(|&time_us| time_us <= first_us);

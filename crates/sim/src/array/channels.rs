@@ -1,30 +1,30 @@
-//! The devices of a tier as what their accesses wait for: each serves a number of them side by side, first come, first served.
+//! The devices of a tier. Each serves a number of accesses in parallel, first come, first served.
 //!
-//! Source: the queue G/D/c of queueing theory, once for each device. Latencies are those of the device, as in Moon, Reddy: Adaptive
+//! Source: the queue G/D/c of queueing theory, one for each device. Latencies are those of the device, as in Moon, Reddy: Adaptive
 //! policies for balancing performance and lifetime of mixed SSD arrays through workload sampling. MSST 2016, section VI.B, which has no
 //! queues.
 //!
-//! Blocks are striped over the devices by their number. A device that takes time to find a block, and then goes on to the next at some
-//! speed, serves the blocks of one request as one run: the first takes the latency, each further one its transfer. The planes and buses
-//! of an SSD are not modelled one by one: its channels are what it can do side by side.
+//! Blocks are striped over the devices by number. A device with a seek time and a transfer rate serves the blocks of a request as one run:
+//! the first takes the latency, each further one its transfer. The planes and buses of an SSD are not modelled one by one: its channels
+//! give its parallelism.
 
 use flashwise_core::access::Op;
 use flashwise_device::TierModel;
 
-/// The channels of all devices of a tier. Accesses come in the order of time.
+/// The channels of all devices of a tier. Accesses come in order of time.
 #[derive(Clone, Debug)]
 pub(super) struct Channels {
     devices: u32,
-    /// Channels of a device.
+    /// Channels per device.
     channels: usize,
     latency_ns: [u64; 2],
-    /// How long a further block of a run takes.
+    /// Time for a further block of a run.
     transfer_ns: Option<u64>,
-    /// When each channel has done what it was given: a heap for each device, the earliest first.
+    /// Time when each channel is free: a heap per device, the earliest first.
     free_ns: Vec<u64>,
-    /// How long each device was asked to work.
+    /// Total work of each device.
     work_ns: Vec<u64>,
-    /// Of each device the request whose run was the last, and when it ends.
+    /// For each device, the request of its last run, and the end of that run.
     runs: Vec<(u64, u64)>,
 }
 
@@ -34,7 +34,7 @@ impl Channels {
         let channels = model.service.channels as usize;
         assert!(devices > 0 && channels > 0 && f64::from(devices) == model.tier.devices, "checked before: {model:?}");
         let device = &model.tier.device;
-        // No access takes no time: what follows from another is later than it.
+        // Every access takes time, so an effect is later than its cause.
         let ns = |us: f64| ((us * 1e3).round() as u64).max(1);
         Channels {
             devices,
@@ -47,14 +47,14 @@ impl Channels {
         }
     }
 
-    /// Serves an access that comes at `at_ns`, which is no earlier than those before it; returns when it is done.
+    /// Serves an access at `at_ns`, which must not be earlier than previous ones. Returns its end.
     #[inline]
     pub fn access(&mut self, block: u32, op: Op, at_ns: u64) -> u64 {
         let device = self.device(block);
         self.serve(device, self.latency_ns[op as usize], at_ns)
     }
 
-    /// The same for an access of a request with a number. Those that come while one before is served go on from it.
+    /// Serves an access of a numbered request. Accesses that come while one before is served continue its run.
     #[inline]
     pub fn access_of(&mut self, request: u64, block: u32, op: Op, at_ns: u64) -> u64 {
         let device = self.device(block);
@@ -69,14 +69,14 @@ impl Channels {
         done_ns
     }
 
-    /// How long the busiest device was asked to work since it had been asked for `before` of [`Channels::work_ns`], per channel.
+    /// Work of the busiest device per channel, since `before`, an earlier [`Channels::work_ns`].
     pub fn work_ns_max(&self, before: &[u64]) -> f64 {
         let of_device = |(work_ns, before_ns): (&u64, &u64)| work_ns.saturating_sub(*before_ns);
         let most_ns = self.work_ns.iter().zip(before).map(of_device).max();
         most_ns.expect("there is a device") as f64 / self.channels as f64
     }
 
-    /// How long each device was asked to work so far.
+    /// Total work of each device so far.
     pub fn work_ns(&self) -> &[u64] {
         &self.work_ns
     }
@@ -95,7 +95,7 @@ impl Channels {
         done_ns
     }
 
-    /// The run that ends at `end_ns` goes on for one more block.
+    /// Extends the run that ends at `end_ns` by one block.
     fn go_on(&mut self, device: usize, end_ns: u64, transfer_ns: u64) -> u64 {
         self.work_ns[device] = self.work_ns[device].saturating_add(transfer_ns);
         let heap = &mut self.free_ns[device * self.channels..][..self.channels];
@@ -107,7 +107,7 @@ impl Channels {
     }
 }
 
-/// Replaces the time at `at` of a heap, the earliest first, by a later one.
+/// Replaces the time at `at` of a min-heap by a later one.
 #[inline]
 fn put_later(heap: &mut [u64], mut at: usize, time_ns: u64) {
     loop {
@@ -135,7 +135,7 @@ mod tests {
         Channels::new(&tier_model_of_option("test", device).unwrap(), 4096)
     }
 
-    /// Reads take 40 us. Three come at 0 and one at 50: the two channels have them until 40, 40, 80 and 90.
+    /// Reads take 40 us. Three come at 0 and one at 50; the two channels end them at 40, 40, 80 and 90.
     #[test]
     fn an_access_waits_for_the_first_channel_that_is_free() {
         let mut slc = channels("slc:channels=2");
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(slc.work_ns(), [120_000, 40_000, 40_000]);
     }
 
-    /// A disk of 4.096 MB/s takes 1 ms for a block of 4 KiB once it has found the first, in 10 ms.
+    /// A disk of 4.096 MB/s takes 10 ms to find the first block, then 1 ms for each block of 4 KiB.
     #[test]
     fn the_blocks_of_a_request_are_found_once_and_then_transferred() {
         let disk =
@@ -163,11 +163,11 @@ mod tests {
         let mut two = channels(&format!("{disk},devices=2"));
         let done = [0, 1, 2, 4].map(|block| two.access_of(1, block, Op::Read, 0) / 1_000_000);
         assert_eq!(done, [10, 10, 11, 12]);
-        // Another request is found anew, and so is what comes with none.
+        // Another request seeks again, and so does an access without a request.
         assert_eq!(two.access_of(2, 6, Op::Read, 0), 22_000_000);
         assert_eq!(two.access(8, Op::Write, 0), 32_000_000);
         assert_eq!(two.work_ns(), [32_000_000, 10_000_000]);
-        // With two channels the run stays on its own.
+        // With two channels the run stays on its channel.
         let mut dual = channels(&format!("{disk},channels=2"));
         let done = [(1, 0), (2, 1), (2, 2), (3, 3)];
         let done = done.map(|(request, block)| dual.access_of(request, block, Op::Read, 0) / 1_000_000);

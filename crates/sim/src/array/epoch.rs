@@ -1,4 +1,4 @@
-//! What an array did in an epoch of a run, and what the rule that adapts had decided by then: the rows of Moon and Reddy's Figure 9.
+//! The work of an array in an epoch of a run, and the choice of an adaptive rule by then: the rows of Moon and Reddy's Figure 9.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
 //! sampling. MSST 2016, section VI.C.
@@ -11,7 +11,7 @@ use crate::columns::figures;
 use crate::stretch::Stretch;
 
 figures! {
-    /// Figures of an array in an epoch. What a rule decided is null before its first decision, and where it decides nothing.
+    /// Figures of an array in an epoch. The rule's choice is null before its first decision, and for rules that do not adapt.
     pub struct ArrayEpoch {
         /// Start of the epoch, in seconds since the beginning of the trace.
         start_s: f64, "s";
@@ -27,9 +27,9 @@ figures! {
         cache_write_rate: f64, "writes a cell and second";
         /// `w_s`: writes per cell of the storage and second.
         storage_write_rate: f64, "writes a cell and second";
-        /// `f_c`: share of the cache's endurance that a second takes.
+        /// `f_c`: share of the cache's endurance used per second.
         cache_wear_rate: f64, "share of endurance a second";
-        /// `f_s`: share of the storage's endurance that a second takes.
+        /// `f_s`: share of the storage's endurance used per second.
         storage_wear_rate: f64, "share of endurance a second";
         /// The threshold at the end of the epoch: a portion, blocks or references. Null also if every length is admitted.
         threshold: Option<f64>, "as the rule has it";
@@ -41,7 +41,7 @@ figures! {
 }
 
 impl ArrayEpoch {
-    /// The figures of `stretch`, a part of a run before the array of `setting` in which `decisions` were made.
+    /// The figures of `stretch`, a part of a run with the array of `setting` and these `decisions`.
     pub fn of(setting: &Setting, stretch: &Stretch, decisions: &[Decision]) -> ArrayEpoch {
         let Stretch { start_s, seconds, counts, .. } = stretch;
         let traffic = counts.traffic(setting.block_bytes);
@@ -62,7 +62,7 @@ impl ArrayEpoch {
             storage_write_rate: wear.storage_writes,
             cache_wear_rate: wear.cache_rate,
             storage_wear_rate: wear.storage_rate,
-            // No request has 2^64 - 1 blocks: of that length any is admitted.
+            // No request has 2^64 - 1 blocks, so that threshold admits every length.
             threshold: adapted.map(|decision| decision.threshold).filter(|threshold| *threshold < u64::MAX as f64),
             threshold_position: adapted.map(|decision| decision.position / last(decision)),
             chosen_policy: decision.and_then(|decision| decision.policy.clone()),

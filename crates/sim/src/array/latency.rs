@@ -1,39 +1,39 @@
-//! Latencies: their mean, percentiles and greatest, of device latencies that are counted and of waits that are simulated.
+//! Mean, percentiles and maximum of latencies, counted from device latencies or simulated with waits.
 //!
-//! Source: percentiles are those of the nearest rank: the least latency that so large a share does not exceed. Those of waits come from
-//! Tene's HdrHistogram, whose buckets are at most a thousandth of their value wide: they may be too great by that, and never exceed the
-//! greatest.
+//! Source: percentiles by nearest rank: the least latency that this share does not exceed. Those of waits come from Tene's HdrHistogram,
+//! whose buckets are at most a thousandth of their value wide. So a percentile may be too great by a thousandth, but never exceeds the
+//! maximum.
 
 use flashwise_core::access::Op;
 use flashwise_core::account::Counts;
 use flashwise_core::tiers::Array;
 use hdrhistogram::Histogram;
 
-/// Beyond this, 146 years, latencies are not told apart.
+/// Largest distinguishable latency: 146 years.
 const LATENCY_NS_MAX: u64 = 1 << 62;
 /// Errors of percentiles are below a thousandth.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// How long something took, in microseconds.
+/// Statistics of latencies in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Latencies {
-    /// On average; exact.
+    /// Mean; exact.
     pub mean_us: f64,
-    /// What half does not exceed.
+    /// Median.
     pub p50_us: f64,
-    /// What 95 % do not exceed.
+    /// 95th percentile.
     pub p95_us: f64,
-    /// What 99 % do not exceed.
+    /// 99th percentile.
     pub p99_us: f64,
-    /// What 99.9 % do not exceed.
+    /// 99.9th percentile.
     pub p999_us: f64,
-    /// The greatest; exact.
+    /// Maximum; exact.
     pub max_us: f64,
 }
 
 impl Latencies {
-    /// Those of accesses to blocks of this many bytes that take their device's latency and wait for nothing. All are exact.
-    /// `ram_hits` more were answered from RAM, at once.
+    /// Returns the latencies of accesses that do not wait: each takes its device's latency for a block of this many bytes. All figures are
+    /// exact. `ram_hits` further accesses take no time.
     pub fn of_devices(array: &Array, counts: &Counts, ram_hits: u64, block_bytes: u64) -> Latencies {
         let (cache, storage) = (&array.cache.device, &array.storage.device);
         let [read, write] = [Op::Read as usize, Op::Write as usize];
@@ -67,7 +67,7 @@ impl Latencies {
     }
 }
 
-/// Counts latencies one by one, in bounded memory: some 430 KiB.
+/// Distribution of latencies, in bounded memory: about 430 KiB.
 #[derive(Clone, Debug)]
 pub(super) struct Distribution {
     histogram: Histogram<u64>,
@@ -112,8 +112,8 @@ mod tests {
     use super::*;
     use flashwise_device::paper;
 
-    /// 1,000 accesses: 900 read hits of 40 us; 50 read misses and 45 writes, 200 us either way; 5 refused writes of 1,000 us. So 95 % take
-    /// up to 200 us, 99 % too, 99.9 % and all of them 1,000 us.
+    /// 1,000 accesses: 900 read hits of 40 us; 50 read misses and 45 writes, 200 us either way; 5 refused writes of 1,000 us. So 95 % and
+    /// 99 % take up to 200 us, 99.9 % and the maximum 1,000 us.
     #[test]
     fn percentiles_of_device_latencies_are_those_of_the_nearest_rank() {
         let mut counts = Counts { hits: [900, 30], admissions: [20, 15], bypasses: [30, 5], written_back: 7 };
@@ -121,7 +121,7 @@ mod tests {
         let Latencies { p50_us, p95_us, p99_us, p999_us, max_us, .. } = latencies;
         assert_eq!([p50_us, p95_us, p99_us, p999_us, max_us], [40.0, 200.0, 200.0, 1000.0, 1000.0]);
         assert_eq!(latencies.mean_us, (900.0 * 40.0 + 95.0 * 200.0 + 5.0 * 1000.0) / 1000.0);
-        // One write less is refused: 999 of 1,000 take up to 200 us.
+        // With one refused write fewer, 999 of 1,000 take up to 200 us.
         (counts.hits[1], counts.bypasses[1]) = (34, 1);
         let latencies = Latencies::of_devices(&paper(), &counts, 0, 4096);
         assert_eq!((latencies.p999_us, latencies.max_us), (200.0, 1000.0));

@@ -1,4 +1,4 @@
-//! An array of cache devices in front of storage devices under workloads given in plain numbers: wear, lifetime and latency.
+//! An array of cache devices in front of storage devices, under workloads given in numbers: wear, lifetime and latency.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
 //! sampling. MSST 2016, section IV and Table II. The equations are those of [`flashwise_core::tiers`].
@@ -41,19 +41,19 @@ const WORKLOAD_KEYS: [&str; 9] = [
     "admitted",
 ];
 
-/// A workload by its name, with the lengths of its requests.
+/// A named workload with the lengths of its requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedWorkload {
-    /// What the user calls it; may be empty.
+    /// The user's name for it; may be empty.
     pub name: String,
     /// Its rates.
     pub workload: Workload,
-    /// Lengths of a read and of a write request, if they are known.
+    /// Lengths of a read and of a write request, if known.
     pub request_bytes: Option<(f64, f64)>,
 }
 
 impl NamedWorkload {
-    /// Reads a workload as an option gives it: `read-mb-per-s=160,write-mb-per-s=200,...`.
+    /// Parses a workload from an option: `read-mb-per-s=160,write-mb-per-s=200,...`.
     pub fn of_option(option: &str, text: &str) -> Result<NamedWorkload, ArrayError> {
         NamedWorkload::read(&Keys::from_option(option, text)?)
     }
@@ -84,7 +84,7 @@ impl NamedWorkload {
     }
 }
 
-/// What a file says; each part may be left to options.
+/// The contents of a file; each part is optional.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Description {
     /// The table `[cache]`.
@@ -102,7 +102,7 @@ impl Description {
         Description::parse(path, &text)
     }
 
-    /// Reads `text`, which came from `path`.
+    /// Parses `text` from `path`.
     pub fn parse(path: &str, text: &str) -> Result<Description, ArrayError> {
         let document = Document::parse(path, text)?;
         document.keys().check(&["cache", "storage", "workload"])?;
@@ -115,7 +115,7 @@ impl Description {
     }
 }
 
-/// What a workload makes of an array. What never wears out has lifetimes that are infinite, `null` in JSON.
+/// Effect of a workload on an array. Lifetimes without wear are infinite, `null` in JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Lifetime {
     /// The workload's name.
@@ -124,31 +124,31 @@ pub struct Lifetime {
     pub cache_write_rate: f64,
     /// `w_s`: writes per cell of the storage and second.
     pub storage_write_rate: f64,
-    /// `f_c`: share of the cache's endurance that a second takes.
+    /// `f_c`: share of the cache's endurance used per second.
     pub cache_wear_rate: f64,
-    /// `f_s`: share of the storage's endurance that a second takes.
+    /// `f_s`: share of the storage's endurance used per second.
     pub storage_wear_rate: f64,
-    /// How long the cache lasts.
+    /// Lifetime of the cache.
     pub cache_lifetime_years: f64,
-    /// How long the storage lasts.
+    /// Lifetime of the storage.
     pub storage_lifetime_years: f64,
-    /// How long the array lasts: the lesser of both.
+    /// Lifetime of the array: the lesser of both.
     pub lifetime_years: f64,
-    /// How long a byte waits on average.
+    /// Mean latency of a byte.
     pub latency_mean_us: f64,
-    /// How long a request waits on average, where the lengths of requests are known.
+    /// Mean latency of a request, if the lengths of requests are known.
     pub latency_request_mean_us: Option<f64>,
     /// Microseconds of `latency_mean_us` per year of `lifetime_years`.
     pub latency_over_lifetime: f64,
 }
 
 impl Lifetime {
-    /// What `workload` makes of `array`.
+    /// Computes the effect of `workload` on `array`.
     pub fn of(array: &Array, workload: &NamedWorkload) -> Lifetime {
         let traffic = workload.workload.traffic();
         let wear = array.wear(&traffic, 1.0);
         let latency_mean_us = array.latency_mean_us(&traffic);
-        // The same average over requests: traffic counted in requests per second.
+        // The same mean over requests: traffic counted in requests per second.
         let by_request = |(read_bytes, write_bytes): (f64, f64)| {
             let Workload { read, write, .. } = workload.workload;
             let requests = Workload { read: read / read_bytes, write: write / write_bytes, ..workload.workload };
@@ -170,12 +170,12 @@ impl Lifetime {
     }
 }
 
-/// What the storage behind a cache over `trace` holds where nothing else is said: twice the trace's blocks (section VI.B).
+/// Default size of the storage behind a cache over `trace`: twice the trace's blocks (section VI.B).
 pub fn storage_bytes(trace: &Trace) -> u64 {
     2 * trace.whole_unique_blocks() * trace.block_size_bytes()
 }
 
-/// Cache and storage for a cache of `capacity_blocks`: devices as those of `array`, of the capacity that the cache has, and storage of
+/// Returns cache and storage for a cache of `capacity_blocks`: the devices of `array`, with the cache's capacity, and storage of
 /// `storage_bytes`.
 pub fn setting(array: &Array, block_bytes: u64, capacity_blocks: usize, storage_bytes: u64) -> Setting {
     Setting::of(array, block_bytes, capacity_blocks as f64 * block_bytes as f64, storage_bytes as f64)
@@ -193,7 +193,7 @@ mod tests {
         [Lifetime::of(&array, one), Lifetime::of(&array, two)]
     }
 
-    /// To as many digits as the paper prints.
+    /// Formats a number with as many digits as the paper.
     fn printed(number: f64) -> String {
         format!("{number:.2e}")
     }
@@ -208,8 +208,8 @@ mod tests {
         assert_eq!(rates.map(printed), ["2.16e-8", "4.98e-9", "3.00e-8", "3.54e-8"]);
     }
 
-    /// The paper divides by the rates as it prints them, three digits: 1 / 4.98e-9 s are 6.37 years, 1 / 3.54e-8 s are 0.90. Of the
-    /// whole numbers, 4.9833e-9 and 3.54375e-8, come 6.36 and 0.89.
+    /// The paper divides by rates as it prints them, with three digits: 1 / 4.98e-9 s are 6.37 years, 1 / 3.54e-8 s are 0.90. The exact
+    /// rates, 4.9833e-9 and 3.54375e-8, give 6.36 and 0.89.
     #[test]
     fn the_case_study_has_the_papers_lifetimes() {
         let [one, two] = case_study();
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!((one.lifetime_years, two.lifetime_years), (lifetimes[0], lifetimes[3]));
     }
 
-    /// Workload I: 0.136 ms as the paper has it. Workload II: the paper prints 0.173 ms, which neither average gives.
+    /// Workload I: 0.136 ms as in the paper. Workload II: the paper prints 0.173 ms, which neither mean gives.
     #[test]
     fn the_case_study_has_the_papers_latency_for_workload_i_only() {
         let shown = |us: f64| format!("{:.3}", us / 1e3);

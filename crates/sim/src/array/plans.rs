@@ -1,16 +1,22 @@
-//! The plans of a whole cache that wait for the devices of an array, in the order of time.
+//! The plans of a whole cache that queue at the devices of an array, in order of time.
 //!
 //! Source: the devices as in Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
-//! sampling. MSST 2016; what may overlap is what [`Step`] says.
+//! sampling. MSST 2016. [`Step`] defines which steps may overlap.
 //!
-//! A request comes with all its plans at once and is answered when all that it [awaits](Step::is_awaited) is done; what only makes room, or is
-//! planned at ticks, is done in the background. A step takes its turn at its device, first come, first served, once those are done that it
-//! needs: a read of flash the append that wrote the page; a write or an append those that fill its frames; appends and footers the ones
-//! before them; a flush the writes that it makes durable; every write the flushes of the flash before it. Flushes and resets take no time of
-//! their own, and memory takes none.
+//! All plans of a request come at once, and it is answered when all steps that it [awaits](Step::is_awaited) are done. Steps that only
+//! make room, or are planned at ticks, run in the background. A step queues at its device, first come, first served, once the steps that
+//! it needs are done:
 //!
-//! What is decided does not depend on it: the cache takes each of its steps for done at once, so that what is written back is clean before
-//! it is. Where [pauses](Step::Pause) slow writers down, they do so by the times of the trace.
+//! - a read of flash needs the append that wrote the page,
+//! - a write or an append those that fill its frames,
+//! - appends and footers the previous ones,
+//! - a flush the writes that it makes durable,
+//! - every write the earlier flushes of the flash.
+//!
+//! Flushes, resets and memory take no time of their own.
+//!
+//! Decisions do not depend on these times: for the cache each step is done at once, so blocks are clean before their write-back ends.
+//! [Pauses](Step::Pause) that slow writers follow the times of the trace.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -24,31 +30,31 @@ use super::Arrivals;
 use super::channels::Channels;
 use super::clients::{Clients, Waits};
 
-/// Most tasks that are not done yet. It is more only where devices are hours behind; what is beyond it is done before its time: how busy
-/// that makes a device is the same.
+/// Largest number of unfinished tasks. It is exceeded only if devices are hours behind. Tasks beyond it run early, which keeps the devices
+/// equally busy.
 const TASKS_MAX: usize = 1 << 20;
-/// Numbers of runs of blocks that are not those of a client's request.
+/// Start of the numbers of runs that are not a client's request.
 const OWN_RUN: u64 = 1 << 63;
 
-/// The plans of a cache, the devices and those who wait.
+/// The plans of a cache, the devices and the waiting tasks.
 #[derive(Debug)]
 pub(crate) struct Plans {
     geometry: Geometry,
     clients: Clients,
     cache: Channels,
     storage: Channels,
-    /// What is not done yet, by number.
+    /// Unfinished tasks by number.
     tasks: HashMap<u64, Task>,
     next_task: u64,
-    /// What begins or ends, the earliest first.
+    /// Starts and ends of tasks, the earliest first.
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     requests: HashMap<u64, Request>,
     next_request: u64,
-    /// The request whose plans come.
+    /// The current request.
     current: Option<u64>,
-    /// Now, on the clock of the devices.
+    /// The current time on the clock of the devices.
     now_ns: u64,
-    /// What fills a frame, writes a block of the backend, or a page of flash.
+    /// The task that fills a frame, writes a block of the backend, or writes a page of flash.
     frames: HashMap<u32, u64>,
     blocks: HashMap<u32, u64>,
     pages: HashMap<u32, u64>,
@@ -57,7 +63,7 @@ pub(crate) struct Plans {
     /// The last flushes: of the flash, and of the backend for clients.
     flash_flush: Option<u64>,
     backend_flush: Option<u64>,
-    /// Writes to the backend that no flush was planned for, by batch.
+    /// Writes to the backend without a planned flush, by batch.
     backend_writes: HashMap<Option<u32>, Vec<u64>>,
 }
 
@@ -70,17 +76,17 @@ enum Event {
 #[derive(Debug)]
 struct Task {
     work: Work,
-    /// How many it waits for that are not done yet.
+    /// Number of unfinished tasks that it waits for.
     waits_for: u32,
-    /// Those that wait for it.
+    /// Tasks that wait for it.
     then: Vec<u64>,
-    /// It does not begin before.
+    /// Earliest start.
     earliest_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    /// An access to a block of the storage, or a page of flash, in a run of accesses.
+    /// An access to a block of the storage or a page of flash, as part of a run.
     Storage {
         block: u32,
         op: Op,
@@ -91,15 +97,15 @@ enum Work {
         op: Op,
         run: u64,
     },
-    /// Consecutive pages of flash are written.
+    /// Writes consecutive pages of flash.
     Append {
         page: u32,
         pages: u32,
         run: u64,
     },
-    /// Nothing but the end of what it waits for.
+    /// Only waits for other tasks.
     Join,
-    /// The same, and a piece of a request is answered.
+    /// Waits for other tasks, then answers a piece of a request.
     Reply {
         request: u64,
     },
@@ -110,12 +116,12 @@ struct Request {
     arrival_ns: u64,
     done_ns: u64,
     counted: bool,
-    /// Pieces that are not answered, and one more while pieces may come.
+    /// Unanswered pieces, plus one while more pieces may come.
     open: u32,
 }
 
 impl Plans {
-    /// Of an idle cache on flash of `geometry`, before which nothing waits; the arrivals are not [`Arrivals::None`].
+    /// Returns the plans of an idle cache on flash of `geometry`. The arrivals must not be [`Arrivals::None`].
     pub fn new(model: &ArrayModel, geometry: Geometry, arrivals: Arrivals) -> Plans {
         let channels = |model| Channels::new(model, BLOCK_BYTES as u64);
         Plans {
@@ -140,7 +146,7 @@ impl Plans {
         }
     }
 
-    /// A request comes, which the trace has at `time_us`; its plans follow.
+    /// Starts a request, which is at `time_us` in the trace; its plans follow.
     pub fn begin(&mut self, time_us: u64, counted: bool) {
         while self.clients.waits_for_answer(self.requests.len()) {
             let next_ns = self.events.peek().map(|Reverse((at_ns, ..))| *at_ns);
@@ -162,25 +168,25 @@ impl Plans {
         self.next_request += 1;
     }
 
-    /// No more plans of the request come.
+    /// Ends the plans of the request.
     pub fn end(&mut self) {
         if let Some(request) = self.current.take() {
             self.answer(request, 0);
         }
     }
 
-    /// Does until `time_us` of the trace what can be done, if nothing else comes before.
+    /// Performs work until `time_us` of the trace, if nothing else comes before.
     pub fn idle_until(&mut self, time_us: u64) {
         if let Some(at_ns) = self.clients.clock_ns(time_us) {
             self.work_until(at_ns);
         }
     }
 
-    /// A plan that was made at `now_us` of the trace: of a piece of the request that has begun, or in the background.
+    /// Adds a plan made at `now_us` of the trace, for a piece of the current request or in the background.
     pub fn plan(&mut self, now_us: u64, steps: &[Step]) {
         let mut needed = Vec::new();
         let mut not_before_ns = 0;
-        // Reads and writes of a request are runs of their own.
+        // Reads and writes of a request are separate runs.
         let run = |op: Op| self.current.map(|request| request << 1 | op as u64);
         let (read_run, write_run) = (run(Op::Read), run(Op::Write));
         for step in steps {
@@ -264,7 +270,7 @@ impl Plans {
         }
     }
 
-    /// What was found, once all requests have come.
+    /// Returns the results, after the last request.
     pub fn finish(mut self) -> Waits {
         self.end();
         self.work_until(u64::MAX);
@@ -298,7 +304,7 @@ impl Plans {
         task
     }
 
-    /// Writes `count` blocks in one access, once their data is there.
+    /// Writes `count` blocks in one access, once their data is ready.
     fn write_backend(&mut self, block: u32, count: u32, run: u64, batch: Option<u32>, data: Option<u64>) -> u64 {
         let blocks = block..block + count;
         let mut after: Vec<u64> = blocks.clone().filter_map(|block| self.blocks.get(&block).copied()).collect();
@@ -309,19 +315,19 @@ impl Plans {
         task
     }
 
-    /// Waits for the writes of a batch, or of clients.
+    /// Waits for the writes of a batch, or for those of clients.
     fn flush_backend(&mut self, batch: Option<u32>) -> u64 {
         let mut after = self.backend_writes.remove(&batch).unwrap_or_default();
         after.extend(self.backend_flush.filter(|_| batch.is_none()));
         self.add(Work::Join, after)
     }
 
-    /// What fills a frame, if that is not done.
+    /// Returns the unfinished task that fills a frame, if any.
     fn filling(&self, frame: Frame) -> Option<u64> {
         self.frames.get(&frame.number).copied().filter(|task| self.tasks.contains_key(task))
     }
 
-    /// A run of blocks for the next task alone.
+    /// Returns a run for the next task only.
     fn own_run(&self) -> u64 {
         self.next_task | OWN_RUN
     }
@@ -347,7 +353,7 @@ impl Plans {
         number
     }
 
-    /// Does what happens until `end_ns`, this time included.
+    /// Performs the events up to and including `end_ns`.
     fn work_until(&mut self, end_ns: u64) {
         while self.events.peek().is_some_and(|Reverse((at_ns, ..))| *at_ns <= end_ns) {
             self.next_event();
@@ -381,7 +387,7 @@ impl Plans {
         }
     }
 
-    /// When work is done that begins to wait for its device at `at_ns`.
+    /// Performs work that queues at its device at `at_ns`, and returns its end.
     fn perform(&mut self, work: Work, at_ns: u64) -> u64 {
         match work {
             Work::Storage { block, op, run } => self.storage.access_of(run, block, op, at_ns),
@@ -394,7 +400,7 @@ impl Plans {
         }
     }
 
-    /// A piece of a request is answered, or no more pieces of it come.
+    /// Answers a piece of a request, or ends its pieces.
     fn answer(&mut self, number: u64, at_ns: u64) {
         let request = self.requests.get_mut(&number).expect("a request is answered once");
         request.done_ns = request.done_ns.max(at_ns);
@@ -414,7 +420,7 @@ mod tests {
     use flashwise_core::step::{Cause, LogRecord};
     use flashwise_device::tier_model_of_option;
 
-    /// The paper's latencies, 40 and 200 us before 200 and 1,000 us, with one channel each. Units have 16 pages.
+    /// The paper's latencies: 40 and 200 us for the cache, 200 and 1,000 us for the storage, one channel each. Units have 16 pages.
     fn plans(arrivals: &str) -> Plans {
         let tier = |device: &str| tier_model_of_option("test", &format!("{device}:channels=1")).unwrap();
         let model = ArrayModel { cache: tier("slc"), storage: tier("mlc") };
@@ -437,7 +443,7 @@ mod tests {
         Step::WriteBackend { block: 7, frame, acknowledged: false, replaces: false, logged: false, batch: None }
     }
 
-    /// The first segment of unit 1, with one block, which becomes slot 17.
+    /// The first segment of unit 1, with one block, in slot 17.
     fn append(frame: Frame) -> Step {
         let record = LogRecord { kind: Kind::Dirty, block: 7, slot: 17, frame, old: None, cause: Cause::Client };
         Step::Append(Box::new(Segment {
@@ -454,7 +460,7 @@ mod tests {
         }))
     }
 
-    /// Requests of one piece each, at times in us; their latencies in us.
+    /// Returns the latencies in us of requests of one piece each, which come at times in us.
     fn latencies(arrivals: &str, requests: &[(u64, Vec<Step>)]) -> Vec<f64> {
         fn run(mut plans: Plans, requests: &[(u64, Vec<Step>)], counted: usize) -> f64 {
             for (number, (time_us, steps)) in requests.iter().enumerate() {
@@ -489,11 +495,11 @@ mod tests {
         let miss = vec![Step::ReadBackend { block: 9, frame: frame(4) }, send(frame(4)), Step::Reply];
         let requests = [(0, part), (100, hit), (300, miss)];
         assert_eq!(latencies("trace", &requests), [1200.0, 40.0, 1100.0]);
-        // One after the other: nobody waits for another.
+        // One request after the other, so none waits for another.
         assert_eq!(latencies("closed:depth=1", &requests), [1200.0, 40.0, 200.0]);
     }
 
-    /// The block is read, 0-200 us, then written with its header, 200-600; a read that came with it is answered before.
+    /// The block is read, 0-200 us, then written with its header, 200-600; a concurrent read is answered earlier.
     #[test]
     fn a_flush_waits_for_what_it_makes_durable_and_a_read_does_not() {
         let read = [Step::ReadBackend { block: 7, frame: frame(1) }, send(frame(1)), Step::Reply, append(frame(1))];
@@ -501,7 +507,7 @@ mod tests {
         assert_eq!(latencies("trace", &[(0, read.to_vec()), (0, flush.to_vec())]), [200.0, 600.0]);
     }
 
-    /// The write is in memory. Its page is written until 400 us, and read from then on; what fills its frame anew does not wait.
+    /// The write is in memory. Its page is written until 400 us and read after that; the next fill of its frame does not wait.
     #[test]
     fn a_write_is_answered_from_memory_and_its_page_is_read_once_it_is_written() {
         let new = frame(1);
@@ -514,7 +520,7 @@ mod tests {
         assert_eq!(latencies("trace", &requests), [0.0, 430.0, 0.0, 40.0]);
     }
 
-    /// Blocks of one batch are written back while a client's flush waits for its own write alone.
+    /// Blocks of a batch are written back while a client's flush waits for its own write only.
     #[test]
     fn a_flush_of_the_backend_waits_for_no_batch_but_its_own() {
         let own = vec![receive(frame(1), 4096), write(frame(1)), Step::Reply];
@@ -527,7 +533,7 @@ mod tests {
             batch: Some(3),
         };
         let flush = vec![back, Step::FlushBackend { batch: None }, Step::AwaitFlushes, Step::Reply];
-        // The second write takes its turn until 2,000 us.
+        // The second write waits for the first, until 2,000 us.
         assert_eq!(latencies("trace", &[(0, own), (100, flush)]), [1000.0, 900.0]);
         let of_batch = [
             Step::WriteBackend {
@@ -544,7 +550,7 @@ mod tests {
         assert_eq!(latencies("trace", &[(0, of_batch.to_vec())]), [0.0]);
     }
 
-    /// 3,000 misses at once, 200 us each: with few tasks at a time the devices have as much to do.
+    /// 3,000 misses at once, 200 us each: a small limit of tasks leaves the devices the same work.
     #[test]
     fn work_that_never_ends_in_time_is_all_done() {
         let mut plans = plans("trace");

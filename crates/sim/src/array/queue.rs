@@ -1,20 +1,20 @@
-//! Requests that wait for the devices of an array, in the order of time.
+//! Requests that queue at the devices of an array, in order of time.
 //!
-//! Source: open and closed loops as in Schroeder, Wierman, Harchol-Balter: Open versus closed: a cautionary tale. NSDI 2006; the devices
-//! and what they are asked for as in Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through
-//! workload sampling. MSST 2016, Figures 2 and 3, whose arrows here take time.
+//! Source: open and closed loops as in Schroeder, Wierman, Harchol-Balter: Open versus closed: a cautionary tale. NSDI 2006. Devices and
+//! their accesses as in Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
+//! sampling. MSST 2016, Figures 2 and 3, whose arrows take time here.
 //!
-//! A request comes with all its block accesses at once and is answered when the last of them is:
+//! All block accesses of a request come at once, and it is answered when the last of them is:
 //!
-//! - A read that RAM has is answered at once.
-//! - A hit and an admitted write are an access to the cache, a read miss and a refused write one to the storage.
-//! - A read miss that is admitted is written to the cache when the storage has it. Nobody waits for that.
-//! - A dirty block that is evicted is read from the cache, behind the accesses of the request that evicts it, and then written to the
-//!   storage. Nobody waits for that. (The model of wear has no use for that read: reads wear nothing.)
+//! - A read hit in RAM is answered at once.
+//! - A hit and an admitted write access the cache; a read miss and a refused write access the storage.
+//! - An admitted read miss is written to the cache in the background, once the storage has read it.
+//! - An evicted dirty block is written back in the background: read from the cache, behind the accesses of the evicting request, then
+//!   written to the storage. (The wear model ignores that read: reads wear nothing.)
 //!
-//! What is done in the background takes its turn at the devices like all else, first come, first served. A block counts as cached from
-//! the access that admits it on, even while the storage still reads it. In a closed loop nothing holds requests back when the storage
-//! falls behind with what is written back: it is seen in its utilisation.
+//! Background work queues at the devices like any other, first come, first served. A block counts as cached from the access that admits
+//! it, even while the storage still reads it. In a closed loop, requests are not slowed when write-back falls behind: the storage's
+//! utilisation shows it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,43 +27,42 @@ use super::Arrivals;
 use super::channels::Channels;
 use super::clients::{Clients, Waits};
 
-/// How much may be waiting for devices to end before it can begin itself: 16 MiB. It is more only where devices are hours behind, and
-/// what is beyond it begins at once: how busy that makes a device is the same.
+/// Largest backlog of waiting work: 16 MiB. It is exceeded only if devices are hours behind. Work beyond it starts at once, which keeps
+/// the devices equally busy.
 const PENDING_MAX: usize = 1 << 20;
 
-/// One block access, and what became of it.
+/// One block access and its outcome.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served<'a> {
-    /// The number of its request. A request's accesses come one after the other.
+    /// The number of its request. Accesses of a request are consecutive.
     pub request: u64,
-    /// The time of the trace.
+    /// Its time in the trace.
     pub time_us: u64,
     pub block: u32,
     pub op: Op,
-    /// What became of it; none of a read that RAM had, for which nobody waits.
+    /// Its outcome; `None` for a read hit in RAM, which waits for nothing.
     pub outcome: Option<&'a Outcome<u32>>,
-    /// A dirty block that was evicted.
+    /// A dirty block that it evicted.
     pub written_back: Option<u32>,
-    /// Whether a request counts whose last access this is.
+    /// True if its request counts, should this be the last access.
     pub counted: bool,
 }
 
-/// The queues before the devices of an array, and the requests that wait in them.
+/// The queues of an array's devices, and the requests in them.
 #[derive(Clone, Debug)]
 pub(crate) struct Queues {
     clients: Clients,
     cache: Channels,
     storage: Channels,
-    /// Background work that can begin at some time, the earliest first.
+    /// Background work by start time, the earliest first.
     pending: BinaryHeap<Reverse<Pending>>,
     pending_max: usize,
     request: Option<Request>,
-    /// Dirty blocks that the request evicted.
+    /// Dirty blocks evicted by the request.
     evicted: Vec<u32>,
 }
 
-/// What is done at a time when nobody waits for it. In what order at equal times makes no difference: all that is done to a tier in the
-/// background takes equally long.
+/// Background work at a time. The order at equal times does not matter: background work on a tier always takes equally long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pending {
     at_ns: u64,
@@ -73,13 +72,13 @@ struct Pending {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
-    /// Writes a block that was read from the storage to the cache.
+    /// Writes a block from the storage to the cache.
     Fill,
-    /// Writes a block that was read from the cache to the storage.
+    /// Writes a block from the cache to the storage.
     WriteBack,
 }
 
-/// The request whose accesses come.
+/// The current request.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     number: u64,
@@ -89,7 +88,7 @@ struct Request {
 }
 
 impl Queues {
-    /// Of idle devices; the arrivals are not [`Arrivals::None`].
+    /// Returns the queues of idle devices. The arrivals must not be [`Arrivals::None`].
     pub fn new(model: &ArrayModel, block_bytes: u64, arrivals: Arrivals) -> Queues {
         Queues {
             clients: Clients::new(arrivals),
@@ -102,7 +101,7 @@ impl Queues {
         }
     }
 
-    /// Serves an access. Times do not go back.
+    /// Serves an access. Times must not decrease.
     #[inline]
     pub fn access(&mut self, served: &Served) {
         let mut request = match self.request {
@@ -132,14 +131,14 @@ impl Queues {
         self.evicted.extend(served.written_back);
     }
 
-    /// What was found, once all requests have come.
+    /// Returns the results, after the last request.
     pub fn finish(mut self) -> Waits {
         self.end();
         self.work_until(u64::MAX);
         self.clients.waits(&self.cache, &self.storage)
     }
 
-    /// Ends the request before, and lets that of `served` come.
+    /// Ends the previous request and starts that of `served`.
     fn begin(&mut self, served: &Served) -> Request {
         self.end();
         let arrival_ns = self.clients.arrival_ns(served.time_us, 0);
@@ -147,7 +146,7 @@ impl Queues {
         Request { number: served.request, arrival_ns, done_ns: 0, counted: false }
     }
 
-    /// Ends the request whose accesses have come.
+    /// Ends the current request.
     fn end(&mut self) {
         let Some(request) = self.request.take() else { return };
         self.clients.answered(request.arrival_ns, request.done_ns, request.counted);
@@ -159,7 +158,7 @@ impl Queues {
         self.evicted = evicted;
     }
 
-    /// Has work done that can begin at `at_ns`; now it is `now_ns`.
+    /// Schedules work that can start at `at_ns`; the time is `now_ns`.
     #[inline]
     fn pend(&mut self, now_ns: u64, at_ns: u64, block: u32, work: Work) {
         if self.pending.len() < self.pending_max {
@@ -169,7 +168,7 @@ impl Queues {
         }
     }
 
-    /// Does what can begin until `end_ns`, this time included.
+    /// Performs the work that can start up to and including `end_ns`.
     fn work_until(&mut self, end_ns: u64) {
         while let Some(&Reverse(Pending { at_ns, block, work })) = self.pending.peek()
             && at_ns <= end_ns
@@ -194,14 +193,14 @@ mod tests {
 
     const ADMIT: Outcome<u32> = Outcome::Admit { evicted: None };
 
-    /// The paper's latencies, 40 and 200 us before 200 and 1,000 us, with one channel each or with changes.
+    /// The paper's latencies: 40 and 200 us for the cache, 200 and 1,000 us for the storage, with one channel each unless changed.
     fn queues(cache: &str, storage: &str, arrivals: &str) -> Queues {
         let tier = |device: &str, keys: &str| tier_model_of_option("test", &format!("{device}:{keys}")).unwrap();
         let model = ArrayModel { cache: tier("slc", cache), storage: tier("mlc", storage) };
         Queues::new(&model, 4096, arrivals.parse().unwrap())
     }
 
-    /// An access of a request; blocks are numbered as requests are.
+    /// An access of a request to the block of the same number.
     fn access(request: u32, time_us: u64, op: Op, outcome: &Outcome<u32>) -> Served<'_> {
         Served {
             request: request.into(),
@@ -228,7 +227,7 @@ mod tests {
     ///     210 read, hit    400-440                     440       230
     ///     300 write, hit   440-640                     640       340
     ///
-    /// Until 300 us the cache is asked for 200 + 2 * 40 + 200, the storage for 2 * 200.
+    /// Until 300 us the cache works for 200 + 2 * 40 + 200, the storage for 2 * 200.
     #[test]
     fn an_open_loop_waits_for_what_came_before() {
         let mut queues = queues("channels=1", "channels=1", "trace");
@@ -242,14 +241,14 @@ mod tests {
             (waits.latencies.mean_us, waits.latencies.max_us),
             ((200 + 40 + 380 + 230 + 340) as f64 / 5.0, 380.0)
         );
-        // The third of five in order of length; within a thousandth.
+        // The third of five latencies, within a thousandth.
         assert!((230.0..230.3).contains(&waits.latencies.p50_us), "{waits:?}");
         assert_eq!((waits.latencies.p99_us, waits.requests_per_s), (380.0, None));
         near(waits.cache_utilisation, 480.0 / 300.0);
         near(waits.storage_utilisation, 400.0 / 300.0);
     }
 
-    /// Twice as fast, requests come at 0, 5, 10, 105 and 150 us: with channels to spare nobody waits but for their own device.
+    /// At twice the speed, requests come at 0, 5, 10, 105 and 150 us. With spare channels each waits for its own device only.
     #[test]
     fn with_channels_to_spare_a_request_takes_as_long_as_its_longest_access() {
         let mut queues = queues("channels=8", "channels=8", "trace:speed=2");
@@ -301,7 +300,7 @@ mod tests {
         near(waits.storage_utilisation, 1200.0 / 1440.0);
     }
 
-    /// Hits of 40 us on 4 channels: with less depth it is depth that bounds throughput, with more the channels.
+    /// Hits of 40 us on 4 channels: a small depth bounds throughput, then the channels do.
     #[test]
     fn throughput_is_bounded_by_depth_and_by_channels() {
         let per_s = |depth: u32| {
@@ -316,7 +315,7 @@ mod tests {
         assert_eq!(per_s(16), (100e3, 160.0, 1.0));
     }
 
-    /// Requests for two blocks, each on a device of its own: the first does not count, of the second one access does.
+    /// Requests for two blocks on two devices. The first does not count; of the second, one access counts.
     #[test]
     fn a_request_counts_if_its_last_access_does() {
         let mut queues = queues("channels=1", "devices=10,channels=1", "trace");
@@ -327,14 +326,14 @@ mod tests {
                 queues.access(&Served { block, counted, ..access(request, time_us, Op::Read, &Outcome::Bypass) });
             }
         }
-        // Each device has a block of each request: the first takes 200 us, the second waits 100 us and the third 200.
+        // Each device has a block of each request: the first takes 200 us, the second waits 100 us, and the third waits 200 us.
         let waits = queues.finish();
         assert_eq!((waits.latencies.mean_us, waits.latencies.max_us), (350.0, 400.0));
-        // Of the second request the access that counts, and both of the third, in 100 us: two of them on one device.
+        // The counted access of the second request and both of the third, in 100 us: two of them on one device.
         near(waits.storage_utilisation, 400.0 / 100.0);
     }
 
-    /// 3,000 misses come at once to a storage that takes 200 us for each: their fills begin after them, or no more than 5 of them do.
+    /// 3,000 misses come at once to a storage that takes 200 us each. Their fills start after them, or at most 5 of them wait.
     #[test]
     fn where_devices_are_far_behind_memory_is_bounded_and_the_work_is_the_same() {
         let run = |pending_max: usize| {

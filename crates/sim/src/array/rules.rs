@@ -1,7 +1,7 @@
 //! Admission rules as users write them for many runs: lists and ranges of an option's values, and timeframes as a share of a trace.
 //!
-//! `probability:p=0.1..0.9:0.2` is five rules, `adaptive:target=200us,400us,1ms,kind=size` three: what has no `=` is another value of
-//! the option before it. `timeframe=1%` is a hundredth of the time that a trace takes.
+//! `probability:p=0.1..0.9:0.2` is five rules, `adaptive:target=200us,400us,1ms,kind=size` three: an item without `=` is another value of
+//! the option before it. `timeframe=1%` is a hundredth of the trace's duration.
 
 use flashwise_core::admission::{RULES, Spec};
 use flashwise_core::options::{Kind, OptionError};
@@ -11,24 +11,24 @@ use flashwise_trace::Trace;
 
 use crate::range;
 
-/// The most rules that a text may stand for.
+/// Largest number of rules in a text.
 const RULES_MAX: usize = 1000;
-/// What a range may be.
+/// Syntax of a range.
 const RANGE: &str =
     "FIRST..LAST:STEP or FIRST..LAST:xFACTOR with FIRST at most LAST, such as 0.1..0.9:0.1 or 4KiB..1MiB:x2";
-/// What the option `timeframe` allows.
+/// Limits of the option `timeframe`.
 const TIMEFRAME_US: (u64, u64) = (1000, 30 * 86_400_000_000);
 
 /// A rule for any trace.
 #[derive(Clone, Debug)]
 pub struct TraceRule {
     spec: Spec,
-    /// The share of a trace's time that is a timeframe, if it is given so.
+    /// The timeframe as a share of the trace's time, if given so.
     timeframe: Option<f64>,
 }
 
 impl TraceRule {
-    /// The rules that `text` stands for.
+    /// Parses the rules of `text`.
     pub fn parse_list(text: &str) -> Result<Vec<TraceRule>, OptionError> {
         expand(text)?.iter().map(|text| TraceRule::parse(text)).collect()
     }
@@ -47,25 +47,25 @@ impl TraceRule {
         Ok(TraceRule { spec, timeframe: Some(share / 100.0) })
     }
 
-    /// The rule for `trace`, still called as the user wrote it.
+    /// The rule for `trace`, still named as the user wrote it.
     pub fn of(&self, trace: &Trace) -> Spec {
         let Some(length_us) = self.length_us(trace) else { return self.spec.clone() };
         self.lasting(length_us).called(&self.spec.to_string())
     }
 
-    /// The rule for `trace`, called as a cache that runs without a trace takes it: its timeframe is a time.
+    /// The rule for `trace` with its timeframe as a time, for a cache that runs without a trace.
     pub fn timed(&self, trace: &Trace) -> Spec {
         let Some(length_us) = self.length_us(trace) else { return self.spec.clone() };
-        // Whole seconds, where there are some, are what people write.
+        // Round to whole seconds, if there are any.
         self.lasting(if length_us < 1e6 { length_us } else { (length_us / 1e6).round() * 1e6 })
     }
 
-    /// How long a timeframe is, if it is given as a share.
+    /// Length of a timeframe, if it is given as a share.
     fn length_us(&self, trace: &Trace) -> Option<f64> {
         Some(self.timeframe? * trace.times().duration_us() as f64)
     }
 
-    /// The rule with a timeframe of this length in place of a share.
+    /// Returns the rule with a timeframe of this length instead of a share.
     fn lasting(&self, length_us: f64) -> Spec {
         let length = Duration::from_us((length_us as u64).clamp(TIMEFRAME_US.0, TIMEFRAME_US.1));
         let text = self.spec.to_string();
@@ -74,19 +74,19 @@ impl TraceRule {
         spec.expect("a rule that was read stays one with another timeframe")
     }
 
-    /// The rule with whatever timeframe.
+    /// The rule, with any timeframe.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 }
 
-/// The option `timeframe` of a rule, and its value without the percent sign.
+/// Returns the option `timeframe` of a rule, and its value without the percent sign.
 fn timeframe_percent(text: &str) -> Option<(&str, &str)> {
     let option = text.split([':', ',']).find(|part| part.starts_with("timeframe=") && part.ends_with('%'))?;
     Some((option, option.strip_prefix("timeframe=")?.strip_suffix('%')?))
 }
 
-/// Every combination of the values that `text` lists.
+/// Returns every combination of the values that `text` lists.
 fn expand(text: &str) -> Result<Vec<String>, OptionError> {
     let Some((name, options)) = text.split_once(':') else { return Ok(vec![text.to_owned()]) };
     let parameters = RULES.iter().find(|info| info.name == name).map_or(&[][..], |info| info.parameters);
@@ -125,10 +125,10 @@ fn expand(text: &str) -> Result<Vec<String>, OptionError> {
     Ok(rules.into_iter().map(|options| format!("{name}:{options}")).collect())
 }
 
-/// The values of a range such as `0.1..0.9:0.1`, of an option of this kind.
+/// Returns the values of a range such as `0.1..0.9:0.1` for an option of this kind.
 fn values_of(kind: Kind, range: &str) -> Option<Vec<String>> {
     let percent = range.split("..").next()?.ends_with('%');
-    // In billionths of what is written: of 1 (or of 1 %), of a byte, of a microsecond.
+    // In billionths of 1 (or 1 %), of a byte, or of a microsecond.
     let read = |text: &str| -> Option<u128> {
         match kind {
             Kind::Size(..) => Some(u128::from(text.parse::<ByteSize>().ok()?.bytes()) * NANO),

@@ -1,4 +1,4 @@
-//! The algorithms whose endurance is simulated, as users name them.
+//! The algorithms whose wear is simulated, as users name them.
 //!
 //! Source: Cheng et al., USENIX ATC 2016, Tables 1 and 2.
 
@@ -71,7 +71,7 @@ const BUFFERS: Parameter = Parameter {
     meaning: "erase units of the write buffer; as set for all algorithms where it is not given",
 };
 
-/// The offline algorithms, in the order in which they are listed.
+/// The offline algorithms, in listing order.
 static OFFLINE: [Info; 10] = [
     row(
         "m",
@@ -93,89 +93,89 @@ const fn row(name: &'static str, title: &'static str, parameters: &'static [Para
     Info { name, title, source: SOURCE, parameters, offline: true }
 }
 
-/// Every algorithm, in the order in which they are listed: offline ones, replacement policies, container policies.
+/// Returns every algorithm in listing order: offline ones, replacement policies, container policies.
 pub fn algorithms() -> impl Iterator<Item = &'static Info> + Clone {
-    // FIF is M that has to fetch; M is here.
+    // FIF is M with forced fetches; M is in the list already.
     let policies = POLICIES.iter().copied().filter(|info| !info.offline);
     OFFLINE.iter().chain(policies).chain(CONTAINER_POLICIES.iter().copied())
 }
 
-/// Where the blocks go.
+/// Placement of blocks on flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Each to a place of its own, behind the translation layer of a conventional SSD.
+    /// Each block has its own slot, behind the translation layer of a conventional SSD.
     InPlace {
-        /// The device is told what is not needed any more.
+        /// True if unneeded blocks are trimmed.
         trim: bool,
     },
-    /// In a write buffer and from there into whole erase units of host-managed flash.
+    /// Blocks gather in a write buffer and go into whole erase units of host-managed flash.
     Containers {
-        /// Which blocks are not copied forward.
+        /// Rule for blocks that are not copied forward.
         reduction: CopyForwardReduction,
-        /// How the write buffer is cut.
+        /// Order in which the write buffer is cut.
         order: Order,
-        /// Erase units of the write buffer, if they are not those of the settings.
+        /// Erase units of the write buffer, if they differ from the settings.
         buffers: Option<u32>,
     },
-    /// Each to an erase unit of its own.
+    /// Each block has its own erase unit.
     UnitCaching,
 }
 
-/// Which blocks are not copied forward, although they are in the cache.
+/// Cached blocks that are not copied forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyForwardReduction {
-    /// Those that one of this many earlier rounds copied for nothing.
+    /// Blocks whose copy was useless in one of this many earlier rounds.
     Rounds(u32),
-    /// All that are not read again before they leave.
+    /// All blocks that are not read again before they leave.
     Exact,
 }
 
-/// In which order the blocks of a write buffer go into erase units.
+/// Order in which blocks of a write buffer go into erase units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// By when they leave the cache.
+    /// By the time when they leave the cache.
     Evict,
-    /// By when they came into the write buffer.
+    /// By arrival in the write buffer.
     Arrival,
 }
 
-/// Which insertions are left out.
+/// Insertions that are left out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
-    /// Those with fewer read hits.
+    /// Insertions with fewer read hits.
     Hits(u32),
-    /// As many, with as few read hits, as it takes to stay within a budget of erasures.
+    /// As many insertions, those with the fewest read hits first, as a budget of erasures requires.
     Budget(Budget),
 }
 
-/// How many erasures may be had.
+/// A budget of erasures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Budget {
-    /// This many per erase unit and day.
+    /// Erasures per erase unit and day.
     Epbpd(f64),
-    /// As a share of those that the algorithm has without a budget.
+    /// A share of the erasures that the algorithm has without a budget.
     Share(f64),
-    /// As a share of those of M+ at the same size.
+    /// A share of the erasures of M+ at the same size.
     ShareOfMPlus(f64),
 }
 
-/// An algorithm that knows the future.
+/// An offline algorithm, which knows the future.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offline {
-    /// Where the blocks go.
+    /// Placement of blocks.
     pub placement: Placement,
-    /// Which insertions are left out.
+    /// Insertions that are left out.
     pub limit: Limit,
 }
 
-/// What an algorithm does.
+/// Kind of an algorithm.
 #[derive(Clone, Debug)]
 pub enum Method {
-    /// It knows the future.
+    /// An offline algorithm.
     Offline(Offline),
-    /// A replacement policy, each block at a place of its own behind the translation layer of a conventional SSD.
+    /// A replacement policy, each block in its own slot behind the translation layer of a conventional SSD.
     Policy(Spec),
-    /// It manages whole erase units of host-managed flash.
+    /// A policy that manages whole erase units of host-managed flash.
     ContainerPolicy(container_policy::Spec),
 }
 
@@ -188,7 +188,7 @@ pub struct Algorithm {
 }
 
 impl Algorithm {
-    /// Reads an algorithm's name and options.
+    /// Parses an algorithm's name and options.
     pub fn parse(text: &str) -> Result<Algorithm, OptionError> {
         let (info, options) = named("algorithm", text, algorithms(), |info| info.name)?;
         let method = if info.offline {
@@ -207,12 +207,12 @@ impl Algorithm {
         self.info
     }
 
-    /// Whether it knows the future.
+    /// True if it knows the future.
     pub fn offline(&self) -> bool {
         self.info.offline
     }
 
-    /// How blocks lie on flash: `in-place`, `containers`, or `unit` where each has an erase unit of its own.
+    /// Layout of blocks on flash: `in-place`, `containers`, or `unit` for one erase unit per block.
     pub fn layout(&self) -> &'static str {
         match &self.method {
             Method::Offline(Offline { placement: Placement::InPlace { .. }, .. }) | Method::Policy(_) => "in-place",
@@ -223,12 +223,12 @@ impl Algorithm {
         }
     }
 
-    /// Whether it evicts whole erase units, and not one block for another.
+    /// True if it evicts whole erase units instead of single blocks.
     pub fn evicts_units(&self) -> bool {
         matches!(self.method, Method::ContainerPolicy(_))
     }
 
-    /// What it does.
+    /// Kind of the algorithm.
     pub fn method(&self) -> &Method {
         &self.method
     }
@@ -278,7 +278,7 @@ fn reduction(owner: &str, text: &str) -> Result<CopyForwardReduction, OptionErro
     }
 }
 
-/// Each round is a run of its own.
+/// Each round is a separate run.
 const ROUNDS_MAX: u32 = 1000;
 
 fn budget(owner: &str, options: &Options) -> Result<Budget, OptionError> {

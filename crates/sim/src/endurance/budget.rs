@@ -2,33 +2,33 @@
 //!
 //! Source: Cheng et al., USENIX ATC 2016, section 3.2, Algorithm H_T.
 //!
-//! A budget that is a share is one of the erasures that the algorithm has without it, as section 6.3 has it: "from 25%-75% of the EPBPD necessary
-//! for M or C respectively". `of=m+` takes those of M+ for C_T too, so that both have the same budget.
+//! A budget that is a share refers to the erasures that the algorithm has without it, as in section 6.3: "from 25%-75% of the EPBPD
+//! necessary for M or C respectively". With `of=m+`, C_T takes those of M+ too, so both have the same budget.
 //!
-//! Departures from the paper: Step 2 takes from the number of insertions how many the budget allows. How many erasures come of an insertion
-//! depends on which others are left out, so that here reruns try how many to leave out, between the most that were too few and the
-//! fewest that were enough, until the budget is met.
+//! Departures from the paper: Step 2 derives the number of insertions directly from the budget. But the erasures of an insertion depend on
+//! which others are left out. So here reruns search for the number to leave out, between the largest that was too few and the smallest
+//! that was enough, until the budget is met.
 
-/// A budget is met by at most this share less.
+/// A budget is met if at least this share of it is used.
 const CLOSE: f64 = 0.98;
 
-/// What a limit to the erasures left of an algorithm.
+/// The search for the insertions that a limit to the erasures leaves out.
 pub(super) struct Within<'a> {
-    /// How often the algorithm erases that leaves out this many insertions.
+    /// Returns the erasures of the algorithm without this many insertions.
     pub erasures: &'a dyn Fn(u64) -> u64,
-    /// How many insertions there are to leave out.
+    /// Number of insertions.
     pub insertions: u64,
 }
 
 impl Within<'_> {
-    /// How many insertions to leave out: of those numbers that were tried and have at most `budget` erasures, the one with the most.
+    /// Returns the number of insertions to leave out: of the numbers tried with at most `budget` erasures, that with the most erasures.
     pub fn budget(&self, budget: f64) -> u64 {
         let is_close = |erasures: u64| erasures as f64 >= CLOSE * budget || erasures as f64 > budget - 1.0;
         let all = (self.erasures)(0);
         if all as f64 <= budget {
             return 0;
         }
-        // This many left out are too few, with this many erasures; and this many are enough.
+        // A number that is too few, with its erasures, and a number that is enough.
         let (mut few, mut few_erasures) = (0, all as f64);
         let (mut enough, mut enough_erasures) = (self.insertions, 0.0);
         // The best number so far, and its erasures.
@@ -39,7 +39,7 @@ impl Within<'_> {
             let count = if tries % 3 == 0 {
                 few + (enough - few) / 2
             } else {
-                // A little below the budget, on the line between the two.
+                // Interpolates a little below the budget.
                 let target = (1.0 + CLOSE) / 2.0 * budget;
                 let share = (few_erasures - target) / (few_erasures - enough_erasures).max(1.0);
                 few + ((enough - few) as f64 * share) as u64

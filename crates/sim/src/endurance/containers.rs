@@ -1,21 +1,21 @@
-//! C and its kin: container-optimised placement. Blocks gather in a write buffer of several erase units, are cut into units by when they will
-//! leave the cache, and written to host-managed flash a unit at a time; the unit with the fewest valid blocks is erased when space is
-//! needed, and what is valid there goes back into the write buffer.
+//! C and its variants: container-optimised placement. Blocks gather in a write buffer of several erase units. They are cut into units by
+//! the time when they will leave the cache, and written to host-managed flash one unit at a time. The unit with the fewest valid blocks is
+//! erased when space is needed, and its valid blocks go back into the write buffer.
 //!
 //! Source: Cheng et al., USENIX ATC 2016, sections 3.3, 3.5 and 4, Figures 2 to 4.
 //!
-//! A block on flash is valid from when its unit is sealed until it leaves the cache; it is then evict-pending, or, once it is overwritten,
-//! invalid (Figure 4). Neither counts for a unit's priority, V, and neither is read any more, so that they are not told apart here. In the write buffer
-//! blocks that leave are removed at once, and never written.
+//! A block on flash is valid from the seal of its unit until it leaves the cache. Then it is evict-pending or, once overwritten, invalid
+//! (Figure 4). Both leave a unit's priority, V, and neither is read again, so they are one state here. Blocks that leave while in the
+//! write buffer are removed at once and never written.
 //!
 //! Departures from the paper:
 //!
-//! - The write buffer is sorted when it is full, not kept in order all the time: the units are the same.
-//! - CFR: "exact" takes from the plan when a block is hit last, which no number of rounds quite finds. A round marks the insertions
-//!   of which a copy was for nothing; later rounds do not copy their blocks any more once they have been hit as often as then. Rounds differ
-//!   in what is copied, but not in what is in the cache, so that such a copy would be for nothing again.
+//! - The write buffer is sorted when it is full, not kept sorted: the units are the same.
+//! - CFR: "exact" takes the time of a block's last hit from the plan, which no number of rounds quite finds. A round marks the insertions
+//!   with a useless copy. Later rounds no longer copy their blocks after that many hits. Rounds differ in their copies but not in the
+//!   cache's contents, so such a copy would be useless again.
 //! - A unit is free when it is collected, and erased when it is written again.
-//! - What is in the write buffer at the end of the trace is not written.
+//! - Blocks in the write buffer at the end of the trace are not written.
 
 use flashwise_core::block_cache::Tally;
 use flashwise_core::index::Dense;
@@ -30,8 +30,7 @@ use super::settings::Geometry;
 use super::write_buffer::{Cause, UnitBuffer};
 use crate::offline::{Decision, FlashStream, Insertion, NOT_EVICTING, Plan};
 
-/// A cache for `plan` on host-managed flash, which has learnt in as many earlier rounds as it is allowed. `progress` may end
-/// these.
+/// Returns a cache for `plan` on host-managed flash, trained in as many earlier rounds as allowed. `progress` may end these.
 pub(super) fn containers<'a>(
     stream: &'a FlashStream,
     plan: &'a Plan,
@@ -51,11 +50,11 @@ pub(super) fn containers<'a>(
     new(wasted)
 }
 
-/// Of which insertions it is known that a copy after their last hit is for nothing.
+/// Insertions for which a copy after their last hit is known to be useless.
 enum Wasted {
-    /// Of all.
+    /// All insertions.
     Known,
-    /// Of those that are marked; of none if this is empty.
+    /// The marked insertions; none if this is empty.
     Marked(Vec<bool>),
 }
 
@@ -65,19 +64,19 @@ pub(super) struct Containers<'a> {
     insertions: &'a [Insertion],
     order: Order,
     wasted: Wasted,
-    /// How many of the insertions were made.
+    /// Number of insertions so far.
     inserted: u32,
     /// The latest insertion of each block.
     insertion_of: Vec<u32>,
     buffer: UnitBuffer,
-    /// Units that a full write buffer is cut into.
+    /// Number of units into which a full write buffer is cut.
     write_buffers: u32,
     units: Units<Dense>,
-    /// The units that are to be erased before they are written again.
+    /// Units to erase before they are written again.
     collected: Vec<bool>,
-    /// Blocks of a unit, between write buffer and flash.
+    /// Blocks of a unit on the way from write buffer to flash.
     unit: Vec<u32>,
-    /// Steps of a unit that are to come after others.
+    /// Steps of a unit that follow others.
     later: Vec<FlashStep>,
     tally: Tally,
 }
@@ -92,7 +91,7 @@ impl<'a> Containers<'a> {
     ) -> Containers<'a> {
         let Geometry { units, unit_pages, write_buffers, capacity_blocks, .. } = *geometry;
         let unique_blocks = stream.unique_blocks();
-        // Then the emptiest units, as many as the write buffer is cut into, always have less on them than it holds.
+        // So the emptiest units, as many as the write buffer is cut into, always hold fewer blocks than it does.
         assert!(units > write_buffers && u64::from(units) * u64::from(unit_pages) > capacity_blocks as u64);
         Containers {
             stream,
@@ -111,16 +110,16 @@ impl<'a> Containers<'a> {
         }
     }
 
-    /// The block leaves the cache, wherever it is.
+    /// Removes a block from the cache, wherever it is.
     #[inline]
     fn leave(&mut self, block: u32) {
         if !self.buffer.remove(block) {
-            // Unless it was not copied forward, it is on flash.
+            // It is on flash, unless it was not copied forward.
             self.units.invalidate(block);
         }
     }
 
-    /// Function OnInsert: `block` goes into the write buffer, where there is room.
+    /// Function OnInsert: puts `block` into the write buffer, which has room.
     #[inline]
     fn insert(&mut self, block: u32, cause: Cause, position: usize, steps: &mut Vec<FlashStep>) {
         let insertion = &self.insertions[self.insertion_of[block as usize] as usize];
@@ -154,7 +153,7 @@ impl<'a> Containers<'a> {
         self.buffer.clear();
     }
 
-    /// Function EvictFlash: makes units free until there are as many as the write buffer is cut into.
+    /// Function EvictFlash: frees units until there are as many as the write buffer is cut into.
     #[cold]
     fn collect(&mut self, position: usize, steps: &mut Vec<FlashStep>) {
         while self.units.free_units() < self.write_buffers {

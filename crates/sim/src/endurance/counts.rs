@@ -1,4 +1,4 @@
-//! What endurance is measured by; the one place that defines the figures.
+//! Measures of endurance; the only definition of these figures.
 //!
 //! Source: Cheng et al., USENIX ATC 2016, section 3.1; Li, Shilane, Douglis, Wallace: Pannier. Middleware 2015, for FUE.
 
@@ -8,47 +8,45 @@ use flashwise_device::flash::{DeviceCounters, Wear};
 
 use crate::stretch;
 
-/// What was counted after the warm-up, per block access.
+/// Counts after the warm-up, per block access.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counts {
     /// Reads.
     pub reads: u64,
     /// Writes.
     pub writes: u64,
-    /// Reads that RAM had: the read cache, or a write buffer or open erase unit from which the block was not on flash yet.
+    /// Read hits in RAM: the read cache, or a write buffer or open erase unit whose block was not on flash yet.
     pub ram_hits: u64,
-    /// Those of them that a write buffer or an open erase unit had.
+    /// Read hits in a write buffer or an open erase unit; a part of `ram_hits`.
     pub buffer_hits: u64,
-    /// Reads that flash had.
+    /// Read hits on flash.
     pub flash_hits: u64,
-    /// Writes that found their block in the flash cache. Those of the algorithms that know the future have none: what is overwritten left after
-    /// its last read.
+    /// Writes that found their block in the flash cache. Offline algorithms have none: an overwritten block left after its last read.
     pub write_hits: u64,
-    /// Accesses that reached the flash cache, missed, and left it as it was.
+    /// Accesses that reached the flash cache, missed, and did not change it.
     pub bypasses: u64,
-    /// Blocks that came into the flash cache because they were read.
+    /// Blocks inserted into the flash cache by reads.
     pub insertions_read: u64,
-    /// Blocks that came into the flash cache, or were overwritten there, because they were written.
+    /// Blocks inserted into the flash cache, or overwritten there, by writes.
     pub insertions_write: u64,
-    /// What was written to flash, by cause; less than was inserted where blocks leave before they are written.
+    /// Blocks written to flash by cause; fewer than the insertions if blocks leave before they are written.
     pub flash_writes: FlashWrites,
-    /// Blocks written to flash once more by the host although they were not read after that before they left.
-    /// Known of offline algorithms only.
+    /// Blocks that the host copied forward although they were not read again. Known for offline algorithms only.
     pub copy_forward_wasted_blocks: u64,
-    /// Blocks that were still valid on the erase units that were erased.
+    /// Blocks that were still valid when their erase unit was erased.
     pub evicted_live_blocks: u64,
-    /// What the device did.
+    /// Operations of the device.
     pub device: DeviceCounters,
-    /// How the device was worn.
+    /// Wear of the device.
     pub wear: Wear,
     /// Pages of an erase unit.
     pub unit_pages: u32,
-    /// How long that took; none if the trace has no times, or no time passed.
+    /// Duration; `None` if the trace has no times, or no time passed.
     pub days: Option<f64>,
 }
 
 impl Counts {
-    /// Nothing yet, on a device that was not used yet.
+    /// Returns counts of zero, for an unused device.
     pub(super) fn none(unit_pages: u32, wear: Wear) -> Counts {
         Counts {
             reads: 0,
@@ -70,7 +68,7 @@ impl Counts {
         }
     }
 
-    /// What a cache did, on a device that has units of `unit_pages` and was worn as `wear` says.
+    /// Returns the counts of a run on a device with units of `unit_pages` and this `wear`.
     pub(crate) fn of_run(found: &stretch::Counts, unit_pages: u32, wear: Wear, days: Option<f64>) -> Counts {
         let (read, write) = (found.counters.of(Op::Read), found.counters.of(Op::Write));
         Counts {
@@ -92,12 +90,12 @@ impl Counts {
         }
     }
 
-    /// Reads that were hits, in RAM or on flash.
+    /// Read hits in RAM or on flash.
     pub fn read_hits(&self) -> u64 {
         self.ram_hits + self.flash_hits
     }
 
-    /// Blocks that came into the flash cache, or were overwritten there.
+    /// Blocks inserted into the flash cache, or overwritten there.
     pub fn insertions(&self) -> u64 {
         self.insertions_read + self.insertions_write
     }
@@ -122,46 +120,46 @@ impl Counts {
         self.days.map(|days| self.erasures() as f64 / f64::from(self.units()) / days)
     }
 
-    /// Flash usage effectiveness, FUE: blocks that hits read from flash per page programmed, copies of host and device included. What RAM
-    /// had counts for nothing. None if no page was programmed.
+    /// Flash usage effectiveness, FUE: blocks that hits read from flash per page programmed, including copies of host and device. Hits in
+    /// RAM do not count. `None` if no page was programmed.
     pub fn fue(&self) -> Option<f64> {
         ratio(self.flash_hits, self.device.programs())
     }
 
-    /// Weighted flash usage effectiveness, WFUE, against M+ over the same trace: `alpha` of it the read hit ratio, the rest the erasures that
-    /// are saved, both relative to those of M+. None if M+ has no hit or no erasure.
+    /// Weighted flash usage effectiveness, WFUE, against M+ over the same trace: the read hit ratio, weighted by `alpha`, plus the saved
+    /// erasures, both relative to M+. `None` if M+ has no hit or no erasure.
     pub fn wfue(&self, alpha: f64, m_plus: &Counts) -> Option<f64> {
         let (hits, erasures) = (m_plus.rhr(), m_plus.erasures() as f64);
         let saved = (erasures - self.erasures() as f64) / erasures;
         (hits > 0.0 && erasures > 0.0).then(|| alpha * self.rhr() / hits + (1.0 - alpha) * saved)
     }
 
-    /// The read hit ratio, per that of `m_plus`. None if that has no hit.
+    /// The read hit ratio relative to `m_plus`. `None` if that has no hit.
     pub fn rhr_of(&self, m_plus: &Counts) -> Option<f64> {
         (m_plus.rhr() > 0.0).then(|| self.rhr() / m_plus.rhr())
     }
 
-    /// Erasures per erasure of `m_plus`. None if that has none.
+    /// Erasures relative to `m_plus`. `None` if that has none.
     pub fn erasures_of(&self, m_plus: &Counts) -> Option<f64> {
         ratio(self.erasures(), m_plus.erasures())
     }
 
-    /// Blocks that the host wrote to flash, for each that it wrote because of an access. None if there is none.
+    /// Blocks that the host wrote to flash per block that it wrote because of an access. `None` without the latter.
     pub fn host_write_amplification(&self) -> Option<f64> {
         self.flash_writes.amplification()
     }
 
-    /// Pages that the device programmed, for each block that the host wrote. None if it wrote none.
+    /// Pages that the device programmed per block that the host wrote. `None` if it wrote none.
     pub fn device_write_amplification(&self) -> Option<f64> {
         self.device.write_amplification()
     }
 
-    /// Both together: pages programmed for each block that was written because of an access.
+    /// Pages programmed per block that was written because of an access: both factors together.
     pub fn write_amplification(&self) -> Option<f64> {
         Some(self.host_write_amplification()? * self.device_write_amplification()?)
     }
 
-    /// Valid blocks, per page, of the erase units that were erased. None if none was.
+    /// Valid blocks per page in the erased units. `None` without erasures.
     pub fn live_share_at_eviction(&self) -> Option<f64> {
         ratio(self.evicted_live_blocks, self.erasures() * u64::from(self.unit_pages))
     }
@@ -211,7 +209,7 @@ mod tests {
         assert_eq!(m_plus.wfue(0.3, &m_plus), Some(0.3));
         // Half the hits and a quarter of the erasures: 0.5 * 0.5 + 0.5 * 0.75.
         assert_eq!(counts(100, 25, 5).wfue(0.5, &m_plus), Some(0.625));
-        // Twice the erasures at no hits cost more than anything gains.
+        // Twice the erasures without hits cost more than any gain.
         assert_eq!(counts(100, 1, 40).wfue(0.0, &m_plus), Some(-1.0));
         assert_eq!(m_plus.wfue(0.5, &counts(100, 50, 0)), None);
     }

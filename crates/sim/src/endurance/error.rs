@@ -1,11 +1,11 @@
-//! Why endurance cannot be simulated.
+//! Errors of endurance simulation.
 
 use flashwise_core::quantity::ByteSize;
 
 use flashwise_device::flash::DeviceError;
 use flashwise_trace::error::TraceError;
 
-/// Why endurance cannot be simulated.
+/// The reason why endurance cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum EnduranceError {

@@ -1,9 +1,9 @@
-//! M and its kin on a conventional SSD: each block at a place of its own, which the device's translation layer maps.
+//! M and its variants on a conventional SSD: each block in its own slot, which the device's translation layer maps.
 //!
 //! Source: Cheng et al., USENIX ATC 2016, section 3.3 ("container-oblivious").
 //!
-//! Without TRIM a block that leaves keeps its page until another is put there, and the device copies it as if it were needed. With TRIM the
-//! device hears of each block that leaves, be it evicted, read for the last time, or read for the last time before it is overwritten.
+//! Without TRIM, a block that leaves keeps its page until another takes the slot, and the device copies it as if it were needed. With
+//! TRIM, the device learns of each block that leaves: evicted, read for the last time, or read for the last time before it is overwritten.
 
 use flashwise_core::block_cache::Tally;
 use flashwise_core::index::Dense;
@@ -22,7 +22,7 @@ pub(super) struct InPlace<'a> {
 }
 
 impl<'a> InPlace<'a> {
-    /// An empty cache of `slots` for the blocks of `stream`; `trim`: the device is told what leaves.
+    /// Returns an empty cache of `slots` for the blocks of `stream`. If `trim`, blocks that leave are trimmed.
     pub(super) fn new(stream: &'a FlashStream, slots: u32, trim: bool) -> InPlace<'a> {
         let slots = Slots::new(Dense::new(stream.unique_blocks()), slots);
         InPlace { stream, slots, trim, tally: Tally::default() }

@@ -1,12 +1,13 @@
-//! What a flash cache wears, and how far it is from the best: algorithms, those that know the future among them, on modelled devices.
+//! Flash wear of caches, compared with the offline optimum, on modelled devices.
 //!
 //! Source: Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash cache
 //! offline optimality. USENIX ATC 2016.
 //!
-//! Accesses are counted per block, and reads alone count for hits. [`crate::offline`] decides for the algorithms that know the future;
-//! here their decisions become caches (`planned.rs`) that run like all others: in place behind the translation layer of a conventional SSD, in containers on host-managed flash,
-//! or with an erase unit for each block. Replacement policies run in place too, container policies on host-managed flash.
-//! Every algorithm of a size has the same flash, spare erase units included, and the same RAM: what its buffers leave is its read cache.
+//! Accesses are counted per block, and only reads count for hits. [`crate::offline`] decides for the offline algorithms. Here their
+//! decisions become caches (`planned.rs`) that run like all others: in place behind the translation layer of a conventional SSD, in
+//! containers on host-managed flash, or with an erase unit for each block. Replacement policies run in place too, container policies on
+//! host-managed flash. Every algorithm of a size has the same flash, including spare erase units, and the same RAM. RAM that its buffers
+//! leave is its read cache.
 
 mod algorithm;
 mod budget;
@@ -40,16 +41,16 @@ use unit_caching::{Places, UnitCaching};
 use crate::offline::{FlashStream, Plan};
 use flashwise_device::flash::{Device, Ftl, Zoned};
 
-/// What is done with a plan as a cache, and the device that it is for.
+/// Work on a plan, as a cache on its device.
 pub(crate) trait Performs {
-    /// What comes of it.
+    /// Result of the work.
     type Output;
 
     /// Runs `cache` on `device`.
     fn perform<P: Placed>(self, cache: Planned<'_, P>, device: impl Device) -> Self::Output;
 }
 
-/// Performs the decisions of `plan` over `stream`, on a device of its own, by `how`.
+/// Performs the decisions of `plan` over `stream` by `how`, on a device of its own.
 pub(crate) fn perform_by<H: Performs>(
     stream: &FlashStream,
     plan: &Plan,
@@ -75,7 +76,7 @@ pub(crate) fn perform_by<H: Performs>(
     }
 }
 
-/// Performs the decisions of `plan` over `stream` on a device of its own. What is counted has no days, since a stream has no times.
+/// Performs the decisions of `plan` over `stream` on a device of its own. The counts have no days, because a stream has no times.
 /// `progress` may end it.
 pub fn perform(
     stream: &FlashStream,
@@ -95,15 +96,15 @@ pub fn perform(
     perform_by(stream, plan, geometry, placement, progress, Alone(stream, geometry.unit_pages, progress))
 }
 
-/// The conventional SSD of a cache.
+/// Returns the conventional SSD of a cache.
 fn device_of(geometry: &Geometry) -> Ftl {
     Ftl::new(geometry.ftl.clone()).expect("the geometry is that of a device")
 }
 
-/// The flash for a cache with a container policy, of whose blocks some are in RAM, and its parts with that RAM.
+/// Returns the flash for a cache with a container policy that keeps some blocks in RAM, and its geometry with that RAM.
 ///
 /// # Errors
-/// The erase units that the cache needs at least, if it has fewer.
+/// The number of erase units that the cache needs at least, if it has fewer.
 pub(crate) fn flash_of(policy: &container_policy::Spec, geometry: Geometry) -> Result<(Flash, Geometry), u32> {
     struct InRam;
     impl container_policy::Visitor<u32> for InRam {
@@ -125,7 +126,7 @@ pub(crate) fn flash_of(policy: &container_policy::Spec, geometry: Geometry) -> R
     }
 }
 
-/// How long the accesses after the first `warmup` take; nothing where the trace's times cannot say it.
+/// Duration of the accesses after the first `warmup` in days; `None` if the trace's times are unusable.
 pub(crate) fn days(trace: &Trace, warmup: u64) -> Option<f64> {
     const DAY_US: f64 = 86_400e6;
     if trace.rates_refused().is_some() {
@@ -139,7 +140,7 @@ pub(crate) fn days(trace: &Trace, warmup: u64) -> Option<f64> {
         let counted = if in_batch < columns.rows { &columns.time_us[in_batch..] } else { &[] };
         counted.iter().copied().find(|&time_us| times.hold(time_us))
     })?;
-    // Traces are not always sorted, so that the latest time may come before.
+    // Traces are not always sorted, so the latest time may come earlier.
     let days = times.latest_us.saturating_sub(first_us) as f64 / DAY_US;
     (days > 0.0).then_some(days)
 }

@@ -1,4 +1,4 @@
-//! Runs of the algorithms that know the future: what those of a trace, a RAM and a size have in common is done once.
+//! Runs of the offline algorithms. Work shared by runs of one trace, RAM and size is done once.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -13,28 +13,28 @@ use super::{EnduranceError, budget, perform};
 use crate::offline::{FlashStream, Plan, Threshold, next_reads};
 use crate::stretch::Ran;
 
-/// An algorithm over a trace.
+/// An offline algorithm over a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct OfflineRun {
-    /// Its number among the cases.
+    /// Its index among the cases.
     pub number: usize,
-    /// What it does.
+    /// The algorithm.
     pub method: Offline,
-    /// How the user called it.
+    /// The user's name for the algorithm.
     pub algorithm: String,
-    /// How the user called its size.
+    /// The user's text for the size.
     pub size: String,
-    /// The cache.
+    /// The parts of the cache.
     pub geometry: Geometry,
 }
 
-/// What is done with a plan once it is made: it is run, as what came of it says.
+/// Runs a finished plan.
 type Performed<'a> = &'a (dyn Fn(&OfflineRun, &FlashStream, &Plan) -> Ran + Sync);
-/// A run's number and what came of it.
+/// A run's index and its result.
 type Done = (usize, Ran);
 
-/// Makes a plan for each of `runs` over `trace`, of which `warmup` accesses are not counted and the others take this many `days`, and has it
-/// performed. `progress` may end it.
+/// Makes a plan for each of `runs` over `trace` and runs it. The first `warmup` accesses are not counted; the others take this many
+/// `days`. `progress` may end it.
 pub(crate) fn run_offline(
     trace: &Trace,
     warmup: u64,
@@ -72,7 +72,7 @@ fn grouped<'a>(runs: &[&'a OfflineRun], by: impl Fn(&OfflineRun) -> usize) -> Ve
     groups.into_iter().collect()
 }
 
-/// What all cases over a trace have.
+/// Data that all cases over a trace share.
 #[derive(Clone, Copy)]
 struct Shared<'a> {
     trace: &'a Trace,
@@ -83,14 +83,14 @@ struct Shared<'a> {
     progress: &'a dyn Progress,
 }
 
-/// The cases over one trace with caches and read caches of one size.
+/// The cases over a trace with the same sizes of cache and read cache.
 struct SizeRuns<'a> {
     shared: Shared<'a>,
     stream: &'a FlashStream,
     capacity_blocks: usize,
     m: Plan,
     m_plus: OnceLock<Plan>,
-    /// What M+ erases in place.
+    /// Erasures of M+ in place.
     m_plus_erasures: OnceLock<u64>,
 }
 
@@ -130,12 +130,12 @@ impl<'a> SizeRuns<'a> {
         self.m_plus().rerun(self.stream, self.capacity_blocks, threshold, self.shared.progress)
     }
 
-    /// How often the algorithm erases with `plan`.
+    /// Returns the erasures of the algorithm with `plan`.
     fn erases(&self, plan: &Plan, prepared: &OfflineRun) -> u64 {
         perform(self.stream, plan, &prepared.geometry, prepared.method.placement, self.shared.progress).erasures()
     }
 
-    /// Which insertions are left out to stay within `budget`.
+    /// Returns the insertions to leave out to stay within `budget`.
     fn within(&self, budget: Budget, prepared: &OfflineRun) -> Result<Threshold, EnduranceError> {
         let budget = self.erasures(budget, prepared)?;
         let leave_out = |count| Threshold::of_count(self.m_plus(), count);
@@ -146,7 +146,7 @@ impl<'a> SizeRuns<'a> {
         Ok(leave_out(within.budget(budget)))
     }
 
-    /// How many erasures a budget allows.
+    /// Returns the number of erasures that a budget allows.
     fn erasures(&self, budget: Budget, prepared: &OfflineRun) -> Result<f64, EnduranceError> {
         let OfflineRun { geometry, size, .. } = prepared;
         let trace = self.shared.trace.name().to_owned();
@@ -165,7 +165,7 @@ impl<'a> SizeRuns<'a> {
                     _ => self.erases(self.m_plus(), prepared),
                 };
                 if all == 0 {
-                    // There is nothing to save: where M+ erases nothing, C does neither.
+                    // If M+ erases nothing, neither does C, so there is nothing to save.
                     return Ok(0.0);
                 }
                 (share * all as f64, format!("share={:.3}%", 100.0 / all as f64))
@@ -178,7 +178,7 @@ impl<'a> SizeRuns<'a> {
         Ok(erasures)
     }
 
-    /// M+ needs no buffer, so that all of the RAM is its read cache.
+    /// M+ needs no buffer, so its read cache has all of the RAM.
     fn m_plus_erasures(&self, prepared: &OfflineRun) -> u64 {
         let in_place = Placement::InPlace { trim: true };
         let geometry = prepared.geometry.clone().with_buffer(0);

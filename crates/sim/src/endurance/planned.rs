@@ -1,7 +1,7 @@
 //! Plans as caches: a plan is a policy that has read the future.
 //!
-//! What is decided stands in the plan; where blocks lie says a [`Placed`]. Such a cache runs like any other, behind the read cache for which the
-//! plan was made, and only over its trace.
+//! The plan holds the decisions; a [`Placed`] places the blocks. Such a cache runs like any other, but only behind the read cache and over
+//! the trace that the plan was made for.
 
 use flashwise_core::access::Access;
 use flashwise_core::block_cache::{BlockCache, Tally};
@@ -12,20 +12,20 @@ use flashwise_trace::progress::Progress;
 use crate::offline::{Decision, FlashStream, Insertion, NOT_EVICTING, Plan};
 use crate::pace::may_end;
 
-/// Accesses between the hint that a block will be accessed and when it is.
+/// Accesses between a prefetch hint and the access.
 const PREFETCH_DISTANCE: usize = 12;
 
-/// Where the blocks of a plan lie.
+/// Placement of a plan's blocks.
 pub(crate) trait Placed {
-    /// The access at `position` of the stream; `evicts`: see [`Insertion::evicts`].
+    /// Performs the access at `position` of the stream; for `evicts` see [`Insertion::evicts`].
     fn access(&mut self, position: usize, decision: Decision, evicts: u32, steps: &mut Vec<FlashStep>);
-    /// A hint that `block` will be accessed soon.
+    /// Hints that `block` will be accessed soon.
     fn prefetch(&self, block: u32);
-    /// What was written so far.
+    /// Returns the writes so far.
     fn tally(&self) -> Tally;
 }
 
-/// A cache that does what a plan says.
+/// A cache that follows a plan.
 pub(crate) struct Planned<'a, P> {
     stream: &'a FlashStream,
     plan: &'a Plan,
@@ -37,12 +37,12 @@ pub(crate) struct Planned<'a, P> {
 }
 
 impl<'a, P: Placed> Planned<'a, P> {
-    /// An empty cache for the accesses of `stream`.
+    /// Returns an empty cache for the accesses of `stream`.
     pub(super) fn new(stream: &'a FlashStream, plan: &'a Plan, placed: P) -> Planned<'a, P> {
         Planned { stream, plan, insertions: plan.insertions().iter(), position: 0, left: None, placed }
     }
 
-    /// Runs all of the plan on no device, for what is learnt from it.
+    /// Runs the whole plan without a device, to train the placement.
     pub(super) fn rehearse(&mut self, progress: &dyn Progress) {
         let mut steps = Vec::new();
         for position in 0..self.stream.len() {
@@ -52,7 +52,7 @@ impl<'a, P: Placed> Planned<'a, P> {
         }
     }
 
-    /// The next access of the stream.
+    /// Performs the next access of the stream.
     #[inline]
     pub(super) fn next(&mut self, steps: &mut Vec<FlashStep>) -> Outcome<u32> {
         let (position, decision) = (self.position, self.plan.decisions()[self.position]);
@@ -75,7 +75,7 @@ impl<'a, P: Placed> Planned<'a, P> {
         outcome
     }
 
-    /// Where the blocks lie in the end.
+    /// Returns the placement at the end.
     pub(super) fn into_placed(self) -> P {
         self.placed
     }

@@ -1,7 +1,7 @@
-//! What a flash cache and its DRAM are made of, besides algorithm and size.
+//! Parts of a flash cache and its DRAM, except algorithm and size.
 //!
-//! Source: Cheng et al., USENIX ATC 2016, section 5: erase units of 2 MiB, DRAM of 5 % of the flash, a write buffer of 4 erase units that is
-//! a part of it, 7 % over-provisioning.
+//! Source: Cheng et al., USENIX ATC 2016, section 5: erase units of 2 MiB, DRAM of 5 % of the flash, which includes a write buffer of 4
+//! erase units, and 7 % over-provisioning.
 
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::quantity::ByteSize;
@@ -10,32 +10,32 @@ use super::EnduranceError;
 use crate::cache_settings::Ram;
 use flashwise_device::flash::{DeviceError, FtlConfig, GcPlacement, Victim};
 
-/// Erase units of a write buffer, where this many fit.
+/// Erase units of a write buffer, if this many fit.
 pub const WRITE_BUFFERS: u32 = 4;
 
-/// What every run shares.
+/// Settings shared by all runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// RAM in front of the flash, the same for all algorithms. What an algorithm needs for a write buffer or open erase units comes first, and the
-    /// rest is its read cache. What it needs beyond the RAM it has all the same: [`Geometry::ram_used_blocks`] tells.
+    /// RAM in front of the flash, the same for all algorithms. An algorithm's write buffer or open erase units come first, and the rest is
+    /// its read cache. If these need more than the RAM, they get it: see [`Geometry::ram_used_blocks`].
     pub ram: Ram,
-    /// Erase units of the write buffer; none for [`WRITE_BUFFERS`], or as many as fit.
+    /// Erase units of the write buffer; by default [`WRITE_BUFFERS`], or as many as fit.
     pub write_buffers: Option<u32>,
     /// Size of an erase unit.
     pub erase_unit_bytes: u64,
     /// Flash beyond the size of the cache, as a share of it; rounded up to whole erase units.
     pub over_provision: f64,
-    /// Which erase unit a conventional SSD collects.
+    /// Choice of the erase unit that a conventional SSD collects.
     pub victim: Victim,
-    /// Where it puts what is still valid there.
+    /// Placement of valid pages that it copies.
     pub gc_placement: GcPlacement,
     /// Erase units that it keeps free.
     pub reserve_units: u32,
     /// Its static wear levelling: see [`FtlConfig::wear_levelling`].
     pub wear_levelling: Option<u32>,
-    /// Whether online replacement policies tell it what they evict.
+    /// True if online replacement policies trim evicted blocks.
     pub online_trim: bool,
-    /// Of what is random.
+    /// Random seed.
     pub seed: u64,
 }
 
@@ -57,51 +57,51 @@ impl Default for Settings {
     }
 }
 
-/// What gathers in RAM on its way to flash.
+/// Buffers in RAM before flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffers {
-    /// Nothing: each block is written at once.
+    /// None: each block is written at once.
     None,
-    /// A write buffer of this many erase units; where no number is given, those of the settings.
+    /// A write buffer of this many erase units; by default those of the settings.
     Units(Option<u32>),
 }
 
-/// The parts of one cache. All algorithms of a size have the same flash, and were given the same RAM.
+/// The parts of a cache. All algorithms of a size have the same flash and are given the same RAM.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Geometry {
     /// Blocks that the flash cache holds, those in write buffers included.
     pub capacity_blocks: usize,
-    /// RAM that it was given.
+    /// RAM given.
     pub ram_blocks: u64,
-    /// Blocks of the read cache there: what the buffer leaves.
+    /// Blocks of the read cache: the RAM that the buffer leaves.
     pub read_cache_blocks: usize,
-    /// Blocks of the write buffer, or of the erase units that fill up in RAM. What they hold is a part of `capacity_blocks`.
+    /// Blocks of the write buffer, or of the erase units that fill up in RAM. Their contents are a part of `capacity_blocks`.
     pub buffer_blocks: u64,
     /// Erase units of the write buffer; 0 if there is none.
     pub write_buffers: u32,
     /// Pages of an erase unit.
     pub unit_pages: u32,
-    /// Erase units of the flash, spare ones included.
+    /// Erase units of the flash, including spare ones.
     pub units: u32,
     /// The conventional SSD.
     pub ftl: FtlConfig,
 }
 
 impl Geometry {
-    /// The same with a buffer of this many blocks, which leaves the rest of the RAM to the read cache.
+    /// Returns the geometry with a buffer of this many blocks; the rest of the RAM is read cache.
     pub(super) fn with_buffer(self, buffer_blocks: u64) -> Geometry {
         let read_cache_blocks = self.ram_blocks.saturating_sub(buffer_blocks);
         Geometry { buffer_blocks, read_cache_blocks: usize::try_from(read_cache_blocks).unwrap_or(usize::MAX), ..self }
     }
 
-    /// Blocks of RAM that the cache uses: more than it was given where its buffer alone is larger, less never.
+    /// Blocks of RAM in use: more than given if the buffer alone is larger, never less.
     pub fn ram_used_blocks(&self) -> u64 {
         self.read_cache_blocks as u64 + self.buffer_blocks
     }
 }
 
 impl Settings {
-    /// The parts of a cache of `capacity_blocks`, which the user called `size`, with these `buffers` in RAM.
+    /// Returns the parts of a cache of `capacity_blocks`, given by the user as `size`, with these `buffers` in RAM.
     pub fn geometry(
         &self,
         size: &str,
@@ -139,8 +139,8 @@ impl Settings {
         Ok(geometry.with_buffer(u64::from(write_buffers) * u64::from(unit_pages)))
     }
 
-    /// The conventional SSD under the log of a whole cache, which has `log_pages` pages of a block, and a policy that may hold
-    /// `capacity_blocks` behind a read buffer of `read_buffer_blocks` and a write buffer of `write_buffer_blocks`.
+    /// Returns the conventional SSD below the log of a whole cache. The log has `log_pages` pages of a block, and a policy that may hold
+    /// `capacity_blocks`. Its buffers have `read_buffer_blocks` and `write_buffer_blocks`.
     pub fn log_geometry(
         &self,
         size: &str,
@@ -164,7 +164,7 @@ impl Settings {
         })
     }
 
-    /// A conventional SSD of this many pages of a block.
+    /// Returns a conventional SSD of this many pages of a block.
     fn ssd(&self, size: &str, pages: usize, unit_pages: u32) -> Result<FtlConfig, EnduranceError> {
         let most = u64::from(u32::MAX) - 1;
         let too_large = |_| EnduranceError::Device {
@@ -183,7 +183,7 @@ impl Settings {
         })
     }
 
-    /// The parts of a cache whose erase units are blocks. They need no buffer.
+    /// Returns the parts of a cache whose erase units are blocks, which needs no buffer.
     pub fn unit_caching_geometry(&self, capacity_blocks: usize, block_size_bytes: u64) -> Geometry {
         let units = u32::try_from(capacity_blocks).unwrap_or(u32::MAX);
         let geometry = Geometry {
@@ -214,7 +214,7 @@ impl Settings {
         !matches!(self.ram, Ram::Bytes(0)) && self.ram != Ram::Share(0.0)
     }
 
-    /// As many write buffers as are asked for, or as fit.
+    /// Returns the number of write buffers: as requested, or as many as fit.
     fn write_buffers(
         &self,
         size: &str,
@@ -224,7 +224,7 @@ impl Settings {
         units: u32,
         block_size_bytes: u64,
     ) -> Result<u32, EnduranceError> {
-        // One erase unit at least holds what is on flash.
+        // At least one erase unit holds blocks on flash.
         let fit_flash = units - 1;
         let fit_ram = ram_blocks / u64::from(unit_pages);
         let fit_ram = if self.has_ram() { fit_ram.min(u64::from(u32::MAX)) as u32 } else { u32::MAX };
@@ -250,7 +250,7 @@ impl Settings {
 pub(crate) fn ram_blocks(ram: Ram, capacity_blocks: usize, block_size_bytes: u64) -> u64 {
     match ram {
         Ram::Bytes(bytes) => bytes / block_size_bytes,
-        // 5 % of 100 blocks are 5 blocks, whatever is lost in rounding.
+        // 5 % of 100 blocks are 5 blocks, despite rounding.
         Ram::Share(share) => (capacity_blocks as f64 * share + 1e-6) as u64,
     }
 }
@@ -279,16 +279,16 @@ mod tests {
 
     #[test]
     fn the_defaults_are_those_of_the_paper() {
-        // 1 GiB of flash: 512 units of 2 MiB, 7 % of which are 35.84. 5 % of DRAM are 13107 blocks, of which 4 units are write buffer.
+        // 1 GiB of flash: 512 units of 2 MiB; 7 % of them are 35.84. 5 % of DRAM are 13107 blocks, including 4 units of write buffer.
         let found = geometry(&Settings::default(), 1 << 18, None).unwrap();
         assert_eq!((found.units, found.unit_pages, found.write_buffers), (548, 512, 4));
         assert_eq!((found.read_cache_blocks, found.buffer_blocks), (13107 - 2048, 2048));
-        // Who needs no buffer has all of it for the read cache.
+        // Without a buffer, the read cache has all of the RAM.
         let in_place = Settings::default().geometry("10%", 1 << 18, 4096, Buffers::None).unwrap();
         assert_eq!((in_place.read_cache_blocks, in_place.buffer_blocks, in_place.write_buffers), (13107, 0, 0));
         let of_blocks = Settings::default().unit_caching_geometry(1 << 18, 4096);
         assert_eq!((of_blocks.read_cache_blocks, of_blocks.ram_used_blocks()), (13107, 13107));
-        // Buffers that are larger than the RAM are there all the same, and shown.
+        // Buffers larger than the RAM exist nevertheless, and are reported.
         let open = in_place.with_buffer(14_000);
         assert_eq!((open.ram_blocks, open.read_cache_blocks, open.ram_used_blocks()), (13107, 0, 14_000));
     }
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(parts(&with_ram(40), None), (8, 2));
         assert_eq!(parts(&with_ram(100), Some(6)), (4, 6));
         assert_eq!(parts(&Settings { write_buffers: Some(1), ..with_ram(100) }, None), (84, 1));
-        // Of a flash of 1000 blocks and 7 % there are 67 units.
+        // 1000 blocks of flash and 7 % make 67 units.
         assert_eq!(
             geometry(&NO_RAM, 1000, Some(67)).unwrap_err(),
             "size '10%': found 67 write buffers, expected at most 66: the flash has 67 erase units"

@@ -1,4 +1,4 @@
-//! Runs a plan on a device, alone and as fast as that goes, to learn what it erases.
+//! Runs a plan on a device as fast as possible, to learn its erasures.
 
 use flashwise_core::access::Op;
 use flashwise_core::block_cache::BlockCache;
@@ -12,7 +12,7 @@ use crate::offline::FlashStream;
 use crate::pace::may_end;
 use crate::stretch;
 
-/// Runs all of the plan of `cache` over `stream`, and counts what comes after the warm-up. It has no days, since a stream has no times.
+/// Runs the whole plan of `cache` over `stream`, and counts after the warm-up. The counts have no days, because a stream has no times.
 pub(super) fn run<P: Placed>(
     stream: &FlashStream,
     mut cache: Planned<'_, P>,
@@ -42,7 +42,7 @@ pub(super) fn run<P: Placed>(
     Counts { reads: stream.reads(), writes: stream.writes(), ram_hits, ..after }
 }
 
-/// What was counted so far of the accesses that reach the flash.
+/// Returns the counts so far, of accesses that reach the flash.
 fn counted<P: Placed>(counters: &Counters, cache: &Planned<'_, P>, device: &impl Device) -> stretch::Counts {
     let (read, write, tally) = (counters.of(Op::Read), counters.of(Op::Write), cache.tally());
     stretch::Counts {

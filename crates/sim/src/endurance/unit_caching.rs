@@ -1,10 +1,10 @@
-//! H and its kin: unit caching, where an erase unit is one block.
+//! H and its variants: unit caching, where an erase unit is one block.
 //!
 //! Source: Cheng et al., USENIX ATC 2016, section 3 ("the case where each file block can be erased individually").
 //!
-//! Departures from the paper, which does not say how erasures are counted: the device has as many places as the cache has blocks, none to
-//! spare. A place is erased when it is written again, so that all insertions but those that fill a place for the first time are
-//! erasures; places are used in turn.
+//! Departures from the paper, which does not say how erasures are counted: the device has as many slots as the cache has blocks, none
+//! spare, and uses them in turn. A slot is erased when it is written again. So every insertion is an erasure, except the first into each
+//! slot.
 
 use super::planned::Placed;
 use crate::offline::{Decision, FlashStream};
@@ -12,14 +12,14 @@ use flashwise_core::block_cache::Tally;
 use flashwise_core::step::FlashStep;
 use flashwise_device::flash::{Device, DeviceCounters, StepError};
 
-/// A place for each block.
+/// A slot for each block.
 pub(super) struct UnitCaching<'a> {
     stream: &'a FlashStream,
     tally: Tally,
 }
 
 impl<'a> UnitCaching<'a> {
-    /// An empty cache for the blocks of `stream`.
+    /// Returns an empty cache for the blocks of `stream`.
     pub(super) fn new(stream: &'a FlashStream) -> UnitCaching<'a> {
         UnitCaching { stream, tally: Tally::default() }
     }
@@ -45,14 +45,14 @@ impl Placed for UnitCaching<'_> {
     }
 }
 
-/// Places that are used in turn, whatever page is named.
+/// Slots that are used in turn, independent of the page.
 pub(super) struct Places {
     places: u64,
     counters: DeviceCounters,
 }
 
 impl Places {
-    /// This many, all of them empty.
+    /// Returns this many empty slots.
     pub(super) fn new(places: usize) -> Places {
         Places { places: places as u64, counters: DeviceCounters::default() }
     }
@@ -81,7 +81,7 @@ impl Device for Places {
 
     fn erasures_by_unit(&self) -> Vec<u32> {
         let (rounds, more) = (self.counters.erasures / self.places, self.counters.erasures % self.places);
-        // The first places were erased once more than the others.
+        // The first slots were erased once more than the others.
         (0..self.places).map(|place| (rounds + u64::from(place < more)) as u32).collect()
     }
 

@@ -1,4 +1,4 @@
-//! Blocks in RAM that wait to be written in whole erase units.
+//! A write buffer: blocks in RAM until they fill whole erase units.
 //!
 //! Source: Cheng et al., USENIX ATC 2016, section 4.1, "In-RAM Write Buffer".
 
@@ -9,23 +9,23 @@ pub(super) use flashwise_core::step::Cause;
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     block: u32,
-    /// When it leaves the cache.
+    /// The time when it leaves the cache.
     leaves: u32,
     cause: Cause,
 }
 
-/// The write buffer, each block in it once. Memory: 4 bytes for each block of the trace, 12 for each in the buffer.
+/// The write buffer, which has each block once. Memory: 4 bytes for each block of the trace, 12 for each in the buffer.
 #[derive(Debug)]
 pub(super) struct UnitBuffer {
     waiting: Vec<Option<Waiting>>,
-    /// 1 + the place of each block in `waiting`, or 0.
+    /// 1 + the position of each block in `waiting`, or 0.
     place_of: Vec<u32>,
     len: usize,
     capacity: usize,
 }
 
 impl UnitBuffer {
-    /// An empty buffer for `capacity` of the blocks `0..unique_blocks`.
+    /// Returns an empty buffer for `capacity` of the blocks `0..unique_blocks`.
     pub(super) fn new(unique_blocks: usize, capacity: usize) -> UnitBuffer {
         UnitBuffer { waiting: Vec::with_capacity(2 * capacity), place_of: vec![0; unique_blocks], len: 0, capacity }
     }
@@ -44,7 +44,7 @@ impl UnitBuffer {
         prefetch(&self.place_of, block as usize);
     }
 
-    /// Puts `block` into the buffer, where it is not yet.
+    /// Adds `block`, which must not be in the buffer.
     #[inline]
     pub(super) fn push(&mut self, block: u32, leaves: u32, cause: Cause) {
         assert!(self.len < self.capacity, "a full write buffer is written");
@@ -57,7 +57,7 @@ impl UnitBuffer {
         self.len += 1;
     }
 
-    /// Takes `block` out; whether it was there. The others stay in order.
+    /// Removes `block`; returns true if it was there. The others stay in order.
     #[inline]
     pub(super) fn remove(&mut self, block: u32) -> bool {
         let place = std::mem::take(&mut self.place_of[block as usize]);
@@ -76,13 +76,13 @@ impl UnitBuffer {
         }
     }
 
-    /// Puts the blocks in the order in which they leave; places are not known until the buffer is cleared.
+    /// Sorts the blocks by the time when they leave. Positions are unknown until the buffer is cleared.
     pub(super) fn sort_by_leaving(&mut self) {
         self.waiting.retain(Option::is_some);
         self.waiting.sort_unstable_by_key(|waiting| waiting.map(|waiting| (waiting.leaves, waiting.block)));
     }
 
-    /// How many blocks there are of each cause.
+    /// Number of blocks by cause.
     pub(super) fn causes(&self) -> [u64; 3] {
         let mut causes = [0; 3];
         for waiting in self.waiting.iter().flatten() {
@@ -91,7 +91,7 @@ impl UnitBuffer {
         causes
     }
 
-    /// The blocks at these places of the order.
+    /// Returns the blocks at these positions.
     pub(super) fn blocks(&self, places: std::ops::Range<usize>) -> impl Iterator<Item = u32> {
         self.waiting.iter().flatten().skip(places.start).take(places.len()).map(|waiting| waiting.block)
     }

@@ -1,24 +1,24 @@
-//! What does not go together, and why: one table for all caches.
+//! Options that do not go together, and the reasons: one table for all caches.
 
 use flashwise_core::policy::Spec;
 
 use crate::endurance::{Algorithm, Method};
 use crate::wlfc::System;
 
-/// What runs.
+/// The cache that runs.
 #[derive(Clone, Copy, Debug)]
 pub enum Cache<'a> {
     /// A policy or an algorithm.
     Algorithm(&'a Algorithm),
-    /// A policy that knows the future of hits, and nothing of flash.
+    /// An offline policy, which knows the future of hits but nothing about flash.
     Bound(&'a Spec),
     /// A cache that evicts whole buckets.
     Buckets(System),
-    /// Whatever runs over a sample of a trace.
+    /// Any run over a sample of a trace.
     Sample,
 }
 
-/// Options that mean nothing to a cache.
+/// An option without meaning for a cache.
 #[derive(Debug, thiserror::Error)]
 #[error("{cache} and {with}: {reason}")]
 pub struct Meaningless {
@@ -26,7 +26,7 @@ pub struct Meaningless {
     pub cache: String,
     /// The option.
     pub with: String,
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
 }
 
@@ -77,7 +77,7 @@ impl Cache<'_> {
     }
 }
 
-/// Options, the caches to which they mean nothing, and why.
+/// Options, the caches for which they have no meaning, and the reason.
 type Row = (&'static [&'static str], fn(Cache<'_>) -> bool, &'static str);
 
 const MEANINGLESS: [Row; 21] = [
@@ -140,7 +140,7 @@ const MEANINGLESS: [Row; 21] = [
     (&["--over-provision"], |cache| cache.is_wlfc(), "it has no spare flash: it needs none"),
 ];
 
-/// The options that a cache of buckets has, as far as the table does not refuse them.
+/// Options of a cache of buckets, unless the table refuses them.
 const OF_BUCKETS: [&str; 13] = [
     "--size",
     "--ram",
@@ -157,10 +157,10 @@ const OF_BUCKETS: [&str; 13] = [
     "--over-provision",
 ];
 
-/// Refuses what means nothing to a cache, of the options that are given.
+/// Refuses a given option without meaning for a cache.
 ///
 /// # Errors
-/// The first option that means nothing to it, with the reason.
+/// The first such option, with the reason.
 pub fn check<'a>(cache: Cache<'_>, given: impl IntoIterator<Item = &'a str>) -> Result<(), Meaningless> {
     for option in given {
         let row = MEANINGLESS.iter().find(|(options, is_meant, _)| options.contains(&option) && is_meant(cache));

@@ -1,9 +1,9 @@
-//! What weighted flash usage effectiveness compares with: M+, and H where every block is an erase unit.
+//! References of weighted flash usage effectiveness: M+, or H if every block is an erase unit.
 
 use super::{Case, Run};
 use crate::endurance::{Algorithm, Counts, Method, Placement};
 
-/// The algorithm that an algorithm is compared with.
+/// Returns the algorithm to compare with.
 fn reference_of(algorithm: &Algorithm) -> &'static str {
     match algorithm.method() {
         Method::Offline(offline) if offline.placement == Placement::UnitCaching => "h",
@@ -16,7 +16,7 @@ fn is_reference(case: &Case, of: &Case) -> bool {
     name == reference_of(&of.algorithm) && (case.trace, case.capacity_blocks) == (of.trace, of.capacity_blocks)
 }
 
-/// The cases, and behind them those that they are to be compared with and that are not there yet.
+/// Appends the missing reference cases.
 pub fn with_references(mut cases: Vec<Case>) -> Vec<Case> {
     for at in 0..cases.len() {
         let case = cases[at].clone();
@@ -28,7 +28,7 @@ pub fn with_references(mut cases: Vec<Case>) -> Vec<Case> {
     cases
 }
 
-/// What `run` is compared with, if it is among `runs`.
+/// Returns the reference of `run`, if it is among `runs`.
 pub fn reference<'a>(runs: &'a [Run], run: &Run) -> Option<&'a Counts> {
     let reference = runs.iter().find(|other| is_reference(&other.case, &run.case))?;
     reference.flash.as_ref().map(|flash| &flash.counts)

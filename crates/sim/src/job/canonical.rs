@@ -1,4 +1,4 @@
-//! One text for all jobs that mean the same, however they are spelt: what a row is known by.
+//! One text for all jobs of the same meaning, independent of spelling: the identity of a row.
 
 use flashwise_core::options::{Kind, Options, Parameter};
 use flashwise_core::quantity::Share;
@@ -6,8 +6,8 @@ use flashwise_core::quantity::Share;
 use super::{Admission, Choice, Job};
 
 impl Job {
-    /// Its words, of which those that mean the same are written in the same way: sizes as numbers with one unit, and of policies and rules
-    /// the options that are not their defaults, in the order of their tables.
+    /// Returns the job's words in one spelling: sizes as numbers with one unit, and only non-default options of policies and rules, in the
+    /// order of their tables.
     pub fn canonical(&self) -> String {
         let word = |(name, text): (&'static str, String)| {
             let canonical = match name {
@@ -35,10 +35,10 @@ fn of_admission(admission: &Admission) -> String {
     admission.rule().map_or(text.clone(), |rule| of_options(&text, rule.spec().info().parameters))
 }
 
-/// `text`, a name with options, which `parameters` are.
+/// Returns `text`, a name with options from `parameters`, in one spelling.
 fn of_options(text: &str, parameters: &'static [Parameter]) -> String {
     let (name, options) = text.split_once(':').unwrap_or((text, ""));
-    // What rules say of a trace's time is none of their options.
+    // A rule's share of the trace's time is not one of its options.
     let Ok(options) = Options::parse(name, parameters, options) else { return text.to_owned() };
     let defaults = Options::default_of(parameters);
     let said = |parameter: &Parameter| {
@@ -49,7 +49,7 @@ fn of_options(text: &str, parameters: &'static [Parameter]) -> String {
     if said.is_empty() { name.to_owned() } else { format!("{name}:{}", said.join(",")) }
 }
 
-/// The value of an option, in one spelling.
+/// Returns the value of an option in one spelling.
 fn value(options: &Options, Parameter { name, kind, .. }: &Parameter) -> String {
     let text = options.text(name);
     if text.is_empty() {

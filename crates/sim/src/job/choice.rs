@@ -1,4 +1,4 @@
-//! What decides which blocks are cached.
+//! The policy or algorithm of a job.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,9 +11,9 @@ use crate::endurance::Algorithm;
 /// A replacement policy, or an algorithm with a layout of its own.
 #[derive(Clone, Debug)]
 pub enum Choice {
-    /// A replacement policy, which may lie anywhere.
+    /// A replacement policy, for any layout.
     Policy(Spec),
-    /// An algorithm that has a layout: it only makes sense on flash.
+    /// An algorithm with a layout, for flash only.
     Algorithm(Algorithm),
 }
 

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::{Job, JobError, Key};
 
 impl Job {
-    /// What is said, word by word, in the order of the table.
+    /// Returns the given words with their values, in the order of the table.
     pub fn words(&self) -> impl Iterator<Item = (&'static str, String)> {
         Key::all().filter_map(|key| Some((key.name(), key.shown(self)?)))
     }
 
-    /// Reads one word more.
+    /// Parses a further word.
     fn read(&mut self, name: &str, text: &str) -> Result<(), JobError> {
         let key = Key::find(name)?;
         if key.shown(self).is_some() {
@@ -25,7 +25,7 @@ impl Job {
     }
 }
 
-/// Jobs that say the same are equal.
+/// Jobs with the same words are equal.
 impl PartialEq for Job {
     fn eq(&self, other: &Job) -> bool {
         self.words().eq(other.words())
@@ -33,7 +33,7 @@ impl PartialEq for Job {
 }
 
 impl fmt::Display for Job {
-    /// Words with spaces between them; what would not be one word for a shell is quoted as for one.
+    /// Formats words with spaces between them, quoted for a shell if necessary.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_plain = |text: &str| !text.is_empty() && !text.contains([' ', '\t', '\n', '\'', '"', '\\']);
         for (number, (name, text)) in self.words().enumerate() {
@@ -50,7 +50,7 @@ impl fmt::Display for Job {
 impl FromStr for Job {
     type Err = JobError;
 
-    /// Reads words, in any order, and checks what they mean.
+    /// Parses words in any order, and checks them.
     fn from_str(text: &str) -> Result<Job, JobError> {
         let not_a_word = |found: &str| JobError::NotAWord { found: found.to_owned() };
         let mut job = Job::default();
@@ -63,7 +63,7 @@ impl FromStr for Job {
 }
 
 impl Serialize for Job {
-    /// An object of texts.
+    /// Writes an object of texts.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (name, text) in self.words() {
@@ -74,7 +74,7 @@ impl Serialize for Job {
 }
 
 impl<'de> Deserialize<'de> for Job {
-    /// Reads an object of texts and numbers, and checks what they mean.
+    /// Reads an object of texts and numbers, and checks it.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Job, D::Error> {
         struct Words;
         impl<'de> Visitor<'de> for Words {
@@ -98,7 +98,7 @@ impl<'de> Deserialize<'de> for Job {
     }
 }
 
-/// Reads the value of a word: text, or a number, as text.
+/// Reads the value of a word, text or number, as text.
 struct ValueOf(&'static str);
 
 impl<'de> DeserializeSeed<'de> for ValueOf {

@@ -1,4 +1,4 @@
-//! Traces to run jobs over: files, or what is open already.
+//! Traces to run jobs over: files, or open traces.
 
 use std::path::PathBuf;
 
@@ -16,25 +16,25 @@ use crate::sampling::{accurate, margin};
 /// A trace to run jobs over.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A file of any kind, and how it is read.
+    /// A file of any kind, with settings for reading.
     File(PathBuf, Settings),
-    /// As [`File`](Self::File), each of whose volumes is a trace by itself.
+    /// A file as in [`File`](Self::File); each of its volumes is a separate trace.
     Volumes(PathBuf, Settings),
-    /// A trace that is open. Its requests span whole blocks.
+    /// An open trace. Its requests span whole blocks.
     Open(Trace),
 }
 
-/// Traces that were run, and the rows of the jobs over each, in their order.
+/// Traces, and the rows of the jobs over each, in the jobs' order.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
-    /// The traces, or their samples, as the last jobs read them.
+    /// The traces, or their samples, as read by the last jobs.
     pub traces: Vec<Trace>,
     /// For each trace a row for each job.
     pub rows: Vec<Vec<ResultRow>>,
 }
 
 impl Input {
-    /// The traces, or the samples of them that jobs read.
+    /// Opens the traces, or the samples of them that jobs read.
     fn open(&self, reads: &Reads, progress: &dyn Progress) -> Result<Vec<(Trace, Option<RequestFile>)>, TraceError> {
         let Input::Volumes(path, settings) = self else { return Ok(vec![self.open_one(reads, progress)?]) };
         if reads.requests {
@@ -75,13 +75,13 @@ impl Input {
     }
 }
 
-/// Runs `jobs` over each of `inputs`, on all cores. `progress` is told of the bytes that are read, and of block accesses that are run.
+/// Runs `jobs` over each of `inputs`, on all cores. `progress` counts bytes read and block accesses run.
 ///
 /// # Errors
-/// What cannot be read or run; nothing is run then.
+/// An input cannot be read or a job cannot be run; then nothing is run.
 pub fn run(inputs: &[Input], jobs: &[Job], progress: &dyn Progress) -> Result<Rows, JobError> {
     let mut all = Rows::default();
-    // What is read of the traces may differ between jobs.
+    // Jobs may read different parts of the traces.
     for jobs in jobs.chunk_by(|job, other| job.reads().ok() == other.reads().ok()) {
         let reads = jobs[0].reads()?;
         let opened = inputs.iter().map(|input| input.open(&reads, progress)).collect::<Result<Vec<_>, _>>()?;
@@ -96,10 +96,10 @@ pub fn run(inputs: &[Input], jobs: &[Job], progress: &dyn Progress) -> Result<Ro
     Ok(all)
 }
 
-/// As [`run`], over the smallest samples of all of them which say that no hit ratio is further off than `accuracy`; over all of them where none does.
+/// Runs jobs as [`run`] does, over the smallest samples with hit ratios within `accuracy`, or over whole traces if no sample suffices.
 ///
 /// # Errors
-/// As of [`run`].
+/// See [`run`].
 pub fn run_accurate(inputs: &[Input], jobs: &[Job], accuracy: f64, progress: &dyn Progress) -> Result<Rows, JobError> {
     let work = |sample| {
         let jobs: Vec<Job> = jobs.iter().map(|job| Job { sample, ..job.clone() }).collect();

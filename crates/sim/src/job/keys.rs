@@ -1,4 +1,4 @@
-//! The words of a job: a row for each. The settings of the whole cache are words too, by their own table.
+//! The words of a job, one row each. Settings of the whole cache are words too, from their own table.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -15,10 +15,10 @@ use super::{Job, JobError};
 use crate::cache_settings::Ram;
 use crate::simulate::Warmup;
 
-/// A word that a job may have.
+/// A word of a job.
 #[derive(Clone, Copy, Debug)]
 pub enum Key {
-    /// With a field of its own.
+    /// A word with a field of [`Job`].
     Field(&'static Field),
     /// A setting of the whole cache.
     Setting(&'static Setting),
@@ -33,7 +33,7 @@ pub struct Field {
     clear: fn(&mut Job),
 }
 
-/// The rows: what a word is called, its field, how that is read and how it is shown.
+/// Declares the rows: a word's name, its field, parser and format.
 macro_rules! fields {
     ($($name:literal, $field:ident, $read:expr, $show:expr;)*) => {
         &[$(Field {
@@ -48,7 +48,7 @@ macro_rules! fields {
     };
 }
 
-/// The words with fields, in the order in which they are written.
+/// The words with fields, in writing order.
 static FIELDS: &[Field] = fields! {
     "policy", policy, parsed, ToString::to_string;
     "size", size, parsed, ToString::to_string;
@@ -83,31 +83,31 @@ static FIELDS: &[Field] = fields! {
     "journal-logs", journal_logs, |text| whole(text, 1, 65_536), ToString::to_string;
 };
 
-/// Settings of the whole cache that have a field: they mean more in a simulation.
+/// Settings of the whole cache that have a field, because they mean more in a simulation.
 const WITH_FIELDS: [&str; 5] = ["erase-unit", "ram", "over-provision", "policy", "admission"];
 
 impl Key {
-    /// All words, in the order in which they are written.
+    /// Returns all words in writing order.
     pub fn all() -> impl DoubleEndedIterator<Item = Key> {
         FIELDS.iter().map(Key::Field).chain(Key::settings().map(Key::Setting))
     }
 
-    /// The settings of the whole cache that have no field.
+    /// Returns the settings of the whole cache without a field.
     pub fn settings() -> impl DoubleEndedIterator<Item = &'static Setting> {
         SETTINGS.iter().filter(|setting| !WITH_FIELDS.contains(&setting.name()))
     }
 
-    /// The word that a user names.
+    /// Finds the word of this name.
     pub fn find(name: &str) -> Result<Key, JobError> {
         Key::all().find(|key| key.name() == name).ok_or_else(|| {
             let names: Vec<&'static str> = Key::all().map(Key::name).collect();
             let near = did_you_mean(name, &names);
-            // Of what is no word at all, enough to find it again.
+            // Quote enough of an unknown word to find it again.
             JobError::Unknown { key: name.chars().take(80).collect(), near, expected: names.join(", ") }
         })
     }
 
-    /// How it is called: as the option of `flashwise simulate`.
+    /// Its name: that of the option of `flashwise simulate`.
     pub fn name(self) -> &'static str {
         match self {
             Key::Field(field) => field.name,
@@ -115,7 +115,7 @@ impl Key {
         }
     }
 
-    /// Makes `job` say `text`.
+    /// Sets the word of `job` to `text`.
     pub fn read(self, job: &mut Job, text: &str) -> Result<(), JobError> {
         let read = match self {
             Key::Field(field) => (field.read)(job, text),
@@ -124,7 +124,7 @@ impl Key {
         read.map_err(|problem| JobError::Value { key: self.name(), problem })
     }
 
-    /// What `job` says, as it is read again.
+    /// Returns the word's value in `job`, in a form that can be parsed again.
     pub fn shown(self, job: &Job) -> Option<String> {
         match self {
             Key::Field(field) => (field.shown)(job),
@@ -135,7 +135,7 @@ impl Key {
         }
     }
 
-    /// Makes `job` say nothing of it.
+    /// Removes the word from `job`.
     pub fn clear(self, job: &mut Job) {
         match self {
             Key::Field(field) => (field.clear)(job),
@@ -151,7 +151,7 @@ impl Key {
     }
 }
 
-/// Reads a setting of the whole cache; of rules about clients, those about processes: a trace says nothing else of who asked.
+/// Parses a setting of the whole cache. Rules about clients may name processes only, because a trace has no other clients.
 pub fn read_setting(setting: &'static Setting, text: &str) -> Result<Value, String> {
     let value = setting.read(&Given::Text(text)).map_err(|error| error.problem)?;
     if let Value::Rules(rules) = &value

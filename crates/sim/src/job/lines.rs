@@ -1,7 +1,7 @@
-//! Rows as lines of JSON in a file, each written as soon as it is done, so that a run that was ended goes on where it was.
+//! Rows as lines of JSON in a file, each written when it is done, so that an interrupted run can resume.
 //!
-//! A line has all of its row, and where it comes from: the checksum of the trace, how that was read, and the version. A row that the file has from
-//! the same job over the same contents is not run again.
+//! A line has the whole row and its origin: the trace's checksum, the options for reading it, and the version. A row already in the file,
+//! of the same job over the same contents, is not run again.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -19,29 +19,29 @@ use sha2::{Digest, Sha256};
 use super::Job;
 use crate::results::ResultRow;
 
-/// Longer lines are no rows.
+/// Longer lines are not rows.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// The version that rows are of.
+/// Version of the rows.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Where the rows of a trace come from.
+/// Origin of a trace's rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// SHA-256 of the trace, in hexadecimal; none of what cannot be read twice.
+    /// SHA-256 of the trace, in hexadecimal; `None` if it cannot be read twice.
     pub trace_checksum: Option<String>,
-    /// How it was read, where that was said.
+    /// Options for reading it, if any were given.
     pub reading: Option<String>,
 }
 
-/// A file of rows, to which this process alone writes, or a stream of them.
+/// A file of rows, written by this process only, or a stream of them.
 pub struct Lines {
     name: String,
     out: Mutex<Box<dyn Write + Send>>,
     known: HashSet<String>,
 }
 
-/// Why rows cannot be added to a file.
+/// The reason why rows cannot be added to a file.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum LinesError {
@@ -53,7 +53,7 @@ pub enum LinesError {
     NotARow { path: String, line: usize, problem: String },
 }
 
-/// What a line says besides its figures.
+/// The part of a line that identifies its row.
 #[derive(Deserialize)]
 struct Known {
     trace: String,
@@ -79,11 +79,10 @@ fn key(trace: &str, job: &str, checksum: &str, reading: Option<&str>) -> String 
 }
 
 impl Lines {
-    /// Opens the file at `path`, which need not be there yet. A line that was not written to its end is taken away. A
-    /// [stream](is_stream) has no rows yet.
+    /// Opens the file at `path`, which need not exist. An incomplete last line is removed. A [stream](is_stream) has no rows yet.
     ///
     /// # Errors
-    /// A file that is being written to, or is not of rows.
+    /// The file is being written to, or does not contain rows.
     pub fn open(path: &Path) -> Result<Lines, LinesError> {
         let name = output_name(path);
         if is_stream(path)? {
@@ -125,16 +124,16 @@ impl Lines {
         Ok(Lines { name, out: Mutex::new(Box::new(file)), known })
     }
 
-    /// Whether the file had the row of `job`, however it was spelt, over the trace called `trace` when it was opened.
+    /// True if the file, when opened, had the row of `job`, in any spelling, over the trace called `trace`.
     pub fn has(&self, trace: &str, origin: &Origin, job: &Job) -> bool {
         let checksum = origin.trace_checksum.as_deref();
         checksum.is_some_and(|sum| self.known.contains(&key(trace, &job.canonical(), sum, origin.reading.as_deref())))
     }
 
-    /// Adds a row, whole.
+    /// Appends a complete row.
     ///
     /// # Errors
-    /// What keeps it from being written.
+    /// The row cannot be written.
     pub fn write(&self, row: &ResultRow, origin: &Origin) -> Result<(), TraceError> {
         let io = |source| TraceError::Io { path: self.name.clone(), source };
         let (trace_checksum, reading) = (origin.trace_checksum.as_deref(), origin.reading.as_deref());
@@ -145,11 +144,11 @@ impl Lines {
     }
 }
 
-/// SHA-256 of the files that `paths` name, in hexadecimal: of one file that of its contents, of several that of theirs. Of a file in an archive
-/// it is that of the archive. `progress` is told of bytes.
+/// Returns the SHA-256 of the files at `paths`, in hexadecimal: of one file, that of its contents; of several, that of their checksums.
+/// For a file in an archive it is that of the archive. `progress` counts bytes.
 ///
 /// # Errors
-/// What cannot be read.
+/// A file cannot be read.
 pub fn checksum(paths: &[PathBuf], progress: &dyn Progress) -> Result<String, TraceError> {
     let mut sums = Vec::new();
     for path in paths {
@@ -160,7 +159,7 @@ pub fn checksum(paths: &[PathBuf], progress: &dyn Progress) -> Result<String, Tr
     Ok(checksum_of_all(&sums))
 }
 
-/// The checksum of a trace that is of several files, by those of each.
+/// Returns the checksum of a trace in several files, from those of each.
 pub fn checksum_of_all(sums: &[String]) -> String {
     match sums {
         [one] => one.clone(),
@@ -168,10 +167,10 @@ pub fn checksum_of_all(sums: &[String]) -> String {
     }
 }
 
-/// SHA-256 of the file at `path`, in hexadecimal.
+/// Returns the SHA-256 of the file at `path`, in hexadecimal.
 fn checksum_of_file(path: &Path, progress: &dyn Progress) -> Result<String, TraceError> {
     let io = |source| TraceError::Io { path: name_of(path), source };
-    // A path may go on inside of an archive.
+    // A path may continue inside an archive.
     let place = path.ancestors().find(|ancestor| ancestor.is_file()).unwrap_or(path);
     let mut file = File::open(place).map_err(io)?;
     let (mut sum, mut chunk) = (Sha256::new(), vec![0; 1 << 20]);
@@ -185,7 +184,7 @@ fn checksum_of_file(path: &Path, progress: &dyn Progress) -> Result<String, Trac
     }
 }
 
-/// Bytes in hexadecimal.
+/// Formats bytes in hexadecimal.
 pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Many jobs at once: every combination of policies, sizes, rules and over-provisionings, and what a report compares them with.
+//! Many jobs at once: every combination of policies, sizes, rules and over-provisionings, and jobs to compare them with in a report.
 
 use std::collections::HashSet;
 
@@ -10,41 +10,41 @@ use super::{Admission, Choice, Job, JobError, LayoutName, Meaning, Place};
 use crate::size::Size;
 use crate::wlfc::System;
 
-/// Where wear is simulated and no algorithm is named: those of Figure 5 of the paper on offline algorithms.
+/// Default algorithms if wear is simulated: those of Figure 5 of the paper on offline algorithms.
 const ALGORITHMS: [&str; 6] = ["lru", "ripq+", "pannier", "m", "m+", "c"];
-/// The bound that a report compares with.
+/// The bound for comparison in a report.
 const BEST: &str = "min";
-/// What a report compares LARC with where that fills an empty cache with whatever is missed.
+/// Compared in a report with a LARC that fills an empty cache on every miss.
 const LARC_ALGORITHM_1: &str = "larc:fill=ghost";
-/// Sizes where none are given.
+/// Default sizes.
 pub const SIZES: &str = "1%,2%,5%,10%,20%,50%";
 
-/// What jobs have in common, and lists of what they have not; an empty list has a default.
+/// The common part of jobs, and lists for the rest; an empty list has a default.
 #[derive(Clone, Debug, Default)]
 pub struct Many {
-    /// What is said of all.
+    /// Options of all jobs.
     pub base: Job,
-    /// The policies and algorithms. By default all that can run, or where wear is simulated some that tell most.
+    /// Policies and algorithms; by default all online ones, or a selection if wear is simulated.
     pub policies: Vec<Choice>,
-    /// The sizes; [`SIZES`] by default.
+    /// Sizes; by default [`SIZES`].
     pub sizes: Vec<Size>,
-    /// The rules; none by default, not even that there is none.
+    /// Rules; by default the option is absent.
     pub admissions: Vec<Admission>,
-    /// The over-provisionings.
+    /// Over-provisionings.
     pub over_provisions: Vec<Share>,
 }
 
-/// The values of a list, or that nothing is said.
+/// Returns the values of a list, or `None` once if it is empty.
 fn each<T: Clone>(list: &[T]) -> Vec<Option<T>> {
     if list.is_empty() { vec![None] } else { list.iter().cloned().map(Some).collect() }
 }
 
 impl Many {
-    /// The jobs: for each policy, size, rule and over-provisioning, the last of which changes fastest; each once, however often it is said.
+    /// Returns the jobs: for each policy, size, rule and over-provisioning, the last of which changes fastest; each job once.
     ///
     /// # Errors
-    /// What cannot be run. Of policies that are not named, those that cannot are left out; what takes no rule runs without one, where that is in
-    /// the list of rules.
+    /// A job cannot be run. Default policies that cannot run are left out. An algorithm that takes no rule runs without one, if the list
+    /// of rules has none.
     pub fn jobs(&self) -> Result<Vec<Job>, JobError> {
         let (mut base, meaning) = self.common()?;
         let policies = match &meaning.place {
@@ -58,7 +58,7 @@ impl Many {
             Place::Log(..) => LayoutName::Log,
             Place::Buckets(system, _) => LayoutName::Buckets(*system),
         };
-        // A rule before one policy puts all of them before the same devices, and over the same sample.
+        // A rule before one policy gives all of them the same devices and the same sample.
         if meaning.devices.is_some() {
             base.name_devices();
         }
@@ -98,15 +98,15 @@ impl Many {
         Ok(jobs)
     }
 
-    /// Whether a job that cannot be run is, without its rule, another of these: of what takes no rule, such as the algorithms that rules are held
-    /// against.
+    /// True if a job that cannot be run is, without its rule, another of these jobs. That holds for algorithms without a rule, to which
+    /// rules are compared.
     fn runs_without(&self, job: &Job) -> bool {
         let admission = Some(Admission::None);
         let is_listed = self.admissions.iter().any(|admission| admission.rule().is_none());
         is_listed && Job { admission, ..job.clone() }.plain().is_ok()
     }
 
-    /// The first option that is said, if there is one.
+    /// The first given option, if any.
     pub fn said(&self) -> Option<String> {
         let lists = [
             ("policy", self.policies.is_empty()),
@@ -118,7 +118,7 @@ impl Many {
         self.base.words().map(|(name, _)| name).chain(in_lists).next().map(|name| format!("--{name}"))
     }
 
-    /// What is said of all jobs, and what it means together with the lists.
+    /// Returns the options of all jobs, and their meaning together with the lists.
     fn common(&self) -> Result<(Job, Meaning), JobError> {
         let algorithm = self.policies.iter().find(|choice| matches!(choice, Choice::Algorithm(_)));
         let algorithm = algorithm.map(|algorithm| format!("policy '{algorithm}'"));
@@ -142,7 +142,7 @@ impl Many {
     }
 }
 
-/// The policies and algorithms that are run where none is named.
+/// Returns the default policies and algorithms.
 fn policies(meaning: &Meaning) -> Result<Vec<Choice>, JobError> {
     let all: Vec<&str> = match &meaning.place {
         Place::Flash(_) => ALGORITHMS.to_vec(),
@@ -152,23 +152,23 @@ fn policies(meaning: &Meaning) -> Result<Vec<Choice>, JobError> {
     all.into_iter().map(|name| Ok(name.parse()?)).collect()
 }
 
-/// What a report compares jobs with.
+/// Jobs for comparison in a report.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    /// What stands before them.
+    /// Jobs before the others.
     pub before: Vec<Job>,
-    /// What stands behind them.
+    /// Jobs after the others.
     pub after: Vec<Job>,
 }
 
-/// What a report of `jobs`, which were made together, compares with besides: of policies alone the best possible and LARC as it is printed; else
-/// each policy without a rule, and each that a rule chooses among.
+/// Returns the jobs for comparison in a report of `jobs`, which were made together. For policies without a rule: the best possible, and
+/// LARC as printed. Otherwise: each policy without a rule, and each that a rule chooses among.
 pub fn compared(jobs: &[Job]) -> Result<Comparison, JobError> {
     let Some(first) = jobs.first() else { return Ok(Comparison::default()) };
     let meaning = first.meaning()?;
     let name = |job: &Job| job.policy.as_ref().map(ToString::to_string);
     let is_asked = |policy: &str| jobs.iter().any(|job| name(job).as_deref() == Some(policy));
-    // Those of one policy and rule have all sizes and over-provisionings.
+    // Jobs of one policy and rule have all sizes and over-provisionings.
     let rule = |job: &Job| job.admission.as_ref().map(ToString::to_string);
     let like = jobs.iter().filter(|job| name(job) == name(first) && rule(job) == rule(first));
     let of = |choice: &Choice| -> Result<Vec<Job>, JobError> {

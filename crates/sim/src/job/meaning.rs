@@ -1,4 +1,4 @@
-//! What a job means: where its blocks lie and what stands around the cache follow from what it names, never from what else is said.
+//! The meaning of a job: the placement of its blocks and the parts around the cache. Each follows from specific words only.
 
 use std::sync::Arc;
 
@@ -20,68 +20,68 @@ use crate::results::WearLimits;
 use crate::simulate::{Counting, Warmup};
 use crate::wlfc::{BucketSettings, System};
 
-/// Where the blocks of a job lie.
+/// Placement of a job's blocks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Place {
-    /// Nowhere: what policies decide, behind a read cache in RAM.
+    /// No flash: decisions of policies only, behind a read cache in RAM.
     None(Ram),
-    /// On modelled flash, each at a place of its own or as its algorithm has it.
+    /// Modelled flash, with a slot for each block or as the algorithm places it.
     Flash(endurance::Settings),
-    /// In the log of the whole cache that a server runs, on an SSD if one is named.
+    /// The log of the whole cache that a server runs, on an SSD if one is given.
     Log(Settings, Option<endurance::Settings>),
-    /// In buckets that are evicted whole.
+    /// Buckets that are evicted whole.
     Buckets(System, BucketSettings),
 }
 
-/// All that a job says, but for its policy, its rule and its size. Jobs of one meaning are run together.
+/// The meaning of a job without its policy, rule and size. Jobs of one meaning run together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Meaning {
-    /// Where blocks lie.
+    /// Placement of blocks.
     pub place: Place,
-    /// What wear is compared with.
+    /// Limits to compare wear with.
     pub limits: WearLimits,
-    /// The array around the cache, if one is named.
+    /// The array around the cache, if given.
     pub devices: Option<Devices>,
-    /// How to count.
+    /// Warm-up and epochs.
     pub counting: Counting,
-    /// The sample of each trace that is run in place of all of it, if one is.
+    /// The sample to run instead of the whole trace, if any.
     pub sampling: Option<Sampling>,
 }
 
-/// Words of a conventional SSD: the log may lie on one too.
+/// Words of a conventional SSD, which may also be below the log.
 const OF_DEVICE: [&str; 7] =
     ["gc-victim", "gc-placement", "gc-reserve", "wear-levelling", "trim", "device", "drive-writes-per-day"];
-/// Words of flash that is not a log.
+/// Words of flash other than the log.
 const OF_COMPARISON: [&str; 2] = ["write-buffers", "wfue-alpha"];
-/// Words of several layouts, which name none.
+/// Words of several layouts, which imply none.
 const OF_LAYOUTS: [&str; 2] = ["erase-unit", "over-provision"];
 /// Words of caches that evict whole buckets.
 const OF_BUCKETS: [&str; 6] = ["bucket", "write-queue", "halving", "large-write", "refresh", "journal-logs"];
-/// Words of a sample, besides how large it is.
+/// Words of a sample, except its size.
 const OF_SAMPLE: [&str; 2] = ["sample-by", "sample-seed"];
-/// Words that name devices around the cache, besides its rule.
+/// Words for devices around the cache, except the rule.
 const OF_ARRAY: [&str; 4] = ["cache-device", "storage-device", "storage-size", "arrivals"];
-/// Why replacement policies are not run in containers.
+/// The reason why replacement policies do not run in containers.
 pub(super) const IN_CONTAINERS: &str = "--layout containers is of algorithms that evict whole erase units, such as ripq+, pannier, bcache and c; expected \
      --layout in-place or --layout log for a policy that replaces blocks";
 
 impl Meaning {
-    /// Whether nothing is simulated but what policies decide.
+    /// True if only decisions of policies are simulated.
     pub fn is_policy_alone(&self) -> bool {
         self.place == Place::None(Ram::Bytes(0)) && self.devices.is_none()
     }
 
-    /// Whether flash is modelled whose erase units are as large in a sample as in all of the trace.
+    /// True if it models flash, whose erase units do not shrink with a sample.
     pub fn is_on_flash(&self) -> bool {
         matches!(self.place, Place::Flash(_))
     }
 
-    /// Whether requests are run as they came, of which a sample has parts.
+    /// True if original requests are run, of which a sample has only parts.
     pub fn asks_requests(&self) -> bool {
         matches!(self.place, Place::Log(..) | Place::Buckets(..))
     }
 
-    /// The experiment, over the `requests` of the traces if the whole cache runs; none of a cache of buckets.
+    /// Returns the experiment, over the `requests` of the traces if the whole cache runs. `None` for a cache of buckets.
     pub fn experiment(&self, requests: &Arc<[RequestFile]>) -> Option<Experiment> {
         let layout = match &self.place {
             Place::None(ram) => Layout::None { ram: *ram },
@@ -96,17 +96,17 @@ impl Meaning {
 }
 
 impl Job {
-    /// The first of these words that is said, as an option.
+    /// The first of these words that is given, as an option.
     fn first(&self, words: &[&str]) -> Option<String> {
         self.words().find(|(name, _)| words.contains(name)).map(|(name, _)| format!("--{name}"))
     }
 
-    /// The first setting of the whole cache that is said, as an option.
+    /// The first given setting of the whole cache, as an option.
     fn setting(&self) -> Option<String> {
         self.settings.names().next().map(|name| format!("--{name}"))
     }
 
-    /// What the job means.
+    /// Returns the job's meaning.
     pub fn meaning(&self) -> Result<Meaning, JobError> {
         let algorithm = match &self.policy {
             Some(Choice::Algorithm(algorithm)) => Some(format!("policy '{algorithm}'")),
@@ -115,9 +115,9 @@ impl Job {
         self.meaning_with(algorithm.as_deref())
     }
 
-    /// What the job means where `algorithm` has a layout of its own, and names it.
+    /// Returns the job's meaning if `algorithm` has a layout of its own and implies it.
     ///
-    /// A layout is named by `layout`, by a word of only one layout, or by an algorithm; what several layouts have names none.
+    /// A layout is implied by `layout`, by a word of one layout only, or by an algorithm; words of several layouts imply none.
     pub fn meaning_with(&self, algorithm: Option<&str>) -> Result<Meaning, JobError> {
         let place = self.place(algorithm)?;
         let devices = self.devices(&place);
@@ -133,7 +133,7 @@ impl Job {
         Ok(meaning)
     }
 
-    /// The sample, if one is taken: by groups where a rule asks how long requests are, if nothing else is said.
+    /// Returns the sample, if any. By default it is drawn by groups if a rule depends on the length of requests.
     fn sampling(&self) -> Result<Option<Sampling>, JobError> {
         let Some(share) = self.sample else {
             let Some(option) = self.first(&OF_SAMPLE) else { return Ok(None) };
@@ -149,13 +149,13 @@ impl Job {
         }))
     }
 
-    /// What a sample is drawn by.
+    /// Returns the unit by which a sample is drawn.
     fn drawn(&self) -> SampleBy {
         let judged = self.admission.as_ref().is_some_and(|admission| admission.rule().is_some());
         self.sample_by.unwrap_or(if judged { SampleBy::Groups } else { SampleBy::Blocks })
     }
 
-    /// Says what a sample is drawn by, if one is taken and no word says it yet.
+    /// Adds the word for the unit of sampling, if there is a sample and the word is missing.
     pub(super) fn name_drawn(&mut self) {
         if self.sample.is_some() {
             self.sample_by = Some(self.drawn());
@@ -166,7 +166,7 @@ impl Job {
         let (given, device) = (self.setting(), self.first(&OF_DEVICE));
         let (given, device) = (given.as_deref(), device.as_deref());
         let compared = self.first(&OF_COMPARISON);
-        // What is not of the log, which may lie on a device too.
+        // Words that do not apply to the log; the log may be on a device too.
         let other = algorithm.or(compared.as_deref());
         let refuse = |what: String| Err(JobError::Conflict(what));
         let log = || {
@@ -208,7 +208,7 @@ impl Job {
         self.device.as_ref().map(|device| &device.value)
     }
 
-    /// What wear is compared with.
+    /// Returns the limits to compare wear with.
     fn limits(&self) -> WearLimits {
         WearLimits {
             wfue_alpha: self.wfue_alpha.map_or(0.5, Share::of_one),
@@ -217,7 +217,8 @@ impl Job {
         }
     }
 
-    /// The array around the cache, if any word asks for it. The whole cache has devices in any case: that it has no rule names none.
+    /// Returns the array around the cache, if a word implies one. The whole cache always has devices, so the absence of a rule implies
+    /// none.
     fn devices(&self, place: &Place) -> Option<Devices> {
         let is_named = match (place, &self.admission) {
             (Place::Buckets(..), _) => return None,
@@ -239,7 +240,7 @@ impl Job {
         })
     }
 
-    /// A conventional SSD, but for its size and its erase units.
+    /// Returns a conventional SSD, without its size and erase units.
     fn ssd(&self) -> endurance::Settings {
         let default = endurance::Settings::default();
         let of_device = self.profile().and_then(|device| device.over_provision);
@@ -266,7 +267,7 @@ impl Job {
         }
     }
 
-    /// All settings of the whole cache, with their defaults where nothing is said.
+    /// Returns all settings of the whole cache, with defaults.
     fn log_settings(&self) -> Result<Settings, JobError> {
         let refuse = |error: SettingError| JobError::Setting(error);
         let mut given = self.settings.clone();
@@ -289,8 +290,8 @@ impl Job {
         Ok(all)
     }
 
-    /// The SSD that the log of `settings` lies on. Its erase units are those of the device, or of the log where no device is named; its spare
-    /// space is its own.
+    /// Returns the SSD below the log of `settings`. Its erase units are those of the device, or of the log if no device is given; its
+    /// spare space is its own.
     fn log_ssd(&self, settings: &Settings) -> endurance::Settings {
         let erase_unit_bytes = self.profile().map_or(settings.erase_unit_bytes(), Profile::block_bytes);
         endurance::Settings { erase_unit_bytes, ..self.ssd() }
@@ -319,7 +320,7 @@ impl Job {
         ))
     }
 
-    /// What of a trace the job reads besides its accesses: its requests as they came, and whose they are.
+    /// Returns what the job reads of a trace besides its accesses: original requests, and their processes.
     pub fn reads(&self) -> Result<Reads, JobError> {
         let meaning = self.meaning()?;
         let (requests, sampling) = (meaning.asks_requests(), meaning.sampling);
@@ -327,7 +328,7 @@ impl Job {
         Ok(Reads { requests, filter, sampling })
     }
 
-    /// Refuses what cannot be run, whatever the trace.
+    /// Refuses a job that cannot run over any trace.
     pub fn check(&self) -> Result<(), JobError> {
         let meaning = self.meaning()?;
         let missing = |key, expected| Err(JobError::Missing { key, expected });
@@ -358,15 +359,15 @@ impl Job {
         Ok(experiment.check(&case)?)
     }
 
-    /// The rule before the policy, by `of`, if there is one.
+    /// Returns the rule before the policy, made by `of`, if any.
     pub(super) fn rule_of(&self, of: impl Fn(&crate::array::TraceRule) -> Rule) -> Option<Rule> {
         self.admission.as_ref().and_then(Admission::rule).map(of)
     }
 
-    /// The same without what would be so anyhow. Jobs that mean the same are written in the same way.
+    /// Returns the job without words that do not change its meaning. Jobs of one meaning become equal.
     ///
     /// # Errors
-    /// What cannot be run: see [`Job::check`].
+    /// The job cannot be run: see [`Job::check`].
     pub fn plain(mut self) -> Result<Job, JobError> {
         self.check()?;
         let meaning = self.meaning()?;
@@ -377,7 +378,7 @@ impl Job {
             Place::Buckets(system, _) => Some(LayoutName::Buckets(*system)),
             Place::None(_) | Place::Flash(_) => None,
         };
-        // What names a stage is said by the word that does nothing else, as far as any word has to.
+        // If necessary, a stage is implied by the word that has no other effect.
         match (&meaning.place, &meaning.devices) {
             (Place::Log(..), Some(_)) => self.name_devices(),
             (_, Some(_)) => {
@@ -388,7 +389,7 @@ impl Job {
         if matches!(meaning.place, Place::Log(_, Some(_))) {
             self.gc_victim.get_or_insert(endurance::Settings::default().victim);
         }
-        // What is run, and the layout that it names, are said in any case.
+        // The policy, and the layout that it implies, always stay.
         let kept = |job: &Job, key: &Key| match key.name() {
             "policy" | "size" | "layout" => true,
             "admission" => job.admission.as_ref().is_some_and(|admission| admission.rule().is_some()),
@@ -406,7 +407,7 @@ impl Job {
         Ok(self)
     }
 
-    /// Names the devices around the cache, if no word does yet.
+    /// Adds a word for the devices around the cache, if no word implies them yet.
     pub(super) fn name_devices(&mut self) {
         self.cache_device.get_or_insert_with(|| {
             let read = |text: &str| tier_model_of_option("cache-device", text);
@@ -416,7 +417,7 @@ impl Job {
 }
 
 impl Choice {
-    /// The same as what runs on flash; none of a policy that knows the future.
+    /// Returns the policy or algorithm as an algorithm on flash; an error for an offline policy.
     pub(super) fn algorithm(&self) -> Result<Algorithm, JobError> {
         match self {
             Choice::Policy(policy) => Ok(Algorithm::parse(&policy.to_string())?),
@@ -425,13 +426,13 @@ impl Choice {
     }
 }
 
-/// What of a trace a job reads besides its accesses.
+/// Parts of a trace that a job reads besides its accesses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reads {
-    /// Whether it reads the requests as they came.
+    /// True if it reads original requests.
     pub requests: bool,
-    /// What is to be known of whose they are.
+    /// The filter of processes.
     pub filter: Option<Filter>,
-    /// The sample that it reads in place of all accesses.
+    /// The sample that it reads instead of all accesses.
     pub sampling: Option<Sampling>,
 }

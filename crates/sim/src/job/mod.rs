@@ -1,8 +1,7 @@
-//! Jobs: all that is to be known of one run besides the trace, in words that people and programs write.
+//! Jobs: complete descriptions of a run, except the trace, in words for people and programs.
 //!
-//! A job has a form as text, words with values, and one in JSON, an object of the same words. The words are the options of
-//! `flashwise simulate`. What a word says that would be so without it is left out, so that jobs that mean the same are written in the
-//! same way; the row of a run is named by its job.
+//! A job has a text form, words with values, and a JSON form, an object of the same words. The words are the options of `flashwise
+//! simulate`. Words with their default are left out, so jobs of the same meaning are written alike; a row names its job.
 //!
 //! ```
 //! use flashwise_sim::job::Job;
@@ -55,9 +54,9 @@ use crate::simulate::Warmup;
 use crate::size::{Size, SizeError};
 use crate::wlfc::BucketError;
 
-/// One run of `flashwise simulate`. What is `None` was not said, and has its default; [`Job::meaning`] tells what all of it means.
+/// One run of `flashwise simulate`. `None` means that the word is absent and has its default; [`Job::meaning`] interprets the words.
 ///
-/// The fields stand in the order in which a job is written, and are called as their words.
+/// The fields are in writing order and have the names of their words.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)] // Each is the option of the same name.
 pub struct Job {
@@ -92,11 +91,11 @@ pub struct Job {
     pub large_write: Option<ByteSize>,
     pub refresh: Option<Refresh>,
     pub journal_logs: Option<u32>,
-    /// The settings of the whole cache, but for those that have a field.
+    /// The settings of the whole cache, except those with a field.
     pub settings: Settings,
 }
 
-/// Why there is no such job, or why it cannot be run.
+/// The reason why a job is invalid or cannot be run.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum JobError {
@@ -137,7 +136,7 @@ pub enum JobError {
 }
 
 impl JobError {
-    /// The error of a job over the trace called `trace`, one of several: whose it is must be said.
+    /// Adds the name of the trace to an error, if there are several traces.
     fn of(self, trace: &str, several: bool) -> JobError {
         match self {
             error @ JobError::Trace(_) => error,
@@ -146,7 +145,7 @@ impl JobError {
         }
     }
 
-    /// Whether a sample of a trace has no accesses, as a larger one may have.
+    /// True if a sample has no accesses; a larger one may have some.
     pub fn is_empty_sample(&self) -> bool {
         matches!(self, JobError::Trace(TraceError::EmptySample { .. }))
     }

@@ -1,4 +1,4 @@
-//! Runs jobs over traces: jobs of one meaning together, each row named by its job.
+//! Runs jobs over traces. Jobs of one meaning run together, and each row names its job.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::sampling::SampleFigures;
 use crate::simulate::{PolicyCase, simulate};
 use crate::wlfc::{BucketCase, BucketError, simulate_buckets};
 
-/// Jobs, ready to run over traces.
+/// Jobs that are ready to run over traces.
 #[derive(Debug)]
 pub struct Runs<'a> {
     traces: &'a [Trace],
@@ -30,12 +30,12 @@ pub struct Runs<'a> {
 #[derive(Debug)]
 struct Group {
     meaning: Meaning,
-    /// The job of each case, by its number; behind them cases may follow that others are compared with.
+    /// The job of each case, by index; cases for comparison may follow.
     jobs: Vec<usize>,
     cases: Cases,
 }
 
-/// What jobs are over traces, whose blocks have a length.
+/// Cases of jobs over traces with a known block size.
 #[derive(Debug)]
 enum Cases {
     Policies(Vec<PolicyCase>),
@@ -44,7 +44,7 @@ enum Cases {
 }
 
 impl Cases {
-    /// The traces of the cases, by their number.
+    /// The trace of each case, by index.
     fn traces(&self) -> Vec<usize> {
         match self {
             Cases::Policies(cases) => cases.iter().map(|case| case.trace).collect(),
@@ -55,19 +55,19 @@ impl Cases {
 }
 
 impl<'a> Runs<'a> {
-    /// `jobs` over each of `traces`, whose `requests` are there if the jobs read them: see [`Job::reads`].
+    /// Prepares `jobs` over each of `traces`. `requests` are there if the jobs read them: see [`Job::reads`].
     ///
     /// # Errors
-    /// What cannot be run, in whatever trace.
+    /// A job cannot run over a trace.
     pub fn new(traces: &'a [Trace], requests: Arc<[RequestFile]>, jobs: &'a [Job]) -> Result<Runs<'a>, JobError> {
         let each = (0..traces.len()).flat_map(|trace| (0..jobs.len()).map(move |number| (trace, number)));
         Self::of(traces, requests, jobs, &each.collect::<Vec<_>>())
     }
 
-    /// Some of the jobs over some of the traces: the numbers of both, trace by trace.
+    /// Prepares some of the jobs over some of the traces, given by the indexes of both, trace by trace.
     ///
     /// # Errors
-    /// What cannot be run.
+    /// A job cannot run over its trace.
     pub fn of(
         traces: &'a [Trace],
         requests: Arc<[RequestFile]>,
@@ -98,22 +98,22 @@ impl<'a> Runs<'a> {
         Ok(Runs { traces, requests, jobs, groups })
     }
 
-    /// The traces of all runs, those for comparison included, by their number.
+    /// The traces of all runs by index, including runs for comparison.
     fn of_traces(&self) -> impl Iterator<Item = usize> {
         self.groups.iter().flat_map(|group| group.cases.traces())
     }
 
-    /// How many runs there are, those for comparison included.
+    /// Number of runs, including those for comparison.
     pub fn count(&self) -> usize {
         self.of_traces().count()
     }
 
-    /// How many block accesses they are together.
+    /// Total number of block accesses.
     pub fn accesses(&self) -> u64 {
         self.of_traces().map(|trace| self.traces[trace].len() as u64).sum()
     }
 
-    /// Runs all, on all cores: for each trace the rows of the jobs, in their order.
+    /// Runs everything on all cores. Returns, for each trace, the rows of the jobs in their order.
     pub fn run(self, progress: &dyn Progress) -> Result<Vec<Vec<ResultRow>>, JobError> {
         let mut found: Vec<Vec<Option<ResultRow>>> = vec![vec![None; self.jobs.len()]; self.traces.len()];
         for (trace, number, row) in self.rows(progress)? {
@@ -123,7 +123,7 @@ impl<'a> Runs<'a> {
         Ok(found.into_iter().map(all).collect())
     }
 
-    /// Runs all, on all cores: the number of the trace, that of the job, and its row.
+    /// Runs everything on all cores. Returns the index of the trace, that of the job, and the row.
     fn rows(self, progress: &dyn Progress) -> Result<Vec<(usize, usize, ResultRow)>, JobError> {
         let Runs { traces, requests, jobs, groups } = self;
         let mut found = Vec::new();
@@ -138,11 +138,11 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// Runs some of `jobs` over some of `traces`, on all cores, and hands each row to `done` as soon as it is there: the number of the trace,
-/// and its row. `requests` are there if the jobs read them; `some` are the numbers of traces and jobs, trace by trace.
+/// Runs some of `jobs` over some of `traces`, on all cores, and passes each row, with the index of its trace, to `done` as soon as it is
+/// finished. `requests` are there if the jobs read them. `some` are indexes of traces and jobs, trace by trace.
 ///
 /// # Errors
-/// What cannot be run, before anything is, and those of `done`, which end the work.
+/// A job cannot run, found before anything runs, or `done` fails, which ends the work.
 pub fn run_each(
     traces: &[Trace],
     requests: &Arc<[RequestFile]>,
@@ -157,7 +157,7 @@ pub fn run_each(
     for &(trace, number) in some {
         let job = &jobs[number];
         if let Place::Flash(_) = job.meaning()?.place {
-            // They are compared with the same run.
+            // Cases of one size are compared with the same run.
             let size = job.size.as_ref().map(ToString::to_string).unwrap_or_default();
             let at = *compared.entry((trace, size)).or_insert(together.len());
             if at < together.len() {
@@ -173,7 +173,7 @@ pub fn run_each(
     })
 }
 
-/// What jobs of one meaning are over their traces.
+/// Returns the cases of jobs of one meaning over their traces.
 fn cases<'j>(
     meaning: &Meaning,
     traces: &[Trace],
@@ -216,11 +216,11 @@ fn cases<'j>(
     })
 }
 
-/// Refuses a storage that has no room for what the trace accesses.
+/// Refuses a storage that is too small for the trace.
 fn check_storage(meaning: &Meaning, trace: &Trace) -> Result<(), JobError> {
     let least = trace.whole_unique_blocks() * trace.block_size_bytes();
     match meaning.devices.as_ref().and_then(|devices| devices.storage_bytes) {
-        // How many blocks there are, a sample may not know.
+        // A sample may not know the number of blocks.
         Some(found) if found < least && trace.sample().is_none() => {
             let [found, least] = [found, least].map(ByteSize::new);
             let problem = format!("found {found}, expected at least {least}, which the trace accesses");
@@ -230,7 +230,7 @@ fn check_storage(meaning: &Meaning, trace: &Trace) -> Result<(), JobError> {
     }
 }
 
-/// The rows of cases of one meaning, in their order.
+/// Returns the rows of cases of one meaning, in their order.
 fn rows(
     traces: &[Trace],
     requests: &Arc<[RequestFile]>,

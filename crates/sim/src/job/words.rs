@@ -1,4 +1,4 @@
-//! What the words of a job say, where it is said of nothing else.
+//! Values of words that only jobs have.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,35 +9,35 @@ use flashwise_core::quantity::Share;
 use crate::array::TraceRule;
 use crate::wlfc::System;
 
-/// Where cached blocks lie.
+/// Layout of cached blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutName {
-    /// Nowhere.
+    /// No flash.
     None,
-    /// Each at a place of its own.
+    /// Each block in a slot of its own.
     InPlace,
-    /// In the log of a server's cache.
+    /// The log of a server's cache.
     Log,
-    /// In erase units that are written and reset whole.
+    /// Erase units that are written and reset whole.
     Containers,
-    /// In buckets.
+    /// Buckets.
     Buckets(System),
 }
 
 /// A row of the table of layouts.
 #[derive(Clone, Copy, Debug)]
 pub struct LayoutRow {
-    /// What it is called.
+    /// Name.
     pub name: &'static str,
-    /// What else it may be called.
+    /// Further names.
     pub aliases: &'static [&'static str],
-    /// Where blocks lie.
+    /// Meaning, for help.
     pub meaning: &'static str,
     layout: LayoutName,
 }
 
 impl LayoutName {
-    /// All of them, in the order in which they are listed.
+    /// All layouts, in listing order.
     pub const ROWS: [LayoutRow; 7] = [
         row("none", &[], "No flash: decisions of policies only", LayoutName::None),
         row("in-place", &["slots"], "Each block in a slot of its own on a modelled SSD", LayoutName::InPlace),
@@ -81,17 +81,17 @@ impl fmt::Display for LayoutName {
     }
 }
 
-/// What the cache takes in.
+/// Admission rule, or none.
 #[derive(Clone, Debug)]
 pub enum Admission {
-    /// What the policy takes in alone.
+    /// No rule: whatever the policy admits.
     None,
-    /// What the rule lets through.
+    /// Accesses that the rule admits.
     Rule(TraceRule),
 }
 
 impl Admission {
-    /// The rule, if there is one.
+    /// The rule, if any.
     pub fn rule(&self) -> Option<&TraceRule> {
         match self {
             Admission::None => None,
@@ -99,7 +99,7 @@ impl Admission {
         }
     }
 
-    /// What `text` stands for, which may be many rules: `none`, or as [`TraceRule::parse_list`] has it.
+    /// Parses `text`, which may be a list of rules: `none`, or as [`TraceRule::parse_list`] defines.
     pub fn parse_list(text: &str) -> Result<Vec<Admission>, OptionError> {
         if text == "none" {
             return Ok(vec![Admission::None]);
@@ -129,7 +129,7 @@ impl fmt::Display for Admission {
     }
 }
 
-/// Whether something is done.
+/// A switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnOff(pub bool);
 
@@ -151,12 +151,12 @@ impl fmt::Display for OnOff {
     }
 }
 
-/// What is drawn into a sample or left out together.
+/// Unit of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleBy {
-    /// Each block by itself.
+    /// Single blocks.
     Blocks,
-    /// Groups of 64 KiB, so that requests stay whole.
+    /// Groups of 64 KiB, so requests stay whole.
     Groups,
 }
 
@@ -181,23 +181,23 @@ impl fmt::Display for SampleBy {
     }
 }
 
-/// Reads the share of the blocks that a sample has.
+/// Parses a sample's share of the blocks.
 pub fn sample_share(text: &str) -> Result<Share, String> {
     let share = text.parse().ok().filter(|share: &Share| share.of_one() > 0.0);
     share.ok_or_else(|| format!("found '{text}', expected a share above 0% and up to 100%, such as 1% or 0.01"))
 }
 
-/// What was read, with the text that it was read from.
+/// A parsed value with its text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Written<T> {
     /// The text.
     pub text: String,
-    /// What it says.
+    /// The value.
     pub value: T,
 }
 
 impl<T> Written<T> {
-    /// Reads `text` by `read`.
+    /// Parses `text` with `read`.
     pub fn read<E>(text: &str, read: impl Fn(&str) -> Result<T, E>) -> Result<Written<T>, E> {
         Ok(Written { text: text.to_owned(), value: read(text)? })
     }
@@ -209,12 +209,12 @@ impl<T> fmt::Display for Written<T> {
     }
 }
 
-/// A share as it is read again, to the last bit.
+/// Formats a share so that parsing restores every bit.
 pub(super) fn share(of_one: f64) -> String {
     exact_percent(of_one).unwrap_or_else(|| of_one.to_string())
 }
 
-/// A share where a number without a percent sign is another thing.
+/// Formats a share as a percentage, for words where a plain number means something else.
 pub(super) fn percent(of_one: f64) -> String {
     exact_percent(of_one).unwrap_or_else(|| format!("{}%", of_one * 100.0))
 }
@@ -224,14 +224,14 @@ fn exact_percent(of_one: f64) -> Option<String> {
     written.into_iter().find(|text| text.parse().is_ok_and(|read: Share| read.of_one().to_bits() == of_one.to_bits()))
 }
 
-/// Reads a whole number.
+/// Parses a whole number.
 pub(super) fn whole<T: TryFrom<u64>>(text: &str, least: u64, most: u64) -> Result<T, String> {
     let number = text.parse().ok().filter(|number| (least..=most).contains(number));
     let number = number.and_then(|number| T::try_from(number).ok());
     number.ok_or_else(|| format!("found '{text}', expected {}", Kind::Count(least, most)))
 }
 
-/// Reads a number above 0.
+/// Parses a number above 0.
 pub(super) fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
     number.ok_or_else(|| format!("found '{text}', expected a number above 0"))

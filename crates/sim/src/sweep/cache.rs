@@ -1,8 +1,8 @@
-//! Copies of traces on the disk of the machine that runs their tasks: fetched once, and gone when others need their room.
+//! Copies of traces on the local disk, fetched once and removed when others need the space.
 //!
-//! Each copy has a folder of its own, named by what it is a copy of: the name of the object, and the tag that changes with its contents. In it are the
-//! copy, under the object's name, and its SHA-256. A lock beside it is held exclusively by who fetches or removes it, and shared by who reads it,
-//! so that workers of one machine share their copies.
+//! Each copy has a folder, named by its object and by the tag that changes with the object's contents. The folder has the copy, under the
+//! object's name, and its SHA-256. Workers of a machine share copies by a lock file beside the folder: exclusive to fetch or remove the
+//! copy, shared to read it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -20,10 +20,10 @@ use super::SweepError;
 use super::objects::{About, Address, Objects};
 use crate::job::lines::hexadecimal;
 
-/// Copies take at most so much together, unless it is said.
+/// Default total size of copies.
 pub(super) const SIZE_BYTES: u64 = 100 << 30;
 
-/// The file beside a copy that has its SHA-256: there once the copy is whole.
+/// The file with the SHA-256 of a copy; it exists once the copy is complete.
 const SUM: &str = "sha256";
 
 /// A folder of copies.
@@ -32,7 +32,7 @@ pub(super) struct Cache {
     size_bytes: u64,
 }
 
-/// A copy that stays there for as long as this is kept.
+/// A copy that is not removed as long as this lives.
 #[derive(Debug)]
 pub(super) struct Copy {
     pub path: PathBuf,
@@ -40,14 +40,14 @@ pub(super) struct Copy {
     _lock: File,
 }
 
-/// What a copy is of, in 32 hexadecimal digits.
+/// Returns the identity of a copy's object, in 32 hexadecimal digits.
 pub(super) fn identity(address: &Address, about: &About) -> String {
     let of = format!("{address}\n{}\n{}\n", about.tag, about.size_bytes);
     hexadecimal(&Sha256::digest(of))[..32].to_owned()
 }
 
 impl Cache {
-    /// The copies in `folder`, or in that of the user, which take at most so many bytes together.
+    /// The copies in `folder`, or in the user's cache folder, which take at most this many bytes.
     pub fn new(folder: Option<&Path>, size_bytes: Option<u64>) -> Cache {
         let of_user = || {
             let named = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -58,12 +58,12 @@ impl Cache {
         Cache { folder, size_bytes: size_bytes.unwrap_or(SIZE_BYTES) }
     }
 
-    /// The SHA-256 of what the copy is of, if it is there.
+    /// Returns the SHA-256 of the object, if its copy exists.
     pub fn checksum(&self, identity: &str) -> Option<String> {
         fs::read_to_string(self.folder.join(identity).join(SUM)).ok()
     }
 
-    /// The copy of an object, fetched if it is not there. `progress` is told of bytes that are fetched.
+    /// Returns the copy of an object, fetched if necessary. `progress` counts bytes fetched.
     pub fn copy(
         &self,
         objects: &Objects,
@@ -73,7 +73,7 @@ impl Cache {
     ) -> Result<Copy, SweepError> {
         let identity = identity(address, about);
         let folder = self.folder.join(&identity);
-        // What stands between files that are merged, and between an archive and what is in it, is in no name.
+        // A space or a + would separate merged files, or an archive and its member.
         let path = folder.join(address.name().replace([' ', '+'], "_"));
         let io = |source| TraceError::Io { path: name_of(&folder), source };
         fs::create_dir_all(&self.folder).map_err(io)?;
@@ -81,14 +81,14 @@ impl Cache {
             let lock = self.lock(&identity).map_err(io)?;
             lock.lock_shared().map_err(io)?;
             if let Some(checksum) = self.checksum(&identity) {
-                // It was used: others go before it.
+                // Mark it as used, so that others are removed first.
                 let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
                 return Ok(Copy { path, checksum, _lock: lock });
             }
             lock.unlock().map_err(io)?;
             lock.lock().map_err(io)?;
             if self.checksum(&identity).is_none() {
-                // What somebody began who was killed.
+                // Remove the remains of a process that was killed.
                 remove(&folder).map_err(io)?;
                 self.make_room(address, about.size_bytes)?;
                 fs::create_dir(&folder).map_err(io)?;
@@ -111,17 +111,17 @@ impl Cache {
         let io = |source| TraceError::Io { path: name_of(path), source };
         let mut copy = Summed { file: File::create_new(path).map_err(io)?, sum: Sha256::new() };
         objects.fetch(address, about, &mut copy, progress)?;
-        // A checksum that is there vouches for the copy after a power failure too.
+        // The checksum vouches for the copy, even after a power failure.
         copy.file.sync_all().map_err(io)?;
         Ok(hexadecimal(&copy.sum.finalize()))
     }
 
-    /// A file that stays there: who holds a lock holds the one that others take.
+    /// Opens the lock file, which is never removed, so every holder has the same lock.
     fn lock(&self, identity: &str) -> io::Result<File> {
         File::options().create(true).append(true).open(self.folder.join(format!("{identity}.lock")))
     }
 
-    /// Removes what was used longest ago until there is room for so many bytes.
+    /// Removes the least recently used copies until this many bytes are free.
     fn make_room(&self, address: &Address, needed_bytes: u64) -> Result<(), SweepError> {
         let mut copies = self.copies();
         copies.sort();
@@ -134,7 +134,7 @@ impl Cache {
                 return Ok(());
             }
             let Some((_, bytes, identity)) = copies.next() else {
-                // One trace that is longer than all of the cache is to be is read all the same.
+                // A trace larger than the whole cache is read nevertheless.
                 return if fits { Ok(()) } else { Err(self.no_room(address, needed_bytes, free.unwrap_or(0))) };
             };
             let lock = self.lock(&identity);
@@ -150,7 +150,7 @@ impl Cache {
         SweepError::Room { path: address.to_string(), cache: name_of(&self.folder), free, needed }
     }
 
-    /// When each copy was used last, its bytes, and what it is of.
+    /// Returns each copy's last use, size in bytes and identity.
     fn copies(&self) -> Vec<(SystemTime, u64, String)> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
@@ -167,7 +167,7 @@ impl Cache {
 }
 
 fn remove(folder: &Path) -> io::Result<()> {
-    // The checksum goes first: it vouches for the rest.
+    // Remove the checksum first: it vouches for the rest.
     for gone in [fs::remove_file(folder.join(SUM)), fs::remove_dir_all(folder)] {
         if let Err(error) = gone
             && error.kind() != io::ErrorKind::NotFound
@@ -178,7 +178,7 @@ fn remove(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A file whose SHA-256 is found while it is written.
+/// A file whose SHA-256 is computed while it is written.
 struct Summed {
     file: File,
     sum: Sha256,

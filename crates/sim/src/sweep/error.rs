@@ -1,10 +1,10 @@
-//! Why a sweep fails.
+//! Errors of a sweep.
 
 use flashwise_trace::error::TraceError;
 
 use crate::job::JobError;
 
-/// Why a task failed.
+/// The reason why a task failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum SweepError {

@@ -1,4 +1,4 @@
-//! Folders of results: on a local path, or objects of S3 that begin with the same name.
+//! Folders of results: on a local path, or objects of S3 with a common prefix.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(super) enum Folder {
 }
 
 impl Folder {
-    /// The folder called `path`, there or to be.
+    /// Opens the folder `path`, which need not exist.
     pub fn open(path: &Path) -> Result<Folder, SweepError> {
         match Address::of(path)? {
             None => Ok(Folder::Local(path.to_owned())),
@@ -25,7 +25,7 @@ impl Folder {
         }
     }
 
-    /// Whether a file is there.
+    /// True if a file exists.
     pub fn has(&self, name: &str) -> Result<bool, SweepError> {
         match self {
             Folder::Local(path) => Ok(path.join(name).is_file()),
@@ -33,7 +33,7 @@ impl Folder {
         }
     }
 
-    /// What is in a file, if it is there.
+    /// Returns the contents of a file, if it exists.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, SweepError> {
         match self {
             Folder::Local(folder) => {
@@ -48,7 +48,7 @@ impl Folder {
         }
     }
 
-    /// Leaves a file, whole or not at all, in place of one that is there.
+    /// Writes or replaces a file atomically.
     pub fn write(&self, name: &str, contents: Vec<u8>) -> Result<(), SweepError> {
         match self {
             Folder::Local(folder) => {
@@ -66,7 +66,7 @@ impl Folder {
         }
     }
 
-    /// When each of its files was written last, and its name; not of those in folders inside it.
+    /// Returns the time of the last write and the name of each file, except those in subfolders.
     pub fn list(&self) -> Result<Vec<(SystemTime, String)>, SweepError> {
         match self {
             Folder::Local(folder) => Ok(listed(folder)?),
@@ -84,7 +84,7 @@ fn listed(folder: &Path) -> Result<Vec<(SystemTime, String)>, TraceError> {
     for entry in std::fs::read_dir(folder).map_err(io(folder))? {
         let entry = entry.map_err(io(folder))?;
         let path = entry.path();
-        // Of files whose names are no text, none is of a sweep.
+        // Files of a sweep have names that are text.
         if let (true, Ok(name)) = (path.is_file(), entry.file_name().into_string()) {
             let modified = std::fs::metadata(&path).and_then(|about| about.modified()).map_err(io(&path))?;
             found.push((modified, name));

@@ -1,9 +1,9 @@
-//! Sweeps: many jobs over many traces, as tasks that run anywhere and leave a file each.
+//! Sweeps: many jobs over many traces, as tasks that run anywhere and write a file each.
 //!
-//! A [`Plan`] names traces and jobs. A [`Task`] is one trace with all of its jobs: the trace is read once, and as many caches are in memory at a time
-//! as there are threads. What comes of a task is one Parquet file, which is named by the contents of the trace, the jobs and the version: where it is
-//! there, nothing is run again, and two who run the same task write the same bytes. It appears whole or not at all.
-//! Traces and results are files, or objects of S3: a trace is then copied to the disk of the machine that runs its task.
+//! A [`Plan`] names traces and jobs. A [`Task`] is one trace with all of its jobs. It reads the trace once, with as many caches in memory
+//! as there are threads. Its result is one Parquet file, named by the contents of the trace, the jobs and the version. If that exists,
+//! nothing is run again, and two workers with the same task write the same bytes. The file appears atomically. Traces and results are
+//! files or objects of S3; such a trace is first copied to the local disk.
 
 mod cache;
 mod error;

@@ -1,7 +1,7 @@
-//! Objects of S3: what is named `s3://BUCKET/KEY` is read and written as a file is.
+//! Objects of S3: names of the form `s3://BUCKET/KEY`, read and written like files.
 //!
-//! Where a bucket is and who asks is in the environment, under the names that other tools of S3 use: `AWS_ACCESS_KEY_ID`,
-//! `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_SKIP_SIGNATURE`; a machine or a pod of AWS needs none.
+//! Location and credentials come from the environment variables of other S3 tools: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
+//! `AWS_SESSION_TOKEN`, `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_SKIP_SIGNATURE`. A machine or pod of AWS needs none.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,19 +13,19 @@ pub(super) use client::Objects;
 #[cfg(not(feature = "s3"))]
 pub(super) use without::Objects;
 
-/// What names of objects begin with.
+/// Prefix of an object's name.
 const SCHEME: &str = "s3://";
 
-/// The name of an object, or what names of objects begin with.
+/// The address of an object, or a prefix of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub bucket: String,
-    /// Without a / at its end.
+    /// Without a trailing /.
     pub key: String,
 }
 
 impl Address {
-    /// The address that `path` is, if it is one.
+    /// Parses `path`, if it is the address of an object.
     pub fn of(path: &Path) -> Result<Option<Address>, SweepError> {
         let Some(rest) = path.to_str().and_then(|text| text.strip_prefix(SCHEME)) else { return Ok(None) };
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
@@ -36,18 +36,18 @@ impl Address {
         Ok(Some(Address { bucket: bucket.to_owned(), key: key.trim_end_matches('/').to_owned() }))
     }
 
-    /// What is called `name` under this one.
+    /// Returns the address of `name` below this one.
     pub fn join(&self, name: &str) -> Address {
         let key = if self.key.is_empty() { name.to_owned() } else { format!("{}/{name}", self.key) };
         Address { bucket: self.bucket.clone(), key }
     }
 
-    /// The name behind the last /.
+    /// Returns the name after the last /.
     pub fn name(&self) -> &str {
         self.key.rsplit('/').next().unwrap_or_default()
     }
 
-    /// This one, and the archives that it may lie in by their names: each with what follows.
+    /// Returns this address, and those of archives that may contain the object, each with the path inside.
     pub fn places(&self) -> impl Iterator<Item = (Address, Option<&str>)> {
         let whole = std::iter::once((self.key.as_str(), None));
         let above = self.key.rmatch_indices('/').map(|(at, _)| (&self.key[..at], Some(&self.key[at + 1..])));
@@ -68,23 +68,23 @@ impl fmt::Display for Address {
     }
 }
 
-/// Whether `path` names an object.
+/// True if `path` names an object.
 pub(super) fn is_object(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.starts_with(SCHEME))
 }
 
-/// What there is to know of an object before it is read.
+/// Metadata of an object.
 #[derive(Clone, Debug)]
 pub(super) struct About {
     pub size_bytes: u64,
-    /// What changes with its contents.
+    /// A tag that changes with the contents.
     pub tag: String,
 }
 
-/// The objects that the pattern `name` fits, in the order of their names.
+/// Returns the objects that match the pattern `name`, sorted by name.
 ///
 /// # Errors
-/// A pattern that is none or fits no object.
+/// The pattern is invalid or matches no object.
 pub(super) fn fitting(name: &str) -> Result<Vec<PathBuf>, SweepError> {
     let address = Address::of(Path::new(name))?.expect("it names objects");
     let plain = address.key.find(['*', '?', '[']).unwrap_or(address.key.len());
@@ -92,7 +92,7 @@ pub(super) fn fitting(name: &str) -> Result<Vec<PathBuf>, SweepError> {
     let pattern = glob::Pattern::new(&address.key)
         .map_err(|error| address.refused(format!("found an invalid pattern ({error})")))?;
     let under = Address { key: folder.to_owned(), ..address.clone() };
-    // As between folders.
+    // A * does not match a /, as for files.
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
     let mut found = Objects::open(&address)?.under(&under)?;
     found.retain(|key| pattern.matches_with(key, options));
@@ -121,11 +121,11 @@ mod client {
 
     use super::{About, Address, SweepError};
 
-    /// Bytes of a large object that are asked for at once, ...
+    /// Bytes per request for a large object.
     const PIECE_BYTES: u64 = 8 << 20;
-    /// ... and how many such requests are under way.
+    /// Number of such requests in flight.
     const PIECES: usize = 8;
-    /// How often a request is made again.
+    /// Largest number of retries of a request.
     const RETRIES_MAX: usize = 6;
 
     /// The objects of a bucket.
@@ -135,11 +135,11 @@ mod client {
     }
 
     impl Objects {
-        /// The bucket of `address`, which is not asked for anything yet.
+        /// Opens the bucket of `address`, without a request to it.
         pub fn open(address: &Address) -> Result<Objects, SweepError> {
             static PROVIDER: Once = Once::new();
             PROVIDER.call_once(|| {
-                // Who has chosen one before keeps it.
+                // A provider that is already installed stays.
                 let _ = rustls::crypto::ring::default_provider().install_default();
             });
             let endpoints = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
@@ -161,7 +161,7 @@ mod client {
             Ok(Objects { store, runtime: runtime.map_err(|error| refused(error.to_string()))? })
         }
 
-        /// What is to know of the object, if it is there.
+        /// Returns the object's metadata, if it exists.
         pub fn about(&self, address: &Address) -> Result<Option<About>, SweepError> {
             match self.runtime.block_on(self.store.head(&key(address)?)) {
                 Ok(found) => Ok(Some(About { size_bytes: found.size, tag: tag(&found) })),
@@ -170,7 +170,7 @@ mod client {
             }
         }
 
-        /// What is in the object, if it is there.
+        /// Returns the object's contents, if it exists.
         pub fn read(&self, address: &Address) -> Result<Option<Vec<u8>>, SweepError> {
             let key = key(address)?;
             let read = async { self.store.get(&key).await?.bytes().await };
@@ -181,13 +181,13 @@ mod client {
             }
         }
 
-        /// Leaves an object, whole or not at all, in place of one that is there.
+        /// Writes or replaces an object atomically.
         pub fn write(&self, address: &Address, contents: Vec<u8>) -> Result<(), SweepError> {
             let written = self.runtime.block_on(self.store.put(&key(address)?, contents.into()));
             written.map(drop).map_err(|error| refused(address, &error))
         }
 
-        /// When each object of the folder was written last, and its name there; not of those in folders inside it.
+        /// Returns the time of the last write and the name of each object of the folder, except those in subfolders.
         pub fn list(&self, folder: &Address) -> Result<Vec<(SystemTime, String)>, SweepError> {
             let found = self.runtime.block_on(self.store.list_with_delimiter(Some(&key(folder)?)));
             let found = found.map_err(|error| refused(folder, &error))?.objects;
@@ -195,17 +195,17 @@ mod client {
             Ok(found.into_iter().filter_map(of).collect())
         }
 
-        /// The keys of all objects whose keys begin with that of the folder.
+        /// Returns the keys of all objects below the folder.
         pub fn under(&self, folder: &Address) -> Result<Vec<String>, SweepError> {
             let key = key(folder)?;
             let all = self.store.list(Some(&key)).map_ok(|object| object.location.as_ref().to_owned()).try_collect();
             self.runtime.block_on(all).map_err(|error| refused(folder, &error))
         }
 
-        /// Writes what is in the object to `to`, several pieces of it asked for at a time. `progress` is told of its bytes.
+        /// Writes the object's contents to `to`, with several requests in flight. `progress` counts bytes.
         ///
         /// # Errors
-        /// An object that is not any more what was said `about` it, too.
+        /// The object cannot be read, or has changed since `about`.
         pub fn fetch(
             &self,
             address: &Address,
@@ -258,7 +258,7 @@ mod client {
         }
     }
 
-    /// What a server said in the XML of its answer, or all of `error` where it said nothing.
+    /// Returns the message in the XML of an answer, or all of `error` if there is none.
     fn said(error: &str) -> String {
         let between = |from: &str, to: &str| Some(error.split_once(from)?.1.split_once(to)?.0);
         match (between("<Code>", "</Code>"), between("<Message>", "</Message>")) {
@@ -269,7 +269,7 @@ mod client {
     }
 }
 
-/// What a build without S3 does.
+/// The stand-in of a build without S3.
 #[cfg(not(feature = "s3"))]
 mod without {
     use std::io::Write;
@@ -279,7 +279,7 @@ mod without {
 
     use super::{About, Address, SweepError};
 
-    /// Nothing is one.
+    /// A type without values.
     pub enum Objects {}
 
     impl Objects {

@@ -1,4 +1,4 @@
-//! Where the bytes of a task's trace come from: files, and objects of S3, which are copied first.
+//! The origin of a task's trace: files, and objects of S3, which are copied first.
 
 use std::path::{Path, PathBuf};
 
@@ -11,11 +11,11 @@ use super::folder::Folder;
 use super::objects::{About, Address, Objects, fitting, is_object};
 use crate::job::lines::{checksum, checksum_of_all};
 
-/// Where a folder of results has the SHA-256 of objects, each in a file that is named by what it is of. So whoever has not fetched them knows which
-/// results are theirs.
+/// The subfolder of results for the SHA-256 of objects, each in a file named by the object's identity. So a worker can find results
+/// without fetching the objects.
 const KNOWN: &str = ".traces";
 
-/// The files and objects that a trace is of.
+/// The files and objects of a trace.
 pub(super) struct Origin {
     parts: Vec<Part>,
     cache: Cache,
@@ -26,7 +26,7 @@ enum Part {
     There(Object),
 }
 
-/// An object, and what lies in it if it is an archive.
+/// An object, and the path inside it if it is an archive.
 struct Object {
     objects: Objects,
     address: Address,
@@ -34,16 +34,16 @@ struct Object {
     inside: Option<String>,
 }
 
-/// A trace that can be read.
+/// An open trace.
 pub(super) struct Opened {
-    /// What it is called here.
+    /// Its local name.
     pub path: PathBuf,
     pub checksum: String,
     _copies: Vec<Copy>,
 }
 
 impl Origin {
-    /// The files and objects that the trace called `trace` is of; objects are asked for what they are, and not fetched yet.
+    /// Finds the files and objects of the trace `trace`; reads metadata of objects but does not fetch them.
     pub fn of(trace: &Path, cache: Cache) -> Result<Origin, SweepError> {
         let named = match trace.to_str() {
             Some(name) if parts(name).any(|part| is_object(Path::new(part))) => name,
@@ -63,12 +63,12 @@ impl Origin {
         Ok(Origin { parts: found, cache })
     }
 
-    /// Whether it is of files alone.
+    /// True if it consists of files only.
     pub fn is_here(&self) -> bool {
         self.parts.iter().all(|part| matches!(part, Part::Here(_)))
     }
 
-    /// The SHA-256 of the trace, if it is known without fetching it. Reads files; `progress` is told of their bytes.
+    /// Returns the SHA-256 of the trace, if it is known without fetching. Reads files; `progress` counts their bytes.
     pub fn known(&self, results: &Folder, progress: &dyn Progress) -> Result<Option<String>, SweepError> {
         let mut sums = Vec::new();
         for part in &self.parts {
@@ -91,7 +91,7 @@ impl Origin {
         Ok(Some(checksum_of_all(&sums)))
     }
 
-    /// The trace, with objects fetched, and what they were found to be left in the folder of the results. `progress` is told of bytes.
+    /// Opens the trace: fetches objects and stores their checksums in the folder of results. `progress` counts bytes.
     pub fn open(&self, results: &Folder, progress: &dyn Progress) -> Result<Opened, SweepError> {
         let (mut paths, mut sums, mut copies) = (Vec::new(), Vec::new(), Vec::new());
         for part in &self.parts {
@@ -135,7 +135,7 @@ impl Object {
     }
 }
 
-/// Whether a name stands for several.
+/// True if a name is a pattern.
 pub(super) fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?', '['])
 }

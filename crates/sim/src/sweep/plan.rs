@@ -1,4 +1,4 @@
-//! Plans: which jobs over which traces.
+//! Plans: jobs and the traces to run them over.
 
 use std::path::{Path, PathBuf};
 
@@ -17,14 +17,14 @@ use crate::job::{Admission, Choice, Job, Key, Many};
 use crate::sampling::parse_accuracy;
 use crate::size::{Size, parse_block_size};
 
-/// Which jobs over which traces.
+/// Jobs and the traces to run them over.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// A task for each trace, in the order in which they are named.
+    /// A task for each trace, in the order of their names.
     pub tasks: Vec<Task>,
 }
 
-/// Why there is no such plan.
+/// The reason why a plan is invalid.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum PlanError {
@@ -43,7 +43,7 @@ const KEYS: [&str; 10] =
     ["traces", "out", "format", "block-size", "lenient", "per-volume", "accuracy", "cache", "cache-size", "run"];
 
 impl Plan {
-    /// Reads the TOML file at `path`. Its traces and its folder are named from where the process is.
+    /// Reads the TOML file at `path`. Paths of traces and results are relative to the current directory.
     pub fn read(path: &Path) -> Result<Plan, PlanError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|source| PlanError::Io { path: name.clone(), source })?;
@@ -56,7 +56,7 @@ impl Plan {
         Plan::of(&name, &Value::Object(keys.collect()))
     }
 
-    /// The plan that `value` says, an object with the keys of a file; errors call it `path`.
+    /// Parses `value`, an object with the keys of a plan; errors name it `path`.
     pub fn of(path: &str, value: &Value) -> Result<Plan, PlanError> {
         let at = |key: &str| Place { path, key: key.to_owned() };
         let Value::Object(keys) = value else { return Err(at("plan").found(value, "a table")) };
@@ -129,14 +129,14 @@ impl Plan {
         Ok(Plan { tasks: traces.into_iter().map(task).collect() })
     }
 
-    /// The tasks of a shard of all machines.
+    /// Returns the tasks of a shard.
     pub fn shard(self, shard: Shard) -> Plan {
         let of = |(number, task)| shard.has(number).then_some(task);
         Plan { tasks: self.tasks.into_iter().enumerate().filter_map(of).collect() }
     }
 }
 
-/// The traces that `name` stands for, each by itself.
+/// Returns the traces that `name` stands for, each separately.
 fn all(name: &str) -> Result<Vec<PathBuf>, String> {
     let objects = is_object(Path::new(name)) && is_pattern(name) && parts(name).count() == 1;
     if objects {
@@ -146,7 +146,7 @@ fn all(name: &str) -> Result<Vec<PathBuf>, String> {
     }
 }
 
-/// Where something stands in a plan.
+/// A position in a plan, for errors.
 struct Place<'a> {
     path: &'a str,
     key: String,
@@ -166,7 +166,7 @@ impl Place<'_> {
         PlanError::Refused { path: self.path.to_owned(), key: self.key.clone(), problem: problem.to_string() }
     }
 
-    /// A value as an option has it.
+    /// Returns a value as the text of an option.
     fn text(&self, value: &Value) -> Result<String, PlanError> {
         match value {
             Value::String(text) => Ok(text.clone()),
@@ -177,7 +177,7 @@ impl Place<'_> {
     }
 }
 
-/// The items of a list; one value is a list of one.
+/// Returns the items of a list; a single value is a list of one.
 fn list(value: Option<&Value>) -> &[Value] {
     match value {
         None => &[],
@@ -186,7 +186,7 @@ fn list(value: Option<&Value>) -> &[Value] {
     }
 }
 
-/// The jobs of one `[[run]]`: every combination of what its words list.
+/// Returns the jobs of a `[[run]]`: every combination of its lists.
 fn many(path: &str, run: &Value) -> Result<Vec<Job>, PlanError> {
     let place = |key: &str| Place { path, key: format!("run: {key}") };
     let Value::Object(words) = run else { return Err(place("table").found(run, "words of jobs")) };
@@ -215,7 +215,7 @@ fn many(path: &str, run: &Value) -> Result<Vec<Job>, PlanError> {
             }
         }
         if !["policy", "size", "admission", "over-provision"].contains(&&word[..]) {
-            // The word is in what they say.
+            // Errors of jobs name the word themselves.
             let whole = Place { path, key: "run".to_owned() };
             let key = Key::find(&word).map_err(|error| whole.refused(error))?;
             let with = |many: &Many, text: &String| {
@@ -234,9 +234,9 @@ fn many(path: &str, run: &Value) -> Result<Vec<Job>, PlanError> {
     Ok(jobs)
 }
 
-/// TOML as JSON has it; dates are text.
+/// Converts TOML to JSON; dates become text.
 fn of_value(value: &DeValue) -> Value {
-    // Numbers stay as they are written: options read them.
+    // Numbers keep their spelling, which options parse.
     match value {
         DeValue::String(text) => Value::String(text.to_string()),
         DeValue::Integer(number) => Value::String(decimal(number)),

@@ -1,4 +1,4 @@
-//! The rows of a sweep, read again from the files of its folder.
+//! The rows of a sweep, read back from its files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,20 +12,20 @@ use super::SweepError;
 use super::folder::Folder;
 use crate::results::Brief;
 
-/// Rows, and what is to be said about them.
+/// Rows, and notes about them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
-    /// The rows, by trace and in the order of their jobs; each job over a trace once.
+    /// The rows by trace, in the order of their jobs; each job once per trace.
     pub rows: Vec<Brief>,
-    /// Rows that were left out because a newer file has others of the same job over the same trace, which has changed since, or from another
-    /// version: in words, a line for each trace.
+    /// Notes about rows left out, one line per trace. A newer file has rows of the same job over the same trace, which has changed since,
+    /// or from another version.
     pub stale: Vec<String>,
 }
 
-/// Reads the rows of all Parquet files in `folder`, a path or the beginning of names in S3.
+/// Reads the rows of all Parquet files in `folder`, a path or a prefix in S3.
 ///
 /// # Errors
-/// A folder without any, and a file that is not of a sweep.
+/// The folder has no such file, or a file is not from a sweep.
 pub fn rows(folder: &Path) -> Result<Rows, SweepError> {
     let results = Folder::open(folder)?;
     let mut files = results.list()?;
@@ -34,12 +34,12 @@ pub fn rows(folder: &Path) -> Result<Rows, SweepError> {
         let problem = "found no file that ends in .parquet, expected the folder of a sweep".to_owned();
         return Err(SweepError::NotResults { path: name_of(folder), problem });
     }
-    // The newest last: what it has takes the place of what is older.
+    // The newest is last, and replaces older rows.
     files.sort();
     let (mut by_trace, mut stale) = (BTreeMap::<String, Vec<(Brief, String)>>::new(), BTreeMap::new());
     for (_, name) in files {
         let path = folder.join(&name);
-        // What was removed since is as if it had never been.
+        // A file removed meanwhile does not count.
         let Some(contents) = results.read(&name)? else { continue };
         for (row, origin) in read(&path, contents)? {
             let of_trace = by_trace.entry(row.trace.clone()).or_default();
@@ -63,7 +63,7 @@ pub fn rows(folder: &Path) -> Result<Rows, SweepError> {
     Ok(Rows { rows, stale: stale.into_values().collect() })
 }
 
-/// The rows of a file, each with the contents and the version that it came from.
+/// Returns the rows of a file, each with the checksum and version that it came from.
 fn read(path: &Path, contents: Vec<u8>) -> Result<Vec<(Brief, String)>, SweepError> {
     let refused = |problem: String| SweepError::NotResults { path: name_of(path), problem };
     let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(contents)).and_then(|builder| builder.build());

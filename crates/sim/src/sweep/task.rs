@@ -1,4 +1,4 @@
-//! Tasks: one trace, all of its jobs, one file.
+//! Tasks: one trace, all of its jobs, one file of results.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -23,7 +23,7 @@ use crate::job::lines::{VERSION, hexadecimal};
 use crate::job::{Input, Job, run, run_accurate};
 use crate::results;
 
-/// One trace with all jobs that run over it. It can be sent to another machine, which has the trace and the folder at the same paths or in S3.
+/// One trace with all of its jobs. It can be sent to another machine that has the trace and the folder at the same paths or in S3.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {
@@ -31,42 +31,42 @@ pub struct Task {
     pub trace: PathBuf,
     /// The folder of the results.
     pub out: PathBuf,
-    /// The format of the trace, if it is not to be recognised.
+    /// The format of the trace; by default detected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// Length of a block, if it is said.
+    /// Block size, if given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size_bytes: Option<u64>,
-    /// Whether malformed records are passed over.
+    /// True if malformed records are skipped.
     #[serde(default)]
     pub lenient: bool,
-    /// Whether each volume of the trace is a trace by itself.
+    /// True if each volume of the trace is a separate trace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub per_volume: bool,
-    /// How far hit ratios may be off, if the smallest samples are to be taken that say so.
+    /// The required accuracy of hit ratios, if samples are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// The folder that keeps copies of traces in S3, if it is said.
+    /// The folder for copies of traces from S3, if given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<PathBuf>,
-    /// How much it keeps, if it is said.
+    /// Its size, if given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_size_bytes: Option<u64>,
     /// The jobs, in the order of their rows.
     pub jobs: Vec<Job>,
 }
 
-/// Where the results of a task are.
+/// The results of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The file; none of a trace in S3 that was never read, so that no results can be there.
+    /// The path; `None` for a trace in S3 that was never read, which has no results.
     pub file: Option<PathBuf>,
-    /// Whether it is there.
+    /// True if the file exists.
     pub is_done: bool,
 }
 
 impl Task {
-    /// Looks for the results. Reads the trace, which may take a while, unless it is in S3; `progress` is told of its bytes.
+    /// Finds the results. Reads the trace, which may take a while, unless it is in S3; `progress` counts its bytes.
     pub fn find(&self, progress: &dyn Progress) -> Result<Found, SweepError> {
         let results = Folder::open(&self.out)?;
         match self.origin()?.known(&results, progress)? {
@@ -78,10 +78,10 @@ impl Task {
         }
     }
 
-    /// Runs what is not there yet, and says in which file the results are. `progress` is told of bytes that are read, and of block accesses.
+    /// Runs the task unless its results exist, and returns their path. `progress` counts bytes read and block accesses.
     ///
     /// # Errors
-    /// What cannot be read, run or written. No file is left then.
+    /// The trace cannot be read, a job cannot be run, or the file cannot be written. Then there is no file.
     pub fn run(&self, progress: &dyn Progress) -> Result<PathBuf, SweepError> {
         let (results, origin) = (Folder::open(&self.out)?, self.origin()?);
         if !origin.is_here()
@@ -90,7 +90,7 @@ impl Task {
         {
             return Ok(self.out.join(self.name(&checksum)));
         }
-        // A copy is of one state of its object.
+        // A copy is of one state of its object, so only files can change meanwhile.
         let before = origin.is_here().then(|| changed(&self.trace)).transpose()?;
         let trace = origin.open(&results, progress)?;
         let name = self.name(&trace.checksum);
@@ -133,11 +133,11 @@ impl Task {
         Origin::of(&self.trace, Cache::new(self.cache.as_deref(), self.cache_size_bytes))
     }
 
-    /// The name of the file with the results, by what they come from.
+    /// Returns the name of the results' file, derived from their origin.
     fn name(&self, checksum: &str) -> String {
         let mut of = Sha256::new();
         let reading = (&self.format, self.block_size_bytes, self.lenient);
-        // The row of a trace has its name.
+        // Rows contain the name of the trace.
         of.update(format!("{VERSION}\n{checksum}\n{}\n{reading:?}\n", self.trace.display()));
         if self.per_volume {
             of.update("per-volume\n");
@@ -154,7 +154,7 @@ impl Task {
     }
 }
 
-/// The same columns, and where they come from.
+/// Adds the columns of the origin.
 fn with(batch: RecordBatch, trace_checksum: &str) -> Result<RecordBatch, arrow_schema::ArrowError> {
     let rows = batch.num_rows();
     let mut fields: Vec<Field> = batch.schema().fields().iter().map(|field| field.as_ref().clone()).collect();
@@ -167,7 +167,7 @@ fn with(batch: RecordBatch, trace_checksum: &str) -> Result<RecordBatch, arrow_s
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
 }
 
-/// When each of the files of the trace at `path` was changed last, and how long it is.
+/// Returns the time of the last change and the length of each file of the trace at `path`.
 fn changed(path: &Path) -> Result<Vec<(SystemTime, u64)>, TraceError> {
     let of = |file: PathBuf| {
         let io = |source| TraceError::Io { path: name_of(&file), source };
@@ -177,7 +177,7 @@ fn changed(path: &Path) -> Result<Vec<(SystemTime, u64)>, TraceError> {
     files(path)?.into_iter().map(of).collect()
 }
 
-/// A part of the tasks, for one machine of many: `2/10` is the second of ten.
+/// One of N parts of the tasks, for one of N machines: `2/10` is the second of ten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     number: usize,
@@ -185,7 +185,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Whether it has the task of this number, from 0.
+    /// True if it has the task of this index.
     pub fn has(self, task: usize) -> bool {
         task % self.of == self.number - 1
     }
@@ -213,7 +213,7 @@ mod tests {
     use crate::sweep::Plan;
     use crate::sweep::rows::rows;
 
-    /// Two volumes, of which the second asks for one block again and again.
+    /// Two volumes; the second repeats one block.
     fn trace(folder: &Path) -> String {
         let mut text = "time_us,op,volume,offset_bytes,length_bytes\n".to_owned();
         for number in 0..4000_u64 {
@@ -236,7 +236,7 @@ mod tests {
             plan.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             let tasks = Plan::of("plan", &plan).unwrap().tasks;
             assert_eq!(tasks.len(), 1);
-            // As it is sent to another process.
+            // As sent to another process.
             let task: Task = serde_json::from_str(&serde_json::to_string(&tasks[0]).unwrap()).unwrap();
             assert!(task.run(&Silent).unwrap().exists() && task.find(&Silent).unwrap().is_done);
             (rows(&out).unwrap().rows, task.name("checksum"))

@@ -1,17 +1,17 @@
 //! B_like: bcache as the paper on WLFC models it, on a conventional SSD.
 //!
-//! Source: Dong, Wang, Zhang: WLFC: Write Less in the Flash-based Cache, section V: "managing data as the bucket unit, caching data as logs
-//! in the bucket, index the logs by a B+ tree in DRAM, performing garbage collection to remove the invalid data logs periodically and evicting
-//! buckets by the LRU replacement algorithm". What it leaves open is as in bcache (Documentation/admin-guide/bcache.rst and
-//! drivers/md/bcache of Linux), or chosen, and a field of [`BLikeConfig`].
+//! Source: Dong, Wang, Zhang: WLFC: Write Less in the Flash-based Cache, section V: "managing data as the bucket unit, caching data as
+//! logs in the bucket, index the logs by a B+ tree in DRAM, performing garbage collection to remove the invalid data logs periodically and
+//! evicting buckets by the LRU replacement algorithm". Details that the paper leaves open follow bcache
+//! (Documentation/admin-guide/bcache.rst and drivers/md/bcache of Linux), or are fields of [`BLikeConfig`].
 //!
-//! - A log is programmed at once and fills flash pages: an SSD that must not lose what it acknowledged cannot wait for more.
-//! - A log is in the index when the journal has it: a page of the journal for each log of a client. The journal is a ring.
-//! - Reads of what is not cached put it into the cache as clean logs, after the answer.
-//! - A bucket is evicted when few are free: what is dirty in it is written back in the order of its addresses, an access for each run of
-//!   neighbours, and one page of the journal says so.
-//! - Collection moves what is live out of the buckets that have the least, a bucket's worth at most each time.
-//! - The SSD is not told what is not needed any more: bcache's `discard` is off unless it is asked for.
+//! - A log is programmed at once and fills flash pages: an SSD that must not lose acknowledged data cannot wait for more.
+//! - A log enters the index once it is in the journal: one journal page for each log of a client. The journal is a ring.
+//! - A read miss enters the cache as a clean log, after the answer.
+//! - A bucket is evicted when few are free. Its dirty blocks are written back by address, one access for each run of neighbours, and
+//!   recorded in one page of the journal.
+//! - Collection moves live blocks out of the buckets that have the fewest, at most one bucket's worth each time.
+//! - Unneeded data is not trimmed on the SSD: bcache's `discard` is off by default.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,7 +27,7 @@ use flashwise_trace::request_file::CacheRequest;
 use super::schedule::{Schedule, Work};
 use super::simulation::{BucketCounts, Latencies};
 
-/// What a B_like is like.
+/// Configuration of a B_like.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BLikeConfig {
     /// Flash pages of the SSD, spare ones included.
@@ -38,25 +38,25 @@ pub struct BLikeConfig {
     pub bucket_pages: u32,
     /// Blocks of a flash page.
     pub page_blocks: u32,
-    /// Flash pages beyond those that the host sees, as a share of these.
+    /// Flash pages that are hidden from the host, as a share of the visible ones.
     pub over_provision: f64,
-    /// Logs for each page of the journal.
+    /// Logs per page of the journal.
     pub journal_logs: u32,
     /// Buckets of the journal.
     pub journal_buckets: u32,
     /// Buckets that are kept free.
     pub free_buckets: u32,
-    /// How often is collected: each time that this share of the cache was written.
+    /// Interval of collection, as a share of the cache that is written meanwhile.
     pub collection_share: f64,
-    /// A bucket is only collected if no more than this share of its blocks is live.
+    /// Largest share of live blocks in a bucket that is collected.
     pub live_share_max: f64,
-    /// A write of more bytes goes past the cache.
+    /// A write of more bytes bypasses the cache.
     pub large_write_bytes: u64,
 }
 
 impl BLikeConfig {
-    /// The defaults: 7 % of over-provisioning, a page of the journal for each log and two buckets of them, two buckets free, collection
-    /// each time that a 16th of the cache was written (bcache's GC does so) of buckets of which at most half is live.
+    /// Returns the defaults: 7 % over-provisioning; a journal page for each log, and two journal buckets; two free buckets. A collection
+    /// follows each 16th of the cache that is written, as in bcache, and takes buckets of which at most half is live.
     pub fn new(flash_pages: u32, erase_block_pages: u32, bucket_pages: u32, page_blocks: u32) -> BLikeConfig {
         BLikeConfig {
             flash_pages,
@@ -73,16 +73,16 @@ impl BLikeConfig {
         }
     }
 
-    /// Buckets that the SSD has room for, those of the journal included.
+    /// Buckets that fit on the SSD, including the journal's.
     fn buckets(&self) -> u32 {
         (f64::from(self.flash_pages) / (1.0 + self.over_provision)) as u32 / self.bucket_pages
     }
 }
 
-/// No block.
-const NOBODY: u64 = u64::MAX;
+/// Stands for no block.
+const NO_BLOCK: u64 = u64::MAX;
 
-/// The only list: buckets that are full, the most recently used first.
+/// The only list: full buckets, the most recently used first.
 const USED: u8 = 0;
 
 #[derive(Clone, Debug, Default)]
@@ -102,7 +102,7 @@ impl Meter for Recorder {
     }
 }
 
-/// The bucket that is written.
+/// The bucket being written.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     bucket: u32,
@@ -117,28 +117,28 @@ pub struct BLike {
     schedule: Schedule,
     latencies: Latencies,
     counts: BucketCounts,
-    /// The B+ tree: the slot of each cached block. A slot is a block's worth of a page of the SSD.
+    /// The B+ tree: the slot of each cached block. A slot is one block of a page of the SSD.
     index: BTreeMap<u64, u32>,
-    /// The block of each slot that is live.
+    /// The block of each live slot.
     owners: Vec<u64>,
     dirty: Vec<bool>,
-    /// Blocks that are live, by bucket.
+    /// Live blocks by bucket.
     live: Vec<u32>,
     used: Lists,
     free: VecDeque<u32>,
     open: Open,
     /// Pages written since the last collection.
     written: u32,
-    /// Logs that the journal has not.
-    unsaid: u32,
+    /// Logs that are not in the journal yet.
+    pending_logs: u32,
     journal_next: u32,
 }
 
 impl BLike {
-    /// An empty cache.
+    /// Returns an empty cache.
     ///
     /// # Errors
-    /// An SSD that there cannot be, or that has too few buckets.
+    /// The SSD cannot exist, or has too few buckets.
     pub fn new(config: BLikeConfig, flash: Clock, backend: &TierModel) -> Result<BLike, DeviceError> {
         let (all, least) = (config.buckets(), config.journal_buckets + config.free_buckets + 3);
         if all < least {
@@ -155,14 +155,14 @@ impl BLike {
             latencies: Latencies::default(),
             counts: BucketCounts::default(),
             index: BTreeMap::new(),
-            owners: vec![NOBODY; slots],
+            owners: vec![NO_BLOCK; slots],
             dirty: vec![false; slots],
             live: vec![0; buckets as usize],
             used: Lists::new(1),
             free: (1..buckets).collect(),
             open: Open { bucket: 0, next_page: 0 },
             written: 0,
-            unsaid: 0,
+            pending_logs: 0,
             journal_next: buckets * config.bucket_pages,
             config,
         })
@@ -191,7 +191,7 @@ impl BLike {
             Kind::Flush => {}
         }
         if kind == Kind::Flush || durable {
-            self.say();
+            self.write_journal();
         }
         let ns = self.schedule.reply();
         self.latencies.record(kind, length, ns);
@@ -203,7 +203,7 @@ impl BLike {
         self.schedule.end();
     }
 
-    /// Reads what is cached, and of the backend what is not; returns that.
+    /// Reads the cached blocks from flash and the others from the backend. Returns the latter.
     fn read(&mut self, blocks: std::ops::Range<u64>, for_client: bool) -> Vec<std::ops::Range<u64>> {
         let counted = u64::from(for_client);
         self.counts.reads += counted * (blocks.end - blocks.start);
@@ -232,7 +232,7 @@ impl BLike {
         missed
     }
 
-    /// Reads the blocks that a write changes in part.
+    /// Reads the blocks that a write changes only in part.
     fn read_ends(&mut self, offset: u64, length: u64) {
         let block = BLOCK_BYTES as u64;
         let ends = [offset, offset + length].map(|end| (!end.is_multiple_of(block)).then_some(end / block));
@@ -247,19 +247,19 @@ impl BLike {
 
     fn write(&mut self, blocks: std::ops::Range<u64>) {
         self.append(blocks, true);
-        if self.unsaid >= self.config.journal_logs {
-            self.say();
+        if self.pending_logs >= self.config.journal_logs {
+            self.write_journal();
         }
     }
 
-    /// Past the cache.
+    /// Writes blocks past the cache.
     fn pass(&mut self, blocks: std::ops::Range<u64>) {
         self.forget_all(blocks.clone());
         self.counts.bypasses += blocks.end - blocks.start;
         self.backend((blocks.end - blocks.start) as u32, true);
     }
 
-    /// Blocks become zeroes, which the backend is told without data.
+    /// Zeroes blocks; the backend gets the command without data.
     fn zero(&mut self, blocks: std::ops::Range<u64>) {
         if !blocks.is_empty() {
             self.forget_all(blocks);
@@ -268,19 +268,19 @@ impl BLike {
         }
     }
 
-    /// The cache forgets what it has of the blocks.
+    /// Removes blocks from the cache.
     fn forget_all(&mut self, blocks: std::ops::Range<u64>) {
         let cached: Vec<u64> = self.index.range(blocks).map(|(block, _)| *block).collect();
         for block in &cached {
             self.forget(*block);
         }
         if !cached.is_empty() {
-            self.unsaid += 1;
-            self.say();
+            self.pending_logs += 1;
+            self.write_journal();
         }
     }
 
-    /// Appends a log, which a bucket's end splits.
+    /// Appends a log, split at the end of the bucket.
     fn append(&mut self, blocks: std::ops::Range<u64>, of_client: bool) {
         let page_blocks = self.config.page_blocks;
         let mut at = blocks.start;
@@ -306,7 +306,7 @@ impl BLike {
             }
             self.write_page(page);
         }
-        self.unsaid += 1;
+        self.pending_logs += 1;
     }
 
     fn write_page(&mut self, page: u32) {
@@ -315,7 +315,7 @@ impl BLike {
         self.written += 1;
     }
 
-    /// A block lies in this slot from now on; returns whether it was cached before.
+    /// Maps a block to a slot; returns true if it was cached already.
     fn place(&mut self, block: u64, slot: u32, dirty: bool) -> bool {
         let hit = self.forget(block);
         self.index.insert(block, slot);
@@ -328,7 +328,7 @@ impl BLike {
 
     fn forget(&mut self, block: u64) -> bool {
         let Some(slot) = self.index.remove(&block) else { return false };
-        self.owners[slot as usize] = NOBODY;
+        self.owners[slot as usize] = NO_BLOCK;
         let bucket = self.bucket_of(slot);
         self.live[bucket as usize] -= 1;
         true
@@ -354,12 +354,12 @@ impl BLike {
         self.schedule.wait_for(bucket);
     }
 
-    /// Says in the journal what it has not been told.
-    fn say(&mut self) {
-        if self.unsaid == 0 {
+    /// Writes pending logs to the journal.
+    fn write_journal(&mut self) {
+        if self.pending_logs == 0 {
             return;
         }
-        self.unsaid = 0;
+        self.pending_logs = 0;
         let first = self.live.len() as u32 * self.config.bucket_pages;
         let pages = self.config.journal_buckets * self.config.bucket_pages;
         let page = self.journal_next;
@@ -368,14 +368,14 @@ impl BLike {
         self.flash(FlashStep::Write { page });
     }
 
-    /// Evicts the least recently used bucket, if there is one.
+    /// Evicts the least recently used bucket, if any.
     fn evict(&mut self) -> bool {
         let Some(bucket) = self.used.back(USED) else { return false };
         let mut dirty = Vec::new();
         let mut page_before = u32::MAX;
         for slot in self.slots(bucket) {
             let block = self.owners[slot as usize];
-            if block == NOBODY {
+            if block == NO_BLOCK {
                 continue;
             }
             if self.dirty[slot as usize] {
@@ -392,8 +392,8 @@ impl BLike {
         for run in dirty.chunk_by(|before, block| before + 1 == *block) {
             self.backend(run.len() as u32, true);
         }
-        self.unsaid += 1;
-        self.say();
+        self.pending_logs += 1;
+        self.write_journal();
         self.used.remove(bucket);
         self.release(bucket);
         true
@@ -404,13 +404,13 @@ impl BLike {
         bucket * slots..(bucket + 1) * slots
     }
 
-    /// A bucket that is not in use any more is free.
+    /// Frees an unused bucket.
     fn release(&mut self, bucket: u32) {
         self.free.push_back(bucket);
         self.schedule.add(Work::Release { bucket });
     }
 
-    /// Periodically frees buckets without live logs, and moves the logs of those that have few.
+    /// Periodically frees buckets without live logs, and moves the logs of buckets with few.
     fn collect(&mut self) {
         let capacity = f64::from(self.live.len() as u32 * self.config.bucket_pages);
         if f64::from(self.written) < capacity * self.config.collection_share {
@@ -424,7 +424,7 @@ impl BLike {
         buckets.sort_by_key(|bucket| self.live[*bucket as usize]);
         let mut moved = 0;
         for bucket in buckets {
-            // Moving may have evicted it.
+            // Moving logs may have evicted it.
             if self.used.list_of(bucket).is_none() {
                 continue;
             }
@@ -432,19 +432,19 @@ impl BLike {
             if moved > slots {
                 break;
             }
-            // What makes room for its logs does not evict it.
+            // Making room for its logs must not evict it.
             self.used.remove(bucket);
             self.move_out(bucket);
             self.release(bucket);
         }
-        self.say();
+        self.write_journal();
     }
 
     fn move_out(&mut self, bucket: u32) {
         let page_blocks = self.config.page_blocks;
         let moved: Vec<(u64, u32)> = self
             .slots(bucket)
-            .filter(|slot| self.owners[*slot as usize] != NOBODY)
+            .filter(|slot| self.owners[*slot as usize] != NO_BLOCK)
             .map(|slot| (self.owners[slot as usize], slot))
             .collect();
         let mut page_before = u32::MAX;
@@ -466,7 +466,7 @@ impl BLike {
             }
             self.counts.padding_blocks += u64::from(page_blocks) - logs.len() as u64;
             self.write_page(page);
-            self.unsaid += 1;
+            self.pending_logs += 1;
         }
     }
 
@@ -487,18 +487,18 @@ impl BLike {
         self.schedule.add(Work::Backend { blocks, write });
     }
 
-    /// How many blocks it has room for.
+    /// Number of blocks that fit.
     pub fn capacity_blocks(&self) -> u64 {
         self.owners.len() as u64
     }
 
-    /// What happened so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> BucketCounts {
         let erasures = self.ftl.counters().erasures;
         BucketCounts { erasures, elapsed_ns: self.schedule.now_ns(), latencies: self.latencies, ..self.counts }
     }
 
-    /// Asserts what always holds. Slow; for tests.
+    /// Asserts the invariants. Slow; for tests.
     pub fn check(&self) {
         self.ftl.check();
         self.used.check();
@@ -508,7 +508,7 @@ impl BLike {
             live[self.bucket_of(*slot) as usize] += 1;
         }
         assert_eq!(live, self.live, "live blocks are counted by bucket");
-        let owned = self.owners.iter().filter(|owner| **owner != NOBODY).count();
+        let owned = self.owners.iter().filter(|owner| **owner != NO_BLOCK).count();
         assert_eq!(owned, self.index.len(), "a slot with a block is in the index");
         let buckets = self.free.len() + self.used.len(USED) as usize + 1;
         assert_eq!(buckets, self.live.len(), "a bucket is free, used or open");

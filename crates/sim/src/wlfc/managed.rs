@@ -10,7 +10,7 @@ use flashwise_trace::request_file::CacheRequest;
 use super::schedule::{Schedule, Work};
 use super::simulation::{BucketCounts, Latencies};
 
-/// A WLFC on flash that the host manages.
+/// A WLFC on host-managed flash.
 #[derive(Debug)]
 pub struct Managed {
     wlfc: Wlfc,
@@ -20,10 +20,10 @@ pub struct Managed {
 }
 
 impl Managed {
-    /// An empty cache.
+    /// Returns an empty cache.
     ///
     /// # Errors
-    /// [`Config::check`] says what cannot work.
+    /// See [`Config::check`].
     pub fn new(config: Config, flash: Clock, backend: &TierModel) -> Result<Managed, ConfigError> {
         let schedule = Schedule::new(flash, backend, config.buckets);
         Ok(Managed { wlfc: Wlfc::new(config)?, schedule, latencies: Latencies::default(), steps: Vec::new() })
@@ -78,7 +78,7 @@ impl Managed {
                 let ns = self.schedule.reply();
                 self.latencies.record(kind, length, ns);
             }
-            // Memory takes no time, and what was done is durable.
+            // Memory takes no time, and completed steps are durable.
             Step::Receive { .. }
             | Step::Send { .. }
             | Step::Zero { .. }
@@ -90,7 +90,7 @@ impl Managed {
         }
     }
 
-    /// What happened so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> BucketCounts {
         let figures = self.wlfc.figures();
         BucketCounts {

@@ -1,8 +1,8 @@
-//! How long requests wait at a queue depth of 1: the next one comes when the one before it is answered.
+//! Latencies at a queue depth of 1: each request comes when the previous one is answered.
 //!
-//! Flash has a clock for each plane, the backend one for each of its channels. What is done for a request begins when all that it is made
-//! of is there: reads go side by side, then writes, then erasures. What is left when the request is answered goes on in the background, in the
-//! order of time, and takes its turn at the devices like all else.
+//! Flash has a clock for each plane, the backend one for each of its channels. Work of a request starts when its inputs are ready: reads
+//! run in parallel, then writes, then erasures. Work left when the request is answered continues in the background, in order of time, and
+//! queues at the devices like any other.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +11,7 @@ use flashwise_device::TierModel;
 use flashwise_device::flash::Clock;
 use flashwise_device::flash::clock::Operation;
 
-/// Something that devices do.
+/// Work of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     Flash(Operation),
@@ -20,11 +20,11 @@ pub(super) enum Work {
         blocks: u32,
         write: bool,
     },
-    /// From now on a bucket may be written.
+    /// Allows writes to a bucket from now on.
     Release {
         bucket: u32,
     },
-    /// A bucket has to be released so often first; see [`Schedule::wait_for`].
+    /// Waits until a bucket has been released this often; see [`Schedule::wait_for`].
     Await {
         bucket: u32,
         releases: u32,
@@ -32,7 +32,7 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// What goes side by side.
+    /// Work with the same number runs in parallel.
     fn stage(self) -> u8 {
         match self {
             Work::Flash(Operation::Read { .. }) | Work::Backend { write: false, .. } => 0,
@@ -44,14 +44,14 @@ impl Work {
     }
 }
 
-/// Work of which the rest is to be done.
+/// Work in progress.
 #[derive(Debug)]
 struct Job {
     work: Vec<Work>,
     done: usize,
 }
 
-/// How often a bucket was released, and when last.
+/// Number of releases of a bucket, and the time of the last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Released {
     asked: u32,
@@ -67,9 +67,9 @@ pub(super) struct Schedule {
     write_ns: u64,
     block_ns: u64,
     now_ns: u64,
-    /// When jobs can go on, the earliest first, with when they came.
+    /// Times at which jobs can continue, the earliest first, with their arrival times.
     queue: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    /// Jobs that go on when a bucket is released.
+    /// Jobs that continue when a bucket is released.
     waiting: Vec<usize>,
     jobs: Vec<Job>,
     free_jobs: Vec<usize>,
@@ -109,11 +109,11 @@ impl Schedule {
         self.now_ns
     }
 
-    /// A request comes.
+    /// Starts a request.
     #[inline]
     pub fn begin(&mut self) {
         while self.queue.peek().is_some_and(|Reverse((at_ns, ..))| *at_ns <= self.now_ns) {
-            self.go_on();
+            self.continue_background();
         }
     }
 
@@ -125,21 +125,21 @@ impl Schedule {
         self.work.push(work);
     }
 
-    /// What is added from now on needs a bucket, whose releases were added before.
+    /// Makes the work added from now on wait for a bucket, whose releases were added before.
     pub fn wait_for(&mut self, bucket: u32) {
         let releases = self.released[bucket as usize].asked;
         self.add(Work::Await { bucket, releases });
     }
 
-    /// The request is answered when all that was added is done; returns how long that takes.
+    /// Ends the part that the client waits for. Returns the time until all work added so far is done.
     #[inline]
     pub fn reply(&mut self) -> u64 {
         let (work, began_ns) = (std::mem::take(&mut self.work), self.now_ns);
         let mut done = 0;
         while done < work.len() {
-            // What is waited for was asked for earlier, and waits for nothing later.
+            // Work to wait for was added earlier and does not wait for later work.
             while self.waits(&work, done) {
-                self.go_on();
+                self.continue_background();
             }
             (self.now_ns, done) = self.stage(&work, done, self.now_ns);
         }
@@ -148,7 +148,7 @@ impl Schedule {
         self.now_ns - began_ns
     }
 
-    /// What was added since goes on in the background.
+    /// Moves the work added since to the background.
     #[inline]
     pub fn end(&mut self) {
         if self.work.is_empty() {
@@ -169,8 +169,8 @@ impl Schedule {
         self.queue.push(Reverse((at_ns, self.count, job)));
     }
 
-    /// Does the next stage of the background work that can go on first.
-    fn go_on(&mut self) {
+    /// Performs the next stage of the earliest background work.
+    fn continue_background(&mut self) {
         let Reverse((at_ns, _, number)) = self.queue.pop().expect("there is background work");
         let mut work = std::mem::take(&mut self.jobs[number].work);
         if self.waits(&work, self.jobs[number].done) {
@@ -191,7 +191,7 @@ impl Schedule {
         }
     }
 
-    /// Whether what comes next needs a bucket that is not released yet.
+    /// True if the next work needs a bucket that is not released yet.
     #[inline]
     fn waits(&self, work: &[Work], next: usize) -> bool {
         let needs = work[next..].iter().map_while(|work| match work {
@@ -201,7 +201,7 @@ impl Schedule {
         needs.into_iter().any(|needed| needed)
     }
 
-    /// Does what goes side by side from `first` on; returns when that is done, and what is next.
+    /// Performs the parallel work from `first` on. Returns the time when it is done, and the index of the next work.
     #[inline]
     fn stage(&mut self, work: &[Work], first: usize, now_ns: u64) -> (u64, usize) {
         let (stage, mut done_ns, mut at) = (work[first].stage(), now_ns, first);
@@ -250,7 +250,7 @@ mod tests {
         ns as f64 / 1000.0
     }
 
-    /// Two blocks of the hard disk take 11,560 us and 20.48; then two pages on two planes are programmed side by side.
+    /// Two blocks of the hard disk take 11,560 us and 20.48 us; then two pages on two planes are programmed in parallel.
     #[test]
     fn stages_follow_each_other_and_what_is_in_one_goes_side_by_side() {
         let mut schedule = schedule();
@@ -263,7 +263,7 @@ mod tests {
         schedule.end();
     }
 
-    /// A bucket is erased when it was read (50 us) and written back (12,360 us): who needs it waits for that.
+    /// A bucket is read (50 us), written back (12,360 us) and then erased: a request that needs it waits for that.
     #[test]
     fn a_request_waits_for_a_bucket_that_is_erased_in_the_background() {
         let mut schedule = schedule();

@@ -1,4 +1,4 @@
-//! Runs caches of buckets over traces and counts: every (trace, system, size), in parallel.
+//! Runs caches of buckets over traces: every (trace, system, size), in parallel.
 
 use flashwise_core::cache::Kind;
 use flashwise_core::format::BLOCK_BYTES;
@@ -24,12 +24,12 @@ pub enum System {
     Wlfc,
     /// WLFC with a read cache in RAM.
     WlfcC,
-    /// bcache as the paper models it.
+    /// bcache as modelled by the paper.
     BLike,
 }
 
 impl System {
-    /// All of them.
+    /// All systems.
     pub const ALL: [System; 3] = [System::Wlfc, System::WlfcC, System::BLike];
 
     /// Its name in every output.
@@ -42,36 +42,36 @@ impl System {
     }
 }
 
-/// RAM of WLFC_c, unless it is said: section V.
+/// Default RAM of WLFC_c: section V.
 pub const RAM_BYTES: u64 = 64 << 20;
 
-/// What a cache of buckets is made of, besides its size.
+/// Configuration of a cache of buckets, except its size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BucketSettings {
     /// The flash.
     pub device: Profile,
     /// The backend.
     pub backend: TierModel,
-    /// Bytes of a bucket; an erase block of the device if not given.
+    /// Bytes of a bucket; by default an erase block of the device.
     pub bucket_bytes: Option<u64>,
-    /// RAM of WLFC_c for blocks that are read; [`RAM_BYTES`] if not given.
+    /// RAM of WLFC_c for reads; by default [`RAM_BYTES`].
     pub ram: Option<Ram>,
-    /// Share of the buckets that is for writing, 0 to 1.
+    /// Share of the buckets for writes, 0 to 1.
     pub write_queue: f64,
-    /// Write buckets that are allocated between two halvings of all priorities; as many as there may be if not given.
+    /// Write buckets allocated between two halvings of all priorities; by default the length of the write queue.
     pub halving: Option<u32>,
-    /// A write of more bytes goes past the cache; a bucket if not given.
+    /// A write of more bytes bypasses the cache; by default a bucket.
     pub large_write_bytes: Option<u64>,
-    /// When read copies are brought up to date.
+    /// Time at which read copies are updated.
     pub refresh: Refresh,
-    /// Spare pages of B_like's SSD, as a share of those that it shows.
+    /// Spare pages of B_like's SSD, as a share of the visible ones.
     pub over_provision: f64,
-    /// Logs of B_like for each page of its journal.
+    /// Logs of B_like per page of its journal.
     pub journal_logs: u32,
 }
 
 impl BucketSettings {
-    /// The paper's, as far as it tells: its flash, before a hard disk.
+    /// Returns the paper's settings, as far as it gives them: its flash in front of a hard disk.
     pub fn paper() -> BucketSettings {
         BucketSettings {
             device: Profile::find("wlfc", "wlfc").expect("the profile comes with flashwise"),
@@ -87,7 +87,7 @@ impl BucketSettings {
         }
     }
 
-    /// RAM for blocks that are read, before flash of this many bytes.
+    /// RAM for reads in front of flash of this many bytes.
     pub fn ram_bytes(&self, system: System, flash_bytes: u64) -> u64 {
         match (system, self.ram) {
             (System::WlfcC, None) => RAM_BYTES,
@@ -101,7 +101,7 @@ impl BucketSettings {
         self.bucket_bytes.unwrap_or(self.device.block_bytes())
     }
 
-    /// A cache on flash of this many bytes; what is left of the last bucket is not used.
+    /// Builds a cache on flash of this many bytes; the rest after the last bucket is unused.
     fn build(&self, system: System, flash_bytes: u64) -> Result<Cache, BucketError> {
         let bucket = ByteSize::new(self.bucket_bytes());
         self.build_any(system, flash_bytes).map_err(|error| match error {
@@ -135,7 +135,7 @@ impl BucketSettings {
         }
         let page_blocks = (page / BLOCK_BYTES as u64) as u32;
         if system == System::BLike {
-            // The FTL erases erase blocks, whatever the buckets are.
+            // The FTL erases its own blocks, independent of the buckets.
             Clock::new(&self.device, bucket)?;
             let clock = Clock::new(&self.device, erase_block)?;
             let [flash, erase_block, bucket] =
@@ -155,7 +155,7 @@ impl BucketSettings {
             let (found, least) = (ByteSize::new(bucket), ByteSize::new(2 * page));
             return Err(BucketError::NoRoomBesideHeader { found, least });
         }
-        // Pages of a block have no bytes out of band that a bucket could be found by: as on the flash of a server, headers take their place.
+        // Pages of a block have no out-of-band bytes to identify a bucket. As on a server's flash, headers replace them.
         let config = match page_blocks {
             1 => {
                 let bucket_blocks = Config::blocks_beside_headers(blocks, HEADER_BLOCKS);
@@ -173,7 +173,7 @@ impl BucketSettings {
     }
 }
 
-/// Why there is no such cache.
+/// The reason why a cache cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum BucketError {
@@ -203,7 +203,7 @@ pub enum BucketError {
     WriteQueue { found: Share },
 }
 
-/// One of the caches.
+/// A cache of any system.
 #[derive(Debug)]
 enum Cache {
     Managed(Box<Managed>),
@@ -226,7 +226,7 @@ impl Cache {
         }
     }
 
-    /// How many blocks it has room for.
+    /// Number of blocks that fit.
     fn capacity_blocks(&self) -> u64 {
         match self {
             Cache::Managed(managed) => managed.wlfc().config().capacity_blocks(),
@@ -235,18 +235,18 @@ impl Cache {
     }
 }
 
-/// Requests and how long they took.
+/// Numbers of requests and their total latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
-    /// Requests that read.
+    /// Read requests.
     pub reads: u64,
-    /// How long they took together.
+    /// Total latency of reads.
     pub reads_ns: u64,
-    /// Requests that changed something.
+    /// Requests that write, trim or zero.
     pub writes: u64,
-    /// How long they took together.
+    /// Total latency of writes.
     pub writes_ns: u64,
-    /// Bytes that were read and written.
+    /// Bytes read and written.
     pub bytes: u64,
 }
 
@@ -268,18 +268,18 @@ impl Latencies {
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $count:ident,)*) => {
-        /// What happened, in blocks where nothing else is said.
+        /// Counts, in blocks unless noted.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct BucketCounts {
             $($(#[$doc])* pub $count: u64,)*
-            /// How long requests took.
+            /// Latencies of requests.
             pub latencies: Latencies,
         }
 
         impl std::ops::Sub for BucketCounts {
             type Output = BucketCounts;
 
-            /// What happened after `before`.
+            /// Returns the counts since `before`.
             fn sub(self, before: BucketCounts) -> BucketCounts {
                 let (now, old) = (self.latencies, before.latencies);
                 let latencies = Latencies {
@@ -306,9 +306,9 @@ counts! {
     ram_hits,
     /// Blocks read whose newest content was on flash.
     flash_hits,
-    /// Blocks written, not past the cache, whose newest content was on flash.
+    /// Blocks written to the cache whose newest content was on flash.
     write_hits,
-    /// Blocks read that were not on flash, and were put on it.
+    /// Blocks read that were not on flash and were admitted.
     read_admissions,
     /// Blocks written past the cache.
     bypasses,
@@ -316,71 +316,71 @@ counts! {
     log_blocks,
     /// Blocks programmed to fill pages.
     padding_blocks,
-    /// Blocks in read copies and in logs of what was read.
+    /// Blocks in read copies and in logs of read misses.
     admission_blocks,
-    /// Blocks that were moved out of buckets: by an eviction into a read copy, or by collection.
+    /// Blocks moved out of buckets: by an eviction into a read copy, or by collection.
     copy_forward_blocks,
     /// Blocks of metadata.
     metadata_blocks,
     /// Erase blocks erased.
     erasures,
-    /// Times that the backend was read.
+    /// Read accesses of the backend.
     backend_reads,
-    /// Times that the backend was written, or made zeroes.
+    /// Accesses of the backend that write or zero.
     backend_writes,
     /// Blocks read from the backend.
     backend_read_blocks,
     /// Blocks written to the backend.
     backend_written_blocks,
-    /// Until the last request was answered.
+    /// Time until the last request was answered.
     elapsed_ns,
 }
 
 impl BucketCounts {
-    /// Blocks written to flash, for whatever reason.
+    /// Blocks written to flash, for any reason.
     pub fn flash_written_blocks(&self) -> u64 {
         self.log_blocks + self.padding_blocks + self.admission_blocks + self.copy_forward_blocks + self.metadata_blocks
     }
 
-    /// Blocks written that were not on flash, and were put on it.
+    /// Blocks written that were not on flash and were admitted.
     pub fn write_admissions(&self) -> u64 {
         self.writes - self.bypasses - self.write_hits
     }
 }
 
-/// A cache to run over one trace.
+/// A cache to run over a trace.
 #[derive(Clone, Debug)]
 pub struct BucketCase {
-    /// Position of the trace among the traces.
+    /// Index of the trace.
     pub trace: usize,
     /// The cache.
     pub system: System,
-    /// Its size as it was asked for.
+    /// Its size as the user gave it.
     pub size: String,
     /// The flash.
     pub flash_bytes: u64,
 }
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Clone, Debug)]
 pub struct BucketResult {
     /// The case.
     pub case: BucketCase,
-    /// What was counted after the warm-up.
+    /// Counts after the warm-up.
     pub counts: BucketCounts,
-    /// Block accesses not counted.
+    /// Block accesses that are not counted.
     pub warmup_accesses: u64,
-    /// How many blocks the cache has room for.
+    /// Number of blocks that fit.
     pub capacity_blocks: u64,
-    /// RAM for blocks that are read.
+    /// RAM for reads.
     pub ram_bytes: u64,
 }
 
-/// Runs a cache over requests, of which the first `warmup` block accesses are not counted: what was counted, how many accesses were not, and how many
-/// blocks the cache has room for.
+/// Runs a cache over requests, of which the first `warmup` block accesses are not counted. Returns the counts, the number of accesses not
+/// counted, and the cache's capacity in blocks.
 ///
 /// # Errors
-/// Settings that make no cache.
+/// The settings make no cache.
 pub fn run_buckets<E: From<BucketError>>(
     settings: &BucketSettings,
     system: System,
@@ -404,11 +404,11 @@ pub fn run_buckets<E: From<BucketError>>(
     Ok((cache.counts() - before, accesses, cache.capacity_blocks()))
 }
 
-/// Runs all cases, on all cores; the results come in the order of the cases. A warm-up ends with the request in which it reaches its length;
-/// `requests` are those of the traces, and `accesses` how many block accesses they have. `progress` is told of those while they are done.
+/// Runs all cases on all cores and returns the results in their order. A warm-up ends with the request in which it reaches its length.
+/// `requests` are those of the traces, and `accesses` their numbers of block accesses, which `progress` counts.
 ///
 /// # Errors
-/// Settings that make no cache, and traces that cannot be read, with the position of the trace.
+/// The settings make no cache, or a trace, given by index, cannot be read.
 pub fn simulate_buckets(
     requests: &[RequestFile],
     accesses: &[usize],
