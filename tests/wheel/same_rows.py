@@ -142,7 +142,7 @@ for kind, arguments, call in [
         raise AssertionError(arguments)
 for text, call in [
     ("unknown policy 'lrac' (did you mean 'larc'?)", lambda: flashwise.simulate("zipf.arrow", "lrac")),
-    ("rem: found a word that no job has (did you mean 'ram'?)", lambda: flashwise.simulate("zipf.arrow", rem="5%")),
+    ("rem: found an unknown word (did you mean 'ram'?)", lambda: flashwise.simulate("zipf.arrow", rem="5%")),
     ("ram: found 'much', expected a size", lambda: flashwise.simulate("zipf.arrow", ram="much")),
     ("python.arrow: found a file, expected none", lambda: flashwise.convert("twin.csv", "python.arrow")),
     ("trace: found a value of the type int", lambda: flashwise.simulate(5)),

@@ -45,7 +45,7 @@ pub struct Curve {
     /// Cache sizes, as for simulate; repeatable [default: 1%..100%:1%, of which the table shows nine]
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
-    /// Accesses at the start of the trace to run but not count: a number, or a share such as 10%
+    /// Accesses at the start that are not counted: a number, or a share such as 10%
     #[arg(long, value_name = "ACCESSES", default_value = "0")]
     warmup: Warmup,
     #[command(flatten)]

@@ -28,8 +28,9 @@ pub struct LogOptions {
     /// Print more messages; -vv prints all of them
     #[arg(short, long, global = true, action = ArgAction::Count, display_order = 1000)]
     verbose: u8,
-    /// Format of messages on standard error
+    /// Format of messages on standard error: text or json
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text", display_order = 1000)]
+    #[arg(hide_possible_values = true)]
     log_format: Format,
 }
 

@@ -26,9 +26,9 @@ pub struct SampleOptions {
     /// 64 KiB, so requests stay whole. A trace that is not normalised is read once and not copied.
     #[arg(long, value_name = "SHARE", value_parser = sample_share)]
     sample: Option<Share>,
-    /// Simulate the smallest sample whose hit ratios are within this, such as 0.005, in 95 of 100 cases
+    /// Simulate the smallest sample whose hit ratios are within this, such as 0.005
     ///
-    /// Starts with a thousandth of the blocks, and reads the trace again for each larger sample. Caches on flash and caches that see whole requests
+    /// They are within it in 95 of 100 cases. Starts with a thousandth of the blocks, and reads the trace again for each larger sample. Caches on flash and caches that see whole requests
     /// run over the whole trace, because the accuracy of a sample is unknown for them.
     #[arg(long, value_name = "SHARE", value_parser = parse_accuracy, conflicts_with = "sample")]
     accuracy: Option<f64>,

@@ -18,8 +18,7 @@ fn help(setting: &Setting, note: &str) -> String {
 }
 
 /// Settings in the short help of `flashwise serve`.
-const OFTEN_SET: [&str; 7] =
-    ["ram", "policy", "admission", "write-mode", "over-provision", "dirty-high", "sequential-bypass"];
+const OFTEN_SET: [&str; 4] = ["ram", "policy", "admission", "write-mode"];
 
 /// The given flags of `flashwise serve`, with their values as text, to be parsed like keys of a configuration.
 #[derive(Debug, Default)]

@@ -52,7 +52,7 @@ pub struct Simulate {
     /// (1%..10%:1%, 64MiB..1GiB:x2) are allowed.
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
-    /// Accesses at the start of each trace to run but not count: a number, or a share such as 10% [default: 0]
+    /// Accesses at the start that are not counted: a number, or a share such as 10% [default: 0]
     #[arg(long, value_name = "ACCESSES")]
     warmup: Option<Warmup>,
     /// Add figures for every N counted accesses (not in table or CSV)

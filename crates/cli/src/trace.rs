@@ -1,4 +1,4 @@
-//! `flashwise trace`: look at, convert, cut, join and generate workloads.
+//! `flashwise trace`: inspects, converts, cuts, joins and generates traces.
 
 mod concat;
 mod convert;
@@ -12,7 +12,7 @@ mod written;
 
 use clap::Subcommand;
 
-/// Look at, convert, cut, join and generate traces
+/// Inspect, convert, cut, join and generate traces
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
     Formats(formats::Formats),

@@ -1,4 +1,4 @@
-//! What a simulated cache is made of: the settings of the server, with what a simulation takes otherwise.
+//! Configuration of a simulated cache: the server's settings, with the defaults of simulations.
 
 use flashwise_core::cache::Config;
 use flashwise_core::cache::settings::{Devices, Setting, SettingError, Settings, Value};
@@ -18,7 +18,7 @@ pub enum Ram {
 impl std::str::FromStr for Ram {
     type Err = String;
 
-    /// Reads a size such as `128MiB`, or a share of the flash such as `5%`.
+    /// Parses a size such as `128MiB`, or a share of the flash such as `5%`.
     fn from_str(text: &str) -> Result<Ram, String> {
         let read = match text.ends_with('%') {
             true => text.parse().map(|share: Share| Ram::Share(share.of_one())),
@@ -37,7 +37,7 @@ impl From<Ram> for Value {
     }
 }
 
-/// Why a cache cannot be made.
+/// The reason why a cache cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum CacheError {
@@ -52,7 +52,7 @@ pub enum CacheError {
     Offline { policy: String },
 }
 
-/// The settings of a simulated cache: where none are given, there is no RAM, and the cleaner stops at most where it begins.
+/// Returns the settings of a simulated cache: by default without RAM, and with a cleaner whose stop is at most its start.
 pub fn simulated(given: &Settings) -> Settings {
     let mut settings = given.clone();
     let (ram, dirty_low) = (Setting::named("ram"), Setting::named("dirty-low"));
@@ -66,8 +66,8 @@ pub fn simulated(given: &Settings) -> Settings {
     settings
 }
 
-/// A cache with `policy` between `devices`, of which the user called the size of the flash `size`; what is left of the last erase unit is
-/// not used.
+/// Returns a cache with `policy` and `devices`; `size` is the user's text for the flash's size. The rest after the last erase unit is
+/// unused.
 pub fn config(settings: &Settings, policy: Spec, size: &str, devices: &Devices) -> Result<Config, CacheError> {
     settings.check()?;
     if policy.info().offline {

@@ -1,7 +1,7 @@
-//! One run of a cache over a trace: read cache in RAM, admission rule, policy or plan, layout, device and waiting, each where it is asked for.
+//! One run of a cache over a trace: read cache in RAM, admission rule, policy or plan, layout, device and waiting, each optional.
 //!
-//! Source: Cheng et al., USENIX ATC 2016, section 5 and Table 2, for the DRAM cache, which is LRU, and MIN before a plan. The flash cache sees the reads that the DRAM
-//! cache misses, and all writes, which the DRAM cache keeps too.
+//! Source: Cheng et al., USENIX ATC 2016, section 5 and Table 2, for the DRAM cache: LRU, or MIN before a plan. The flash cache sees the
+//! read misses of the DRAM cache, and all writes, which the DRAM cache keeps too.
 
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::account::{self, Account, Bits};
@@ -27,32 +27,32 @@ use crate::simulate::Counting;
 use crate::stretch::Stretches;
 pub use crate::stretch::{Counts, Ran, Stretch};
 
-/// Accesses between the hint that a block will be accessed and the access.
+/// Accesses between a prefetch hint and the access.
 const PREFETCH_DISTANCE: usize = 12;
 
-/// Accesses after which decisions are asked for. A timeframe has more, so that none is missed.
+/// Accesses between two queries for decisions. A timeframe is longer, so none is missed.
 const DECISION_ACCESSES_MAX: u64 = 64;
 
-/// What is run, besides a policy.
+/// Parts of a run, except the policy.
 pub(crate) struct Online<'a> {
     pub trace: &'a Trace,
     pub counting: Counting,
     /// Blocks of the read cache in RAM.
     pub ram_blocks: usize,
-    /// The flash, if one is simulated.
+    /// The flash, if simulated.
     pub flash: Option<&'a Geometry>,
-    /// Whether a conventional SSD is told what is evicted.
+    /// True if evicted blocks are trimmed on a conventional SSD.
     pub trim: bool,
-    /// What requests wait for.
+    /// The devices that requests wait for.
     pub queues: Option<Queues>,
-    /// Is told of the accesses.
+    /// Receives the number of accesses done.
     pub progress: &'a dyn Progress,
 }
 
-/// Runs `policy`, an online one, behind `rule` over `trace` in a cache of `capacity_blocks` that lies nowhere, and counts as `counting` says.
+/// Runs `policy`, an online one, behind `rule` over `trace` in a cache of `capacity_blocks` without flash, and counts as in `counting`.
 ///
-/// With `waiting` requests wait for the devices of an array, as [`ArrayModel::check`] and [`Arrivals::check`] let them; those count whose last
-/// access does. What the policy decides does not depend on it.
+/// With `waiting`, requests wait for the devices of an array, as [`ArrayModel::check`] and [`Arrivals::check`] allow. A request counts if
+/// its last access does. Decisions of the policy do not depend on waiting.
 pub fn replay(
     trace: &Trace,
     policy: &policy::Spec,
@@ -92,7 +92,7 @@ impl Online<'_> {
         Dense::new(self.trace.unique_blocks())
     }
 
-    /// Runs what a plan says over the accesses of `stream`.
+    /// Runs a plan over the accesses of `stream`.
     pub(crate) fn planned(self, stream: &FlashStream, plan: &Plan, geometry: &Geometry, placement: Placement) -> Ran {
         struct Behind<'a>(Online<'a>, &'a FlashStream);
         impl Performs for Behind<'_> {
@@ -105,7 +105,7 @@ impl Online<'_> {
         perform_by(stream, plan, geometry, placement, self.progress, Behind(self, stream))
     }
 
-    /// The read cache of what does not know the future.
+    /// Returns the read cache for online policies.
     fn lru(&self) -> ReadCache<'static> {
         if self.ram_blocks == 0 {
             return ReadCache::None;
@@ -120,7 +120,7 @@ impl Online<'_> {
         let on_flash = self.flash.is_some();
         let first_us = self.trace.first_us();
         let mut pace = Pace::new(self.progress);
-        // A trace's times may go back; the time of a cache does not.
+        // A trace's times may decrease; the time of a cache does not.
         let (mut time_us, mut position) = (0, 0);
         for columns in self.trace.batches() {
             let (blocks, ops, times) = (&columns.block[..], &columns.op[..], &columns.time_us[..]);
@@ -175,12 +175,12 @@ impl Online<'_> {
 enum ReadCache<'a> {
     None,
     Lru(Box<Lru<Dense>>),
-    /// MIN, as a plan has it: the accesses that it lets through are those of the stream.
+    /// MIN, as planned: the accesses that pass it are those of the stream.
     Min(&'a FlashStream),
 }
 
 impl ReadCache<'_> {
-    /// Whether it answers the access at `position` of the trace. It keeps what is written too, and answers reads.
+    /// True if it answers the access at `position` of the trace. It keeps written blocks too, and answers reads.
     #[inline]
     fn answers(&mut self, position: u64, access: Access<u32>) -> bool {
         match self {
@@ -191,7 +191,7 @@ impl ReadCache<'_> {
     }
 }
 
-/// What was counted so far of a cache behind a read cache in RAM that had `ram_hits` reads. What fills up in RAM on its way to flash is RAM too.
+/// Returns the counts so far of a cache behind a read cache with `ram_hits`. Write buffers count as RAM.
 fn counts<C: BlockCache>(
     ram_hits: u64,
     counters: &Counters,
@@ -226,7 +226,7 @@ impl container_policy::Visitor<u32> for Online<'_> {
     }
 }
 
-/// Stands where no device is simulated: a policy alone takes no steps.
+/// The device of a policy without flash, which takes no steps.
 #[derive(Default)]
 struct NoDevice(DeviceCounters);
 

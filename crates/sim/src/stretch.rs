@@ -122,7 +122,7 @@ pub struct Stretch {
     pub start_s: f64,
     /// Duration until the next stretch, or the last access of the trace; at least a microsecond.
     pub seconds: f64,
-    /// What was counted.
+    /// Counts over them.
     pub counts: Counts,
     /// Number of decisions made before its end.
     pub decisions: usize,

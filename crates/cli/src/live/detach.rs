@@ -41,11 +41,12 @@ pub struct Detach {
     #[arg(long, value_name = "FILE", requires = "backend", help_heading = OFFLINE)]
     flash: Option<PathBuf>,
     #[command(flatten)]
+    api: ApiOptions,
+    #[command(flatten)]
     pair: PairFlags,
+    // Last, because its heading holds for all that follows.
     #[command(flatten)]
     salvage: SalvageFlags,
-    #[command(flatten)]
-    api: ApiOptions,
 }
 
 const OFFLINE: &str = "Offline";

@@ -44,12 +44,12 @@ impl Page {
 
 /// Change settings of a served volume until the server restarts
 #[derive(Debug, Args)]
-#[command(after_help = settable_help())]
+#[command(after_long_help = settable_help())]
 pub struct Set {
     /// Volume
     #[arg(value_name = "VOLUME")]
     volume: String,
-    /// Settings to change, such as dirty-high=60%, policy=larc or admission=size:max=64KiB
+    /// Settings to change, listed by --help: dirty-high=60%, policy=larc, admission=size:max=64KiB
     #[arg(required = true, value_name = "KEY=VALUE")]
     settings: Vec<String>,
     #[command(flatten)]

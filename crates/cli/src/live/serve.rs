@@ -34,15 +34,15 @@ use crate::settings::ServeSettings;
 /// signal stops it at once, which is as safe as a power failure. SIGHUP reloads TLS files, token and log level.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Configuration in TOML; docs/flashwise.toml has every key [default: /etc/flashwise/flashwise.toml, unless flags describe a volume]
+    /// Configuration in TOML; docs/flashwise.toml has every key [default: /etc/flashwise/flashwise.toml]
     #[arg(value_name = "CONFIG")]
     config: Option<PathBuf>,
-    /// Check the configuration, print what it would serve, and exit; no device is opened
+    /// Check the configuration, print what it would serve, and exit
     #[arg(long)]
     check_config: bool,
     #[command(flatten)]
     volume: VolumeFlags,
-    /// Start this volume although its cache is missing, outdated or swapped; unwritten data is lost. Repeatable
+    /// Start this volume without its missing, outdated or swapped cache; unwritten data is lost; repeatable
     #[arg(long, value_name = "VOLUME")]
     discard_cache: Vec<String>,
 }
@@ -78,7 +78,7 @@ pub struct VolumeFlags {
     #[arg(long, value_name = "ZONES", help_heading = VOLUME, hide_short_help = true)]
     flash_zones: Option<String>,
     /// Layout of the cache on flash: log, or wlfc, whose buckets take writes in order of arrival
-    #[arg(long, value_name = "LAYOUT", help_heading = CACHE)]
+    #[arg(long, value_name = "LAYOUT", help_heading = CACHE, hide_short_help = true)]
     layout: Option<String>,
     /// Share of wlfc's buckets for writes
     #[arg(long, value_name = "SHARE", help_heading = WLFC, hide_short_help = true)]
@@ -112,7 +112,7 @@ pub struct VolumeFlags {
     /// Alias of the volume, for rules about clients
     #[arg(long, value_name = "NAME", help_heading = VOLUME, hide_short_help = true)]
     aliases: Option<String>,
-    /// Name of the volume for clients [default: the backend's file name without its extension]
+    /// Name of the volume [default: the backend's file name without extension]
     #[arg(long, value_name = "NAME", help_heading = VOLUME)]
     name: Option<String>,
     /// Rated drive writes per day of the flash

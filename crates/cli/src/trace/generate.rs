@@ -18,7 +18,7 @@ use crate::replace::Replace;
 
 /// Generate a synthetic trace; the same options give the same trace
 #[derive(Debug, Args)]
-#[command(after_help = patterns())]
+#[command(after_long_help = patterns())]
 pub struct Generate {
     /// Output file; - is standard output
     #[arg(value_name = "OUT.arrow", required_unless_present = "csv", default_value_if("csv", "true", "-"))]
@@ -26,12 +26,12 @@ pub struct Generate {
     /// Write CSV instead of a normalised trace; without a file, to standard output
     #[arg(long)]
     csv: bool,
-    /// Imitate a week of a known server, listed below, instead of a pattern
+    /// Imitate a week of a known server, listed by --help, instead of a pattern
     ///
     /// --accesses is its length [default: 2000000]; a quarter as many different blocks are accessed.
     #[arg(long, value_name = "SERVER", value_parser = Server::named, conflicts_with_all = ["pattern", "blocks", "requests", "read_share", "request_blocks", "rate", "arrivals"])]
     like: Option<&'static Server>,
-    /// Access pattern and its options, listed below: zipf, phases:skew=1.1,requests=50000
+    /// Access pattern and its options, listed by --help: zipf, phases:skew=1.1,requests=50000
     #[arg(long, value_name = "PATTERN", default_value = "zipf")]
     pattern: PatternSpec,
     /// Size of the address range in blocks

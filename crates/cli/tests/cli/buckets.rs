@@ -83,11 +83,11 @@ fn what_means_nothing_is_refused_with_its_reason() {
         (&["--layout", "wlfc", "--policy", "lru"], "--layout wlfc and --policy: it decides itself what it keeps"),
         (
             &["--layout", "wlfc", "--admission", "size"],
-            "--layout wlfc and --admission: it decides itself what it takes in",
+            "--layout wlfc and --admission: it decides itself what to admit",
         ),
         (
             &["--layout", "b-like", "--arrivals", "trace"],
-            "--layout b-like and --arrivals: its requests come one after the other",
+            "--layout b-like and --arrivals: its requests come one after another",
         ),
         (
             &["--layout", "wlfc_c", "--epoch", "100"],
@@ -95,7 +95,7 @@ fn what_means_nothing_is_refused_with_its_reason() {
         ),
         (
             &["--layout", "wlfc", "--ram", "1MiB"],
-            "--layout wlfc and --ram: of the caches of buckets only wlfc_c has RAM",
+            "--layout wlfc and --ram: only wlfc_c of the caches of buckets has RAM",
         ),
         (
             &["--layout", "b-like", "--write-queue", "40%"],

@@ -170,7 +170,7 @@ fn what_is_no_job_is_refused_and_nothing_is_run() {
         ("{", "standard input: EOF while parsing an object at line 1 column 1\n"),
         (
             r#"{"policy": "lru", "size": "10%", "rem": "5%"}"#,
-            "standard input: rem: found a word that no job has (did you mean 'ram'?)",
+            "standard input: rem: found an unknown word (did you mean 'ram'?)",
         ),
         (
             r#"{"policy": "lru", "size": "10%", "ram": [5]}"#,

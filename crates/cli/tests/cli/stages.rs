@@ -9,15 +9,15 @@ use tempfile::TempDir;
 
 /// Why combinations are refused; each reason is met at least once.
 const REASONS: [&str; 12] = [
-    "an algorithm that knows the future decides itself what to take in",
-    "a container policy decides itself what to take in",
+    "an algorithm that knows the future decides itself what to admit",
+    "a container policy decides itself what to admit",
     "a container policy evicts erase units",
     "found --layout none with policy",
     "found --layout log; expected one of them",
     "the whole cache cannot look ahead",
     "it knows the future of hits alone; m is the best",
-    "the next uses that it knows are those before the RAM",
-    "it says how many hits are possible, and knows nothing of devices",
+    "it knows the next uses before the RAM",
+    "it bounds the hits and knows nothing about devices",
     "found --layout none with --gc-victim",
     "is of a layout, and none is named",
     "--layout containers is of algorithms that evict whole erase units",

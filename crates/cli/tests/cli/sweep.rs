@@ -213,7 +213,7 @@ fn what_is_no_plan_is_refused() {
     for (change, said) in [
         (
             ("policy = \"lru\"", "polcy = \"lru\""),
-            "plan.toml: run: polcy: found a word that no job has (did you mean 'policy'?)",
+            "plan.toml: run: polcy: found an unknown word (did you mean 'policy'?)",
         ),
         (("\"larc\"", "\"lrac\""), "plan.toml: run: policy: unknown policy 'lrac' (did you mean 'larc'?)"),
         (("\"16KiB\"", "[[1]]"), "plan.toml: run: erase_unit: found [\"1\"], expected text or a number"),

@@ -41,51 +41,47 @@ const OF: Parameter = Parameter {
     name: "of",
     kind: Kind::Choice(&["c", "m+"]),
     default: "c",
-    meaning: "whose erasures share is of: c's, as in the paper, or those of m+ at the same size",
+    meaning: "the algorithm whose erasures share refers to: c, as in the paper, or m+ at the same size",
 };
 const fn trim(default: &'static str) -> Parameter {
     Parameter {
         name: "trim",
         kind: Kind::Choice(&["on", "off"]),
         default,
-        meaning: "whether the device is told which blocks are not needed any more: TRIM of Table 1",
+        meaning: "trim unneeded blocks on the device: TRIM of Table 1",
     }
 }
 const CFR: Parameter = Parameter {
     name: "cfr",
     kind: Kind::Text,
     default: "exact",
-    meaning: "blocks that are not read again are not copied forward: CFR of Table 1; exact knows them by their last hit, a number is that of \
-         the earlier rounds that found them by trying, 0 copies all that is in the cache",
+    meaning: "do not copy forward blocks that are not read again: CFR of Table 1; exact finds them by their last hit, a number by that \
+         many earlier rounds, 0 copies every cached block",
 };
 const ORDER: Parameter = Parameter {
     name: "order",
     kind: Kind::Choice(&["evict", "arrival"]),
     default: "evict",
-    meaning: "by what the write buffer is cut into erase units: when blocks leave, E of Table 1, or when they came",
+    meaning: "order in which the write buffer is cut into erase units: by the time when blocks leave, E of Table 1, or by arrival",
 };
 const BUFFERS: Parameter = Parameter {
     name: "buffers",
     kind: Kind::Count(1, 1024),
     default: "",
-    meaning: "erase units of the write buffer; as set for all algorithms where it is not given",
+    meaning: "erase units of the write buffer; by default that of all algorithms",
 };
 
 /// The offline algorithms, in listing order.
 static OFFLINE: [Info; 10] = [
-    row(
-        "m",
-        "MIN, which neither inserts what is not read again nor what is read last",
-        &[least_hits("0"), trim("off")],
-    ),
-    row("m+", "MIN that does not insert what is evicted unread", &[least_hits("1"), trim("on")]),
-    row("m_n", "M+ that does not insert what is read too seldom", &[MINIMUM, trim("on")]),
+    row("m", "MIN, which inserts no block that is not read again or is read last", &[least_hits("0"), trim("off")]),
+    row("m+", "MIN without insertions that are evicted unread", &[least_hits("1"), trim("on")]),
+    row("m_n", "M+ without insertions that are read too seldom", &[MINIMUM, trim("on")]),
     row("m_t", "M+ under a budget of erasures", &[EPBPD, SHARE, trim("on")]),
     row("c", "Container-optimised M+", &[least_hits("1"), CFR, ORDER, BUFFERS]),
-    row("c_n", "C that does not insert what is read too seldom", &[MINIMUM, CFR, ORDER, BUFFERS]),
+    row("c_n", "C without insertions that are read too seldom", &[MINIMUM, CFR, ORDER, BUFFERS]),
     row("c_t", "C under a budget of erasures", &[EPBPD, SHARE, OF, CFR, ORDER, BUFFERS]),
     row("h", "Unit caching: M+ where an erase unit is one block", &[least_hits("1")]),
-    row("h_n", "H that does not insert what is read too seldom", &[MINIMUM]),
+    row("h_n", "H without insertions that are read too seldom", &[MINIMUM]),
     row("h_t", "H under a budget of erasures", &[EPBPD, SHARE]),
 ];
 

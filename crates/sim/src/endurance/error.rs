@@ -14,14 +14,14 @@ pub enum EnduranceError {
     #[error("erase unit: found {found}, expected a multiple of the trace's blocks of {block}, below 2^24 of them")]
     EraseUnit { found: ByteSize, block: ByteSize },
     #[error(
-        "size '{size}' is {flash} of flash, expected at least one erase unit, {unit}: make the cache larger or erase units smaller"
+        "size '{size}' is {flash} of flash, less than one erase unit of {unit}; make the cache larger or erase units smaller"
     )]
     UnitLargerThanCache { unit: ByteSize, size: String, flash: ByteSize },
     #[error("size '{size}': {why}")]
     Device { size: String, why: DeviceError },
     #[error(
-        "size '{size}': DRAM of {ram} has no room for a write buffer of one erase unit of {unit}: expected erase units of at most {ram}, \
-         more DRAM, or none"
+        "size '{size}': DRAM of {ram} has no room for a write buffer of one erase unit of {unit}; give more DRAM, none, or smaller erase \
+         units"
     )]
     RamBelowWriteBuffer { size: String, ram: ByteSize, unit: ByteSize },
     #[error("write buffers: found 0, expected at least 1")]
@@ -33,13 +33,12 @@ pub enum EnduranceError {
     #[error("size '{size}': found {found} write buffers, expected at most {most}: the flash has {units} erase units")]
     WriteBuffersAndFlash { size: String, found: u32, units: u32, most: u32 },
     #[error(
-        "{algorithm}, size '{size}': {flash} of flash, expected at least {least}, {units} erase units: the last of them is on flash, the \
-         others fill up in RAM and are a part of the size"
+        "{algorithm}, size '{size}': found {flash} of flash, expected at least {least}. That is {units} erase units: one on flash, and \
+         those that fill up in RAM, which count for the size"
     )]
     OpenUnits { algorithm: String, size: String, flash: ByteSize, least: ByteSize, units: u32 },
     #[error(
-        "{algorithm}: {trace} has no times, so that there are no erasures per day; expected a budget as a share of those without one, such as \
-         share=50%"
+        "{algorithm}: {trace} has no times, so there are no erasures per day; give the budget as a share, such as share=50%"
     )]
     NoTimes { algorithm: String, trace: String },
     #[error(

@@ -326,10 +326,10 @@ mod tests {
         .map(Result::unwrap_err);
         let expected = [
             "erase unit: found 6KB, expected a multiple of the trace's blocks of 4KiB, below 2^24 of them",
-            "size '10%' is 60KiB of flash, expected at least one erase unit, 64KiB: make the cache larger or erase units smaller",
+            "size '10%' is 60KiB of flash, less than one erase unit of 64KiB; make the cache larger or erase units smaller",
             "size '10%': over-provisioning of 7",
-            "size '10%': DRAM of 40KiB has no room for a write buffer of one erase unit of 64KiB: expected erase units of at most 40KiB, more \
-             DRAM, or none",
+            "size '10%': DRAM of 40KiB has no room for a write buffer of one erase unit of 64KiB; give more DRAM, none, or smaller erase \
+             units",
             "size '10%': found 4 write buffers of 64KiB, expected at most 3: they are a part of the DRAM of 200KiB",
             "write buffers: found 0, expected at least 1",
         ];

@@ -62,8 +62,8 @@ const OF_SAMPLE: [&str; 2] = ["sample-by", "sample-seed"];
 /// Words for devices around the cache, except the rule.
 const OF_ARRAY: [&str; 4] = ["cache-device", "storage-device", "storage-size", "arrivals"];
 /// The reason why replacement policies do not run in containers.
-pub(super) const IN_CONTAINERS: &str = "--layout containers is of algorithms that evict whole erase units, such as ripq+, pannier, bcache and c; expected \
-     --layout in-place or --layout log for a policy that replaces blocks";
+pub(super) const IN_CONTAINERS: &str = "--layout containers is for algorithms that evict whole erase units, such as ripq+, pannier, bcache and c; give a \
+     policy that replaces blocks --layout in-place or --layout log";
 
 impl Meaning {
     /// True if only decisions of policies are simulated.

@@ -15,7 +15,7 @@
 //!
 //! let error = |text: &str| text.parse::<Job>().unwrap_err().to_string();
 //! assert_eq!(error("policy=larc size=10% ram=much"), "ram: found 'much', expected a size in bytes such as 10GiB, 512MiB or 4096");
-//! assert!(error("polcy=larc").starts_with("polcy: found a word that no job has (did you mean 'policy'?); expected one of: policy, "));
+//! assert!(error("polcy=larc").starts_with("polcy: found an unknown word (did you mean 'policy'?); expected one of: policy, "));
 //! # Ok::<(), flashwise_sim::job::JobError>(())
 //! ```
 
@@ -99,7 +99,7 @@ pub struct Job {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum JobError {
-    #[error("{key}: found a word that no job has{near}; expected one of: {expected}")]
+    #[error("{key}: found an unknown word{near}; expected one of: {expected}")]
     Unknown { key: String, near: String, expected: String },
     #[error("found '{found}', expected words such as policy=lru size=10%")]
     NotAWord { found: String },
@@ -107,7 +107,7 @@ pub enum JobError {
     Repeated { key: &'static str },
     #[error("{key}: {problem}")]
     Value { key: &'static str, problem: String },
-    #[error("{key}: is missing, expected {expected}")]
+    #[error("{key} is missing, expected {expected}")]
     Missing { key: &'static str, expected: &'static str },
     #[error("{0}")]
     Conflict(String),

@@ -1,4 +1,4 @@
-//! What a DRAM cache that knows the future lets through to the flash behind it.
+//! The accesses that pass an offline DRAM cache and reach the flash behind it.
 //!
 //! Source: Cheng et al., USENIX ATC 2016, section 5: "a small DRAM cache ... in front of the flash cache"; "the DRAM cache uses the
 //! MIN eviction policy for offline flash cache algorithms".
@@ -11,7 +11,7 @@ use flashwise_trace::progress::Progress;
 
 use crate::pace::may_end;
 
-/// The bit of an entry that tells writes from reads; block ids are smaller.
+/// The bit of an entry that marks a write; block ids are smaller.
 const WRITE: u32 = 1 << 31;
 
 /// The accesses that reach the flash, in order: reads that miss the DRAM cache, and all writes.
@@ -19,12 +19,12 @@ const WRITE: u32 = 1 << 31;
 pub struct FlashStream {
     /// Block, and [`WRITE`] for a write.
     entries: Vec<u32>,
-    /// The position in the stream of the next read of the block before it is overwritten, or [`NEVER`].
+    /// The position of the block's next read in the stream before it is overwritten, or [`NEVER`].
     next_reads: Vec<u32>,
-    /// For each access of the trace a bit: whether the DRAM cache has it.
+    /// A bit for each access of the trace: 1 if it hits in the DRAM cache.
     in_dram: Vec<u64>,
     unique_blocks: usize,
-    /// How many are part of the warm-up.
+    /// Number of accesses in the warm-up.
     warmup: usize,
     reads: u64,
     writes: u64,
@@ -32,8 +32,8 @@ pub struct FlashStream {
 }
 
 impl FlashStream {
-    /// The stream behind a DRAM cache of `ram_blocks`, which may be 0, with MIN: of the blocks that it could keep, it keeps those that are
-    /// read soonest. `next_reads` are those of `trace`, of whose accesses the first `warmup` are not counted. `progress` may end it.
+    /// Returns the stream behind a DRAM cache of `ram_blocks`, which may be 0, with MIN: it keeps the blocks that are read soonest.
+    /// `next_reads` are those of `trace`; its first `warmup` accesses are not counted. `progress` may end it.
     pub fn behind_min(
         trace: &Trace,
         next_reads: &[u32],
@@ -51,7 +51,7 @@ impl FlashStream {
             writes: 0,
             ram_hits: 0,
         };
-        // A cached block is read next at a position that names it: that is all there is to know of it.
+        // The position of its next read identifies a cached block, so nothing else is stored.
         let (mut cached, mut len) = (Positions::new(), 0);
         for (position, (block, op)) in trace.accesses().enumerate() {
             assert!(block < WRITE, "block ids have 31 bits");
@@ -97,51 +97,51 @@ impl FlashStream {
         }
     }
 
-    /// Whether the DRAM cache has the access at `position` of the trace, so that it is none of the stream.
+    /// True if the access at `position` of the trace hits in the DRAM cache and is not in the stream.
     #[inline]
     pub fn is_in_dram(&self, position: u64) -> bool {
         self.in_dram[position as usize / 64] >> (position % 64) & 1 != 0
     }
 
-    /// Accesses of the stream.
+    /// Number of accesses in the stream.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether the DRAM cache lets nothing through, which needs a trace without accesses.
+    /// True if the stream has no accesses, which requires an empty trace.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The block that is accessed at `position`.
+    /// The block accessed at `position`.
     #[inline]
     pub fn block(&self, position: usize) -> u32 {
         self.entries[position] & !WRITE
     }
 
-    /// Whether the access at `position` is a write.
+    /// True if the access at `position` is a write.
     #[inline]
     pub fn is_write(&self, position: usize) -> bool {
         self.entries[position] & WRITE != 0
     }
 
-    /// Position of the next read of the block accessed at `position` before it is overwritten, or [`NEVER`].
+    /// Position of the next read of the block accessed at `position`, before it is overwritten, or [`NEVER`].
     #[inline]
     pub fn next_read(&self, position: usize) -> u32 {
         self.next_reads[position]
     }
 
-    /// Different blocks of the trace; block ids are smaller.
+    /// Number of unique blocks of the trace; block ids are smaller.
     pub fn unique_blocks(&self) -> usize {
         self.unique_blocks
     }
 
-    /// How many accesses of the stream are not counted; they come first.
+    /// Number of accesses at the start of the stream that are not counted.
     pub fn warmup(&self) -> usize {
         self.warmup
     }
 
-    /// Reads of the trace after the warm-up, whether the DRAM cache has them or not.
+    /// Reads of the trace after the warm-up, including hits in the DRAM cache.
     pub fn reads(&self) -> u64 {
         self.reads
     }
@@ -151,7 +151,7 @@ impl FlashStream {
         self.writes
     }
 
-    /// Reads after the warm-up that the DRAM cache has.
+    /// Read hits of the DRAM cache after the warm-up.
     pub fn ram_hits(&self) -> u64 {
         self.ram_hits
     }

@@ -1,5 +1,5 @@
-//! M: MIN that does not have to fetch. Neither a block that will not be read before it is overwritten comes into the cache, nor, if the
-//! cache is full, the one that is read last.
+//! M: MIN without forced fetches. A block that is overwritten before it is read does not enter the cache, nor, if the cache is full, the
+//! block that is read last.
 //!
 //! Source: Cheng et al., USENIX ATC 2016, sections 2.1 and 3.5; function OnInsert of section 4.2 without the insertion record.
 
@@ -11,7 +11,7 @@ use super::plan::Planner;
 use super::{FlashStream, NOT_EVICTING, Plan};
 
 impl Plan {
-    /// What MIN decides with a cache of `capacity` blocks. `progress` may end it.
+    /// Returns MIN's plan for a cache of `capacity` blocks. `progress` may end it.
     pub fn min(stream: &FlashStream, capacity: usize, progress: &dyn Progress) -> Plan {
         assert!(capacity > 0, "a cache has room for at least one block");
         let mut planner = Planner::new(stream, progress);

@@ -6,10 +6,10 @@ use flashwise_trace::Trace;
 use flashwise_trace::error::TraceError;
 use flashwise_trace::progress::Progress;
 
-/// For each access of `trace` the position of the next access to its block if that is a read, else [`NEVER`].
+/// Returns, for each access of `trace`, the position of the next access to its block if that is a read, else [`NEVER`].
 ///
 /// # Errors
-/// A trace of 2^32 - 1 accesses or more has positions that do not fit.
+/// The trace has 2^32 - 1 accesses or more, so positions do not fit.
 pub fn next_reads(trace: &Trace, progress: &dyn Progress) -> Result<Vec<u32>, TraceError> {
     let len = trace.len();
     if len >= NEVER as usize {
@@ -28,7 +28,7 @@ pub fn next_reads(trace: &Trace, progress: &dyn Progress) -> Result<Vec<u32>, Tr
             next_reads[position] = std::mem::replace(&mut next_read_of[block], before);
         }
         end = start;
-        // Who does not want the work any more ends it here.
+        // Allows the caller to end the work.
         progress.advance(0);
     }
     Ok(next_reads)

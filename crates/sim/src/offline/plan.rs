@@ -1,4 +1,4 @@
-//! What an offline algorithm decides about each access of a stream, and what comes of each of its insertions.
+//! Decisions of an offline algorithm for each access of a stream, and the history of each insertion.
 
 use flashwise_core::access::NEVER;
 use flashwise_core::prefetch::prefetch;
@@ -7,7 +7,7 @@ use flashwise_trace::progress::Progress;
 use super::FlashStream;
 use crate::pace::may_end;
 
-/// Accesses between the hint that an insertion will be asked for and when it is.
+/// Accesses between a prefetch hint and the use of an insertion.
 const PREFETCH_DISTANCE: usize = 12;
 
 /// [`Insertion::evicts`] of an insertion into free space.
@@ -16,27 +16,27 @@ pub const NOT_EVICTING: u32 = u32::MAX;
 /// A block's stay in the cache, from the access that inserts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Insertion {
-    /// The position at which the block that leaves for this one would have been read next, or [`NOT_EVICTING`].
+    /// The position of the evicted block's next read, or [`NOT_EVICTING`].
     pub evicts: u32,
-    /// The position at which the block leaves: of its last read before it is overwritten or the trace ends, or of the insertion for which
-    /// it is evicted. [`NEVER`] if it stays until the end.
+    /// The position at which the block leaves: of its last read before it is overwritten or the trace ends, or of the insertion that
+    /// evicts it. [`NEVER`] if it stays until the end.
     pub leaves: u32,
-    /// The position of its last read hit; that of the insertion if there is none.
+    /// The position of its last read hit, or of the insertion if there is none.
     pub last_hit: u32,
-    /// Its read hits.
+    /// Number of its read hits.
     pub hits: u32,
 }
 
-/// What is decided about one access.
+/// Decision about an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The block is not in the cache and does not come into it.
+    /// The block is not in the cache and is not inserted.
     Bypass,
     /// The block is read from the cache and stays.
     Hit,
     /// The block is read from the cache for the last time, and leaves.
     LastHit,
-    /// The block is put into the cache: the next of the [`Insertion`]s.
+    /// The block is inserted: the next of the [`Insertion`]s.
     Insert,
 }
 
@@ -48,7 +48,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What is decided about each access of the stream.
+    /// The decision for each access of the stream.
     pub fn decisions(&self) -> &[Decision] {
         &self.decisions
     }
@@ -63,7 +63,7 @@ impl Plan {
         self.insertions.iter().map(|insertion| u64::from(insertion.hits)).sum()
     }
 
-    /// Asserts that the plan makes sense for `stream` and a cache of `capacity` blocks, from nothing but its decisions. Slow; for tests.
+    /// Asserts, from the decisions only, that the plan is valid for `stream` and a cache of `capacity` blocks. Slow; for tests.
     pub fn check(&self, stream: &FlashStream, capacity: usize) {
         // The position of the next read of each cached block, and its insertion.
         let mut cached = std::collections::BTreeMap::new();
@@ -106,7 +106,7 @@ impl Plan {
     }
 }
 
-/// Writes a plan down while it is made.
+/// Records a plan while it is made.
 pub(super) struct Planner<'a> {
     stream: &'a FlashStream,
     progress: &'a dyn Progress,
@@ -122,13 +122,13 @@ impl<'a> Planner<'a> {
         Planner { stream, progress, plan: Plan { decisions, insertions: Vec::new() }, insertion_of }
     }
 
-    /// The access that is decided about next.
+    /// The position of the next decision.
     #[inline]
     pub(super) fn position(&self) -> usize {
         self.plan.decisions.len()
     }
 
-    /// Fetches what will be asked of the accesses to come, which is scattered over memory, into the processor's caches.
+    /// Prefetches scattered data for the coming accesses into the processor's caches.
     #[inline]
     fn prefetch(&self) {
         let position = self.position();

@@ -1,4 +1,4 @@
-//! M+, M_N and M_T: a plan once more, without the insertions that are not worth it.
+//! M+, M_N and M_T: a plan without its least useful insertions.
 //!
 //! Source: Cheng et al., USENIX ATC 2016, section 3.2, Algorithms H, H_T and H_N; function OnInsert of section 4.2.
 
@@ -9,12 +9,12 @@ use flashwise_trace::progress::Progress;
 use super::plan::Planner;
 use super::{FlashStream, Insertion, NOT_EVICTING, Plan};
 
-/// Which insertions of a plan are left out.
+/// The insertions of a plan that are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threshold {
-    /// Those with fewer read hits: N of H_N, R of H_T.
+    /// Insertions with fewer read hits are left out: N of H_N, R of H_T.
     pub hits: u32,
-    /// And the first this many of those with exactly as many: L of H_T.
+    /// Also the first this many of those with exactly as many read hits: L of H_T.
     pub leftover: u64,
 }
 
@@ -24,7 +24,7 @@ impl Threshold {
         Threshold { hits, leftover: 0 }
     }
 
-    /// Leaves out `count` insertions of `plan`, those with the fewest read hits and among equals the first: Step 2 of H_T.
+    /// Leaves out `count` insertions of `plan`, those with the fewest read hits, and of equals the first: Step 2 of H_T.
     pub fn of_count(plan: &Plan, count: u64) -> Threshold {
         let hits = |insertion: &Insertion| insertion.hits;
         let most = plan.insertions().iter().map(hits).max().unwrap_or(0);
@@ -44,8 +44,8 @@ impl Threshold {
 }
 
 impl Plan {
-    /// The same decisions over the same stream with a cache of `capacity` blocks, without the insertions below `threshold`. Blocks
-    /// for which there is room then stay longer than in this plan. `progress` may end it.
+    /// Repeats the decisions over the same stream with a cache of `capacity` blocks, without the insertions below `threshold`. Blocks with
+    /// room then stay longer than in this plan. `progress` may end it.
     pub fn rerun(&self, stream: &FlashStream, capacity: usize, threshold: Threshold, progress: &dyn Progress) -> Plan {
         let mut rerun = Rerun {
             stream,
@@ -75,21 +75,21 @@ impl Plan {
     }
 }
 
-/// MIN_Q in two parts, each the next reads of its blocks.
+/// MIN_Q in two parts, each with the next reads of its blocks.
 struct Rerun<'a> {
     stream: &'a FlashStream,
     capacity: usize,
     planner: Planner<'a>,
-    /// Of blocks that the plan has in its cache. With those that are left out they fit there, so they fit here.
+    /// Blocks that the plan has in its cache. With those left out they fit there, so they fit here.
     planned: Positions,
-    /// Of blocks that the plan has evicted by now, or would not have inserted: they stay while there is room.
+    /// Blocks that the plan has evicted, or would not have inserted. They stay while there is room.
     overdue: Positions,
-    /// Of both.
+    /// Number of both.
     len: usize,
 }
 
 impl Rerun<'_> {
-    /// The plan evicts the block that is read next at `evicts`.
+    /// Performs the plan's eviction of the block that is next read at `evicts`.
     #[inline]
     fn evict_by_plan(&mut self, evicts: u32) {
         if evicts != NOT_EVICTING && self.planned.remove(evicts) {
@@ -97,7 +97,7 @@ impl Rerun<'_> {
         }
     }
 
-    /// Decides about the next access; `inserts`: the plan inserts the block, and it is worth it.
+    /// Decides about the next access. `inserts` is true if the plan inserts the block and the insertion is not left out.
     #[inline]
     fn access(&mut self, inserts: bool) {
         let position = self.planner.position();

@@ -1,6 +1,6 @@
-//! Rows in brief: what is compared of many of them.
+//! Short rows: the figures for comparing many of them.
 
-/// What a report needs of a row.
+/// The part of a row that a report of a sweep needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Brief {
     /// The trace as the plan named it.
@@ -9,7 +9,7 @@ pub struct Brief {
     pub policy: String,
     /// The cache size as the plan gave it.
     pub size: String,
-    /// How many blocks the cache holds.
+    /// Capacity of the cache in blocks.
     pub capacity_blocks: u64,
     /// Block accesses counted.
     pub accesses: u64,
@@ -24,7 +24,7 @@ pub struct Brief {
 }
 
 impl Brief {
-    /// What tells the row from others of its trace and size: the policy, and the words of its job besides size and policy.
+    /// Distinguishes the row from others of its trace and size: the policy, and the words of its job except size and policy.
     pub fn label(&self) -> String {
         let words = self.job.split(' ').filter(|word| !word.starts_with("size=") && !word.starts_with("policy="));
         std::iter::once(&self.policy[..]).chain(words.filter(|word| !word.is_empty())).collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! What rows have besides hits: what the tiers of a cache did, and how fast the flash wears out.
+//! Figures of rows besides hits: of the tiers of a cache, and of flash wear.
 
 use flashwise_core::block_cache::FlashWrites;
 use flashwise_core::cache::Config;
@@ -17,19 +17,19 @@ figures! {
     pub struct RamFigures {
         /// RAM of the read cache.
         ram_bytes: u64, "bytes";
-        /// Reads that the read cache in RAM had.
+        /// Read hits of the read cache in RAM.
         ram_read_hits: u64, "block accesses", "RAM", "reads that it had";
     }
 }
 
 flashwise_core::cache_figures! { figures! { @flash
-    /// What RAM and flash did.
+    /// Work of RAM and flash.
     pub struct TierFigures {
         /// RAM of the read cache and the write buffers. It exceeds `--ram` if the buffers need more.
         ram_bytes: u64, "bytes";
         /// Reads that RAM had: the read cache, or a write buffer or open erase unit with a block that was not on flash yet.
         ram_read_hits: u64, "block accesses", "RAM", "reads that it had";
-        /// Reads that the flash had.
+        /// Read hits on flash.
         flash_read_hits: u64, "block accesses", "flash", "reads that it had";
     } {
         /// Erasures: erase units erased by the device, or reset by the cache if no device is simulated.
@@ -40,7 +40,7 @@ flashwise_core::cache_figures! { figures! { @flash
 } }
 
 impl TierFigures {
-    /// Those of `run`, whose blocks have this many bytes; none of a policy alone.
+    /// Returns the figures of `run`, with blocks of this many bytes; `None` for policies without flash.
     pub(super) fn new(run: &experiment::Run, block_bytes: u64) -> Option<TierFigures> {
         let (counts, whole) = (run.flash.as_ref().map(|flash| &flash.counts), run.whole.is_some());
         let ran = Some(&run.ran.counted.counts).filter(|_| whole);
@@ -57,7 +57,7 @@ impl TierFigures {
         Some(TierFigures { erasures, host_write_amplification: writes.amplification(), ..reads.with_writes(&writes) })
     }
 
-    /// With what was written to flash, by cause.
+    /// Adds the flash writes by cause.
     fn with_writes(self, writes: &FlashWrites) -> TierFigures {
         let FlashWrites { client_blocks, admission_blocks, copy_forward_blocks, metadata_blocks } = *writes;
         TierFigures {
@@ -69,7 +69,7 @@ impl TierFigures {
         }
     }
 
-    /// Those of a cache of buckets.
+    /// Returns the figures of a cache of buckets.
     pub fn of_buckets(counts: &BucketCounts, ram_bytes: u64) -> TierFigures {
         let writes = FlashWrites {
             client_blocks: counts.log_blocks,
@@ -91,22 +91,22 @@ impl TierFigures {
 }
 
 figures! {
-    /// What only caches do that evict whole buckets, at a queue depth of 1. Flash pages are programmed whole, and erase blocks are erased by the
-    /// host or by the device.
+    /// Figures of caches that evict whole buckets, at a queue depth of 1. Flash pages are programmed whole; the host or the device erases
+    /// blocks.
     pub struct BucketFigures {
         /// Size of the flash.
         flash_bytes: u64, "bytes";
-        /// Requests, flushes included.
+        /// Requests, including flushes.
         requests: u64, "requests";
         /// Erasures per request.
         erase_ratio: f64, "erasures per request", "erased each", "erasures per request", Show::Digits(5);
-        /// Times that the backend was read or written.
+        /// Read and write accesses of the backend.
         backend_accesses: u64, "accesses", "backend", "times that it was read or written";
-        /// Accesses of the backend per request; several may be due to one request.
+        /// Accesses of the backend per request; one request may cause several.
         backend_ratio: f64, "accesses per request", "backend each", "accesses of the backend per request", Show::Digits(4);
         /// Blocks read from the backend.
         backend_read_blocks: u64, "blocks";
-        /// Blocks that clients' writes sent to the backend past the flash.
+        /// Blocks that clients wrote to the backend past the flash.
         backend_written_blocks: u64, "blocks";
         /// Blocks written back.
         destaged_blocks: u64, "blocks", "written back", "";
@@ -116,7 +116,7 @@ figures! {
         read_latency_mean_us: Option<f64>, "us", "read us", "", Show::Digits(1);
         /// The same for writes, trims and zeroes.
         write_latency_mean_us: Option<f64>, "us", "write us", "", Show::Digits(1);
-        /// Bytes read and written per time until the last answer; empty if no time passed.
+        /// Bytes read and written per second until the last answer; empty if no time passed.
         throughput_mib_s: Option<f64>, "MiB/s", "MiB/s", "", Show::Digits(1);
         /// Flash writes among `flash_metadata_blocks` that only fill pages.
         flash_padding_blocks: u64, "blocks", "filled", "what is among metadata to fill flash pages";
@@ -124,7 +124,7 @@ figures! {
 }
 
 impl BucketFigures {
-    /// Of what was counted with so much flash.
+    /// Returns the figures of these counts, on flash of this many bytes.
     pub fn new(counts: &BucketCounts, flash_bytes: u64) -> BucketFigures {
         let per_request = |number: u64| if counts.requests == 0 { 0.0 } else { number as f64 / counts.requests as f64 };
         let mean_us = |ns: u64, of: u64| (of > 0).then(|| ns as f64 / of as f64 / 1000.0);
@@ -150,7 +150,7 @@ impl BucketFigures {
 }
 
 flashwise_core::cache_figures! { figures! { @log
-    /// What only the whole cache does, in blocks. Definitions are those of [`Figures`](flashwise_core::cache::Figures).
+    /// Figures that only the whole cache has, in blocks. Definitions are those of [`Figures`](flashwise_core::cache::Figures).
     pub struct CacheFigures {
         /// When written data reaches the backend: `write-back`, `write-through` or `write-around`.
         write_mode: &'static str, "";
@@ -166,7 +166,7 @@ flashwise_core::cache_figures! { figures! { @log
     }
 } }
 
-/// Takes over what a cache counted, by the table that it counts by.
+/// Copies the counts of a cache, by their table.
 macro_rules! with_figures {
     (@of $figures:ident, $own:expr; [$($flash:tt)*] [$($(#[$doc:meta])+ $log:ident: $type:ty $(, $about:literal)+;)*]) => {
         CacheFigures { $($log: $figures.$log,)* ..$own }
@@ -174,7 +174,7 @@ macro_rules! with_figures {
 }
 
 impl CacheFigures {
-    /// Those of a cache of `config` that did what `whole` says.
+    /// Returns the figures of a cache of `config` that counted `whole`.
     pub(super) fn new(config: &Config, whole: &Whole) -> CacheFigures {
         let figures = &whole.figures;
         let own = CacheFigures {
@@ -189,28 +189,28 @@ impl CacheFigures {
     }
 }
 
-/// What the wear of a cache is compared with.
+/// Limits for comparison with wear.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WearLimits {
-    /// The weight of the hits in WFUE, 0 to 1.
+    /// Weight of hits in WFUE, 0 to 1.
     pub wfue_alpha: f64,
-    /// The flash, whose cycles count.
+    /// The flash, for its cycles.
     pub device: Option<Profile>,
-    /// The drive writes per day that are allowed.
+    /// Allowed drive writes per day.
     pub drive_writes_per_day: Option<f64>,
 }
 
 figures! {
-    /// How fast the flash wears out after the warm-up. Definitions are those of [`endurance::Counts`]. None stands where nothing was written or erased, where the trace has no
-    /// times, or where no device was named.
+    /// Flash wear after the warm-up. Definitions are those of [`endurance::Counts`]. Figures are empty if nothing was written or erased,
+    /// the trace has no times, or no device was given.
     pub struct EnduranceFigures {
         /// Layout of the flash: `in-place`, `containers`, `log`, or `unit` if every block is an erase unit.
         layout: &'static str, "";
         /// Size of an erase unit.
         erase_unit_bytes: u64, "bytes";
-        /// Erase units, spare ones included.
+        /// Erase units, including spare ones.
         erase_units: u64, "erase units";
-        /// Flash beyond the size of the cache, as a share of it.
+        /// Flash beyond the size of the cache, as a share of the size.
         over_provision: f64, "share", "spare", "flash beyond the size";
         /// RAM of the read cache in front of the flash: `--ram` less the buffer.
         read_cache_bytes: u64, "bytes", "read cache", "RAM";
@@ -218,7 +218,7 @@ figures! {
         buffer_bytes: u64, "bytes", "buffer", "RAM of the write buffer or of open erase units";
         /// Reads among `ram_read_hits` from a write buffer or an open erase unit. Always 0 for `--layout log`, which does not separate them.
         buffer_hits: u64, "block accesses";
-        /// Read hit ratio: reads that RAM or flash had, per read.
+        /// Read hit ratio: reads that hit in RAM or on flash, per read.
         rhr: f64, "share";
         /// Erasures per erase unit and day.
         epbpd: Option<f64>, "erasures a unit and day", "per day", "erasures of each erase unit", Show::Rate;
@@ -230,7 +230,7 @@ figures! {
         rhr_of_m_plus: Option<f64>, "ratio";
         /// Erasures relative to M+ at the same size (H for unit caching). The difference from 1 is saved; an input of `wfue`.
         erasures_of_m_plus: Option<f64>, "ratio";
-        /// The weight of the hits in `wfue`.
+        /// Weight of hits in `wfue`.
         wfue_alpha: f64, "share";
         /// Pages that the device programmed per block that the host wrote.
         device_write_amplification: Option<f64>, "factor", "device x", "pages programmed per flash write";
@@ -238,17 +238,17 @@ figures! {
         write_amplification: Option<f64>, "factor";
         /// Pages that the host read.
         host_read_pages: u64, "pages";
-        /// Pages that the host discarded, one by one or by resetting their unit.
+        /// Pages that the host discarded, singly or by resetting their unit.
         host_discarded_pages: u64, "pages";
         /// Pages that the device programmed.
         device_programs_pages: u64, "pages";
-        /// Pages among them that the device copied for itself.
+        /// Pages among them that the device copied internally.
         device_copies_pages: u64, "pages";
-        /// Share of the pages that were live in the erase units that were erased.
+        /// Share of live pages in the erase units that were erased.
         live_at_eviction: Option<f64>, "share";
         /// Erasures of the least worn unit after the warm-up.
         wear_min: u64, "erasures";
-        /// Erasures of a unit after the warm-up, on average.
+        /// Mean erasures of a unit after the warm-up.
         wear_mean: f64, "erasures";
         /// Erasures of the most worn unit after the warm-up.
         wear_max: u64, "erasures";
@@ -260,15 +260,15 @@ figures! {
         flash_bytes_per_day: Option<f64>, "bytes a day";
         /// Host writes per day, divided by the size of the flash. Drives are rated in this unit.
         drive_writes_per_day: Option<f64>, "drive writes a day";
-        /// The device whose cycles count.
+        /// The device whose cycles limit the lifetime.
         device: Option<String>, "";
-        /// Years until the most worn unit has reached the device's limit of erasures, at the rate of the trace.
+        /// Years until the most worn unit reaches the device's limit of erasures, at the rate of the trace.
         flash_lifetime_years: Option<f64>, "years";
     }
 }
 
-/// The share of the drive writes per day that are allowed which `run` used: of those of `limits` if it has a flash, else of the budget of its
-/// admission rule. None where there is no budget, and where no time passes.
+/// Returns the share of the allowed drive writes per day that `run` used. The allowance is that of `limits`, if there is flash, or the
+/// budget of the admission rule. `None` without an allowance, or if no time passes.
 pub(super) fn drive_writes_budget_used(
     run: &experiment::Run,
     limits: &WearLimits,
@@ -292,7 +292,7 @@ pub(super) fn drive_writes_budget_used(
 }
 
 impl EnduranceFigures {
-    /// The figures of `run` on its `flash`.
+    /// Returns the figures of `run` on its `flash`.
     pub(super) fn new(
         run: &experiment::Run,
         flash: &experiment::Flash,
@@ -304,7 +304,7 @@ impl EnduranceFigures {
         let (writes, wear) = (&counts.flash_writes, &counts.wear);
         let unit_bytes = u64::from(geometry.unit_pages) * block_size_bytes;
         let written_bytes = writes.total_blocks() * block_size_bytes;
-        // Of the log all its flash, else what holds the cache.
+        // For the log all its flash, otherwise the cache's size.
         let held_blocks =
             run.whole.as_ref().map_or(case.capacity_blocks as u64, |config| config.geometry.pages().into());
         let capacity_bytes = held_blocks * block_size_bytes;

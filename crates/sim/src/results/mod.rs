@@ -1,4 +1,4 @@
-//! The figures of a run, named once: JSON, CSV, Parquet, tables and the report all show these rows.
+//! The figures of a run, defined once, for JSON, CSV, Parquet, tables and reports.
 
 mod brief;
 pub mod caveat;
@@ -31,8 +31,8 @@ use crate::wlfc::BucketResult;
 use flashwise_trace::Trace;
 
 figures! {
-    /// One (trace, policy, size) and what came of it. Definitions are those of [`Counters`]; of a whole cache those of [`Figures`](flashwise_core::cache::Figures)
-    /// as well: its hits are those of RAM and flash, its flash writes have every cause.
+    /// One (trace, policy, size) and its results. Definitions are those of [`Counters`]. For the whole cache those of
+    /// [`Figures`](flashwise_core::cache::Figures) apply too: its hits are in RAM and on flash, and its flash writes have every cause.
     pub struct ResultRow {
         /// The trace as the user named it.
         trace: String, "", "trace", "";
@@ -40,9 +40,9 @@ figures! {
         policy: String, "", "policy", "";
         /// The cache size as the user gave it.
         size: String, "", "size", "";
-        /// How many blocks the cache holds.
+        /// Capacity of the cache in blocks.
         capacity_blocks: u64, "blocks", "capacity", "", Show::Bytes;
-        /// Length of a block.
+        /// Size of a block.
         block_size_bytes: u64, "bytes";
         /// Different blocks in the whole trace.
         unique_blocks: u64, "blocks";
@@ -54,7 +54,7 @@ figures! {
         reads: u64, "block accesses";
         /// Block accesses that write.
         writes: u64, "block accesses";
-        /// Reads that found their block in RAM or on flash.
+        /// Read hits in RAM or on flash.
         read_hits: u64, "block accesses";
         /// Writes that found their block in RAM or on flash. In the whole cache, writes that bypass the policy do not count (write-around: all).
         write_hits: u64, "block accesses";
@@ -68,7 +68,7 @@ figures! {
         admissions: u64, "block accesses";
         /// Reads that missed and whose block was put into the cache; in the whole cache also those in RAM that were not on flash.
         read_admissions: u64, "block accesses";
-        /// Writes that missed and whose block was put into the cache.
+        /// Write misses whose block was put into the cache.
         write_admissions: u64, "block accesses";
         /// Admissions that evicted a block. None for caches that evict whole erase units, and for algorithms that see the future.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,25 +104,25 @@ figures! {
     /// The read cache in RAM before a policy, if there is one and no flash is simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     ram: Option<RamFigures>;
-    /// What RAM and flash did, of the whole cache and on modelled flash.
+    /// Work of RAM and flash, for the whole cache and on modelled flash.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     tiers: Option<TierFigures>;
-    /// What only the whole cache does, if one was simulated.
+    /// Figures of the whole cache, if simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     cache: Option<CacheFigures>;
-    /// What a cache of buckets did, if one was simulated.
+    /// Figures of a cache of buckets, if simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     buckets: Option<BucketFigures>;
-    /// How fast the flash wears out, if that was simulated.
+    /// Flash wear, if simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     endurance: Option<EnduranceFigures>;
-    /// What an admission rule lets in, and what it does to an array, if that was simulated.
+    /// Figures of an admission rule and an array, if simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     array: Option<ArrayFigures>;
-    /// How good the estimates are, if the trace is a sample.
+    /// Accuracy of the estimates, if the trace is a sample.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     sample: Option<SampleFigures>;
-    /// Figures over time, if they were asked for.
+    /// Figures over time, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     epochs: Vec<Epoch>;
 }
@@ -140,24 +140,24 @@ figures! {
         replacement_rate: f64, "share";
         /// Blocks written to flash, as in rows.
         flash_writes_blocks: u64, "blocks";
-        /// Erase units erased, where a flash was simulated.
+        /// Erase units erased, if flash was simulated.
         #[serde(skip_serializing_if = "Option::is_none")]
         erasures: Option<u64>, "erasures";
     }
-    /// What an array did and a rule decided, if that was simulated.
+    /// Figures of an array and a rule, if simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     array: Option<ArrayEpoch>;
 }
 
 impl ResultRow {
-    /// The row of `run`, which ran over `trace`.
+    /// Returns the row of `run` over `trace`.
     pub fn new(trace: &Trace, run: &Run) -> ResultRow {
         let size = (&run.case.size[..], run.case.capacity_blocks);
         let row = ResultRow::of_policy(trace, &run.case.policy.to_string(), size, &run.counters, &run.epochs);
         ResultRow { sample: run.sample.clone(), ..row }
     }
 
-    /// The row of a policy of whatever kind that ran over `trace`, for a cache of this many blocks that the user called so.
+    /// Returns the row of any policy over `trace`, for a cache of this many blocks and the user's text for its size.
     pub fn of_policy(
         trace: &Trace,
         policy: &str,
@@ -180,7 +180,7 @@ impl ResultRow {
         }
     }
 
-    /// What a policy answered that was asked about every access.
+    /// Returns the row of a policy that saw every access.
     fn of_counters(counters: &Counters) -> ResultRow {
         let (read, write) = (counters.of(Op::Read), counters.of(Op::Write));
         let (reads, writes) = (read.accesses(), write.accesses());
@@ -195,7 +195,7 @@ impl ResultRow {
         ResultRow::of_counts(&asked)
     }
 
-    /// What was counted of a cache that does not know the future.
+    /// Returns the row of an online cache.
     fn of_counts(counts: &Counts) -> ResultRow {
         let counters = &counts.counters;
         ResultRow {
@@ -221,7 +221,7 @@ impl ResultRow {
 }
 
 impl ResultRow {
-    /// The row of a cache of buckets that ran over `trace`. What it replaces are buckets, of which no blocks are told.
+    /// Returns the row of a cache of buckets over `trace`. It replaces buckets, so replaced blocks are unknown.
     pub fn of_buckets(trace: &Trace, result: &BucketResult) -> ResultRow {
         let BucketResult { case, counts, warmup_accesses, capacity_blocks, ram_bytes } = result;
         let (read_admissions, write_admissions) = (counts.read_admissions, counts.write_admissions());
@@ -255,7 +255,7 @@ impl ResultRow {
         }
     }
 
-    /// The row of `run`, whose wear is compared with `reference`, if that was simulated, and with `limits`.
+    /// Returns the row of `run`, with its wear compared with `reference`, if simulated, and with `limits`.
     pub fn of_run(
         trace: &Trace,
         run: &experiment::Run,
@@ -300,8 +300,8 @@ impl ResultRow {
         }
     }
 
-    /// What was counted of a run. Caches that evict whole erase units do not tell which blocks they replace, and what knows the future lets
-    /// go of blocks before others come.
+    /// Returns the row of a run. Caches that evict whole erase units do not report replaced blocks. Offline algorithms drop blocks before
+    /// others come.
     fn of_ran(run: &experiment::Run) -> ResultRow {
         let counts = &run.ran.counted.counts;
         let row = ResultRow { flash_writes_blocks: flash_writes_blocks(counts, run), ..ResultRow::of_counts(counts) };
@@ -312,19 +312,19 @@ impl ResultRow {
     }
 }
 
-/// Whether the run has rates and lifetimes where times are a clock.
+/// True if the run has rates and lifetimes, given usable times.
 fn is_rated(run: &experiment::Run) -> bool {
     run.flash.is_some() || run.setting.is_some()
 }
 
-/// Over how many seconds rates and lifetimes were measured, if there are any.
+/// Seconds over which rates and lifetimes were measured, if there are any.
 fn rated_seconds(run: &experiment::Run) -> Option<f64> {
     let of_flash = run.flash.as_ref().and_then(|flash| flash.counts.days).map(|days| days * 86_400.0);
     let of_array = run.setting.as_ref().map(|_| run.ran.counted.seconds);
     of_flash.or(of_array)
 }
 
-/// Blocks written to flash: those that a layout wrote, else the write hits and admissions.
+/// Blocks written to flash: those of a layout, or the write hits and admissions.
 fn flash_writes_blocks(counts: &Counts, run: &experiment::Run) -> u64 {
     match run.flash.is_some() || run.whole.is_some() {
         true => counts.tally.flash_writes.total_blocks(),
@@ -332,7 +332,7 @@ fn flash_writes_blocks(counts: &Counts, run: &experiment::Run) -> u64 {
     }
 }
 
-/// Erase units erased: by the device if one was simulated, else by the whole cache.
+/// Erase units erased: by the device if simulated, otherwise by the whole cache.
 fn erasures(counts: &Counts, run: &experiment::Run) -> Option<u64> {
     match run.flash {
         Some(_) => Some(counts.device.erasures),
@@ -340,8 +340,8 @@ fn erasures(counts: &Counts, run: &experiment::Run) -> Option<u64> {
     }
 }
 
-/// What the run does to an array. Where the flash was simulated, its measured write amplification takes the place of the one that the
-/// device's description has: equation 6. Where the times of the trace are `refused`, nothing is said of rates and lifetimes.
+/// Returns the effect of the run on an array. If flash was simulated, its measured write amplification replaces that of the device's
+/// description (equation 6). If the trace's times are `refused`, there are no rates and lifetimes.
 fn array_figures(run: &experiment::Run, setting: &Setting, refused: bool) -> ArrayFigures {
     let ran = &run.ran;
     let mut setting = *setting;
@@ -381,7 +381,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// The epochs after this many accesses of warm-up.
+/// Returns the epochs after this many accesses of warm-up.
 fn epochs(warmup_accesses: u64, counters: &[Counters]) -> Vec<Epoch> {
     let mut first_access = warmup_accesses;
     let epoch = |counters: &Counters| {

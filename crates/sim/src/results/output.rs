@@ -9,31 +9,31 @@ use crate::sampling::SampleFigures;
 
 /// A column and its cells of some rows.
 pub struct Cells {
-    /// What is said of it.
+    /// Its description.
     pub about: About,
-    /// A cell of its kind.
+    /// A cell of its type.
     pub kind: Cell,
     /// A cell for each row.
     pub cells: Vec<Cell>,
-    /// Whether rows may have none.
+    /// True if rows may lack it.
     pub nullable: bool,
 }
 
 impl Cells {
-    /// Whether any row has the figure, or all must have it.
+    /// True if any row has the figure, or all must have it.
     pub fn is_shown(&self) -> bool {
         !self.nullable || self.has_any()
     }
 
-    /// Whether any row has the figure.
+    /// True if any row has the figure.
     pub fn has_any(&self) -> bool {
         self.cells.iter().any(|cell| *cell != self.kind)
     }
 }
 
-/// What is done with each group of figures that rows may have.
+/// A visitor of the optional groups of figures of a row.
 pub(super) trait Groups {
-    /// A group: what it is called, its columns, and where a row has it.
+    /// Visits a group: its name, its columns, and its place in a row.
     fn group<R: 'static>(
         &mut self,
         heading: &'static str,
@@ -42,7 +42,7 @@ pub(super) trait Groups {
     );
 }
 
-/// Goes through the groups of figures, in the order of every output.
+/// Visits the groups of figures, in the order of every output.
 pub(super) fn groups(with: &mut impl Groups) {
     with.group("Every row", ResultRow::COLUMNS, |row| Some(row));
     with.group("A policy behind RAM (`--ram`)", RamFigures::COLUMNS, |row| row.ram.as_ref());
@@ -57,7 +57,7 @@ pub(super) fn groups(with: &mut impl Groups) {
     with.group("A sample (`--sample`, `--accuracy`)", SampleFigures::COLUMNS, |row| row.sample.as_ref());
 }
 
-/// All columns of the rows: those of every row, and those of groups of figures that some rows have.
+/// Returns all columns of the rows: those of every row, and those of groups that some rows have.
 pub fn columns_of(rows: &[ResultRow]) -> Vec<Cells> {
     struct Of<'a>(&'a [ResultRow], Vec<Cells>);
     impl Groups for Of<'_> {
@@ -68,7 +68,7 @@ pub fn columns_of(rows: &[ResultRow]) -> Vec<Cells> {
             of: fn(&ResultRow) -> Option<&R>,
         ) {
             let of_group = group_of(columns, &self.0.iter().map(of).collect::<Vec<_>>());
-            // Of a row itself, what no row has is left out.
+            // A row's own columns are left out if no row has them.
             let is_first = self.1.is_empty();
             self.1.extend(of_group.into_iter().filter(|column| !is_first || column.is_shown()));
         }
@@ -79,7 +79,7 @@ pub fn columns_of(rows: &[ResultRow]) -> Vec<Cells> {
 }
 
 impl ResultRow {
-    /// The figure of this name, if the row has it and it is a number.
+    /// Returns the figure `name`, if the row has it and it is a number.
     pub fn figure(&self, name: &str) -> Option<f64> {
         struct Number<'a>(&'a ResultRow, &'a str, Option<f64>);
         impl Groups for Number<'_> {
@@ -95,7 +95,7 @@ impl ResultRow {
     }
 }
 
-/// The columns of a group of figures, if any of the rows has it.
+/// Returns the columns of a group of figures, if any row has it.
 pub fn group_of<R>(columns: &'static [Column<R>], rows: &[Option<&R>]) -> Vec<Cells> {
     if rows.iter().all(Option::is_none) { Vec::new() } else { cells_of(columns, rows) }
 }
@@ -111,7 +111,7 @@ pub fn cells_of<R>(columns: &'static [Column<R>], rows: &[Option<&R>]) -> Vec<Ce
     columns.iter().map(cells).collect()
 }
 
-/// Writes rows as CSV with a header. Epochs are left out.
+/// Writes rows as CSV with a header, without epochs.
 pub fn write_csv(rows: &[ResultRow], out: impl Write) -> std::io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
     let columns = columns_of(rows);
@@ -133,7 +133,7 @@ mod tests {
         let (admission, tiers) = (Some(String::new()), Some(TierFigures::default()));
         let worn = ResultRow { tiers: tiers.clone(), endurance: Some(EnduranceFigures::default()), ..whole() };
         let array = ResultRow { admission: admission.clone(), array: Some(ArrayFigures::default()), ..whole() };
-        // Everything that a row can have at a time, so that no figure stands in two groups.
+        // A row with every group at once, so that no figure is in two groups.
         let all = ResultRow {
             tiers,
             admission,

@@ -1,4 +1,4 @@
-//! The page that says what each figure means.
+//! The page that explains each figure.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::advise::AdvisedCache;
 use crate::array::ArrayEpoch;
 use crate::columns::Column;
 
-/// All figures of `flashwise simulate` as Markdown: `docs/figures.md`.
+/// Returns all figures of `flashwise simulate` as Markdown: `docs/figures.md`.
 pub fn page() -> String {
     let mut page = String::from(
         "# Figures\n\n`flashwise simulate` prints these figures, under the same names in JSON, CSV, Parquet and the report. A figure that was not simulated \
@@ -38,7 +38,7 @@ fn group<R>(page: &mut String, heading: &str, columns: &[Column<R>]) {
     }
 }
 
-/// A meaning without the links of the documentation of the code.
+/// Returns a meaning without links to code documentation.
 fn linked(meaning: &str) -> String {
     meaning.replace("[`", "`").replace("`]", "`").replace('|', "\\|")
 }

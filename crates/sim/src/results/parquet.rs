@@ -15,7 +15,7 @@ use super::{Epoch, ResultRow};
 use crate::array::ArrayEpoch;
 use crate::columns::{Cell, Column};
 
-/// Rows as columns; the epochs of a row are a list in the last column.
+/// Returns rows as columns; the epochs of a row are a list in the last column.
 pub fn batch(rows: &[ResultRow]) -> Result<RecordBatch, ArrowError> {
     let (mut fields, mut arrays) = arrays(columns_of(rows));
     let epochs = epoch_lists(rows);
@@ -24,7 +24,7 @@ pub fn batch(rows: &[ResultRow]) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
 }
 
-/// Rows of one table of columns as columns, without those that no row has.
+/// Returns rows of one table of columns as columns, without those that no row has.
 pub fn batch_of<R>(columns: &'static [Column<R>], rows: &[R]) -> Result<RecordBatch, ArrowError> {
     let mut columns = cells_of(columns, &rows.iter().map(Some).collect::<Vec<_>>());
     columns.retain(Cells::is_shown);
@@ -40,12 +40,12 @@ fn arrays(columns: Vec<Cells>) -> (Vec<Field>, Vec<ArrayRef>) {
     columns.into_iter().map(both).unzip()
 }
 
-/// Rows as the contents of a Parquet file, with the columns of [`batch`].
+/// Returns rows as the contents of a Parquet file, with the columns of [`batch`].
 pub fn parquet(rows: &[ResultRow]) -> Result<Vec<u8>, ParquetError> {
     written(&batch(rows)?)
 }
 
-/// Columns as the contents of a Parquet file.
+/// Returns columns as the contents of a Parquet file.
 pub fn written(batch: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
     let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
     let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties))?;
@@ -68,7 +68,7 @@ fn epoch_lists(rows: &[ResultRow]) -> ListArray {
     ListArray::new(Arc::new(item), offsets, Arc::new(values), None)
 }
 
-/// Cells of one column, which are like `kind`, as an Arrow array.
+/// Returns the cells of a column, of the type of `kind`, as an Arrow array.
 fn array_of(kind: &Cell, cells: &[Cell]) -> ArrayRef {
     fn of<T>(cells: &[Cell], value: impl Fn(&Cell) -> Option<T>) -> Vec<Option<T>> {
         cells.iter().map(value).collect()

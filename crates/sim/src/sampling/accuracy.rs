@@ -1,4 +1,4 @@
-//! Samples that are as accurate as somebody asks: larger and larger ones, until one tells hit ratios within that.
+//! Samples of a required accuracy: larger and larger ones until hit ratios are accurate enough.
 
 use flashwise_core::quantity::Share;
 
@@ -7,14 +7,14 @@ use crate::job::{Job, Meaning};
 
 /// The first sample: a thousandth of the blocks.
 const RATE_FIRST: f64 = 0.001;
-/// Samples that would be larger than this are all of the trace.
+/// A sample that would be larger is replaced by the whole trace.
 const RATE_LAST: f64 = 0.5;
-/// A sample that was not accurate enough is followed by one that is at least and at most this many times as large.
+/// Smallest and largest factor from a sample that was not accurate enough to the next.
 const GROWTH: (f64, f64) = (2.0, 30.0);
 
-/// What comes of `work` on a sample of which `margin` says that hit ratios are off by no more than `accuracy`. A margin of none is that of a sample that
-/// is too small to say; so is one with no accesses, of which `is_empty` tells by the error. Where no sample says it of all `jobs`, whose work it is, all of the
-/// trace is taken at once.
+/// Runs `work` on growing samples until the `margin` of its hit ratios is within `accuracy`. A margin of `None` means that the sample is
+/// too small to have one; so does an error for which `is_empty` is true. If a job among `jobs` cannot be sampled, the whole trace is used
+/// at once.
 ///
 /// # Errors
 /// Those of `work`.
@@ -41,7 +41,7 @@ pub fn accurate<T, E>(
             Err(error) if is_empty(&error) => None,
             Err(error) => return Err(error),
         };
-        // Errors fall with the root of the size.
+        // The error falls with the square root of the size.
         let wanted = found.map_or(GROWTH.0, |margin| 1.1 * (margin / accuracy).powi(2));
         rate *= wanted.clamp(GROWTH.0, GROWTH.1);
         if rate > RATE_LAST {
@@ -50,7 +50,7 @@ pub fn accurate<T, E>(
     }
 }
 
-/// Whether one of the jobs is of a cache that is asked whole requests, of which there is no sample: all of them run over the whole trace.
+/// True if a job is of a cache that sees whole requests, which cannot be sampled: then all jobs run over the whole trace.
 pub fn takes_whole_trace(jobs: &[Job]) -> bool {
     any(jobs, Meaning::asks_requests)
 }
@@ -59,7 +59,7 @@ fn any(jobs: &[Job], is: fn(&Meaning) -> bool) -> bool {
     jobs.iter().any(|job| Job { sample: None, ..job.clone() }.meaning().is_ok_and(|meaning| is(&meaning)))
 }
 
-/// How far hit ratios from samples are off at most; none if a sample is too small to say.
+/// Largest margin of hit ratios from samples; `None` if a sample is too small to have one.
 pub fn margin<'a>(samples: impl IntoIterator<Item = &'a Option<SampleFigures>>) -> Option<f64> {
     let margin = |sample: &Option<SampleFigures>| match sample {
         Some(sample) if sample.sample_caveat.is_some() => None,
@@ -69,10 +69,10 @@ pub fn margin<'a>(samples: impl IntoIterator<Item = &'a Option<SampleFigures>>) 
     samples.into_iter().map(margin).try_fold(0.0, |most: f64, margin| Some(most.max(margin?)))
 }
 
-/// What an accuracy may be: a share above 0 and below 1.
+/// Parses an accuracy: a share above 0 and below 1.
 ///
 /// # Errors
-/// What was found and what is expected.
+/// The value found and the value expected.
 pub fn parse_accuracy(text: &str) -> Result<f64, String> {
     let share = text.parse::<Share>().map(Share::of_one).ok().filter(|&share| share > 0.0 && share < 1.0);
     share.ok_or_else(|| format!("found '{text}', expected a share between 0% and 100%, such as 0.005 or 0.5%"))

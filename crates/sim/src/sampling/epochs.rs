@@ -1,12 +1,12 @@
-//! Epochs of a sample: estimates that together say what the estimate of the whole run says.
+//! Epochs of a sample: makes their estimates agree with the estimate of the whole run.
 
 use flashwise_core::access::Op;
 use flashwise_core::counters::{Counters, OpCounters};
 
 use super::estimate::with_hits;
 
-/// Moves the hits of `epochs`, so that they have the hits of `counters` together. Chance has it which blocks are hot that are in the sample, and all
-/// epochs have more or fewer hits by that; so the odds of a hit are changed by as much in each. Misses are admitted as they were.
+/// Adjusts the hits of `epochs` so that their sum is that of `counters`. The sample's share of hot blocks is random and affects all
+/// epochs, so the odds of a hit change by the same factor in each. The share of misses that are admitted stays.
 pub(super) fn agree(epochs: &mut [Counters], counters: &Counters) {
     let ops = [Op::Read, Op::Write].map(|op| {
         let of_op: Vec<OpCounters> = epochs.iter().map(|epoch| *epoch.of(op)).collect();
@@ -23,10 +23,10 @@ pub(super) fn agree(epochs: &mut [Counters], counters: &Counters) {
     }
 }
 
-/// By what the odds of a hit are multiplied.
+/// Returns the factor for the odds of a hit.
 fn odds(epochs: &[OpCounters], wanted: f64) -> f64 {
     let found = |odds: f64| epochs.iter().map(|epoch| hits(epoch, odds)).sum::<f64>();
-    // Of a power of two; what cannot be reached is come close to.
+    // Exponents of 2; an unreachable goal is approximated.
     let (mut low, mut high) = (-40.0_f64, 40.0_f64);
     for _ in 0..60 {
         let middle = (low + high) / 2.0;

@@ -1,49 +1,49 @@
-//! What a sample says of the whole trace, and how far it may be off.
+//! Estimates for the whole trace from a sample, and their errors.
 //!
-//! The sample's accesses fall into classes by a hash of where they lie, each a smaller sample by itself. Over the classes the hits h
-//! depend on the accesses n: where popular blocks make some classes larger, their accesses are nearly all hits, elsewhere the hits grow
-//! in proportion. How many accesses of the whole trace there are is known, and so is how many the sample should have, E\[n\]: the hits
-//! are moved by as much as the regression of h on n says, `(H + beta (E[n] - n)) / E[n]`. A beta that is the hit ratio leaves it as it
-//! is; a beta of 1 is SHARDS-adj. Where the different blocks of the whole trace are known too, hits depend on both: a block that the sample has
-//! too many is at least one miss too many.
+//! A hash of their address divides the sample's accesses into classes, each a smaller sample. Over the classes, hits h depend on accesses
+//! n. If popular blocks enlarge some classes, the additional accesses are nearly all hits; otherwise hits grow in proportion. The number
+//! of accesses of the whole trace is known, and so is the expected number of the sample, E\[n\]. So the estimate follows the regression of
+//! h on n: `(H + beta (E[n] - n)) / E[n]`. A beta equal to the hit ratio leaves the estimate unchanged; a beta of 1 is SHARDS-adj. If the
+//! number of unique blocks of the whole trace is known too, hits depend on both: each surplus block of the sample is at least one surplus
+//! miss.
 //!
-//! Accesses to hot blocks, see [`flashwise_trace::sampling`], are left out of that. How many of them LRU would hit is known of the whole trace
-//! and of each class, and what is estimated from the classes is the difference: other accesses, and what other caches make of these.
+//! Accesses to hot blocks, see [`flashwise_trace::sampling`], are excluded from that. LRU's hits on them are known for the whole trace and
+//! for each class. The classes estimate only the difference: other accesses, and the hits of other caches on hot blocks.
 //!
 //! Source: Cochran: Sampling techniques. 3rd edition, 1977, chapter 7, for the regression estimate and its error. Waldspurger, Park,
-//! Garthwaite, Ahmad: SHARDS. FAST 2015, section 3.4, for what is adjusted.
+//! Garthwaite, Ahmad: SHARDS. FAST 2015, section 3.4, for the adjusted quantity.
 
 use flashwise_core::access::Op;
 use flashwise_core::counters::{Counters, OpCounters};
 use flashwise_trace::sampling::CLASSES;
 
-/// The share of the intervals that hold the truth.
+/// Share of the intervals that contain the true value.
 pub const CONFIDENCE: f64 = 0.95;
-/// The quantile of the normal distribution that goes with it.
+/// The corresponding quantile of the normal distribution.
 const NORMAL_QUANTILE: f64 = 1.959_964;
 
-/// What became of the accesses of a sample, by class.
+/// Outcomes of the accesses of a sample, by class.
 #[derive(Clone, Debug)]
 pub struct Classes {
     /// The counters.
     pub counters: Box<[Counters; CLASSES]>,
-    /// Different blocks.
+    /// Unique blocks.
     pub blocks: Box<[u64; CLASSES]>,
-    /// Of the accesses those to hot blocks, by [`Op`], and how many of these LRU hits.
+    /// Accesses to hot blocks, by [`Op`], and LRU's hits among them.
     pub hot: Box<[[Hot; 2]; CLASSES]>,
 }
 
 /// Accesses to hot blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Hot {
-    /// How many there are.
+    /// Number of accesses.
     pub accesses: f64,
-    /// How many of them LRU hits in a cache of the size.
+    /// LRU's hits among them, in a cache of the size.
     pub lru_hits: f64,
 }
 
 impl Classes {
-    /// Nothing counted yet, of a sample whose blocks are in these classes.
+    /// Returns zero counts for a sample whose blocks are in these classes.
     pub fn new(of_blocks: &[u8]) -> Classes {
         let mut blocks = Box::new([0; CLASSES]);
         of_blocks.iter().for_each(|&class| blocks[usize::from(class)] += 1);
@@ -69,7 +69,7 @@ impl Classes {
         })
     }
 
-    /// What the hits of one kind of accesses depend on, and the hits; hot ones left out.
+    /// Returns the regressors and hits of accesses of one kind, without hot ones.
     fn points(&self, op: Op) -> [Point; CLASSES] {
         std::array::from_fn(|class| {
             let counters = self.counters[class].of(op);
@@ -88,24 +88,24 @@ struct Point {
     hits: f64,
 }
 
-/// What is known of the whole trace.
+/// Known figures of the whole trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Population {
-    /// The accesses that are counted, by [`Op`].
+    /// Counted accesses, by [`Op`].
     pub accesses: [u64; 2],
-    /// Different blocks, if they were counted.
+    /// Unique blocks, if counted.
     pub blocks: Option<u64>,
-    /// Those of the accesses that are to hot blocks.
+    /// Counted accesses to hot blocks.
     pub hot: [Hot; 2],
 }
 
-/// By how much hits grow with accesses and with different blocks, and how far that is off.
+/// Slopes of hits over accesses and unique blocks, and their error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Regression {
-    /// The share of the blocks that the sample has.
+    /// The sample's share of the blocks.
     rate: f64,
     population: Population,
-    /// Different blocks of the sample.
+    /// Unique blocks of the sample.
     blocks: u64,
     /// Hot accesses of the sample.
     hot: [Hot; 2],
@@ -113,15 +113,15 @@ pub struct Regression {
     hits: [u64; 2],
     /// By op.
     slopes: [Slopes; 2],
-    /// Standard deviation of the number of hits of the sample around what the regression says.
+    /// Standard deviation of the sample's hits around the regression.
     residual: f64,
-    /// How many normally distributed values know as much of it.
+    /// Degrees of freedom of `residual`.
     freedom: f64,
 }
 
 impl Regression {
-    /// The regression over the classes of a sample that has a share `rate` of the blocks. Of the different blocks it knows where `population`
-    /// does.
+    /// Returns the regression over the classes of a sample with a share `rate` of the blocks. It uses unique blocks if `population` has
+    /// them.
     pub fn of(classes: &Classes, rate: f64, population: Population) -> Regression {
         let points = [Op::Read, Op::Write].map(|op| classes.points(op));
         let slopes = points.map(|points| Slopes::of(&points, population.blocks.is_some()));
@@ -136,7 +136,7 @@ impl Regression {
         let mean = residuals.iter().sum::<f64>() / count;
         let moment = |power: i32| residuals.iter().map(|residual| (residual - mean).powi(power)).sum::<f64>();
         let (second, fourth) = (moment(2), moment(4));
-        // Of a normal distribution the ratio is a third of the number of classes; where few classes make up most of the error, less.
+        // For a normal distribution the ratio is a third of the number of classes; it is smaller if few classes dominate the error.
         let freedom = if fourth > 0.0 { 3.0 * second * second / fourth - 2.0 } else { left };
         let residual = (second / left * count * (1.0 - rate)).sqrt();
         let blocks = classes.blocks.iter().sum();
@@ -145,7 +145,7 @@ impl Regression {
         Regression { rate, population, blocks, hot, hits, slopes, residual, freedom: freedom.clamp(3.0, left) }
     }
 
-    /// Of this many reads and writes as many are hits as of those of the sample: for parts of a trace that have too few accesses for a
+    /// Assumes that this many reads and writes have the hit ratios of the sample. For parts of a trace with too few accesses for a
     /// regression of their own.
     pub fn in_proportion(accesses: [u64; 2]) -> Regression {
         Regression {
@@ -160,7 +160,7 @@ impl Regression {
         }
     }
 
-    /// The same for a cache of another size, with other hits of `classes` and, where accesses are hot, of LRU.
+    /// Returns the regression for a cache of another size, with other hits of `classes` and, for hot accesses, of LRU.
     pub fn at(&self, classes: &Classes, population: Population) -> Regression {
         Regression { population, hot: classes.total_hot(), hits: [0; 2], ..self.clone() }
     }
@@ -171,12 +171,12 @@ impl Regression {
         if expected > 0.0 { self.residual / expected } else { 0.0 }
     }
 
-    /// How many normally distributed values know as much of the error.
+    /// Degrees of freedom of the error.
     pub fn freedom(&self) -> f64 {
         self.freedom
     }
 
-    /// What `counted` in the sample stands for in the whole trace. Of the misses as many are admitted as in the sample.
+    /// Scales `counted` of the sample up to the whole trace. The share of misses that are admitted is that of the sample.
     pub fn estimate(&self, counted: &Counters) -> Counters {
         Counters::of_ops([Op::Read, Op::Write].map(|op| self.estimate_op(op, counted.of(op))))
     }
@@ -185,16 +185,16 @@ impl Regression {
         let whole = self.population.accesses[op as usize];
         let accesses = counted.accesses();
         if accesses == 0 || whole == 0 {
-            // Nothing is known of them.
+            // Without accesses in the sample, nothing is known.
             return OpCounters { bypasses: whole, ..OpCounters::default() };
         }
-        // Without a rate, as many accesses are expected as there are.
+        // Without a rate, assume that the sample has the expected number of accesses.
         let rate = if self.rate > 0.0 { self.rate } else { accesses as f64 / whole as f64 };
         let Slopes { of_accesses, of_blocks } = self.slopes[op as usize];
         let (hot, hot_of_whole) = (self.hot[op as usize], self.population.hot[op as usize]);
         let more_accesses = rate * (whole as f64 - hot_of_whole.accesses) - (accesses as f64 - hot.accesses);
         let more_blocks = self.population.blocks.map_or(0.0, |blocks| rate * blocks as f64 - self.blocks as f64);
-        // A cache that hits less than the policy alone hits as much less of the hot accesses.
+        // A cache with fewer hits than the policy has proportionally fewer hits on hot accesses.
         let part = match self.hits[op as usize] {
             0 => 1.0,
             alone => (counted.hits as f64 / alone as f64).min(1.0),
@@ -202,13 +202,13 @@ impl Regression {
         let difference = counted.hits as f64 - part * hot.lru_hits;
         let hits =
             (difference + of_accesses * more_accesses + of_blocks * more_blocks) / rate + part * hot_of_whole.lru_hits;
-        // A sample that has all accesses, or none but misses, is taken by its word.
+        // A sample with all accesses, or with misses only, is not adjusted.
         let hits = if counted.hits == 0 { 0 } else { hits.clamp(0.0, whole as f64).round() as u64 };
         with_hits(counted, hits, whole - hits)
     }
 }
 
-/// So many hits and misses, of which as many are admitted as of those that were `counted`.
+/// Returns counters with these hits and misses, and the share of admissions of `counted`.
 pub(super) fn with_hits(counted: &OpCounters, hits: u64, misses: u64) -> OpCounters {
     let missed = counted.accesses() - counted.hits;
     if missed == 0 {
@@ -218,7 +218,7 @@ pub(super) fn with_hits(counted: &OpCounters, hits: u64, misses: u64) -> OpCount
     let fills = of_misses(counted.fills).min(misses);
     let replacements = of_misses(counted.replacements).min(misses - fills);
     let rest = misses - fills - replacements;
-    // What rounding leaves over bypasses nothing where nothing was bypassed.
+    // A rounding remainder must not create bypasses if there were none.
     match (counted.bypasses, counted.replacements) {
         (0, 0) => OpCounters { hits, fills: fills + rest, replacements, bypasses: 0 },
         (0, _) => OpCounters { hits, fills, replacements: replacements + rest, bypasses: 0 },
@@ -226,18 +226,18 @@ pub(super) fn with_hits(counted: &OpCounters, hits: u64, misses: u64) -> OpCount
     }
 }
 
-/// What one access or one block more brings in hits.
+/// Additional hits per additional access and block.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Slopes {
     of_accesses: f64,
     of_blocks: f64,
 }
 
-/// Where accesses and blocks tell the same but for so small a share of their variance, accesses alone are asked.
+/// Below this share of the variance, accesses and blocks count as collinear, and only accesses are used.
 const COLLINEAR: f64 = 1e-6;
 
 impl Slopes {
-    /// The slopes by least squares: of accesses and of blocks if these are `known`, else of accesses alone, from 0 to 1.
+    /// Returns the least-squares slopes, from 0 to 1: of accesses and of blocks if these are `known`, otherwise of accesses only.
     fn of(points: &[Point; CLASSES], known: bool) -> Slopes {
         let mean = |of: fn(&Point) -> f64| points.iter().map(of).sum::<f64>() / CLASSES as f64;
         let (accesses, blocks, hits) =
@@ -258,18 +258,18 @@ impl Slopes {
     }
 }
 
-/// An error of several causes, and the interval that it makes.
+/// An error with several causes, and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Uncertainty {
     /// The standard error.
     pub standard_error: f64,
-    /// How far the truth is off at most, in [`CONFIDENCE`] of all samples.
+    /// Largest error in [`CONFIDENCE`] of all samples.
     pub margin: f64,
 }
 
 impl Uncertainty {
-    /// Of independent causes: the standard error of each, and how many normally distributed values know as much of it (Satterthwaite,
-    /// Biometrics Bulletin 2(6), 1946).
+    /// Combines independent causes, each given by its standard error and degrees of freedom (Satterthwaite, Biometrics Bulletin 2(6),
+    /// 1946).
     pub fn of(causes: &[(f64, f64)]) -> Uncertainty {
         let variance: f64 = causes.iter().map(|(error, _)| error * error).sum();
         let spread: f64 = causes.iter().map(|(error, freedom)| error.powi(4) / freedom).sum();
@@ -279,8 +279,8 @@ impl Uncertainty {
     }
 }
 
-/// The quantile of Student's distribution that leaves [`CONFIDENCE`] between itself and its opposite; of 3 degrees of freedom or more within
-/// a hundredth (Abramowitz, Stegun: Handbook of mathematical functions, 26.7.5).
+/// Returns the two-sided quantile of Student's distribution for [`CONFIDENCE`]. It is accurate to a hundredth for 3 degrees of freedom or
+/// more (Abramowitz, Stegun: Handbook of mathematical functions, 26.7.5).
 fn student_quantile(freedom: f64) -> f64 {
     let z = NORMAL_QUANTILE;
     let terms = [
@@ -309,7 +309,7 @@ mod tests {
 
     const NO_WRITES: fn(u64) -> Population = |reads| Population { accesses: [reads, 0], ..Population::default() };
 
-    /// Ten misses in each class, and more hits in some: the whole trace, of 100 times as many accesses as are expected, lacks hits alone.
+    /// Each class has ten misses, and some have more hits. The whole trace, 100 times the expected accesses, lacks only hits.
     #[test]
     fn where_popular_blocks_are_missing_only_hits_are_added() {
         let sample = classes(|number| op(10 * (number as u64 % 4), 10));
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!((whole.hits(), whole.accesses(), whole.replacements()), (136_000, 200_000, 64_000));
     }
 
-    /// As many hits as misses in each class, whatever its size.
+    /// Each class has as many hits as misses, at any size.
     #[test]
     fn where_all_blocks_are_alike_the_ratio_stays() {
         let sample = classes(|number| op(5 + number as u64 % 3, 5 + number as u64 % 3));
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!((whole.hits(), whole.replacements(), whole.bypasses()), (4500, 4500, 0));
     }
 
-    /// 32 classes with 8 hits and 2 misses, and 32 with 6 and 4: by hand, a residual of 1 in each, a variance of 64 / 62 x 64, of which a
+    /// 32 classes with 8 hits and 2 misses, and 32 with 6 and 4. By hand: a residual of 1 in each, a variance of 64 / 62 x 64, of which a
     /// share of 0.9 is not in the sample, over 640 expected accesses.
     #[test]
     fn what_the_regression_leaves_over_is_the_error() {
@@ -361,7 +361,7 @@ mod tests {
         }
     }
 
-    /// Each block misses once and never again: hits are accesses without blocks, whatever the sample has too many or too few of.
+    /// Each block misses once: hits are accesses minus blocks, even if the sample has too many or too few of either.
     #[test]
     fn where_each_block_misses_once_the_blocks_tell_all() {
         let mut sample = classes(|number| op(20 + 7 * (number as u64 % 5), 3 + number as u64 % 3));

@@ -1,4 +1,4 @@
-//! How good the estimates from a sample are, as figures of a row.
+//! Figures of a row about the accuracy of estimates from a sample.
 
 use flashwise_core::quantity::Share;
 use flashwise_trace::human;
@@ -7,18 +7,18 @@ use flashwise_trace::sampling::Sample;
 use super::estimate::{Regression, Uncertainty};
 use crate::columns::figures;
 
-/// Groups of blocks that the smallest cache should hold in a sample: below that its size errs by more than a twentieth.
+/// Groups of blocks that a sampled cache should hold at least. Below that its size errs by more than a twentieth.
 pub const GROUPS_MIN: f64 = 400.0;
 
 figures! {
-    /// What a sample says of itself, and of how far estimates from it may be off. All other figures of a row are of the whole trace:
-    /// accesses are counted, what became of them is an estimate.
+    /// Figures about a sample and the accuracy of its estimates. All other figures of a row are of the whole trace: accesses are counted,
+    /// their outcomes are estimates.
     pub struct SampleFigures {
         /// The requested share of the blocks.
         sample_rate: f64, "share";
         /// Size of a group of blocks, which is in the sample as a whole: one block, or 64 KiB with an admission rule.
         sample_group_bytes: u64, "bytes";
-        /// Block accesses of the sample, those of the warm-up included.
+        /// Block accesses of the sample, including the warm-up.
         sample_accesses: u64, "block accesses";
         /// Size of the simulated small cache, in sampled blocks.
         sample_capacity_blocks: u64, "blocks";
@@ -37,12 +37,12 @@ figures! {
     }
 }
 
-/// Policies that count, age or learn by numbers of their own, which stay the same in a cache that is a hundredth: intervals of their hits held the
-/// truth in fewer than half of eight samples of 5 or 10 % of one trace or another (docs/results/sampling.md).
+/// Policies that count, age or learn with numbers that do not shrink with the cache. For them, intervals held the true hits in fewer than
+/// half of eight samples of 5 or 10 % of some trace (docs/results/sampling.md).
 const UNSCALED: [&str; 5] = ["cacheus", "lecar", "lfu", "smq", "w-tinylfu"];
 
 impl SampleFigures {
-    /// Of a cache of this many sampled blocks, whose hit ratio changes `by_size` with the error of its size.
+    /// Returns the figures for a cache of this many sampled blocks, whose hit ratio changes `by_size` with the error of its size.
     pub(super) fn new(
         sample: &Sample,
         block_size_bytes: u64,
@@ -70,7 +70,7 @@ impl SampleFigures {
         SampleFigures { sample_caveat: figures.caveat(), ..figures }
     }
 
-    /// The same of a policy of this name: whether what it learns and remembers becomes smaller with its cache.
+    /// Adds a caveat if this policy's learnt state does not shrink with its cache.
     pub(super) fn of_policy(self, name: &str) -> SampleFigures {
         let caveat = || {
             format!(
@@ -81,14 +81,14 @@ impl SampleFigures {
         SampleFigures { sample_caveat: self.sample_caveat.or_else(|| does.then(caveat)), ..self }
     }
 
-    /// The same of a cache on flash, whose erase units are as large as those of the whole cache.
+    /// Adds a caveat for a cache on flash, whose erase units do not shrink.
     pub(crate) fn on_flash(self) -> SampleFigures {
         let caveat = "erase units are not smaller in a sample: hits of caches that evict them, and erasures, may be further off than is said";
         let sample_caveat = self.sample_caveat.or_else(|| (self.sample_rate < 1.0).then(|| caveat.to_owned()));
         SampleFigures { sample_caveat, ..self }
     }
 
-    /// The same around another hit ratio.
+    /// Returns the figures around another hit ratio.
     pub(crate) fn around(&self, hit_ratio: f64) -> SampleFigures {
         SampleFigures {
             hit_ratio_low: (hit_ratio - self.hit_ratio_margin).max(0.0),
@@ -97,12 +97,12 @@ impl SampleFigures {
         }
     }
 
-    /// Whether the sample is too small for the size.
+    /// True if the sample is too small for the size.
     pub fn is_small(&self) -> bool {
         self.sample_capacity_groups < GROUPS_MIN && self.sample_rate < 1.0
     }
 
-    /// That the sample is too small for the size, if it is, and how large it should be.
+    /// Returns a caveat if the sample is too small for the size, with a sufficient share.
     fn caveat(&self) -> Option<String> {
         if !self.is_small() {
             return None;

@@ -1,8 +1,8 @@
-//! Runs over samples of traces: a cache that is as much smaller as the sample, and what it says of the whole trace.
+//! Runs over samples of traces: a cache scaled down with the sample, and estimates for the full trace.
 //!
-//! Each job runs three times, in a cache of the size that the sample asks for, and in a smaller and a larger one by as much as that size may
-//! be off: the sampled blocks that fit stand for more or fewer blocks of the whole trace, by chance. Their difference is the one part of the
-//! error, what the [`Regression`] over classes leaves over the other. Where the trace has hot blocks, LRU runs beside it.
+//! Each job runs three times: in a cache of the sampled size, and in a smaller and a larger one. They differ by the possible error of that
+//! size, because the cached sample represents a random number of blocks of the whole trace. Their difference is one part of the error; the
+//! residual of the [`Regression`] over classes is the other. If the trace has hot blocks, LRU runs too.
 
 mod accuracy;
 mod epochs;
@@ -24,24 +24,24 @@ pub use self::figures::{GROUPS_MIN, SampleFigures};
 use crate::counting::{Counting, foresee};
 use crate::pace::may_end;
 
-/// A policy over a sample, and what it says of the whole trace.
+/// A policy over a sample, with estimates for the whole trace.
 #[derive(Clone, Debug)]
 pub struct Sampled {
     /// Estimates of the counters after the warm-up.
     pub counters: Counters,
-    /// Estimates of those of each epoch: together they have the hits of `counters`.
+    /// Estimates of the counters of each epoch; their hits add up to those of `counters`.
     pub epochs: Vec<Counters>,
-    /// What the estimates come from.
+    /// The regression behind the estimates.
     pub regression: Regression,
-    /// How good they are.
+    /// Accuracy of the estimates.
     pub figures: SampleFigures,
 }
 
-/// Runs `policy` over `trace`, a sample, as if in a cache of `capacity_blocks` over the whole trace. `next_uses` are those of the sample, where
-/// the policy knows the future. Who does not want it any more ends it by `progress`, which is told of no accesses.
+/// Runs `policy` over `trace`, a sample, as if in a cache of `capacity_blocks` over the whole trace. `next_uses` are those of the sample,
+/// for an offline policy. The caller can end it by `progress`, which counts no accesses.
 ///
 /// # Panics
-/// If the trace is no sample.
+/// The trace is not a sample.
 pub fn run(
     trace: &Trace,
     policy: &Spec,
@@ -86,16 +86,16 @@ pub fn run(
     Sampled { counters, epochs, regression, figures: figures.of_policy(policy.info().name) }
 }
 
-/// Half of what the hit ratio changes by from a size that is smaller by `error`, a share of it, to one that is larger by as much.
+/// Returns half the difference of the hit ratios of caches that are smaller and larger by the share `error`.
 fn slope_of_size(blocks: usize, error: f64, hit_ratio: impl Fn(usize) -> f64) -> f64 {
     let by = (blocks as f64 * error).max(0.5);
     let smaller = ((blocks as f64 - by).round() as usize).max(1);
     let larger = ((blocks as f64 + by).round() as usize).max(blocks + 1);
-    // The sizes are whole numbers: the difference is that over as many blocks as they are really apart.
+    // Sizes are whole numbers, so scale by their actual difference.
     (hit_ratio(larger) - hit_ratio(smaller)).abs() * by / (larger - smaller) as f64
 }
 
-/// Where warm-up and epochs end, in the whole trace and in the sample.
+/// Ends of warm-up and epochs, in the whole trace and in the sample.
 struct Cuts {
     /// Accesses of the sample that are not counted.
     warmup: u64,
@@ -103,11 +103,11 @@ struct Cuts {
     before: [u64; 2],
     /// Counted accesses of the whole trace, by [`Op`].
     accesses: [u64; 2],
-    /// Those of them that are to hot blocks.
+    /// Counted accesses to hot blocks.
     hot: [u64; 2],
-    /// Ends of the epochs: in the sample, and reads and writes of the whole trace up to there.
+    /// Ends of the epochs: the position in the sample, and the reads and writes of the whole trace up to there.
     epochs: Vec<(u64, [u64; 2])>,
-    /// Whether the sample has all accesses, so that nothing is estimated.
+    /// True if the sample has all accesses, so nothing is estimated.
     is_whole: bool,
 }
 
@@ -134,7 +134,7 @@ impl Cuts {
         }
     }
 
-    /// What is known of the whole trace, beside a cache of so many sampled blocks.
+    /// Returns the known figures of the whole trace, for a cache of this many sampled blocks.
     fn population(&self, sample: &Sample, blocks: usize) -> Population {
         let hot = [Op::Read, Op::Write].map(|op| {
             let accesses = self.hot[op as usize] as f64;
@@ -170,7 +170,7 @@ impl Replay<'_> {
                 epochs.end_before(position);
                 let op = if ops[at] == 0 { Op::Read } else { Op::Write };
                 let next_use = self.next_uses.map_or(NEVER, |next_uses| next_uses[position as usize]);
-                // No policy of the table asks how long requests are.
+                // No policy of the table uses the length of requests.
                 let access = Access { block: block as u32, op, request_blocks: 1, next_use };
                 let outcome = policy.access(access);
                 if position >= self.cuts.warmup {
@@ -207,7 +207,7 @@ impl Epochs<'_> {
         Epochs { ends, counters, before: cuts.before, is_whole, done: Vec::new() }
     }
 
-    /// The access at `position` of the sample follows.
+    /// Ends epochs before the access at `position` of the sample.
     #[inline]
     fn end_before(&mut self, position: u64) {
         while let [(end, _), _, ..] = self.ends
@@ -247,8 +247,8 @@ mod tests {
     use crate::counting::Warmup;
     use crate::simulate::{PolicyCase, simulate};
 
-    /// One access in four goes to one of 20 blocks, which a sample of 1 % has with a chance of one in five; the others to one of 40,000. A block
-    /// number a line.
+    /// A quarter of the accesses goes to 20 blocks, each in a sample of 1 % with a chance of one in five; the others go to 40,000. One
+    /// block number a line.
     fn few_blocks_are_hot() -> String {
         let (mut text, mut random) = (String::new(), 1_u64);
         for number in 0..400_000_u64 {
@@ -330,7 +330,7 @@ mod tests {
             let sampled = run(0.02, seed, 0);
             let hits: u64 = sampled.epochs.iter().map(Counters::hits).sum();
             assert!(hits.abs_diff(sampled.counters.hits()) < 20, "{hits}, {:?}", sampled.counters);
-            // Of 400,000 accesses 265,000 are counted: eight epochs and most of a ninth.
+            // 265,000 of 400,000 accesses are counted: eight epochs and most of a ninth.
             let sampled = run(0.02, seed, 135_000);
             let hits: u64 = sampled.epochs.iter().map(Counters::hits).sum();
             assert!(hits.abs_diff(sampled.counters.hits()) < 20, "{hits}, {:?}", sampled.counters);

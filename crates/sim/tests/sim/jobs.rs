@@ -176,8 +176,8 @@ fn what_is_no_job_is_refused_by_its_name() {
     let text = |text: &str| text.parse::<Job>().unwrap_err().to_string();
     let json = |text: &str| serde_json::from_str::<Job>(text).unwrap_err().to_string();
     for (found, expected) in [
-        (text("policy=lru"), "size: is missing, expected one such as 10%"),
-        (text("size=10%"), "policy: is missing, expected one of `flashwise policies`"),
+        (text("policy=lru"), "size is missing, expected one such as 10%"),
+        (text("size=10%"), "policy is missing, expected one of `flashwise policies`"),
         (text("policy=lru size=10% size=10%"), "size: found it twice, expected it once"),
         (text("policy=lru size"), "found 'size', expected words such as policy=lru size=10%"),
         (text("policy=lru 'size=10%"), "found 'policy=lru 'size=10%', expected words"),
@@ -186,7 +186,7 @@ fn what_is_no_job_is_refused_by_its_name() {
         (text("policy=lrc size=1%"), "policy: unknown policy 'lrc' (did you mean 'lru'?)"),
         (
             text("policy=lru size=1% rem=0"),
-            "rem: found a word that no job has (did you mean 'ram'?); expected one of: policy, size",
+            "rem: found an unknown word (did you mean 'ram'?); expected one of: policy, size",
         ),
         (text("policy=lru size=1% admission=size:max=4KiB..8KiB:x2"), "admission: found 2 rules, expected one"),
         (text("policy=lru size=1% epoch=0"), "epoch: found '0', expected a whole number of at least 1"),
@@ -204,7 +204,7 @@ fn what_is_no_job_is_refused_by_its_name() {
         (text("policy=lru size=1% layout=wlfc"), "--layout wlfc and --policy: it decides itself what it keeps"),
         (json("[]"), "invalid type: sequence, expected a job such as {\"policy\": \"lru\", \"size\": \"10%\"}"),
         (json(r#"{"policy": "lru", "size": null}"#), "invalid type: null, expected text or a number as size at line 1"),
-        (json(r#"{"policy": "lru", "sise": 1}"#), "sise: found a word that no job has (did you mean 'size'?)"),
+        (json(r#"{"policy": "lru", "sise": 1}"#), "sise: found an unknown word (did you mean 'size'?)"),
         (
             json(r#"{"policy": "lru", "size": 100, "epoch": 1.5}"#),
             "epoch: found '1.5', expected a whole number of at least 1 at line 1",
