@@ -111,9 +111,9 @@ for policy, keywords, said in [
     (Forgets, {}, "Forgets.evict: found 0, expected a block that is in the cache"),
     (Raises, {}, "no idea"),
     (Half, {}, "Half: found no method evict, expected hit, miss and evict"),
-    (Fifo, {"ram": "5%"}, "a policy written in Python runs alone: found ram"),
-    ([Fifo, "lru"], {"warmup": "1%", "admission": "size:max=64KiB"}, "a policy written in Python runs alone: found admission"),
-    (Fifo, {"layout": "in-place", "over_provision": ["7%", "28%"]}, "a policy written in Python runs alone: found layout"),
+    (Fifo, {"ram": "5%"}, "a policy written in Python goes with warmup and epoch only; remove ram"),
+    ([Fifo, "lru"], {"warmup": "1%", "admission": "size:max=64KiB"}, "a policy written in Python goes with warmup and epoch only; remove admission"),
+    (Fifo, {"layout": "in-place", "over_provision": ["7%", "28%"]}, "a policy written in Python goes with warmup and epoch only; remove layout"),
     (Fifo, {"warmup": len(trace)}, "leaves none to count"),
 ]:
     try:

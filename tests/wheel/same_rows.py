@@ -151,7 +151,7 @@ for text, call in [
     ("sizes: found an empty list", lambda: flashwise.curve("zipf.arrow", "lru", [])),
     ("over-provision: found an empty list", lambda: flashwise.simulate("zipf.arrow", layout="in-place", over_provision=())),
     ("jobs: found an empty list", lambda: flashwise.simulate("zipf.arrow", jobs=[])),
-    ("jobs say all that is to be run: found sizes beside them", lambda: flashwise.simulate("zipf.arrow", sizes="1%", jobs="policy=lru size=1%")),
+    ("jobs already describe the runs: remove sizes", lambda: flashwise.simulate("zipf.arrow", sizes="1%", jobs="policy=lru size=1%")),
     ("threads: found 0, expected a number from 1 to 256", lambda: flashwise.simulate("zipf.arrow", "lru", threads=0)),
     ("threads: found 0, expected a number from 1 to 256", lambda: flashwise.sweep(traces="zipf.arrow", out="out", policy="lru", threads=0)),
     ("plan: run: policy: found [], expected one value", lambda: flashwise.sweep(traces="zipf.arrow", out="out", policy=[])),

@@ -1,4 +1,4 @@
-//! Errors as Python exceptions, with the words of the command line: what the system refuses is an `OSError`, all else a `ValueError`.
+//! Errors as Python exceptions, with the messages of the command line: an error of the system is an `OSError`, any other a `ValueError`.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -9,13 +9,13 @@ use pyo3::exceptions::{
     PyValueError,
 };
 
-/// The exception for `error`; its message is that of the error and of all that caused it.
+/// Returns the exception for `error`, with the messages of the error and its causes.
 pub fn exception(error: impl Into<Box<dyn Error>>) -> PyErr {
     let error = error.into();
     let (mut message, mut cause) = (error.to_string(), error.source());
     let mut system = kind(&*error);
     while let Some(inner) = cause {
-        // A transparent error says what its source says.
+        // A transparent error has the message of its source.
         let said = inner.to_string();
         if !message.ends_with(&said) {
             message = format!("{message}: {said}");

@@ -1,4 +1,4 @@
-//! What Python says of jobs: keywords are the words of a job, with `_` for `-`.
+//! Jobs from Python: keywords are the words of a job, with `_` for `-`.
 
 use std::str::FromStr;
 
@@ -12,7 +12,7 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::errors::exception;
 
-/// The items of a list or a tuple, of which there must be some; one value is a list of one, and `None` of none.
+/// Returns the items of a non-empty list or tuple; a single value is a list of one, and `None` is empty.
 pub fn items<'py>(name: &str, value: Option<&Bound<'py, PyAny>>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     match value.filter(|value| !value.is_none()) {
         None => Ok(Vec::new()),
@@ -27,7 +27,7 @@ pub fn items<'py>(name: &str, value: Option<&Bound<'py, PyAny>>) -> PyResult<Vec
     }
 }
 
-/// A value as the command line would have it: text, a number, and `on` or `off` for what is true or not.
+/// Returns a value as on the command line: text, a number, or `on` and `off` for booleans.
 pub fn text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(flag) = value.cast::<PyBool>() {
         return Ok(if flag.is_true() { "on" } else { "off" }.to_owned());
@@ -40,7 +40,7 @@ pub fn text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     Err(PyTypeError::new_err(format!("{name}: found a value of the type {found}, expected text or a number")))
 }
 
-/// Each item read from its text.
+/// Parses each item from its text.
 pub fn each<T: FromStr<Err: Into<Box<dyn std::error::Error>>>>(
     name: &str,
     values: Option<&Bound<'_, PyAny>>,
@@ -49,7 +49,7 @@ pub fn each<T: FromStr<Err: Into<Box<dyn std::error::Error>>>>(
     items(name, values)?.into_iter().map(read).collect()
 }
 
-/// The sizes of a list, in which ranges are many.
+/// Returns the sizes of a list, with ranges expanded.
 pub fn sizes(values: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Size>> {
     let mut all = Vec::new();
     for item in items("sizes", values)? {
@@ -58,12 +58,12 @@ pub fn sizes(values: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Size>> {
     Ok(all)
 }
 
-/// Whether `policy` is a class or a function that makes one in Python, and no name.
+/// True if `policy` is a class, or a function that makes a policy, instead of a name.
 pub fn is_own(policy: &Bound<'_, PyAny>) -> bool {
     policy.is_callable()
 }
 
-/// What keywords say of many jobs, but for policies that are written in Python.
+/// Returns many jobs from keywords, without policies written in Python.
 pub fn many(
     policies: Option<&Bound<'_, PyAny>>,
     sizes: Option<&Bound<'_, PyAny>>,
@@ -97,7 +97,7 @@ pub fn many(
     Ok(many)
 }
 
-/// How Python calls an option of the command line.
+/// Returns the keyword of an option of the command line.
 pub fn keyword(option: &str) -> String {
     match option.trim_start_matches('-') {
         "policy" => "policies".to_owned(),
@@ -106,17 +106,17 @@ pub fn keyword(option: &str) -> String {
     }
 }
 
-/// How accurate the figures are to be, by the keyword `accuracy`. It finds a sample by running larger ones, so that there is none to name.
+/// Parses the keyword `accuracy`. It searches for a sample, so no sample may be given.
 pub fn accuracy(value: Option<&Bound<'_, PyAny>>, base: &Job) -> PyResult<Option<f64>> {
     let Some(value) = value.filter(|value| !value.is_none()) else { return Ok(None) };
     if base.sample.is_some() {
-        return Err(PyTypeError::new_err("accuracy finds a sample by itself, found sample beside it"));
+        return Err(PyTypeError::new_err("accuracy chooses the sample; remove sample"));
     }
     let refuse = |problem: String| PyValueError::new_err(format!("accuracy: {problem}"));
     Ok(Some(parse_accuracy(&text("accuracy", value)?).map_err(refuse)?))
 }
 
-/// Jobs that are listed, as text or as dictionaries.
+/// Parses listed jobs: text or dictionaries.
 pub fn listed(jobs: &Bound<'_, PyAny>) -> PyResult<Vec<Job>> {
     let json = jobs.py().import("json")?;
     let mut all = Vec::new();

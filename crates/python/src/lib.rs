@@ -1,7 +1,7 @@
-//! The Python package: what Python gives is converted, what the other crates do is called, and what comes of it is handed back. No logic.
+//! The Python package: converts arguments, calls the other crates, and converts results. It has no logic of its own.
 //!
-//! Results are tables, which pandas, polars and pyarrow take without a copy. Long work runs without Python's lock, tells its
-//! progress to a callback, and ends where Ctrl-C is pressed.
+//! Results are tables, which pandas, polars and pyarrow read without a copy. Long work releases Python's lock, reports progress to a
+//! callback, and stops on Ctrl-C.
 #![cfg(feature = "extension")]
 #![allow(clippy::needless_pass_by_value)] // pyo3 hands arguments over by value.
 
@@ -17,7 +17,7 @@ mod tools;
 mod trace;
 mod work;
 
-/// What `import flashwise` brings that is not written in Python.
+/// The part of `import flashwise` that is not written in Python.
 #[pyo3::pymodule]
 mod _flashwise {
     use pyo3::prelude::*;

@@ -1,10 +1,10 @@
 //! Replacement policies that are written in Python.
 //!
-//! A class is made for each cache with its size in blocks. Of each access to a block in the cache `hit(block)` is told; of each to another
-//! one `miss(block)`, after which the block is in the cache. Where the cache is full, `evict()` is asked before for the block that leaves.
-//! If there is `admits(block)`, it is asked first, and a block that it refuses changes nothing. Where `hit` is `None`, no hit is told.
+//! A class is instantiated for each cache with its size in blocks. A hit calls `hit(block)`. A miss calls `miss(block)`, after which the
+//! block is in the cache. If the cache is full, `evict()` is called first and returns the block that leaves. A method `admits(block)`, if
+//! there is one, is called before, and a refused block changes nothing. If `hit` is `None`, hits are not reported.
 //!
-//! What the cache holds is kept here, so that no policy can hold more than its size, forget a block or make one up.
+//! The contents of the cache are tracked here. So no policy can exceed its size, forget a block or invent one.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,15 +25,15 @@ use crate::errors::exception;
 use crate::hook::call;
 use crate::jobs::keyword;
 
-/// How accesses are counted.
+/// Returns warm-up and epochs.
 ///
 /// # Errors
-/// Policies in Python run alone: what else is said is refused.
+/// Policies in Python run without rules, devices and flash: other options are refused.
 pub fn counting(many: &Many) -> PyResult<Counting> {
     let meaning = many.base.meaning().map_err(exception)?;
     let is_alone = meaning.is_policy_alone() && many.admissions.is_empty() && many.over_provisions.is_empty();
     if !is_alone || meaning.sampling.is_some() {
-        // The word that by itself is of more than policies alone.
+        // A word that implies more than a policy.
         let is_of_more = |(name, text): &(&'static str, String)| {
             let mut job = Job::default();
             let read = Key::find(name).and_then(|key| key.read(&mut job, text)).and_then(|()| job.meaning());
@@ -43,13 +43,13 @@ pub fn counting(many: &Many) -> PyResult<Counting> {
         let word = many.base.words().find(is_of_more);
         let found = word.map_or_else(|| rest.to_owned(), |(name, _)| keyword(name));
         return Err(PyTypeError::new_err(format!(
-            "a policy written in Python runs alone: found {found}, expected only warmup and epoch beside it"
+            "a policy written in Python goes with warmup and epoch only; remove {found}"
         )));
     }
     Ok(meaning.counting)
 }
 
-/// Runs each of `classes` at each size over `trace`, on this thread. `progress` is called with the block accesses that are done.
+/// Runs each of `classes` at each size over `trace`, on this thread. `progress` is called with the number of block accesses done.
 pub fn run(
     trace: &Trace,
     classes: &[Bound<'_, PyAny>],
@@ -85,12 +85,12 @@ pub fn run(
     Ok(rows)
 }
 
-/// Ends the run with an exception. Nothing is printed: it is no panic.
+/// Ends the run with an exception. It is not a panic, so nothing is printed.
 fn raise(error: PyErr) -> ! {
     panic::resume_unwind(Box::new(error))
 }
 
-/// Tells a callback how far the run is, and looks whether Ctrl-C was pressed.
+/// Reports progress to a callback, and checks for Ctrl-C.
 struct Told {
     callback: Option<Py<PyAny>>,
     done: AtomicU64,
@@ -107,23 +107,22 @@ impl Progress for Told {
     }
 }
 
-/// A policy that is written in Python.
+/// A policy written in Python.
 struct Own {
     name: String,
-    /// None where hits tell it nothing.
+    /// `None` if it does not want hits.
     hit: Option<Py<PyAny>>,
     miss: Py<PyAny>,
     evict: Py<PyAny>,
     admits: Option<Py<PyAny>>,
     capacity: usize,
     len: usize,
-    /// For each block that is in the cache its number as Python has it. It is the same object each time, so that a dictionary finds it without
-    /// comparing numbers.
+    /// The Python number of each block in the cache. It is always the same object, so a dictionary finds it without comparing numbers.
     numbers: Vec<Option<Py<PyAny>>>,
 }
 
 impl Own {
-    /// The policy of `class` for a cache of `capacity` blocks of a trace that has this many.
+    /// Returns the policy of `class` for a cache of `capacity` blocks of a trace with this many unique blocks.
     fn new(class: &Bound<'_, PyAny>, capacity: usize, unique_blocks: usize) -> PyResult<Own> {
         let made = class.call1((capacity,))?;
         let name = class.getattr("__name__").and_then(|name| name.extract()).unwrap_or_else(|_| "python".to_owned());
@@ -145,7 +144,7 @@ impl Own {
         })
     }
 
-    /// The block that leaves, which must be in the cache.
+    /// Returns the block that leaves, which must be in the cache.
     fn evicted(&mut self, py: Python<'_>) -> PyResult<u32> {
         let answer = self.evict.bind(py).call0()?;
         let block = answer.extract::<u32>().ok().filter(|&block| self.contains(block));

@@ -12,7 +12,7 @@ use crate::errors::exception;
 use crate::table::Table;
 use crate::{jobs, policy, trace, work};
 
-/// Simulates caches over traces: a row for each trace, policy and size, those of `flashwise simulate` with the same options.
+/// Simulates caches over traces. Returns a row for each trace, policy and size, as `flashwise simulate` with the same options.
 #[pyfunction]
 #[pyo3(signature = (
     trace, policies=None, sizes=None, *, accuracy=None, jobs=None, per_volume=false, format=None, block_size=None, lenient=false,
@@ -40,17 +40,17 @@ pub fn simulate(
     let accuracy = jobs::accuracy(accuracy, &many.base)?;
     if accuracy.is_some() && (jobs.is_some() || !own.is_empty()) {
         let found = if jobs.is_some() { "jobs" } else { "a policy written in Python" };
-        let what = format!("accuracy is of policies that are named: found {found} beside it, expected policies");
+        let what = format!("accuracy needs policies by name; remove {found}");
         return Err(PyTypeError::new_err(what));
     }
-    // What keywords say of a sample holds for those that are found.
+    // Keywords about a sample apply to the samples tried.
     many.base.sample = many.base.sample.or(accuracy.map(|_| Share::WHOLE));
     let named: Vec<Job> = match jobs {
         Some(jobs) => {
             let said = if own.is_empty() { many.said() } else { Some("policy".to_owned()) };
             if let Some(said) = said {
                 let found = jobs::keyword(&said);
-                let what = format!("jobs say all that is to be run: found {found} beside them, expected jobs alone");
+                let what = format!("jobs already describe the runs: remove {found}");
                 return Err(PyTypeError::new_err(what));
             }
             jobs::listed(jobs)?
@@ -86,7 +86,7 @@ pub fn simulate(
     Table::of_rows(rows.into_iter().flatten().collect())
 }
 
-/// The names of all replacement policies.
+/// Returns the names of all replacement policies.
 #[pyfunction]
 pub fn policies() -> Vec<&'static str> {
     POLICIES.iter().map(|info| info.name).collect()

@@ -1,4 +1,4 @@
-//! Tasks of sweeps, as text that is sent to where they run.
+//! Tasks of sweeps, as text that can be sent to another machine.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ use pyo3::types::PyString;
 use crate::errors::exception;
 use crate::work;
 
-/// The tasks of a plan, a TOML file or a dictionary with the same keys, as JSON; of one shard of several, if `shard` says which: `2/10`.
+/// Returns the tasks of a plan, a TOML file or a dictionary with the same keys, as JSON. `shard` selects a part of them: `2/10`.
 #[pyfunction]
 #[pyo3(signature = (plan, shard=None))]
 pub fn sweep_tasks(py: Python<'_>, plan: &Bound<'_, PyAny>, shard: Option<&str>) -> PyResult<Vec<String>> {
-    // What its patterns stand for may be asked of another machine, or of a thread of this process.
+    // Resolving patterns may need another machine, or a thread of this process.
     let mut read = if plan.is_instance_of::<PyString>() || plan.hasattr("__fspath__")? {
         let path = plan.extract::<PathBuf>()?;
         work::run(py, None, None, |_| Plan::read(&path))?
@@ -30,7 +30,7 @@ pub fn sweep_tasks(py: Python<'_>, plan: &Bound<'_, PyAny>, shard: Option<&str>)
     read.tasks.iter().map(|task| serde_json::to_string(task).map_err(exception)).collect()
 }
 
-/// Where the results of a task are, and whether they are there: the file, if that is known yet, and true or false.
+/// Finds the results of a task: the path, if known yet, and true if they exist.
 #[pyfunction]
 pub fn sweep_find(py: Python<'_>, task: &str) -> PyResult<(Option<String>, bool)> {
     let task: Task = serde_json::from_str(task).map_err(exception)?;
@@ -38,7 +38,7 @@ pub fn sweep_find(py: Python<'_>, task: &str) -> PyResult<(Option<String>, bool)
     Ok((file.as_deref().map(text), is_done))
 }
 
-/// Runs a task, if its results are not there yet, and says in which file they are.
+/// Runs a task unless its results exist, and returns their path.
 #[pyfunction]
 #[pyo3(signature = (task, *, threads=None))]
 pub fn sweep_run(py: Python<'_>, task: &str, threads: Option<usize>) -> PyResult<String> {

@@ -16,7 +16,7 @@ use pyo3::types::{PyCapsule, PyList};
 use crate::arrow;
 use crate::errors::exception;
 
-/// Results in columns, as `docs/figures.md` describes them. pandas, polars, pyarrow and others take a table without a copy.
+/// Results in columns, as described in `docs/figures.md`. pandas, polars, pyarrow and others read a table without a copy.
 #[pyclass(frozen, module = "flashwise")]
 #[derive(Debug)]
 pub struct Table {
@@ -56,7 +56,7 @@ impl Table {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // Who asks for another schema converts by itself, as the interface allows.
+        // The interface allows this: a caller who requests another schema converts.
         let _ = requested_schema;
         arrow::stream(py, self.batch.schema(), vec![self.batch.clone()])
     }
@@ -84,7 +84,7 @@ impl Table {
         self.names()
     }
 
-    /// The rows as CSV with a header, as the command line prints it. Epochs are left out.
+    /// Returns the rows as CSV with a header, as on the command line, without epochs.
     fn to_csv(&self) -> PyResult<String> {
         let mut out = Vec::new();
         match &self.contents {
@@ -95,7 +95,7 @@ impl Table {
         String::from_utf8(out).map_err(exception)
     }
 
-    /// The rows as a JSON array, as the command line prints it.
+    /// Returns the rows as a JSON array, as on the command line.
     fn to_json(&self) -> PyResult<String> {
         let json = match &self.contents {
             Contents::Rows(rows) => serde_json::to_string_pretty(rows),
@@ -104,7 +104,7 @@ impl Table {
         Ok(json.map_err(exception)? + "\n")
     }
 
-    /// The rows as dictionaries; figures that a row has not are absent.
+    /// Returns the rows as dictionaries, without figures that a row lacks.
     fn to_dicts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         Ok(py.import("json")?.call_method1("loads", (self.to_json()?,))?.cast_into::<PyList>()?)
     }
@@ -121,7 +121,7 @@ impl Table {
         })
     }
 
-    /// For each trace its name and its chart of hit ratios by cache size, as SVG.
+    /// Returns, for each trace, its name and its chart of hit ratios by cache size, as SVG.
     fn charts(&self) -> Vec<(String, String)> {
         let rows = match &self.contents {
             Contents::Rows(rows) => rows.clone(),
@@ -138,7 +138,7 @@ impl Table {
     }
 }
 
-/// A point as far as a chart of hit ratios shows it.
+/// Returns the part of a point that a chart of hit ratios needs.
 fn row(point: &CurvePoint) -> ResultRow {
     ResultRow {
         trace: point.trace.clone(),

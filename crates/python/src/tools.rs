@@ -1,4 +1,4 @@
-//! The commands that look at traces, make them, and reckon with them.
+//! Commands that describe, make and convert traces, and compute from them.
 
 use std::path::{Path, PathBuf};
 
@@ -33,12 +33,12 @@ use crate::jobs::{self, each, text};
 use crate::table::Table;
 use crate::{trace, work};
 
-/// What JSON says, as Python has it.
+/// Converts JSON to Python.
 fn loads<'py>(py: Python<'py>, value: &impl serde::Serialize) -> PyResult<Bound<'py, PyAny>> {
     py.import("json")?.call_method1("loads", (serde_json::to_string(value).map_err(exception)?,))
 }
 
-/// What a trace is like: requests, blocks, sizes, duration, re-access.
+/// Describes a trace: requests, blocks, sizes, duration, reuse.
 #[pyfunction]
 #[pyo3(signature = (trace, *, format=None, block_size=None, lenient=false, progress=None))]
 pub fn info<'py>(
@@ -54,7 +54,7 @@ pub fn info<'py>(
     Ok(loads(py, &info)?.cast_into::<PyDict>()?)
 }
 
-/// How long it takes until blocks are used again: numbers of accesses by distance.
+/// Returns the reuse distances of a trace: numbers of accesses by distance.
 #[pyfunction]
 #[pyo3(signature = (trace, *, distance="unique", format=None, block_size=None, lenient=false, progress=None))]
 pub fn reuse<'py>(
@@ -77,7 +77,7 @@ pub fn reuse<'py>(
     Ok(loads(py, &work::run(py, None, progress, work)?)?.cast_into::<PyDict>()?)
 }
 
-/// What policies hit at every cache size, with knees marked.
+/// Returns the hit ratios of policies at every cache size, with knees marked.
 #[pyfunction]
 #[pyo3(signature = (
     trace, policies=None, sizes=None, *, accuracy=None, warmup=None, sample=None, sample_by=None, sample_seed=None, format=None,
@@ -151,7 +151,7 @@ fn sampled(input: &Input, sampling: Sampling, watch: &work::Watch) -> Result<fla
     })
 }
 
-/// Of policies and sizes those that hit most for their erasures, beside the best possible: a row for each cache.
+/// Returns the caches with the most hits for their erasures, of policies and sizes, beside the best possible: a row for each cache.
 #[pyfunction]
 #[pyo3(signature = (
     trace, policies=None, sizes=None, *, warmup=None, format=None, block_size=None, lenient=false, threads=None, progress=None,
@@ -206,11 +206,11 @@ pub fn pareto<'py>(
     Ok((loads(py, &points)?.cast_into::<PyList>()?, frontier::chart(&points)))
 }
 
-/// The words of a job that say nothing of flash, which is all that a frontier is of.
+/// Words of a job that do not concern flash, which a frontier needs.
 const NOT_OF_FLASH: [&str; 8] =
     ["epoch", "sample", "sample-by", "sample-seed", "arrivals", "cache-device", "storage-device", "storage-size"];
 
-/// Refuses what is said of a frontier and would change nothing.
+/// Refuses options that would not change a frontier.
 fn refuse_stages(many: &Many) -> PyResult<()> {
     let word = many.base.words().map(|(name, _)| name).find(|name| NOT_OF_FLASH.contains(name));
     let found = match word {
@@ -223,7 +223,7 @@ fn refuse_stages(many: &Many) -> PyResult<()> {
     Err(PyTypeError::new_err(format!("pareto: found {found}, {expected}")))
 }
 
-/// How long an array of cache and storage lasts under workloads in plain numbers, and how fast it answers: a dictionary for each workload.
+/// Returns lifetime and latency of cache and storage under workloads given in numbers: a dictionary for each workload.
 #[pyfunction]
 #[pyo3(signature = (file=None, *, cache=None, storage=None, workloads=None))]
 pub fn lifetime<'py>(
@@ -278,7 +278,7 @@ pub fn convert(
     work::run(py, None, progress, |watch| convert_trace::convert(&trace, &out, &settings, watch).map(drop))
 }
 
-/// Generates a trace, always the same one for the same arguments.
+/// Generates a synthetic trace; the same arguments give the same trace.
 #[pyfunction]
 #[pyo3(signature = (
     out, *, pattern=None, like=None, blocks=None, requests=None, accesses=None, read_share=None, request_blocks=None, rate=None,
@@ -311,7 +311,7 @@ pub fn generate(
     if let Some(server) = like {
         if pattern.is_some() || blocks.is_some() || requests.is_some() {
             return Err(PyTypeError::new_err(
-                "like: found it with a pattern, blocks or requests, expected accesses alone",
+                "like does not go with a pattern, blocks or requests; give accesses only",
             ));
         }
         let server = Server::named(server).map_err(exception)?;
@@ -328,8 +328,9 @@ pub fn generate(
     };
     let workload = Workload {
         pattern: pattern.unwrap_or("zipf").parse::<PatternSpec>().map_err(exception)?,
-        blocks: blocks
-            .ok_or_else(|| PyTypeError::new_err("blocks: is missing, expected the blocks of the address range"))?,
+        blocks: blocks.ok_or_else(|| {
+            PyTypeError::new_err("blocks is missing, expected the number of blocks of the address range")
+        })?,
         length,
         read_share: or("read_share", read_share, "0.7")?.parse::<Share>().map_err(exception)?.of_one(),
         request_blocks: parse_request_blocks(&or("request_blocks", request_blocks, "1")?).map_err(exception)?,

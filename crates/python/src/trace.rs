@@ -1,4 +1,4 @@
-//! Traces: files, frames, and what is open.
+//! Traces: files, data frames, and open traces.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -32,12 +32,12 @@ use crate::errors::exception;
 use crate::jobs::{items, text};
 use crate::{arrow, work};
 
-/// A trace that is open: normalised, and mapped into memory. Give it to `simulate` and the other functions as often as you like.
+/// An open trace: normalised, and mapped into memory. It can be passed to `simulate` and the other functions any number of times.
 #[pyclass(frozen, module = "flashwise")]
 #[derive(Debug)]
 pub struct Trace(pub flashwise_trace::Trace);
 
-/// How traces are read: as the options of the command line say it.
+/// Returns the settings for reading traces, as given by the options of the command line.
 pub fn settings(format: Option<String>, block_size: Option<&Bound<'_, PyAny>>, lenient: bool) -> PyResult<Settings> {
     let format = format.map(|format| format.parse::<FormatSpec>()).transpose().map_err(exception)?;
     let block_size = block_size.filter(|size| !size.is_none()).map(|size| text("block_size", size)).transpose()?;
@@ -45,7 +45,7 @@ pub fn settings(format: Option<String>, block_size: Option<&Bound<'_, PyAny>>, l
     Ok(Settings { format, block_size_bytes, lenient, filter: None })
 }
 
-/// One trace: a path, a trace that is open, or a frame, which is read first.
+/// Returns one trace: a path, an open trace, or a data frame, which is read first.
 pub fn input(trace: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<Input> {
     if let Ok(open) = trace.cast::<Trace>() {
         return Ok(Input::Open(open.get().0.clone()));
@@ -63,7 +63,7 @@ pub fn input(trace: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<Input> {
     Err(PyTypeError::new_err(format!("trace: found a value of the type {found}, expected {expected}")))
 }
 
-/// One trace or a list of them.
+/// Returns one trace or a list of them.
 pub fn inputs(traces: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<Vec<Input>> {
     if traces.is_instance_of::<PyList>() || traces.is_instance_of::<PyTuple>() {
         return items("trace", Some(traces))?.iter().map(|trace| input(trace, settings)).collect();
@@ -71,7 +71,7 @@ pub fn inputs(traces: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<Vec<In
     Ok(vec![input(traces, settings)?])
 }
 
-/// Each volume of `inputs` as a trace by itself. Those of files are read where they are run, if `later`.
+/// Splits `inputs` into volumes, each a separate trace. If `later`, files are read when they are run.
 pub fn volumes(inputs: &[Input], later: bool, progress: &dyn Progress) -> Result<Vec<Input>, TraceError> {
     let mut each = Vec::new();
     for input in inputs {
@@ -83,7 +83,7 @@ pub fn volumes(inputs: &[Input], later: bool, progress: &dyn Progress) -> Result
     Ok(each)
 }
 
-/// The trace, opened.
+/// Opens the trace.
 pub fn open(input: &Input, progress: &dyn Progress) -> Result<flashwise_trace::Trace, TraceError> {
     match input {
         Input::File(path, settings) | Input::Volumes(path, settings) => normalised::open(path, settings, progress),
@@ -91,7 +91,7 @@ pub fn open(input: &Input, progress: &dyn Progress) -> Result<flashwise_trace::T
     }
 }
 
-/// Reads a trace of any format, or a data frame whose columns are called as those of a CSV (`time_us`, `op`, `offset_bytes`, `length_bytes`,
+/// Reads a trace of any format, or a data frame whose columns have the names of a CSV's (`time_us`, `op`, `offset_bytes`, `length_bytes`,
 /// `volume`, ...).
 #[pyfunction]
 #[pyo3(signature = (trace, *, format=None, block_size=None, lenient=false, name=None, progress=None))]
@@ -119,25 +119,25 @@ pub fn read_trace(
 
 #[pymethods]
 impl Trace {
-    /// What results call it: its path as it was given.
+    /// Its name in results: its path as given.
     #[getter]
     fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// Length of a block.
+    /// Block size.
     #[getter]
     fn block_size_bytes(&self) -> u64 {
         self.0.block_size_bytes()
     }
 
-    /// Different blocks.
+    /// Number of unique blocks.
     #[getter]
     fn unique_blocks(&self) -> usize {
         self.0.unique_blocks()
     }
 
-    /// Block accesses.
+    /// Number of block accesses.
     fn __len__(&self) -> usize {
         self.0.len()
     }
@@ -146,14 +146,14 @@ impl Trace {
         format!("<flashwise.Trace {} of {} block accesses>", self.0.name(), self.0.len())
     }
 
-    /// What the trace is like: see `info`.
+    /// Describes the trace: see `info`.
     fn info<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
-        // By its name: what it calls knows traces.
+        // Called by name, because its module depends on this one.
         let info = slf.py().import("flashwise._flashwise")?.getattr("info")?;
         Ok(info.call1((slf,))?.cast_into::<PyDict>()?)
     }
 
-    /// The charts of the workload, each with its title.
+    /// Returns the charts of the workload, each with its title.
     fn charts(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let charts = |watch: &work::Watch| -> Result<_, TraceError> {
             let reuse = ReuseDistances::of(&self.0, Distance::Unique, watch);
@@ -162,7 +162,7 @@ impl Trace {
         work::run(py, None, None, charts)
     }
 
-    /// The block accesses in columns: time_us, op (0 reads, 1 writes), block (a number from 0), request, request_blocks. Nothing is copied.
+    /// The block accesses in columns, without a copy: time_us, op (0 reads, 1 writes), block (a number from 0), request, request_blocks.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -196,12 +196,12 @@ fn columns(batch: normalised::trace::Accesses) -> Result<RecordBatch, arrow_sche
     RecordBatch::try_new(schema(), arrays)
 }
 
-/// The column whose aligned values are in `bytes`, which are shared.
+/// Returns a column of the aligned values in `bytes`, which are shared.
 fn array<T: ArrowPrimitiveType>(bytes: impl Into<Buffer>) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(bytes.into()), None))
 }
 
-/// The trace that the CSV `text` is.
+/// Reads the trace in the CSV `text`.
 fn of_text(
     name: &str,
     text: &[u8],
@@ -216,7 +216,7 @@ fn of_text(
     flashwise_trace::Trace::map(name, &file)
 }
 
-/// The columns of a frame as CSV, so that they mean what they would mean there.
+/// Converts the columns of a data frame to CSV, so they have the meaning of CSV columns.
 fn frame(frame: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let (schema, batches) = arrow::batches(frame)?;
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
@@ -237,7 +237,7 @@ fn frame(frame: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 
 type Cells<'a> = Box<dyn Fn(usize, &mut Vec<u8>) + 'a>;
 
-/// Writes cells of a column, by row; what is missing is empty.
+/// Returns a writer for the cells of a column by row; missing values are empty.
 fn cells<'a>(name: &str, column: &'a ArrayRef) -> PyResult<Cells<'a>> {
     use std::io::Write;
     macro_rules! numbers {

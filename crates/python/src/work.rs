@@ -1,4 +1,4 @@
-//! Long work: without Python's lock, with progress, and so that Ctrl-C ends it.
+//! Long work: without Python's lock, with progress, and stopped by Ctrl-C.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
@@ -13,41 +13,41 @@ use pyo3::prelude::*;
 
 use crate::errors::exception;
 
-/// Time between two looks at what was pressed, and two calls of the callback.
+/// Interval of checks for Ctrl-C and of calls of the callback.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Threads at most.
+/// Largest number of threads.
 const THREADS_MAX: usize = 256;
 
-/// How far work is, as its progress tells.
+/// Progress of work.
 #[derive(Debug, Default)]
 pub struct Watch {
     done: AtomicU64,
     stopped: AtomicBool,
-    /// What is to be known of traces, as the command line says it on standard error.
+    /// Notes about traces, which the command line prints on standard error.
     remarks: Mutex<Vec<String>>,
 }
 
-/// What unwinds work that is not wanted any more.
+/// Payload that unwinds cancelled work.
 struct Stopped;
 
 impl Progress for Watch {
     fn advance(&self, amount: u64) {
         self.done.fetch_add(amount, Ordering::Relaxed);
         if self.stopped.load(Ordering::Relaxed) {
-            // No panic: nothing is printed.
+            // It is not a panic, so nothing is printed.
             panic::resume_unwind(Box::new(Stopped));
         }
     }
 
     fn ends_early(&self, path: &str, rows: u64) {
-        let remark = format!("{path}: its end is missing, as where a server is killed; {rows} rows were read");
+        let remark = format!("{path}: the end is missing, as after a server was killed; {rows} rows were read");
         self.remarks.lock().expect("nobody panics with it").push(remark);
     }
 }
 
 impl Watch {
-    /// Tells what was to be known as warnings.
+    /// Reports the notes as Python warnings.
     fn warn(self, py: Python<'_>) -> PyResult<()> {
         for remark in self.remarks.into_inner().expect("nobody panics with it") {
             let remark = std::ffi::CString::new(remark.replace('\0', " ")).expect("it has no zero");
@@ -57,11 +57,11 @@ impl Watch {
     }
 }
 
-/// Runs `work` on this many `threads`, or one per core, without Python's lock. `callback` is called on this thread, with what is done so far:
-/// bytes that were read and block accesses that were run.
+/// Runs `work` on this many `threads`, or one per core, without Python's lock. `callback` is called on this thread with the bytes read and
+/// the block accesses run so far.
 ///
 /// # Errors
-/// Those of `work`; what the callback raises, and `KeyboardInterrupt`, end it.
+/// Those of `work`. An exception of the callback, or `KeyboardInterrupt`, ends it.
 pub fn run<T: Send, E>(
     py: Python<'_>,
     threads: Option<usize>,
@@ -76,7 +76,7 @@ where
         return Err(PyValueError::new_err(format!("threads: found {threads}, {expected}")));
     }
     let watch = Watch::default();
-    // A pool of its own: a process that was forked has no threads of its parent.
+    // A separate pool: a forked process does not have its parent's threads.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build().map_err(exception)?;
     let mut raised: Option<PyErr> = None;
     let ended: Result<Result<T, E>, Box<dyn Any + Send>> = std::thread::scope(|scope| {

@@ -1,8 +1,8 @@
-//! The figures of arrays behind admission rules, each a chart and the table of its numbers. They follow Figures 4, 5, 8 and 10 to 13 of
-//! Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays (MSST 2016).
+//! The figures of arrays with admission rules, each a chart and its table. They follow Figures 4, 5, 8 and 10 to 13 of Moon, Reddy:
+//! Adaptive policies for balancing performance and lifetime of mixed SSD arrays (MSST 2016).
 //!
-//! Everything is told relative to the policy alone on the same trace in a cache of the same size; over several traces it is the geometric
-//! mean that is told.
+//! Everything is relative to the policy without a rule, on the same trace in a cache of the same size. Over several traces it is the
+//! geometric mean.
 
 use super::charts::{Chart, Series};
 use super::figures::{NOT_RUN, NUMBERS_FOLLOW, Subject, figure};
@@ -16,7 +16,7 @@ use flashwise_sim::array::ArrayFigures;
 use flashwise_sim::columns::{About, Column, about};
 use flashwise_sim::results::ResultRow;
 
-/// What the paper found on 13 traces of a week, against LRU.
+/// The paper's results on 13 traces of a week, against LRU.
 const PAPER: &str = "Moon and Reddy have 2.36 with probability, 2.31 with size and 1.41 with hotness, on average of 13 traces of a week.";
 
 /// A figure of an array: a column of the rows.
@@ -24,7 +24,7 @@ pub struct Measure {
     pub id: &'static str,
     pub name: &'static str,
     about: About,
-    /// What is better: as much of it as possible, or as little.
+    /// True if more is better.
     pub more_is_better: bool,
 }
 
@@ -33,12 +33,12 @@ impl Measure {
         Measure { id, name: about.title(), about, more_is_better }
     }
 
-    /// Its value of a row, if there is one.
+    /// Returns its value in a row, if any.
     fn of(&self, row: &ResultRow) -> Option<f64> {
         row.figure(self.about.name)
     }
 
-    /// A value of it in a table.
+    /// Formats a value for a table.
     fn written(&self, value: f64) -> String {
         if self.about.unit == "years" { years(value) } else { written(value) }
     }
@@ -51,13 +51,13 @@ const QUOTIENT: Measure = Measure::new("quotient", about(ARRAY, "latency_over_li
 const HITS: Measure = Measure::new("hits", about(ResultRow::COLUMNS, "hit_ratio"), true);
 const MEASURES: [&Measure; 3] = [&LATENCY, &LIFETIME, &QUOTIENT];
 
-/// Whether it is arrays that were simulated.
+/// True if arrays were simulated.
 pub fn is_of_arrays(rows: &[ResultRow]) -> bool {
     rows.first().is_some_and(|row| row.array.is_some())
 }
 
-/// The rows with the rule as their policy, or with the policy itself where there is none; where rules stand before several policies, with
-/// both. The rows of other simulations as they are.
+/// Labels rows with their rule, or with the policy if there is none; with both if rules are before several policies. Rows of other
+/// simulations are unchanged.
 pub fn labelled(all: &[&[ResultRow]]) -> Vec<Vec<ResultRow>> {
     let mut behind: Vec<&str> = Vec::new();
     for row in all.iter().copied().flatten().filter(|row| !rule(row).is_empty()) {
@@ -73,20 +73,20 @@ pub fn labelled(all: &[&[ResultRow]]) -> Vec<Vec<ResultRow>> {
     all.iter().map(|rows| rows.iter().map(|row| ResultRow { policy: label(row), ..row.clone() }).collect()).collect()
 }
 
-/// The run of the policy alone that a run is compared with.
+/// Returns the run of the policy without a rule, for comparison with a run.
 fn alone<'a>(rows: &'a [ResultRow], row: &ResultRow) -> Option<&'a ResultRow> {
     rows.iter().find(|other| {
         rule(other).is_empty() && other.policy == row.policy && other.capacity_blocks == row.capacity_blocks
     })
 }
 
-/// `value` of `row` as a multiple of that of `base`, if it is a number above 0.
+/// Returns `value` of `row` relative to that of `base`, if it is a number above 0.
 fn relative(measure: &Measure, row: &ResultRow, base: &ResultRow) -> Option<f64> {
     let ratio = measure.of(row)? / measure.of(base)?;
     (ratio.is_finite() && ratio > 0.0).then_some(ratio)
 }
 
-/// How many times one is better than the other.
+/// Returns how many times better a ratio is.
 fn times_better(measure: &Measure, ratio: f64) -> f64 {
     if measure.more_is_better { ratio } else { 1.0 / ratio }
 }
@@ -96,7 +96,7 @@ fn geometric_mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
 }
 
-/// The figures of one trace; `rows` as they are and not labelled.
+/// Returns the figures of one trace; `rows` are not labelled.
 pub fn by_rule(subject: &Subject, rows: &[ResultRow]) -> Vec<Figure> {
     let mut figures = Vec::new();
     if subject.grid.sizes.len() > 1 {
@@ -108,7 +108,7 @@ pub fn by_rule(subject: &Subject, rows: &[ResultRow]) -> Vec<Figure> {
     figures
 }
 
-/// A measure against the cache size, relative to the first line at the smallest size (Figure 11).
+/// Returns a measure against the cache size, relative to the first line at the smallest size (Figure 11).
 fn provisioning(subject: &Subject, measure: &Measure, rows: &[ResultRow]) -> Option<Figure> {
     let grid = subject.grid;
     let smallest = *grid.sizes.first()?;
@@ -129,7 +129,7 @@ fn provisioning(subject: &Subject, measure: &Measure, rows: &[ResultRow]) -> Opt
     Some(Figure { caption, ..figure(&chart, table) })
 }
 
-/// What each rule does at the largest size: a line of points for each.
+/// Compares the rules at the largest size: a line of points for each.
 fn rules(subject: &Subject) -> Option<Figure> {
     let grid = subject.grid;
     let size = *grid.sizes.last()?;
@@ -140,14 +140,16 @@ fn rules(subject: &Subject) -> Option<Figure> {
     }
     let looks = Looks::new(MEASURES.map(|measure| measure.name));
     let values = MEASURES.map(|measure| rows.iter().map(|row| relative(measure, row, base)).collect::<Vec<_>>());
-    let x =
-        ratios(format!("Of that of {} alone (logarithmic)", base.policy), values.iter().flatten().flatten().copied());
+    let x = ratios(
+        format!("Relative to {} without a rule (logarithmic)", base.policy),
+        values.iter().flatten().flatten().copied(),
+    );
     let names: Vec<String> = rows.iter().map(|row| row.policy.clone()).collect();
     let title = format!("Latency, lifetime and their quotient by rule with {}", size.named());
     let chart = Chart {
         id: format!("{}-rules", subject.id),
         title: title.clone(),
-        description: format!("A line for each rule, relative to {} alone. {NUMBERS_FOLLOW}", base.policy),
+        description: format!("A line for each rule, relative to {} without a rule. {NUMBERS_FOLLOW}", base.policy),
         x,
         y: categories("", &names),
         series: dots(&MEASURES.map(|measure| measure.name), &looks, &values),
@@ -178,14 +180,14 @@ fn rules(subject: &Subject) -> Option<Figure> {
         table.push(&row.policy, cells);
     }
     let caption = format!(
-        "What each rule does, relative to {} alone: less latency, a longer lifetime and less latency over lifetime are better.",
+        "Effect of each rule, relative to {} without a rule: less latency, a longer lifetime and less latency over lifetime are better.",
         base.policy
     );
     let caption = with_caveat(caption, rows);
     Some(Figure { caption, ..figure(&chart, table) })
 }
 
-/// A point for each value, the names' side by side in each category.
+/// Returns a point for each value; those of several names are side by side in each category.
 fn dots(names: &[&str], looks: &Looks, values: &[Vec<Option<f64>>]) -> Vec<Series> {
     let mut series = Vec::new();
     for (number, (name, values)) in names.iter().zip(values).enumerate() {
@@ -203,7 +205,7 @@ fn dots(names: &[&str], looks: &Looks, values: &[Vec<Option<f64>>]) -> Vec<Serie
     series
 }
 
-/// Each rule on each trace relative to its policy alone, with the geometric mean (Figure 10); and where `auto` stands.
+/// Compares each rule with its policy on each trace, with the geometric mean (Figure 10), and places `auto` among its candidates.
 pub fn over_traces(
     names: &[&str],
     sections: &[&[ResultRow]],
@@ -223,7 +225,7 @@ pub fn over_traces(
     figures
 }
 
-/// The sizes as they were given, in the order of their first rows.
+/// Returns the sizes as given, in the order of their first rows.
 pub fn sizes<'a>(sections: &[&'a [ResultRow]]) -> Vec<&'a str> {
     let mut sizes: Vec<&str> = Vec::new();
     for row in sections.iter().copied().flatten() {
@@ -263,7 +265,7 @@ fn on_traces(
         values.push(geometric_mean(&values.iter().copied().flatten().collect::<Vec<_>>()));
     }
     let rows: Vec<String> = names.iter().copied().chain(["geometric mean"]).map(str::to_owned).collect();
-    let x = ratios("Times better than the policy alone (logarithmic)", values.iter().flatten().flatten().copied());
+    let x = ratios("Times better than without a rule (logarithmic)", values.iter().flatten().flatten().copied());
     let title = format!("{} by trace and rule with a cache of {size}", measure.name);
     let chart = Chart {
         id: format!("all-{}-{}", measure.id, size.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-")),
@@ -277,7 +279,7 @@ fn on_traces(
         markers: true,
     };
     let heads = std::iter::once("Trace").chain(labels.iter().copied());
-    let mut table = Table::new(format!("{title}: times better than the policy alone"), heads);
+    let mut table = Table::new(format!("{title}: times better than without a rule"), heads);
     for (at, name) in rows.iter().enumerate() {
         let cell =
             |values: &Vec<Option<f64>>| values[at].map_or_else(|| NOT_RUN.to_owned(), |value| format!("{value:.2}"));
@@ -286,14 +288,14 @@ fn on_traces(
     let adapts = labels.iter().any(|label| label.contains("adaptive"));
     let paper = if adapts && measure.id == QUOTIENT.id { format!(" {PAPER}") } else { String::new() };
     let caption = format!(
-        "{} with a cache of {size}, {} than the policy alone; 1 is as good.{paper}",
+        "{} with a cache of {size}, {} than without a rule; 1 is as good.{paper}",
         measure.name,
         if measure.more_is_better { "how many times longer" } else { "how many times less" }
     );
     Some(Figure { caption, ..figure(&chart, table) })
 }
 
-/// An option of rules that runs may differ in.
+/// An option of rules that may differ between runs.
 struct RuleOption {
     rule: &'static str,
     name: &'static str,
@@ -339,7 +341,7 @@ const OPTIONS: [RuleOption; 7] = [
 ];
 
 impl RuleOption {
-    /// The value of this option in a rule, and the rule without it.
+    /// Returns the option's value in a rule, and the rule without it.
     fn split(&self, rule: &str) -> Option<(f64, String)> {
         let (name, options) = rule.split_once(':').filter(|(name, _)| *name == self.rule)?;
         let (mut value, mut others) = (None, Vec::new());
@@ -371,13 +373,14 @@ impl RuleOption {
     }
 }
 
-/// A group of rules that differ in one option alone: what is the same, and at each value, the largest last, the rows with their traces.
+/// Rules that differ in one option only: their common part, and for each value, the largest last, the rows with their traces.
 struct Sweep<'a> {
     name: String,
     values: Vec<(f64, Vec<(usize, &'a ResultRow)>)>,
 }
 
-/// Latency, lifetime and their quotient against the values of an option (Figures 4, 5, 12 and 13), for rules that differ in it alone.
+/// Returns latency, lifetime and their quotient against the values of an option (Figures 4, 5, 12 and 13), for rules that differ in it
+/// only.
 fn sweeps(id: &str, sections: &[&[ResultRow]]) -> Vec<Figure> {
     let mut figures = Vec::new();
     for option in &OPTIONS {
@@ -448,43 +451,43 @@ fn against(id: &str, option: &'static RuleOption, sweep: &Sweep, sections: &[&[R
         }
         axis
     };
-    let y = linear("Of the policy alone", points().map(|point| point.1), "");
+    let y = linear("Relative to no rule", points().map(|point| point.1), "");
     let title = format!("{}: {}", option.axis, sweep.name);
     let description = format!("Latency, lifetime and their quotient against it. {NUMBERS_FOLLOW}");
     let chart = Chart { id: id.to_owned(), title: title.clone(), description, x, y, series, markers: true };
     let heads = [option.axis, LATENCY.name, LIFETIME.name, QUOTIENT.name, "Hit ratio"];
-    let mut table = Table::new(format!("{title}: as multiples of the policy alone"), heads);
+    let mut table = Table::new(format!("{title}: as multiples of the policy without a rule"), heads);
     for (value, rows) in &sweep.values {
         let cell = |measure: &&Measure| mean(measure, rows).map_or_else(|| "unlimited".to_owned(), written);
         let hits: f64 = rows.iter().filter_map(|(_, row)| HITS.of(row)).sum::<f64>() / rows.len() as f64;
         table.push(option.write(*value), MEASURES.iter().map(cell).chain([percent(hits)]).collect());
     }
     let over = if sections.len() > 1 { ", geometric means over the traces" } else { "" };
-    let caption = format!("{} with {}{over}; relative to the policy alone.", option.axis, sweep.name);
+    let caption = format!("{} with {}{over}; relative to the policy without a rule.", option.axis, sweep.name);
     Some(Figure { caption, ..figure(&chart, table) })
 }
 
-/// Latency over lifetime is best where nothing is cached and nothing wears out. So a rule counts as better than the policy alone only if it keeps
-/// at least this share of its hits.
+/// Latency over lifetime is best if nothing is cached and nothing wears out. So a rule counts as better than no rule only if it keeps at
+/// least this share of the hits.
 const HITS_MIN: f64 = 0.5;
-/// A rule counts as better only if accesses wait at most this many times as long: with the paper's rules they wait less than 40 % longer on average (section VI.E).
-/// Both are asked for, because a cache with few hits hardly changes a latency that is the storage's anyway.
+/// A rule counts as better only if accesses wait at most this many times as long. With the paper's rules they wait less than 40 % longer
+/// on average (section VI.E). This limit is needed too, because a cache with few hits hardly changes the storage's latency.
 const LATENCY_MAX: f64 = 1.4;
 
-/// Whether a cache is used as one, beside the policy alone.
+/// True if a rule uses the cache enough, compared with no rule.
 fn is_used(row: &ResultRow, base: &ResultRow) -> bool {
     let latency = |row: &ResultRow| LATENCY.of(row).unwrap_or(0.0);
     row.hit_ratio >= HITS_MIN * base.hit_ratio && latency(row) <= LATENCY_MAX * latency(base)
 }
 
-/// What is said of a rule that has the least latency over lifetime because it hardly uses the cache.
+/// Explains that a rule has the least latency over lifetime because it hardly uses the cache.
 fn left_out(row: &ResultRow, base: &ResultRow) -> String {
     let better =
         relative(&QUOTIENT, row, base).map_or_else(String::new, |ratio| format!(" by {} times", written(1.0 / ratio)));
     let [own, alone] = [row, base].map(|row| LATENCY.of(row).map_or_else(String::new, written));
     format!(
-        "{} would be better{better}, but hits {} of the accesses where {} hits {}, and takes {own} us where that takes {alone}: what hits less than half as \
-         often or waits more than 40% longer is not compared.",
+        "{} would be better{better}, but hits {} of the accesses where {} hits {}, and takes {own} us where that takes {alone}. A rule \
+         with less than half the hits, or waits more than 40% longer, is not compared.",
         row.policy,
         about_percent(row.hit_ratio),
         base.policy,
@@ -492,7 +495,7 @@ fn left_out(row: &ResultRow, base: &ResultRow) -> String {
     )
 }
 
-/// What the rules of a trace mean: the best of them, and the one with the most hits.
+/// Summarises the rules of a trace: the best, and the one with the most hits.
 pub fn sentences(grid: &Grid) -> [String; 2] {
     let Some(&size) = grid.sizes.last() else { return ["Nothing was simulated.".to_owned(), String::new()] };
     let rows: Vec<&ResultRow> = grid.policies.iter().filter_map(|&policy| grid.row(policy, size)).collect();
@@ -514,7 +517,7 @@ pub fn sentences(grid: &Grid) -> [String; 2] {
     let better = relative(&QUOTIENT, best, base).map(|ratio| 1.0 / ratio);
     let first = match better {
         _ if best.policy == base.policy => {
-            format!("{} alone has the least latency over lifetime with {}: {from}.", base.policy, size.named())
+            format!("{} without a rule has the least latency over lifetime with {}: {from}.", base.policy, size.named())
         }
         Some(better) => format!(
             "{} has the least latency over lifetime with {}, {} times better than {}: {to}, where {} has {from}.",
@@ -539,7 +542,7 @@ pub fn sentences(grid: &Grid) -> [String; 2] {
 mod tests {
     use super::*;
 
-    /// A run of LRU with a rule: its latency and lifetime.
+    /// Returns a run of LRU with a rule, with this latency and lifetime.
     fn row(rule: &str, latency_mean_us: f64, lifetime_years: f64) -> ResultRow {
         let latency_over_lifetime = latency_mean_us / lifetime_years;
         let array = ArrayFigures { latency_mean_us, lifetime_years, latency_over_lifetime, ..ArrayFigures::default() };
@@ -582,7 +585,7 @@ mod tests {
         assert_eq!((split(4, "adaptive:kind=size"), split(1, "hotness:min=2"), split(1, "")), (None, None, None));
     }
 
-    /// A half and an eighth on two traces: a quarter. What has no number is left out.
+    /// A half and an eighth on two traces give a quarter. Values without a number are left out.
     #[test]
     fn sweeps_have_the_geometric_mean_of_what_is_relative_to_the_policy_alone() {
         let [one, two] = [2.0, 8.0].map(|better| {
@@ -610,7 +613,7 @@ mod tests {
         assert_eq!(columns, [["2.00", "2.00", "2.00"], ["1.00", "4.00", "2.00"], ["2.00", "8.00", "4.00"]]);
     }
 
-    /// What hits 0.3 % where LRU hits 12 % wears nothing, and would win by 483 times.
+    /// A rule that hits 0.3 %, where LRU hits 12 %, wears nothing and would win by 483 times.
     #[test]
     fn a_cache_that_is_hardly_used_does_not_have_the_least_latency_over_lifetime() {
         let hitting = |hit_ratio: f64, row: ResultRow| ResultRow { hit_ratio, ..row };

@@ -1,4 +1,4 @@
-//! What an array did over time, and what its rule decided: Figure 9 of Moon, Reddy: Adaptive policies for balancing performance and
+//! The work of an array over time, and the choices of its rule: Figure 9 of Moon, Reddy: Adaptive policies for balancing performance and
 //! lifetime of mixed SSD arrays (MSST 2016).
 
 use super::charts::{Chart, Series};
@@ -11,16 +11,16 @@ use super::table::{Figure, Table};
 use flashwise_sim::array::ArrayEpoch;
 use flashwise_sim::results::{Epoch, ResultRow};
 
-/// The most points over time.
+/// Largest number of points over time.
 const POINTS_MAX: usize = 120;
 
-/// Seconds in each unit of time in which an axis is drawn.
+/// Units of time for an axis, in seconds.
 const UNITS: [(f64, &str); 4] = [(86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds")];
 
 /// A line over time, 0 to 1.
 type Share = (&'static str, fn(&ArrayEpoch) -> Option<f64>);
 
-/// The figures at one size: of each rule that adapts what its threshold follows, of each `auto` its policies.
+/// Returns the figures at one size: for each adaptive rule its threshold and inputs, for each `auto` its policies.
 pub fn over_time(subject: &Subject, size: GridSize) -> Vec<Figure> {
     let rows: Vec<&ResultRow> =
         subject.grid.policies.iter().filter_map(|&policy| subject.grid.row(policy, size)).collect();
@@ -33,7 +33,7 @@ pub fn over_time(subject: &Subject, size: GridSize) -> Vec<Figure> {
             let locality: [Share; 2] =
                 [("threshold", |epoch| epoch.threshold_position), ("misses", |epoch| Some(epoch.miss_ratio))];
             let caption = format!(
-                "{}: the threshold, of which 100% admits everything, and misses per access. It falls where little is used again.",
+                "{}: the threshold (100% admits everything) and misses per access. It falls when reuse is low.",
                 row.policy
             );
             figures.push(shares(&format!("{id}-misses"), row, &locality, caption));
@@ -56,13 +56,13 @@ pub fn over_time(subject: &Subject, size: GridSize) -> Vec<Figure> {
     figures
 }
 
-/// The epochs of a row, or as many of them as are drawn.
+/// Returns the epochs of a row, merged to the number that is drawn.
 fn drawn(row: &ResultRow) -> Vec<&ArrayEpoch> {
     let every = row.epochs.len().div_ceil(POINTS_MAX).max(1);
     row.epochs.iter().step_by(every).filter_map(|epoch| epoch.array.as_ref()).collect()
 }
 
-/// Seconds and name of the unit that suits epochs which end at `end_s`.
+/// Returns seconds and name of the unit for epochs that end at `end_s`.
 fn unit(end_s: f64) -> (f64, &'static str) {
     UNITS.into_iter().find(|(seconds, _)| end_s >= 2.0 * seconds).unwrap_or(UNITS[3])
 }
@@ -72,7 +72,7 @@ fn end_s(rows: &[&ResultRow]) -> f64 {
     ends.fold(0.0, f64::max)
 }
 
-/// How long accesses wait, by rule.
+/// Returns the mean latency of accesses by rule.
 fn latency(subject: &Subject, size: GridSize, rows: &[&ResultRow]) -> Option<Figure> {
     let rows: Vec<&ResultRow> = rows.iter().copied().filter(|row| !row.epochs.is_empty()).collect();
     let (unit_s, unit) = unit(end_s(&rows));
@@ -104,7 +104,7 @@ fn latency(subject: &Subject, size: GridSize, rows: &[&ResultRow]) -> Option<Fig
     Some(Figure { caption, open: false, ..figure(&chart, table) })
 }
 
-/// Lines from 0 to 1; those above it, which are rates, of the largest of all rates.
+/// Draws lines from 0 to 1; rates are relative to the largest rate.
 fn shares(id: &str, row: &ResultRow, lines: &[Share], caption: String) -> Figure {
     let epochs = drawn(row);
     let (unit_s, unit) = unit(end_s(&[row]));
@@ -145,7 +145,7 @@ fn shares(id: &str, row: &ResultRow, lines: &[Share], caption: String) -> Figure
     Figure { caption, open: false, ..figure(&chart, table) }
 }
 
-/// Which policy `auto` had at the end of each epoch.
+/// Returns the policy that `auto` used at the end of each epoch.
 fn policies(id: &str, row: &ResultRow) -> Figure {
     let (unit_s, unit) = unit(end_s(&[row]));
     let epochs = drawn(row);

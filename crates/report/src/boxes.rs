@@ -1,4 +1,4 @@
-//! Boxes: how a figure lies over many traces, by policy and cache size.
+//! Boxes: the distribution of a figure over many traces, by policy and cache size.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use super::scales::{linear, powers_of_ten};
 use super::table::{Figure, Table};
 use super::wear_measures::{Measure, mean, quantile};
 
-/// Boxes from the first to the third quartile with the median, whiskers from the 10th to the 90th percentile, side by side for each size.
+/// Draws boxes from the first to the third quartile with the median, and whiskers from the 10th to the 90th percentile, side by side for
+/// each size.
 pub fn boxes(
     id: &str,
     measure: &Measure,

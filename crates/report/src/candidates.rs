@@ -1,4 +1,4 @@
-//! Where `auto` stands between the best and the worst of the policies that it chooses among.
+//! The position of `auto` between the best and the worst of its candidate policies.
 
 use flashwise_core::admission::Spec;
 
@@ -13,11 +13,11 @@ use flashwise_sim::array::ArrayFigures;
 use flashwise_sim::columns::{About, about};
 use flashwise_sim::results::ResultRow;
 
-/// What `auto` makes best, by the option that says so: a column of the rows.
+/// The objective of `auto`, by its option: a column of the rows.
 struct Objective {
     option: &'static str,
     about: About,
-    /// As a cost, what is better the more there is of it is negative.
+    /// Sign for a cost: negative if more is better.
     sign: f64,
 }
 
@@ -57,7 +57,7 @@ fn objective(rule: &str) -> &'static Objective {
     OBJECTIVES.iter().find(|objective| Some(objective.option) == given).unwrap_or(&OBJECTIVES[0])
 }
 
-/// A run of `auto`, and what its candidates cost by themselves.
+/// A run of `auto`, and the costs of its candidates.
 struct Standing {
     own: f64,
     best: (String, f64),
@@ -66,7 +66,7 @@ struct Standing {
 
 impl Standing {
     fn of(rows: &[ResultRow], row: &ResultRow) -> Option<Standing> {
-        // A rule that cannot be read by itself, such as one with a share for a timeframe, has its candidates by its policies.
+        // If a rule cannot be parsed by itself, such as with a share as timeframe, its option `policies` gives the candidates.
         let policies = rule(row).split([':', ',']).find(|option| option.starts_with("policies="));
         let spec =
             Spec::parse(&policies.map_or_else(|| "auto".to_owned(), |policies| format!("auto:{policies}"))).ok()?;
@@ -88,20 +88,20 @@ impl Standing {
         Some(Standing { own: objective.cost(row)?, best, worst })
     }
 
-    /// How many times worse it is than the best: 1 is as good. Of what more is better, how many times more the best has.
+    /// How many times worse it is than the best: 1 is equal. If more is better, how many times more the best has.
     fn times_worse(&self) -> Option<f64> {
         let ratio = if self.best.1 < 0.0 { self.best.1 / self.own } else { self.own / self.best.1 };
         (ratio.is_finite() && ratio > 0.0).then_some(ratio)
     }
 
-    /// 0 is the best, 1 the worst.
+    /// Its position: 0 is the best, 1 the worst.
     fn share(&self) -> Option<f64> {
         let share = (self.own - self.best.1) / (self.worst.1 - self.best.1);
         share.is_finite().then_some(share)
     }
 }
 
-/// A figure for each `auto` and size: of all traces where it and its candidates ran.
+/// Returns a figure for each `auto` and size, over the traces where it and its candidates ran.
 pub fn of_auto(names: &[&str], sections: &[&[ResultRow]], labelled: &[Vec<ResultRow>], looks: &Looks) -> Vec<Figure> {
     let mut runs: Vec<(&str, &str, &str)> = Vec::new();
     for (row, label) in sections.iter().copied().flatten().zip(labelled.iter().flatten()) {
@@ -153,9 +153,8 @@ pub fn of_auto(names: &[&str], sections: &[&[ResultRow]], labelled: &[Vec<Result
             markers: true,
         };
         let caption = format!(
-            "Where {label} stands between the best and the worst of the policies that it chooses among, in {}. Where they are much alike small \
-             differences look large; where one is far worse than all others, large ones look small: the table has how many times worse than the best it \
-             is{}.",
+            "The position of {label} between the best and the worst of its candidate policies, in {}. Similar candidates make small differences \
+             look large, and one very bad candidate makes large ones look small. The table has how many times worse than the best it is{}.",
             objective.name(),
             worst.map_or_else(String::new, |worst| format!(", {worst:.3} at most"))
         );
@@ -190,7 +189,7 @@ mod tests {
         assert_eq!((standing.share(), &standing.best.0[..], &standing.worst.0[..]), (Some(0.5), "lru", "larc"));
         assert_eq!(standing.times_worse(), Some(1.25));
         let standing = Standing::of(&rows, &by_hits).unwrap();
-        // The best has 30 % of hits, and it 20 %.
+        // The best hits 30 %, and it hits 20 %.
         assert!((standing.times_worse().unwrap() - 1.5).abs() < 1e-12);
         assert!((standing.share().unwrap() - 0.5).abs() < 1e-12);
         assert_eq!((&standing.best.0[..], &standing.worst.0[..]), ("larc", "lru"));

@@ -1,4 +1,4 @@
-//! How sure an answer is: how long the trace is, whether the cache was warm, and whether parts of the trace tell the same.
+//! Certainty of an answer: the length of the trace, the warm-up, and the agreement between parts of the trace.
 
 use super::numbers::{about_percent, count, counted, duration, percent};
 use flashwise_core::policy::Spec;
@@ -7,34 +7,34 @@ use flashwise_sim::results::ResultRow;
 use flashwise_trace::tools::info::Info;
 use serde::Serialize;
 
-/// Days from which a trace has what comes once a day, and once a week.
+/// Days from which a trace covers daily and weekly events.
 const DAYS: [f64; 2] = [1.0, 7.0];
-/// In a smaller share of the parts of a trace what is recommended is not ahead by nature.
+/// Smallest share of the parts of a trace in which a recommended policy must be ahead.
 const AHEAD_MIN: f64 = 0.75;
 
-/// How sure an answer is.
+/// Certainty of an answer.
 #[derive(Debug, Serialize)]
 pub struct Certainty {
     /// `low`, `fair` or `good`.
     pub verdict: &'static str,
-    /// What it follows from: a name and a sentence each.
+    /// Reasons: a name and a sentence each.
     pub reasons: Vec<(&'static str, String)>,
 }
 
-/// How sure what follows from the `rows` of a trace is; `row` is what is recommended, or one that tells how it was counted.
+/// Returns the certainty of an answer from the `rows` of a trace. `row` is the recommended one, or one with the same counting.
 pub fn of(info: &Info, rows: &[ResultRow], row: Option<&ResultRow>, checks: Option<&Checks>) -> Certainty {
     let days = checks.map_or((info.duration_us > 0).then(|| info.duration_us as f64 / 86_400e6), |checks| checks.days);
     let accesses = counted(info.accesses, "access", "accesses");
     let length = match days {
-        None => format!("{accesses}, without times: nothing can be told of a day or of years"),
+        None => format!("{accesses}, without times: there are no figures per day or in years"),
         Some(_) if info.duration_us as f64 >= 86_400e6 * DAYS[1] => {
             format!("{accesses} in {}", duration(info.duration_us))
         }
         Some(days) if days >= DAYS[0] => {
-            format!("{accesses} in {}: what comes once a week may not be in it", duration(info.duration_us))
+            format!("{accesses} in {}: weekly events may be missing", duration(info.duration_us))
         }
         Some(_) => format!(
-            "{accesses} in {}: what is told of a day and of years is extrapolated from it, and what comes once a day is not in it",
+            "{accesses} in {}: figures per day and in years are extrapolated, and daily events are missing",
             duration(info.duration_us)
         ),
     };
@@ -58,17 +58,14 @@ fn warmup(row: &ResultRow) -> String {
         return format!("the first {} are not counted", counted(row.warmup_accesses, "access", "accesses"));
     }
     if row.capacity_blocks >= row.accesses {
-        return "none: the cache begins empty, and the trace ends before it is full".to_owned();
+        return "none: the cache starts empty, and the trace ends before it is full".to_owned();
     }
     let filling = row.capacity_blocks.min(row.accesses) as f64 / row.accesses.max(1) as f64;
-    format!(
-        "none: the cache begins empty, and to fill it takes at least {} of the accesses, which are counted",
-        about_percent(filling)
-    )
+    format!("none: the cache starts empty, and at least {} of the counted accesses fill it", about_percent(filling))
 }
 
-/// Of a row from a sample: how far its hits may be off, which of the other policies at its size the sample does not tell from it, and whether
-/// there is any or the sample is too small to say.
+/// Describes a row from a sample: the error of its hits, and the policies of its size that the sample cannot distinguish from it. The
+/// second value is true if the row is certainly best: there are no such policies, and the sample is large enough.
 fn sample(rows: &[ResultRow], row: &ResultRow) -> Option<(String, bool)> {
     let own = row.sample.as_ref()?;
     let can_run = |other: &&ResultRow| !Spec::parse(&other.policy).is_ok_and(|policy| policy.info().offline);
@@ -85,18 +82,18 @@ fn sample(rows: &[ResultRow], row: &ResultRow) -> Option<(String, bool)> {
     let rate = percent(own.sample_rate);
     let [low, high] = [own.hit_ratio_low, own.hit_ratio_high].map(percent);
     let hits = format!(
-        "{rate} of the blocks: in 95 of 100 such samples {} of all the trace serves {low} to {high}",
+        "{rate} of the blocks: in 95 of 100 such samples, {} serves {low} to {high} of the whole trace",
         row.policy
     );
     let told = match (&own.sample_caveat, &alike[..]) {
         (Some(caveat), _) => format!("{hits}; {caveat}"),
         (None, []) => format!("{hits}, and no other policy of that size as much"),
-        (None, alike) => format!("{hits}; whether it serves more than {} the sample does not tell", some_of(alike)),
+        (None, alike) => format!("{hits}; the sample cannot distinguish it from {}", some_of(alike)),
     };
     Some((told, own.sample_caveat.is_some() || !alike.is_empty()))
 }
 
-/// A few names of many.
+/// Joins some names, and the number of the others.
 fn some_of(names: &[&str]) -> String {
     match names {
         [first, second, third, rest @ ..] if !rest.is_empty() => {
@@ -107,14 +104,14 @@ fn some_of(names: &[&str]) -> String {
     }
 }
 
-/// Tells how the hits varied; the share of the parts of the trace in which LRU is not ahead.
+/// Adds a reason about the variation of hits. Returns the share of the trace's parts in which LRU is not ahead.
 fn phases(checks: &Checks, reasons: &mut Vec<(&'static str, String)>) -> f64 {
     let Some(own) = checks.recommended.first() else { return 1.0 };
     let parts: Vec<_> = own.epochs.iter().zip(&checks.lru.epochs).collect();
     let hits = || parts.iter().map(|(own, _)| own.hit_ratio);
     let (least, most) = (hits().fold(f64::INFINITY, f64::min), hits().fold(0.0, f64::max));
     let ahead = parts.iter().filter(|(own, lru)| own.hit_ratio >= lru.hit_ratio).count();
-    // Where nothing hits, or there is nothing to cut, parts tell nothing.
+    // Without hits, or with one part, there is no variation.
     if parts.len() < 2 || most == 0.0 {
         return 1.0;
     }

@@ -1,7 +1,7 @@
 //! Line charts as inline SVG: axes, grid, ticks, lines, markers and a legend, in colours that follow the page's light or dark scheme.
 //!
-//! Each series is a group with its colour. In a page the group has a class, by which the page's style hides or emphasises it, and a title;
-//! the legend is the page's.
+//! Each series is a group with its colour. In a page the group has a title, and a class by which the page's style hides or emphasises it.
+//! The page has the legend.
 
 use std::fmt::{self, Display, Write};
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use serde::Serialize;
 
 use super::look::{self, Look};
 
-/// From line to line of a label that takes several.
+/// Line height of a wrapped label.
 const LINE: f64 = 17.0;
-/// Width of a chart; its page scales it.
+/// Width of a chart, which its page scales.
 const WIDTH: f64 = 640.0;
-/// Width of a chart for a narrow screen, on which its text stays as large as the page's.
+/// Width of a chart for a narrow screen, where text stays as large as the page's.
 const NARROW: f64 = 340.0;
-/// Height between the axes, unless there are more ticks than have room.
+/// Height between the axes, unless the ticks need more.
 const PLOT_HEIGHT: f64 = 264.0;
-/// Height for a tick of the vertical axis.
+/// Height per tick of the vertical axis.
 const TICK_HEIGHT: f64 = 20.0;
-/// Room for the labels below the horizontal axis.
+/// Space for the labels below the horizontal axis.
 const BELOW: f64 = 50.0;
-/// Room for half a tick label at the right.
+/// Space for half a tick label on the right.
 const RIGHT: f64 = 40.0;
-/// Mean width of a letter; text is measured nowhere, because the reader's font is not known.
+/// Mean width of a letter, an estimate because the reader's font is unknown.
 const LETTER: f64 = 7.4;
 const TEXT_SIZE: u32 = 13;
-/// From the top of a text of a tick to its base, where the tick is at its middle.
+/// Distance from the middle of a tick's text to its base line.
 const TEXT_MIDDLE: f64 = 4.74;
 /// Length of the line of a tick.
 const TICK: f64 = 5.0;
@@ -35,31 +35,31 @@ const TICK: f64 = 5.0;
 const LEGEND_ROW: f64 = 22.0;
 /// Width of a key of the legend, with the space that follows it.
 const KEY: f64 = 42.0;
-/// Letters of a legend entry; more are cut off.
+/// Letters of a legend entry; longer ones are cut off.
 const LEGEND_LETTERS_MAX: usize = 72;
 
-/// Writes a value of an axis at its tick.
+/// Formats a value of an axis at its tick.
 pub type TickText = Arc<dyn Fn(f64) -> String + Send + Sync>;
 
 /// An axis.
 #[derive(Clone)]
 pub struct Axis {
-    /// What it shows, with the unit.
+    /// Its label, with the unit.
     pub label: String,
-    /// Where it begins.
+    /// Start.
     pub min: f64,
-    /// Where it ends; larger than `min`.
+    /// End; larger than `min`.
     pub max: f64,
-    /// From tick to tick; ticks are at its multiples.
+    /// Distance between ticks, which are at multiples of it.
     pub step: f64,
-    /// Writes a tick.
+    /// Formats a tick.
     pub tick: TickText,
 }
 
 impl Axis {
     /// The multiples of `step` on the axis.
     fn ticks(&self, step: f64) -> impl Iterator<Item = f64> {
-        // A multiple that is off by a rounding error is on the axis.
+        // Tolerates rounding errors at the ends.
         let (first, last) = ((self.min / step - 1e-9).ceil() as i64, (self.max / step + 1e-9).floor() as i64);
         (first..=last).map(move |tick| tick as f64 * step)
     }
@@ -79,11 +79,11 @@ pub struct Series {
 /// A line chart.
 #[derive(Clone)]
 pub struct Chart {
-    /// Names the chart in its page: letters, digits and hyphens.
+    /// Its id in the page: letters, digits and hyphens.
     pub id: String,
-    /// What a screen reader calls it.
+    /// Title for screen readers.
     pub title: String,
-    /// What a screen reader says of it.
+    /// Description for screen readers.
     pub description: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -91,7 +91,7 @@ pub struct Chart {
     pub y: Axis,
     /// The lines, the first at the bottom.
     pub series: Vec<Series>,
-    /// Whether each point has its marker.
+    /// True if each point has a marker.
     pub markers: bool,
 }
 
@@ -104,46 +104,46 @@ pub struct LegendKey {
     pub colour: &'static str,
     /// Its SVG dash pattern.
     pub dash: &'static str,
-    /// Whether it is drawn as a line.
+    /// True if it is drawn as a line.
     pub line: bool,
     /// The SVG path of its marker around (14, 5); empty if it has none.
     pub marker: &'static str,
-    /// Whether it is grey, one of many.
+    /// True if it is grey, one of many.
     pub other: bool,
 }
 
-/// A place on the horizontal axis that is to be seen.
+/// A marked position on the horizontal axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark<'a> {
-    /// Where it is.
+    /// Position.
     pub x: f64,
-    /// What stands at it.
+    /// Text at the mark.
     pub text: &'a str,
 }
 
 impl Chart {
-    /// The chart as an `svg` element that takes its colours from the page's [`look::css`]; its legend is [`legend`](Self::legend).
+    /// Returns the chart as an `svg` element with the colours of the page's [`look::css`]; its legend is [`legend`](Self::legend).
     pub fn inline(&self) -> String {
         self.in_page(WIDTH, None, &[])
     }
 
-    /// The same for a narrow screen, with an id of its own.
+    /// Returns the chart for a narrow screen, with its own id.
     pub fn inline_narrow(&self, mark: Option<Mark>) -> String {
         self.narrow(mark, &[])
     }
 
-    /// The same with a mark.
+    /// Returns the chart with a mark.
     pub fn inline_marked(&self, mark: Option<Mark>) -> String {
         self.in_page(WIDTH, mark, &[])
     }
 
-    /// The chart for a wide and for a narrow screen, with a mark, where each series tells what `told` has at its place when it is pointed at.
+    /// Returns the chart for wide and narrow screens, with a mark. When pointed at, each series shows its entry of `told`.
     pub fn inline_told(&self, mark: Option<Mark>, told: &[String]) -> (String, String) {
         (self.in_page(WIDTH, mark, told), self.narrow(mark, told))
     }
 
     fn narrow(&self, mark: Option<Mark>, told: &[String]) -> String {
-        // Names at the vertical axis take their room.
+        // Names at the vertical axis need space.
         let width = NARROW.max(self.left() + 220.0).min(WIDTH - 1.0);
         Chart { id: format!("{}-narrow", self.id), ..self.clone() }.in_page(width, mark, told)
     }
@@ -153,13 +153,13 @@ impl Chart {
         format!("{}{body}", head(&self.id, &self.title, &self.description, (width, height), ""))
     }
 
-    /// The chart as a file of its own, in light and in dark.
+    /// Returns the chart as a file, in light and dark.
     pub fn standalone(&self) -> String {
         let (height, body) = self.body(&Manner::of_file());
         standalone(&self.id, &self.title, &self.description, (WIDTH, height), &body)
     }
 
-    /// The names of the series, each once: those in colour first. The page's n-th switch is that of the class `sn`.
+    /// Returns the names of the series without duplicates, coloured ones first. The page's n-th switch is for the class `sn`.
     pub fn legend(&self) -> Vec<LegendKey> {
         let mut keys: Vec<LegendKey> = Vec::new();
         for series in &self.series {
@@ -167,17 +167,17 @@ impl Chart {
                 let Look { colour, dash, marker } = series.look;
                 let other = colour == look::OTHER.colour;
                 let line = self.series.iter().any(|of| of.name == series.name && of.points.len() > 1);
-                // A point by itself has its marker in every chart.
+                // A single point has its marker in every chart.
                 let marker = if (self.markers || !line) && !other { marker.path() } else { "" };
                 keys.push(LegendKey { name: series.name.clone(), colour, dash, line, marker, other });
             }
         }
-        // What is recommended, which has the first colour, comes first.
+        // The recommended series, which has the first colour, comes first.
         keys.sort_by_key(|key| (key.other, key.colour != look::FIRST));
         keys
     }
 
-    /// Height, and everything within the `svg` element, its end included.
+    /// Returns the height, and the contents of the `svg` element with its end tag.
     fn body(&self, manner: &Manner) -> (f64, String) {
         let legend = if manner.in_page { Legend { keys: Vec::new(), rows: 0 } } else { Legend::new(&self.series) };
         let (up, across) = (wrapped(&self.y.label, manner.width), wrapped(&self.x.label, manner.width));
@@ -186,7 +186,7 @@ impl Chart {
         let height = top + self.plot_height() + BELOW + more(&across);
         let frame = Frame { left: self.left(), top, width: manner.width, chart: self };
         let mut drawing = frame.axes();
-        // Grey series lie below the others.
+        // Grey series are below the others.
         let mut order: Vec<usize> = (0..self.series.len()).collect();
         order.sort_by_key(|&at| self.series[at].look.colour != look::OTHER.colour);
         let names = self.legend();
@@ -202,7 +202,7 @@ impl Chart {
         for (at, line) in up.iter().enumerate() {
             drawing += &text_at(8.0, 18.0 + LINE * at as f64, "start", line);
         }
-        // The label of the horizontal axis is below its middle, or where that has too little room below all of the chart.
+        // The label of the horizontal axis is centred below it, or below the whole chart if it is too wide.
         let (middle, half) = ((frame.left + frame.right()) / 2.0, LETTER * self.x.label.chars().count() as f64 / 2.0);
         if half <= middle.min(manner.width - middle) {
             drawing += &text_at(middle, height - 6.5, "middle", &self.x.label);
@@ -215,7 +215,7 @@ impl Chart {
         (height, drawing + "</svg>")
     }
 
-    /// The group of a series: in a page with the class of its switch, and with what it tells.
+    /// Draws the group of a series; in a page with the class of its switch, and with its title.
     fn drawn(&self, at: usize, frame: &Frame, manner: &Manner, names: &[LegendKey]) -> String {
         let Series { name, look, points } = &self.series[at];
         let is_other = look.colour == look::OTHER.colour;
@@ -231,7 +231,7 @@ impl Chart {
         }
         let places: Vec<_> = points.iter().map(|&(x, y)| (frame.screen_x(x), frame.screen_y(y))).collect();
         group += &line(look, GROUP, &places);
-        // An upright line is an interval around a point that has its marker.
+        // A vertical line is an interval around a point that has its own marker.
         let is_interval = matches!(points[..], [from, to] if from.0 == to.0);
         if self.markers && !is_other && !is_interval || points.len() == 1 {
             group += &markers(look, &places);
@@ -239,7 +239,7 @@ impl Chart {
         group + "</g>"
     }
 
-    /// What is told of a series that is pointed at: its name, and its values if they are few.
+    /// Returns the title of a series: its name, and its values if they are few.
     fn told(&self, series: &Series) -> String {
         if series.points.len() > TOLD_POINTS_MAX || !self.markers {
             return series.name.clone();
@@ -253,16 +253,16 @@ impl Chart {
         PLOT_HEIGHT.max(TICK_HEIGHT * (self.y.max - self.y.min) / self.y.step)
     }
 
-    /// Room for the tick labels of the vertical axis.
+    /// Space for the tick labels of the vertical axis.
     fn left(&self) -> f64 {
         let widest = self.y.ticks(self.y.step).map(|at| (self.y.tick)(at).chars().count()).max();
-        // Names have wider letters than numbers.
+        // Letters of names are wider than digits.
         let letter = if widest > Some(12) { 1.12 * LETTER } else { LETTER };
         (22.0 + letter * widest.unwrap_or(0) as f64).max(48.0)
     }
 }
 
-/// Charts as one file, in rows, in light and in dark.
+/// Returns charts as one file, in rows, in light and dark.
 pub fn side_by_side(id: &str, title: &str, description: &str, columns: usize, charts: &[Chart]) -> String {
     let (mut all, mut y) = (String::new(), 0.0);
     for row in charts.chunks(columns) {
@@ -278,7 +278,7 @@ pub fn side_by_side(id: &str, title: &str, description: &str, columns: usize, ch
     standalone(id, title, description, (width, y), &format!("{all}</svg>"))
 }
 
-/// A picture as a file of its own; `body` ends the `svg` element.
+/// Returns a picture as a file; `body` ends the `svg` element.
 pub(super) fn standalone(id: &str, title: &str, description: &str, (width, height): (f64, f64), body: &str) -> String {
     let style = look::css(":root");
     format!(
@@ -288,7 +288,7 @@ pub(super) fn standalone(id: &str, title: &str, description: &str, (width, heigh
     )
 }
 
-/// The beginning of a picture, with what a screen reader says of it.
+/// Returns the start of a picture, with its description for screen readers.
 pub(super) fn head(id: &str, title: &str, description: &str, (width, height): (f64, f64), size: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\"{size} role=\"img\" \
@@ -299,7 +299,7 @@ pub(super) fn head(id: &str, title: &str, description: &str, (width, height): (f
     )
 }
 
-/// How a chart is drawn: wide or narrow, in a page or as a file, whose legend is in the drawing.
+/// Manner of drawing: wide or narrow, in a page or as a file with a legend.
 struct Manner<'a> {
     width: f64,
     in_page: bool,
@@ -313,10 +313,10 @@ impl Manner<'_> {
     }
 }
 
-/// More values are not told of a series that is pointed at.
+/// Largest number of values in the title of a series.
 const TOLD_POINTS_MAX: usize = 12;
 
-/// Where the axes lie.
+/// Position of the axes.
 struct Frame<'a> {
     left: f64,
     top: f64,
@@ -325,7 +325,7 @@ struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// From tick to tick of the horizontal axis: on a narrow chart so far apart that their texts do not touch.
+    /// Distance between ticks of the horizontal axis; on a narrow chart wide enough for their texts.
     fn x_step(&self) -> f64 {
         let Axis { min, max, step, tick, .. } = &self.chart.x;
         if self.width >= WIDTH {
@@ -388,7 +388,7 @@ impl Frame<'_> {
         )
     }
 
-    /// A mark, with its text on the side where there is more room.
+    /// Draws a mark, with its text on the side with more space.
     fn mark(&self, mark: &Mark) -> String {
         let x = self.screen_x(mark.x);
         let (text_x, anchor) = if x > self.width / 2.0 { (x - 6.0, "end") } else { (x + 6.0, "start") };
@@ -420,7 +420,7 @@ impl Key {
     }
 }
 
-/// The keys of the series, in as many rows as they need.
+/// The legend, in as many rows as it needs.
 struct Legend {
     keys: Vec<Key>,
     rows: u16,
@@ -431,7 +431,7 @@ impl Legend {
         const LEFT: f64 = 8.0;
         let (mut keys, mut x, mut row) = (Vec::new(), LEFT, 0);
         for (number, series) in all.iter().enumerate() {
-            // Boxes of one policy are many series with one key.
+            // The boxes of a policy are many series with one legend entry.
             if all[..number].iter().any(|before| before.name == series.name) {
                 continue;
             }
@@ -454,7 +454,7 @@ impl Legend {
 /// The CSS variable of a group's colour.
 const GROUP: &str = "--c";
 
-/// A line in the colour of a CSS variable.
+/// Draws a line in the colour of a CSS variable.
 fn line(look: &Look, colour: &str, places: &[(f64, f64)]) -> String {
     let mut path = String::new();
     for (number, &(x, y)) in places.iter().enumerate() {
@@ -465,18 +465,18 @@ fn line(look: &Look, colour: &str, places: &[(f64, f64)]) -> String {
     format!("<path d=\"{path}\" stroke=\"var({colour})\" stroke-width=\"{width}\" fill=\"none\"{dash} />")
 }
 
-/// A marker at each place, in the colour of its group.
+/// Draws a marker at each place, in the colour of its group.
 fn markers(look: &Look, places: &[(f64, f64)]) -> String {
     let mut group = String::from("<g fill=\"var(--c)\" stroke=\"var(--c)\" stroke-width=\"1.2\">");
     for &(x, y) in places {
-        // The path of a marker lies around (14, 5).
+        // The path of a marker is around (14, 5).
         let (right, down) = (Px(x - 14.0), Px(y - 5.0));
         let _ = write!(group, "<path d=\"{}\" transform=\"translate({right} {down})\" />", look.marker.path());
     }
     group + "</g>"
 }
 
-/// A coordinate, with two decimals at most.
+/// A coordinate, with at most two decimals.
 #[derive(Clone, Copy)]
 struct Px(f64);
 
@@ -486,7 +486,7 @@ impl Display for Px {
     }
 }
 
-/// A label in as many lines as it needs in a chart of this width.
+/// Wraps a label for a chart of this width.
 fn wrapped(label: &str, width: f64) -> Vec<String> {
     let letters_max = ((width - 16.0) / LETTER) as usize;
     let mut lines = vec![String::new()];
@@ -501,7 +501,7 @@ fn wrapped(label: &str, width: f64) -> Vec<String> {
     lines
 }
 
-/// Text of a picture at its `anchor`: start, middle or end.
+/// Draws text at its `anchor`: start, middle or end.
 pub(super) fn text_at(x: f64, y: f64, anchor: &str, text: &str) -> String {
     weighed_at(x, y, anchor, "", text)
 }
@@ -515,7 +515,7 @@ fn weighed_at(x: f64, y: f64, anchor: &str, weight: &str, text: &str) -> String 
     format!("<text x=\"{x}\" y=\"{y}\" font-size=\"{TEXT_SIZE}\" text-anchor=\"{anchor}\"{weight}>{text}</text>")
 }
 
-/// Text as it stands in XML.
+/// Escapes text for XML.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,4 +1,4 @@
-//! The page of whole curves: hits at every cache size, reads and writes apart, and the blocks in use over time.
+//! The page of curves: hits at every cache size, reads and writes separately, and the blocks in use over time.
 
 use flashwise_sim::curve::CurvePoint;
 use flashwise_trace::tools::curve::WorkingSet;
@@ -18,7 +18,7 @@ const KNEE: &str = "knee";
 /// The curves of one trace.
 #[derive(Clone, Debug)]
 pub struct Curves {
-    /// What the trace is like.
+    /// Description of the trace.
     pub info: Info,
     /// Points of each policy, by size.
     pub points: Vec<CurvePoint>,
@@ -27,7 +27,7 @@ pub struct Curves {
 }
 
 impl Curves {
-    /// The policies, in the order of their first points.
+    /// Returns the policies, in the order of their first points.
     pub(crate) fn policies(&self) -> Vec<&str> {
         let mut policies: Vec<&str> = self.points.iter().map(|point| point.policy.as_str()).collect();
         let mut seen = Vec::new();
@@ -44,7 +44,7 @@ impl Curves {
         self.points.iter().filter(move |point| point.policy == policy)
     }
 
-    /// What the curves say, in sentences.
+    /// Summarises the curves in sentences.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let sentence = |policy: &&str| {
             let knee = self.of(policy).find_map(|point| {
@@ -65,12 +65,12 @@ impl Curves {
         self.policies().iter().map(sentence).collect()
     }
 
-    /// What the trace is like, as a table.
+    /// Returns a table that describes the trace.
     pub(crate) fn info(&self) -> Table {
         summary::characteristics(&self.info)
     }
 
-    /// The charts; their ids begin with `id`.
+    /// Returns the charts, with ids that start with `id`.
     pub(crate) fn figures(&self, id: &str) -> Vec<Figure> {
         vec![self.hits(id), self.by_op(id), self.in_use(id)]
     }
@@ -157,7 +157,7 @@ impl Curves {
             id: format!("{id}-working-set"),
             title: "Working set over time".to_owned(),
             description: format!(
-                "Lines of what is accessed, written and new in each part of the trace. {NUMBERS_FOLLOW}"
+                "Lines of accessed, written and new blocks in each part of the trace. {NUMBERS_FOLLOW}"
             ),
             x: linear("Accesses from the beginning", [end as f64].into_iter(), ""),
             y: linear(label, series.iter().flat_map(|series| &series.points).map(|point| point.1), ""),
@@ -179,7 +179,7 @@ impl Curves {
         SizeAxis::new(self.points.iter().map(|point| point.capacity_bytes))
     }
 
-    /// A row for each size, and for each policy the cells.
+    /// Returns a table with a row for each size and the cells of each policy.
     fn by_size(&self, caption: &str, names: &[&str], cells: &[impl Fn(&CurvePoint) -> String]) -> Table {
         let mut table = Table::new(caption, ["Cache size"].into_iter().chain(names.iter().copied()));
         let policies = self.policies();

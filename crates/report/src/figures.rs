@@ -1,4 +1,4 @@
-//! The figures of one trace: each a chart and the table of its numbers. They follow Figures 3 to 8 of LARC (MSST 2013).
+//! The figures of one trace, each a chart and its table. They follow Figures 3 to 8 of LARC (MSST 2013).
 
 use super::charts::{Chart, Series};
 use super::grid::{Grid, GridPolicy, GridSize};
@@ -12,25 +12,25 @@ use flashwise_sim::columns::{About, Cell};
 use flashwise_sim::results::{ResultRow, columns_of};
 use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
 
-/// What has to be known of LARC's hits.
-const LARC_FILLS: &str = " larc fills an empty cache with whatever is missed, and keeps that for as long as nothing else is missed twice; \
-                          larc:fill=ghost, Algorithm 1 to the letter, does not.";
+/// Note about LARC's hits.
+const LARC_FILLS: &str = " larc fills an empty cache on every miss, and keeps those blocks until others are missed twice; larc:fill=ghost, \
+                          the paper's Algorithm 1, does not.";
 
-/// What has to be known of hits from a sample.
+/// Note about hits from a sample.
 const OF_SAMPLE: &str = " It comes from a sample of the trace: \u{b1} is its standard error, and the upright lines hold the truth in 95 of 100 samples.";
 
-/// What stands in a table for a policy that was not simulated at a size.
+/// Cell of a policy that was not simulated at a size.
 pub const NOT_RUN: &str = "not run";
-/// What a screen reader says of every chart.
+/// Description for screen readers, at every chart.
 pub const NUMBERS_FOLLOW: &str = "The table after it has the numbers.";
 
-/// What the figures of one trace are made from.
+/// Source data of the figures of one trace.
 pub struct Subject<'a> {
-    /// Begins the ids of the charts.
+    /// Start of the charts' ids.
     pub id: &'a str,
     /// The trace's results.
     pub grid: &'a Grid<'a>,
-    /// How the policies are drawn.
+    /// Looks of the policies.
     pub looks: &'a Looks,
 }
 
@@ -88,11 +88,11 @@ impl<'a> Subject<'a> {
             |row: &ResultRow| Some(format!("{}\n{}", count(row.flash_writes_blocks), bytes(row.flash_bytes_written)));
         let table =
             self.by_policy("Flash writes by policy and cache size, in blocks and bytes", &self.grid.policies, cell);
-        let caption = "Flash writes: what is written to the cache, by write hits and by admissions.";
+        let caption = "Flash writes: blocks written to the cache by write hits and admissions.";
         Figure { caption: caption.to_owned(), ..figure(&chart, table) }
     }
 
-    /// LARC's write traffic against cache size, as Figures 5 and 7 of the paper have it; nothing where replacements are not counted.
+    /// Returns LARC's write traffic against cache size, as in Figures 5 and 7 of the paper; `None` if replacements are not counted.
     pub fn write_traffic(&self) -> Option<Figure> {
         let counted = |row: &ResultRow| row.write_traffic_blocks;
         let most = self.rows().filter_map(counted).max()?;
@@ -111,7 +111,7 @@ impl<'a> Subject<'a> {
         Some(Figure { caption: caption.to_owned(), ..figure(&chart, table) })
     }
 
-    /// How far the policies' hit ratios are from MIN's, and their flash writes; nothing without MIN or without others.
+    /// Compares the policies' hit ratios and flash writes with MIN's; empty without MIN or without others.
     pub fn distance_to_bound(&self) -> Vec<Figure> {
         let Some(bound) = self.grid.bound() else { return Vec::new() };
         let others: Vec<_> = self.grid.policies.iter().copied().filter(|&policy| policy != bound).collect();
@@ -154,7 +154,7 @@ impl<'a> Subject<'a> {
         vec![hits, Figure { caption: caption.to_owned(), ..figure(&chart, table) }]
     }
 
-    /// Everything that was counted, one row for each policy and size: the columns of the rows, by their names.
+    /// Returns all columns of the rows, one row for each policy and size.
     pub fn all_counts(&self) -> Table {
         let found = self.grid.policies.iter().flat_map(|&policy| {
             self.grid.sizes.iter().filter_map(move |&size| Some((policy, size, self.grid.row(policy, size)?)))
@@ -179,7 +179,7 @@ impl<'a> Subject<'a> {
         sizes.flat_map(move |size| grid.policies.iter().filter_map(move |&policy| grid.row(policy, size)))
     }
 
-    /// A chart of `value` against the cache size.
+    /// Returns a chart of `value` against the cache size.
     pub fn against_size(
         &self,
         id: &str,
@@ -204,7 +204,7 @@ impl<'a> Subject<'a> {
         Chart { id, title: title.to_owned(), description, x: x.axis, y, series, markers: true }
     }
 
-    /// A table with a row for each policy and a column for each size.
+    /// Returns a table with a row for each policy and a column for each size.
     pub fn by_policy(
         &self,
         caption: &str,
@@ -212,7 +212,7 @@ impl<'a> Subject<'a> {
         cell: impl Fn(&ResultRow) -> Option<String>,
     ) -> Table {
         let head = |size: &GridSize| {
-            // A size given in bytes or blocks needs no second mention.
+            // A size given in bytes or blocks is not repeated.
             let given = if size.given.ends_with('%') { format!("\n{}", size.given) } else { String::new() };
             let blocks = counted(size.blocks, "block", "blocks").replace(' ', "\n");
             format!("{}\n{blocks}{given}", bytes(size.bytes))
@@ -226,7 +226,7 @@ impl<'a> Subject<'a> {
         table
     }
 
-    /// Hit ratio and replacement rate over time at one size (Figure 8); nothing if no epochs were asked for.
+    /// Returns hit ratio and replacement rate over time at one size (Figure 8); empty without epochs.
     pub fn over_time(&self, size: GridSize) -> Vec<Figure> {
         let lines: Vec<_> = (self.grid.policies.iter())
             .filter_map(|&policy| Some((policy.name, timeline::spans(&self.grid.row(policy, size)?.epochs))))
@@ -285,7 +285,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Reuse distances, reads and writes apart, cumulative in powers of two (Figure 3).
+/// Returns cumulative reuse distances of reads and of writes, in powers of two (Figure 3).
 pub fn reuse_distances(id: &str, reuse: &ReuseDistances, block_size_bytes: u64) -> (Chart, Figure) {
     let (what, unique) = match reuse.distance {
         Distance::Unique => ("different blocks", true),
@@ -337,7 +337,7 @@ pub fn reuse_distances(id: &str, reuse: &ReuseDistances, block_size_bytes: u64) 
     (chart, figure)
 }
 
-/// A figure as the table of all of them has it.
+/// Formats a cell for the table of all figures.
 fn cell(about: &About, cell: &Cell) -> String {
     match (cell, about.unit) {
         (Cell::Count(Some(found)), "bytes") => bytes(*found),
@@ -367,7 +367,7 @@ fn reuse_caption(reuse: &ReuseDistances, what: &str) -> String {
     )
 }
 
-/// A chart with its table, and no caption yet.
+/// Returns a chart with its table, without a caption.
 pub fn figure(chart: &Chart, table: Table) -> Figure {
     let (svg, narrow) = chart.inline_told(None, &[]);
     Figure { caption: String::new(), svg, narrow, legend: chart.legend(), table, open: false }

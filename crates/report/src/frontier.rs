@@ -1,4 +1,4 @@
-//! Hits against erasures of many caches, with the frontier of those that can run and of those that know the future.
+//! Hits against erasures of many caches, with the frontiers of online and of offline caches.
 
 use super::charts::{Chart, Series};
 use super::look::{Looks, READS};
@@ -7,19 +7,19 @@ use super::scales::{linear, powers_of_ten};
 /// A cache.
 #[derive(Clone, Copy, Debug)]
 pub struct FrontierPoint {
-    /// Whether it knows the future.
+    /// True if it is offline: it knows the future.
     pub offline: bool,
-    /// Whether it is on the frontier of its kind.
+    /// True if it is on the frontier of its kind.
     pub frontier: bool,
-    /// Erase units that were erased; a cache that erases nothing is drawn as if it erased one.
+    /// Erasures; a cache without any is drawn with one.
     pub erasures: f64,
     /// Read hit ratio, 0 to 1.
     pub rhr: f64,
 }
 
-/// The chart as an SVG file in light and in dark.
+/// Returns the chart as an SVG file in light and dark.
 pub fn frontier_chart(points: &[FrontierPoint]) -> String {
-    let names = ["What knows the future", "What can run", "Other caches that can run"];
+    let names = ["Offline caches", "Online caches", "Other online caches"];
     let looks = Looks::new(["min", "frontier"]);
     let place = |point: &FrontierPoint| (point.erasures.max(1.0).log10(), point.rhr * 100.0);
     let frontier = |offline: bool| -> Vec<(f64, f64)> {
@@ -35,7 +35,8 @@ pub fn frontier_chart(points: &[FrontierPoint]) -> String {
     let x = powers_of_ten("Erasures (logarithmic)", points.iter().map(|point| point.erasures.max(1.0)));
     let y = linear("Read hit ratio", points.iter().map(|point| point.rhr * 100.0), "%");
     let title = "Read hit ratio against erasures".to_owned();
-    let description = "A point for each cache; the upper left is best. The frontiers of what can run and of what knows the future are lines."
-        .to_owned();
+    let description =
+        "A point for each cache; the upper left is best. The frontiers of online and of offline caches are lines."
+            .to_owned();
     Chart { id: "pareto".to_owned(), title, description, x, y, series, markers: true }.standalone()
 }

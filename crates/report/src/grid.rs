@@ -1,4 +1,4 @@
-//! The rows of one trace as a grid of policies and cache sizes, which tables, charts and sentences read.
+//! The rows of one trace as a grid of policies and cache sizes, for tables, charts and sentences.
 
 use super::numbers;
 use flashwise_core::policy::Spec;
@@ -8,9 +8,9 @@ use flashwise_sim::results::ResultRow;
 /// A policy of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridPolicy<'a> {
-    /// As the user named it, options included.
+    /// Its name as given by the user, with options.
     pub name: &'a str,
-    /// Whether it knows the future, so that no running cache can do what it does.
+    /// True if it is offline: it knows the future, which no running cache does.
     pub offline: bool,
 }
 
@@ -36,19 +36,19 @@ fn base(name: &str) -> &str {
 /// A cache size of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridSize<'a> {
-    /// As the user gave it.
+    /// As given by the user.
     pub given: &'a str,
     /// In blocks.
     pub blocks: u64,
-    /// In bytes: of the flash, if it is known how much of that the blocks take.
+    /// In bytes; the size of the flash, if known.
     pub bytes: u64,
-    /// Whether the flash is more than what its blocks take.
+    /// True if the flash is larger than its cached blocks.
     pub is_more: bool,
 }
 
 impl GridSize<'_> {
-    /// The size as sentences and headings name it: `241 MiB (61,717 blocks)`, or `64 MiB (holds 11,385 blocks)` where metadata and what is kept
-    /// free take their part.
+    /// Returns the size for sentences and headings: `241 MiB (61,717 blocks)`, or `64 MiB (holds 11,385 blocks)` if metadata and free
+    /// space take a part.
     pub fn named(&self) -> String {
         let holds = if self.is_more { "holds " } else { "" };
         format!("{} ({holds}{})", numbers::bytes(self.bytes), numbers::counted(self.blocks, "block", "blocks"))
@@ -60,13 +60,13 @@ impl GridSize<'_> {
 pub struct Grid<'a> {
     /// The policies.
     pub policies: Vec<GridPolicy<'a>>,
-    /// The sizes; two that come to the same number of blocks are one.
+    /// The sizes; two with the same number of blocks are one.
     pub sizes: Vec<GridSize<'a>>,
     rows: &'a [ResultRow],
 }
 
 impl<'a> Grid<'a> {
-    /// The grid of `rows`, all of one trace. Of two rows of the same policy and number of blocks the first counts.
+    /// Returns the grid of `rows`, all of one trace. Of rows with the same policy and number of blocks the first counts.
     pub fn new(rows: &'a [ResultRow]) -> Grid<'a> {
         let (mut policies, mut sizes) = (Vec::<GridPolicy>::new(), Vec::<GridSize>::new());
         for row in rows {
@@ -88,12 +88,12 @@ impl<'a> Grid<'a> {
         self.rows.iter().find(|row| row.policy == policy.name && row.capacity_blocks == size.blocks)
     }
 
-    /// MIN with bypass: the most hits that are possible.
+    /// MIN with bypass, which has the most hits possible.
     pub fn bound(&self) -> Option<GridPolicy<'a>> {
         self.policies.iter().copied().find(|policy| policy.base() == "min")
     }
 
-    /// The policies to choose from: those that a running cache can use, or all if none can.
+    /// The policies to choose from: the online ones, or all if there are none.
     pub fn candidates(&self) -> Vec<GridPolicy<'a>> {
         let online: Vec<_> = self.policies.iter().copied().filter(|policy| !policy.offline).collect();
         if online.is_empty() { self.policies.clone() } else { online }

@@ -1,6 +1,6 @@
-//! The report of a simulation: one HTML file with tables, charts and what they mean, that needs nothing from anywhere else.
+//! The report of a simulation: one self-contained HTML file with tables, charts and explanations.
 //!
-//! The same report is the same bytes: it holds no time, no path of its own and nothing random.
+//! Equal results give equal bytes: a report has no time, no path of its own and nothing random.
 //!
 //! ```
 //! use flashwise_report::{Report, Section, render};
@@ -16,7 +16,7 @@
 //! std::fs::write(&path, "128166372003061629,web,0,Read,8192,4096,0\n128166372003061630,web,0,Read,8192,4096,0\n")?;
 //! let trace = normalised::open(path.to_str().unwrap(), &Settings::default(), &Silent)?;
 //!
-//! // Of a trace alone; with the rows of a simulation their figures and charts follow.
+//! // A report of a trace only; rows of a simulation add figures and charts.
 //! let reuse = ReuseDistances::of(&trace, Distance::Unique, &Silent);
 //! let section = Section { info: Info::of(&trace), reuse, workload: None, rows: Vec::new(), checks: None };
 //! let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
@@ -81,31 +81,30 @@ use flashwise_trace::tools::workload::Workload;
 /// Results to report.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The command that made them, as a shell would take it.
+    /// The command that made them, quoted for a shell.
     pub command: String,
-    /// How accesses were counted.
+    /// Warm-up and epochs.
     pub counting: Counting,
-    /// The traces, in the order in which they are reported.
+    /// The traces in order.
     pub sections: Vec<Section>,
 }
 
-/// One trace and what came of it.
+/// One trace and its results.
 #[derive(Clone, Debug)]
 pub struct Section {
-    /// What the trace is like.
+    /// Description of the trace.
     pub info: Info,
-    /// How soon its blocks are used again.
+    /// Reuse distances of its blocks.
     pub reuse: ReuseDistances,
-    /// What is asked when and where, if that is to be drawn.
+    /// Its accesses over time and address, if they are to be drawn.
     pub workload: Option<Workload>,
-    /// Its results; the policies appear in the order of their first rows, the sizes by number of blocks.
+    /// Its results. Policies appear in the order of their first rows, sizes by number of blocks.
     pub rows: Vec<ResultRow>,
-    /// What came of it when what is [`recommended`] was run again, if it was.
+    /// Checks of the [`recommended`] row, if any.
     pub checks: Option<Checks>,
 }
 
-/// The row that is recommended among those of one trace: the policy and the size to buy. None if nothing was counted, and where it is
-/// arrays that are compared.
+/// Returns the recommended row of a trace: the policy and size to buy. `None` if nothing was counted, or if arrays are compared.
 pub fn recommended(rows: &[ResultRow]) -> Option<&ResultRow> {
     if array::is_of_arrays(rows) {
         return None;
@@ -113,18 +112,18 @@ pub fn recommended(rows: &[ResultRow]) -> Option<&ResultRow> {
     Choice::of(&Grid::new(rows)).map(|choice| choice.row)
 }
 
-/// The policies besides the recommended one that rules are tried before.
+/// Returns the other policies that rules are tried before.
 fn others(rows: &[ResultRow]) -> Vec<&str> {
     let grid = Grid::new(rows);
     Choice::of(&grid).map_or_else(Vec::new, |choice| choice::others(&grid, &choice))
 }
 
-/// Why a report could not be made.
+/// The reason why a report could not be made.
 #[derive(Debug, thiserror::Error)]
 #[error("the report could not be rendered")]
 pub struct ReportError(#[from] minijinja::Error);
 
-/// The report as an HTML page.
+/// Returns the report as an HTML page.
 pub fn render(report: &Report) -> Result<String, ReportError> {
     page(&Page::new(report))
 }
@@ -139,10 +138,10 @@ fn page(page: &Page) -> Result<String, ReportError> {
     Ok(environment.get_template("page.html")?.render(page)?)
 }
 
-/// Words that are longer than this, such as rules with their options, may be broken behind what parts their options.
+/// Longer words, such as rules with options, may be broken between their options.
 const WORD_MAX: usize = 20;
 
-/// Text as HTML in which long words are broken where they have parts, before they are broken anywhere.
+/// Returns text as HTML, with preferred break points in long words.
 fn breakable(text: &str) -> Value {
     let mut html = String::new();
     for word in text.split_inclusive([' ', '\n']) {
@@ -158,7 +157,7 @@ fn breakable(text: &str) -> Value {
     Value::from_safe_string(html)
 }
 
-/// The curves of one trace as an HTML page, made by `command`.
+/// Returns the curves of one trace as an HTML page, made by `command`.
 ///
 /// # Errors
 /// None that the curves could cause.
@@ -201,15 +200,15 @@ pub fn render_curves(command: &str, curves: &curve::Curves) -> Result<String, Re
     })
 }
 
-/// Hit ratio against cache size of the rows of one trace, as an SVG file in light and in dark.
+/// Returns the hit ratio against cache size of the rows of one trace, as an SVG file in light and dark.
 pub fn hit_ratio_chart(rows: &[ResultRow]) -> String {
     let grid = Grid::new(rows);
     let looks = Looks::new(grid.policies.iter().map(|policy| policy.name));
     Subject { id: "chart", grid: &grid, looks: &looks }.hit_ratio_chart().standalone()
 }
 
-/// Pictures of a workload, each with its title and as an SVG file in light and in dark: accesses over time and address, requests per second,
-/// lengths of requests, popularity, reuse distances.
+/// Returns pictures of a workload, each with its title and as an SVG file in light and dark: accesses over time and address, requests per
+/// second, lengths of requests, popularity, reuse distances.
 pub fn workload_charts(workload: &Workload, reuse: &ReuseDistances, block_size_bytes: u64) -> Vec<(String, String)> {
     let (reuse, _) = reuse_distances("workload", reuse, block_size_bytes);
     workload::pictures(workload).into_iter().chain([(reuse.title.clone(), reuse.standalone())]).collect()
@@ -219,18 +218,18 @@ pub use self::brief::Brief;
 pub use self::frontier::{FrontierPoint, frontier_chart};
 pub use self::panels::{Panel, panels_chart};
 
-/// What the template shows.
+/// Data of the template.
 #[derive(Serialize)]
 struct Page {
     version: &'static str,
     title: String,
-    /// What stands at the top.
+    /// Heading.
     heading: &'static str,
     colours: String,
     switches: String,
     settings: Vec<(&'static str, String)>,
     policies: Table,
-    /// What to buy for all traces, if there are several.
+    /// Advice over all traces, if there are several.
     sentences: Vec<String>,
     overview: Option<Picture>,
     summary: Option<Table>,
@@ -243,9 +242,9 @@ struct Page {
 struct SectionView {
     id: String,
     name: String,
-    /// What to buy; none where that was not asked.
+    /// The answer; `None` if there is none to give.
     answer: Option<Answer>,
-    /// What else is said of the results.
+    /// Further remarks about the results.
     remarks: Vec<String>,
     info: Table,
     heading: &'static str,
@@ -400,7 +399,7 @@ fn settings(report: &Report) -> Vec<(&'static str, String)> {
     settings
 }
 
-/// The policies, algorithms and admission rules of these names, with their sources.
+/// Returns the policies, algorithms and admission rules of these names, with their sources.
 fn policies<'a>(names: impl Iterator<Item = &'a str>) -> Table {
     let mut table = Table::new("Policies", ["Policy", "Name", "Kind", "Source"]);
     let mut seen = Vec::new();

@@ -1,9 +1,9 @@
-//! How series look: colours, dashes and markers, in light and in dark.
+//! Looks of series: colours, dashes and markers, in light and dark.
 //!
-//! Every series differs from its neighbours by colour, by dash and by marker. The colours keep a contrast of 3:1 or more to the
-//! page (WCAG 2.2, 1.4.11), text 4.5:1 (1.4.3); tests below compute both.
+//! Series differ from their neighbours by colour, dash and marker. Colours have a contrast of at least 3:1 to the page (WCAG 2.2, 1.4.11),
+//! text 4.5:1 (1.4.3); tests below compute both.
 
-/// How a marker is drawn.
+/// Shape of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
     /// A disc.
@@ -25,7 +25,7 @@ pub enum Marker {
 }
 
 impl Marker {
-    /// The marker around (14, 5) as an SVG path, as large as in a chart; its outline is drawn too.
+    /// Returns the marker around (14, 5) as an SVG path, as large as in a chart, including its outline.
     pub fn path(self) -> &'static str {
         match self {
             Marker::Circle => "M10 5a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
@@ -40,12 +40,12 @@ impl Marker {
     }
 }
 
-/// How a series is drawn.
+/// Look of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// Name of the CSS variable that holds its colour.
     pub colour: &'static str,
-    /// SVG dash pattern; empty is a whole line.
+    /// SVG dash pattern; empty is a solid line.
     pub dash: &'static str,
     /// Marker at each point.
     pub marker: Marker,
@@ -75,7 +75,7 @@ const COLOURS: &[(&str, &str, &str)] = &[
     ("--fw-write", "#a4460f", "#f7ad77"),
 ];
 
-/// The looks that policies take in turn. After the last colour the dashes and markers are shifted against the colours.
+/// The looks of policies, in turn. After the last colour, dashes and markers shift against the colours.
 const LOOKS: [Look; 8] = [
     Look { colour: "--fw-1", dash: "", marker: Marker::Circle },
     Look { colour: "--fw-2", dash: "9 3", marker: Marker::Square },
@@ -87,17 +87,17 @@ const LOOKS: [Look; 8] = [
     Look { colour: "--fw-8", dash: "14 3 3 3", marker: Marker::Circle },
 ];
 
-/// MIN, the bound: apart from the policies that take a colour in turn.
+/// MIN, the bound, with a look of its own.
 const BOUND: Look = Look { colour: "--fw-bound", dash: "2 4", marker: Marker::Cross };
-/// What is not among the few that are in colour.
+/// A series without colour.
 pub const OTHER: Look = Look { colour: "--fw-other", dash: "", marker: Marker::Circle };
-/// A place that is to be seen.
+/// A marked position.
 pub const MARK: Look = Look { colour: "--fw-ink", dash: "3 3", marker: Marker::Cross };
-/// The most that is in colour besides what is pointed at.
+/// Largest number of coloured series.
 const COLOURED_MAX: usize = 4;
-/// The colour of what is recommended, unless it has its own.
+/// The colour of the recommended series, unless it has its own.
 pub const FIRST: &str = LOOKS[0].colour;
-/// What is in colour where it is: what is recommended has the look before them.
+/// Fixed looks; a recommended policy without one has the look before them.
 const KNOWN: [(&str, Look); 3] = [("lru", LOOKS[1]), ("larc", LOOKS[2]), ("min", BOUND)];
 
 /// Reads, in charts of reads and writes.
@@ -110,7 +110,7 @@ pub const WRITES: Look = Look { colour: "--fw-write", dash: "9 3", marker: Marke
 pub struct Looks(Vec<(String, Look)>);
 
 impl Looks {
-    /// Gives the policies looks in the order in which they come; names that come again change nothing.
+    /// Gives policies looks in the order of their names; repeated names change nothing.
     pub fn new<'a>(policies: impl IntoIterator<Item = &'a str>) -> Looks {
         let mut looks = Vec::<(String, Look)>::new();
         let mut turn = 0;
@@ -130,8 +130,8 @@ impl Looks {
         Looks(looks)
     }
 
-    /// The same with at most four in colour: those that are `first`, LRU, LARC and MIN, and if that is fewer those that come first. What is one
-    /// of them has the same look in every report.
+    /// Gives looks with at most four in colour: those that are `first`, LRU, LARC and MIN, then the first others. LRU, LARC and MIN have
+    /// the same look in every report.
     pub fn few<'a>(first: &[&str], names: impl IntoIterator<Item = &'a str>) -> Looks {
         let mut looks = Vec::<(String, Look)>::new();
         for name in names {
@@ -158,13 +158,13 @@ impl Looks {
         Looks(looks)
     }
 
-    /// The look of a policy that was given one.
+    /// Returns the look of a policy in this report.
     pub fn of(&self, policy: &str) -> Look {
         self.0.iter().find(|(name, _)| name == policy).map_or(LOOKS[0], |&(_, look)| look)
     }
 }
 
-/// The CSS that sets the colours for everything below `selector`: light, dark if that is preferred, and light on paper.
+/// Returns the CSS that sets the colours for everything below `selector`: light, dark if preferred, and light on paper.
 pub fn css(selector: &str) -> String {
     let set = |of: fn(&(&str, &'static str, &'static str)) -> &'static str| {
         COLOURS.iter().map(|colour| format!("{}:{};", colour.0, of(colour))).collect::<String>()
@@ -173,11 +173,11 @@ pub fn css(selector: &str) -> String {
     format!("{selector}{{{light}}}\n@media screen and (prefers-color-scheme:dark){{{selector}{{{dark}}}}}\n")
 }
 
-/// The most series of a chart that can be switched; further ones are always shown.
+/// Largest number of series with a switch; further ones are always shown.
 const SWITCHES: usize = 64;
 
-/// The CSS that makes a legend's switches work without a script: one that is off hides its series, and one that is pointed at
-/// shows it before all others.
+/// Returns the CSS for a legend's switches, which need no script. A switch that is off hides its series; pointing at one brings its series
+/// to the front.
 pub fn switches() -> String {
     let off =
         |number| format!("figure:has(.legend li:nth-child({number}) input:not(:checked)) .s{number}{{display:none}}");
@@ -242,7 +242,7 @@ mod tests {
         [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
     ];
 
-    /// Björn Ottosson's OKLab, in which equal distances look about equally far; black to white is 1.
+    /// Björn Ottosson's OKLab, where equal distances look about equal; black to white is 1.
     fn oklab([r, g, b]: Rgb) -> Rgb {
         let l = (0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b).max(0.0).cbrt();
         let m = (0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b).max(0.0).cbrt();
@@ -283,7 +283,7 @@ mod tests {
         let of = |looks: &Looks| names.map(|name| looks.of(name).colour);
         let grey = OTHER.colour;
         assert_eq!(of(&looks), [grey, "--fw-2", "--fw-1", grey, "--fw-3", "--fw-bound", grey, "--fw-2"]);
-        // Where one of the known ones is recommended there is room for another.
+        // If a known policy is recommended, there is a place for another.
         assert_eq!(
             of(&Looks::few(&["larc"], names)),
             ["--fw-1", "--fw-2", grey, grey, "--fw-3", "--fw-bound", grey, "--fw-2"]

@@ -1,4 +1,4 @@
-//! Reports of what was just run: what is recommended of policies alone is run again, and each trace is looked at.
+//! Reports of finished runs: repeats the recommended run for its certainty, and describes each trace.
 
 use flashwise_core::policy::Spec;
 use flashwise_sim::checks::{self, Checks};
@@ -15,10 +15,11 @@ use rayon::prelude::*;
 use crate::{Report, Section, others, recommended};
 
 impl Report {
-    /// The report of the `rows` over each of `traces`, which `command` made and of which `job` is the first. `progress` is told of block accesses.
+    /// Returns the report of the `rows` over each of `traces`, which `command` made; `job` is the first job. `progress` counts block
+    /// accesses.
     ///
     /// # Errors
-    /// What is recommended cannot be run again.
+    /// The recommended run cannot be repeated.
     pub fn of(
         command: String,
         job: &Job,
@@ -30,7 +31,7 @@ impl Report {
         let counting = meaning.counting;
         let section = |(trace, rows): (&Trace, &Vec<ResultRow>)| -> Result<Section, JobError> {
             let checks = if meaning.is_policy_alone() { checks(trace, rows, counting.warmup)? } else { None };
-            // A sample does not tell how much is asked.
+            // A sample does not have the whole workload.
             let workload = trace.sample().is_none().then(|| Workload::of(trace, &Silent));
             let (info, reuse) = (Info::of(trace), reuse(trace, progress));
             Ok(Section { info, reuse, workload, rows: rows.clone(), checks })
@@ -40,8 +41,7 @@ impl Report {
     }
 }
 
-/// What the report recommends, run again to say how sure that is; none where what knows the future is all there is, and none over a sample,
-/// which tells its own error.
+/// Repeats the recommended run to measure its certainty. `None` if only offline policies ran, and for a sample, which has its own error.
 fn checks(trace: &Trace, rows: &[ResultRow], warmup: Warmup) -> Result<Option<Checks>, JobError> {
     if trace.sample().is_some() {
         return Ok(None);
@@ -56,7 +56,7 @@ fn checks(trace: &Trace, rows: &[ResultRow], warmup: Warmup) -> Result<Option<Ch
     Ok(Some(checks::run(trace, &policy, &others, row, warmup, &Silent)?))
 }
 
-/// The reuse distances of a trace; none of a sample, whose distances are not those of the whole trace.
+/// Returns the reuse distances of a trace; empty for a sample, whose distances differ.
 fn reuse(trace: &Trace, progress: &dyn Progress) -> ReuseDistances {
     if trace.sample().is_none() {
         return ReuseDistances::of(trace, Distance::Unique, progress);

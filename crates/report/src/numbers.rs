@@ -1,27 +1,27 @@
-//! Numbers as the report writes them: thousands separated, with their unit, never rounded to what they are not.
+//! Numbers in reports: with thousands separators and units, and never rounded to a misleading value.
 
 use flashwise_core::quantity::DURATION_UNITS;
 pub use flashwise_trace::human::{count, percent};
 
 const BINARY_UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/// `1 block`, `2 blocks`: a count and what is counted.
+/// Formats a count with its noun: `1 block`, `2 blocks`.
 pub fn counted(number: u64, singular: &str, plural: &str) -> String {
     format!("{} {}", count(number), if number == 1 { singular } else { plural })
 }
 
-/// Bytes in the largest binary unit that leaves at least 1 before the point, to three digits.
+/// Formats bytes in the largest binary unit that leaves at least 1 before the point, to three digits.
 pub fn bytes(bytes: u64) -> String {
     let power = binary_power(bytes);
     let value = bytes as f64 / 1024_f64.powi(power as i32);
-    // What would be written as 1024 belongs to the next unit.
+    // A value that would be written as 1024 uses the next unit.
     if value >= 1023.5 && power + 1 < BINARY_UNITS.len() {
         return format!("1 {}", BINARY_UNITS[power + 1]);
     }
     format!("{} {}", shortest(value, if value < 9.995 { 2 } else { usize::from(value < 99.95) }), BINARY_UNITS[power])
 }
 
-/// The unit in which values up to `most` bytes are drawn, and its length.
+/// Returns name and length of the unit for values up to `most` bytes.
 pub fn binary_unit(most: u64) -> (&'static str, f64) {
     let power = binary_power(most);
     (BINARY_UNITS[power], 1024_f64.powi(power as i32))
@@ -31,14 +31,14 @@ fn binary_power(bytes: u64) -> usize {
     bytes.max(1).ilog2() as usize / 10
 }
 
-/// A number with at most this number of decimals, and no more zeros at its end than it needs.
+/// Formats a number with at most this many decimals, without trailing zeros.
 pub fn shortest(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// A ratio in percent with one decimal, for sentences: only 0 is written 0%, and only 1 is written 100%.
+/// Formats a ratio in percent with one decimal, for sentences. Only 0 becomes 0%, and only 1 becomes 100%.
 pub fn about_percent(ratio: f64) -> String {
     let text = format!("{:.1}", ratio * 100.0);
     match text.as_str() {
@@ -48,7 +48,7 @@ pub fn about_percent(ratio: f64) -> String {
     }
 }
 
-/// The distance between two ratios in percentage points with one decimal, for sentences; the sign is left to the sentence.
+/// Formats the distance between two ratios in percentage points with one decimal, without sign, for sentences.
 pub fn about_points(difference: f64) -> String {
     let points = difference.abs() * 100.0;
     match format!("{points:.1}").as_str() {
@@ -57,7 +57,7 @@ pub fn about_points(difference: f64) -> String {
     }
 }
 
-/// A signed number with two decimals, for tables of differences.
+/// Formats a signed number with two decimals, for tables of differences.
 pub fn signed(value: f64) -> String {
     match format!("{value:+.2}") {
         zero if zero == "-0.00" || zero == "+0.00" => "0.00".to_owned(),
@@ -65,7 +65,7 @@ pub fn signed(value: f64) -> String {
     }
 }
 
-/// A duration in the two largest units that it has.
+/// Formats a duration in its two largest units.
 pub fn duration(us: u64) -> String {
     if us < 60_000_000 {
         return format!("{} s", shortest(us as f64 / 1e6, 3));
@@ -81,7 +81,7 @@ pub fn duration(us: u64) -> String {
     parts.join(" ")
 }
 
-/// A number with about three digits.
+/// Formats a number with about three digits.
 pub fn written(value: f64) -> String {
     match value.abs() {
         size if size.is_nan() => "-".to_owned(),
@@ -92,7 +92,7 @@ pub fn written(value: f64) -> String {
     }
 }
 
-/// A number of years in tables: what is beyond all plans is told as that.
+/// Formats years for tables; very long times become "more than".
 pub fn years(years: f64) -> String {
     if years.is_finite() && years > flashwise_trace::human::YEARS_MAX { "> 1,000".to_owned() } else { written(years) }
 }

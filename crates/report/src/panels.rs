@@ -7,13 +7,13 @@ use super::scales::linear;
 /// A chart of a picture.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// What the vertical axis shows, with the unit.
+    /// Label of the vertical axis, with the unit.
     pub label: String,
-    /// Its lines: the name of each in the legend, and its points.
+    /// Its lines: names for the legend, and points.
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-/// Charts over one kind of horizontal axis, in rows, as an SVG file in light and in dark. A name has the same look in all.
+/// Draws charts over one kind of horizontal axis, in rows, as an SVG file in light and dark. A name has the same look in all.
 pub fn panels_chart(title: &str, description: &str, x_label: &str, columns: usize, panels: &[Panel]) -> String {
     let looks = Looks::new(panels.iter().flat_map(|panel| panel.lines.iter().map(|(name, _)| name.as_str())));
     let chart = |panel: &Panel| {

@@ -1,4 +1,4 @@
-//! What figures ask of a row of results.
+//! Values of a row for figures.
 
 use flashwise_sim::results::ResultRow;
 
@@ -13,7 +13,7 @@ pub fn erasures(row: &ResultRow) -> Option<u64> {
     Some(row.tiers.as_ref()?.erasures)
 }
 
-/// What limits the rates and lifetimes of rows, as a sentence; none if nothing does.
+/// Returns the caveat about rates and lifetimes of rows as a sentence, if there is one.
 pub fn caveat<'a>(rows: impl IntoIterator<Item = &'a ResultRow>) -> Option<String> {
     let (mut traces, mut limited, mut caveats) = (Vec::new(), Vec::new(), Vec::new());
     for row in rows {
@@ -42,7 +42,7 @@ pub fn caveat<'a>(rows: impl IntoIterator<Item = &'a ResultRow>) -> Option<Strin
     }
 }
 
-/// A caption of rates or lifetimes, with what limits them.
+/// Adds the caveat to a caption of rates or lifetimes.
 pub fn with_caveat<'a>(caption: String, rows: impl IntoIterator<Item = &'a ResultRow>) -> String {
     match caveat(rows) {
         Some(caveat) => format!("{caption} {caveat}"),
@@ -50,7 +50,7 @@ pub fn with_caveat<'a>(caption: String, rows: impl IntoIterator<Item = &'a Resul
     }
 }
 
-/// The file of a trace, without the folders that it is in.
+/// Returns the file name of a trace, without folders.
 pub fn file_name(trace: &str) -> String {
     trace.rsplit('/').next().unwrap_or(trace).to_owned()
 }

@@ -1,21 +1,21 @@
-//! Axes that fit the data: where they begin and end, and where their ticks are.
+//! Axes that fit the data: their ends and ticks.
 
 use std::sync::Arc;
 
 use super::charts::{Axis, TickText};
 use super::numbers;
 
-/// Sizes that span more than this factor are drawn on a logarithmic axis.
+/// Sizes that span more than this factor have a logarithmic axis.
 const LINEAR_SPAN_MAX: f64 = 8.0;
 
-/// A step of 1, 2 or 5 times a power of ten that divides `span` into at most `ticks` parts.
+/// Returns a step of 1, 2 or 5 times a power of ten that divides `span` into at most `ticks` parts.
 fn step(span: f64, ticks: f64) -> f64 {
     let least = span / ticks;
     let power = 10_f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0].map(|factor| factor * power).into_iter().find(|&step| step >= least * 0.999).unwrap_or(10.0 * power)
 }
 
-/// An axis from 0, or from below it if values are, to the tick at or after the largest value, of numbers with a suffix.
+/// Returns an axis of numbers with a suffix, from 0 or the smallest negative value to the tick at or after the largest value.
 pub fn linear(label: impl Into<String>, values: impl Iterator<Item = f64>, suffix: &'static str) -> Axis {
     let (min, max) = values.fold((0.0_f64, 0.0_f64), |(min, max), value| (min.min(value), max.max(value)));
     let max = if min == max { 1.0 } else { max };
@@ -31,7 +31,7 @@ pub fn linear(label: impl Into<String>, values: impl Iterator<Item = f64>, suffi
     }
 }
 
-/// A number with its thousands separated, a true minus sign and at most this number of decimals.
+/// Formats a number with thousands separators, a true minus sign and at most this many decimals.
 fn grouped(value: f64, decimals: usize) -> String {
     let sign = if value < 0.0 { "\u{2212}" } else { "" };
     let text = numbers::shortest(value.abs(), decimals);
@@ -41,14 +41,14 @@ fn grouped(value: f64, decimals: usize) -> String {
     }
 }
 
-/// An axis of powers of two, whose values are the exponents: from 0 to `exponent_max`.
+/// Returns an axis of powers of two from 0 to `exponent_max`; values are exponents.
 pub fn powers_of_two(label: impl Into<String>, exponent_max: usize) -> Axis {
     let max = exponent_max.max(1) as f64;
     let tick: TickText = Arc::new(|exponent: f64| numbers::count(exponent.exp2().round() as u64));
     Axis { label: label.into(), min: 0.0, max, step: (max / 5.0).ceil(), tick }
 }
 
-/// An axis of powers of ten, whose values are the exponents, around values above 0.
+/// Returns an axis of powers of ten around values above 0; values are exponents.
 pub fn powers_of_ten(label: impl Into<String>, values: impl Iterator<Item = f64>) -> Axis {
     let exponents = values.map(f64::log10);
     let (min, max) = exponents.fold((f64::MAX, f64::MIN), |(min, max), value| (min.min(value), max.max(value)));
@@ -61,14 +61,14 @@ pub fn powers_of_ten(label: impl Into<String>, values: impl Iterator<Item = f64>
     Axis { label: label.into(), min, max, step: ((max - min) / 7.0).ceil(), tick }
 }
 
-/// An axis of ratios above 0, whose values are logarithms to base 2: around them and around 1.
+/// Returns an axis of ratios around the values and around 1; values are logarithms to base 2.
 pub fn ratios(label: impl Into<String>, values: impl Iterator<Item = f64>) -> Axis {
     doublings(label, values.chain([1.0]).map(f64::log2), |ratio| {
         grouped(ratio, usize::try_from(-ratio.log2().floor() as i64).unwrap_or(0))
     })
 }
 
-/// An axis of values of which `write` tells each, by their logarithms to base 2: from power to power.
+/// Returns an axis from power to power of two, formatted by `write`; values are logarithms to base 2.
 pub fn doublings(
     label: impl Into<String>,
     exponents: impl Iterator<Item = f64>,
@@ -80,10 +80,10 @@ pub fn doublings(
     Axis { label: label.into(), min, max, step: ((max - min) / 8.0).ceil(), tick }
 }
 
-/// Letters at the beginning and at the end of a category's name that are kept; longer ones lose what is between.
+/// Letters kept at the start and end of a long category name.
 const CATEGORY_LETTERS: (usize, usize) = (20, 9);
 
-/// A vertical axis with a place for each name, the first at the top: the name at position i of n is at n - 1 - i.
+/// Returns a vertical axis with a position for each name, the first at the top: name i of n is at n - 1 - i.
 pub fn categories(label: impl Into<String>, names: &[String]) -> Axis {
     let short = |name: &String| {
         let letters: Vec<char> = name.chars().collect();
@@ -103,7 +103,7 @@ pub fn categories(label: impl Into<String>, names: &[String]) -> Axis {
     Axis { label: label.into(), min: -0.5, max: max.max(0.5), step: 1.0, tick }
 }
 
-/// The horizontal axis of charts against the cache size.
+/// Horizontal axis of charts against the cache size.
 pub struct SizeAxis {
     /// The axis.
     pub axis: Axis,
@@ -111,7 +111,7 @@ pub struct SizeAxis {
 }
 
 impl SizeAxis {
-    /// An axis for these sizes in bytes, linear or, if they span a wide range, logarithmic.
+    /// Returns an axis for sizes in bytes: linear, or logarithmic if they span a wide range.
     pub fn new(sizes_bytes: impl Iterator<Item = u64>) -> SizeAxis {
         let (min, max) = sizes_bytes.fold((u64::MAX, 0), |(min, max), bytes| (min.min(bytes), max.max(bytes)));
         let (min, max) = if min > max { (1.0, 2.0) } else { (min.max(1) as f64, max.max(1) as f64) };
@@ -130,7 +130,7 @@ impl SizeAxis {
         SizeAxis { axis: Axis { label: label.to_owned(), min, max, step, tick }, logarithmic }
     }
 
-    /// Where a size lies on the axis.
+    /// Returns the position of a size on the axis.
     pub fn place(&self, bytes: u64) -> f64 {
         let bytes = bytes.max(1) as f64;
         if self.logarithmic { bytes.log2() } else { bytes }

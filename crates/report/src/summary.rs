@@ -1,11 +1,11 @@
-//! What a trace is like.
+//! Description of a trace.
 
 use super::numbers::{bytes, count, duration, percent};
 use super::table::Table;
 use flashwise_trace::human;
 use flashwise_trace::tools::info::Info;
 
-/// What a trace is like: LARC's Table II and more.
+/// Returns a description of a trace: LARC's Table II and more.
 pub fn characteristics(info: &Info) -> Table {
     let block = info.block_size_bytes;
     let in_blocks = |blocks: u64| vec![count(blocks), bytes(blocks.saturating_mul(block))];

@@ -1,4 +1,4 @@
-//! The report of a sweep: how policies compare over all of its traces, pair by pair, and in each family of traces.
+//! The report of a sweep: compares policies over all of its traces, in pairs, and in each family of traces.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,29 +19,29 @@ use super::{Page, ReportError, SectionView, page, policies};
 const HITS: Measure = worded("hits", "Hit ratio", "hits per block access", "%");
 /// Read hit ratio.
 const READ_HITS: Measure = worded("read-hits", "Read hit ratio", "read hits per read", "%");
-/// Misses of LRU's.
+/// Misses relative to LRU's.
 const MISSES: Measure =
     worded("misses", "Misses beside LRU's", "misses as a share of those that LRU has in a cache of the same size", "%");
-/// Flash writes of LRU's.
+/// Flash writes relative to LRU's.
 const WRITES: Measure = worded(
     "writes",
     "Flash writes beside LRU's",
     "blocks written to flash as a share of those that LRU writes in a cache of the same size",
     "%",
 );
-/// What the others are compared with.
+/// The policy to compare with.
 const LRU: &str = "lru";
-/// The most policies of which pairs are drawn.
+/// Largest number of policies compared in pairs.
 const PAIRS_MAX: usize = 16;
 
-/// The rows of one trace at one size, by what tells them apart.
+/// The rows of one trace at one size, by label.
 type Cell<'a> = BTreeMap<&'a str, &'a Brief>;
 
 /// Rows of some traces, ordered for comparison.
 struct Field<'a> {
-    /// What tells the rows of a trace and size apart, in the order of their first rows.
+    /// Labels of the rows of a trace and size, in the order of their first rows.
     labels: Vec<&'a str>,
-    /// Those of them that know the future.
+    /// Labels of offline policies.
     offline: Vec<&'a str>,
     /// The sizes, smallest first.
     sizes: Vec<&'a str>,
@@ -80,29 +80,29 @@ impl<'a> Field<'a> {
         traces
     }
 
-    /// The labels of what can run.
+    /// Returns the labels of online policies.
     fn online(&self) -> impl Iterator<Item = &'a str> {
         self.labels.iter().copied().filter(|label| !self.offline.contains(label))
     }
 
-    /// What `measure` says of `label` at `size`, over the traces.
+    /// Returns the values of `label` at `size` over the traces.
     fn values(&self, label: &str, size: &str, of: impl Fn(&Brief, &Cell) -> Option<f64>) -> Vec<f64> {
         self.at(size).filter_map(|(_, cell)| of(cell.get(label)?, cell)).collect()
     }
 
-    /// On how many traces `label` hits most at `size` of all that can run, beside others or alone.
+    /// Number of traces on which `label` has the most hits at `size` of all online policies; ties count.
     fn wins(&self, label: &str, size: &str) -> usize {
         let most = |cell: &Cell| self.online().filter_map(|other| Some(cell.get(other)?.hit_ratio)).fold(0.0, f64::max);
         self.at(size).filter(|(_, cell)| cell.get(label).is_some_and(|row| row.hit_ratio >= most(cell))).count()
     }
 
-    /// What hits most on the most traces at `size`, of all that can run; of equals the first.
+    /// Returns the online policy with the most hits on the most traces at `size`, with their number; of equals the first.
     fn leader(&self, size: &str) -> Option<(usize, &'a str)> {
         let all = self.online().map(|label| (self.wins(label, size), label));
         all.reduce(|most, next| if next.0 > most.0 { next } else { most })
     }
 
-    /// Of the traces that have rows of both at `size`: on how many `one` hits more, and how many there are.
+    /// Compares two policies on the traces with both at `size`: the number where `one` hits more, and the number of traces.
     fn beats(&self, one: &str, other: &str, size: &str) -> (usize, usize) {
         let both =
             || self.at(size).filter_map(|(_, cell)| Some((cell.get(one)?.hit_ratio, cell.get(other)?.hit_ratio)));
@@ -110,13 +110,13 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Whether a policy knows the future.
+/// True if a policy is offline.
 fn is_offline(policy: &str) -> bool {
     let info = Spec::parse(policy).map(|policy| policy.info());
     info.or_else(|_| Algorithm::parse(policy).map(|algorithm| algorithm.info())).is_ok_and(|info| info.offline)
 }
 
-/// A share of 100, as sentences and tables have it.
+/// Formats a share given in percent.
 fn share(of_hundred: f64) -> String {
     format!("{}%", shortest(of_hundred, 1))
 }
@@ -139,8 +139,7 @@ fn writes(row: &Brief, cell: &Cell) -> Option<f64> {
     (of_lru > 0).then(|| row.flash_writes_blocks as f64 / of_lru as f64 * 100.0)
 }
 
-/// The family of each trace: the folder or the archive that it is in, or, where all are in one, what their names begin with, up to the first
-/// digit or mark.
+/// Returns the family of each trace: its folder or archive, or, if all are in one, the start of its name up to the first digit or mark.
 fn families<'a>(traces: &[&'a str]) -> Vec<(&'a str, &'a str)> {
     let folder = |trace: &'a str| trace.rsplit_once('/').map_or("", |(folder, _)| folder);
     let prefix = |trace: &'a str| {
@@ -152,7 +151,7 @@ fn families<'a>(traces: &[&'a str]) -> Vec<(&'a str, &'a str)> {
     traces.iter().map(|trace| (*trace, if is_one { prefix(trace) } else { folder(trace) })).collect()
 }
 
-/// The report over the rows of a sweep, made by `command`, as an HTML page.
+/// Returns the report over the rows of a sweep, made by `command`, as an HTML page.
 ///
 /// # Errors
 /// None that the rows could cause.
@@ -190,7 +189,7 @@ pub fn render_sweep(command: &str, rows: &[Brief]) -> Result<String, ReportError
     })
 }
 
-/// What the sweep says, in words.
+/// Summarises the sweep in words.
 fn sentences(field: &Field, families: usize) -> Vec<String> {
     let traces = field.traces().len();
     let what = format!(
@@ -210,7 +209,7 @@ fn sentences(field: &Field, families: usize) -> Vec<String> {
         Some(format!("{} at {size} (on {} of {}{beside})", most.1, count(most.0 as u64), count(of as u64)))
     };
     let leaders: Vec<String> = field.sizes.iter().filter_map(leader).collect();
-    let leaders = format!("Of what can run, these hit most on most traces: {}.", leaders.join("; "));
+    let leaders = format!("These online policies hit most on most traces: {}.", leaders.join("; "));
     if field.online().next().is_some() { vec![what, leaders] } else { vec![what] }
 }
 
@@ -220,7 +219,7 @@ fn median(values: &[f64]) -> Option<f64> {
     (!sorted.is_empty()).then(|| quantile(&sorted, 0.5))
 }
 
-/// A row for each policy and size.
+/// Returns a row for each policy and size.
 fn summary(field: &Field) -> Table {
     let columns = [
         "Policy, size",
@@ -257,7 +256,7 @@ fn summary(field: &Field) -> Table {
     table
 }
 
-/// Boxes of each measure that the rows have.
+/// Draws boxes of each measure that the rows have.
 fn distributions(id: &str, field: &Field, looks: &Looks) -> Vec<Figure> {
     type Of = fn(&Brief, &Cell) -> Option<f64>;
     let all: [(&Measure, Of); 4] = [(&HITS, hits), (&MISSES, misses), (&READ_HITS, read_hits), (&WRITES, writes)];
@@ -271,16 +270,16 @@ fn distributions(id: &str, field: &Field, looks: &Looks) -> Vec<Figure> {
     all.into_iter().filter(is_drawn).map(drawn).collect()
 }
 
-/// On how many traces each policy hits more than each other at `size`; none where there are no two.
+/// Compares each policy with each other: on how many traces it hits more at `size`. `None` without two policies.
 fn pairs(field: &Field, size: &str) -> Option<Figure> {
     let labels: Vec<&str> = field.labels.iter().copied().take(PAIRS_MAX).collect();
     if labels.len() < 2 {
         return None;
     }
-    let title = format!("Who hits more, pair by pair, at {size}");
+    let title = format!("More hits, pair by pair, at {size}");
     let columns = std::iter::once("Hits more than".to_owned()).chain(labels.iter().map(|label| (*label).to_owned()));
     let mut table = Table::new(&title, columns);
-    // Names stand left of the rows and above the columns, where they are slanted.
+    // Names are left of the rows and, slanted, above the columns.
     const SIDE: f64 = 640.0;
     const LEFT: f64 = 150.0;
     const TOP: f64 = 110.0;
@@ -328,13 +327,13 @@ fn pairs(field: &Field, size: &str) -> Option<Figure> {
     let caption = format!(
         "{title}: on how many traces the policy of the row hits more than that of the column; the darker, the more.{of_others}"
     );
-    // A narrow screen has the same, smaller: names of policies need their room.
+    // A narrow screen has the same, smaller: names of policies need their space.
     let [svg, narrow] =
         [id.clone(), format!("{id}-narrow")].map(|id| head(&id, &title, &description, (SIDE, height), "") + &svg);
     Some(Figure { caption, svg, narrow, legend: Vec::new(), table, open: false })
 }
 
-/// A name as there is room for.
+/// Shortens a name.
 fn short(name: &str) -> String {
     const LEN: usize = 20;
     if name.chars().count() <= LEN { name.to_owned() } else { name.chars().take(LEN - 1).chain(['…']).collect() }
@@ -344,7 +343,7 @@ fn id_of(size: &str) -> String {
     size.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
 }
 
-/// The part of the page about one family.
+/// Returns the part of the page about one family.
 fn family(number: usize, name: &str, field: &Field, looks: &Looks) -> SectionView {
     let id = format!("family-{number}");
     let traces = field.traces();
@@ -406,7 +405,7 @@ mod tests {
         }
     }
 
-    /// Two families: LARC leads on two of three traces at 10 %, and LRU at 5 %; MIN, which knows the future, wins nothing.
+    /// Two families: LARC leads on two of three traces at 10 %, and LRU at 5 %; MIN, which is offline, wins nothing.
     fn rows() -> Vec<Brief> {
         let at = |trace: &str, hits: [f64; 3]| {
             let policies = ["lru", "larc", "min"].into_iter().zip(hits);
@@ -449,8 +448,7 @@ mod tests {
     #[test]
     fn the_page_has_all_parts_once() {
         let page = render_sweep("flashwise sweep report results", &rows()).unwrap();
-        for part in
-            ["msr: 2 traces", "fiu: 1 trace", "Who hits more, pair by pair, at 10%", "Misses beside LRU", "2 of 3"]
+        for part in ["msr: 2 traces", "fiu: 1 trace", "More hits, pair by pair, at 10%", "Misses beside LRU", "2 of 3"]
         {
             assert!(page.contains(part), "{part}");
         }

@@ -4,12 +4,12 @@ use serde::Serialize;
 
 use super::charts::LegendKey;
 
-/// A table whose rows begin with what they are about.
+/// A table whose rows start with a head.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Table {
-    /// What it shows.
+    /// Caption.
     pub caption: String,
-    /// Heads of the columns; the first is that of the rows' heads.
+    /// Heads of the columns; the first is above the rows' heads.
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Row>,
@@ -18,14 +18,14 @@ pub struct Table {
 /// A row of a table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What it is about.
+    /// Head.
     pub head: String,
-    /// The cells, one less than there are columns.
+    /// The cells, one fewer than the columns.
     pub cells: Vec<String>,
 }
 
 impl Table {
-    /// A table of these columns, without rows.
+    /// Returns a table of these columns without rows.
     pub fn new<S: Into<String>>(caption: impl Into<String>, columns: impl IntoIterator<Item = S>) -> Table {
         Table { caption: caption.into(), columns: columns.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
@@ -40,16 +40,16 @@ impl Table {
 /// A chart and its numbers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// What it shows.
+    /// Caption.
     pub caption: String,
     /// The chart, as an `svg` element.
     pub svg: String,
-    /// The same for a narrow screen.
+    /// The chart for a narrow screen.
     pub narrow: String,
     /// The switches of its series.
     pub legend: Vec<LegendKey>,
     /// The numbers of the chart.
     pub table: Table,
-    /// Whether the table is shown from the start.
+    /// True if the table is shown from the start.
     pub open: bool,
 }

@@ -1,15 +1,15 @@
-//! Epochs put together until they are few enough to be drawn and read.
+//! Merges epochs until they are few enough to draw and read.
 
 use super::numbers::count;
 use flashwise_sim::results::Epoch;
 
-/// The most points over time.
+/// Largest number of points over time.
 const SPANS_MAX: usize = 120;
 
 /// Consecutive epochs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// Epochs put together; the last span may have fewer than the others.
+    /// Number of merged epochs; the last span may have fewer.
     pub epochs: u64,
     /// Position of the first access in the trace.
     pub first_access: u64,
@@ -22,7 +22,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Where its point is drawn.
+    /// Position at which it is drawn.
     pub fn middle(&self) -> f64 {
         self.first_access as f64 + self.accesses as f64 / 2.0
     }
@@ -32,13 +32,13 @@ impl Span {
         self.first_access + self.accesses
     }
 
-    /// The accesses, counted from 1: `1 to 100,000`.
+    /// Names the accesses, counted from 1: `1 to 100,000`.
     pub fn named(&self) -> String {
         format!("{} to {}", count(self.first_access + 1), count(self.end()))
     }
 }
 
-/// The epochs, or equally many of them put together, with the mean over their accesses.
+/// Merges equal numbers of epochs into spans, with means over their accesses.
 pub fn spans(epochs: &[Epoch]) -> Vec<Span> {
     let together = epochs.len().div_ceil(SPANS_MAX).max(1);
     let span = |epochs: &[Epoch]| {

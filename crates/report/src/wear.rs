@@ -1,5 +1,5 @@
-//! The figures of what caches wear, each a chart and the table of its numbers. They follow Figures 1, 5 and 6 of Cheng et al., Erasing
-//! Belady's limitations (USENIX ATC 2016).
+//! The figures of wear, each a chart and its table. They follow Figures 1, 5 and 6 of Cheng et al., Erasing Belady's limitations (USENIX
+//! ATC 2016).
 
 use super::Section;
 use super::boxes::boxes;
@@ -15,12 +15,12 @@ use super::wear_measures::{Measure, OF_M_PLUS, RHR, mean, measures};
 use super::wear_parameters::is_point;
 use flashwise_sim::results::ResultRow;
 
-/// Whether it is wear that was simulated.
+/// True if wear was simulated.
 pub fn is_of_wear(rows: &[ResultRow]) -> bool {
     rows.first().is_some_and(|row| row.endurance.is_some())
 }
 
-/// The figures of one trace by cache size (as Figures 5 and 6), and hits against erasures (as Figure 1).
+/// Returns the figures of one trace by cache size (Figures 5 and 6), and hits against erasures (Figure 1).
 pub fn by_size(subject: &Subject, rows: &[ResultRow]) -> Vec<Figure> {
     let grid = subject.grid;
     let figure_of = |measure: &Measure| {
@@ -45,7 +45,7 @@ pub fn by_size(subject: &Subject, rows: &[ResultRow]) -> Vec<Figure> {
     figures
 }
 
-/// Of rows of the same policy and size, that which a [`Grid`] shows.
+/// True if a [`Grid`] shows this row: the first of its policy and size.
 fn is_first(rows: &[ResultRow], row: &ResultRow) -> bool {
     let same = |other: &&ResultRow| {
         (&other.trace, &other.policy, other.capacity_blocks) == (&row.trace, &row.policy, row.capacity_blocks)
@@ -53,7 +53,7 @@ fn is_first(rows: &[ResultRow], row: &ResultRow) -> bool {
     rows.iter().find(same).is_some_and(|first| std::ptr::eq(first, row))
 }
 
-/// Hits against erasures, one line for each policy through its sizes.
+/// Draws hits against erasures, with one line for each policy through its sizes.
 fn scatter(
     id: &str,
     erasures: &Measure,
@@ -90,12 +90,12 @@ fn scatter(
             table.push(format!("{name}, {size}"), vec![erasures.written(*worn), RHR.written(*hits)]);
         }
     }
-    let caption = "Hits against wear: each point is a cache size; what lies further up and to the left hits more and wears less. Caches \
-                   that erase nothing are in the table alone.";
+    let caption = "Hits against wear: each point is a cache size; points further up and to the left hit more and wear less. Caches \
+                   without erasures are in the table only.";
     Some(Figure { caption: caption.to_owned(), open: false, ..figure(&chart, table) })
 }
 
-/// Which share of m's erasures each other algorithm saves (Figure 6).
+/// Returns the share of m's erasures that each other algorithm saves (Figure 6).
 fn savings(subject: &Subject) -> Option<Figure> {
     let grid = subject.grid;
     let m = grid.policies.iter().copied().find(|policy| policy.name == "m")?;
@@ -104,7 +104,7 @@ fn savings(subject: &Subject) -> Option<Figure> {
     let saved = |row: &ResultRow| {
         let size = grid.sizes.iter().copied().find(|size| size.blocks == row.capacity_blocks)?;
         let all = erasures(grid.row(m, size)?).filter(|&all| all > 0.0)?;
-        // Erase units of one block are no measure for those of many.
+        // Erase units of one block do not compare with larger ones.
         row.endurance.as_ref().filter(|wear| wear.layout != "unit")?;
         Some((1.0 - erasures(row)? / all) * 100.0)
     };
@@ -120,12 +120,11 @@ fn savings(subject: &Subject) -> Option<Figure> {
         Some(saved(row).map_or_else(|| "none".to_owned(), |saved| format!("{}%", shortest(saved, 1))))
     };
     let table = subject.by_policy(title, &others, cell);
-    let caption =
-        "Erasures that each algorithm saves of those of m, which is MIN that passes by what is not worth fetching.";
+    let caption = "Share of m's erasures that each algorithm saves; m is MIN without useless fetches.";
     Some(Figure { caption: caption.to_owned(), ..figure(&chart, table) })
 }
 
-/// The measures over all traces: boxes by size and policy (Figure 5), and the means of hits and erasures (Figure 1).
+/// Returns the measures over all traces: boxes by size and policy (Figure 5), and means of hits and erasures (Figure 1).
 pub fn over_traces(sections: &[Section], looks: &Looks) -> Vec<Figure> {
     let rows: Vec<&ResultRow> = sections
         .iter()
@@ -136,7 +135,7 @@ pub fn over_traces(sections: &[Section], looks: &Looks) -> Vec<Figure> {
         if !sizes.contains(&&row.size[..]) {
             sizes.push(&row.size);
         }
-        // What is a point against a parameter has its own figures.
+        // A policy with a parameter has its own figures.
         if !policies.contains(&&row.policy[..]) && !is_point(&row.policy) {
             policies.push(&row.policy);
         }
@@ -173,7 +172,7 @@ pub fn over_traces(sections: &[Section], looks: &Looks) -> Vec<Figure> {
     figures
 }
 
-/// What the wear of a trace means: a sentence about hits and one about erasures, at the largest size.
+/// Summarises the wear of a trace: a sentence about hits and one about erasures, at the largest size.
 pub fn sentences(grid: &Grid) -> [String; 2] {
     let wear = |row: &ResultRow| row.endurance.clone().unwrap_or_default();
     let Some(&size) = grid.sizes.last() else { return ["No policy was simulated.".to_owned(), String::new()] };

@@ -1,4 +1,4 @@
-//! What is measured of wear, each measure once: its name, its meaning, and how it is drawn and written.
+//! Measures of wear, each defined once: name, meaning and format.
 //!
 //! Source: Cheng et al., Erasing Belady's limitations (USENIX ATC 2016), section 3.1.
 
@@ -7,22 +7,22 @@ use super::rows::with_caveat;
 use flashwise_sim::columns::{About, Column, about};
 use flashwise_sim::results::{EnduranceFigures, ResultRow, TierFigures};
 
-/// A figure of wear: how it is written and where the paper has it by cache size.
+/// A measure of wear.
 pub struct Measure {
-    /// Names its charts.
+    /// Id of its charts.
     pub id: &'static str,
-    /// What it is called.
+    /// Name.
     pub name: &'static str,
-    /// What it is.
+    /// Meaning.
     meaning: Meaning,
-    /// What follows its numbers.
+    /// Suffix of its numbers.
     pub suffix: &'static str,
-    /// Whether its values on different traces are orders of magnitude apart.
+    /// True if its values on different traces differ by orders of magnitude.
     pub logarithmic: bool,
     value: Value,
 }
 
-/// What a measure is: a column of the rows, or what is worked out from some.
+/// Meaning of a measure: a column of the rows, or words for a computed one.
 enum Meaning {
     Column(About),
     Words(&'static str),
@@ -30,7 +30,7 @@ enum Meaning {
 
 type Value = fn(&Measure, &ResultRow) -> Option<f64>;
 
-/// The value of a column; shares in percent.
+/// Returns the value of a column; shares in percent.
 fn of_column(measure: &Measure, row: &ResultRow) -> Option<f64> {
     let Meaning::Column(about) = &measure.meaning else { return None };
     row.endurance.as_ref()?;
@@ -41,7 +41,7 @@ const fn column(id: &'static str, about: About, suffix: &'static str, logarithmi
     Measure { id, name: about.title(), meaning: Meaning::Column(about), suffix, logarithmic, value: of_column }
 }
 
-/// A measure that is worked out elsewhere, in words.
+/// A computed measure, described in words.
 pub const fn worded(id: &'static str, name: &'static str, words: &'static str, suffix: &'static str) -> Measure {
     Measure { id, name, meaning: Meaning::Words(words), suffix, logarithmic: false, value: |_, _| None }
 }
@@ -56,12 +56,12 @@ pub const EPBPD: Measure = column("epbpd", about(WEAR, "epbpd"), "", true);
 pub const ERASURES: Measure = column("erasures", about(TierFigures::COLUMNS, "erasures"), "", true);
 /// Flash usage effectiveness.
 pub const FUE: Measure = column("fue", about(WEAR, "fue"), "", false);
-/// Weighted flash usage effectiveness, with the weight that was asked for.
+/// Weighted flash usage effectiveness, with the given weight.
 pub const WFUE: Measure = column("wfue", about(WEAR, "wfue"), "", false);
-/// Erasures beside those of M+: the same for traces of any length.
+/// Erasures relative to M+, which are comparable between traces of any length.
 pub const OF_M_PLUS: Measure = column("of-m-plus", about(WEAR, "erasures_of_m_plus"), "%", false);
 
-/// Weighted flash usage effectiveness where erasures count most: Figure 9(c). The paper's weights are not known.
+/// Weighted flash usage effectiveness with more weight on erasures: Figure 9(c). The paper's weights are unknown.
 pub const WFUE_OF_ERASURES: Measure = Measure {
     id: "wfue-erasures",
     name: "WFUE, hits weigh 10%",
@@ -72,7 +72,7 @@ pub const WFUE_OF_ERASURES: Measure = Measure {
     logarithmic: false,
     value: |_, row| weighted(row.endurance.as_ref()?, 0.1),
 };
-/// The same where hits count most: Figure 9(d).
+/// Weighted flash usage effectiveness with more weight on hits: Figure 9(d).
 pub const WFUE_OF_HITS: Measure = Measure {
     id: "wfue-hits",
     name: "WFUE, hits weigh 90%",
@@ -84,18 +84,18 @@ pub const WFUE_OF_HITS: Measure = Measure {
     value: |_, row| weighted(row.endurance.as_ref()?, 0.9),
 };
 
-/// WFUE with another weight than the row's.
+/// Returns WFUE with another weight than the row's.
 fn weighted(wear: &EnduranceFigures, alpha: f64) -> Option<f64> {
     Some(alpha * wear.rhr_of_m_plus? + (1.0 - alpha) * (1.0 - wear.erasures_of_m_plus?))
 }
 
 impl Measure {
-    /// Its value of a row, if there is one.
+    /// Returns its value in a row, if any.
     pub fn of(&self, row: &ResultRow) -> Option<f64> {
         (self.value)(self, row)
     }
 
-    /// A value as tables have it.
+    /// Formats a value for tables.
     pub fn written(&self, value: f64) -> String {
         let number = match value {
             value if value < 0.0 => signed(value),
@@ -105,7 +105,7 @@ impl Measure {
         format!("{number}{}", self.suffix)
     }
 
-    /// What stands above its figures, with what limits it on `rows`.
+    /// Returns the caption of its figures, with the caveat of `rows`.
     pub fn caption<'a>(&self, rows: impl IntoIterator<Item = &'a ResultRow>) -> String {
         let caption = match &self.meaning {
             Meaning::Column(about) => about.meaning(),
@@ -115,18 +115,18 @@ impl Measure {
     }
 }
 
-/// What is measured of rows: erasures per day where all traces have times.
+/// Returns the measures of rows: erasures per day only if all traces have times.
 pub fn measures<'a>(mut rows: impl Iterator<Item = &'a ResultRow>) -> [&'static Measure; 4] {
     let timed = rows.all(|row| row.endurance.as_ref().is_some_and(|wear| wear.days.is_some()));
     [&RHR, if timed { &EPBPD } else { &ERASURES }, &FUE, &WFUE]
 }
 
-/// The mean of some values; 0 of none.
+/// Returns the mean of values; 0 without any.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// The value below which this share of sorted values lies, between neighbours in proportion.
+/// Returns a quantile of sorted values, interpolated between neighbours.
 pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     let at = share * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);

@@ -1,8 +1,7 @@
-//! Means over the traces against a parameter that runs differ in: Figures 7 to 10 of Cheng et al., Erasing Belady's limitations (USENIX ATC
-//! 2016).
+//! Means over the traces against a parameter of the runs: Figures 7 to 10 of Cheng et al., Erasing Belady's limitations (USENIX ATC 2016).
 //!
-//! Every run is a point: M+ and C without a budget are those with a budget of 100 %, those that leave out what is read less than once, and
-//! C whose write buffer was not named has the one that it was given.
+//! Every run is a point. M+ and C without a budget have a budget of 100 %, and a threshold of one read. C without a given write buffer has
+//! the one that it received.
 
 use super::Section;
 use super::charts::{Chart, Series};
@@ -14,19 +13,19 @@ use super::table::{Figure, Table};
 use super::wear_measures::{Measure, OF_M_PLUS, RHR, WFUE_OF_ERASURES, WFUE_OF_HITS, mean, measures, quantile};
 use flashwise_sim::results::ResultRow;
 
-/// A parameter that runs differ in.
+/// A parameter of runs.
 struct Parameter {
     id: &'static str,
     axis: &'static str,
     suffix: &'static str,
-    /// What is shown against it: erasures alone, or also what they cost in hits.
+    /// True if hits are shown too, not only erasures.
     hits: bool,
     caption: &'static str,
-    /// Its value in a row, and the row's policy without it.
+    /// Returns its value in a row, and the row's policy without it.
     split: fn(&ResultRow) -> Option<(f64, String)>,
 }
 
-/// A policy's name, and its options.
+/// Returns a policy's name and its options.
 fn parts(policy: &str) -> (&str, Vec<&str>) {
     match policy.split_once(':') {
         Some((name, options)) => (name, options.split(',').collect()),
@@ -38,7 +37,7 @@ fn joined(name: &str, options: &[&str]) -> String {
     if options.is_empty() { name.to_owned() } else { format!("{name}:{}", options.join(",")) }
 }
 
-/// The value of an option, as a number or a percentage, and the policy without it.
+/// Returns the value of an option, a number or a percentage, and the policy without it.
 fn without(row: &ResultRow, option: &str) -> Option<(f64, String)> {
     let (name, options) = parts(&row.policy);
     let (mut value, mut others) = (None, Vec::new());
@@ -57,7 +56,7 @@ fn without(row: &ResultRow, option: &str) -> Option<(f64, String)> {
     Some((value?, joined(name, &others)))
 }
 
-/// M+, C and H as members of the family whose names end in `suffix`, where their parameter has the value `at`.
+/// Returns M+, C and H as members of the family with `suffix`, with the value `at` of the parameter.
 fn member(row: &ResultRow, suffix: &str, at: f64) -> Option<(f64, String)> {
     let (name, options) = parts(&row.policy);
     let family = match name {
@@ -65,12 +64,12 @@ fn member(row: &ResultRow, suffix: &str, at: f64) -> Option<(f64, String)> {
         "c" | "h" => name,
         _ => return None,
     };
-    // With another threshold of its own it is none of them.
+    // With a threshold of its own it is no member.
     let is_plain = !options.iter().any(|option| option.starts_with("r="));
     is_plain.then(|| (at, joined(&format!("{family}{suffix}"), &options)))
 }
 
-/// The write buffer of C, in erase units, and the policy without it.
+/// Returns the write buffer of C in erase units, and the policy without it.
 fn buffers(row: &ResultRow) -> Option<(f64, String)> {
     without(row, "buffers").or_else(|| {
         let wear = row.endurance.as_ref()?;
@@ -122,14 +121,14 @@ const PARAMETERS: [Parameter; 5] = [
     },
 ];
 
-/// Whether a policy is named with a value of a parameter, and so is a point of its figures.
+/// True if a policy has a value of a parameter, and so is a point of its figures.
 pub fn is_point(policy: &str) -> bool {
     let row = ResultRow { policy: policy.to_owned(), ..ResultRow::default() };
     ["buffers", "share", "epbpd", "n"].iter().any(|option| without(&row, option).is_some())
 }
 
-/// Means over all traces against the write buffer, over-provisioning, budget and least hits (Figures 7 to 10), where runs differ in these.
-/// Over several traces erasures are relative to M+'s, so that no trace outweighs the others.
+/// Returns means over all traces against the write buffer, over-provisioning, budget and least hits (Figures 7 to 10), if runs differ in
+/// these. Over several traces erasures are relative to M+'s, so no trace dominates.
 pub fn by_parameter(sections: &[Section]) -> Vec<Figure> {
     let rows: Vec<&ResultRow> = sections.iter().flat_map(|section| &section.rows).collect();
     let [_, erasures, ..] = measures(rows.iter().copied());
@@ -143,10 +142,10 @@ pub fn by_parameter(sections: &[Section]) -> Vec<Figure> {
     figures
 }
 
-/// A value of a parameter, and what was measured with it, by trace.
+/// A value of a parameter, and the measurements by trace.
 type Values<'a> = (f64, Vec<(&'a str, f64)>);
 
-/// Lines of the means over traces: by policy, size and whatever else runs differ in, each value of the parameter with what was measured.
+/// Returns lines of means over traces: by policy, size and other differences of runs, each value of the parameter with its measurements.
 fn lines<'a>(parameter: &Parameter, measure: &Measure, rows: &[&'a ResultRow]) -> Vec<(String, Vec<Values<'a>>)> {
     let spare = |row: &ResultRow| row.endurance.as_ref().map_or(0.0, |wear| wear.over_provision);
     let is_spare_another = rows.iter().any(|row| spare(row) != spare(rows[0])) && parameter.id != "spare";
@@ -166,7 +165,7 @@ fn lines<'a>(parameter: &Parameter, measure: &Measure, rows: &[&'a ResultRow]) -
             line.push((at, Vec::new()));
             line.len() - 1
         });
-        // What is named in two ways counts once.
+        // A run under two names counts once.
         let of_traces = &mut line[at_value].1;
         if of_traces.iter().all(|(trace, _)| *trace != row.trace) {
             of_traces.push((&row.trace, value));
@@ -219,7 +218,7 @@ fn against(parameter: &Parameter, measure: &Measure, rows: &[&ResultRow]) -> Opt
     Some(Figure { caption, ..figure(&chart, table) })
 }
 
-/// The mean over the traces and, of several, from the first to the third quartile how they vary (Figure 7b).
+/// Formats the mean over the traces and, for several, the range from the first to the third quartile (Figure 7b).
 fn varied(measure: &Measure, values: &[(&str, f64)]) -> String {
     let mut sorted: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
     sorted.sort_by(f64::total_cmp);
@@ -251,7 +250,7 @@ mod tests {
         ResultRow { policy: policy.to_owned(), endurance: Some(wear), ..ResultRow::default() }
     }
 
-    /// 1, 2, 4 and 9: a mean of 4, quartiles of 1.75 and 5.25.
+    /// 1, 2, 4 and 9 have a mean of 4 and quartiles of 1.75 and 5.25.
     #[test]
     fn several_traces_have_their_quartiles_beside_the_mean() {
         let values = [("a", 4.0), ("b", 1.0), ("c", 9.0), ("d", 2.0)];

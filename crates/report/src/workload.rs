@@ -1,4 +1,4 @@
-//! Pictures of what is asked: when and where, how much, how long, and of how few blocks.
+//! Pictures of a workload: accesses over time and address, rate, lengths of requests, and popularity of blocks.
 
 use std::fmt::Write;
 
@@ -11,16 +11,16 @@ use super::numbers::{bytes, count, duration, percent, shortest};
 use super::scales::{linear, powers_of_two};
 use super::table::{Figure, Table};
 
-/// Width and height of the map, its width on a narrow screen, and where its axes are.
+/// Width and height of the map, its width on a narrow screen, and the position of its axes.
 const SIZE: (f64, f64) = (640.0, 370.0);
 const NARROW: f64 = 340.0;
 const LEFT: f64 = 34.0;
 const TOP: f64 = 54.0;
 const RIGHT: f64 = 10.0;
 const BELOW: f64 = 46.0;
-/// Shades of the map, from few accesses to most; each stands for as many times more.
+/// Shades of the map, from few accesses to the most, in equal ratios.
 const SHADES: usize = 6;
-/// Parts of time and of addresses that the table of the map tells.
+/// Parts of time and of addresses in the table of the map.
 const TOLD: usize = 8;
 /// Title of the map.
 const HEAT: &str = "Accesses over time and address";
@@ -31,7 +31,7 @@ pub fn figures(id: &str, workload: &Workload) -> Vec<Figure> {
     std::iter::once(heat(id, workload).0).chain(charts).collect()
 }
 
-/// The same as files of their own, with their titles.
+/// Returns the pictures as files, with their titles.
 pub fn pictures(workload: &Workload) -> Vec<(String, String)> {
     let charts = charts("workload", workload).into_iter().map(|(chart, _)| (chart.title.clone(), chart.standalone()));
     std::iter::once((HEAT.to_owned(), heat("workload", workload).1)).chain(charts).collect()
@@ -41,7 +41,7 @@ fn charts(id: &str, workload: &Workload) -> Vec<(Chart, Figure)> {
     rate(id, workload).into_iter().chain([sizes(id, workload), popularity(id, workload)]).collect()
 }
 
-/// When a bin begins.
+/// Returns the start of a bin.
 fn begins(workload: &Workload, part: usize) -> String {
     let since = workload.part_len.saturating_mul(part as u64);
     if workload.start_us.is_some() { duration(since) } else { count(since) }
@@ -51,7 +51,7 @@ fn time_label(workload: &Workload) -> &'static str {
     if workload.start_us.is_some() { "Time since the first request" } else { "Accesses since the start of the trace" }
 }
 
-/// The shade of a cell: 0 is empty, the last is the most; between them each is of equally many times more accesses.
+/// Returns the shade of a cell: 0 is empty, the last is the most, with equal ratios between shades.
 fn shade(accesses: u64, most: u64) -> usize {
     if accesses == 0 {
         return 0;
@@ -60,7 +60,7 @@ fn shade(accesses: u64, most: u64) -> usize {
     ((share * SHADES as f64).ceil() as usize).clamp(1, SHADES)
 }
 
-/// What the shades stand for: from one access to the most of a cell.
+/// Returns the key of the shades: from one access to the most in a cell.
 fn key(most: u64) -> String {
     const SIDE: f64 = 14.0;
     let (y, baseline) = (26.0, 37.0);
@@ -78,7 +78,7 @@ fn shade_opacity(number: usize) -> String {
     shortest(number as f64 / SHADES as f64, 2)
 }
 
-/// Accesses over time and address: as a figure, and as a file.
+/// Returns accesses over time and address, as a figure and as a file.
 fn heat(id: &str, workload: &Workload) -> (Figure, String) {
     let (rows, columns) = (workload.heat.len().max(1), workload.parts.len().max(1));
     let most = workload.heat.iter().flatten().copied().max().unwrap_or(0);
@@ -119,7 +119,7 @@ fn heat(id: &str, workload: &Workload) -> (Figure, String) {
         svg + &text_at(LEFT + width / 2.0, SIZE.1 - 8.0, "middle", time_label(workload)) + "</svg>"
     };
     let whole = around(SIZE.0, &map, &[0, 1, 2, 3, 4]);
-    // The same map, pressed together.
+    // The same map, compressed.
     let share = (NARROW - LEFT - RIGHT) / width;
     let pressed = format!("matrix({share:.4} 0 0 1 {:.2} 0)", LEFT * (1.0 - share));
     let again = format!("<use href=\"#{id}-heat-map\" transform=\"{pressed}\" />");
@@ -154,11 +154,11 @@ fn line(name: &str, points: Vec<(f64, f64)>) -> Series {
     Series { name: name.to_owned(), look: if name == "Reads" { READS } else { WRITES }, points }
 }
 
-/// Requests per second over time; none without a clock.
+/// Returns requests per second over time; `None` without a clock.
 fn rate(id: &str, workload: &Workload) -> Option<(Chart, Figure)> {
     workload.start_us?;
     let seconds = workload.part_len as f64 / 1e6;
-    // In the unit that the whole trace has a few of.
+    // In the unit that gives a small number for the whole trace.
     let all = seconds * workload.parts.len() as f64;
     let units = [("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0)];
     let (unit, length) = units.into_iter().find(|(_, length)| all >= 3.0 * length).unwrap_or(("milliseconds", 1e-3));
@@ -191,7 +191,7 @@ fn rate(id: &str, workload: &Workload) -> Option<(Chart, Figure)> {
     Some((chart, figure))
 }
 
-/// Lengths of requests, reads and writes apart, cumulative.
+/// Returns cumulative lengths of requests, reads and writes separately.
 fn sizes(id: &str, workload: &Workload) -> (Chart, Figure) {
     let sums = workload.sizes.each_ref().map(|sizes| sizes.iter().sum::<u64>());
     let cumulative = workload.sizes.each_ref().map(|sizes| {
@@ -234,7 +234,7 @@ fn sizes(id: &str, workload: &Workload) -> (Chart, Figure) {
     (chart, figure)
 }
 
-/// How many accesses go to how few blocks.
+/// Returns the share of accesses to the most popular blocks.
 fn popularity(id: &str, workload: &Workload) -> (Chart, Figure) {
     let all = workload.popularity.last().copied().unwrap_or(0).max(1) as f64;
     let blocks = |power: usize| (1_u64 << power).min(workload.unique_blocks.max(1));
@@ -293,13 +293,13 @@ mod tests {
     fn the_pictures_and_their_tables_say_the_same() {
         let all = figures("t", &workload());
         let [heat, rate, sizes, popularity] = &all[..] else { panic!("four pictures") };
-        // The cells of 1, of 100 and 100, and of 6 and 6: neighbours of one shade are one piece.
+        // The cells of 1, of 100 and 100, and of 6 and 6: neighbours of one shade are merged.
         assert_eq!(heat.svg.matches('M').count(), 3 + 1, "and the axes: {}", heat.svg);
         // The key: six shades from 1 access to the most.
         assert_eq!((heat.svg.matches("<rect ").count(), heat.narrow.matches("<rect ").count()), (SHADES, SHADES));
         assert!(heat.svg.contains(">100 accesses in a cell<"), "{}", heat.svg);
         assert!(heat.svg.starts_with("<svg ") && heat.svg.ends_with("</svg>"));
-        // The narrow map has no cells of its own: half the width between the axes, which begin at the same place.
+        // The narrow map reuses the cells: half the width between the axes, which start at the same position.
         assert!(heat.svg.contains("<g id=\"t-heat-map\">") && heat.narrow.contains("<use href=\"#t-heat-map\""));
         assert!(heat.narrow.contains("matrix(0.4966 0 0 1 17.11 0)"), "{}", heat.narrow);
         let cells = |figure: &Figure| figure.table.rows.iter().map(|row| row.cells.clone()).collect::<Vec<_>>();

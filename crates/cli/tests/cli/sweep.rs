@@ -87,7 +87,7 @@ fn a_page_compares_the_policies_of_a_sweep() {
     let page = std::fs::read_to_string(path.join("page.html")).unwrap();
     for part in [
         "2 traces in 1 family, 7 policies at 3 sizes.",
-        "Who hits more, pair by pair, at 20%",
+        "More hits, pair by pair, at 20%",
         "lru layout=in-place erase-unit=16KiB over-provision=28% gc-victim=fifo",
         "trace: 2 traces",
     ] {

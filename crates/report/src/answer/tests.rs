@@ -271,8 +271,8 @@ fn a_trace_of_one_access_is_not_cut_into_parts_nor_said_to_fill_a_cache() {
     let answer = answer_of(one, vec![own], Some(again));
     assert_eq!(answer.sentences, ["Buy no cache: no block is accessed twice, so that none can hit."]);
     let reasons = [
-        ("Trace", "1 access, without times: nothing can be told of a day or of years".to_owned()),
-        ("Warm-up", "none: the cache begins empty, and the trace ends before it is full".to_owned()),
+        ("Trace", "1 access, without times: there are no figures per day or in years".to_owned()),
+        ("Warm-up", "none: the cache starts empty, and the trace ends before it is full".to_owned()),
     ];
     assert_eq!(answer.certainty.reasons, reasons);
 }
@@ -288,7 +288,11 @@ fn certainty_follows_from_the_days_and_from_the_parts_of_the_trace() {
         |duration_us| answer_of(Info { duration_us, ..info(400) }, ROWS.iter().map(row).collect(), None).certainty;
     let verdicts = [86_399_000_000, 86_400_000_000, 7 * 86_400_000_000].map(|us| alone(us).verdict);
     assert_eq!(verdicts, ["low", "fair", "good"]);
-    assert!(alone(204_000_000).reasons[0].1.starts_with("1,000 accesses in 3 min 24 s: what is told of a day"));
+    assert!(
+        alone(204_000_000).reasons[0]
+            .1
+            .starts_with("1,000 accesses in 3 min 24 s: figures per day and in years are extrapolated")
+    );
 }
 
 /// Of a sample it says how far the hits may be off, and which policies that can run it does not tell from the recommended one: arc with 300 of
@@ -313,12 +317,12 @@ fn certainty_of_a_sample_says_what_the_sample_does_not_tell() {
         let told = certainty.reasons.into_iter().find(|(name, _)| *name == "Sample").unwrap().1;
         (certainty.verdict, told)
     };
-    let begins = "1.00% of the blocks: in 95 of 100 such samples arc of all the trace serves";
+    let begins = "1.00% of the blocks: in 95 of 100 such samples, arc serves";
     assert_eq!(
         of(0.02, None),
         ("fair", format!("{begins} 28.00% to 32.00% of the whole trace, and no other policy of that size as much"))
     );
-    let told = format!("{begins} 27.00% to 33.00%; whether it serves more than larc the sample does not tell");
+    let told = format!("{begins} 27.00% to 33.00% of the whole trace; the sample cannot distinguish it from larc");
     assert_eq!(of(0.03, None), ("low", told));
     assert_eq!(of(0.02, Some("it is small")), ("low", format!("{begins} 28.00% to 32.00% of the whole trace; it is small")));
     let alone = answer_of(info(400), ROWS.iter().map(row).collect(), None).certainty;

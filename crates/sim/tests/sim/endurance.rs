@@ -336,8 +336,7 @@ fn what_has_no_figure_is_refused_or_left_out() {
         |trace: &Trace, algorithm: &str| try_run(trace, &[algorithm], &[0.5], &small()).unwrap_err().to_string();
     assert_eq!(
         refused(&trace, "m_t:epbpd=5"),
-        "m_t:epbpd=5: without times has no times, so that there are no erasures per day; expected a budget as a share of those without \
-         one, such as share=50%"
+        "m_t:epbpd=5: without times has no times, so there are no erasures per day; give the budget as a share, such as share=50%"
     );
     let error = refused(&trace, "c_t:share=0.01%");
     assert!(error.starts_with("c_t:share=0.01%, size '50%', without times: the budget is 0."), "{error}");
