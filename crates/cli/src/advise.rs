@@ -32,60 +32,60 @@ use crate::replace::Replace;
 use crate::simulate::{command, misuse};
 use crate::table;
 
-/// Find the cache to buy and how to set it: the cheapest of a catalogue that is fast enough and lasts long enough
+/// Find the cheapest cache that is fast enough and lasts long enough
 ///
-/// Purchases are looked at by price. What each keeps, however it is set, is estimated from policies alone, of a long trace over a sample; what may
-/// meet the targets is run exactly, as `flashwise serve` would run it.
+/// Candidates of a catalogue are tried by price. Their hits are estimated from policies without devices, for long traces from a sample.
+/// Candidates that may meet the targets are run exactly as `flashwise serve` would run them.
 #[derive(Debug, Args)]
 pub struct Advise {
-    /// A trace of any format, or a normalised one; - is standard input
+    /// Trace in any format; - is standard input
     #[arg(required_unless_present = "print_catalogue")]
     trace: Option<PathBuf>,
-    /// What can be bought, in TOML: devices, sizes, prices [default: an example whose prices are assumed]
+    /// Catalogue in TOML: devices, sizes, prices [default: an example with assumed prices]
     #[arg(long, value_name = "FILE")]
     devices: Option<PathBuf>,
-    /// Print the example catalogue, to be changed, and end
+    /// Print the example catalogue, for you to edit, and exit
     #[arg(long)]
     print_catalogue: bool,
     /// How long a request may wait on average, such as 1ms
     #[arg(long, value_name = "DURATION", value_parser = parse_time)]
     latency: Option<Duration>,
-    /// How many years the flash is to last, by its endurance and the rate of the trace; 0: whatever it lasts
+    /// Required lifetime of the flash in years, at the rate of the trace; 0 for any
     #[arg(long, value_name = "YEARS", default_value = "5", value_parser = parse_years)]
     years: f64,
-    /// Replacement policies to choose among; can be given many times [default: larc, larc:writes=admit, lru, s3-fifo]
+    /// Replacement policies to choose among; repeatable [default: larc, larc:writes=admit, lru, s3-fifo]
     #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policies)]
     policies: Vec<List<Spec>>,
-    /// An admission rule to choose among, or none; can be given many times [default: none, and probability:p=0.3,writes=admit]
+    /// Admission rule to choose among, or none; repeatable [default: none, and probability:p=0.3,writes=admit]
     #[arg(long = "admission", value_name = "RULE", value_parser = Admission::parse_list)]
     admissions: Vec<Vec<Admission>>,
-    /// Write modes to choose among: write-back, write-through, write-around; can be given many times [default: write-back, write-through]
+    /// Write modes to choose among: write-back, write-through, write-around; repeatable [default: write-back, write-through]
     #[arg(long = "write-mode", value_name = "MODE", value_parser = parse_modes)]
     modes: Vec<List<&'static str>>,
-    /// Shares of the flash to keep free, to choose among; can be given many times [default: 10%,25%]
+    /// Free shares of the flash to choose among; repeatable [default: 10%,25%]
     #[arg(long = "over-provision", value_name = "SHARE", value_parser = parse_shares)]
     over_provisions: Vec<List<Share>>,
-    /// Accesses at the start of the trace that are run but not counted: a number, or a share such as 10%
+    /// Accesses at the start that are not counted: a number, or a share such as 10%
     #[arg(long, value_name = "ACCESSES", default_value = "0")]
     warmup: Warmup,
-    /// Run every cache exactly, in place of a search: slow, to check the search
+    /// Run every cache exactly instead of searching; slow, to check the search
     #[arg(long)]
     exhaustive: bool,
-    /// Write the configuration of `flashwise serve` for the cache to a file
+    /// Write the cache's configuration for `flashwise serve` to a file
     #[arg(long, value_name = "FILE")]
     write_config: Option<PathBuf>,
-    /// The slow storage, as --write-config is to name it
+    /// Slow storage, for --write-config
     #[arg(long, value_name = "PATH", requires = "write_config")]
     backend: Option<String>,
-    /// The flash, as --write-config is to name it
+    /// Flash, for --write-config
     #[arg(long, value_name = "PATH", requires = "write_config")]
     flash: Option<String>,
     #[command(flatten)]
     replace: Replace,
-    /// Write a page with the advice: one HTML file that needs no network
+    /// Write a page with the advice to one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Print the advice and all that was run as JSON
+    /// Print the advice and all runs as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

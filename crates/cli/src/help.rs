@@ -102,6 +102,12 @@ impl Topic {
     }
 }
 
+/// Leaves options with a heading out of the short help, for commands that share the options of `simulate`.
+pub fn without_stages(arg: Arg) -> Arg {
+    let has_heading = arg.get_help_heading().is_some();
+    arg.hide_short_help(has_heading)
+}
+
 /// Shows an option if it stands under the heading.
 fn shown(arg: Arg, heading: Option<&str>) -> Arg {
     let elsewhere = arg.get_help_heading() != heading;

@@ -163,12 +163,12 @@ pub fn reading(paths: &[PathBuf]) -> Bar {
     Bar::bytes(format!("reading {}", names.join(", ")), paths.iter().map(bytes).sum())
 }
 
-/// Warns of what is wrong with an opened trace, if anything.
+/// Warns of problems of an opened trace, if there are any.
 fn warn_of_trace(trace: &Trace) {
     warn_of(trace.name(), trace.description(), &trace.times());
 }
 
-/// Warns of what is wrong with the trace called `name`, if anything: malformed records, and times that are no clock.
+/// Warns of problems of the trace called `name`, if there are any: malformed records, and times that are no clock.
 fn warn_of(name: &str, about: &Description, times: &Times) {
     detail!("{name}: read as {}, {}", about.format, human::counted(about.requests, "request"));
     warn(name, about);

@@ -20,6 +20,7 @@ use flashwise_trace::output::write_whole;
 use crate::cache::CacheOptions;
 use crate::failure::Misuse;
 use crate::fit;
+use crate::help;
 use crate::input::InputOptions;
 use crate::list::{List, ListError, distinct};
 use crate::log::note;
@@ -28,26 +29,25 @@ use crate::progress::Bar;
 use crate::simulate::{Sizes, misuse, parse_sizes};
 use crate::table::{self, caveats, rate};
 
-/// Find the caches that are worth having: of policies and sizes, those that hit most for their erasures, beside the best possible
+/// Find the caches that hit most for their erasures
 ///
 /// All caches have the same RAM: --ram, of the largest size if it is a share, or more if the write buffer or the open erase units of one need it.
 #[derive(Debug, Args)]
+#[command(mut_args(help::without_stages))]
 pub struct Pareto {
-    /// A trace of any format, or a normalised one; - is standard input
+    /// Trace in any format; - is standard input
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    #[command(flatten)]
-    input: InputOptions,
-    /// Policies that can run, with their options: lru,larc; can be given many times [default: all policies, some with other parameters too]
+    /// Online policies, with their options: lru,larc; repeatable [default: all, some with other parameters too]
     #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policies)]
     policies: Vec<List<Algorithm>>,
-    /// A cache size, as for simulate; can be given many times [default: 1%,2%,5%,10%,20%]
+    /// Cache sizes, as for simulate; repeatable [default: 1%,2%,5%,10%,20%]
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
-    /// Accesses at the start of the trace that are run but not counted: a number, or a share such as 10%
+    /// Accesses at the start that are not counted: a number, or a share such as 10%
     #[arg(long, value_name = "ACCESSES", default_value = "0")]
     warmup: Warmup,
-    /// Print all caches, not only those on a frontier
+    /// Print all caches, not only the frontiers
     #[arg(long)]
     all: bool,
     /// Print all caches as a JSON array
@@ -56,6 +56,8 @@ pub struct Pareto {
     /// Write a chart of hits against erasures to an SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    #[command(flatten)]
+    input: InputOptions,
     #[command(flatten)]
     cache: CacheOptions,
 }

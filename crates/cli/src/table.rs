@@ -19,8 +19,8 @@ use screen::Figures;
 /// Spaces between columns.
 pub const GAP: usize = 2;
 
-/// A table without lines whose columns after the first `text_columns` stand to the right. Where it is wider than the terminal, cells are broken
-/// between words.
+/// Returns a table without lines, with the columns after the first `text_columns` aligned right. If it is wider than the terminal, cells
+/// wrap between words.
 pub fn plain(header: &[&str], text_columns: usize) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header.to_vec());
@@ -38,8 +38,8 @@ pub fn plain(header: &[&str], text_columns: usize) -> Table {
     table
 }
 
-/// One line per trace, policy, size and admission rule: the columns that have a heading and that any of the rows has, and what is said of them
-/// below. Where the best possible was simulated too, a column tells how many of its hits each row has.
+/// Returns one line per trace, policy, size and admission rule, with notes below: the columns with a heading that any row has. If the best
+/// possible was simulated too, a column gives each row's share of its hits.
 pub fn results(rows: &[ResultRow]) -> String {
     let columns: Vec<(Head, Cells)> = columns_of(rows)
         .into_iter()
@@ -73,23 +73,23 @@ pub fn results(rows: &[ResultRow]) -> String {
     figures.print(fit::width()) + &sample_caveats(rows) + &overloaded(rows) + &caveats_of(rows)
 }
 
-/// A line per row, the first `names` of whose cells are names; where that is wider than the terminal, figures go down the screen.
+/// Returns a line per row, whose first `names` cells are names. If that is wider than the terminal, figures go down the screen.
 pub fn fitting(header: Vec<&str>, names: usize, rows: Vec<Vec<String>>) -> String {
     let notes = vec![""; header.len()];
     Figures { header, names, notes, rows, begins: Vec::new() }.print(fit::width())
 }
 
-/// The heading of a figure.
+/// Returns the heading of a figure.
 pub fn heading(about: About) -> &'static str {
     about.head.map_or(about.name, |head| head.text)
 }
 
-/// Whether a column holds names, and every row's is empty.
+/// True if a column holds names, and all of them are empty.
 fn is_without_names(column: &Cells) -> bool {
     column.cells.iter().all(|cell| matches!(cell, Cell::Text(name) if name.as_deref().unwrap_or_default().is_empty()))
 }
 
-/// A cell as a table for people has it.
+/// Formats a cell for tables.
 fn shown(about: &About, head: Head, cell: &Cell, row: &ResultRow) -> String {
     let real = |value: f64, digits: u8| match value.is_finite() {
         true => format!("{value:.*}", usize::from(digits)),
@@ -115,7 +115,7 @@ fn shown(about: &About, head: Head, cell: &Cell, row: &ResultRow) -> String {
     }
 }
 
-/// What limits the samples of traces: that they are too small, at the smallest cache, and all else once.
+/// Returns the caveats of samples: for each trace that of the smallest cache, if the sample is too small, and each other once.
 fn sample_caveats(rows: &[ResultRow]) -> String {
     let sampled = || rows.iter().filter_map(|row| Some((row, row.sample.as_ref()?)));
     let mut smallest: Vec<(&ResultRow, &SampleFigures)> = Vec::new();
@@ -138,13 +138,13 @@ fn sample_caveats(rows: &[ResultRow]) -> String {
     smallest.iter().filter_map(line).chain(others).collect()
 }
 
-/// A little more than 1: what is asked for at the end is done after it.
+/// A little more than 1, because the last requests are served after the last arrival.
 const KEEPS_UP_MAX: f64 = 1.01;
-/// What follows a table where some device is used more than it can be.
+/// Note below a table with an overloaded device.
 const OVERLOADED: &str = "\n\nDevices used beyond 100% cannot keep up: they fall ever further behind, and latencies grow with the length of \
                           the trace.";
 
-/// What follows a table where some device cannot keep up; else nothing.
+/// Returns a note if a device cannot keep up; otherwise nothing.
 fn overloaded(rows: &[ResultRow]) -> String {
     let arrays = rows.iter().filter_map(|row| row.array.as_ref());
     let mut utilisations = arrays.flat_map(|array| [array.cache_utilisation, array.storage_utilisation]).flatten();
@@ -155,15 +155,15 @@ fn overloaded(rows: &[ResultRow]) -> String {
     }
 }
 
-/// What marks figures with a caveat in a table.
+/// Mark of figures with a caveat in a table.
 const EXTRAPOLATED: &str = "~";
 
-/// A rate or lifetime, marked if it has a caveat.
+/// Formats a rate or lifetime, marked if it has a caveat.
 pub fn rate(caveat: Option<&str>, text: String) -> String {
     if caveat.is_some() && text != "-" { format!("{EXTRAPOLATED}{text}") } else { text }
 }
 
-/// What is said of the marked figures below a table: of each trace, from how short a time they come. Ends with a line's end, if anything is said.
+/// Explains the marked figures below a table: for each trace, how short the measured time is. Ends with a line break unless empty.
 pub fn caveats<'a>(rows: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> String {
     let mut lines: Vec<String> = Vec::new();
     for (trace, caveat) in rows {
@@ -173,20 +173,20 @@ pub fn caveats<'a>(rows: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> St
     lines.concat()
 }
 
-/// The caveats of rows, below their table.
+/// Returns the caveats of rows, below their table.
 fn caveats_of(rows: &[ResultRow]) -> String {
     let caveats = caveats(rows.iter().map(|row| (&row.trace[..], row.caveat.as_deref())));
     if caveats.is_empty() { caveats } else { format!("\n{}", fit::sentences(caveats.trim_end(), 0, fit::width())) }
 }
 
-/// What rows must have in common for their hits to be compared: the trace, the part of it that is counted, and the capacity.
+/// Key of rows whose hits can be compared: trace, warm-up, counted accesses, and capacity.
 type Part<'a> = (&'a str, u64, u64, u64);
 
 fn part_of(row: &ResultRow) -> Part<'_> {
     (&row.trace, row.warmup_accesses, row.accesses, row.capacity_blocks)
 }
 
-/// Hits of the best possible, by the part of the trace and the capacity, where it was simulated.
+/// Returns the hits of the best possible, by key, if simulated.
 fn best_hits(rows: &[ResultRow]) -> HashMap<Part<'_>, u64> {
     let mut best = HashMap::new();
     for row in rows {

@@ -1,8 +1,8 @@
-//! How a table of figures lies on the screen.
+//! Layout of a table of figures on the screen.
 //!
-//! A table that fits has a line for each row. One that is too wide says once what is the same in all rows; if it is too wide still, figures go down
-//! the screen and rows across, and where that does not fit either, the table goes on below itself. A single row is a list, each figure with what is
-//! said of it.
+//! A table that fits has a line for each row. A wider one states once what all rows have in common. If it is still too wide, figures go
+//! down the screen and rows across, and if that does not fit either, the table continues below itself. A single row is a list, each figure
+//! with its note.
 
 use comfy_table::Table;
 
@@ -12,20 +12,20 @@ use crate::fit;
 /// Figures of some rows.
 #[derive(Debug)]
 pub struct Figures<'a> {
-    /// What columns are called. Names, such as that of the policy, come first.
+    /// Headings of columns. Names, such as that of the policy, come first.
     pub header: Vec<&'a str>,
-    /// How many of the columns are names.
+    /// Number of columns that are names.
     pub names: usize,
     /// The meaning of each column, or nothing: for the list of a single row.
     pub notes: Vec<&'a str>,
     /// The cells of each row.
     pub rows: Vec<Vec<String>>,
-    /// The rows with which something new begins.
+    /// Rows that start a group.
     pub begins: Vec<usize>,
 }
 
 impl Figures<'_> {
-    /// The figures: a table, or what fits the width.
+    /// Returns the figures: a table, or what fits the width.
     pub fn print(&self, width: Option<usize>) -> String {
         let all: Vec<usize> = (0..self.header.len()).collect();
         let Some(limit) = width.filter(|&limit| !self.fits(&all, limit)) else { return self.table(&all) };

@@ -17,11 +17,11 @@ pub struct Info {
     /// Traces in any format; - is standard input
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    #[command(flatten)]
-    input: InputOptions,
     /// Print a JSON array, one object per trace
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    input: InputOptions,
 }
 
 impl Info {

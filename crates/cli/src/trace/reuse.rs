@@ -18,14 +18,14 @@ use crate::table::plain;
 pub struct Reuse {
     /// Trace in any format; - is standard input
     trace: PathBuf,
-    #[command(flatten)]
-    input: InputOptions,
     /// Unit of the distance: unique blocks, or accesses
     #[arg(long, value_enum, default_value = "unique")]
     distance: Distance,
     /// Print JSON: numbers of accesses by distance
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    input: InputOptions,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -324,7 +324,10 @@ fn certainty_of_a_sample_says_what_the_sample_does_not_tell() {
     );
     let told = format!("{begins} 27.00% to 33.00% of the whole trace; the sample cannot distinguish it from larc");
     assert_eq!(of(0.03, None), ("low", told));
-    assert_eq!(of(0.02, Some("it is small")), ("low", format!("{begins} 28.00% to 32.00% of the whole trace; it is small")));
+    assert_eq!(
+        of(0.02, Some("it is small")),
+        ("low", format!("{begins} 28.00% to 32.00% of the whole trace; it is small"))
+    );
     let alone = answer_of(info(400), ROWS.iter().map(row).collect(), None).certainty;
     assert!(alone.reasons.iter().all(|(name, _)| *name != "Sample"));
 }

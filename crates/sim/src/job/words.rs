@@ -84,7 +84,7 @@ impl fmt::Display for LayoutName {
 /// Admission rule, or none.
 #[derive(Clone, Debug)]
 pub enum Admission {
-    /// No rule: whatever the policy admits.
+    /// No rule: the policy decides.
     None,
     /// Accesses that the rule admits.
     Rule(TraceRule),

@@ -91,7 +91,7 @@ impl Plan {
                 (Decision::Insert, _) => {
                     let evicts = self.insertions[stays.len()].evicts;
                     if evicts != NOT_EVICTING {
-                        let stay = cached.remove(&evicts).expect("what is evicted is cached");
+                        let stay = cached.remove(&evicts).expect("an evicted block is cached");
                         stays[stay].leaves = now;
                     }
                     assert_eq!(cached.insert(next_read, stays.len()), None);
@@ -99,7 +99,7 @@ impl Plan {
                 }
                 _ => {}
             }
-            assert!(!cached.contains_key(&NEVER), "what is never read is not cached");
+            assert!(!cached.contains_key(&NEVER), "a block that is never read is not cached");
             assert!(cached.len() <= capacity, "{} blocks in a cache of {capacity}", cached.len());
         }
         assert_eq!(stays, self.insertions);
