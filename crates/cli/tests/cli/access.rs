@@ -1,5 +1,5 @@
-//! The threat model of docs/security.md as a table: interface x credential x verb, allowed or refused. As root, since user nobody of the
-//! same host is one of the rows.
+//! The threat model of docs/security.md as a table: interface x credential x verb, allowed or refused. Runs as root, because some rows are
+//! for another user of the same host.
 
 use std::fs::{File, Permissions};
 use std::io::Write as _;

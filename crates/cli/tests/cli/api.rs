@@ -41,7 +41,7 @@ fn commands_find_the_socket_of_a_server_that_was_given_no_address() {
     assert!(!socket.exists());
 }
 
-/// What a configuration refuses before the start, with file and key, and leaves as it is.
+/// A bad configuration is refused before the start, with file and key, and is not changed.
 #[test]
 fn what_cannot_work_is_found_by_check_config_with_file_and_key() {
     let folder = folder("");

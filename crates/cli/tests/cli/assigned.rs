@@ -1,4 +1,4 @@
-//! Volumes for the clients alone that they are assigned to: nbdsh, nbdinfo and qemu-img with certificates, and libiscsi.
+//! Volumes that only their assigned clients see: nbdsh, nbdinfo and qemu-img with certificates, and libiscsi.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 const ASSIGNED: &str =
     "assign = [\"mail tls:client\", \"mail tls:DB.example read-only\", \"web iqn.2026-11.org.example:web\"]";
 
-/// Two volumes, of which `mail` is `post` too, served over the protocols of one folder; and who may show which certificate.
+/// Two volumes, one of them `mail` with the alias `post`, served over the protocols of one folder, and the accepted certificates.
 struct Setting {
     folder: TempDir,
     certificates: Certificates,
@@ -24,7 +24,7 @@ struct Setting {
     iscsi: u16,
 }
 
-/// A port that nobody has now; whoever takes the next one takes another.
+/// Returns a free port; each call returns another.
 fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -99,7 +99,7 @@ impl Comes {
         self.uri.replace("EXPORT", export)
     }
 
-    /// The exports that it is told of.
+    /// The exports that it sees.
     fn listed(&self) -> Vec<String> {
         let output = client("nbdinfo", &["--list", "--json", &self.uri("")]);
         let list: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -372,7 +372,7 @@ fn where_nobody_shows_a_certificate_none_is_named() {
     server.end();
 }
 
-/// What was said while a server ran stays with a volume that has another name since; of one that is gone it can be taken back.
+/// Rules set at run time follow a volume to its new name; those of a removed volume can be deleted.
 #[test]
 fn an_assignment_follows_a_volume_to_its_new_name() {
     let setting = Setting::new();
@@ -406,7 +406,7 @@ fn an_assignment_follows_a_volume_to_its_new_name() {
     assert!(log.contains("there is no such export, of which was said while a server ran"), "{log}");
 }
 
-/// A logical disk is assigned to nobody in particular when it is made, whatever was said of another of its name.
+/// A new logical disk has no rules, even if an earlier disk of its name had some.
 #[test]
 fn a_new_logical_disk_is_not_what_a_forgotten_one_was() {
     let setting = Setting::new();

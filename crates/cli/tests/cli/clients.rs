@@ -21,7 +21,7 @@ fn output(program: &str, arguments: &[&str]) -> Output {
     output.unwrap_or_else(|error| panic!("{program} does not run: {error}"))
 }
 
-/// What a program prints; it has to succeed.
+/// Returns the output of a program, which must succeed.
 fn run(program: &str, arguments: &[&str]) -> String {
     let output = output(program, arguments);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -46,7 +46,7 @@ fn image(setting: &Setting, name: &str, seed: u64) -> String {
     text(&setting.path(name)).to_owned()
 }
 
-/// What the volume's cache did.
+/// Returns the figures of the volume's cache.
 fn volume(setting: &Setting) -> Value {
     let status = setting.flashwise(&["status", "--json", "--api", &setting.api()]);
     serde_json::from_str::<Value>(&status).unwrap()["volumes"][0].clone()
@@ -172,7 +172,7 @@ fn clients_come_over_tls_and_are_refused_in_the_clear() {
     server.end();
 }
 
-/// What nbdsh prints of `script`, in which `h` is connected to the volume.
+/// Returns the output of nbdsh for `script`, where `h` is connected to the volume.
 fn nbdsh(setting: &Setting, script: &str) -> String {
     run("nbdsh", &["-c", &format!("h.connect_uri({:?})\n{script}\nh.shutdown()", setting.uri())])
 }
@@ -286,7 +286,7 @@ h.flush()",
     }
 }
 
-/// What qemu-io asks for is in the recording, each request as it was, and `simulate` takes it.
+/// The recording has each request of qemu-io, and `simulate` reads it.
 #[test]
 fn what_clients_ask_for_is_recorded() {
     let place = tempfile::tempdir().unwrap();

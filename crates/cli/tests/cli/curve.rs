@@ -186,7 +186,7 @@ fn a_page_of_curves_has_its_charts_and_says_what_they_mean() {
     assert!(!html.contains("http://") || html.matches("http://").count() == html.matches("http://www.w3.org").count());
 }
 
-/// What a sample cannot tell is said by the curve as by the simulation, and of policies that do not become smaller with it at any size.
+/// The curve and the simulation have the same caveats about a sample, and those about unscaled policies at every size.
 #[test]
 fn a_sample_says_what_it_cannot_tell() {
     let small = ["curve", TRACE, "--policy", "lru", "--size", "10%", "--sample", "0.1%"];

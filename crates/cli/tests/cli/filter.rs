@@ -1,4 +1,4 @@
-//! The I/O filter's lists over NBD: real processes, of which some are denied, on one volume.
+//! The I/O filter's lists over NBD: real processes on one volume, some of them denied.
 
 use std::process::Command;
 
@@ -56,7 +56,7 @@ fn caching(setting: &Setting, export: &str) -> Value {
     clients.iter().find(|client| client["export"] == export).unwrap_or_else(|| panic!("{volume}"))["caching"].clone()
 }
 
-/// nbdcopy is denied, this process is not. What nbdcopy does is in the recording, and a replay of that has the same figures.
+/// nbdcopy is denied, this process is not. The recording has nbdcopy's requests, and a replay gives the same figures.
 #[test]
 fn a_denied_program_fills_nothing_and_reads_and_writes_what_is_true() {
     for mode in ["write-back", "write-through"] {

@@ -17,7 +17,7 @@ fn epoch_and_sectors(header: &str) -> String {
     format!("{header}\n{}", lines.collect::<String>())
 }
 
-/// What `trace info` says of a trace, and standard error.
+/// Returns the output of `trace info` for a trace, and standard error.
 fn info(folder: &Path, arguments: &[&str]) -> (Value, String) {
     let (out, err, code) = run(folder, &[&["trace", "info", "--json"], arguments].concat());
     assert_eq!(code, 0, "{err}");

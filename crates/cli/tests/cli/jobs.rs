@@ -23,7 +23,7 @@ fn folder() -> TempDir {
     folder
 }
 
-/// What the program prints and says on standard error that is given `input`, and its exit code.
+/// Returns the program's output, standard error and exit code for `input`.
 fn with_input(folder: &Path, arguments: &[&str], input: &str) -> (String, String, i32) {
     let command = &mut flashwise(folder, arguments);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -124,7 +124,7 @@ impl Verifier {
         }
     }
 
-    /// Writes until `end`, and until a flush was answered once; what is not answered then never will be.
+    /// Writes until `end`, and until a flush is answered. Requests without an answer by then never get one.
     fn work(&mut self, client: &mut Client, end: Instant) -> std::io::Result<()> {
         let mut in_flight: HashMap<u64, Sent> = HashMap::new();
         while Instant::now() < end || self.flushes == 0 {

@@ -1,5 +1,4 @@
-//! `flashwise lifetime`: the figures of the paper's case study, and what is refused. The whole table is in docs/lifetime.md, which
-//! a test runs.
+//! `flashwise lifetime`: the figures of the paper's case study, and errors. A test of docs/lifetime.md checks the whole table.
 
 use std::fs;
 
@@ -38,7 +37,7 @@ fn an_option_goes_before_the_file_and_storage_without_wear_is_unlimited() {
     assert_eq!((row("storage: lifetime"), row("lifetime")), ("unlimited", "1.06"));
 }
 
-/// What lasts longer than anybody plans is told as that; JSON has the number.
+/// A very long lifetime is shown as "more than"; JSON has the number.
 #[test]
 fn more_than_a_thousand_years_are_told_as_that() {
     let folder = TempDir::new().unwrap();

@@ -7,7 +7,7 @@ use flashwise_testing::client::{Client, request_bytes};
 const MIB: usize = 1 << 20;
 /// `memory-max`.
 const BOUND_BYTES: usize = 64 * MIB;
-/// What connections take beside that, by threads and sockets, and what the allocator keeps of what is freed.
+/// Further memory of connections, for threads and sockets, and freed memory that the allocator keeps.
 const OVERHEAD_BYTES: usize = 64 * MIB;
 const GREEDY: usize = 200;
 
@@ -18,7 +18,7 @@ fn figure(server: &Server, name: &str) -> usize {
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
 }
 
-/// What was freed is used again, whichever thread it was of.
+/// Freed memory is reused, even from another thread.
 #[test]
 fn clients_that_write_much_at_a_time_take_no_more_than_the_bound() {
     let keys = "flash-size = \"64MiB\"\nram = \"16MiB\"\ndirect-io = false\n[limits]\nmemory-max = \"64MiB\"\n";

@@ -20,7 +20,7 @@ use tokio::runtime::Builder;
 
 use crate::common::{flashwise, parts, succeed};
 
-/// Who asks.
+/// The client's credentials.
 const KEY: &str = "someone";
 const SECRET: &str = "secret";
 
@@ -166,7 +166,7 @@ fn copies(folder: &Path) -> BTreeMap<String, bool> {
     found
 }
 
-/// The rows of a sweep but for what the traces are called.
+/// The rows of a sweep without the names of the traces.
 fn figures(folder: &Path) -> Vec<Brief> {
     let mut rows = rows(folder).unwrap().rows;
     rows.iter_mut().for_each(|row| row.trace = row.trace.rsplit("msr/").next().unwrap().to_owned());

@@ -1,4 +1,4 @@
-//! What is handed out is made as it should be, as far as that needs no release build: `make dist` and `make test-dist` do the rest.
+//! Checks of the packages that need no release build; `make dist` and `make test-dist` check the rest.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! A policy and an admission rule that are planted by a feature, each with a file and a row, a figure and a setting with a row each: they are
-//! listed, run and shown like any other.
+//! A policy, an admission rule, a figure and a setting, planted by a feature, each with a file or a row. They are listed, run and shown
+//! like any other.
 
 use crate::common::{project, succeed};
 

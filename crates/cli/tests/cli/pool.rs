@@ -323,7 +323,7 @@ pub fn send(folder: &Path, method: &str, path: &str, tag: Option<&str>, body: &V
     (status, tag, serde_json::from_str(body).unwrap_or_default())
 }
 
-/// Who looked at what a wipe would do does it to that disk alone, though another comes to its path meanwhile.
+/// A wipe applies to the disk that was examined, even if another disk comes to its path meanwhile.
 #[test]
 fn no_other_disk_is_wiped_than_the_one_that_was_looked_at() {
     let (folder, _) = folder(false);
@@ -431,7 +431,7 @@ fn a_pool_that_was_made_is_deleted_and_its_disks_are_free() {
     server.end();
 }
 
-/// Who is killed while a pool is deleted finds its disks blank after the next start; one that is not served can be forgotten.
+/// If the server is killed while it deletes a pool, the disks are blank after the next start. A pool that is not served can be forgotten.
 #[test]
 fn a_deletion_that_was_interrupted_goes_on_and_what_is_not_served_can_be_forgotten() {
     let (folder, _) = folder(true);

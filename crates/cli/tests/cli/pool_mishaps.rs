@@ -1,4 +1,4 @@
-//! What befalls a pool: its cache is given up or damaged, and a disk of it is missing.
+//! Mishaps of a pool: its cache is given up or damaged, or a disk is missing.
 
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -68,7 +68,7 @@ fn the_cache_of_a_pool_is_detached_offline_whole_or_damaged() {
     assert_eq!(told, "tank has no flash to detach.\n");
 }
 
-/// What a pool's cache is asked is recorded as that of a volume is.
+/// Requests to a pool are recorded like those of a volume.
 #[test]
 fn what_is_asked_of_a_pool_is_recorded() {
     let (folder, _) = folder(true);
@@ -115,7 +115,7 @@ fn a_missing_disk_of_the_pool_is_not_wiped_to_be_added() {
     serve(path).end();
 }
 
-/// A disk's older copy, from a backup or a clone, lacks what was written since: it is not taken for a disk that was away.
+/// A disk's older copy, from a backup or a clone, lacks later writes: it is not accepted as a disk that was away.
 #[test]
 fn an_older_copy_of_a_disk_is_not_served() {
     let (folder, _) = folder(false);
@@ -187,7 +187,7 @@ fn a_logical_disk_has_an_identity_of_its_own_over_iscsi() {
     server.end();
 }
 
-/// What is refused of a change is refused of all of it.
+/// A change is refused as a whole.
 #[test]
 fn a_change_that_is_refused_changes_nothing() {
     let (folder, _) = folder(true);

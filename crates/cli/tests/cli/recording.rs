@@ -1,5 +1,5 @@
-//! What `serve --record` writes, the readers of traces read: written by the server's recorder, read by the simulator's library and by
-//! the program.
+//! Readers of traces read recordings of `serve --record`: written by the server's recorder, read by the simulator's library and by the
+//! program.
 
 use std::process::Command;
 
@@ -119,7 +119,7 @@ fn recorded(setting: &Setting) -> u64 {
     })
 }
 
-/// Three servers that are killed, each after 1 MiB, 256 blocks, was written: 768 accesses of 256 blocks, of which 512 hit.
+/// Three servers are killed, each after 1 MiB, 256 blocks, was written: 768 accesses of 256 blocks; 512 hit.
 #[test]
 fn killed_servers_leave_their_segments_and_one_command_replays_them_all() {
     for name in ["requests.csv", "requests.csv.zst"] {

@@ -10,8 +10,7 @@ use std::fs;
 
 use crate::common::{project, succeed};
 
-/// Figures that have another name since the rows were kept, and the same value: the name is that of the served cache's status, or of the same
-/// figure of another mode.
+/// Figures with a new name and the same value: the name is that of the served cache's status, or of the same figure of another mode.
 const NAMES: [(&str, &str); 6] = [
     ("ram_hits", "ram_read_hits"),
     ("flash_hits", "flash_read_hits"),
@@ -21,7 +20,7 @@ const NAMES: [(&str, &str); 6] = [
     ("bypassed", "bypasses"),
 ];
 
-/// What a figure means is another since the rows were kept: the first letters of the files, the columns, and why.
+/// Figures with a new meaning: the first letters of the files, the columns, and the reason.
 const MEANINGS: [(&str, &[&str], &str); 9] = [
     (
         "wear",
@@ -50,7 +49,7 @@ const MEANINGS: [(&str, &[&str], &str); 9] = [
     ),
 ];
 
-/// What is put into the flash from outside of it.
+/// Flash writes from outside of the cache.
 const PUT_IN: [&str; 2] = ["flash_client_blocks", "flash_admission_blocks"];
 
 /// Policies and admission rules that decide otherwise since the rows were kept, and why.
@@ -62,7 +61,7 @@ const DECISIONS: [(&str, &str); 3] = [
 /// How often erase units were erased.
 const WORN: [&str; 4] = ["wear_min", "wear_mean", "wear_max", "wear_deviation"];
 
-/// Whether a figure is what it was: to the last bit, but for a deviation, which unit caching had from a formula and has from its units now.
+/// True if a figure is unchanged to the last bit. Deviations of unit caching may differ by rounding.
 fn is_same(column: &str, kept: &str, found: &str) -> bool {
     match (kept.parse::<f64>(), found.parse::<f64>()) {
         (Ok(kept), Ok(found)) if column == "wear_deviation" => (found - kept).abs() <= 1e-9 * kept.abs(),
@@ -77,7 +76,7 @@ fn rows(csv: &str) -> Vec<BTreeMap<String, String>> {
     lines.map(|cells| header.iter().cloned().zip(cells).collect()).collect()
 }
 
-/// The cells of a line, of which some are quoted.
+/// Returns the cells of a line; some are quoted.
 fn cells(line: &str) -> Vec<String> {
     let (mut cells, mut quoted) = (vec![String::new()], false);
     for letter in line.chars() {

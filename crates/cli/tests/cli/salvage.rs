@@ -18,7 +18,7 @@ fn content(seed: u8) -> Vec<u8> {
     (0..2 * MIB as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 16) as u8 ^ seed).collect()
 }
 
-/// What a killed server leaves, or one that ended: 2 MiB were written and flushed, twice the first of them.
+/// The state after a killed or stopped server: 2 MiB were written and flushed, the first of them twice.
 fn left_behind(killed: bool) -> Setting {
     left_behind_by("ram = \"1MiB\"\nsequential-bypass = 0\n", killed)
 }

@@ -236,7 +236,7 @@ fn misuse_ends_with_2_and_says_what_to_do() {
     insta::assert_snapshot!(errors.join("\n\n"));
 }
 
-/// What trying again cannot mend: systemd gives up, by `RestartPreventExitStatus=2`.
+/// Permanent errors: systemd does not retry, because of `RestartPreventExitStatus=2`.
 #[test]
 fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
     let folder = folder();
@@ -330,7 +330,7 @@ fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
     server.end();
 }
 
-/// Data that somebody has somewhere is not taken for a blank disk, nor a part of a pool or a cache for a backend.
+/// A disk with foreign data is not accepted as blank, nor a part of a pool or a cache as a backend.
 #[test]
 fn what_holds_something_is_taken_neither_for_a_flash_nor_for_a_backend() {
     let folder = folder();
@@ -392,7 +392,7 @@ fn each_thing_that_is_wrong_with_a_configuration_is_a_message() {
     }
 }
 
-/// A flag beside a file was taken for nothing.
+/// Flags beside a configuration file are refused, not ignored.
 #[test]
 fn a_volume_is_of_flags_or_of_a_file() {
     let folder = folder();

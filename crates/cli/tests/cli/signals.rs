@@ -1,4 +1,4 @@
-//! Signals to a server with data that is nowhere but in its cache: it reloads, goes on, or ends in order; none kills it by accident.
+//! Signals to a server with data that only its cache has. It reloads, continues or stops cleanly; none kills it by accident.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -42,7 +42,7 @@ fn install(from: &Certificates, folder: &Path) {
     }
 }
 
-/// Opens the volume over TLS, trusting the authority of `certificates` alone.
+/// Opens the volume over TLS, trusting only the authority of `certificates`.
 fn open(address: &Address, certificates: &Certificates) -> io::Result<Tls> {
     let mut client = Client::connect(address)?;
     client.give(&[0, 0, 0, 3])?;
@@ -67,7 +67,7 @@ fn open(address: &Address, certificates: &Certificates) -> io::Result<Tls> {
     }
 }
 
-/// Whether the server showed the certificate that is in this file.
+/// True if the server showed the certificate in this file.
 fn shows(stream: &Tls, certificates: &Certificates) -> bool {
     let expected = CertificateDer::from_pem_file(certificates.path("server-cert.pem")).unwrap();
     stream.conn.peer_certificates().unwrap()[0] == expected
@@ -161,7 +161,7 @@ fn sighup_reloads_certificates_and_token_and_loses_nothing() {
     server.end();
 }
 
-/// Standard error is a pipe that nobody reads any more, as that of a terminal that was closed.
+/// Standard error is a pipe without a reader, like that of a closed terminal.
 #[test]
 fn no_signal_but_those_to_end_ends_a_server_that_nobody_listens_to() {
     let setting = Setting::new(8 << 20, VOLUME_KEYS);

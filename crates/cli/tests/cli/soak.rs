@@ -28,7 +28,7 @@ const GROWTH_BYTES_MAX: u64 = 8 << 20;
 const GROWTH_FILES_MAX: u64 = 2 * CLIENTS;
 const GROWTH_THREADS_MAX: u64 = CLIENTS;
 
-/// What the server takes of the system.
+/// System resources of the server.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     memory_bytes: u64,

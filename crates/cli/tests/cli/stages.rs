@@ -71,7 +71,8 @@ fn combination(policy: &str, layout: &str, ram: &str, named: &[(&str, &str)]) ->
     given.flat_map(|(name, value)| [*name, *value]).map(str::to_owned).collect()
 }
 
-/// All combinations of policy, layout, rule, device, waits and RAM; every other one has epochs and a warm-up, so that those meet all of any four others.
+/// All combinations of policy, layout, rule, device, waits and RAM. Every other one has epochs and a warm-up, so that those meet all of
+/// any four others.
 #[test]
 fn every_combination_runs_or_is_refused_with_a_reason() {
     let folder = folder();
@@ -130,7 +131,7 @@ fn every_combination_runs_or_is_refused_with_a_reason() {
     }
 }
 
-/// What takes no rule stands beside what rules judge, once, where no rule is in the list too.
+/// Caches that take no rule appear once beside those with rules, if the list has none.
 #[test]
 fn rules_are_held_against_what_takes_none() {
     let folder = folder();
@@ -170,7 +171,7 @@ fn check(row: &Value, options: &[&str], named: &[(&str, &str)]) {
     }
 }
 
-/// The job of a row is read from both of its forms as it is written, and what comes of it is the same to the last byte.
+/// The job of a row is read back from both of its forms, and its result is the same to the last byte.
 fn check_job(folder: &Path, row: &Value, out: &str) {
     let text = row["job"].as_str().unwrap();
     let job: Job = text.parse().unwrap();
@@ -182,7 +183,7 @@ fn check_job(folder: &Path, row: &Value, out: &str) {
     assert_eq!(simulate_text(folder, &["--job", "job.json"]).as_deref(), Ok(out), "{text}");
 }
 
-/// What the whole cache decides depends neither on what its steps are charged to nor on who waits for them.
+/// Decisions of the whole cache depend neither on its devices nor on waiting requests.
 #[test]
 fn a_device_and_waiting_change_nothing_that_the_whole_cache_decides() {
     let folder = folder();

@@ -1,4 +1,4 @@
-//! Sweeps: many jobs over many traces, a file each, and only what is not there yet.
+//! Sweeps: many jobs over many traces, with a file each, and only missing ones run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -134,7 +134,7 @@ fn a_sweep_runs_what_is_not_there() {
     assert!(status().ends_with("\n0 of 3 traces done\n"));
 }
 
-/// Of caches of buckets there is no sample: who asks for an accuracy is told.
+/// Caches of buckets cannot be sampled, and an accuracy gives a note about that.
 #[test]
 fn an_accuracy_that_takes_the_whole_trace_says_so() {
     let folder = folder(1, "2000");

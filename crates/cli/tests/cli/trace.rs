@@ -34,7 +34,7 @@ fn an_exported_trace_is_read_back_as_it_was() {
     }
 }
 
-/// What policies make of a trace, without its name.
+/// Returns the results of policies over a trace, without its name.
 fn simulated(folder: &Path, trace: &str) -> String {
     let arguments = ["simulate", trace, "--policy", "lru", "--policy", "larc", "--policy", "min", "--size", "1%,10%"];
     let csv = succeed(folder, &[&arguments[..], &["--csv"]].concat());
@@ -267,7 +267,7 @@ fn each_volume_has_a_cache_of_its_own_where_that_is_asked_for() {
     assert_eq!(joined.iter().map(|row| row.2.as_u64().unwrap()).collect::<Vec<_>>(), [12, 8]);
 }
 
-/// A volume that was used for a day of ten wears flash as it does by itself, whatever of it depends on time.
+/// A volume used on one of ten days wears flash as it does by itself, in all figures that depend on time.
 #[test]
 fn rows_of_a_volume_are_those_of_a_cut_of_it() {
     let folder = folder();

@@ -51,7 +51,7 @@ fn reads_that_ram_had_on_the_way_to_flash_are_no_flash_read_hits() {
     }
 }
 
-/// Of the RAM that is given, every byte is a read cache or a buffer; a buffer that there is no RAM for is shown all the same.
+/// Every byte of the given RAM is a read cache or a buffer; a buffer beyond the RAM is shown too.
 #[test]
 fn every_byte_of_ram_is_accounted_for() {
     const UNIT: u64 = 256 << 10;

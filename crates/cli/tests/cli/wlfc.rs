@@ -65,7 +65,7 @@ fn status(setting: &Setting) -> Value {
     status["volumes"][0].clone()
 }
 
-/// What a server records gives the same figures when it is simulated: on flash whose pages are blocks, as here, `simulate` has headers too.
+/// A server's recording gives the same figures in a simulation. Flash pages are blocks here, so `simulate` has headers too.
 #[test]
 fn a_recorded_run_has_the_figures_of_its_simulation() {
     let passed = bypasses_recorded_as_simulated("", &[]);
@@ -169,7 +169,7 @@ fn a_running_volume_is_detached_and_goes_on() {
     server.end();
 }
 
-/// In buckets that are zones, few of which may be written at a time.
+/// Buckets are zones, and only few may be open at once.
 #[test]
 fn it_runs_on_zones() {
     let zones = "flash-zones = \"size=256KiB,capacity=256KiB,max-active=6,max-open=6\"";
@@ -229,7 +229,7 @@ fn what_is_of_the_log_is_refused_by_name() {
     }
 }
 
-/// What a start could not use is refused before it makes a file of it.
+/// Unusable settings are refused before the flash file is created.
 #[test]
 fn units_that_cannot_be_buckets_are_refused_beforehand() {
     let large = "its buckets would have 128MiB each, expected at most 64MiB";

@@ -5,7 +5,7 @@ use flashwise_core::access::Op;
 /// MIN and M+ by looking at the rest of the trace whenever something is to be decided.
 #[derive(Debug)]
 pub struct BruteForce {
-    /// Blocks, and what is done to them.
+    /// Blocks and operations on them.
     pub accesses: Vec<(u32, Op)>,
     /// Blocks that the cache holds.
     pub capacity: usize,
@@ -33,7 +33,7 @@ impl BruteForce {
         blocks.max_by_key(|&block| self.next_read(block, now))
     }
 
-    /// What came of each insertion of MIN.
+    /// The history of each insertion of MIN.
     pub fn min(&self) -> Vec<Stay> {
         let (mut over, mut cached): (Vec<Stay>, Vec<Stay>) = (vec![], vec![]);
         for (now, &(block, _)) in self.accesses.iter().enumerate() {

@@ -32,7 +32,7 @@ const TOLERANCE: f64 = 1.05;
 /// Blocks that the log writes at once when it empties an erase unit of 64 KiB: its blocks, a header and a footer.
 const UNIT_BLOCKS: f64 = 18.0;
 
-/// The requests of some hours, of which these are reads.
+/// The requests of some hours, some of them reads.
 fn requests(read_share: f64, accesses: u64, seed: u64) -> impl Iterator<Item = Request> {
     let workload = Workload {
         pattern: "zipf".parse().unwrap(),

@@ -1,5 +1,4 @@
-//! What must hold between the algorithms whose endurance is simulated, over generated traces, and over public ones with the feature
-//! `real-traces`.
+//! Invariants between the algorithms whose wear is simulated, over generated traces, and over public ones with the feature `real-traces`.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +31,7 @@ struct Run {
     counts: Counts,
 }
 
-/// What comes of the flash of each case.
+/// Returns the counts of the flash of each case.
 fn on_flash(
     traces: &[Trace],
     cases: Vec<Case>,
@@ -67,7 +66,7 @@ fn try_run(
     on_flash(std::slice::from_ref(trace), cases, settings, NO_WARMUP)
 }
 
-/// What the algorithms counted, by size.
+/// Returns the counts of the algorithms, by size.
 fn run<const N: usize>(trace: &Trace, algorithms: [&str; N], shares: &[f64], settings: &Settings) -> Vec<[Counts; N]> {
     let runs = try_run(trace, &algorithms, shares, settings).unwrap();
     runs.chunks(N).map(|runs| std::array::from_fn(|at| runs[at].counts)).collect()
@@ -429,8 +428,8 @@ mod real_traces {
     }
 }
 
-/// A plan runs like any other cache. Whether there are epochs, devices and others who wait changes nothing of what it decides; and since it
-/// keeps nothing that is not read again, all that was written into the cache has been written back in the end.
+/// A plan runs like any other cache. Epochs, devices and waiting do not change its decisions. It keeps only blocks that are read again, so
+/// in the end everything written into the cache has been written back.
 #[test]
 fn a_plan_has_epochs_and_devices_like_any_cache() {
     let trace = &traces()[0];
@@ -469,7 +468,7 @@ fn a_plan_has_epochs_and_devices_like_any_cache() {
     }
 }
 
-/// Notes how often it is told of something, and of how many accesses together and at most.
+/// Counts progress reports, the accesses in them, and the largest.
 #[derive(Default)]
 struct Told {
     times: AtomicU64,
@@ -485,7 +484,7 @@ impl Progress for Told {
     }
 }
 
-/// Ctrl-C ends a run where it says how far it is: each of its passes does so every 2^16 accesses, those too that make a plan.
+/// Ctrl-C ends a run at a progress report. Each pass, also one that makes a plan, reports every 2^16 accesses.
 #[test]
 fn runs_of_every_kind_say_all_the_time_how_far_they_are() {
     let trace = generated("zipf", 20_000, 600_000, 0.7, 1);

@@ -1,4 +1,4 @@
-//! Jobs: both forms are read as they are written, what is said is what is meant, and what is no job is refused by its name.
+//! Jobs: parsing inverts formatting in both forms, meanings survive it, and bad jobs are refused by name.
 
 use flashwise_sim::job::{Admission, Choice, Job, Many, Place};
 use flashwise_sim::size::Size;
@@ -73,7 +73,7 @@ fn is_said(words: &[(&str, &str)], name: &str) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What can be run is written in one way, from which it is read again, in text and in JSON.
+    /// A valid job has one canonical spelling, which can be parsed again, as text and as JSON.
     #[test]
     fn jobs_are_read_as_they_are_written(words in words()) {
         let Ok(job) = read(&words) else { return Ok(()) };
@@ -87,7 +87,7 @@ proptest! {
         prop_assert_eq!(serde_json::to_string(&again).unwrap(), json);
     }
 
-    /// What is written means what was said, and the order in which it was said is the same.
+    /// The canonical spelling has the meaning of the original, independent of the order of words.
     #[test]
     fn what_is_written_means_what_was_said(words in words()) {
         let Ok(job) = read(&words) else { return Ok(()) };

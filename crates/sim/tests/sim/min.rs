@@ -144,7 +144,7 @@ fn min(blocks: &[u32], capacity: usize) -> Score {
     Spec::parse("min").unwrap().build(Dense::new(0), capacity, Run(blocks))
 }
 
-/// Every choice: what is kept from each access to the next of its block, in at most `capacity` places.
+/// Every choice: the blocks kept from each access to the next of the same block, in at most `capacity` slots.
 fn best_of_all(blocks: &[u32], capacity: usize) -> Score {
     let next_uses = next_uses(blocks);
     let intervals: Vec<(usize, usize)> = (0..)
@@ -164,7 +164,7 @@ fn best_of_all(blocks: &[u32], capacity: usize) -> Score {
     Score { hits, admissions }
 }
 
-/// Blocks of which some are much more often accessed than others.
+/// Blocks, some of them accessed much more often than others.
 fn random_blocks(state: &mut u64, accesses: usize, blocks: u64) -> Vec<u32> {
     let mut random = |below: u64| workloads::random(state) % below;
     (0..accesses).map(|_| random(blocks).min(random(blocks)) as u32).collect()

@@ -18,7 +18,7 @@ pub fn flashwise(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// What flashwise prints, its errors and its exit code.
+/// Returns the output of flashwise, its errors and its exit code.
 pub fn run(folder: &Path, arguments: &[&str]) -> (String, String, i32) {
     parts(flashwise(folder, arguments).output().unwrap())
 }
@@ -28,7 +28,7 @@ pub fn parts(output: Output) -> (String, String, i32) {
     (text(output.stdout), text(output.stderr), output.status.code().expect("not ended by a signal"))
 }
 
-/// Standard output of a run that must succeed and be quiet on standard error, but for how CSVs and blocks of ARC's traces are read.
+/// Returns standard output of a run that must succeed without messages, except about the columns of CSVs and the blocks of ARC's traces.
 pub fn succeed(folder: &Path, arguments: &[&str]) -> String {
     let (out, err, code) = run(folder, arguments);
     let is_told =

@@ -13,7 +13,7 @@ use crate::serving::Server;
 
 const MIB: u64 = 1 << 20;
 
-/// A port that nobody has now; whoever takes the next one takes another.
+/// Returns a free port; each call returns another.
 fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

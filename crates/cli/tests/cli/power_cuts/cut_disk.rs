@@ -12,13 +12,13 @@ use flashwise_testing::fake_disk::{FakeDisk, Loss};
 use flashwise_testing::random::Random;
 use flashwise_testing::waiting::wait_until;
 
-/// What a power cut can leave of the writes that were not flushed.
+/// The possible effect of a power cut on writes that were not flushed.
 const LOSSES: [Loss; 4] = [Loss::Nothing, Loss::Everything, Loss::Sectors, Loss::Writes];
 
 pub struct CutDisk {
     pub name: &'static str,
     disk: FakeDisk,
-    /// Whether it answers flushes without doing them.
+    /// True if it answers flushes without performing them.
     lies: bool,
 }
 
@@ -96,7 +96,7 @@ impl Disks {
         self.disks.iter().map(|disk| disk.name)
     }
 
-    /// The power fails, after the machine has been killed. What each disk lost.
+    /// Fails the power, after the machine has been killed. Returns the losses of each disk.
     pub fn cut(&self, random: &mut Random) -> String {
         let connections = &self.server.counters().connections;
         wait_until("the machine's connections end", || connections.load(Ordering::SeqCst) == 0);

@@ -1,7 +1,6 @@
-//! The program that works in the guest of the power-cut tests: it writes files, tells on standard output what fsync promised, and reads
-//! back what is there after a power cut.
+//! The program in the guest of the power-cut tests. It writes files, prints fsync's promises, and reads the files back after a power cut.
 //!
-//! Each line is a word, the number of a file or group of files, a place in it, and a version: versions of a place only grow.
+//! Each line is a word, the number of a file or group of files, a position in it, and a version. Versions of a position only grow.
 #![allow(clippy::unwrap_used)] // What fails ends the program, and the host is told.
 
 use std::fmt::Write as _;
@@ -54,7 +53,7 @@ fn fill(block: &mut [u8], file: u64, place: u64, version: u64) {
     }
 }
 
-/// The version of a block, or what is wrong with it.
+/// Returns the version of a block, or its error.
 fn version(block: &[u8], file: u64, place: u64) -> Result<u64, String> {
     let version = u64::from_le_bytes(block[8..16].try_into().unwrap());
     let mut expected = [0; BLOCK];
@@ -107,7 +106,7 @@ fn make(directory: &Path) {
     rustix::fs::syncfs(noise).unwrap();
 }
 
-/// Tells what is there.
+/// Prints the versions found.
 fn read(directory: &Path) {
     let mut out = io::BufWriter::new(io::stdout().lock());
     for file in FILES {
@@ -218,7 +217,7 @@ fn replace(directory: &Path, boot: u64) {
     }
 }
 
-/// Writes that nobody flushes, and reads.
+/// Writes without flushes, and reads.
 fn make_noise(directory: &Path, boot: u64) {
     let noise = open(&directory.join("noise"), OFlags::DIRECT);
     let mut random = Random(boot << 8);

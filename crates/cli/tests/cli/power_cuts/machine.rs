@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use flashwise_testing::waiting::wait_for;
 
-/// What the machine is told on its kernel's command line.
+/// Parameters on the machine's kernel command line.
 pub struct Task<'a> {
     pub layout: &'a str,
     pub file_system: &'a str,
@@ -25,7 +25,7 @@ pub struct Machine {
     pub started: Instant,
 }
 
-/// What a machine did.
+/// The result of a machine.
 pub enum Told {
     Line(String),
     /// Nothing, until the time that was asked for.
@@ -106,7 +106,7 @@ impl Machine {
         }
     }
 
-    /// Pulls the plug. What it had told by then.
+    /// Cuts the power. Returns the output so far.
     pub fn kill(mut self) -> Vec<String> {
         self.end();
         self.told.iter().collect()

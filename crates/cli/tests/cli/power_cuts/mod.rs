@@ -1,6 +1,6 @@
-//! Power cuts of a real kernel. A virtual machine runs `flashwise serve` on disks with volatile caches, and a file system on what it
-//! serves. The machine is killed at a random moment, its disks forget some of what was not flushed, and it boots again: the cache must
-//! recover, the file system must mount and be sound, and all that fsync promised must be there.
+//! Power cuts of a real kernel. A virtual machine runs `flashwise serve` on disks with volatile caches, and a file system on the volume.
+//! The machine is killed at a random moment, its disks forget some unflushed writes, and it boots again. The cache must recover, the file
+//! system must mount and be sound, and all data that fsync promised must be there.
 //!
 //! `tests/power-cuts/run` makes the guest and starts this. `FLASHWISE_CUTS` sets how many cuts, `FLASHWISE_SEED` the seed.
 
@@ -44,7 +44,7 @@ fn disks(directory: &Path, liar: Option<&str>) -> Disks {
     Disks::serve(disks, &directory.join("nbd.sock"))
 }
 
-/// When to cut the power: so long after the guest told of a stage, as a multiple of the time that the machine took to start.
+/// Time of the power cut after a stage of the guest, as a multiple of the machine's boot time.
 struct Moment {
     stage: &'static str,
     after: f64,
@@ -58,7 +58,7 @@ struct Trial {
     disks: Disks,
     random: Random,
     promises: Promises,
-    /// Whether there is a file system.
+    /// True if there is a file system.
     made: bool,
     boots: u64,
 }
@@ -72,7 +72,7 @@ impl Trial {
         Trial { layout, file_system, directory, disks, random, promises, made: false, boots: 0 }
     }
 
-    /// What the guest does next, and when that ends.
+    /// The guest's next work and its end.
     fn plan(&mut self) -> (&'static str, Moment) {
         let (step, stage) = match (self.made, self.random.below(12)) {
             (false, 0..2) => ("make", "serve"),

@@ -1,4 +1,4 @@
-//! What the guest promised to keep, and what it finds after a power cut.
+//! The guest's promises, and its findings after a power cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 

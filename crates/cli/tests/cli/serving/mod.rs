@@ -39,7 +39,7 @@ impl Setting {
         self.directory.path().join(name)
     }
 
-    /// What `flashwise` prints; it has to succeed.
+    /// Returns the output of `flashwise`, which must succeed.
     pub fn flashwise(&self, arguments: &[&str]) -> String {
         succeed(self.directory.path(), arguments)
     }
@@ -94,7 +94,7 @@ impl Server {
         server
     }
 
-    /// What it said so far.
+    /// Returns its messages so far.
     pub fn told(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }

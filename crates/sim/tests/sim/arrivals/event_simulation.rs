@@ -15,7 +15,7 @@ pub struct Found {
     pub requests_per_s: f64,
 }
 
-/// What a channel works on: one access, or the blocks of a request one after the other.
+/// Work of a channel: one access, or the blocks of a request one after another.
 #[derive(Clone, Debug)]
 struct Task {
     tier: usize,
@@ -23,7 +23,7 @@ struct Task {
     write: bool,
     /// The request that waits for it.
     request: Option<usize>,
-    /// What begins as each block is done.
+    /// Work that starts when each block is done.
     then: Vec<Option<Box<Task>>>,
 }
 
@@ -121,7 +121,7 @@ pub fn run(
     }
 }
 
-/// What each request waits for and what it leaves to the background, its time, and whether it counts.
+/// The accesses that each request waits for and those in the background, its time, and true if it counts.
 #[allow(clippy::type_complexity)]
 fn tasks_of(
     trace: &Trace,

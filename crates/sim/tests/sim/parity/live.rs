@@ -17,7 +17,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::workload::BACKEND_BLOCKS;
 
-/// What happened to the cache, in order.
+/// The cache's events, in order.
 #[derive(Clone, Debug)]
 pub enum Event {
     Tick(u64),
@@ -46,13 +46,13 @@ pub struct Live {
     output: Output,
     events: Vec<Event>,
     answers: Answers,
-    /// What each block that was written holds.
+    /// The contents of each written block.
     contents: HashMap<u64, Vec<u8>>,
     fill: u8,
 }
 
 impl Live {
-    /// An empty cache, as it is after its first start, with up to `depth` requests at a time.
+    /// Returns an empty cache, as after its first start, with up to `depth` requests at once.
     pub fn new(config: &Config, seed: u64, depth: usize) -> Live {
         let flash = MemoryDisk::new(config.geometry.pages() as usize * BLOCK_BYTES);
         let volume_bytes = BACKEND_BLOCKS * BLOCK_BYTES as u64;
@@ -109,7 +109,7 @@ impl Live {
         self.settle();
     }
 
-    /// Whether another request has to wait; with one at a time, for the background too.
+    /// True if another request has to wait; with a depth of 1, for the background too.
     fn is_full(&self) -> bool {
         let outstanding = self.answers.lock().unwrap().outstanding;
         if self.depth == 1 { !self.in_flight.is_empty() } else { outstanding >= self.depth }

@@ -1,8 +1,8 @@
 //! The same requests give the same figures in the simulator and in the server's engine, for every policy, write mode and RAM.
 //!
-//! The engine runs over disks in memory whose transfers end in random order. With one request at a time all that it does is
-//! done before the next request, as the simulator takes it to be. With several at a time blocks that are written back stay
-//! dirty for longer; a replay that is told when each batch ended is equal again, so that this is all that can differ.
+//! The engine runs over disks in memory whose transfers end in random order. With one request at once, all of its work ends before the
+//! next request, as the simulator assumes. With several, blocks being written back stay dirty for longer. A replay that knows the end of
+//! each batch is equal again, so this is the only possible difference.
 
 mod live;
 mod workload;
@@ -86,7 +86,7 @@ fn simulated(config: &Config, requests: &[CacheRequest]) -> CacheCounts {
     run.counts()
 }
 
-/// A replay that is told when the ticks were, and when what is written back or past the flash had ended.
+/// A replay with the times of ticks, and the ends of write-back and of writes past the flash.
 fn replayed(config: &Config, events: &[Event]) -> CacheCounts {
     let mut run = CacheRun::new(config.clone());
     run.leave_past();
@@ -149,7 +149,7 @@ fn rules_refuse_and_decide_in_random_runs() {
     }
 }
 
-/// What does not depend on when blocks were written back: nothing is dirty on flash.
+/// Figures that do not depend on the time of write-back: nothing is dirty on flash.
 #[test]
 fn without_dirty_blocks_many_requests_at_a_time_make_no_difference() {
     for (seed, config) in (1..).zip(configs()).filter(|(_, config)| config.mode != Mode::WriteBack) {
@@ -160,8 +160,8 @@ fn without_dirty_blocks_many_requests_at_a_time_make_no_difference() {
     }
 }
 
-/// The first requests of the bundled trace, with its addresses: 12 GiB do not fit a disk in memory, so that regions of 1 MiB are
-/// placed in the order in which they come.
+/// The first requests of the bundled trace. Their addresses span 12 GiB, too much for a disk in memory, so regions of 1 MiB are placed in
+/// the order of first use.
 fn netsfs(count: usize) -> Vec<CacheRequest> {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/netsfs.csv.zst");
     let path = path.to_str().unwrap();
