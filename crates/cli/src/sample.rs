@@ -65,8 +65,8 @@ impl SampleOptions {
         Some(if self.sample_by == Some(SampleBy::Groups) { sampling.by_groups() } else { sampling })
     }
 
-    /// Runs `work` over the given sample, or over all of `traces`. With an accuracy, repeats it on larger samples until the `margin` of the result
-    /// is small enough; a margin of `None` means that the sample is too small to have one. `jobs` are the jobs of the work.
+    /// Runs `work` over the given sample, or over all of `traces`. With an accuracy, repeats it on larger samples until the `margin` of
+    /// the result is small enough. A margin of `None` means that the sample is too small to have one. `jobs` are the jobs of the work.
     pub fn accurate<T>(
         &self,
         jobs: &[Job],

@@ -1,5 +1,5 @@
-//! The figures of arrays with admission rules, each a chart and its table. They follow Figures 4, 5, 8 and 10 to 13 of Moon, Reddy:
-//! Adaptive policies for balancing performance and lifetime of mixed SSD arrays (MSST 2016).
+//! The figures of arrays with admission rules, each a chart and its table. They follow Figures 4, 5, 8 and 10 to 13 of a paper. Source:
+//! Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays (MSST 2016).
 //!
 //! Everything is relative to the policy without a rule, on the same trace in a cache of the same size. Over several traces it is the
 //! geometric mean.

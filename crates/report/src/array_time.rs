@@ -1,5 +1,5 @@
-//! The work of an array over time, and the choices of its rule: Figure 9 of Moon, Reddy: Adaptive policies for balancing performance and
-//! lifetime of mixed SSD arrays (MSST 2016).
+//! The work of an array over time, and the choices of its rule. Source: Moon, Reddy: Adaptive policies for balancing performance and
+//! lifetime of mixed SSD arrays (MSST 2016), Figure 9.
 
 use super::charts::{Chart, Series};
 use super::figures::{NUMBERS_FOLLOW, Subject, figure};

@@ -10,8 +10,8 @@ use super::scales::{linear, powers_of_ten};
 use super::table::{Figure, Table};
 use super::wear_measures::{Measure, mean, quantile};
 
-/// Draws boxes from the first to the third quartile with the median, and whiskers from the 10th to the 90th percentile, side by side for
-/// each size.
+/// Draws boxes from the first to the third quartile with the median. Whiskers go from the 10th to the 90th percentile. The boxes of a size
+/// are side by side.
 pub fn boxes(
     id: &str,
     measure: &Measure,

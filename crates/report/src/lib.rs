@@ -207,8 +207,8 @@ pub fn hit_ratio_chart(rows: &[ResultRow]) -> String {
     Subject { id: "chart", grid: &grid, looks: &looks }.hit_ratio_chart().standalone()
 }
 
-/// Returns pictures of a workload, each with its title and as an SVG file in light and dark: accesses over time and address, requests per
-/// second, lengths of requests, popularity, reuse distances.
+/// Returns pictures of a workload, each with its title and as an SVG file in light and dark. They show accesses over time and address,
+/// requests per second, lengths of requests, popularity and reuse distances.
 pub fn workload_charts(workload: &Workload, reuse: &ReuseDistances, block_size_bytes: u64) -> Vec<(String, String)> {
     let (reuse, _) = reuse_distances("workload", reuse, block_size_bytes);
     workload::pictures(workload).into_iter().chain([(reuse.title.clone(), reuse.standalone())]).collect()

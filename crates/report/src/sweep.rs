@@ -139,7 +139,7 @@ fn writes(row: &Brief, cell: &Cell) -> Option<f64> {
     (of_lru > 0).then(|| row.flash_writes_blocks as f64 / of_lru as f64 * 100.0)
 }
 
-/// Returns the family of each trace: its folder or archive, or, if all are in one, the start of its name up to the first digit or mark.
+/// Returns the family of each trace: its folder or archive. If all are in one, it is the start of the name, up to the first digit or mark.
 fn families<'a>(traces: &[&'a str]) -> Vec<(&'a str, &'a str)> {
     let folder = |trace: &'a str| trace.rsplit_once('/').map_or("", |(folder, _)| folder);
     let prefix = |trace: &'a str| {

@@ -1,7 +1,7 @@
 //! Layout of a table of figures on the screen.
 //!
 //! A table that fits has a line for each row. A wider one states once what all rows have in common. If it is still too wide, figures go
-//! down the screen and rows across, and if that does not fit either, the table continues below itself. A single row is a list, each figure
+//! down the screen and rows across. If that does not fit either, the table continues below itself. A single row is a list, each figure
 //! with its note.
 
 use comfy_table::Table;

@@ -4,8 +4,8 @@
 //! policies for balancing performance and lifetime of mixed SSD arrays through workload sampling. MSST 2016, section VI.B, which has no
 //! queues.
 //!
-//! Blocks are striped over the devices by number. A device with a seek time and a transfer rate serves the blocks of a request as one run:
-//! the first takes the latency, each further one its transfer. The planes and buses of an SSD are not modelled one by one: its channels
+//! Blocks are striped over the devices by number. A device with a seek time and a transfer rate serves the blocks of a request as one run.
+//! The first takes the latency, each further one its transfer. The planes and buses of an SSD are not modelled one by one: its channels
 //! give its parallelism.
 
 use flashwise_core::access::Op;

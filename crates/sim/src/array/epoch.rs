@@ -1,4 +1,4 @@
-//! The work of an array in an epoch of a run, and the choice of an adaptive rule by then: the rows of Moon and Reddy's Figure 9.
+//! The work of an array in an epoch of a run, and the choice of an adaptive rule by then. Each is a row of Moon and Reddy's Figure 9.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
 //! sampling. MSST 2016, section VI.C.

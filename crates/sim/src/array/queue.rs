@@ -9,8 +9,8 @@
 //! - A read hit in RAM is answered at once.
 //! - A hit and an admitted write access the cache; a read miss and a refused write access the storage.
 //! - An admitted read miss is written to the cache in the background, once the storage has read it.
-//! - An evicted dirty block is written back in the background: read from the cache, behind the accesses of the evicting request, then
-//!   written to the storage. (The wear model ignores that read: reads wear nothing.)
+//! - An evicted dirty block is written back in the background. It is read from the cache, behind the accesses of the evicting request,
+//!   then written to the storage. (The wear model ignores that read: reads wear nothing.)
 //!
 //! Background work queues at the devices like any other, first come, first served. A block counts as cached from the access that admits
 //! it, even while the storage still reads it. In a closed loop, requests are not slowed when write-back falls behind: the storage's
@@ -62,7 +62,7 @@ pub(crate) struct Queues {
     evicted: Vec<u32>,
 }
 
-/// Background work at a time. The order at equal times does not matter: background work on a tier always takes equally long.
+/// Background work and its time. The order at equal times does not matter: background work on a tier always takes equally long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pending {
     at_ns: u64,

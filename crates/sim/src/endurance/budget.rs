@@ -6,8 +6,8 @@
 //! necessary for M or C respectively". With `of=m+`, C_T takes those of M+ too, so both have the same budget.
 //!
 //! Departures from the paper: Step 2 derives the number of insertions directly from the budget. But the erasures of an insertion depend on
-//! which others are left out. So here reruns search for the number to leave out, between the largest that was too few and the smallest
-//! that was enough, until the budget is met.
+//! which others are left out. So here reruns search for the number to leave out until the budget is met. The search is between the largest
+//! number that was too few and the smallest that was enough.
 
 /// A budget is met if at least this share of it is used.
 const CLOSE: f64 = 0.98;

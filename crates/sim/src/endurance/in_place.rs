@@ -3,7 +3,7 @@
 //! Source: Cheng et al., USENIX ATC 2016, section 3.3 ("container-oblivious").
 //!
 //! Without TRIM, a block that leaves keeps its page until another takes the slot, and the device copies it as if it were needed. With
-//! TRIM, the device learns of each block that leaves: evicted, read for the last time, or read for the last time before it is overwritten.
+//! TRIM, the device learns of each block that leaves: when it is evicted, or read for the last time at all or before it is overwritten.
 
 use flashwise_core::block_cache::Tally;
 use flashwise_core::index::Dense;

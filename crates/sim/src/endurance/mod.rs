@@ -4,10 +4,10 @@
 //! offline optimality. USENIX ATC 2016.
 //!
 //! Accesses are counted per block, and only reads count for hits. [`crate::offline`] decides for the offline algorithms. Here their
-//! decisions become caches (`planned.rs`) that run like all others: in place behind the translation layer of a conventional SSD, in
-//! containers on host-managed flash, or with an erase unit for each block. Replacement policies run in place too, container policies on
-//! host-managed flash. Every algorithm of a size has the same flash, including spare erase units, and the same RAM. RAM that its buffers
-//! leave is its read cache.
+//! decisions become caches (`planned.rs`) that run like all others. Their layout is in place behind the translation layer of a
+//! conventional SSD, in containers on host-managed flash, or one erase unit for each block. Replacement policies run in place too,
+//! container policies on host-managed flash. Every algorithm of a size has the same flash, including spare erase units, and the same RAM.
+//! RAM that its buffers leave is its read cache.
 
 mod algorithm;
 mod budget;

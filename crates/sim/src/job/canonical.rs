@@ -6,8 +6,8 @@ use flashwise_core::quantity::Share;
 use super::{Admission, Choice, Job};
 
 impl Job {
-    /// Returns the job's words in one spelling: sizes as numbers with one unit, and only non-default options of policies and rules, in the
-    /// order of their tables.
+    /// Returns the job's words in one spelling. Sizes are numbers with one unit, and policies and rules have only non-default options, in
+    /// the order of their tables.
     pub fn canonical(&self) -> String {
         let word = |(name, text): (&'static str, String)| {
             let canonical = match name {

@@ -40,7 +40,7 @@ fn each<T: Clone>(list: &[T]) -> Vec<Option<T>> {
 }
 
 impl Many {
-    /// Returns the jobs: for each policy, size, rule and over-provisioning, the last of which changes fastest; each job once.
+    /// Returns the jobs for each policy, size, rule and over-provisioning; the last changes fastest. Each job appears once.
     ///
     /// # Errors
     /// A job cannot be run. Default policies that cannot run are left out. An algorithm that takes no rule runs without one, if the list

@@ -76,7 +76,7 @@ impl Meaning {
         matches!(self.place, Place::Flash(_))
     }
 
-    /// True if original requests are run, of which a sample has only parts.
+    /// True if original requests are run, which a sample would split.
     pub fn asks_requests(&self) -> bool {
         matches!(self.place, Place::Log(..) | Place::Buckets(..))
     }

@@ -247,7 +247,7 @@ mod tests {
     use crate::counting::Warmup;
     use crate::simulate::{PolicyCase, simulate};
 
-    /// A quarter of the accesses goes to 20 blocks, each in a sample of 1 % with a chance of one in five; the others go to 40,000. One
+    /// A quarter of the accesses goes to 20 blocks, each in a sample of 1 % with a chance of one in five. The others go to 40,000. One
     /// block number a line.
     fn few_blocks_are_hot() -> String {
         let (mut text, mut random) = (String::new(), 1_u64);

@@ -56,7 +56,7 @@ pub struct BLikeConfig {
 
 impl BLikeConfig {
     /// Returns the defaults: 7 % over-provisioning; a journal page for each log, and two journal buckets; two free buckets. A collection
-    /// follows each 16th of the cache that is written, as in bcache, and takes buckets of which at most half is live.
+    /// follows each 16th of the cache that is written, as in bcache, and takes buckets that are at most half live.
     pub fn new(flash_pages: u32, erase_block_pages: u32, bucket_pages: u32, page_blocks: u32) -> BLikeConfig {
         BLikeConfig {
             flash_pages,

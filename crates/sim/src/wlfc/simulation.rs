@@ -376,8 +376,8 @@ pub struct BucketResult {
     pub ram_bytes: u64,
 }
 
-/// Runs a cache over requests, of which the first `warmup` block accesses are not counted. Returns the counts, the number of accesses not
-/// counted, and the cache's capacity in blocks.
+/// Runs a cache over requests without counting the first `warmup` block accesses. Returns the counts, the number of accesses not counted,
+/// and the cache's capacity in blocks.
 ///
 /// # Errors
 /// The settings make no cache.
