@@ -1,9 +1,9 @@
-"""Flash caches: what they buy and what they wear, simulated from a trace.
+"""Simulates flash caches from traces: hit ratio, latency and flash lifetime.
 
     import flashwise
     table = flashwise.simulate("trace.csv", policies=["lru", "larc"], sizes=["1%", "10%"])
 
-pandas, polars and pyarrow take a table without a copy: polars.DataFrame(table). docs/python.md describes all of it.
+pandas, polars and pyarrow read a table without a copy: polars.DataFrame(table). See docs/python.md.
 """
 
 from ._flashwise import (

@@ -1,4 +1,4 @@
-"""What is written in Rust, with its types."""
+"""The part written in Rust, with its types."""
 
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
@@ -33,14 +33,14 @@ class ArrowStream(Protocol):
 
 @type_check_only
 class OwnPolicy(Protocol):
-    """A replacement policy that is written in Python, made with the size of its cache in blocks. It may have admits(block) -> bool as well."""
+    """A replacement policy written in Python, created with the size of its cache in blocks. It may also have admits(block) -> bool."""
 
     def hit(self, block: int) -> object:
-        """An access to a block that is in the cache."""
+        """A hit."""
     def miss(self, block: int) -> object:
-        """An access to a block that was not in the cache, and now is."""
+        """A miss: the block is now in the cache."""
     def evict(self) -> int:
-        """The cache is full: the block that leaves."""
+        """Returns the block that leaves the full cache."""
 
 _Path: TypeAlias = str | PathLike[str]
 _TraceLike: TypeAlias = "_Path | Trace | ArrowStream"
@@ -51,42 +51,42 @@ _Progress: TypeAlias = Callable[[int], object] | None
 
 @final
 class Table:
-    """Results in columns, as docs/figures.md describes them. pandas, polars and pyarrow take a table without a copy."""
+    """Results in columns, as described in docs/figures.md. pandas, polars and pyarrow read a table without a copy."""
 
     @property
     def column_names(self) -> list[str]:
         """The names of the columns."""
     def to_csv(self) -> str:
-        """The rows as CSV with a header, as the command line prints it. Epochs are left out."""
+        """Returns the rows as CSV with a header, as on the command line, without epochs."""
     def to_json(self) -> str:
-        """The rows as a JSON array, as the command line prints it."""
+        """Returns the rows as a JSON array, as on the command line."""
     def to_dicts(self) -> list[dict[str, Any]]:
-        """The rows as dictionaries; figures that a row has not are absent."""
+        """Returns the rows as dictionaries, without figures that a row lacks."""
     def write_parquet(self, path: _Path) -> None:
         """Writes the columns to a Parquet file."""
     def charts(self) -> list[tuple[str, str]]:
-        """For each trace its name and its chart of hit ratios by cache size, as SVG."""
+        """Returns, for each trace, its name and its chart of hit ratios by cache size, as SVG."""
     def __len__(self) -> int: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
     def __arrow_c_schema__(self) -> object: ...
 
 @final
 class Trace:
-    """A trace that is open: normalised, and mapped into memory."""
+    """An open trace: normalised, and mapped into memory."""
 
     @property
     def name(self) -> str:
-        """What results call it: its path as it was given."""
+        """Its name in results: its path as given."""
     @property
     def block_size_bytes(self) -> int:
-        """Length of a block."""
+        """Block size."""
     @property
     def unique_blocks(self) -> int:
-        """Different blocks."""
+        """Number of unique blocks."""
     def info(self) -> dict[str, Any]:
-        """What the trace is like."""
+        """Describes the trace."""
     def charts(self) -> list[tuple[str, str]]:
-        """The charts of the workload as SVG, each with its title."""
+        """Returns the charts of the workload as SVG, each with its title."""
     def __len__(self) -> int: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
@@ -105,10 +105,10 @@ def simulate(
     progress: _Progress = None,
     **stages: object,
 ) -> Table:
-    """Simulates caches over traces: a row for each trace, policy and size, those of `flashwise simulate` with the same options."""
+    """Simulates caches over traces. Returns a row for each trace, policy and size, as `flashwise simulate` with the same options."""
 
 def policies() -> list[str]:
-    """The names of all replacement policies."""
+    """Returns the names of all replacement policies."""
 
 def read_trace(
     trace: _TraceLike,
@@ -119,7 +119,7 @@ def read_trace(
     name: str | None = None,
     progress: _Progress = None,
 ) -> Trace:
-    """Reads a trace of any format, or a data frame whose columns are called as those of a CSV."""
+    """Reads a trace of any format, or a data frame whose columns have the names of a CSV's."""
 
 def convert(
     trace: _Path,
@@ -141,7 +141,7 @@ def info(
     lenient: bool = False,
     progress: _Progress = None,
 ) -> dict[str, Any]:
-    """What a trace is like: requests, blocks, sizes, duration, re-access."""
+    """Describes a trace: requests, blocks, sizes, duration, reuse."""
 
 def reuse(
     trace: _TraceLike,
@@ -152,7 +152,7 @@ def reuse(
     lenient: bool = False,
     progress: _Progress = None,
 ) -> dict[str, Any]:
-    """How long it takes until blocks are used again: numbers of accesses by distance."""
+    """Returns the reuse distances of a trace: numbers of accesses by distance."""
 
 def curve(
     trace: _TraceLike,
@@ -170,7 +170,7 @@ def curve(
     threads: int | None = None,
     progress: _Progress = None,
 ) -> Table:
-    """What policies hit at every cache size, with knees marked."""
+    """Returns the hit ratios of policies at every cache size, with knees marked."""
 
 def pareto(
     trace: _TraceLike,
@@ -185,7 +185,7 @@ def pareto(
     progress: _Progress = None,
     **stages: object,
 ) -> tuple[list[dict[str, Any]], str]:
-    """Of policies and sizes those that hit most for their erasures: a row for each cache, and their chart as SVG."""
+    """Returns the caches with the most hits for their erasures, a row for each, and their chart as SVG."""
 
 def lifetime(
     file: _Path | None = None,
@@ -194,7 +194,7 @@ def lifetime(
     storage: str | None = None,
     workloads: str | Iterable[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """How long an array of cache and storage lasts under workloads in plain numbers, and how fast it answers."""
+    """Returns lifetime and latency of cache and storage under workloads given in numbers."""
 
 def generate(
     out: _Path,
@@ -213,13 +213,13 @@ def generate(
     csv: bool = False,
     progress: _Progress = None,
 ) -> None:
-    """Generates a trace, always the same one for the same arguments."""
+    """Generates a synthetic trace; the same arguments give the same trace."""
 
 def sweep_tasks(plan: _Path | dict[str, Any], shard: str | None = None) -> list[str]:
-    """The tasks of a plan, a TOML file or a dictionary with the same keys, as JSON."""
+    """Returns the tasks of a plan, a TOML file or a dictionary with the same keys, as JSON."""
 
 def sweep_find(task: str) -> tuple[str | None, bool]:
-    """Where the results of a task are, and whether they are there."""
+    """Finds the results of a task: the path, and true if they exist."""
 
 def sweep_run(task: str, *, threads: int | None = None) -> str:
-    """Runs a task, if its results are not there yet, and says in which file they are."""
+    """Runs a task unless its results exist, and returns their path."""

@@ -1,4 +1,4 @@
-"""What a notebook shows: tables and charts."""
+"""Tables and charts for notebooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from . import _flashwise
 
-# More columns than these are in the table, but not shown.
+# A table can have more columns than are shown.
 SHOWN = (
     "trace", "policy", "size", "capacity_blocks", "hit_ratio", "read_hit_ratio", "write_hit_ratio", "flash_writes_blocks",
     "erasures", "latency_mean_us", "lifetime_years", "hit_ratio_low", "hit_ratio_high", "knee",
@@ -22,7 +22,7 @@ ROWS_MAX = 60
 
 
 def table(text: str) -> str:
-    """The first rows of CSV as HTML."""
+    """Returns the first rows of CSV as HTML."""
     header, *rows = csv.reader(io.StringIO(text))
     shown = [name for name in SHOWN if name in header]
     columns = [header.index(name) for name in shown]
@@ -37,19 +37,19 @@ def table(text: str) -> str:
 
 
 class Chart:
-    """Charts, a title with an SVG each. A notebook shows them."""
+    """Charts, an SVG with a title each, which a notebook shows."""
 
     def __init__(self, charts: Iterable[tuple[str, str]]) -> None:
         self.charts = list(charts)
 
     @property
     def svg(self) -> str:
-        """The first chart as SVG."""
+        """Returns the first chart as SVG."""
         return self.charts[0][1]
 
     @property
     def html(self) -> str:
-        """All charts as HTML. Each is a picture of its own, so that none changes how others look."""
+        """Returns all charts as HTML. Each is a separate picture, so none changes the look of others."""
         def picture(title, svg):
             data = base64.b64encode(svg.encode()).decode()
             said = html.escape(title)
@@ -70,7 +70,7 @@ class Chart:
 
 
 class Frontier(list):
-    """Caches, a dictionary each, of which those on a frontier are worth having. A notebook shows a chart of hits against erasures."""
+    """Caches, a dictionary each. A notebook shows a chart of hits against erasures with their frontier."""
 
     def __init__(self, points: Iterable[dict[str, Any]], svg: str) -> None:
         super().__init__(points)
@@ -86,13 +86,13 @@ def pareto(
     sizes: _flashwise._Sizes = None,
     **options: Any,
 ) -> Frontier:
-    """Of policies and sizes those that hit most for their erasures, beside the best possible."""
+    """Returns the caches with the most hits for their erasures, of policies and sizes, beside the best possible."""
     return Frontier(*_flashwise.pareto(trace, policies, sizes, **options))
 
 
 def plot(results: _flashwise.Table | _flashwise.Trace | Frontier) -> Chart:
-    """The charts of what simulate, curve and pareto return, and of the workload that a trace is: accesses over time and address, requests per
-    second, their lengths, popularity and reuse."""
+    """Returns the charts of a result of simulate, curve or pareto, or of a trace's workload. The latter are accesses over time and address,
+    requests per second, their lengths, popularity and reuse."""
     if isinstance(results, _flashwise.Trace):
         return Chart(results.charts())
     if isinstance(results, Frontier):

@@ -14,10 +14,10 @@ from typing import Any
 
 from . import _flashwise
 
-# A task whose process dies is begun again, so often in all.
+# Attempts of a task whose process dies.
 ATTEMPTS = 3
 
-# What a process of a sweep runs: the task on its standard input, with the modules that are found here.
+# Program of a worker process: runs the task on its standard input, with the module paths of this process.
 PROCESS = """import json, sys
 said = json.load(sys.stdin)
 sys.path[:] = said.pop("path")
@@ -30,11 +30,11 @@ except (ValueError, OSError, RuntimeError) as error:
 
 
 class SweepError(RuntimeError):
-    """A task failed. The results of those that were done are there."""
+    """A task failed. Results of finished tasks exist."""
 
 
 class Sweep:
-    """What came of a sweep: the files with the results, and what failed."""
+    """Result of a sweep: the files with results, and the failures."""
 
     def __init__(self) -> None:
         self.files: list[str] = []
@@ -45,7 +45,7 @@ class Sweep:
 
 
 def run_task(task: str, threads: int | None = None) -> str:
-    """Runs one task, wherever this is called."""
+    """Runs one task in this process."""
     return _flashwise.sweep_run(task, threads=threads)
 
 
@@ -63,11 +63,11 @@ def sweep(
     progress: Callable[[int, int], object] | None = None,
     **words: object,
 ) -> Sweep:
-    """Runs what is not there yet of a plan, and leaves a Parquet file for each trace.
+    """Runs the missing tasks of a plan, and writes a Parquet file for each trace.
 
-    The plan is a TOML file, or said by keywords: traces and out, and words of jobs or lists of them; run lists several such sets of words.
-    Tasks run one after another on all cores, or on so many processes (workers), or on an executor. progress is called with the number of
-    tasks that are done and of all. A trace that fails ends the sweep, or with keep_going only its own task.
+    The plan is a TOML file, or given by keywords: traces and out, and words of jobs or lists of them; run lists several such sets of words.
+    Tasks run one after another on all cores, or on a number of processes (workers), or on an executor. progress is called with the numbers
+    of finished and of all tasks. A trace that fails ends the sweep, or with keep_going only its own task.
     """
     if (plan is None) == (traces is None):
         found = "neither a plan nor traces" if plan is None else "a plan and traces"
@@ -90,7 +90,7 @@ def sweep(
     done = Sweep()
 
     def end(task, future):
-        """Keeps what came of a task; raises what else ends the sweep."""
+        """Records the result of a task; raises an error that ends the sweep."""
         try:
             done.files.append(future.result())
         except (ValueError, OSError, RuntimeError) as error:
@@ -126,7 +126,7 @@ def sweep(
 
 
 def _on(executor, run, tasks, threads, end):
-    """Runs tasks on an executor. Those that were not begun are not, once one of them ends the sweep."""
+    """Runs tasks on an executor. Once a task ends the sweep, no further one starts."""
     futures = {executor.submit(run, task, threads): task for task in tasks}
     try:
         for future in concurrent.futures.as_completed(futures):
@@ -138,9 +138,9 @@ def _on(executor, run, tasks, threads, end):
 
 
 class _Processes:
-    """Tasks in a process each, so that one that dies costs its own task.
+    """Runs each task in its own process, so a crash loses only that task.
 
-    A process pool of the standard library would hang where one dies while it is told its task (before Python 3.11.5).
+    A process pool of the standard library would hang if one dies while it receives its task (before Python 3.11.5).
     """
 
     def __init__(self):
@@ -149,7 +149,7 @@ class _Processes:
         self._killed = False
 
     def run(self, task, threads):
-        """Runs a task as run_task does, and again where its process dies."""
+        """Runs a task as run_task does, and again if its process dies."""
         said = json.dumps({"path": sys.path, "task": task, "threads": threads})
         command = [multiprocessing.spawn.get_executable(), "-c", PROCESS]
         for _ in range(ATTEMPTS):
@@ -170,7 +170,7 @@ class _Processes:
         raise RuntimeError(f"its process ended with {how}, {ATTEMPTS} times")
 
     def kill(self):
-        """Ends what runs, and runs nothing more."""
+        """Stops running tasks, and starts no more."""
         with self._lock:
             self._killed = True
             for process in self._running:
