@@ -15,7 +15,7 @@ use crate::input::read_once;
 use crate::log::note;
 
 /// The note about `--accuracy` for caches that cannot be sampled.
-pub const WHOLE_TRACE: &str = "of caches that are asked whole requests there is no sample; all of the trace is run";
+pub const WHOLE_TRACE: &str = "caches that see whole requests cannot be sampled; the whole trace is run";
 
 /// Options for a sample.
 #[derive(Clone, Debug, Args)]

@@ -102,7 +102,10 @@ fn what_means_nothing_is_refused_with_its_reason() {
             "--layout b-like and --write-queue: it has neither a write queue",
         ),
         (&["--layout", "wlfc", "--journal-logs", "4"], "--layout wlfc and --journal-logs: it has no journal"),
-        (&["--layout", "wlfc", "--over-provision", "7%"], "--layout wlfc and --over-provision: it has no spare flash"),
+        (
+            &["--layout", "wlfc", "--over-provision", "7%"],
+            "--layout wlfc and --over-provision: it needs no spare flash",
+        ),
         (
             &["--layout", "wlfc", "--gc-victim", "fifo"],
             "--layout wlfc and --gc-victim: the option is of another layout",

@@ -147,7 +147,7 @@ fn an_accuracy_is_reached_with_ram_admission_and_flash_too() {
     for (whole, more) in [(&log[..], &["--sample-by", "groups"][..]), (&wlfc, &[])] {
         let (found, said, code) = run(&project(), &[whole, &asked, more].concat());
         assert_eq!((found, code), (succeed(&project(), whole), 0));
-        assert!(said.contains("there is no sample; all of the trace is run"), "{said}");
+        assert!(said.contains("cannot be sampled; the whole trace is run"), "{said}");
     }
 }
 
@@ -163,7 +163,7 @@ fn what_a_sample_cannot_tell_is_refused() {
     refused(&["--sample", "1%", "--accuracy", "1%"], "cannot be used with");
     refused(&["--sample", "1%", "--layout", "log"], "a sample has parts of requests");
     refused(&["--sample", "1%", "--layout", "wlfc"], "a sample has parts of requests");
-    refused(&["--sample", "50%", "--policy", "lru", "--arrivals", "trace"], "leave devices idle");
+    refused(&["--sample", "50%", "--policy", "lru", "--arrivals", "trace"], "leaves devices idle");
     let error = fail(&folder, &["simulate", "-", "--accuracy", "1%"], 2);
     assert!(error.contains("standard input can be read once"), "{error}");
     let error = fail(&folder, &["simulate", TRACE, "--sample", "0.0000001%"], 1);

@@ -170,7 +170,7 @@ fn one_flipped_bit_of_the_first_header_is_named_and_salvaged() {
     assert!(!setting.is_whole());
     let out = succeed(folder, &SALVAGE);
     println!("{out}");
-    assert!(out.contains("which were mended: 1.") && out.contains("nothing is lost"), "{out}");
+    assert!(out.contains("corrected: 1.") && out.contains("nothing is lost"), "{out}");
     assert!(setting.is_whole() && !setting.path("cache.img.lost.csv").exists());
     assert_eq!(succeed(folder, &SALVAGE), "cache.img was already detached; disk.img is complete without it.\n");
     setting.serve().end();
@@ -242,7 +242,7 @@ fn one_flipped_bit_of_a_header_or_a_mark_of_a_bucket_is_salvaged() {
     }
     assert!(!setting.is_whole());
     let out = succeed(folder, &SALVAGE);
-    assert!(out.contains("which were mended: 2.") && out.contains("nothing is lost"), "{out}");
+    assert!(out.contains("corrected: 2.") && out.contains("nothing is lost"), "{out}");
     assert!(setting.is_whole() && !setting.path("cache.img.lost.csv").exists());
     setting.serve().end();
 }
@@ -380,7 +380,7 @@ fn a_cache_is_wiped_after_its_operator_was_told_what_it_holds() {
     let wipe = ["wipe", "--flash", "cache.img", "--backend", "disk.img"];
     let (out, error) = setting.fails(&wipe, 2);
     assert!(out.starts_with("cache.img holds cache ") && out.contains(", clean, after 1 start; 512 blocks"), "{out}");
-    assert!(error.contains("it holds 512 blocks (2.0 MiB) that the backend does not have"), "{error}");
+    assert!(error.contains("cache.img holds 512 blocks (2.0 MiB) that the backend does not have"), "{error}");
     let (_, error) = setting.fails(&[&wipe[..], &["--discard-dirty"]].concat(), 2);
     assert!(error.contains("give --yes to wipe it"), "{error}");
     let server = setting.serve();

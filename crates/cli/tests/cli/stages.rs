@@ -15,12 +15,12 @@ const REASONS: [&str; 12] = [
     "found --layout none with policy",
     "found --layout log; expected one of them",
     "the whole cache cannot look ahead",
-    "it knows the future of hits alone; m is the best",
+    "it maximises hits only; with simulated flash, m is the best",
     "it knows the next uses before the RAM",
     "it bounds the hits and knows nothing about devices",
     "found --layout none with --gc-victim",
     "is of a layout, and none is named",
-    "--layout containers is of algorithms that evict whole erase units",
+    "--layout containers is for algorithms that evict whole erase units",
 ];
 
 /// A folder with a trace of 4,000 requests on 2,000 blocks, in the form that is read fastest.

@@ -143,7 +143,7 @@ fn an_accuracy_that_takes_the_whole_trace_says_so() {
     std::fs::write(folder.path().join("plan.toml"), plan).unwrap();
     let (_, err, code) = run(folder.path(), &["sweep", "plan.toml"]);
     assert_eq!(code, 0, "{err}");
-    assert!(err.contains("accuracy: of caches that are asked whole requests there is no sample"), "{err}");
+    assert!(err.contains("accuracy: caches that see whole requests cannot be sampled"), "{err}");
     let (_, err, _) = run(folder.path(), &["sweep", "plan.toml", "--workers", "1"]);
     assert_eq!(err.matches("there is no sample").count(), 1, "{err}");
 }

@@ -109,8 +109,7 @@ fn what_is_extrapolated_from_minutes_says_so_beside_the_figure() {
     );
     assert!(!long.contains('~'), "{long}");
     let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
-    let caption =
-        "how often each erase unit is erased in a day. Rates per day and lifetimes are extrapolated from 59 s 985 ms.";
+    let caption = "Erasures per erase unit and day. Rates per day and lifetimes are extrapolated from 59 s 985 ms.";
     assert!(page("short.html").contains(caption) && !page("long.html").contains("extrapolated"));
     // Of the sizes that pareto takes by itself, the smallest are no flash.
     let pareto = "pareto minute.csv --policy lru --erase-unit 16KiB --ram 0";
