@@ -21,7 +21,7 @@ fn commands_find_the_socket_of_a_server_that_was_given_no_address() {
     let folder = folder(&format!("listen = 'nbd+unix:///?socket=nbd.sock'\nstate-directory = '.'\n{VOLUME}"));
     let path = folder.path();
     let missing = fail(path, &["status"], 2);
-    assert!(missing.contains("expected --api unix:PATH or HOST:PORT"), "{missing}");
+    assert!(missing.contains("give --api unix:PATH or HOST:PORT"), "{missing}");
     let server = Server::start(path, &["serve", "flashwise.toml"]);
     let socket = path.join("api.sock");
     assert!(

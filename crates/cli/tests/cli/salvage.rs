@@ -397,7 +397,7 @@ fn a_cache_is_wiped_after_its_operator_was_told_what_it_holds() {
     // Without its backend, which then misses it.
     let setting = left_behind(true);
     let out = succeed(setting.directory.path(), &["wipe", "--flash", "cache.img", "--yes", "--discard-dirty"]);
-    assert!(out.contains("start it with --discard-cache once"), "{out}");
+    assert!(out.contains("start it once with --discard-cache"), "{out}");
     let (_, error) = setting.fails(&["serve", "flashwise.toml"], 2);
     assert!(error.contains("--discard-cache v"), "{error}");
     // Something else.
