@@ -81,8 +81,7 @@ fn page(status: &ServerStatus) -> String {
 /// Returns a line about a volume or a pool that the server could not open.
 pub fn not_served(kind: &str, unserved: &Unserved) -> String {
     let text = format!("{kind} {} is NOT SERVED: {}", unserved.name, unserved.reason);
-    format!("{}
-", fit::sentences(&text, 2, fit::width()))
+    format!("{}\n", fit::sentences(&text, 2, fit::width()))
 }
 
 fn recorded(recording: &RecordingStatus) -> String {

@@ -198,7 +198,7 @@ fn what_is_no_job_is_refused_by_its_name() {
         (text("policy=m+ size=1% write-mode=write-back"), "--write-mode is of --layout log"),
         (
             text("policy=fif size=1% layout=in-place"),
-            "fif and --layout in-place: it knows the future of hits alone; m is the best",
+            "fif and --layout in-place: it maximises hits only; with simulated flash, m is the best",
         ),
         (text("policy=m+ size=1% admission=size"), "m+ and "),
         (text("policy=lru size=1% layout=wlfc"), "--layout wlfc and --policy: it decides itself what it keeps"),
