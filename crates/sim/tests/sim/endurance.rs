@@ -343,7 +343,8 @@ fn what_has_no_figure_is_refused_or_left_out() {
     let roomy = Settings { over_provision: 1.0, ..small() };
     let error = try_run(&generated("zipf", 200, 3000, 1.0, 1), &["ripq+"], &[0.5], &roomy).unwrap_err().to_string();
     assert!(
-        error.starts_with("ripq+, size '50%': found 400KiB of flash, expected at least 576KiB. That is 9 erase units: "),
+        error
+            .starts_with("ripq+, size '50%': found 400KiB of flash, expected at least 576KiB. That is 9 erase units: "),
         "{error}"
     );
 }
