@@ -132,8 +132,8 @@ pub struct VolumeStatus {
     pub drive_writes_per_day: f64,
     /// Drive writes per day that the flash is rated for, if the configuration says so.
     pub drive_writes_per_day_rated: Option<f64>,
-    /// Years until the rated writes of a new device are used up at the rate so far, less what was written over its life as `write_budget` has it;
-    /// absent without a rating or without writes.
+    /// Years until the rated writes of a new device are used up at the rate so far, less what was written over its life as `write_budget` has it.
+    /// Absent without a rating, without writes, without a flash in use, and in the first hour, whose rate is no basis for years.
     pub lifetime_years_rated: Option<f64>,
     /// The budget of flash writes and how much of it was used; absent without a budget and a rating.
     #[serde(default)]
@@ -464,7 +464,7 @@ impl VolumeStatus {
     }
 
     /// Works out from the counts, after `uptime_seconds`, what depends on time: `uptime_seconds`, flash writes per day, drive writes
-    /// per day and the lifetime. Needs `flash_bytes_written`, `flash_bytes` and `write_budget`.
+    /// per day and the lifetime. Needs `state`, `flash_bytes_written`, `flash_bytes` and `write_budget`.
     pub fn set_wear(&mut self, uptime_seconds: f64, rating: Option<Rating>) {
         self.uptime_seconds = uptime_seconds;
         self.flash_bytes_per_day = bytes_per_day(self.flash_bytes_written, uptime_seconds);
@@ -472,10 +472,15 @@ impl VolumeStatus {
         self.drive_writes_per_day_rated = rating.map(|rating| rating.drive_writes_per_day);
         let over_life = self.write_budget.as_ref().map_or(0, |budget| budget.life_bytes);
         let written_bytes = over_life.max(self.flash_bytes_written);
-        self.lifetime_years_rated =
-            rating.and_then(|rating| lifetime_years(rating, self.flash_bytes, written_bytes, self.flash_bytes_per_day));
+        let known = uptime_seconds >= RATE_KNOWN_SECONDS && !self.state.is_without_flash();
+        self.lifetime_years_rated = rating
+            .filter(|_| known)
+            .and_then(|rating| lifetime_years(rating, self.flash_bytes, written_bytes, self.flash_bytes_per_day));
     }
 }
+
+/// A volume has no lifetime before it was open for this long.
+pub const RATE_KNOWN_SECONDS: f64 = 3600.0;
 
 /// Bytes per day at the rate so far; 0 in the first second, when a rate means nothing.
 pub fn bytes_per_day(written_bytes: u64, elapsed_seconds: f64) -> f64 {
@@ -520,6 +525,19 @@ mod tests {
         volume.set_wear(6.0 * 3600.0, Some(Rating { drive_writes_per_day: 1.0, warranty_years: 5.0 }));
         let years = volume.lifetime_years_rated.unwrap();
         assert!((years - 1_811_800.0 / 2400.0 / YEAR_DAYS).abs() < 1e-9, "{years}");
+    }
+
+    #[test]
+    fn a_lifetime_needs_an_hour_and_a_flash_in_use() {
+        let rating = Some(Rating { drive_writes_per_day: 1.0, warranty_years: 5.0 });
+        let mut volume = VolumeStatus { flash_bytes_written: GB, flash_bytes: 1000 * GB, ..VolumeStatus::default() };
+        volume.set_wear(RATE_KNOWN_SECONDS - 1.0, rating);
+        assert_eq!((volume.lifetime_years_rated, volume.flash_bytes_per_day > 0.0), (None, true));
+        volume.set_wear(RATE_KNOWN_SECONDS, rating);
+        assert!(volume.lifetime_years_rated.is_some());
+        volume.state = VolumeState::Detached;
+        volume.set_wear(RATE_KNOWN_SECONDS, rating);
+        assert_eq!(volume.lifetime_years_rated, None);
     }
 
     #[test]

@@ -9,7 +9,8 @@ use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::tiers::YEAR_DAYS;
 use flashwise_engine::status::{
-    BackendLoad, LatencyStatus, RecordingStatus, ServerStatus, Unserved, VolumeState, VolumeStatus, WriteBudgetStatus,
+    BackendLoad, LatencyStatus, RATE_KNOWN_SECONDS, RecordingStatus, ServerStatus, Unserved, VolumeState, VolumeStatus,
+    WriteBudgetStatus,
 };
 use flashwise_sim::results::caveat;
 use flashwise_trace::human;
@@ -247,6 +248,8 @@ fn wear(volume: &VolumeStatus) -> String {
             years => format!("{years:.1} years"),
         };
         let _ = write!(text, "; {left} until the rated writes are used up");
+    } else if volume.drive_writes_per_day_rated.is_some() && volume.uptime_seconds < RATE_KNOWN_SECONDS {
+        text += "; too early for a lifetime, which is known after an hour";
     }
     if let Some(caveat) = caveat::of_rates(volume.uptime_seconds) {
         let _ = write!(text, "; {caveat}");

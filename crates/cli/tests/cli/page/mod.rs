@@ -45,7 +45,7 @@ fn everything_can_be_done_by_mouse_and_by_keyboard() {
         "listen = ['nbd+unix:///?socket=nbd.sock', 'iscsi://127.0.0.1:{iscsi}']\nstate-directory = '.'\n\
          [api]\nlisten = '127.0.0.1:{api}'\ntoken-file = 'token'\nread-token-file = 'read-token'\n{tls}\
          [[pool]]\nname = 'tank'\ndisks = ['a.img', 'b.img', 'c.img']\nram = '4MiB'\n\
-         flash = 'cache.img'\nflash-size = '16MiB'\nerase-unit = '1MiB'\n\
+         flash = 'cache.img'\nflash-size = '16MiB'\nerase-unit = '1MiB'\ndrive-writes-per-day = 1\n\
          [[pool]]\nname = 'old'\ndisks = ['d.img']\ndegraded = true\nram = '4MiB'\n{}{}",
         volume("one"),
         volume("two")

@@ -1,17 +1,22 @@
 // The page: signs in, follows the server, and shows the view that the address names.
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { html, Message } from "./parts.mjs";
+import { html, Icon, Message } from "./parts.mjs";
 import { ask, follow, session as right } from "./server.mjs";
 import { Overview } from "./overview.mjs";
 import { Volume } from "./volume.mjs";
 import { Disks } from "./disks.mjs";
 import { Pool } from "./pool.mjs";
+import { Pools, Volumes } from "./lists.mjs";
+import { Connect } from "./connect.mjs";
 import { Clients } from "./clients.mjs";
 import { Events } from "./events.mjs";
+import * as numbers from "./numbers.mjs";
 
 const EVENTS_MAX = 1000;
 const POOLS_PERIOD_MS = 5000;
+/** The server sends a status each second: figures older than this are stale. */
+const STALE_MS = 5000;
 /** Rates are of this time. */
 const RATES_MS = 5000;
 
@@ -42,22 +47,50 @@ function SignIn({ done, session }) {
       setFailed(error.message);
     }
   };
-  if (!session.token_needed) return html`<main id="main"><h1>flashwise</h1><p>Run <code>flashwise page</code> and open the address that it prints.</p></main>`;
-  return html`<main id="main"><h1>flashwise</h1>
+  if (!session.token_needed) return html`<main id="main" class="sign-in"><h1>flashwise</h1><p>This server has no token. On the server, run <code>flashwise page</code> and open the address that it prints.</p></main>`;
+  return html`<main id="main" class="sign-in">
     <form onSubmit=${submit}>
-      <p><label>Token of the management API <input type="password" name="token" autocomplete="current-password" required /></label></p>
+      <h1>flashwise</h1>
+      <p>Sign in to manage the flash cache on <strong>${location.hostname}</strong>.</p>
+      <input class="hidden" type="text" name="username" autocomplete="username" value="flashwise" tabindex="-1" aria-hidden="true" readonly />
+      <p><label for="token">Token</label><input id="token" type="password" name="token" autocomplete="current-password" aria-describedby="token-note" required /></p>
       ${failed && html`<${Message} text=${failed} bad=${true} />`}
-      <p class="buttons"><button type="submit" class="act">Sign in</button></p>
+      <p><button type="submit" class="act">Sign in</button></p>
+      <p id="token-note" class="note">The token is on the server, in the file that <code>token-file</code> in the configuration names. The packages create it at <code>/etc/flashwise/token</code>:</p>
+      <pre tabindex="0" aria-label="Command that shows the token">sudo cat /etc/flashwise/token</pre>
+      <p class="note">Or run <code>flashwise page</code> on the server, which prints an address that signs you in once.</p>
     </form>
   </main>`;
+}
+
+/** The entry of the navigation that a view belongs to. */
+function kindOfView([name, which], pools) {
+  if (name === "volume") return pools.some(pool => pool.name === which) ? "pools" : "volumes";
+  return { "": "overview", pool: "pools", connect: "clients" }[name] ?? name;
+}
+
+/** Says how old the figures are, once the server has sent none for a while. */
+function Freshness({ at, lost }) {
+  const [now, setNow] = useState(performance.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(performance.now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  const old = now - at;
+  if (at == null || (old < STALE_MS && !lost)) return null;
+  return html`<p class="stale bad" role="alert"><${Icon} kind="bad" /><strong>${lost ? "The server does not answer." : "The server sends nothing."}</strong>
+    <span aria-live="off">These figures are ${numbers.duration(Math.max(0, old / 1000))} old.</span></p>`;
 }
 
 function Shown({ view, status, recent, events, pools }) {
   const [name, which] = view;
   if (name === "volume") {
     const volume = status.volumes.find(volume => volume.name === which);
-    return volume ? html`<${Volume} volume=${volume} />` : html`<h2 id="view-title" tabindex="-1">No such volume</h2><p>There is no volume ${which}.</p>`;
+    return volume ? html`<${Volume} volume=${volume} pool=${pools.find(pool => pool.name === which)} part=${view[2]} />` : html`<h2 id="view-title" tabindex="-1">No such volume</h2><p>There is no volume ${which}.</p>`;
   }
+  if (name === "volumes") return html`<${Volumes} status=${status} recent=${recent} pools=${pools} />`;
+  if (name === "pools") return html`<${Pools} pools=${pools} />`;
+  if (name === "connect") return html`<${Connect} status=${status} name=${which} />`;
   if (name === "pool") return html`<${Pool} name=${which} />`;
   if (name === "disks") return html`<${Disks} pools=${pools} status=${status} />`;
   if (name === "clients") return html`<${Clients} status=${status} />`;
@@ -109,8 +142,9 @@ function App() {
     document.title = `${view[1] ?? view[0] ?? ""} ${view[0] ? "- " : ""}flashwise`.trim();
   }, [key]);
   if (session && !signedIn) return html`<${SignIn} done=${open} session=${session} />`;
-  if (!status) return html`<main id="main"><h1>flashwise</h1>${lost ? html`<${Message} bad=${true} text="The server does not answer." />` : html`<p>Loading.</p>`}</main>`;
-  const item = (path, text) => html`<a href=${`#/${path.map(encodeURIComponent).join("/")}`} aria-label=${path[0] === "pool" ? `Pool ${text}` : undefined} aria-current=${path.join("/") === (key || "overview") ? "page" : undefined}>${text}</a>`;
+  if (!status) return html`<main id="main" class="sign-in"><h1>flashwise</h1>${lost ? html`<${Message} bad=${true} text="The server does not answer." />` : html`<p>Loading.</p>`}</main>`;
+  const current = kindOfView(view, pools);
+  const item = (kind, text, count) => html`<a href=${`#/${kind}`} aria-current=${kind === current ? (view[1] ? "true" : "page") : undefined}>${text}${count > 0 && html`<span class="count" aria-hidden="true">${count}</span>`}</a>`;
   const signOut = () => ask("DELETE", "/v1/session").then(() => location.reload());
   return html`<a class="skip" href="#main" onClick=${event => {
       event.preventDefault();
@@ -118,18 +152,18 @@ function App() {
     }}>Skip to the contents</a>
     <header><h1>flashwise</h1>
       <nav aria-label="Views">
-        ${item(["overview"], "Overview")}
-        ${pools.map(pool => item(["pool", pool.name], pool.name))}
-        ${status.volumes.filter(volume => !pools.some(pool => pool.name === volume.name)).map(volume => item(["volume", volume.name], volume.name))}
-        ${item(["disks"], "Disks")}
-        ${item(["clients"], "Clients")}
-        ${item(["events"], "Events")}
+        ${item("overview", "Overview")}
+        ${item("volumes", "Volumes", status.volumes.length - pools.length)}
+        ${item("pools", "Pools", pools.length)}
+        ${item("disks", "Disks")}
+        ${item("clients", "Clients")}
+        ${item("events", "Events")}
       </nav>
-      ${session?.signed_in && !session.may_change && html`<span>may look only</span>`}
+      ${session?.signed_in && !session.may_change && html`<span class="right">read-only</span>`}
       ${session?.signed_in && html`<button type="button" onClick=${signOut}>Sign out</button>`}
     </header>
     <main id="main">
-      ${lost && html`<${Message} bad=${true} text="The server does not answer. What is shown is old." />`}
+      <${Freshness} at=${recent.length > 0 ? recent[recent.length - 1].at : null} lost=${lost} />
       <${Shown} key=${key} view=${view} status=${status} recent=${recent} events=${events} pools=${pools} />
     </main>`;
 }

@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html, Table } from "./parts.mjs";
 import { ask, pathOf } from "./server.mjs";
+import { linearTicks, logTicks, thinned } from "./ticks.mjs";
 import * as numbers from "./numbers.mjs";
 
 const RANGES = [
@@ -10,61 +11,94 @@ const RANGES = [
   ["30d", "30 days", 600],
 ];
 
-const bytesPerSecond = value => (value == null ? "none" : `${numbers.bytes(value)}/s`);
+const bytesPerSecond = value => `${numbers.bytes(value)}/s`;
 
-/** Title, how a value is written, and the lines: name and field of a point. */
-const CHARTS = [
-  ["Requests per second", numbers.rate, [["reads", "reads_per_second"], ["writes", "writes_per_second"]]],
-  ["Throughput", bytesPerSecond, [["read", "read_bytes_per_second"], ["written", "written_bytes_per_second"], ["written to flash", "flash_written_bytes_per_second"]]],
-  ["Read hit ratio", numbers.percent, [["hits", "read_hit_ratio"]]],
-  ["Latency", numbers.micros, [["median", "latency_p50_us"], ["99th percentile", "latency_p99_us"]]],
-  ["Dirty", numbers.bytes, [["dirty bytes", "dirty_bytes"]]],
-];
+const DAY_SECONDS = 86400;
+
+/** The charts of a volume: title, how a value is written, the lines (name and value of a point), and the kind of axis. */
+function chartsOf(volume) {
+  const field = name => point => point[name];
+  // A logarithmic axis has no zero, which stands for less than a microsecond.
+  const micros = name => point => (point[name] == null ? null : Math.max(1, point[name]));
+  const perDay = point => (point.flash_written_bytes_per_second * DAY_SECONDS) / volume.flash_bytes;
+  const rated = volume.drive_writes_per_day_rated;
+  return [
+    { title: "Read hit ratio", shown: numbers.percent, axis: "share", lines: [["hits", field("read_hit_ratio")]] },
+    { title: "Latency", shown: numbers.micros, axis: "log", lines: [["median", micros("latency_p50_us")], ["p99", micros("latency_p99_us")]] },
+    { title: "Requests per second", shown: numbers.rate, axis: "decimal", lines: [["reads", field("reads_per_second")], ["writes", field("writes_per_second")]] },
+    { title: "Throughput", shown: bytesPerSecond, axis: "binary", lines: [["read", field("read_bytes_per_second")], ["written", field("written_bytes_per_second")], ...(volume.flash_bytes > 0 ? [["written to flash", field("flash_written_bytes_per_second")]] : [])] },
+    { title: "Dirty data", shown: numbers.bytes, axis: "binary", lines: [["dirty", field("dirty_bytes")]] },
+    ...(volume.flash_bytes > 0 ? [{ title: "Drive writes per day", shown: numbers.rate, axis: "decimal", lines: [["written", perDay], ...(rated == null ? [] : [["rated", () => rated]])] }] : []),
+  ];
+}
 
 const LINES = ["--line-1", "--line-2", "--line-3"];
 const TABLE_ROWS = 30;
+const HEIGHT = 190;
+/** More points than this are combined, as a line of noise shows nothing. */
+const POINTS_MAX = 120;
 
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /** Times and values, with a gap where the server did not run. */
-function columns(points, fields, step) {
+function columns(points, lines, step) {
   const times = [];
-  const values = fields.map(() => []);
+  const values = lines.map(() => []);
   for (const [at, point] of points.entries()) {
     if (at > 0 && point.time_seconds > points[at - 1].time_seconds + 2 * step) {
       times.push(points[at - 1].time_seconds + step);
       values.forEach(column => column.push(null));
     }
     times.push(point.time_seconds);
-    fields.forEach((field, line) => values[line].push(point[field]));
+    lines.forEach(([, value], line) => values[line].push(value(point) ?? null));
   }
   return [times, ...values];
 }
 
-function Chart({ title, shown, lines, past }) {
+/** The points of a column that have no neighbour, which a line does not show. */
+const lonely = column => column.flatMap((value, at) => (value != null && column[at - 1] == null && column[at + 1] == null ? [at] : []));
+
+/** How the values of an axis are scaled and where its ticks are. */
+function scaled(axis) {
+  if (axis === "log") {
+    const ends = (_, min, max) => logTicks(min, max).ends;
+    return { scale: { distr: 3, log: 10, range: ends }, splits: (_, __, min, max) => logTicks(min, max).ticks };
+  }
+  if (axis === "share") return { scale: { range: [0, 1] }, splits: () => [0, 0.25, 0.5, 0.75, 1] };
+  const ends = (_, __, max) => [0, linearTicks(max ?? 0, axis === "binary").at(-1)];
+  return { scale: { range: ends }, splits: (_, __, ___, max) => linearTicks(max, axis === "binary") };
+}
+
+/** How far the points of a line are apart, in seconds. */
+const stepOf = ({ points, step_seconds: step }) => Math.max(step, points.length > POINTS_MAX ? (points.at(-1).time_seconds - points[0].time_seconds) / POINTS_MAX : 0);
+
+function Chart({ title, shown, axis, lines, past }) {
   const place = useRef(null);
   const plot = useRef(null);
-  const data = columns(past.points, lines.map(([, field]) => field), past.step_seconds);
+  // The point under the pointer; null for the newest.
+  const [at, setAt] = useState(null);
+  const points = thinned(past.points, POINTS_MAX);
+  const data = columns(points, lines, stepOf(past));
   useEffect(() => {
     const element = place.current;
-    const axis = { stroke: colour("--ink"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { stroke: colour("--rule"), width: 1 } };
-    const share = title === "Read hit ratio";
-    const top = (_, min, max) => [0, share ? 1 : max > 0 ? max * 1.05 : 1];
+    const side = { stroke: colour("--soft"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    const { scale, splits } = scaled(axis);
+    const short = axis === "share" ? share => `${share * 100} %` : shown;
     plot.current = new globalThis.uPlot(
       {
         width: element.clientWidth,
-        height: 200,
-        scales: { y: { range: top } },
-        axes: [axis, { ...axis, size: 84, values: (_, ticks) => ticks.map(shown) }],
-        series: [
-          { value: (_, at) => (at == null ? "" : numbers.time(at)) },
-          ...lines.map(([name], line) => ({ label: name, stroke: colour(LINES[line]), width: 2, points: { show: true, size: 4 }, dash: line ? [6, 3 * line] : undefined, value: (_, value) => (value == null ? "" : shown(value)) })),
-        ],
+        height: HEIGHT,
+        legend: { show: false },
+        cursor: { y: false, points: { size: 7 } },
+        scales: { y: scale },
+        axes: [{ ...side, space: 70, size: 28, values: (_, ticks, __, ___, step) => ticks.map(tick => numbers.tick(tick, step)) }, { ...side, size: 74, gap: 6, splits, filter: (_, ticks) => ticks, values: (_, ticks) => ticks.map(tick => (tick == null ? "" : short(tick))) }],
+        series: [{}, ...lines.map(([name], line) => ({ label: name, stroke: colour(LINES[line]), width: 1.5, points: { show: true, size: 4, filter: (self, series) => lonely(self.data[series]) } }))],
+        hooks: { setCursor: [self => setAt(self.cursor.idx ?? null)] },
       },
       data,
       element,
     );
-    const resized = new ResizeObserver(() => plot.current.setSize({ width: element.clientWidth, height: 200 }));
+    const resized = new ResizeObserver(() => plot.current.setSize({ width: element.clientWidth, height: HEIGHT }));
     resized.observe(element);
     return () => {
       resized.disconnect();
@@ -73,24 +107,28 @@ function Chart({ title, shown, lines, past }) {
   }, []);
   useEffect(() => plot.current.setData(data), [past]);
   const last = past.points.slice(-TABLE_ROWS).reverse();
-  return html`<figure>
-    <figcaption>${title}</figcaption>
+  const text = value => (value == null ? "none" : shown(value));
+  const index = at != null && at < data[0].length ? at : data[0].length - 1;
+  return html`<figure class="chart">
+    <figcaption>${title} <small>${at == null ? "now" : numbers.clock(data[0][index])}</small></figcaption>
+    <p class="legend">${lines.map(([name], line) => html`<span class=${`key line-${line + 1}`}>${name} <strong>${text(data[line + 1][index])}</strong></span>`)}</p>
     <div ref=${place} class="plot" role="img" aria-label=${`${title} over time; the table below has the numbers`}></div>
     <details>
       <summary>${title} as a table</summary>
-      <${Table} caption=${`${title}, the newest first`} head=${["time", ...lines.map(([name]) => name)]} empty="Nothing yet."
-        rows=${last.map(point => [numbers.time(point.time_seconds), ...lines.map(([, field]) => (point[field] == null ? "none" : shown(point[field])))])} />
+      <${Table} caption=${`${title}, newest first`} head=${["time", ...lines.map(([name]) => name)]} empty="Nothing yet." numbers=${lines.map((_, line) => line + 1)}
+        rows=${last.map(point => [numbers.time(point.time_seconds), ...lines.map(([, value]) => text(value(point)))])} />
     </details>
   </figure>`;
 }
 
 /** All charts of a volume, brought up to date by themselves. */
 export function Charts({ volume }) {
+  const { name } = volume;
   const [range, setRange] = useState("15min");
   const [past, setPast] = useState(null);
   useEffect(() => {
     let wanted = true;
-    const load = () => ask("GET", `${pathOf(volume)}/history?range=${range}`).then(past => wanted && setPast(past), () => {});
+    const load = () => ask("GET", `${pathOf(name)}/history?range=${range}`).then(past => wanted && setPast(past), () => {});
     setPast(null);
     load();
     const seconds = RANGES.find(([name]) => name === range)[2];
@@ -99,14 +137,15 @@ export function Charts({ volume }) {
       wanted = false;
       clearInterval(timer);
     };
-  }, [volume, range]);
+  }, [name, range]);
   return html`<section aria-labelledby="over-time">
-    <h3 id="over-time">Over time</h3>
+    <div class="heading"><h3 id="over-time">Over time</h3>
     <fieldset class="choice"><legend>How far back</legend>
       ${RANGES.map(([name, text]) => html`<label><input type="radio" name="range" value=${name} checked=${name === range} onChange=${() => setRange(name)} /> ${text}</label>`)}
-    </fieldset>
+    </fieldset></div>
     ${!past && html`<p>Loading.</p>`}
     ${past && past.points.length === 0 && html`<p>Nothing yet: the first point comes after ${numbers.duration(past.step_seconds)}.</p>`}
-    ${past && past.points.length > 0 && html`<div class="charts" key=${`${volume} ${range}`}>${CHARTS.map(([title, shown, lines]) => html`<${Chart} title=${title} shown=${shown} lines=${lines} past=${past} />`)}</div>`}
+    ${past && past.points.length > 0 && stepOf(past) >= 2 * past.step_seconds && html`<p class="note">Each point is the mean of ${numbers.duration(Math.round(stepOf(past)))}; of p99, it is the largest.</p>`}
+    ${past && past.points.length > 0 && html`<div class="charts" key=${`${name} ${range}`}>${chartsOf(volume).map(chart => html`<${Chart} key=${chart.title} ...${chart} past=${past} />`)}</div>`}
   </section>`;
 }

@@ -1,6 +1,7 @@
-// Who is connected, and who may open what.
+// Who is connected, and who can open which export.
 import { useEffect, useState } from "preact/hooks";
 import { html, Act, Message, Table, useChange } from "./parts.mjs";
+import { linkToConnect } from "./connect.mjs";
 import { ask, askTagged } from "./server.mjs";
 
 const NOBODY = { initiator: "", read_only: false };
@@ -8,16 +9,16 @@ const NOBODY = { initiator: "", read_only: false };
 /** Whether it is a client of NBD, by its certificate. */
 const isOfNbd = own => own.initiator.startsWith("tls:");
 
-/** Those of an export's clients, in words. */
-const named = clients => clients.map(own => own.initiator + (own.read_only ? " (may only read)" : "")).join(", ");
+/** The clients of an export, in words. */
+const named = clients => clients.map(own => own.initiator + (own.read_only ? " (read-only)" : "")).join(", ");
 
 /** Who an export is for over iSCSI, in words. */
 function overIscsi({ assigned }) {
-  return assigned ? named(assigned.filter(own => !isOfNbd(own))) || "nobody" : "all that may log in";
+  return assigned ? named(assigned.filter(own => !isOfNbd(own))) || "no initiator" : "all initiators";
 }
 
 /** Who an export is for over NBD, in words. */
-const overNbd = ({ assigned }) => named((assigned ?? []).filter(isOfNbd)) || "all";
+const overNbd = ({ assigned }) => named((assigned ?? []).filter(isOfNbd)) || "all clients";
 
 /** What can be assigned to, by an example of each. */
 function examples({ listening, nbd_certificates: certificates }) {
@@ -38,29 +39,29 @@ function Assign({ access, iscsi, known, change, asConfigured, close }) {
   };
   return html`<form class="wizard" onSubmit=${review} aria-labelledby="assign">
     <h3 id="assign" tabindex="-1">Assign ${access.name}</h3>
-    <p>Over iSCSI, these initiators alone may open ${access.name}; nobody where none is named. Over NBD, all may, unless certificates are named: then those clients alone whose certificate has the name behind <code>tls:</code>.</p>
-    ${!iscsi.nbd_certificates && html`<p>No client of NBD can show a certificate: that needs client-authorities of [tls] in the configuration.</p>`}
+    <p>Over iSCSI, only these initiators can open ${access.name}. Over NBD, all clients can, unless you name certificates with <code>tls:</code>.</p>
+    ${!iscsi.nbd_certificates && html`<p>NBD clients cannot show certificates: set client-authorities in [tls] of the configuration.</p>`}
     <datalist id="clients">${known.map(name => html`<option value=${name} />`)}</datalist>
     ${rows.map((row, at) => html`<div class="field" key=${at}><label for=${`client-${at}`}>Client ${at + 1}</label>
       <input id=${`client-${at}`} list="clients" autocomplete="off" spellcheck=${false} maxlength="1028" placeholder=${examples(iscsi)} value=${row.initiator} onInput=${event => set(at, { initiator: event.target.value })} />
-      <label><input type="checkbox" aria-label=${`Client ${at + 1} may only read`} checked=${row.read_only} onChange=${event => set(at, { read_only: event.target.checked })} /> may only read</label></div>`)}
+      <label><input type="checkbox" aria-label=${`Client ${at + 1} is read-only`} checked=${row.read_only} onChange=${event => set(at, { read_only: event.target.checked })} /> read-only</label></div>`)}
     <p class="buttons"><button type="button" onClick=${close}>Cancel</button>
-      ${access.changed && html`<${Act} text="As the configuration says" act=${asConfigured} />`}
+      ${access.changed && html`<${Act} text="Use the configuration" act=${asConfigured} />`}
       <${Act} submit=${true} text="Review the assignment" /></p>
   </form>`;
 }
 
-/** How initiators prove who they are. */
+/** How initiators authenticate. */
 function proof({ chap_name: name, mutual_chap_name: mutual }) {
-  if (!name) return "No initiator has to prove who it is: whoever can connect can say such a name. chap-name and chap-secret-file in the configuration change that.";
-  return `Initiators prove who they are by CHAP, as ${name}${mutual ? `; the target proves itself as ${mutual}` : ""}.`;
+  if (!name) return "Initiators do not prove their names. To require CHAP, set chap-name and chap-secret-file in the configuration.";
+  return `Initiators log in with CHAP, as ${name}${mutual ? `; the target answers as ${mutual}` : ""}.`;
 }
 
 /** Who may come over each protocol. */
 function admitted({ listening, initiators, nbd_certificates: certificates, ...chap }) {
-  const over = certificates ? "Clients of NBD show certificates where they come over TLS." : "Clients of NBD show no certificates.";
+  const over = certificates ? "NBD clients show certificates over TLS." : "NBD clients show no certificates.";
   if (listening.length === 0) return `iSCSI is not served. ${over}`;
-  return `iSCSI is served at ${listening.join(", ")}. ${initiators ? `Only these may log in: ${initiators.join(", ")}.` : "All initiators may log in."} ${proof(chap)} ${over}`;
+  return `iSCSI is served at ${listening.join(", ")}. ${initiators ? `Only these can log in: ${initiators.join(", ")}.` : "All initiators can log in."} ${proof(chap)} ${over}`;
 }
 
 function Access({ known }) {
@@ -78,26 +79,27 @@ function Access({ known }) {
   });
   if (!seen) return failed && html`<${Message} bad=${true} text=${failed} />`;
   const iscsi = seen.json;
+  // Without iSCSI and certificates, all clients can open all exports: there is nothing to assign.
   const isFixed = iscsi.listening.length === 0 && !iscsi.nbd_certificates && !iscsi.exports.some(access => access.changed);
-  if (isFixed) return html`<h3>Who may open what</h3><p>iSCSI is not served, and clients of NBD show no certificates: all may open all.</p>`;
-  const change = (name, assigned) => start({ title: "Assign", match: seen.tag, method: assigned ? "PUT" : "DELETE", path: `/v1/iscsi/exports/${encodeURIComponent(name)}`, body: assigned && { assigned }, done: `${name} is assigned.` });
+  const change = (name, assigned) => start({ title: `Assign ${name}`, action: "Assign", row: name, match: seen.tag, method: assigned ? "PUT" : "DELETE", path: `/v1/iscsi/exports/${encodeURIComponent(name)}`, body: assigned && { assigned }, done: `${name} is assigned.` });
   const access = iscsi.exports.find(access => access.name === open);
   const show = name => {
     setOpen(name);
     setTimeout(() => document.getElementById("assign")?.focus());
   };
-  return html`<h3>Who may open what</h3>
-    <p>${admitted(iscsi)}</p>
+  return html`<h3>Exports</h3>
+    <p>${admitted(iscsi)}${isFixed && " All clients can open all exports."}</p>
     ${shown}
-    <${Table} caption="Who may open what" empty="There is nothing to open."
-      head=${["export", "target", "over iSCSI", "over NBD", "said by", "actions"]}
+    <${Table} caption="Exports and who can open them" empty="There are no exports."
+      head=${["export", "target", "over iSCSI", "over NBD", "set by", "actions"]}
       rows=${iscsi.exports.map(access => [
         access.name,
         access.target,
         overIscsi(access),
         overNbd(access),
         access.changed ? "the API" : "the configuration",
-        html`<${Act} label=${`Assign ${access.name}`} text="Assign" act=${() => show(access.name)} />`,
+        html`<span class="buttons"><a class="button" href=${linkToConnect(access.name)} aria-label=${`Connect to ${access.name}`}>Connect</a>
+          ${!isFixed && html`<${Act} label=${`Assign ${access.name}`} text="Assign" act=${() => show(access.name)} />`}</span>`,
       ])} />
     ${access && html`<${Assign} key=${open} access=${access} iscsi=${iscsi} known=${known} change=${assigned => change(open, assigned)} asConfigured=${() => change(open)} close=${() => setOpen(null)} />`}`;
 }
@@ -106,7 +108,7 @@ export function Clients({ status }) {
   const clients = status.volumes.flatMap(volume => volume.clients.map(client => ({ volume: volume.name, ...client })));
   const { start, shown } = useChange(() => {});
   const name = client => client.initiator ?? client.program ?? client.address ?? "the client";
-  const end = client => start({ title: "Disconnect", method: "DELETE", path: `/v1/clients/${client.number}`, done: `${name(client)} is disconnected from ${client.export}.` });
+  const end = client => start({ title: `Disconnect ${name(client)} from ${client.export}`, action: "Disconnect", row: client.export, method: "DELETE", path: `/v1/clients/${client.number}`, done: `${name(client)} is disconnected from ${client.export}.` });
   const known = [...new Set(clients.flatMap(client => client.initiator ?? client.tls_names.map(name => `tls:${name}`)))];
   return html`<h2 id="view-title" tabindex="-1">Clients</h2>
     ${shown}
@@ -122,7 +124,7 @@ export function Clients({ status }) {
         client.uid ?? "unknown",
         client.tls_names.join(", ") || "none",
         client.caching,
-        client.number != null && html`<${Act} label=${`Disconnect ${name(client)} from ${client.export}`} text="Disconnect" act=${() => end(client)} />`,
+        client.number != null && html`<${Act} label=${`Disconnect ${name(client)} from ${client.export}`} text="Disconnect" destroys=${true} act=${() => end(client)} />`,
       ])} />
     <${Access} known=${known} />`;
 }

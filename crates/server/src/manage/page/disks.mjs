@@ -13,14 +13,15 @@ function holds(disk) {
   return [...named(disk), ...used(disk), ...parts].join(", ") || disk.refused || "nothing";
 }
 
-function condition(disk) {
-  const found = [];
+/** What a disk is, how worn and how warm, as far as it is known. */
+function kind(disk) {
+  // The kernel says of virtual disks that they rotate.
+  const isVirtual = disk.path.startsWith("/dev/vd");
+  const found = [disk.is_file ? "file" : isVirtual ? "virtual" : disk.rotational == null ? "" : disk.rotational ? "hard disk" : "SSD"];
   if (disk.wear_percent != null) found.push(`${disk.wear_percent} % worn`);
   if (disk.temperature_celsius != null) found.push(`${Math.round(disk.temperature_celsius)} °C`);
-  return found.join(", ") || "not told";
+  return found.filter(Boolean).join(", ");
 }
-
-const kind = disk => (disk.is_file ? "file" : disk.rotational == null ? "" : disk.rotational ? "rotates" : "does not rotate");
 
 export function Disks({ pools, status }) {
   const [disks, setDisks] = useState(null);
@@ -37,14 +38,14 @@ export function Disks({ pools, status }) {
   // What this server uses is not to be wiped, which it would refuse.
   const used = [...pools.flatMap(pool => pool.disks), ...status.volumes.map(({ flash }) => ({ path: flash }))];
   const isServed = disk => used.some(({ path }) => path === disk.path);
-  const wipe = ({ path }) => start({ title: "Wipe", what: "disk", name: path, method: "POST", path: "/v1/disks/wipe", body: { path }, sure: { body: { path, confirm: path } }, done: `${path} is blank.` });
+  const wipe = ({ path }) => start({ title: `Wipe disk ${path}`, action: "Wipe the disk", what: "disk", name: path, method: "POST", path: "/v1/disks/wipe", body: { path }, sure: { body: { path, confirm: path } }, done: `${path} is blank.` });
   return html`<h2 id="view-title" tabindex="-1">Disks</h2>
-    <p class="buttons"><button type="button" onClick=${load}>Look again</button></p>
+    <p class="buttons"><button type="button" onClick=${load}>Rescan</button></p>
     ${failed && html`<${Message} bad=${true} text=${failed} />`}
     ${shown}
     ${!disks && !failed && html`<p>Loading.</p>`}
-    ${disks && html`<${Table} caption="Disks of this machine, and files that pools are made of" empty="There are no disks."
-      head=${["disk", "role", "size", "model", "serial number", "address", "kind", "holds", "condition", "actions"]}
+    ${disks && html`<${Table} caption="Disks of this machine, and files that pools use" empty="There are no disks."
+      head=${["disk", "role", "size", "model", "serial number", "address", "kind", "holds", "actions"]} numbers=${[2]}
       rows=${disks.map(disk => [
         disk.path,
         html`<span class="role">${disk.role}</span>`,
@@ -54,9 +55,8 @@ export function Disks({ pools, status }) {
         disk.bus_address ?? "",
         kind(disk),
         holds(disk),
-        condition(disk),
-        disk.refused && disk.can_be_wiped && !isServed(disk) ? html`<${Act} label=${`Wipe ${disk.path}`} text="Wipe" act=${() => wipe(disk)} />` : "",
+        disk.refused && disk.can_be_wiped && !isServed(disk) ? html`<${Act} destroys=${true} label=${`Wipe ${disk.path}`} text="Wipe" act=${() => wipe(disk)} />` : "",
       ])} />`}
     ${disks && html`<${MakePool} key=${made} disks=${disks.filter(disk => !isServed(disk))} change=${make} />`}
-    <p><small>data: of a pool; cache: holds a cache; spare: blank; foreign: holds something else; system: in use.</small></p>`;
+    <p><small>Roles: data, part of a pool; cache, holds a cache; spare, blank; foreign, holds other data; system, in use.</small></p>`;
 }

@@ -1,10 +1,10 @@
 // Makes a pool of disks: which ones, and what cache it has.
-import { html, Act } from "./parts.mjs";
+import { html, Act, NameField } from "./parts.mjs";
 import { Mode } from "./pool.mjs";
 import * as numbers from "./numbers.mjs";
 
-/** What a disk is, for who chooses. */
-const told = disk => `${numbers.bytes(disk.size_bytes)}${disk.model ? `, ${disk.model}` : ""}${disk.refused ? `: ${disk.refused}` : ""}`;
+/** The size and the contents of a disk. */
+const described = disk => `${numbers.bytes(disk.size_bytes)}${disk.model ? `, ${disk.model}` : ""}${disk.refused ? `: ${disk.refused}` : ""}`;
 
 /**
  * The form; `disks` are those of the machine that are not used, `change` shows what making the pool would do.
@@ -20,32 +20,30 @@ export function MakePool({ disks, change }) {
     const given = { flash: text("flash"), "flash-size": text("flash-size"), ram: text("ram"), "write-mode": form.get("mode") };
     const settings = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== ""));
     const body = { name, disks: chosen, wipe: form.get("wipe") === "on" ? chosen : [], settings };
-    change({ title: "Make the pool", what: "pool", name, method: "POST", path: "/v1/pools", body, done: `The pool ${name} is served. Make a logical disk of it in its own view.` });
+    change({ title: `Make pool ${name}`, action: "Make the pool", what: "pool", name, method: "POST", path: "/v1/pools", body, done: `The pool ${name} is served. Open it to make a logical disk.` });
   };
   const free = disks.filter(disk => !disk.refused || disk.can_be_wiped);
   return html`<form class="wizard" onSubmit=${review} aria-labelledby="make-pool">
     <h3 id="make-pool">Make a pool</h3>
-    <div class="field"><label for="pool-name">1. Name</label>
-      <input id="pool-name" name="name" required maxlength="64" pattern="[a-z0-9.\\-]+" autocomplete="off" aria-describedby="pool-name-note" />
-      <small id="pool-name-note">Lower-case letters, digits, - and .</small></div>
+    <${NameField} id="pool-name" label="1. Name" />
     <fieldset><legend>2. Disks</legend>
       ${free.length === 0 && html`<p>No device of this machine is free.</p>`}
-      ${free.map(disk => html`<label><input type="checkbox" name="disk" value=${disk.path} /> ${disk.path} <small>${told(disk)}</small></label>`)}
-      <div class="field"><label for="pool-others">Files, one a line</label>
+      ${free.map(disk => html`<label><input type="checkbox" name="disk" value=${disk.path} /> ${disk.path} <small>${described(disk)}</small></label>`)}
+      <div class="field"><label for="pool-others">Files, one per line</label>
         <textarea id="pool-others" name="others" rows="2" spellcheck=${false} aria-describedby="pool-others-note"></textarea>
-        <small id="pool-others-note">By their whole paths; they are there already.</small></div>
-      <label><input type="checkbox" name="wipe" /> What they hold may be lost</label></fieldset>
+        <small id="pool-others-note">Absolute paths of existing files.</small></div>
+      <label><input type="checkbox" name="wipe" /> Wipe them if they hold data</label></fieldset>
     <fieldset><legend>3. Cache</legend>
       <div class="field"><label for="pool-flash">Flash: a block device or a file</label>
         <input id="pool-flash" name="flash" list="free-flash" autocomplete="off" spellcheck=${false} aria-describedby="pool-flash-note" />
-        <datalist id="free-flash">${disks.filter(disk => !disk.refused).map(disk => html`<option value=${disk.path}>${told(disk)}</option>`)}</datalist>
-        <small id="pool-flash-note">By its whole path. Without, the cache is in RAM alone.</small></div>
-      <div class="field"><label for="pool-flash-size">How much of the flash</label>
-        <input id="pool-flash-size" name="flash-size" placeholder="all of it" autocomplete="off" aria-describedby="pool-flash-size-note" />
-        <small id="pool-flash-size-note">Such as 100GiB; a file that is not there yet needs it.</small></div>
+        <datalist id="free-flash">${disks.filter(disk => !disk.refused).map(disk => html`<option value=${disk.path}>${described(disk)}</option>`)}</datalist>
+        <small id="pool-flash-note">An absolute path. Without a flash, the cache is in RAM only.</small></div>
+      <div class="field"><label for="pool-flash-size">Size on the flash</label>
+        <input id="pool-flash-size" name="flash-size" placeholder="all" autocomplete="off" aria-describedby="pool-flash-size-note" />
+        <small id="pool-flash-size-note">For example 100GiB. A new file needs a size.</small></div>
       <div class="field"><label for="pool-ram">RAM</label>
         <input id="pool-ram" name="ram" placeholder="128MiB" autocomplete="off" aria-describedby="pool-ram-note" />
-        <small id="pool-ram-note">Such as 1GiB.</small></div>
+        <small id="pool-ram-note">For example 1GiB.</small></div>
     </fieldset>
     <${Mode} id="pool-mode" label="4. Mode" mode="write-back" stricter=${false} />
     <p class="buttons"><${Act} submit=${true} text="Review the pool" /></p>

@@ -1,51 +1,35 @@
-// How the server is, at one look.
-import { html, Figures, Meter, State, Table } from "./parts.mjs";
-import { advice, useWhatIf } from "./what_if.mjs";
+// The first view: one line of health, and a card for each volume.
+import { useEffect, useState } from "preact/hooks";
+import { html, kindOf, State } from "./parts.mjs";
+import { Detaching, findings, findingsOf, Health, isFlashless, worst } from "./health.mjs";
 import { linkToPool } from "./pool.mjs";
+import { thinned } from "./ticks.mjs";
+import { ask, pathOf } from "./server.mjs";
+import { useWhatIf, verdict } from "./what_if.mjs";
 import * as numbers from "./numbers.mjs";
 
-/** How long a volume has to be served before what it writes a day is known well enough to warn of. */
-const RATE_KNOWN_SECONDS = 3600;
+/** More volumes than this are listed in the view of volumes only. */
+const CARDS_MAX = 12;
+const SPARK_PERIOD_MS = 15000;
+const SPARK_POINTS = 60;
 
-/** What is wrong anywhere, in sentences. */
-function worries(status, pools) {
-  const found = pools.filter(pool => pool.warning).map(pool => `Pool ${pool.name}: ${pool.warning}.`);
-  for (const volume of status.unserved_volumes) found.push(`Volume ${volume.name} is not served: ${volume.reason}.`);
-  for (const pool of status.unserved_pools) found.push(`Pool ${pool.name} is not served: ${pool.reason}.`);
-  for (const uri of status.insecure) found.push(`Every machine that can connect to ${uri} may read and write every volume, as the configuration says insecure.`);
-  for (const volume of status.volumes) {
-    if (volume.state !== "ok") found.push(`${volume.name} is ${volume.state}${volume.state_reason ? `: ${volume.state_reason}` : ""}.`);
-    if (volume.state === "ok" && volume.unwritten_blocks > 0) found.push(`${volume.name}: ${numbers.count(volume.unwritten_blocks)} blocks that were answered wait in memory for a place: flushes fail, and they are lost if the server ends before.`);
-    if (volume.lost_blocks.length > 0) found.push(`${volume.name} has lost ${numbers.count(volume.lost_blocks.length)} blocks: reading them is an error.`);
-    const rated = volume.drive_writes_per_day_rated;
-    if (rated != null && volume.uptime_seconds >= RATE_KNOWN_SECONDS && volume.drive_writes_per_day > rated) found.push(`${volume.name} writes its flash ${volume.drive_writes_per_day.toFixed(2)} times a day; it is rated for ${rated}.`);
-  }
-  if (status.recording && status.recording.state !== "recording") found.push(`The recording is ${status.recording.state}.`);
-  return found;
-}
+export const linkToVolume = name => `#/volume/${encodeURIComponent(name)}`;
 
-const link = name => `#/volume/${encodeURIComponent(name)}`;
-
-function Advice({ volume }) {
-  const found = useWhatIf(volume);
-  return html`<li><a href=${link(volume)}>${volume}</a>: ${(found && advice(found)) ?? "not enough was asked for yet to tell"}</li>`;
-}
-
-/** What a volume has done: requests that were answered, and bytes that were read and written. */
+/** Requests that a volume answered, and bytes that it read and wrote. */
 function done(volume) {
   const requests = volume.latencies.filter(of => ["read", "write"].includes(of.operation)).reduce((all, of) => all + of.count, 0);
   return { requests, bytes: (volume.reads + volume.writes) * 4096 };
 }
 
-/** Of each volume, requests and bytes a second since the first of what came last; none before two have come, or where the server was started since. */
-function ratesOf(recent) {
+/** Requests and bytes per second of each volume over the recent statuses; empty before two have come, or after a restart of the server. */
+export function ratesOf(recent) {
   const [first, last] = [recent[0], recent[recent.length - 1]];
   const rates = new Map();
   if (recent.length < 2) return rates;
   const seconds = (last.at - first.at) / 1000;
+  const before = new Map(first.status.volumes.map(volume => [volume.name, done(volume)]));
   for (const volume of last.status.volumes) {
-    const before = first.status.volumes.find(other => other.name === volume.name);
-    const [then, now] = [before && done(before), done(volume)];
+    const [then, now] = [before.get(volume.name), done(volume)];
     if (then && now.requests >= then.requests) {
       rates.set(volume.name, { requests: (now.requests - then.requests) / seconds, bytes: Math.max(0, now.bytes - then.bytes) / seconds });
     }
@@ -53,58 +37,81 @@ function ratesOf(recent) {
   return rates;
 }
 
-/** What a flash is rated for, in bytes a day. */
-const budget = volume => volume.drive_writes_per_day_rated * volume.flash_bytes;
+/** The hit ratio of the last 15 minutes as a line without axes, from 0 to 100 %. */
+function Spark({ volume }) {
+  const [points, setPoints] = useState([]);
+  useEffect(() => {
+    const load = () => ask("GET", `${pathOf(volume)}/history?range=15min`).then(past => setPoints(past.points), () => {});
+    load();
+    const timer = setInterval(load, SPARK_PERIOD_MS);
+    return () => clearInterval(timer);
+  }, [volume]);
+  const known = thinned(points.filter(point => point.read_hit_ratio != null), SPARK_POINTS);
+  if (known.length < 2) return null;
+  const [first, last] = [known[0].time_seconds, known[known.length - 1].time_seconds];
+  const place = point => `${(((point.time_seconds - first) / (last - first)) * 100).toFixed(1)} ${(22 - 20 * point.read_hit_ratio).toFixed(1)}`;
+  const line = `M${known.map(place).join("L")}`;
+  return html`<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label=${`Hit ratio of ${volume} in the last ${numbers.duration(last - first)}, now ${numbers.percent(known[known.length - 1].read_hit_ratio)}`}>
+    <path class="area" d=${`${line}L100 24L0 24Z`} /><path class="line" d=${line} /></svg>`;
+}
+
+/** What a volume's flash has ahead of it: a figure and a note. */
+export function lifetime(volume) {
+  if (!volume.flash) return ["no flash", "cache in RAM only"];
+  if (isFlashless(volume)) return ["no flash", "it is not in use"];
+  const [written, rated] = [numbers.rate(volume.drive_writes_per_day), volume.drive_writes_per_day_rated];
+  if (rated != null && numbers.isEarly(volume)) return ["too early", "known after the first hour"];
+  return [numbers.years(volume), `${written}${rated == null ? "" : ` of ${rated}`} writes a day`];
+}
+
+export function dirtyAge(volume) {
+  if (volume.dirty_bytes === 0) return "nothing to write back";
+  return volume.oldest_dirty_seconds == null ? "not written back yet" : `oldest ${numbers.duration(volume.oldest_dirty_seconds)}`;
+}
+
+function Advice({ volume }) {
+  const found = useWhatIf(volume);
+  const text = found && verdict(found);
+  return text ? html`<p class="advice"><a href=${`${linkToVolume(volume)}/what-if`} aria-label=${`What if, for ${volume}`}>What if</a> ${text}</p>` : null;
+}
+
+function Card({ volume, pool, rate }) {
+  const reads = volume.latencies.find(of => of.operation === "read" && of.count > 0);
+  const [lasts, lastsNote] = lifetime(volume);
+  const figure = (name, value, note, more) => html`<div><dt>${name}</dt><dd>${value}<small>${note}</small>${more}</dd></div>`;
+  const state = pool && pool.state !== "ok" ? pool.state : volume.state;
+  const kind = kindOf(state) === "good" ? worst(findingsOf(volume)) : kindOf(state);
+  return html`<article class=${`card ${kind}`} aria-label=${volume.name}>
+    <header><h3><a href=${pool ? linkToPool(pool.name) : linkToVolume(volume.name)}>${volume.name}</a></h3><${State} state=${state} /></header>
+    <p class="what">${pool ? "Pool" : "Volume"}, ${numbers.bytes(volume.size_bytes)}${volume.flash ? `, ${volume.policy}, ${volume.write_mode}` : ", RAM only"}${rate && html`<br />${numbers.rate(rate.requests)} requests/s, ${numbers.bytes(rate.bytes)}/s`}</p>
+    <dl>
+      ${figure("Hit ratio", numbers.percent(volume.reads > 0 ? volume.read_hit_ratio : null), volume.reads > 0 ? "since the start" : "no reads yet", html`<${Spark} volume=${volume.name} />`)}
+      ${figure("p99 of reads", reads ? numbers.micros(reads.p99_us) : "none", reads ? `median ${numbers.micros(reads.p50_us)}` : "no reads yet")}
+      ${figure("Dirty", numbers.bytes(volume.dirty_bytes), dirtyAge(volume))}
+      ${figure("Flash lifetime", lasts, lastsNote)}
+    </dl>
+    ${kindOf(volume.state) === "planned" && html`<${Detaching} volume=${volume} />`}
+    ${!isFlashless(volume) && volume.state === "ok" && html`<${Advice} volume=${volume.name} />`}
+  </article>`;
+}
+
+const plural = (count, one) => `${numbers.count(count)} ${one}${count === 1 ? "" : "s"}`;
 
 export function Overview({ status, recent, pools }) {
-  const found = worries(status, pools);
   const rates = ratesOf(recent);
-  const rate = of => (rates.size > 0 ? [...rates.values()].reduce((all, rate) => all + of(rate), 0) : null);
-  const [requests, bytes] = [rate(of => of.requests), rate(of => of.bytes)];
-  const rated = status.volumes.filter(volume => volume.flash && volume.drive_writes_per_day_rated != null);
-  const sum = of => status.volumes.reduce((all, volume) => all + of(volume), 0);
-  const reads = sum(volume => volume.reads);
-  const hits = sum(volume => volume.ram_read_hits + volume.flash_read_hits);
-  return html`<h2 id="view-title" tabindex="-1">Overview</h2>
-    ${found.length === 0 ? html`<p class="banner good"><strong>✓ All is well.</strong></p>` : html`<div class="banner bad" role="alert"><strong>! Look at this:</strong><ul>${found.map(text => html`<li>${text}</li>`)}</ul></div>`}
-    <${Figures} of=${[
-      ["Volumes", numbers.count(status.volumes.length)],
-      ["Requests", requests == null ? "none" : `${numbers.rate(requests)}/s`, "reads and writes, in the last 5 seconds"],
-      ["Throughput", bytes == null ? "none" : `${numbers.bytes(bytes)}/s`, "read and written, in the last 5 seconds"],
-      ["Reads from RAM or flash", numbers.percent(reads > 0 ? hits / reads : null), "since the start"],
-      ["Dirty", numbers.bytes(sum(volume => volume.dirty_bytes)), "only on flash or in RAM"],
-      ["Written to flash", numbers.bytes(sum(volume => volume.flash_bytes_per_day)), `a day, at the rate so far${rated.length > 0 ? `; rated for ${numbers.bytes(rated.reduce((all, volume) => all + budget(volume), 0))}` : ""}`],
-      ["Connections", numbers.count(status.connections)],
-      ["Memory of requests", numbers.bytes(status.request_memory_bytes), `of at most ${numbers.bytes(status.request_memory_bytes_max)}`],
-    ]} />
-    <${Table} caption="Volumes" empty=${html`There are no volumes. <a href="#/disks">Make a pool</a> of this machine's disks, or name volumes in the configuration.`}
-      head=${["volume", "state", "size", "flash", "policy", "read hits", "requests", "throughput", "reads take", "writes take", "dirty", "written to flash a day", "flash lifetime"]}
-      rows=${status.volumes.map(volume => [
-        html`<a href=${link(volume.name)}>${volume.name}</a>`,
-        html`<${State} state=${volume.state} />`,
-        numbers.bytes(volume.size_bytes),
-        volume.flash ? numbers.bytes(volume.flash_bytes) : "none",
-        volume.flash ? volume.policy : "none, RAM alone",
-        numbers.percent(volume.reads > 0 ? volume.read_hit_ratio : null),
-        rates.has(volume.name) ? `${numbers.rate(rates.get(volume.name).requests)}/s` : "none",
-        rates.has(volume.name) ? `${numbers.bytes(rates.get(volume.name).bytes)}/s` : "none",
-        numbers.latency(volume, "read"),
-        numbers.latency(volume, "write"),
-        numbers.bytes(volume.dirty_bytes),
-        volume.flash ? `${numbers.bytes(volume.flash_bytes_per_day)}${volume.drive_writes_per_day_rated == null ? "" : ` of ${numbers.bytes(budget(volume))}`}` : "none",
-        volume.flash ? numbers.years(volume) : "none",
-      ])} />
-    ${status.volumes.length > 0 && html`<p>Reads and writes take: median and 99th percentile, since the start.</p>`}
-    ${status.volumes.some(volume => volume.flash_bytes > 0) && html`<h3>What another policy or size would do</h3>
-      <ul>${status.volumes.filter(volume => volume.flash_bytes > 0).map(volume => html`<${Advice} key=${volume.name} volume=${volume.name} />`)}</ul>`}
-    ${pools.length > 0 && html`<${Table} caption="Pools" head=${["pool", "state", "size", "used", "logical disks", "disks"]}
-      rows=${pools.map(pool => [
-        html`<a href=${linkToPool(pool.name)}>${pool.name}</a>`,
-        html`<${State} state=${pool.state} />`,
-        numbers.bytes(pool.size_bytes),
-        html`<${Meter} label=${`Pool ${pool.name}: share that is used`} share=${pool.size_bytes > 0 ? pool.used_bytes / pool.size_bytes : 0} text=${numbers.bytes(pool.used_bytes)} />`,
-        numbers.count(pool.logical_disks.length),
-        numbers.count(pool.disks.length),
-      ])} />`}
-    <p>flashwise ${status.version}, process ${status.pid}, listening at ${status.listening.join(", ")}.</p>`;
+  const sum = of => [...rates.values()].reduce((all, rate) => all + of(rate), 0);
+  const load = [plural(status.volumes.length, "volume"), ...(rates.size > 0 ? [`${numbers.rate(sum(rate => rate.requests))} requests/s`, `${numbers.bytes(sum(rate => rate.bytes))}/s`] : []), plural(status.connections, "connection")].join(", ");
+  const poolOf = volume => pools.find(pool => pool.name === volume.name);
+  // What needs attention comes first; then the busiest.
+  const order = ["bad", "warning", "planned", "good"];
+  const rank = volume => (poolOf(volume)?.warning ? 0 : order.indexOf(worst(findingsOf(volume))));
+  const busy = volume => rates.get(volume.name)?.requests ?? 0;
+  const many = status.volumes.length > CARDS_MAX;
+  const sorted = many ? status.volumes.toSorted((a, b) => rank(a) - rank(b) || Math.round(busy(b) - busy(a)) || a.name.localeCompare(b.name)) : status.volumes.toSorted((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name));
+  return html`<h2 id="view-title" tabindex="-1" class="hidden">Overview</h2>
+    <${Health} found=${findings(status, pools)} load=${load} />
+    ${status.volumes.length === 0 && html`<p>There are no volumes. <a href="#/disks">Make a pool</a> of this machine's disks, or name volumes in the configuration.</p>`}
+    <div class="cards">${sorted.slice(0, CARDS_MAX).map(volume => html`<${Card} key=${volume.name} volume=${volume} pool=${poolOf(volume)} rate=${rates.get(volume.name)} />`)}</div>
+    ${many && html`<p><a href="#/volumes">All ${numbers.count(status.volumes.length)} volumes</a>. These ${CARDS_MAX} need attention or are the busiest.</p>`}
+    <p class="foot">flashwise ${status.version}, process ${status.pid}, listening at ${status.listening.join(", ")}</p>`;
 }

@@ -6,16 +6,28 @@ import { ask, askTagged, session } from "./server.mjs";
 
 export const html = htm.bind(h);
 
-/** A table with a caption, which scrolls by itself where it is too wide. */
-export function Table({ caption, head, rows, empty }) {
+/**
+ * A table with a caption, which scrolls by itself where it is too wide. `numbers` are the columns that are aligned to the right.
+ * A row header that is plain text can be focused by its text, see focusRow.
+ */
+export function Table({ caption, head, rows, empty, numbers = [] }) {
   if (rows.length === 0) return html`<p>${empty}</p>`;
+  const side = at => (numbers.includes(at) ? "number" : undefined);
   return html`<div class="scroll" role="region" tabindex="0" aria-label=${caption}>
     <table>
       <caption>${caption}</caption>
-      <thead><tr>${head.map(text => html`<th scope="col">${text}</th>`)}</tr></thead>
-      <tbody>${rows.map(([first, ...rest]) => html`<tr><th scope="row">${first}</th>${rest.map(cell => html`<td>${cell}</td>`)}</tr>`)}</tbody>
+      <thead><tr>${head.map((text, at) => html`<th scope="col" class=${side(at)}>${text}</th>`)}</tr></thead>
+      <tbody>${rows.map(([first, ...rest]) => html`<tr><th scope="row" tabindex="-1" data-row=${typeof first === "string" ? first : undefined}>${first}</th>${rest.map((cell, at) => html`<td class=${side(at + 1)}>${cell}</td>`)}</tr>`)}</tbody>
     </table>
   </div>`;
+}
+
+/** Puts the focus on the row of this name, or on the title of the view if the row is gone. */
+export function focusRow(name) {
+  const rows = [...document.querySelectorAll("[data-row]")];
+  const row = rows.find(row => row.dataset.row === name) ?? document.getElementById("view-title");
+  row?.focus({ preventScroll: true });
+  row?.scrollIntoView({ block: "nearest" });
 }
 
 /** Figures with their names, as a list. */
@@ -25,9 +37,9 @@ export function Figures({ of }) {
   </dl>`;
 }
 
-/** A button for what changes something, or leads there; off for those who may only look. */
-export function Act({ text, label, act, submit, disabled }) {
-  return html`<button type=${submit ? "submit" : "button"} class=${submit ? "act" : ""} aria-label=${label} onClick=${act} disabled=${disabled || !session.mayChange} title=${session.mayChange ? undefined : "You may look and change nothing."}>${text}</button>`;
+/** A button that changes something, or leads there; disabled for read-only users. Destructive ones look different. */
+export function Act({ text, label, act, submit, disabled, destroys }) {
+  return html`<button type=${submit ? "submit" : "button"} class=${submit ? "act" : destroys ? "destroys" : ""} aria-label=${label} onClick=${act} disabled=${disabled || !session.mayChange} title=${session.mayChange ? undefined : "Your token is read-only."}>${text}</button>`;
 }
 
 /** A share as a bar, with its text. */
@@ -36,16 +48,17 @@ export function Meter({ label, share, text }) {
 }
 
 /**
- * Changes that are shown before they are made. `start` asks the server what a change would do: {title, method, path, body, match, done}, with
- * `what` and `name` of what has to be typed where it destroys, and `sure`: what the real request has besides, {query, body}.
- * `then` is done after it in place of `after`.
- * `shown` is what there is to see of it.
+ * Changes that are shown before they are made. `start` asks the server for the plan of a change: {title, action, method, path, body, match, done}.
+ * `title` heads the dialog and contains the name; `action` is the text of its button. `what` and `name` are typed to confirm a destructive change,
+ * and `sure` is what the real request has besides, {query, body}. `row` is the name of the row that gets the focus, `name` by default.
+ * `then` runs after the change in place of `after`.
+ * `shown` is the dialog, or the message after the change.
  */
 export function useChange(after) {
   const [asked, setAsked] = useState(null);
   const [message, setMessage] = useState(null);
   const latest = useRef(0);
-  // What somebody else has changed is looked at again.
+  // Somebody else changed it meanwhile: load it again.
   const lookAgain = async error => {
     if (error.status === 412) await after();
   };
@@ -54,7 +67,7 @@ export function useChange(after) {
     setMessage(null);
     try {
       const { json: plan, tag } = await askTagged(change.method, `${change.path}?dry-run=true`, change.body, change.match);
-      // What wipes disks is done to those that the plan is about. No answer that comes late takes the place of another.
+      // The tag names the disks of the plan, so that no other disk is wiped. A late answer does not replace a newer one.
       if (turn === latest.current) setAsked({ change: { ...change, match: tag ?? change.match }, plan });
     } catch (error) {
       await lookAgain(error);
@@ -72,18 +85,69 @@ export function useChange(after) {
     setMessage({ text: done });
     await (then ?? after)();
   };
+  const close = () => {
+    const { row, name } = asked.change;
+    setAsked(null);
+    // The button that opened the dialog may be gone with its form or its row.
+    setTimeout(() => document.activeElement === document.body && focusRow(row ?? name));
+  };
   const shown = html`${message && html`<${Message} ...${message} />`}
-    ${asked && html`<${Confirm} title=${asked.change.title} plan=${asked.plan} what=${asked.change.what} name=${asked.change.name} act=${act} close=${() => setAsked(null)} />`}`;
+    ${asked && html`<${Confirm} title=${asked.change.title} action=${asked.change.action} plan=${asked.plan} what=${asked.change.what} name=${asked.change.name} act=${act} close=${close} />`}`;
   return { start, shown, setMessage };
 }
 
-/** What a volume is in, in words and not in colour alone. */
-export function State({ state }) {
-  const good = state === "ok";
-  return html`<span class=${good ? "state good" : "state bad"}>${good ? "✓" : "!"} ${state}</span>`;
+const SHAPES = {
+  good: "M8 1a7 7 0 1 0 0 14A7 7 0 0 0 8 1Zm-3.2 7.2 2.3 2.3 4.2-4.6",
+  planned: "M8 1a7 7 0 1 0 0 14A7 7 0 0 0 8 1Zm0 3.2V8l2.6 1.8",
+  warning: "M8 1.6 15 14.2H1L8 1.6Zm0 4.6v3.6m0 1.9v.6",
+  bad: "M5.2 1h5.6L15 5.2v5.6L10.8 15H5.2L1 10.8V5.2L5.2 1ZM8 4.2v4.6m0 2.2v.7",
+};
+
+/** A small picture of how things are: good, planned, warning or bad. The text beside it says the same. */
+export function Icon({ kind }) {
+  return html`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true"><path d=${SHAPES[kind]} /></svg>`;
 }
 
-/** A message that screen readers say, and that is brought to where it is seen. */
+/** States of work that an operator requested. */
+const PLANNED = ["detaching", "detached", "leaving"];
+
+/** How a state is: good, planned or bad. */
+export const kindOf = state => (state === "ok" ? "good" : PLANNED.includes(state) ? "planned" : "bad");
+
+/** The state of a volume, a pool or a disk, in words and not in colour alone. */
+export function State({ state }) {
+  const kind = kindOf(state);
+  return html`<span class=${`state ${kind}`}><${Icon} kind=${kind} />${state.replace("-", " ")}</span>`;
+}
+
+/** Why a name is refused, by the rules of the server; null if it is not. */
+function nameProblem(name) {
+  if (name === "") return "Enter a name.";
+  const wrong = name.match(/[^a-z0-9.-]/u)?.[0];
+  if (wrong) return `The name contains ${wrong.trim() ? `\u201c${wrong}\u201d` : "a space"}. Use lower-case letters, digits, - and .`;
+  if (/^\.+$/.test(name)) return "The name has only full stops. Add a letter or a digit.";
+  return null;
+}
+
+/** A field for a new name, which says at once why a name is refused. */
+export function NameField({ id, label, note }) {
+  const [problem, setProblem] = useState(null);
+  const check = event => {
+    const found = nameProblem(event.target.value);
+    event.target.setCustomValidity(found ?? "");
+    setProblem(found);
+  };
+  return html`<div class="field"><label for=${id}>${label}</label>
+    <input id=${id} name="name" required maxlength="64" autocomplete="off" spellcheck=${false} aria-describedby=${`${id}-note`} aria-invalid=${problem ? "true" : undefined} onInput=${check}
+      onInvalid=${event => {
+        event.preventDefault();
+        check(event);
+        event.target.focus();
+      }} />
+    <small id=${`${id}-note`} class=${problem ? "bad" : ""} role="status">${problem ?? `Lower-case letters, digits, - and . ${note ?? ""}`}</small></div>`;
+}
+
+/** A message that screen readers announce. It stays in sight while the page scrolls. */
 export function Message({ text, bad }) {
   const shown = useRef(null);
   useEffect(() => shown.current.scrollIntoView({ block: "nearest" }), [text]);
@@ -91,10 +155,10 @@ export function Message({ text, bad }) {
 }
 
 /**
- * What will happen, before it does. Where it cannot be taken back, the name has to be typed.
- * `plan` is asked of the server: {does: string[], destroys: boolean}.
+ * Shows what a change does before it is made. If it cannot be undone, the name has to be typed.
+ * `plan` comes from the server: {does: string[], destroys: boolean}.
  */
-export function Confirm({ title, plan, what = "volume", name, act, close }) {
+export function Confirm({ title, action, plan, what = "volume", name, act, close }) {
   const dialog = useRef(null);
   const [typed, setTyped] = useState("");
   const [failed, setFailed] = useState(null);
@@ -119,12 +183,12 @@ export function Confirm({ title, plan, what = "volume", name, act, close }) {
       <h2 id="confirm-title">${title}</h2>
       <ul>${plan.does.map(text => html`<li>${text}</li>`)}</ul>
       ${plan.destroys &&
-      html`<p><label>To go on, type the name of the ${what}, <strong>${name}</strong>
+      html`<p><label>To continue, type the name of the ${what}, <strong>${name}</strong>
         <input name="typed" autocomplete="off" value=${typed} onInput=${event => setTyped(event.target.value)} /></label></p>`}
       ${failed && html`<${Message} text=${failed} bad=${true} />`}
       <p class="buttons">
         <button type="button" disabled=${busy} onClick=${() => dialog.current.close()}>Cancel</button>
-        <button type="submit" class="act" disabled=${!ready || busy}>${title}</button>
+        <button type="submit" class=${plan.destroys ? "act destroys" : "act"} disabled=${!ready || busy}>${action}</button>
       </p>
     </form>
   </dialog>`;

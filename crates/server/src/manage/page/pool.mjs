@@ -1,6 +1,7 @@
 // One pool: its disks, its logical disks, and where these lie.
 import { useEffect, useState } from "preact/hooks";
-import { html, Act, Figures, Message, Meter, State, Table, useChange } from "./parts.mjs";
+import { html, Act, Figures, Icon, Message, Meter, NameField, State, Table, useChange } from "./parts.mjs";
+import { linkToConnect } from "./connect.mjs";
 import { ask, askTagged, pathOfPool } from "./server.mjs";
 import * as numbers from "./numbers.mjs";
 
@@ -13,8 +14,8 @@ const share = (part, whole) => (whole > 0 ? part / whole : 0);
 /** The view of a pool. */
 export const linkToPool = pool => `#/pool/${encodeURIComponent(pool)}`;
 
-/** When what is written reaches the disks, at the latest. */
-const MODES = { "write-back": "later", "write-through": "before it is answered, and the flash too", "write-around": "before it is answered, and not the flash" };
+/** When written data is on the disks. */
+const MODES = { "write-back": "later", "write-through": "before the answer, and on the flash", "write-around": "before the answer, and not on the flash" };
 
 /** A size that people give: a number and a unit. */
 function Size({ id, label, bytes }) {
@@ -28,14 +29,14 @@ function Size({ id, label, bytes }) {
 export function Mode({ id, label, mode, stricter = true }) {
   return html`<div class="field"><label for=${id}>${label}</label>
     <select id=${id} name="mode" aria-describedby=${`${id}-note`}>${Object.keys(MODES).map(name => html`<option selected=${name === mode}>${name}</option>`)}</select>
-    <small id=${`${id}-note`}>What is written is on the disks: ${Object.entries(MODES).map(([name, when]) => `${name}: ${when}`).join("; ")}.${stricter ? " Where the pool is stricter, that counts." : ""}</small></div>`;
+    <small id=${`${id}-note`}>Writes reach the disks: ${Object.entries(MODES).map(([name, when]) => `${name}, ${when}`).join("; ")}.${stricter ? " A stricter mode of the pool wins." : ""}</small></div>`;
 }
 
 /** How much RAM is kept for a logical disk. */
 function Kept({ id, label, bytes }) {
   return html`<div class="field"><label for=${id}>${label}</label>
     <input id=${id} name="kept" type="number" min="0" step="any" inputmode="decimal" required defaultValue=${bytes / UNITS.MiB} aria-describedby=${`${id}-note`} />
-    <small id=${`${id}-note`}>Of the pool's read buffer, for what was read of it last, whatever is read of others.</small></div>`;
+    <small id=${`${id}-note`}>This part of the pool's read buffer holds its blocks that were read last.</small></div>`;
 }
 
 /** The bytes that a number of a unit is, as whole blocks. */
@@ -50,23 +51,21 @@ function Create({ pool, change }) {
     event.preventDefault();
     const form = new FormData(event.target);
     const body = { name: form.get("name"), thick: form.get("space") === "thick", striped: form.get("place") === "striped", ...saidOf(form) };
-    change({ title: "Make the logical disk", method: "POST", path: `${pathOfPool(pool)}/logical-disks`, body, done: `The logical disk ${body.name} is there.` });
+    change({ title: `Make logical disk ${body.name}`, action: "Make the logical disk", row: body.name, method: "POST", path: `${pathOfPool(pool)}/logical-disks`, body, done: `The logical disk ${body.name} is made.` });
   };
   const choice = (group, value, text, note) => html`<label><input type="radio" name=${group} value=${value} defaultChecked=${value === "thin" || value === "striped"} /> ${text} <small>${note}</small></label>`;
   return html`<form class="wizard" onSubmit=${review} aria-labelledby="create">
     <h3 id="create">Make a logical disk</h3>
-    <div class="field"><label for="disk-name">1. Name</label>
-      <input id="disk-name" name="name" required maxlength="64" pattern="[a-z0-9.\\-]+" autocomplete="off" aria-describedby="disk-name-note" />
-      <small id="disk-name-note">Lower-case letters, digits, - and . Clients open it by this name.</small></div>
+    <${NameField} id="disk-name" label="1. Name" note="Clients open it by this name." />
     <${Size} id="disk-size" label="2. Size" />
     <fieldset><legend>3. Space</legend>
-      ${choice("space", "thin", "Thin:", "takes space as it is written")}
-      ${choice("space", "thick", "Thick:", "has all of its space from the beginning")}</fieldset>
+      ${choice("space", "thin", "Thin:", "allocates space on the first write")}
+      ${choice("space", "thick", "Thick:", "allocates all space now")}</fieldset>
     <fieldset><legend>4. Place</legend>
-      ${choice("place", "striped", "Striped:", "neighbours go to different disks")}
-      ${choice("place", "linear", "Linear:", "fills one disk and then the next")}</fieldset>
+      ${choice("place", "striped", "Striped:", "spreads neighbouring blocks over the disks")}
+      ${choice("place", "linear", "Linear:", "fills one disk after the other")}</fieldset>
     <${Mode} id="disk-mode" label="5. Mode" mode="write-back" />
-    <${Kept} id="disk-kept" label="6. RAM that is kept for it, in MiB" bytes=${0} />
+    <${Kept} id="disk-kept" label="6. Reserved RAM, in MiB" bytes=${0} />
     <label><input type="checkbox" name="cached" defaultChecked=${true} /> Its requests go through the pool's cache</label>
     <p class="buttons"><${Act} submit=${true} text="Review the logical disk" /></p>
   </form>`;
@@ -79,7 +78,7 @@ function Add({ pool, machine, change }) {
     const form = new FormData(event.target);
     const path = form.get("path");
     const body = form.get("wipe") === "on" ? { path, wipe: path } : { path };
-    change({ title: "Add the disk", what: "disk", name: path, method: "POST", path: `${pathOfPool(pool)}/disks`, body, done: `${path} is a disk of the pool.` });
+    change({ title: `Add disk ${path}`, action: "Add the disk", what: "disk", name: path, method: "POST", path: `${pathOfPool(pool)}/disks`, body, done: `${path} is a disk of the pool.` });
   };
   const free = machine.filter(disk => !disk.refused || disk.can_be_wiped);
   return html`<form class="wizard" onSubmit=${review} aria-labelledby="add">
@@ -87,29 +86,29 @@ function Add({ pool, machine, change }) {
     <div class="field"><label for="add-path">Block device or file</label>
       <input id="add-path" name="path" required list="free-disks" autocomplete="off" spellcheck=${false} />
       <datalist id="free-disks">${free.map(disk => html`<option value=${disk.path}>${disk.role}, ${numbers.bytes(disk.size_bytes)}</option>`)}</datalist></div>
-    <label><input type="checkbox" name="wipe" /> What it holds may be lost</label>
+    <label><input type="checkbox" name="wipe" /> Wipe it if it holds data</label>
     <p class="buttons"><${Act} submit=${true} text="Review the disk" /></p>
   </form>`;
 }
 
-/** Changes a logical disk: what is another than it was, and nothing else. */
+/** Changes a logical disk: sends only what is different. */
 function Change({ pool, disk, change, close }) {
-  // What the form began with: others may change the disk meanwhile, which the tag tells.
+  // The disk as the form began; the tag finds changes by others.
   const [was] = useState(disk);
   const [failed, setFailed] = useState(null);
   const review = event => {
     event.preventDefault();
     const form = new FormData(event.target);
     const body = Object.fromEntries(Object.entries(saidOf(form)).filter(([key, value]) => value !== was[key]));
-    if (Object.keys(body).length === 0) return setFailed("Nothing is another than it was.");
-    change({ title: "Change the logical disk", method: "PATCH", path: `${pathOfPool(pool)}/logical-disks/${encodeURIComponent(was.name)}`, body, done: `${was.name} is changed.` });
+    if (Object.keys(body).length === 0) return setFailed("Nothing is different. Change a value first.");
+    change({ title: `Change logical disk ${was.name}`, action: "Change the logical disk", row: was.name, method: "PATCH", path: `${pathOfPool(pool)}/logical-disks/${encodeURIComponent(was.name)}`, body, done: `${was.name} is changed.` });
     return close();
   };
   return html`<form class="wizard" onSubmit=${review} aria-labelledby="change">
     <h3 id="change" tabindex="-1">Change ${was.name}</h3>
     <${Size} id="new-size" label="Size" bytes=${was.size_bytes} />
     <${Mode} id="new-mode" label="Mode" mode=${was.mode} />
-    <${Kept} id="kept" label="RAM that is kept for it, in MiB" bytes=${was.pinned_ram_bytes} />
+    <${Kept} id="kept" label="Reserved RAM, in MiB" bytes=${was.pinned_ram_bytes} />
     <label><input type="checkbox" name="cached" defaultChecked=${was.cached} /> Its requests go through the pool's cache</label>
     ${failed && html`<${Message} bad=${true} text=${failed} />`}
     <p class="buttons"><button type="button" onClick=${close}>Cancel</button><${Act} submit=${true} text="Review the change" /></p>
@@ -136,14 +135,14 @@ function Places({ pool, disk, onClose }) {
   return html`<section aria-labelledby="map"><h3 id="map" tabindex="-1">Where ${disk} lies</h3>
     ${failed && html`<${Message} bad=${true} text=${failed} />`}
     ${runs && pool.disks.map(strip)}
-    ${runs && html`<${Table} caption=${`Pieces of ${disk}`} empty="Nothing of it has a place yet."
-      head=${["at", "length", "disk", "there at", "written"]}
+    ${runs && html`<${Table} caption=${`Pieces of ${disk}`} empty="Nothing of it is allocated yet."
+      head=${["offset", "length", "disk", "offset on the disk", "written"]}
       rows=${runs.slice(0, 200).map(run => [
         numbers.bytes(run.offset_bytes) + (run.step_bytes > 65536 ? `, every ${numbers.bytes(run.step_bytes)}` : ""),
         numbers.bytes(run.length_bytes),
         run.path,
         numbers.bytes(run.disk_offset_bytes),
-        run.lost ? "! lost" : run.missing ? "! the disk is missing" : run.written ? "yes" : "no, it reads as zeroes",
+        run.lost ? "! lost" : run.missing ? "! the disk is missing" : run.written ? "yes" : "no, reads as zeroes",
       ])} />`}
     ${runs && runs.length > 200 && html`<p>And ${numbers.count(runs.length - 200)} more pieces.</p>`}
     <p class="buttons"><button type="button" onClick=${onClose}>Close the map</button></p></section>`;
@@ -151,24 +150,25 @@ function Places({ pool, disk, onClose }) {
 
 function Logical({ pool, change, show }) {
   const path = disk => `${pathOfPool(pool.name)}/logical-disks/${encodeURIComponent(disk.name)}`;
-  const remove = disk => change({ title: "Delete", what: "logical disk", name: disk.name, method: "DELETE", path: path(disk), sure: { query: `?confirm=${encodeURIComponent(disk.name)}` }, done: `${disk.name} is gone.` });
+  const remove = disk => change({ title: `Delete logical disk ${disk.name}`, action: "Delete the logical disk", what: "logical disk", name: disk.name, method: "DELETE", path: path(disk), sure: { query: `?confirm=${encodeURIComponent(disk.name)}` }, done: `${disk.name} is deleted.` });
   return html`<${Table} caption="Logical disks" empty="There are no logical disks yet."
-    head=${["logical disk", "size", "has a place", "kind", "cached", "mode", "clients", "read", "read hits", "written", "actions"]}
+    head=${["logical disk", "size", "allocated", "layout", "cached", "mode", "clients", "read", "hit ratio", "written", "actions"]} numbers=${[1, 6, 7, 8, 9]}
     rows=${pool.logical_disks.map(disk => [
       disk.name,
       numbers.bytes(disk.size_bytes),
-      html`<${Meter} label=${`${disk.name}: share that has a place`} share=${share(disk.allocated_bytes, disk.size_bytes)} text=${numbers.bytes(disk.allocated_bytes)} />${disk.missing_bytes > 0 && html`<span class="bad"> ! ${numbers.bytes(disk.missing_bytes)} missing</span>`}${disk.lost_bytes > 0 && html`<span class="bad"> ! ${numbers.bytes(disk.lost_bytes)} lost</span>`}`,
+      html`<${Meter} label=${`${disk.name}: allocated share`} share=${share(disk.allocated_bytes, disk.size_bytes)} text=${numbers.bytes(disk.allocated_bytes)} />${disk.missing_bytes > 0 && html`<span class="bad"> ! ${numbers.bytes(disk.missing_bytes)} missing</span>`}${disk.lost_bytes > 0 && html`<span class="bad"> ! ${numbers.bytes(disk.lost_bytes)} lost</span>`}`,
       `${disk.thick ? "thick" : "thin"}, ${disk.striped ? "striped" : "linear"}`,
       disk.cached ? "yes" : "no",
-      disk.mode + (disk.pinned_ram_bytes > 0 ? `, ${numbers.bytes(disk.pinned_ram_bytes)} kept in RAM` : ""),
+      disk.mode + (disk.pinned_ram_bytes > 0 ? `, ${numbers.bytes(disk.pinned_ram_bytes)} of RAM reserved` : ""),
       numbers.count(disk.clients),
       numbers.bytes(disk.read_bytes),
       numbers.percent(disk.reads > 0 ? disk.read_hit_ratio : null),
       numbers.bytes(disk.written_bytes),
       html`<span class="buttons">
+        <a class="button" href=${linkToConnect(disk.name)} aria-label=${`Connect to ${disk.name}`}>Connect</a>
         <button type="button" aria-label=${`Map of ${disk.name}`} onClick=${() => show("map", disk.name)}>Map</button>
         <${Act} label=${`Change ${disk.name}`} text="Change" act=${() => show("change", disk.name)} />
-        <${Act} label=${`Delete ${disk.name}`} text="Delete" act=${() => remove(disk)} />
+        <${Act} destroys=${true} label=${`Delete ${disk.name}`} text="Delete" act=${() => remove(disk)} />
       </span>`,
     ])} />`;
 }
@@ -200,24 +200,24 @@ export function Pool({ name }) {
     setOpen({ what, disk });
     setTimeout(() => document.getElementById(what)?.focus());
   };
-  const remove = disk => change({ title: "Empty and take out", method: "DELETE", path: `${pathOfPool(name)}/disks/${disk.number}`, done: `${disk.path} is being emptied.` });
-  const keep = disk => change({ title: "Have it stay", method: "POST", path: `${pathOfPool(name)}/disks/${disk.number}/keep`, done: `${disk.path} stays.` });
-  const giveUp = disk => change({ title: "Give up", what: "disk", name: disk.path, method: "POST", path: `${pathOfPool(name)}/disks/${disk.number}/give-up`, body: {}, sure: { body: { confirm: disk.path } }, done: `${disk.path} is given up.` });
-  const end = () => change({ title: "Delete the pool", what: "pool", name, method: "DELETE", path: pathOfPool(name), sure: { query: `?confirm=${encodeURIComponent(name)}` }, done: `The pool ${name} is deleted.`, then: () => { location.hash = "#/disks"; } });
+  const remove = disk => change({ title: `Take out disk ${disk.path}`, action: "Empty and take out", row: disk.path, method: "DELETE", path: `${pathOfPool(name)}/disks/${disk.number}`, done: `${disk.path} is being emptied.` });
+  const keep = disk => change({ title: `Keep disk ${disk.path}`, action: "Keep the disk", row: disk.path, method: "POST", path: `${pathOfPool(name)}/disks/${disk.number}/keep`, done: `${disk.path} stays.` });
+  const giveUp = disk => change({ title: `Give up disk ${disk.path}`, action: "Give up the disk", what: "disk", name: disk.path, method: "POST", path: `${pathOfPool(name)}/disks/${disk.number}/give-up`, body: {}, sure: { body: { confirm: disk.path } }, done: `${disk.path} is given up.` });
+  const end = () => change({ title: `Delete pool ${name}`, action: "Delete the pool", what: "pool", name, method: "DELETE", path: pathOfPool(name), sure: { query: `?confirm=${encodeURIComponent(name)}` }, done: `The pool ${name} is deleted.`, then: () => { location.hash = "#/disks"; } });
   const actions = disk => {
     if (disk.state === "leaving") return html`<${Act} label=${`Keep ${disk.path}`} text="Keep" act=${() => keep(disk)} />`;
-    if (disk.state === "missing") return html`<${Act} label=${`Give up ${disk.path}`} text="Give up" act=${() => giveUp(disk)} />`;
-    return html`<${Act} label=${`Take out ${disk.path}`} text="Take out" act=${() => remove(disk)} />`;
+    if (disk.state === "missing") return html`<${Act} destroys=${true} label=${`Give up ${disk.path}`} text="Give up" act=${() => giveUp(disk)} />`;
+    return html`<${Act} destroys=${true} label=${`Take out ${disk.path}`} text="Take out" act=${() => remove(disk)} />`;
   };
   const disk = open && pool.logical_disks.find(disk => disk.name === open.disk);
   return html`<h2 id="view-title" tabindex="-1">Pool ${name} <${State} state=${pool.state} /></h2>
     ${failed && html`<${Message} bad=${true} text=${failed} />`}
-    ${pool.warning && html`<p class="banner bad" role="alert">! ${pool.warning}</p>`}
+    ${pool.warning && html`<p class="banner bad" role="alert"><${Icon} kind="bad" /> ${pool.warning}</p>`}
     <${Figures} of=${[
       ["Size", numbers.bytes(pool.size_bytes), `on ${numbers.count(pool.disks.length)} disks`],
-      ["Used", numbers.bytes(pool.used_bytes), html`<${Meter} label="Share of the pool that is used" share=${share(pool.used_bytes, pool.size_bytes)} text=${numbers.percent(share(pool.used_bytes, pool.size_bytes))} />`],
+      ["Used", numbers.bytes(pool.used_bytes), html`<${Meter} label="Used share of the pool" share=${share(pool.used_bytes, pool.size_bytes)} text=${numbers.percent(share(pool.used_bytes, pool.size_bytes))} />`],
       ["Free", numbers.bytes(pool.free_bytes)],
-      ["Logical disks", numbers.bytes(pool.provisioned_bytes), `${numbers.count(pool.logical_disks.length)}, all together`],
+      ["Logical disks", numbers.bytes(pool.provisioned_bytes), `${numbers.count(pool.logical_disks.length)} in total`],
       ["Cache", html`<a href=${`#/volume/${encodeURIComponent(name)}`}>volume ${name}</a>`, "figures, settings, flush and detach"],
     ]} />
     ${shown}
@@ -225,7 +225,7 @@ export function Pool({ name }) {
     ${disk && open.what === "change" && html`<${Change} key=${disk.name} pool=${name} disk=${disk} change=${change} close=${() => setOpen(null)} />`}
     ${disk && open.what === "map" && html`<${Places} pool=${pool} disk=${disk.name} onClose=${() => setOpen(null)} />`}
     <${Table} caption="Disks of the pool" empty="There are no disks."
-      head=${["disk", "number", "state", "size", "used", "actions"]}
+      head=${["disk", "number", "state", "size", "used", "actions"]} numbers=${[1, 3]}
       rows=${pool.disks.map(disk => [
         disk.path,
         disk.number,
@@ -234,7 +234,7 @@ export function Pool({ name }) {
         html`<${Meter} label=${`${disk.path}: share that is used`} share=${share(disk.used_bytes, disk.size_bytes)} text=${numbers.bytes(disk.used_bytes)} />`,
         actions(disk),
       ])} />
-    ${pool.made && pool.logical_disks.length === 0 && html`<p class="buttons"><${Act} text="Delete the pool" act=${end} /></p>`}
+    ${pool.made && pool.logical_disks.length === 0 && html`<p class="buttons"><${Act} destroys=${true} text="Delete the pool" act=${end} /></p>`}
     <div class="wizards"><${Create} key=${`create ${done.create}`} pool=${name} change=${by("create")} />
     <${Add} key=${`add ${done.add}`} pool=${name} machine=${machine} change=${by("add")} /></div>`;
 }

@@ -46,7 +46,7 @@ export async function askTagged(method, path, body, match) {
   return { json, tag: answer.headers.get("etag") };
 }
 
-/** What whoever is signed in may do. */
+/** The rights of the token. */
 export const session = { mayChange: true };
 
 /** The path of a pool. @param {string} name */
@@ -68,7 +68,7 @@ export function follow(to) {
     source.addEventListener("happened", event => to.happened(JSON.parse(event.data)));
     source.addEventListener("error", () => to.lost());
   };
-  // A browser has few connections to a server, for all of its tabs: one that nobody sees leaves its own to the others.
+  // A browser has few connections to a server, for all of its tabs: a hidden tab closes its own.
   const seen = () => {
     source?.close();
     source = null;

@@ -1,7 +1,11 @@
 // One volume: its figures, its settings, what can be done with it, and how it was over time.
 import { useEffect, useState } from "preact/hooks";
-import { html, Act, Confirm, Figures, Message, State } from "./parts.mjs";
+import { html, Act, Confirm, Figures, focusRow, Icon, kindOf, Message, State } from "./parts.mjs";
 import { Charts } from "./charts.mjs";
+import { linkToConnect } from "./connect.mjs";
+import { Detaching, findingsOf, isFlashless } from "./health.mjs";
+import { dirtyAge, lifetime } from "./overview.mjs";
+import { linkToPool } from "./pool.mjs";
 import { WhatIf } from "./what_if.mjs";
 import { ask, askTagged, pathOf } from "./server.mjs";
 import * as numbers from "./numbers.mjs";
@@ -56,7 +60,7 @@ function Settings({ volume }) {
       await load();
     }
     setChanges({});
-    setMessage({ text: "The settings are changed until the next start; to keep them, change the configuration too." });
+    setMessage({ text: "The settings are changed until the next start. To keep them, change the configuration too." });
   };
   return html`<section aria-labelledby="settings">
     <h3 id="settings">Settings</h3>
@@ -65,24 +69,8 @@ function Settings({ volume }) {
       ${message && html`<${Message} ...${message} />`}
       <p class="buttons"><${Act} submit=${true} text="Review changes" disabled=${Object.keys(changes).length === 0} /></p>
     </form>
-    ${plan && html`<${Confirm} title="Change settings" plan=${plan} name=${volume} act=${act} close=${() => setPlan(null)} />`}
+    ${plan && html`<${Confirm} title=${`Change settings of ${volume}`} action="Change settings" plan=${plan} name=${volume} act=${act} close=${() => setPlan(null)} />`}
   </section>`;
-}
-
-function Detaching({ volume }) {
-  const [progress, setProgress] = useState(null);
-  useEffect(() => {
-    const load = () => ask("GET", `${pathOf(volume.name)}/detach`).then(setProgress, error => setProgress({ failed: error.message }));
-    load();
-    const timer = setInterval(load, 1000);
-    return () => clearInterval(timer);
-  }, [volume.name]);
-  if (!progress) return null;
-  if (progress.failed) return html`<${Message} bad=${true} text=${`Detaching failed: ${progress.failed}`} />`;
-  if (progress.state === "attached") return null;
-  const { dirty_blocks: left, destaged_blocks: done, remaining_seconds: remaining } = progress;
-  if (progress.state === "detached") return html`<${Message} text="Detached: the backend alone is whole." />`;
-  return html`<p role="status"><label>Writing back, ${numbers.bytes(left * 4096)} left${remaining == null ? "" : `, about ${numbers.duration(remaining)}`} <progress max=${left + done} value=${done}></progress></label></p>`;
 }
 
 function Actions({ volume }) {
@@ -92,7 +80,7 @@ function Actions({ volume }) {
     setMessage({ text: "Flushing." });
     try {
       await ask("POST", `${pathOf(volume.name)}/flush`);
-      setMessage({ text: "What was written is durable." });
+      setMessage({ text: "All written data is durable." });
     } catch (error) {
       setMessage({ text: error.message, bad: true });
     }
@@ -106,49 +94,69 @@ function Actions({ volume }) {
     }
   };
   const act = () => ask("POST", `${pathOf(volume.name)}/detach`);
+  const close = () => {
+    setPlan(null);
+    // The button is disabled once the flash is being detached.
+    setTimeout(() => document.activeElement === document.body && focusRow(volume.name));
+  };
   const gone = ["detaching", "detached"].includes(volume.state);
   return html`<section aria-labelledby="actions">
     <h3 id="actions">Actions</h3>
     <p class="buttons">
       <${Act} text="Flush" act=${flush} />
-      ${volume.flash && html`<${Act} text="Detach the flash" act=${detach} disabled=${gone} />`}
+      ${volume.flash && html`<${Act} text="Detach the flash" destroys=${true} act=${detach} disabled=${gone} />`}
     </p>
     ${message && html`<${Message} ...${message} />`}
-    ${gone && html`<${Detaching} volume=${volume} />`}
-    ${plan && html`<${Confirm} title="Detach" plan=${plan} name=${volume.name} act=${act} close=${() => setPlan(null)} />`}
+    ${plan && html`<${Confirm} title=${`Detach the flash of ${volume.name}`} action="Detach the flash" plan=${plan} name=${volume.name} act=${act} close=${close} />`}
   </section>`;
 }
 
-function dirtySince(seconds) {
-  return seconds == null ? "only on flash or in RAM" : `the oldest for ${numbers.duration(seconds)}`;
-}
-
 function transferTime({ transfers, transfer_seconds: seconds }) {
-  return transfers === 0 ? "under way" : `under way; each took ${numbers.micros(seconds * 1e6 / transfers)} on average`;
+  return transfers === 0 ? "" : `, ${numbers.micros((seconds * 1e6) / transfers)} each on average`;
 }
 
-export function Volume({ volume }) {
-  const shown = operation => [numbers.latency(volume, operation), "median, 99th percentile"];
-  return html`<h2 id="view-title" tabindex="-1">Volume ${volume.name} <${State} state=${volume.state} /></h2>
-    ${volume.state_reason && html`<${Message} bad=${true} text=${volume.state_reason} />`}
+/** Figures that are asked for less often. */
+function Facts({ volume }) {
+  const flash = !isFlashless(volume);
+  const facts = [
+    ["Size", numbers.bytes(volume.size_bytes)],
+    ["Backend", volume.backend],
+    ["Flash", !volume.flash ? "none, the cache is in RAM" : `${volume.flash}, ${numbers.bytes(volume.flash_bytes)}${flash ? "" : ", not in use"}`],
+    ...(flash ? [
+      ["Policy", `${volume.policy}, ${volume.write_mode}`],
+      ["Cached", `${numbers.bytes(volume.cached_blocks * 4096)} of ${numbers.bytes(volume.flash_room_blocks * 4096)}`],
+      ["Written to flash", `${numbers.bytes(volume.flash_bytes_written)}, ${volume.drive_writes_per_day.toFixed(2)} drive writes a day`],
+      ...(volume.write_budget ? [["Write budget", numbers.budget(volume.write_budget).join(" ")]] : []),
+    ] : []),
+    ["Writes", `p99 ${latencyOf(volume, "write", "p99_us")}, median ${latencyOf(volume, "write", "p50_us")}`],
+    ["Backend transfers", `${numbers.count(volume.backend_load.under_way)} in progress${transferTime(volume.backend_load)}`],
+    ["Failed requests", numbers.count(volume.faults.failed_requests)],
+    ["Clients", numbers.count(volume.clients.length)],
+  ];
+  return html`<dl class="facts">${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+}
+
+function latencyOf(volume, operation, percentile) {
+  const found = volume.latencies.find(latency => latency.operation === operation && latency.count > 0);
+  return numbers.micros(found?.[percentile]);
+}
+
+export function Volume({ volume, pool, part }) {
+  const kind = kindOf(volume.state);
+  return html`${pool && html`<p class="path"><a href=${linkToPool(pool.name)}>Pool ${pool.name}</a></p>`}
+    <div class="heading"><h2 id="view-title" tabindex="-1">${pool ? "Cache of pool" : "Volume"} ${volume.name} <${State} state=${volume.state} /></h2>
+      ${!pool && html`<a class="button" href=${linkToConnect(volume.name)}>Connect</a>`}</div>
+    ${kind === "planned" && html`<${Detaching} volume=${volume} />`}
+    ${kind !== "planned" && findingsOf(volume).map(finding => html`<p class=${`banner ${finding.kind}`} role="alert"><${Icon} kind=${finding.kind} /> ${finding.text}</p>`)}
     <${Figures} of=${[
-      ["Size", numbers.bytes(volume.size_bytes), volume.backend],
-      ...(volume.flash ? [["Flash", numbers.bytes(volume.flash_bytes), volume.flash]] : [["Flash", "none", "the cache is in RAM alone"]]),
-      ["Reads from RAM or flash", numbers.percent(volume.reads > 0 ? volume.read_hit_ratio : null), `of ${numbers.count(volume.reads)} blocks read`],
-      ...(volume.flash ? [["Cached", numbers.bytes(volume.cached_blocks * 4096), `of at most ${numbers.bytes(volume.flash_room_blocks * 4096)}`]] : []),
-      ["Dirty", numbers.bytes(volume.dirty_bytes), dirtySince(volume.oldest_dirty_seconds)],
-      ["Backend transfers", numbers.count(volume.backend_load.under_way), transferTime(volume.backend_load)],
-      ...(volume.flash ? [
-        ["Written to flash", numbers.bytes(volume.flash_bytes_written), `${volume.drive_writes_per_day.toFixed(2)} drive writes a day`],
-        ...(volume.write_budget ? [["Write budget", ...numbers.budget(volume.write_budget)]] : []),
-        ["Flash lifetime", numbers.years(volume), "at the rate so far"],
-      ] : []),
-      ["Reads take", ...shown("read")],
-      ["Writes take", ...shown("write")],
-      ["Failed requests", numbers.count(volume.faults.failed_requests)],
+      ["Hit ratio", numbers.percent(volume.reads > 0 ? volume.read_hit_ratio : null), `of ${numbers.count(volume.reads)} blocks read since start`],
+      ["p99 of reads", latencyOf(volume, "read", "p99_us"), `median ${latencyOf(volume, "read", "p50_us")}`],
+      ["Dirty", numbers.bytes(volume.dirty_bytes), dirtyAge(volume)],
+      ["Flash lifetime", ...lifetime(volume)],
     ]} />
-    <${Charts} volume=${volume.name} />
-    <${WhatIf} volume=${volume.name} />
+    <${Facts} volume=${volume} />
+    <${WhatIf} volume=${volume.name} open=${part === "what-if"} />
+    <${Charts} volume=${volume} />
     <${Actions} volume=${volume} />
     <${Settings} volume=${volume.name} />`;
 }

@@ -1,0 +1,192 @@
+"""The page in situations that a small server does not come to by itself: what the server sends is altered on its way to the page."""
+
+import os
+import re
+import signal
+
+from playwright.sync_api import expect
+
+# Alters each status before the page has it: `change` of the situation is given and returns a status.
+ALTER = """
+const add = EventSource.prototype.addEventListener;
+EventSource.prototype.addEventListener = function (name, act, ...rest) {
+  const altered = event => act({ data: JSON.stringify((%s)(JSON.parse(event.data))) });
+  return add.call(this, name, name === "status" ? altered : act, ...rest);
+};
+"""
+
+DETACHING = """status => ({ ...status, volumes: status.volumes.map(volume =>
+  volume.name === "two" ? { ...volume, flash: "two.cache", state: "detaching", state_reason: null } : { ...volume, state: "ok", state_reason: null }) })"""
+
+# The rated volume is a day old and writes more than it is rated for, another one writes much more and is not rated.
+WORN = """status => ({ ...status, volumes: status.volumes.map(volume => ({ ...volume, uptime_seconds: 90000, state: "ok",
+  drive_writes_per_day: volume.name === "tank" ? 1.5 : 80, lifetime_years_rated: volume.name === "tank" ? 0.4 : null })) })"""
+
+MANY = """status => ({ ...status, volumes: [...Array(200).keys()].map(at => ({ ...status.volumes[0], name: `vm-${at}`,
+  state: at === 77 ? "flash-failed" : "ok", state_reason: at === 77 ? "Input/output error" : null })) })"""
+
+MIB = 1 << 20
+
+
+def estimate(policy, mib, ratio, present=False):
+    return {"policy": policy, "capacity_bytes": mib * MIB, "is_present": present, "read_hit_ratio": ratio, "flash_bytes_written": MIB}
+
+
+WHAT_IF = {
+    "sampled_share": 0.1,
+    "accesses": 90000,
+    "sampled_accesses": 9000,
+    "dropped_accesses": 0,
+    "estimates": [estimate("larc", 5, 0.848), estimate("larc", 10, 0.85, True), estimate("larc", 20, 0.8501), estimate("lru", 10, 0.70), estimate("arc", 10, 0.89)],
+}
+
+
+def situation(browser, cookie, base, alter, width=1280, scheme="light"):
+    """A page that sees an altered server."""
+    page = browser.page(width, 800, scheme)
+    page.context.add_cookies([{**cookie, "url": base}])
+    if alter:
+        page.add_init_script(ALTER % alter)
+    return page
+
+
+def see_detaching(page, base, check):
+    """Planned work is blue and shows how far it is; nothing is an alarm."""
+    progress = {"state": "detaching", "dirty_blocks": 17664, "destaged_blocks": 10496, "remaining_seconds": 214}
+    page.route("**/v1/volumes/two/detach", lambda route: route.fulfill(json=progress))
+    page.route("**/v1/pools", lambda route: route.fulfill(json=[]))
+    page.goto(f"{base}/#/overview")
+    expect(page.locator(".health.planned")).to_contain_text("1 planned task")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    card = page.get_by_role("article", name="two")
+    expect(card.locator(".state")).to_have_class("state planned")
+    expect(card.get_by_role("status")).to_contain_text(re.compile(r"41\sMiB of 110\sMiB, about 4 min left"))
+    assert card.get_by_role("progressbar").evaluate("bar => bar.value / bar.max") == 10496 / 28160
+    check(page, "detaching")
+    colour = "element => getComputedStyle(element).color"
+    assert card.locator(".state").evaluate(colour) != page.get_by_role("article", name="one").locator(".state").evaluate(colour)
+    page.goto(f"{base}/#/volume/two")
+    expect(page.get_by_role("progressbar")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def see_wear(page, base):
+    """Flash writes are compared with the rating of their own volume, and with no other."""
+    page.route("**/v1/pools", lambda route: route.fulfill(json=[]))
+    page.goto(f"{base}/#/overview")
+    expect(page.locator(".health.warning")).to_contain_text("1 warning")
+    expect(page.locator(".health li")).to_have_text("tank writes its flash 1.50 times a day; it is rated for 1.")
+    lifetime = lambda name: page.get_by_role("article", name=name).locator("dl > div").last
+    expect(lifetime("tank")).to_have_text("Flash lifetime146 days1.5 of 1 writes a day")
+    expect(lifetime("old")).to_have_text("Flash lifetimeno flashcache in RAM only")
+
+
+def see_many(page, base, check):
+    """200 volumes fit: few entries in the navigation, the worst cards, and a list that is filtered."""
+    page.goto(f"{base}/#/overview")
+    expect(page.get_by_role("navigation").get_by_role("link")).to_have_count(6)
+    cards = page.get_by_role("article")
+    expect(cards).to_have_count(12)
+    expect(cards.first).to_have_attribute("aria-label", "vm-77")
+    expect(page.get_by_role("alert")).to_contain_text("vm-77: flash failed, Input/output error.")
+    check(page, "many")
+    page.get_by_role("link", name="All 200 volumes").click()
+    rows = page.get_by_role("table", name="Volumes").locator("tbody tr")
+    expect(rows).to_have_count(200)
+    page.get_by_label("Find volumes").fill("failed")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("vm-77")
+    page.get_by_label("Find volumes").fill("vm-19")
+    expect(rows).to_have_count(11)
+
+
+def see_stale(page, base, pid):
+    """A server that is stopped does not look alive."""
+    page.goto(f"{base}/#/overview")
+    expect(page.locator(".health")).to_be_visible()
+    stale = page.locator(".stale")
+    expect(stale).to_have_count(0)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        expect(stale).to_have_text(re.compile(r"These figures are ([5-9]|\d\d+) s old"))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    expect(stale).to_have_count(0)
+
+
+def see_what_if(page, base):
+    """The conclusion comes first; the table is folded and sorted by effect."""
+    page.route("**/v1/volumes/tank/what-if", lambda route: route.fulfill(json=WHAT_IF))
+    page.goto(f"{base}/#/volume/tank")
+    says = "A larger flash would not help; half of it costs only 0.2 points. arc would gain 4.0 points over larc."
+    expect(page.locator(".verdict")).to_have_text(says)
+    rows = page.locator("details", has_text="All 5 policies and sizes").locator("tbody tr")
+    expect(rows.first).not_to_be_visible()
+    page.get_by_text("All 5 policies and sizes").click()
+    policies = [row.split()[0] for row in rows.all_inner_texts()]
+    assert policies == ["arc", "larc", "larc", "larc", "lru"], policies
+    expect(rows.nth(0)).to_contain_text("+4.0 points")
+    expect(rows.nth(4)).to_contain_text("\u221215.0 points")
+    page.goto(f"{base}/#/overview")
+    expect(page.get_by_role("article", name="tank").locator(".advice")).to_contain_text(says)
+
+
+def see_charts(page, base):
+    """Lines with values in their legends, ticks at round values."""
+    page.goto(f"{base}/#/volume/tank")
+    chart = lambda title: page.locator("figure.chart").filter(has=page.get_by_text(title, exact=True))
+    expect(chart("Throughput").locator(".legend")).to_have_text(re.compile(r"read [\d.]+\s.*B/s.*written [\d.]+\s.*B/s.*written to flash [\d.]+\s.*B/s"))
+    expect(chart("Latency").locator(".legend")).to_have_text(re.compile(r"median .*p99 "))
+    expect(chart("Drive writes per day").locator(".legend")).to_have_text(re.compile(r"rated 1$"))
+    ticks = page.evaluate(
+        """async () => {
+          const { linearTicks, logTicks, thinned } = await import("/page/ticks.mjs");
+          const points = [...Array(900).keys()].map(at => ({ time_seconds: at, latency_p99_us: at % 9, dirty_bytes: 8 }));
+          const few = thinned(points, 100);
+          return [linearTicks(5e6, true), linearTicks(83, false), linearTicks(0, true), logTicks(7, 27500), few.length, few[0]];
+        }"""
+    )
+    assert ticks[0] == [0, 2 * MIB, 4 * MIB, 6 * MIB], ticks
+    assert ticks[1] == [0, 50, 100] and ticks[2] == [0, 1024], ticks
+    assert ticks[3] == {"ends": [1, 100000], "ticks": [1, 10, 100, 1000, 10000, 100000]}, ticks
+    assert ticks[4] == 100 and ticks[5] == {"time_seconds": 8, "latency_p99_us": 8, "dirty_bytes": 8}, ticks
+
+
+def see_connect(page, base, port):
+    """Each export has lines to copy for each client."""
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"{base}/#/pool/tank")
+    page.get_by_role("link", name="Connect to mail").click()
+    expect(page.get_by_role("heading", name="Connect to mail")).to_be_visible()
+    target = "iqn.2026-11.org.flashwise:mail"
+    texts = "\n".join(page.locator("pre").all_inner_texts())
+    for line in (
+        "sudo nbd-client -b 4096 -N mail -unix nbd.sock /dev/nbd0",
+        "-drive file='nbd+unix:///mail?socket=nbd.sock',format=raw,if=virtio,cache=none",
+        "<source protocol='nbd' name='mail'>\n    <host transport='unix' socket='nbd.sock'/>",
+        f"sudo iscsiadm -m node -T {target} -p 127.0.0.1:{port} --login",
+        f"-drive file=iscsi://127.0.0.1:{port}/{target}/0,format=raw,if=virtio,cache=none",
+        f"<source protocol='iscsi' name='{target}/0'>\n    <host name='127.0.0.1' port='{port}'/>",
+    ):
+        assert line in texts, f"{line} is not in {texts}"
+    page.get_by_role("button", name="Copy the lines for QEMU, iSCSI").click()
+    expect(page.get_by_role("button", name="Copy the lines for QEMU, iSCSI")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == f"-drive file=iscsi://127.0.0.1:{port}/{target}/0,format=raw,if=virtio,cache=none"
+
+
+def see_all(browser, base, cookie, port, pid, check):
+    """All situations, each in a page of its own."""
+    def seen(alter, look, *more, **size):
+        page = situation(browser, cookie(), base, alter, **size)
+        look(page, base, *more)
+        page.context.close()
+
+    seen(DETACHING, see_detaching, check)
+    seen(DETACHING, see_detaching, check, width=360, scheme="dark")
+    seen(MANY, see_many, check)
+    seen(MANY, see_many, check, width=360, scheme="dark")
+    seen(WORN, see_wear)
+    seen(None, see_what_if)
+    seen(None, see_charts)
+    seen(None, see_connect, port)
+    seen(None, see_stale, pid)
