@@ -149,7 +149,7 @@ def see_charts(page, base):
     assert ticks[0] == [0, 2 * MIB, 4 * MIB, 6 * MIB], ticks
     assert ticks[1] == [0, 50, 100] and ticks[2] == [0, 1024], ticks
     assert ticks[3] == {"ends": [1, 100000], "ticks": [1, 10, 100, 1000, 10000, 100000]}, ticks
-    assert ticks[4] == 100 and ticks[5] == {"time_seconds": 8, "latency_p99_us": 8, "dirty_bytes": 8}, ticks
+    assert ticks[4] == 101 and ticks[5] == {"time_seconds": 8, "latency_p99_us": 8, "dirty_bytes": 8}, ticks
 
 
 def see_connect(page, base, port):

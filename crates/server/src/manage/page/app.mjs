@@ -57,7 +57,7 @@ function SignIn({ done, session }) {
       ${failed && html`<${Message} text=${failed} bad=${true} />`}
       <p><button type="submit" class="act">Sign in</button></p>
       <p id="token-note" class="note">The token is on the server, in the file that <code>token-file</code> in the configuration names. The packages create it at <code>/etc/flashwise/token</code>:</p>
-      <pre tabindex="0" aria-label="Command that shows the token">sudo cat /etc/flashwise/token</pre>
+      <pre>sudo cat /etc/flashwise/token</pre>
       <p class="note">Or run <code>flashwise page</code> on the server, which prints an address that signs you in once.</p>
     </form>
   </main>`;

@@ -110,7 +110,7 @@ function Chart({ title, shown, axis, lines, past }) {
   const text = value => (value == null ? "none" : shown(value));
   const index = at != null && at < data[0].length ? at : data[0].length - 1;
   return html`<figure class="chart">
-    <figcaption>${title} <small>${at == null ? "now" : numbers.clock(data[0][index])}</small></figcaption>
+    <figcaption><span>${title}</span> <small>${at == null ? "now" : numbers.clock(data[0][index])}</small></figcaption>
     <p class="legend">${lines.map(([name], line) => html`<span class=${`key line-${line + 1}`}>${name} <strong>${text(data[line + 1][index])}</strong></span>`)}</p>
     <div ref=${place} class="plot" role="img" aria-label=${`${title} over time; the table below has the numbers`}></div>
     <details>

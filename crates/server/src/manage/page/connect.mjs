@@ -80,7 +80,7 @@ function Address({ name, target, uri }) {
   return html`<section><h3>${over} <small>${at}</small></h3>
     <div class="recipes">${recipes(name, target, place).map(([client, lines]) => html`<figure class="recipe">
       <figcaption>${client}<${Copy} label=${`${client}, ${over} ${at}`} text=${lines} /></figcaption>
-      <pre tabindex="0" aria-label=${`${client}, ${over} ${at}`}>${lines}</pre></figure>`)}</div></section>`;
+      <pre>${lines}</pre></figure>`)}</div></section>`;
 }
 
 export function Connect({ status, name }) {

@@ -12,12 +12,15 @@ export const html = htm.bind(h);
  */
 export function Table({ caption, head, rows, empty, numbers = [] }) {
   if (rows.length === 0) return html`<p>${empty}</p>`;
+  // A row keeps its buttons, and with them the focus, while others come and go.
+  const names = rows.map(([first]) => first);
+  const keyOf = (first, at) => (typeof first === "string" && names.indexOf(first) === at ? first : undefined);
   const side = at => (numbers.includes(at) ? "number" : undefined);
   return html`<div class="scroll" role="region" tabindex="0" aria-label=${caption}>
     <table>
       <caption>${caption}</caption>
       <thead><tr>${head.map((text, at) => html`<th scope="col" class=${side(at)}>${text}</th>`)}</tr></thead>
-      <tbody>${rows.map(([first, ...rest]) => html`<tr><th scope="row" tabindex="-1" data-row=${typeof first === "string" ? first : undefined}>${first}</th>${rest.map((cell, at) => html`<td class=${side(at + 1)}>${cell}</td>`)}</tr>`)}</tbody>
+      <tbody>${rows.map(([first, ...rest], at) => html`<tr key=${keyOf(first, at)}><th scope="row" tabindex="-1" data-row=${typeof first === "string" ? first : undefined}>${first}</th>${rest.map((cell, at) => html`<td class=${side(at + 1)}>${cell}</td>`)}</tr>`)}</tbody>
     </table>
   </div>`;
 }
