@@ -476,10 +476,12 @@ def use_a_cache(hand, name):
     backend = FOLDER / f"{name}.img"
     assert backend.read_bytes()[MIB : MIB + len(pattern)] != pattern, "it is dirty, on flash alone"
     hand.go("Volumes", name)
-    hand.type(page.get_by_label("policy", exact=True), "lru")
+    hand.type(page.get_by_label("Policy", exact=True), "lru")
     hand.press(page.get_by_role("button", name="Review changes"))
     hand.confirm(None, "policy changes from larc to lru.")
     hand.told("The settings are changed until the next start")
+    policy = page.locator(".setting", has=page.get_by_label("Policy", exact=True))
+    expect(policy.locator(".marks")).to_have_text("default: larcuntil the next start")
     assert api("GET", f"/v1/volumes/{name}")[1]["policy"] == "lru"
     hand.press(page.get_by_role("button", name="Flush"))
     hand.told("All written data is durable.")

@@ -10,15 +10,20 @@ import { WhatIf } from "./what_if.mjs";
 import { ask, askTagged, pathOf } from "./server.mjs";
 import * as numbers from "./numbers.mjs";
 
+/** A key as words, such as "Dirty age". */
+const inWords = key => key[0].toUpperCase() + key.slice(1).replaceAll("-", " ");
+
 function Setting({ setting, value, change }) {
+  const isDefault = setting.value === setting.default;
   const id = `setting-${setting.name}`;
   const set = event => change(setting.name, event.target.value);
   const field = setting.choices.length
     ? html`<select id=${id} aria-describedby=${`${id}-meaning`} onChange=${set}>${setting.choices.map(choice => html`<option selected=${choice === value}>${choice}</option>`)}</select>`
     : html`<input id=${id} aria-describedby=${`${id}-meaning`} autocomplete="off" spellcheck=${false} value=${value} onInput=${set} />`;
-  return html`<div class="setting">
-    <label for=${id}>${setting.name}</label>${field}
-    <p id=${`${id}-meaning`}>${setting.meaning}. The default is ${setting.default}.${setting.changed ? " Changed since the start." : ""}</p>
+  return html`<div class=${isDefault ? "setting" : "setting differs"}>
+    <label for=${id}>${inWords(setting.name)}</label>${field}
+    ${(!isDefault || setting.changed) && html`<p class="marks">${!isDefault && html`<span class="state planned">default: ${setting.default}</span>`}${setting.changed && html`<span class="state warning">until the next start</span>`}</p>`}
+    <p id=${`${id}-meaning`}>${setting.meaning}. ${isDefault ? "This is the default." : ""} <code>${setting.name}</code></p>
   </div>`;
 }
 
