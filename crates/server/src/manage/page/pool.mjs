@@ -115,13 +115,39 @@ function Change({ pool, disk, change, close }) {
   </form>`;
 }
 
+/** A strip of a disk has this many parts. */
+const PARTS = 200;
+/** So many pieces are listed at first, and more on request. */
+const PIECES = 100;
+
+/** Which kind of chunk a run is. */
+const kindOfRun = run => (run.missing ? "missing" : run.written ? "written" : "kept");
+
+/** How much of each part of a disk the runs fill, by kind: {kind, part, share}. */
+function densities(runs, size) {
+  const length = size / PARTS;
+  const filled = new Map();
+  for (const run of runs) {
+    const end = run.disk_offset_bytes + run.length_bytes;
+    for (let part = Math.floor(run.disk_offset_bytes / length); part < PARTS && part * length < end; part += 1) {
+      const key = `${kindOfRun(run)} ${part}`;
+      const bytes = Math.min(end, (part + 1) * length) - Math.max(run.disk_offset_bytes, part * length);
+      filled.set(key, (filled.get(key) ?? 0) + bytes / length);
+    }
+  }
+  return [...filled].map(([key, share]) => ({ kind: key.split(" ")[0], part: Number(key.split(" ")[1]), share }));
+}
+
 /** Where the chunks of a logical disk are: a strip for each disk, and the same as a table. */
 function Places({ pool, disk, onClose }) {
   const [runs, setRuns] = useState(null);
   const [failed, setFailed] = useState(null);
+  const [pieces, setPieces] = useState(PIECES);
   useEffect(() => {
     ask("GET", `${pathOfPool(pool.name)}/logical-disks/${encodeURIComponent(disk)}/map`).then(setRuns, error => setFailed(error.message));
   }, [pool.generation, disk]);
+  // A little is seen, too.
+  const shown = share => Math.min(1, Math.max(share, 0.1));
   const strip = of => {
     const here = runs.filter(run => run.disk === of.number);
     const length = here.reduce((all, run) => all + run.length_bytes, 0);
@@ -129,22 +155,23 @@ function Places({ pool, disk, onClose }) {
     return html`<figure class="strip"><figcaption>${label}</figcaption>
       <svg viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label=${label}>
         <rect class="room" width="1000" height="20" />
-        ${here.map(run => html`<rect class=${run.missing ? "missing" : run.written ? "written" : "kept"} x=${1000 * share(run.disk_offset_bytes, of.size_bytes)} width=${Math.max(2, 1000 * share(run.length_bytes, of.size_bytes))} height="20" />`)}
+        ${densities(here, of.size_bytes).map(({ kind, part, share }) => html`<rect class=${kind} x=${(1000 / PARTS) * part} width=${1000 / PARTS} y=${20 - 20 * shown(share)} height=${20 * shown(share)} />`)}
       </svg></figure>`;
   };
   return html`<section aria-labelledby="map"><h3 id="map" tabindex="-1">Where ${disk} lies</h3>
     ${failed && html`<${Message} bad=${true} text=${failed} />`}
     ${runs && pool.disks.map(strip)}
+    ${runs && html`<p class="note">The height shows how much of each part of the disk is filled.</p>`}
     ${runs && html`<${Table} caption=${`Pieces of ${disk}`} empty="Nothing of it is allocated yet."
-      head=${["offset", "length", "disk", "offset on the disk", "written"]}
-      rows=${runs.slice(0, 200).map(run => [
+      head=${["offset", "length", "disk", "offset on the disk", "written"]} numbers=${[1, 3]}
+      rows=${runs.slice(0, pieces).map(run => [
         numbers.bytes(run.offset_bytes) + (run.step_bytes > 65536 ? `, every ${numbers.bytes(run.step_bytes)}` : ""),
         numbers.bytes(run.length_bytes),
         run.path,
         numbers.bytes(run.disk_offset_bytes),
         run.lost ? "! lost" : run.missing ? "! the disk is missing" : run.written ? "yes" : "no, reads as zeroes",
       ])} />`}
-    ${runs && runs.length > 200 && html`<p>And ${numbers.count(runs.length - 200)} more pieces.</p>`}
+    ${runs && runs.length > pieces && html`<p>${numbers.count(pieces)} of ${numbers.count(runs.length)} pieces. <button type="button" onClick=${() => setPieces(pieces + PIECES)}>Show ${PIECES} more</button></p>`}
     <p class="buttons"><button type="button" onClick=${onClose}>Close the map</button></p></section>`;
 }
 
