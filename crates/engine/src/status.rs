@@ -479,7 +479,7 @@ impl VolumeStatus {
     }
 }
 
-/// A volume has no lifetime before it was open for this long.
+/// Seconds that a volume has to be open before it has a lifetime.
 pub const RATE_KNOWN_SECONDS: f64 = 3600.0;
 
 /// Bytes per day at the rate so far; 0 in the first second, when a rate means nothing.

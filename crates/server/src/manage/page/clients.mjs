@@ -124,7 +124,7 @@ export function Clients({ status }) {
         client.uid ?? "unknown",
         client.tls_names.join(", ") || "none",
         client.caching,
-        client.number != null && html`<${Act} label=${`Disconnect ${name(client)} from ${client.export}`} text="Disconnect" destroys=${true} act=${() => end(client)} />`,
+        client.number != null && html`<${Act} label=${`Disconnect ${name(client)} from ${client.export}`} text="Disconnect" act=${() => end(client)} />`,
       ])} />
     <${Access} known=${known} />`;
 }

@@ -4,7 +4,7 @@ import * as numbers from "./numbers.mjs";
 
 export function Events({ events }) {
   return html`<h2 id="view-title" tabindex="-1">Events</h2>
-    <${Table} caption="What happened, the newest first" empty="Nothing has happened yet."
+    <${Table} caption="Events, newest first" empty="Nothing has happened yet."
       head=${["time", "volume or pool", "what"]}
       rows=${events.toReversed().map(event => [numbers.time(event.time_seconds), event.volume ?? "server", event.text])} />`;
 }

@@ -24,7 +24,7 @@ export function Volumes({ status, recent, pools }) {
   const p99 = volume => numbers.micros(volume.latencies.find(of => of.operation === "read" && of.count > 0)?.p99_us);
   return html`<h2 id="view-title" tabindex="-1">Volumes</h2>
     ${field}
-    <${Table} caption="Volumes" empty=${own.length > 0 ? "No volume has this name or state." : "There are no volumes. Name them in the configuration, or make a pool."}
+    <${Table} caption="Volumes" isTitled=${true} empty=${own.length > 0 ? "No volume has this name or state." : "There are no volumes. Name them in the configuration, or make a pool."}
       head=${["volume", "state", "size", "flash", "hit ratio", "requests", "throughput", "p99 of reads", "dirty", "age of dirty data", "flash lifetime"]} numbers=${[2, 3, 4, 5, 6, 7, 8, 9, 10]}
       rows=${kept.map(volume => [
         html`<a href=${linkToVolume(volume.name)}>${volume.name}</a>`,
@@ -45,7 +45,7 @@ export function Pools({ pools }) {
   const { kept, field } = useFilter(pools, "Find pools");
   return html`<h2 id="view-title" tabindex="-1">Pools</h2>
     ${field}
-    <${Table} caption="Pools" empty=${pools.length > 0 ? "No pool has this name or state." : html`There are no pools. <a href="#/disks">Make a pool</a> of this machine's disks.`}
+    <${Table} caption="Pools" isTitled=${true} empty=${pools.length > 0 ? "No pool has this name or state." : html`There are no pools. <a href="#/disks">Make a pool</a> of this machine's disks.`}
       head=${["pool", "state", "size", "used", "logical disks", "disks"]} numbers=${[2, 4, 5]}
       rows=${kept.map(pool => [
         html`<a href=${linkToPool(pool.name)}>${pool.name}</a>`,

@@ -61,12 +61,12 @@ export function lifetime(volume) {
   if (isFlashless(volume)) return ["no flash", "it is not in use"];
   const [written, rated] = [numbers.rate(volume.drive_writes_per_day), volume.drive_writes_per_day_rated];
   if (rated != null && numbers.isEarly(volume)) return ["too early", "known after the first hour"];
-  return [numbers.years(volume), `${written}${rated == null ? "" : ` of ${rated}`} writes a day`];
+  return [numbers.years(volume), `${written}${rated == null ? "" : ` of ${rated}`} writes/day`];
 }
 
 export function dirtyAge(volume) {
   if (volume.dirty_bytes === 0) return "nothing to write back";
-  return volume.oldest_dirty_seconds == null ? "not written back yet" : `oldest ${numbers.duration(volume.oldest_dirty_seconds)}`;
+  return volume.oldest_dirty_seconds == null ? "age unknown" : `oldest ${numbers.duration(volume.oldest_dirty_seconds)}`;
 }
 
 function Advice({ volume }) {

@@ -8,9 +8,10 @@ export const html = htm.bind(h);
 
 /**
  * A table with a caption, which scrolls by itself where it is too wide. `numbers` are the columns that are aligned to the right.
+ * `isTitled` is true if a heading above the table says the caption.
  * A row header that is plain text can be focused by its text, see focusRow.
  */
-export function Table({ caption, head, rows, empty, numbers = [] }) {
+export function Table({ caption, head, rows, empty, numbers = [], isTitled }) {
   if (rows.length === 0) return html`<p>${empty}</p>`;
   // A row keeps its buttons, and with them the focus, while others come and go.
   const names = rows.map(([first]) => first);
@@ -18,7 +19,7 @@ export function Table({ caption, head, rows, empty, numbers = [] }) {
   const side = at => (numbers.includes(at) ? "number" : undefined);
   return html`<div class="scroll" role="region" tabindex="0" aria-label=${caption}>
     <table>
-      <caption>${caption}</caption>
+      <caption class=${isTitled ? "hidden" : undefined}>${caption}</caption>
       <thead><tr>${head.map((text, at) => html`<th scope="col" class=${side(at)}>${text}</th>`)}</tr></thead>
       <tbody>${rows.map(([first, ...rest], at) => html`<tr key=${keyOf(first, at)}><th scope="row" tabindex="-1" data-row=${typeof first === "string" ? first : undefined}>${first}</th>${rest.map((cell, at) => html`<td class=${side(at + 1)}>${cell}</td>`)}</tr>`)}</tbody>
     </table>

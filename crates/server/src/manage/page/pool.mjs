@@ -118,7 +118,8 @@ function Change({ pool, disk, change, close }) {
 /** A strip of a disk has this many parts. */
 const PARTS = 200;
 /** So many pieces are listed at first, and more on request. */
-const PIECES = 100;
+const PIECES = 20;
+const PIECES_MORE = 200;
 
 /** Which kind of chunk a run is. */
 const kindOfRun = run => (run.missing ? "missing" : run.written ? "written" : "kept");
@@ -171,7 +172,7 @@ function Places({ pool, disk, onClose }) {
         numbers.bytes(run.disk_offset_bytes),
         run.lost ? "! lost" : run.missing ? "! the disk is missing" : run.written ? "yes" : "no, reads as zeroes",
       ])} />`}
-    ${runs && runs.length > pieces && html`<p>${numbers.count(pieces)} of ${numbers.count(runs.length)} pieces. <button type="button" onClick=${() => setPieces(pieces + PIECES)}>Show ${PIECES} more</button></p>`}
+    ${runs && runs.length > pieces && html`<p>${numbers.count(pieces)} of ${numbers.count(runs.length)} pieces. <button type="button" onClick=${() => setPieces(pieces + PIECES_MORE)}>Show ${PIECES_MORE} more</button></p>`}
     <p class="buttons"><button type="button" onClick=${onClose}>Close the map</button></p></section>`;
 }
 

@@ -37,14 +37,14 @@ export function logTicks(min, max) {
 const LARGEST = ["latency_p99_us"];
 
 /**
- * Combines neighbouring points of a history, so that a line has no more than about `count`. Points across a gap stay apart.
+ * Combines neighbouring points of a history, so that a line has about `count` at most. The groups are counted back from the newest point.
  * @param {any[]} points in order of time
  * @param {number} count
  * @returns {any[]}
  */
 export function thinned(points, count) {
   const step = points.length > count ? (points.at(-1).time_seconds - points[0].time_seconds) / count : 0;
-  const bins = Map.groupBy(points, point => (step > 0 ? Math.floor((point.time_seconds - points[0].time_seconds) / step) : point.time_seconds));
+  const bins = Map.groupBy(points, point => (step > 0 ? Math.floor((points.at(-1).time_seconds - point.time_seconds) / step) : point.time_seconds));
   return [...bins.values()].map(bin => {
     const value = key => {
       const known = bin.map(point => point[key]).filter(value => value != null);

@@ -117,7 +117,7 @@ function Actions({ volume }) {
 }
 
 function transferTime({ transfers, transfer_seconds: seconds }) {
-  return transfers === 0 ? "" : `, ${numbers.micros((seconds * 1e6) / transfers)} each on average`;
+  return transfers === 0 ? "" : `, ${numbers.micros((seconds * 1e6) / transfers)} on average`;
 }
 
 /** Figures that are asked for less often. */
@@ -134,9 +134,8 @@ function Facts({ volume }) {
       ...(volume.write_budget ? [["Write budget", numbers.budget(volume.write_budget).join(" ")]] : []),
     ] : []),
     ["Writes", `p99 ${latencyOf(volume, "write", "p99_us")}, median ${latencyOf(volume, "write", "p50_us")}`],
-    ["Backend transfers", `${numbers.count(volume.backend_load.under_way)} in progress${transferTime(volume.backend_load)}`],
-    ["Failed requests", numbers.count(volume.faults.failed_requests)],
-    ["Clients", numbers.count(volume.clients.length)],
+    ["Backend transfers", `${numbers.count(volume.backend_load.under_way)} now${transferTime(volume.backend_load)}`],
+    ["Clients", `${numbers.count(volume.clients.length)}, ${numbers.count(volume.faults.failed_requests)} failed requests`],
   ];
   return html`<dl class="facts">${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 }
