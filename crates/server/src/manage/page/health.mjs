@@ -30,6 +30,7 @@ export function findings(status, pools) {
   for (const pool of pools) {
     for (const disk of pool.disks.filter(disk => disk.state === "leaving")) found.push({ kind: "planned", text: `Pool ${pool.name}: ${disk.path} is being emptied.` });
   }
+  for (const volume of status.unserved_volumes) found.push({ kind: "bad", text: `Volume ${volume.name} is not served: ${volume.reason}.` });
   for (const pool of status.unserved_pools) found.push({ kind: "bad", text: `Pool ${pool.name} is not served: ${pool.reason}.` });
   for (const uri of status.insecure) found.push({ kind: "warning", text: `Every machine that can connect to ${uri} can read and write every volume, because the configuration sets insecure.` });
   found.push(...status.volumes.flatMap(findingsOf));
