@@ -42,7 +42,7 @@ pub struct Curve {
     /// Policies from `flashwise policies`: lru,larc; repeatable [default: lru]
     #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policies)]
     policies: Vec<List<Spec>>,
-    /// Cache sizes, as for simulate; repeatable [default: 1%..100%:1%, of which the table shows nine]
+    /// Cache sizes, as for simulate; repeatable [default: 1%..100%:1%; the table shows nine of them]
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
     /// Accesses at the start that are not counted: a number, or a share such as 10%

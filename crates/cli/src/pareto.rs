@@ -31,7 +31,7 @@ use crate::table::{self, caveats, rate};
 
 /// Find the caches that hit most for their erasures
 ///
-/// All caches have the same RAM: --ram, of the largest size if it is a share, or more if the write buffer or the open erase units of one need it.
+/// All caches have the same RAM: --ram, or more if the write buffer or the open erase units of one need it. A share is of the largest size.
 #[derive(Debug, Args)]
 #[command(mut_args(help::without_stages))]
 pub struct Pareto {

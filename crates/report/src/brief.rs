@@ -14,14 +14,14 @@ const BEST: usize = 2;
 /// The part of the rows of one trace that a short table shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Brief {
-    /// The policies: LRU, LARC, the two that hit most on average over the sizes, one of which is the recommended one, and the bound.
+    /// The policies: LRU, LARC, the two others with the most hits on average over the sizes, and the bound. The recommended policy is one of them.
     pub policies: Vec<String>,
     /// The verdict; empty if nothing was counted.
     pub sentences: Vec<String>,
 }
 
 impl Brief {
-    /// Chooses from the rows of one trace, of policies alone.
+    /// Chooses from the rows of one trace, which have policies only.
     pub fn of(rows: &[ResultRow]) -> Brief {
         let grid = Grid::new(rows);
         let choice = Choice::of(&grid);

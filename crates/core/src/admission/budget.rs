@@ -96,7 +96,7 @@ impl Budget {
         self.left -= blocks;
     }
 
-    /// Limits what is left now to this many blocks.
+    /// Limits the rest of the budget to this many blocks.
     pub fn limit(&mut self, blocks: f64) {
         self.left = self.left.min(blocks);
     }

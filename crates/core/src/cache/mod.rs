@@ -94,8 +94,6 @@ pub const ZERO_PIECE_BLOCKS: u32 = 16_384;
 const NODES_BESIDE_SLOTS: u32 = 128;
 /// The time between two ticks.
 const TICK_US: u64 = 1_000_000;
-/// The age at which dirty blocks are written back while the budget of writes is overdrawn, in microseconds.
-const OVERDRAWN_AGE_US: u64 = 1_000_000;
 /// Maximum number of blocks in write-back at once; each has its own frame.
 const DESTAGING_BLOCKS_MAX: u32 = 1_024;
 
@@ -477,9 +475,9 @@ impl LogCache {
 
     fn set_time(&mut self, now_us: u64) {
         self.now_us = now_us;
-        // What is dirty is written to flash whenever it changes: nothing stays dirty for long while the budget of writes is overdrawn.
-        let age_us = if self.log.policy().is_overdrawn() { OVERDRAWN_AGE_US } else { u64::MAX };
-        self.log.set_time(now_us, self.config.dirty_age_us.min(age_us));
+        // Each change of a dirty block writes the flash, so none stays dirty for longer than a tick while the budget of writes is overdrawn.
+        let age_max_us = if self.log.policy().is_overdrawn() { TICK_US } else { u64::MAX };
+        self.log.set_time(now_us, self.config.dirty_age_us.min(age_max_us));
     }
 }
 

@@ -87,7 +87,7 @@ impl LogCache {
         Some(rule.writes_per_day()? * self.config.capacity_blocks() as f64)
     }
 
-    /// Adds `credit` blocks to what is left of the budget of the admission rule, then limits that to `left_max` blocks.
+    /// Adds `credit` blocks to the rest of the admission rule's budget, then limits the rest to `left_max` blocks.
     pub fn settle_budget(&mut self, credit: f64, left_max: f64) {
         let policy = self.log.policy_mut();
         policy.note_others_written(-credit);

@@ -188,7 +188,7 @@ pub trait Policy {
         false
     }
 
-    /// Limits what a budget of writes has left now to this many blocks. What time adds later may be written too.
+    /// Limits the rest of a budget of writes to this many blocks. Time adds to the rest later, as before.
     #[inline]
     fn limit_budget(&mut self, blocks: f64) {
         let _ = blocks;

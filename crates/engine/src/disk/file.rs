@@ -11,39 +11,10 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, OFlags, SeekFrom, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
+pub use super::open_options::{Allocation, Options, PageCache};
 use super::{ALIGNMENT, Disk, device, discard, length_on_disk, letting_go};
 use crate::export::Extent;
 use crate::inventory::written_bytes;
-
-/// True if reads and writes go through the page cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PageCache {
-    /// Bypassed where the file system allows that; [`FileDisk::notes`] says when it does not.
-    #[default]
-    AvoidIfPossible,
-    /// Bypassed; opening fails where the file system does not allow that.
-    Avoid,
-    /// Used.
-    Use,
-}
-
-/// How to open a disk.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// True if writing is refused.
-    pub read_only: bool,
-    /// True if reads and writes go through the page cache.
-    pub page_cache: PageCache,
-}
-
-/// True if a new file's space is set aside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Allocation {
-    /// Space is taken when it is written.
-    Sparse,
-    /// All space is taken at once, so that writing never fails for the lack of it.
-    Full,
-}
 
 /// A regular file or a block device, locked against other users for as long as it is open.
 ///

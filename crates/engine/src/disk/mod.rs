@@ -16,6 +16,7 @@ pub mod health;
 pub mod identity;
 mod letting_go;
 pub mod memory;
+mod open_options;
 pub mod pool;
 pub mod ring;
 pub mod slow;
@@ -58,7 +59,7 @@ pub trait Disk: Send + Sync {
         0
     }
 
-    /// Returns how many bytes hosts have written to the drive over its life, by its own counter; none if it has none that can be read.
+    /// Returns the bytes that hosts have written to the drive over its life, by its own counter; `None` without a readable one.
     fn drive_written_bytes(&self) -> Option<u64> {
         None
     }
@@ -246,7 +247,7 @@ impl Transfer {
 pub struct Completion {
     /// Which transfer.
     pub tag: u64,
-    /// True if all of it was done.
+    /// `Ok` if all of it was done.
     pub result: io::Result<()>,
 }
 

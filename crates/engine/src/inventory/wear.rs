@@ -72,8 +72,8 @@ fn health_log(device: &File) -> Option<[u8; HEALTH_BYTES]> {
     asked.ok().map(|()| log)
 }
 
-/// Returns the bytes that hosts have written to the NVMe drive at `sysfs`, or that has the partition there, open as `device`; none of other drives,
-/// and of one that does not count.
+/// Returns the bytes that hosts have written to the NVMe drive at `sysfs`, or to the drive of the partition there. `device` is the same, open.
+/// Returns `None` for other drives, and for a drive that does not count.
 pub fn written_bytes(sysfs: &Path, device: &File) -> Option<u64> {
     let folder = sysfs.canonicalize().ok()?;
     let is_nvme = folder.file_name()?.to_string_lossy().starts_with("nvme");

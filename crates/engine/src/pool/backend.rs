@@ -58,7 +58,7 @@ pub struct PoolDisk {
     syncing: Mutex<()>,
 }
 
-/// True if a chunk is free.
+/// Tells if a chunk is free.
 pub type IsFree = Box<dyn Fn(u32) -> bool + Send + Sync>;
 
 /// What a piece of a range of bytes is on.

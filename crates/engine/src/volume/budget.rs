@@ -61,14 +61,14 @@ impl Volume {
         inner.rule_bytes_per_day().or_else(rated)
     }
 
-    /// What is used of the budget of flash writes; none without a budget, and without a flash.
+    /// Returns how much of the budget of flash writes is used; `None` without a budget or without a flash.
     pub(super) fn budget_status(&self, inner: &Inner) -> Option<WriteBudgetStatus> {
         let bytes_per_day = self.budget_bytes_per_day(inner)?;
         Some(inner.account.as_ref()?.status(bytes_per_day))
     }
 
-    /// Brings the account of the flash up to date, and with it the budget of the admission rule: no more may be written than is left over the life of
-    /// the flash and of today.
+    /// Brings the account of the flash up to date, and with it the budget of the admission rule. The cache may write the smaller rest: of today, or of
+    /// the life of the flash.
     pub(super) fn keep_account(&self) {
         let now = time::unix_seconds();
         let mut inner = self.lock();

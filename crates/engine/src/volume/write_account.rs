@@ -86,8 +86,8 @@ impl WriteAccount {
         now_seconds >= self.due_seconds
     }
 
-    /// Brings the account up to date: `own_bytes` is the cache's count since it was opened, `counter_bytes` that of the drive if it was read,
-    /// `bytes_per_day` the budget.
+    /// Brings the account up to date. `own_bytes` is the cache's count since it was opened, and `bytes_per_day` the budget. `counter_bytes` is the
+    /// drive's count, if it was read.
     pub fn update(&mut self, own_bytes: u64, counter_bytes: Option<u64>, bytes_per_day: f64, now_seconds: f64) {
         let record = &mut self.record;
         let before = record.written_bytes();
@@ -112,14 +112,14 @@ impl WriteAccount {
         record.today_bytes += written;
     }
 
-    /// Takes what is left now as credit for the cache, whose budget begins with nothing. Returns 0 from the second time on.
+    /// Takes the present rest as credit for the cache, whose budget begins with nothing. Returns 0 from the second time on.
     pub fn take_credit(&mut self, bytes_per_day: f64) -> f64 {
         let is_taken = std::mem::replace(&mut self.credit_is_taken, true);
         if is_taken { 0.0 } else { self.left_bytes(bytes_per_day) }
     }
 
-    /// Returns the bytes that are left of what budgets allowed since the account began: at most those of a day of `bytes_per_day`, below 0 if more
-    /// was written than was allowed.
+    /// Returns the rest of the bytes that budgets have allowed since the account began, at most a day of `bytes_per_day`. It is negative if more
+    /// was written than allowed.
     pub fn left_bytes(&self, bytes_per_day: f64) -> f64 {
         (self.record.allowed_bytes - self.record.written_bytes() as f64).min(bytes_per_day)
     }
@@ -194,8 +194,8 @@ mod tests {
     /// The beginning of a day.
     const START: f64 = 20_000.0 * DAY_SECONDS;
 
-    /// 1 MB a second are allowed. By hand: after 100 s 60 MB of this cache and 90 MB of the drive, of which 30 are others'; after 200 s 150 MB of this
-    /// cache and as many of the drive, which has not counted the rest.
+    /// The budget is 1 MB per second. By hand: after 100 s, this cache has written 60 MB and others 30 MB, and the drive counts 90 MB. After 200 s,
+    /// this cache has written 150 MB; the drive counts 150 MB too, and lags behind.
     #[test]
     fn the_drive_counts_what_others_write_and_may_lag_behind() {
         let (mut account, error) = WriteAccount::open(None, START);
