@@ -290,10 +290,10 @@ fn lenient_passes_over_bad_lines_and_says_how_many() {
     std::fs::write(folder.path().join("bad.csv"), format!("{TABLE_I}not a line\n1,2\n")).unwrap();
     let arguments = ["simulate", "bad.csv", "--format", "msr", "--lenient", "--policy", "lru", "--size", "4", "--csv"];
     let (lenient, err, code) = run(folder.path(), &arguments);
-    assert_eq!((code, err.as_str()), (0, "flashwise: bad.csv: 2 malformed records were passed over\n"));
+    assert_eq!((code, err.as_str()), (0, "flashwise: bad.csv: 2 malformed records were skipped\n"));
     std::fs::write(folder.path().join("worse.csv"), "not a line\n1,2\n").unwrap();
     let err = fail(folder.path(), &["simulate", "worse.csv", "--format", "msr", "--lenient", "--policy", "lru"], 1);
-    assert!(err.contains("2 malformed records were passed over"), "{err}");
+    assert!(err.contains("2 malformed records were skipped"), "{err}");
     let strict = succeed(folder.path(), &["simulate", "table1.csv", "--policy", "lru", "--size", "4", "--csv"]);
     assert_eq!(lenient.replace("bad.csv", "table1.csv"), strict);
 }
@@ -546,7 +546,7 @@ fn processes_are_kept_out_of_the_whole_cache_by_pid_and_name() {
     let refused = |arguments: &[&str]| fail(folder.path(), &[&["simulate"], arguments].concat(), 2);
     std::fs::write(folder.path().join("msr"), "128166372003061629,h,0,Read,0,4096,1\n").unwrap();
     let found = refused(&["msr", "--size", "22MiB", "--deny-clients", "program:dd"]);
-    assert!(found.contains("msr: found a filter by process and the format msr, which does not say"), "{found}");
+    assert!(found.contains("msr: found a filter by process and the format msr, which has no processes"), "{found}");
     succeed(folder.path(), &["trace", "convert", "fiu", "fiu.arrow"]);
     let found = refused(&["fiu.arrow", "--size", "22MiB", "--cache-clients", "none"]);
     assert!(found.contains("fiu.arrow: a normalised trace: found a filter by process"), "{found}");

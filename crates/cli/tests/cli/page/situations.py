@@ -159,6 +159,7 @@ def see_connect(page, base, port):
     page.get_by_role("link", name="Connect to mail").click()
     expect(page.get_by_role("heading", name="Connect to mail")).to_be_visible()
     target = "iqn.2026-11.org.flashwise:mail"
+    expect(page.get_by_role("button", name="Copy the lines for QEMU, iSCSI")).to_be_visible()
     texts = "\n".join(page.locator("pre").all_inner_texts())
     for line in (
         "sudo nbd-client -b 4096 -N mail -unix nbd.sock /dev/nbd0",

@@ -90,7 +90,7 @@ pub static SETTINGS: &[Setting] = &[
             name: "admission",
             kind: Kind::Text,
             default: "none",
-            meaning: "none, or an admission rule with its options, such as size:max=64KiB or probability:p=0.3: see \
+            meaning: "Admission rule with its options, such as size:max=64KiB or probability:p=0.3, or none: see \
                       `flashwise policies`. Rejected blocks go to the backend",
         },
         values: "RULE",
