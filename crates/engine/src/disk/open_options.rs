@@ -3,7 +3,7 @@
 /// The use of the page cache by reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageCache {
-    /// Bypassed if the file system allows that; else [`Disk::notes`](super::Disk::notes) says so.
+    /// Bypassed if the file system allows that. Otherwise [`Disk::notes`](super::Disk::notes) has a note.
     #[default]
     AvoidIfPossible,
     /// Bypassed; opening fails if the file system does not allow that.

@@ -219,7 +219,7 @@ fn a_report_of_wear_has_the_figures_of_the_paper_and_the_numbers_of_its_rows() {
     let figures = [
         "Hits against wear:",
         "Read hit ratio: reads that",
-        "Erasures per unit and day: how often",
+        "Erasures per erase unit and day.",
         "Flash usage effectiveness: blocks that hits read",
         "Weighted flash usage effectiveness: hits",
         "Share of m's erasures that each algorithm saves",
