@@ -184,6 +184,6 @@ pub fn warn(name: &str, about: &Description) {
     if about.malformed_records > 0 {
         let were = if about.malformed_records == 1 { "was" } else { "were" };
         let records = human::counted(about.malformed_records, "malformed record");
-        warning!("{name}: {records} {were} passed over");
+        warning!("{name}: {records} {were} skipped");
     }
 }

@@ -40,10 +40,10 @@ pub fn characteristics(info: &Info) -> Table {
     table.push("Accesses to a block accessed before", plain(percent(info.reaccess_ratio)));
     table.push("Reads of a block accessed before, among reads", plain(percent(info.read_reaccess_ratio)));
     if info.skipped_records > 0 {
-        table.push("Records without data, passed over", plain(count(info.skipped_records)));
+        table.push("Records without data, skipped", plain(count(info.skipped_records)));
     }
     if info.malformed_records > 0 {
-        table.push("Malformed records, passed over", plain(count(info.malformed_records)));
+        table.push("Malformed records, skipped", plain(count(info.malformed_records)));
     }
     table
 }

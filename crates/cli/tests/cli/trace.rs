@@ -429,7 +429,7 @@ fn records_passed_over_are_told_and_what_lies_behind_a_cut_is_not_read() {
     let lenient = ["trace", "convert", "bad.csv", "out.arrow", "--format", "msr", "--lenient"];
     let (out, err, code) = parts(flashwise(folder.path(), &lenient).output().unwrap());
     assert_eq!((out.split(',').next(), code), (Some("out.arrow: 6 requests"), 0));
-    assert_eq!(err, "flashwise: bad.csv: 1 malformed record was passed over\n");
+    assert_eq!(err, "flashwise: bad.csv: 1 malformed record was skipped\n");
     // Malformed records come long after the part that is cut out.
     let long = format!("{}not a request\n", TWO_VOLUMES.repeat(100_000));
     fs::write(folder.path().join("long.csv"), long).unwrap();
