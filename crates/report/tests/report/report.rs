@@ -222,7 +222,7 @@ fn a_report_of_wear_has_the_figures_of_the_paper_and_the_numbers_of_its_rows() {
         "Erasures per erase unit and day.",
         "Flash usage effectiveness: blocks that hits read",
         "Weighted flash usage effectiveness: hits",
-        "Share of m's erasures that each algorithm saves",
+        "erasures that each algorithm saves; m is MIN",
         "Write buffer: a larger one",
         "Over-provisioning: with more",
         "Budgets of erasures:",
