@@ -19,7 +19,7 @@ mod segment;
 mod uses;
 
 pub use segment::{Footer, LogRecord, Segment};
-pub use uses::{BATCHES, CLIENTS, FLASH_FLUSH, backend_flush, writes_of};
+pub use uses::{BATCHES, CLIENTS};
 
 /// The reason for writing a block to flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,6 +18,7 @@ mod load;
 pub mod memory;
 pub mod pool;
 pub mod record;
+pub mod replace;
 pub mod salvage;
 pub mod status;
 pub mod time;

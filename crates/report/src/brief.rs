@@ -60,16 +60,16 @@ fn sentences(grid: &Grid, choice: &Choice) -> Vec<String> {
         bytes(size.bytes),
         about_percent(row.hit_ratio)
     );
-    let written = bytes(row.flash_writes_blocks.saturating_mul(row.block_size_bytes));
+    let written = |row: &ResultRow| bytes(row.flash_writes_blocks.saturating_mul(row.block_size_bytes));
     let of_lru = at("lru").filter(|lru| lru.policy != row.policy && lru.flash_writes_blocks > 0).map(|lru| {
         let share = row.flash_writes_blocks as f64 / lru.flash_writes_blocks as f64;
         format!(", {} of what lru writes", about_percent(share))
     });
-    let sparing = choice.sparing.map(|row| {
-        let written = bytes(row.flash_writes_blocks.saturating_mul(row.block_size_bytes));
-        format!("; {} hits {} and writes {written}", row.policy, about_percent(row.hit_ratio))
-    });
-    let second = format!("It writes {written} to flash{}{}.", of_lru.unwrap_or_default(), sparing.unwrap_or_default());
+    let sparing = choice
+        .sparing
+        .map(|row| format!("; {} hits {} and writes {}", row.policy, about_percent(row.hit_ratio), written(row)));
+    let second =
+        format!("It writes {} to flash{}{}.", written(row), of_lru.unwrap_or_default(), sparing.unwrap_or_default());
     let best = grid.bound().and_then(|bound| grid.row(bound, *size));
     let third = match best {
         Some(best) => {

@@ -1,8 +1,9 @@
 //! Small things that are kept over restarts, as JSON in files of the state directory.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
+use flashwise_engine::replace::replace_file;
 use rustix::fs::Access;
 use rustix::io::Errno;
 use serde::Serialize;
@@ -44,14 +45,7 @@ pub fn check_unchanged<T: DeserializeOwned + PartialEq>(path: &Path, what: &str,
     }
 }
 
-/// Writes another file and puts it in the place of the old one, so that there is always a whole one.
+/// Replaces a file by one that holds `value` as JSON, durably.
 pub fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let new = path.with_extension("new");
-    let mut file = std::fs::File::create(&new)?;
-    file.write_all(&serde_json::to_vec_pretty(value)?)?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)?;
-    std::fs::File::open(folder)?.sync_all()
+    replace_file(path, &serde_json::to_vec_pretty(value)?)
 }

@@ -9,20 +9,15 @@ use crate::order::{Bond, Key, Use};
 /// The chain of appends, witnesses and resets.
 const LOG: Key = 0;
 /// The chain of the flash's flushes.
-pub const FLASH_FLUSH: Key = 1;
+const FLASH_FLUSH: Key = 1;
 /// The group of the writes to the backend that belong to no batch.
 pub const CLIENTS: Key = 2;
 /// The groups of the writes of all batches.
 pub const BATCHES: Range<Key> = CLIENTS + 1..CLIENTS + 2 + u32::MAX as Key;
 
-/// Returns the group of the writes to the backend of a batch, or of no batch.
-pub fn writes_of(batch: Option<u32>) -> Key {
+/// Returns the group of the writes to the backend of a batch, or of no batch. The chain of the flushes of these writes has the same number.
+fn of_batch(batch: Option<u32>) -> Key {
     batch.map_or(CLIENTS, |batch| CLIENTS + 1 + Key::from(batch))
-}
-
-/// Returns the chain of the backend's flushes of a batch, or of no batch. Its number is that of the group.
-pub fn backend_flush(batch: Option<u32>) -> Key {
-    writes_of(batch)
 }
 
 impl Step {
@@ -55,7 +50,7 @@ impl Step {
             Step::WriteBackend { block, frame, batch, .. } => {
                 each(Use::ReadMemory(frame.number), Follows);
                 each(Use::WriteBlocks(*block..*block + 1), Follows);
-                each(Use::Join(writes_of(*batch)), Follows);
+                each(Use::Join(of_batch(*batch)), Follows);
                 each(Use::After(FLASH_FLUSH), Needs);
             }
             Step::ZeroBackend { block, count, .. } => {
@@ -71,7 +66,7 @@ impl Step {
                 let first = geometry.slot(segment.unit, segment.page);
                 each(Use::WritePages(first..first + segment.data_pages + 1), Follows);
                 if segment.needs_backend_flush {
-                    each(Use::After(backend_flush(None)), Trusts);
+                    each(Use::After(of_batch(None)), Trusts);
                 }
                 each(Use::After(FLASH_FLUSH), Needs);
             }
@@ -90,16 +85,16 @@ impl Step {
                 each(Use::Next(FLASH_FLUSH), Needs);
             }
             Step::FlushBackend { batch } => {
-                each(Use::AfterAll(writes_of(*batch)), Follows);
-                each(Use::Next(backend_flush(*batch)), Follows);
+                each(Use::AfterAll(of_batch(*batch)), Follows);
+                each(Use::Next(of_batch(*batch)), Follows);
             }
             Step::Destaged { batch } => {
                 each(Use::After(FLASH_FLUSH), Needs);
-                each(Use::After(backend_flush(Some(*batch))), Needs);
+                each(Use::After(of_batch(Some(*batch))), Needs);
             }
             Step::AwaitFlushes => {
                 each(Use::After(FLASH_FLUSH), Needs);
-                each(Use::After(backend_flush(None)), Needs);
+                each(Use::After(of_batch(None)), Needs);
             }
             Step::Fail | Step::Pause { .. } | Step::Reply => {}
         }

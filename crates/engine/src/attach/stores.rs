@@ -1,8 +1,7 @@
 //! Where the backend's record is kept: in an extended attribute of a file that can have one, else in a file of its own in the state
 //! directory. A device has no room that is not the volume's, and a file beside it would be in `/dev`.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use uuid::Uuid;
 use super::{BackendSide, Record, Stamp, Writes};
 use crate::disk::Disk;
 use crate::disk::file::FileDisk;
+use crate::replace::replace_file;
 
 /// The extended attribute that holds the record.
 const ATTRIBUTE: &str = "user.flashwise.cache";
@@ -95,17 +95,6 @@ impl StateFile {
     fn named(&self, error: &io::Error) -> io::Error {
         io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
     }
-
-    fn replace(&self, json: &[u8]) -> io::Result<()> {
-        let folder = self.path.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder)?;
-        let new = self.path.with_extension("json.new");
-        let mut file = File::create(&new)?;
-        file.write_all(json)?;
-        file.sync_all()?;
-        std::fs::rename(&new, &self.path)?;
-        File::open(folder)?.sync_all()
-    }
 }
 
 impl BackendSide for StateFile {
@@ -118,7 +107,7 @@ impl BackendSide for StateFile {
     }
 
     fn write(&self, record: &Record) -> io::Result<()> {
-        self.replace(&record.encode()).map_err(|error| {
+        replace_file(&self.path, &record.encode()).map_err(|error| {
             let what = format!("{}: {error}; give a state-directory that can be written", self.path.display());
             io::Error::new(error.kind(), what)
         })
@@ -192,7 +181,7 @@ mod tests {
         let before = stamp(&backend).unwrap();
         assert_eq!(stamp(&backend).unwrap(), before);
         let later = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
-        File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
         assert!(stamp(&backend).unwrap().changes(&before).is_some());
     }
 }

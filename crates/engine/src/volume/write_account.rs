@@ -3,11 +3,12 @@
 //! A drive with a counter of its own counts what others write to it too, such as another partition's file system. The account has the larger of
 //! both counts: the counter of a drive may lag behind.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::replace::replace_file;
 use crate::status::WriteBudgetStatus;
 
 const DAY_SECONDS: f64 = 86_400.0;
@@ -136,7 +137,8 @@ impl WriteAccount {
     pub fn save(&mut self, now_seconds: f64) -> io::Result<()> {
         self.due_seconds = now_seconds + PERIOD_SECONDS;
         let Some(path) = &self.path else { return Ok(()) };
-        replace(path, &self.record).map_err(|error| named(path, &error))
+        let json = serde_json::to_vec_pretty(&self.record)?;
+        replace_file(path, &json).map_err(|error| named(path, &error))
     }
 
     /// The account as a status has it, with a budget of `bytes_per_day`.
@@ -173,16 +175,6 @@ fn read(path: &Path) -> io::Result<Option<Record>> {
     let expected =
         |error| format!("found {error}, expected the account of a flash as JSON; move it away to begin a new one");
     serde_json::from_slice(&text).map(Some).map_err(|error| named(path, &expected(error)))
-}
-
-/// Writes another file and puts it in the place of the old one.
-fn replace(path: &Path, record: &Record) -> io::Result<()> {
-    std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
-    let new = path.with_extension("json.new");
-    let mut file = std::fs::File::create(&new)?;
-    file.write_all(&serde_json::to_vec_pretty(record)?)?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)
 }
 
 #[cfg(test)]
