@@ -1,7 +1,7 @@
 // The page: signs in, follows the server, and shows the view that the address names.
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { html, Icon, Message } from "./parts.mjs";
+import { html, Icon, Message, useLatest } from "./parts.mjs";
 import { ask, follow, session as right } from "./server.mjs";
 import { Overview } from "./overview.mjs";
 import { Volume } from "./volume.mjs";
@@ -113,10 +113,9 @@ function App() {
   }, () => setLost(true));
   useEffect(() => void open(), []);
   const signedIn = session && session.signed_in;
+  const loadPools = useLatest(() => ask("GET", "/v1/pools"), setPools, () => {});
   useEffect(() => {
     if (!signedIn) return undefined;
-    const loadPools = () => ask("GET", "/v1/pools").then(setPools, () => {});
-    loadPools();
     const timer = setInterval(loadPools, POOLS_PERIOD_MS);
     const stop = follow({
       status: status => {
@@ -138,6 +137,10 @@ function App() {
     };
   }, [signedIn]);
   const key = view.join("/");
+  // A view that opens shows what is there now.
+  useEffect(() => {
+    if (signedIn) loadPools();
+  }, [signedIn, key]);
   useEffect(() => {
     document.title = `${view[1] ?? view[0] ?? ""} ${view[0] ? "- " : ""}flashwise`.trim();
   }, [key]);

@@ -11,6 +11,8 @@ import * as numbers from "./numbers.mjs";
 /** More volumes than this are listed in the view of volumes only. */
 const CARDS_MAX = 12;
 const SPARK_PERIOD_MS = 15000;
+/** How soon to look again while there is no line yet. */
+const SPARK_FIRST_MS = 2000;
 const SPARK_POINTS = 60;
 
 export const linkToVolume = name => `#/volume/${encodeURIComponent(name)}`;
@@ -40,14 +42,15 @@ export function ratesOf(recent) {
 /** The hit ratio of the last 15 minutes as a line without axes, from 0 to 100 %. */
 function Spark({ volume }) {
   const [points, setPoints] = useState([]);
+  const known = thinned(points.filter(point => point.read_hit_ratio != null), SPARK_POINTS);
+  const hasLine = known.length >= 2;
   useEffect(() => {
     const load = () => ask("GET", `${pathOf(volume)}/history?range=15min`).then(past => setPoints(past.points), () => {});
     load();
-    const timer = setInterval(load, SPARK_PERIOD_MS);
+    const timer = setInterval(load, hasLine ? SPARK_PERIOD_MS : SPARK_FIRST_MS);
     return () => clearInterval(timer);
-  }, [volume]);
-  const known = thinned(points.filter(point => point.read_hit_ratio != null), SPARK_POINTS);
-  if (known.length < 2) return null;
+  }, [volume, hasLine]);
+  if (!hasLine) return null;
   const [first, last] = [known[0].time_seconds, known[known.length - 1].time_seconds];
   const place = point => `${(((point.time_seconds - first) / (last - first)) * 100).toFixed(1)} ${(22 - 20 * point.read_hit_ratio).toFixed(1)}`;
   const line = `M${known.map(place).join("L")}`;

@@ -26,6 +26,27 @@ export function Table({ caption, head, rows, empty, numbers = [], isTitled }) {
   </div>`;
 }
 
+/**
+ * Loads something again and again. An answer that comes after that to a later question is dropped, as it shows what was before.
+ * @returns {() => Promise<void>} loads it once
+ */
+export function useLatest(get, then, failed) {
+  const asked = useRef(0);
+  const shown = useRef(0);
+  return async () => {
+    const turn = (asked.current += 1);
+    const isLate = () => turn < shown.current;
+    try {
+      const found = await get();
+      if (isLate()) return;
+      shown.current = turn;
+      then(found);
+    } catch (error) {
+      if (!isLate()) failed(error);
+    }
+  };
+}
+
 /** Puts the focus on the row of this name, or on the title of the view if the row is gone. */
 export function focusRow(name) {
   const rows = [...document.querySelectorAll("[data-row]")];

@@ -1,6 +1,6 @@
 // One pool: its disks, its logical disks, and where these lie.
 import { useEffect, useState } from "preact/hooks";
-import { html, Act, Figures, Icon, Message, Meter, NameField, State, Table, useChange } from "./parts.mjs";
+import { html, Act, Figures, Icon, Message, Meter, NameField, State, Table, useChange, useLatest } from "./parts.mjs";
 import { linkToConnect } from "./connect.mjs";
 import { ask, askTagged, pathOfPool } from "./server.mjs";
 import * as numbers from "./numbers.mjs";
@@ -206,7 +206,7 @@ export function Pool({ name }) {
   const [failed, setFailed] = useState(null);
   const [machine, setMachine] = useState([]);
   const [open, setOpen] = useState(null);
-  const load = () => askTagged("GET", pathOfPool(name)).then(seen => {
+  const load = useLatest(() => askTagged("GET", pathOfPool(name)), seen => {
     setSeen(seen);
     setFailed(null);
   }, error => setFailed(error.message));
