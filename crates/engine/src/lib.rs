@@ -15,6 +15,7 @@ pub mod inventory;
 mod join;
 pub mod latency;
 mod load;
+pub mod log;
 pub mod memory;
 pub mod pool;
 pub mod record;

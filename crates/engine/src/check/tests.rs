@@ -12,9 +12,10 @@ use crate::attach::memory::MemorySide;
 use crate::attach::{BackendSide, Pairing, Record};
 use crate::detach::{DetachError, Detached, detach};
 use crate::disk::memory::MemoryDisk;
-use crate::engine::{Engine, FLASH, Output, Settings};
+use crate::engine::{FLASH, Output, Settings};
 use crate::export::{Operation, Request};
 use crate::flash::{Progress, format, write_superblock};
+use crate::log::Engine;
 
 const GEOMETRY: Geometry = Geometry { units: 12, unit_pages: 16 };
 const VOLUME_BLOCKS: u64 = 100;

@@ -6,13 +6,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use flashwise_core::cache::Cache;
+use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::order::StepId;
-use flashwise_core::step::Step;
 
 use super::depth::Depth;
-use super::perform::continues;
-use super::{BACKEND, Engine, Group, Part, TRANSFER_BLOCKS};
+use super::{BACKEND, Engine, Group, Layout, Part, TRANSFER_BLOCKS};
 use crate::disk::{Disk, Operation, Transfer};
 use crate::time;
 
@@ -86,7 +84,7 @@ impl fmt::Debug for Disks {
 
 /// What waits, and what is under way.
 #[derive(Debug, Default)]
-pub(super) struct Background {
+pub(crate) struct Background {
     /// Of each disk of the backend.
     lanes: Vec<Lane>,
     disks: Disks,
@@ -98,9 +96,20 @@ pub(super) struct Background {
     blocks_from_flash: usize,
 }
 
+/// True if `part` can join the transfer of the `count` parts before it.
+pub(crate) fn continues(last: &Part, part: &Part, count: usize) -> bool {
+    let alike = |part: &Part| (part.disk, part.operation, part.background, part.stream, part.length, part.alone);
+    matches!(part.operation, Operation::Read | Operation::Write)
+        && part.length == BLOCK_BYTES as u64
+        && !part.alone
+        && alike(last) == alike(part)
+        && last.offset + last.length == part.offset
+        && count < TRANSFER_BLOCKS
+}
+
 impl Background {
     /// The disk of the backend that has this byte; 0 for the flash.
-    pub(super) fn lane_of(&self, disk: usize, offset: u64) -> u16 {
+    pub(crate) fn lane_of(&self, disk: usize, offset: u64) -> u16 {
         self.disks.0.as_ref().filter(|_| disk == BACKEND).map_or(0, |disks| disks.lane(offset))
     }
 
@@ -118,22 +127,22 @@ impl Background {
     }
 
     /// A block of a batch is to be written back.
-    pub(super) fn push_back(&mut self, part: Part) {
+    pub(crate) fn push_back(&mut self, part: Part) {
         self.lane(&part).back.push(part);
     }
 
     /// An answered write goes past the flash.
-    pub(super) fn push_past(&mut self, part: Part) {
+    pub(crate) fn push_past(&mut self, part: Part) {
         self.lane(&part).past.push(part);
     }
 
     /// A block is to be read from the flash.
-    pub(super) fn push_from_flash(&mut self, part: Part) {
+    pub(crate) fn push_from_flash(&mut self, part: Part) {
         self.from_flash.push_back(part);
     }
 
     /// The read of a step that a client waits for now, if it waits for its turn.
-    pub(super) fn take_from_flash(&mut self, step: StepId) -> Option<Part> {
+    pub(crate) fn take_from_flash(&mut self, step: StepId) -> Option<Part> {
         let at = self.from_flash.iter().position(|part| part.step == step)?;
         self.from_flash.remove(at).map(|part| Part { background: false, ..part })
     }
@@ -161,12 +170,12 @@ impl Background {
     }
 
     /// A flush waits for what goes past the flash.
-    pub(super) fn flush_waits(&mut self) {
+    pub(crate) fn flush_waits(&mut self) {
         self.flushes += 1;
     }
 
     /// It does not any more.
-    pub(super) fn flush_goes(&mut self) {
+    pub(crate) fn flush_goes(&mut self) {
         self.flushes -= 1;
     }
 
@@ -242,7 +251,7 @@ impl Lane {
     }
 }
 
-impl<C: Cache<Step = Step>> Engine<C> {
+impl<L: Layout> Engine<L> {
     /// From now on this backend is measured, and the background keeps each of its disks busy by itself.
     pub fn set_backend(&mut self, backend: Arc<dyn Disk>) {
         self.background.disks = Disks(Some(backend));
@@ -251,19 +260,19 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Hands out transfers of the background.
     pub(super) fn hand_out_background(&mut self, transfers: &mut Vec<Transfer>) {
         loop {
-            let mut group = self.background.next();
+            let group = self.background.next();
             if group.is_empty() {
                 break;
             }
             debug_assert!(group.iter().all(|part| part.disk == BACKEND));
-            self.hand_out_group(&mut group, transfers);
+            self.hand_out_group(group, transfers);
         }
         loop {
-            let mut group = self.background.next_from_flash();
+            let group = self.background.next_from_flash();
             if group.is_empty() {
                 break;
             }
-            self.hand_out_group(&mut group, transfers);
+            self.hand_out_group(group, transfers);
         }
     }
 }
@@ -275,7 +284,7 @@ mod tests {
 
     fn part(offset: u64) -> Part {
         let (disk, operation, buffers) = (BACKEND, Operation::Write, smallvec::SmallVec::new());
-        Part { disk, operation, offset, length: 4096, buffers, step: 0, background: true, lane: 0, stream: 0 }
+        Part { background: true, buffers, ..Part::new(0, disk, operation, offset, 4096) }
     }
 
     fn next(background: &mut Background) -> Vec<u64> {

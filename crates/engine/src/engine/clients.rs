@@ -1,97 +1,75 @@
-//! Clients' requests: planned piece by piece as they come, and answered once all steps that they wait for are done.
+//! Requests of clients: planned when they come, and answered once all steps that they wait for have ended.
 
 use std::ops::Range;
 
-use flashwise_core::cache::{self, Cache, Event};
-use flashwise_core::step::Step;
+use flashwise_core::cache;
+use flashwise_core::format::BLOCK_BYTES;
 
-use super::Engine;
+use super::{Engine, Layout};
 use crate::export::{Done, Error, Operation, Request};
 use crate::join::Join;
 
-/// A request that is under way.
-pub(crate) struct Client {
-    /// What was asked. Its data are bytes to write.
+/// Bytes of a block.
+pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// The order and the history of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// The number of the request, in the order in which they came.
+    pub number: u64,
+    /// The time that it waited before it was begun.
+    pub waited_us: u64,
+    /// True if it is the engine's own: a repetition of an answered request, or a read of a block that could not be read.
+    pub again: bool,
+}
+
+/// An unanswered request.
+pub struct Client {
+    /// The request. Its data are the bytes to write.
     pub request: Request,
     /// The bytes to read.
     pub reply: Vec<u8>,
     done: Done,
-    /// Steps that it waits for.
-    pub pending: u32,
-    /// All of it is planned.
-    pub planned: bool,
-    pub error: Option<Error>,
-    started_us: u64,
+    pub(crate) asked: Asked,
+    /// The number of unfinished steps that it waits for.
+    pub(crate) pending: u32,
+    /// True if all of it is planned.
+    planned: bool,
+    pub(crate) error: Option<Error>,
+    pub(crate) started_us: u64,
     /// It is not answered before this time.
-    pub until_us: u64,
-    /// It takes the place of what is kept in memory, up to this number.
-    pub replaces_kept: Option<u64>,
-    /// Changes that were answered before it came and are made since, or something newer: what it reads may lack them.
-    pub made_since: Vec<Request>,
-    /// It read content that was not written after all, and begins anew.
-    pub reads_anew: bool,
-    /// Counts changes in the order in which they came.
-    number: u64,
-    /// Changes of its bytes that came later and were answered: the bytes that each is about.
+    pub(crate) until_us: u64,
+    /// It replaces the blocks that are kept in memory, up to this number.
+    pub(crate) replaces_kept: Option<u64>,
+    /// Changes that were answered before it came and are made since, or replaced. Its reads may lack them.
+    pub(crate) made_since: Vec<Request>,
+    /// True if it read content that was not written after all, so it begins again.
+    pub(crate) reads_anew: bool,
+    /// Byte ranges of later changes that were answered.
     overwritten: Vec<Range<u64>>,
-    pub of_buckets: OfBuckets,
+    /// True if the error is its own, and not one of the whole cache.
+    pub(crate) is_own: bool,
+    /// True if a step other than a flush did not happen.
+    pub(crate) incomplete: bool,
+    /// True if some of it was written to the backend past the cache.
+    pub(crate) passed: bool,
+    /// True if no change was in progress when it came.
+    pub(crate) alone: bool,
 }
 
-/// What the engine of WLFC knows of a request besides.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct OfBuckets {
-    /// Counts requests, in the order in which they came.
-    pub number: u64,
-    /// How long it waited before it was begun.
-    pub waited_us: u64,
-    /// It was answered before, and is made again.
-    pub again: bool,
-    /// The error is that of the backend and its own.
-    pub is_own: bool,
-    /// A step other than a flush did not take place.
-    pub incomplete: bool,
-    /// Something of it was written to the backend past the cache.
-    pub passed: bool,
-    /// No change was under way when it came.
-    pub alone: bool,
-}
-
-/// The requests that are under way, by number, in the engine of any cache.
+/// The unanswered requests, by number.
 #[derive(Default)]
 pub(crate) struct Clients {
     all: Vec<Option<Client>>,
     free: Vec<u32>,
-    /// Requests so far.
-    begun: u64,
 }
 
 impl Clients {
-    /// Takes a request that came at a time.
-    pub fn insert(&mut self, request: Request, done: Done, started_us: u64) -> u32 {
-        let reply = if request.operation == Operation::Read { vec![0; request.length as usize] } else { Vec::new() };
-        let (pending, planned, error, until_us, of_buckets) = (0, false, None, 0, OfBuckets::default());
-        let (replaces_kept, made_since) = (None, Vec::new());
-        let client = Client {
-            request,
-            reply,
-            done,
-            pending,
-            planned,
-            error,
-            started_us,
-            until_us,
-            replaces_kept,
-            made_since,
-            reads_anew: false,
-            number: self.begun,
-            overwritten: Vec::new(),
-            of_buckets,
-        };
-        self.begun += 1;
+    fn insert(&mut self, client: Client) -> u32 {
         insert(&mut self.all, &mut self.free, client)
     }
 
-    /// Requests that are under way.
+    /// Returns the number of unanswered requests.
     pub fn len(&self) -> usize {
         self.all.len() - self.free.len()
     }
@@ -103,7 +81,7 @@ impl Clients {
 
     /// True if a change that is not answered is about bytes of `request`.
     pub fn is_being_changed(&self, request: &Request) -> bool {
-        let mut first_time = self.all.iter().flatten().filter(|client| !client.of_buckets.again);
+        let mut first_time = self.all.iter().flatten().filter(|client| !client.asked.again);
         first_time.any(|client| client.request.changes_part_of(request))
     }
 
@@ -132,7 +110,7 @@ impl Clients {
         if !change.changes() || self.len() == 0 {
             return;
         }
-        let is_older = |client: &&mut Client| client.number < answered.number && client.request.changes();
+        let is_older = |client: &&mut Client| client.asked.number < answered.asked.number && client.request.changes();
         let of_change = |client: &&mut Client| change.changes_part_of(&client.request);
         for client in self.all.iter_mut().flatten().filter(is_older).filter(of_change) {
             client.overwritten.push(change.offset..change.offset + change.length);
@@ -148,21 +126,44 @@ impl Clients {
 }
 
 impl Client {
+    fn new(request: Request, done: Done, asked: Asked, now_us: u64) -> Client {
+        let reply = if request.operation == Operation::Read { vec![0; request.length as usize] } else { Vec::new() };
+        Client {
+            request,
+            reply,
+            done,
+            asked,
+            pending: 0,
+            planned: false,
+            error: None,
+            started_us: now_us.saturating_sub(asked.waited_us),
+            until_us: 0,
+            replaces_kept: None,
+            made_since: Vec::new(),
+            reads_anew: false,
+            overwritten: Vec::new(),
+            is_own: false,
+            incomplete: false,
+            passed: false,
+            alone: false,
+        }
+    }
+
     /// What became of it, for latencies, and the answer; and what was asked.
-    pub fn answer(self) -> (Answered, Done, Result<Vec<u8>, Error>, Request) {
+    pub(crate) fn answer(self) -> (Answered, Done, Result<Vec<u8>, Error>, Request) {
         let Client { request, started_us, error, .. } = self;
         let answered = Answered { operation: request.operation, started_us, failed: error.is_some() };
         (answered, self.done, error.map_or(Ok(self.reply), Err), request)
     }
 
     /// What was asked, and who is to be told, as if it had not been begun.
-    pub fn hand_back(self) -> (Request, Done) {
+    pub(crate) fn hand_back(self) -> (Request, Done) {
         (self.request, self.done)
     }
 
     /// Returns the requests to repeat, as if this one had not been begun. Bytes that a later change has overwritten are left out, so that
     /// the repetition never takes effect after newer content.
-    pub fn repeat(mut self) -> Vec<(Request, Done)> {
+    pub(crate) fn repeat(mut self) -> Vec<(Request, Done)> {
         if self.overwritten.is_empty() {
             return vec![(self.request, self.done)];
         }
@@ -188,12 +189,6 @@ impl Client {
         };
         left.into_iter().map(piece).collect()
     }
-}
-
-/// Makes of `request` what it is where flushes are answered and not done. Whether nothing is left of it.
-pub(crate) fn leave_out_flushes(request: &mut Request) -> bool {
-    request.force_unit_access = false;
-    request.operation == Operation::Flush
 }
 
 /// Puts `new` where one is free, and says where.
@@ -233,103 +228,55 @@ pub struct Paused {
     pub result: Result<Vec<u8>, Error>,
 }
 
-impl<C: Cache<Step = Step>> Engine<C> {
-    /// True if it is a flush that is asked for.
-    pub(super) fn is_flush(&self, request: Option<u32>) -> bool {
-        request.is_some_and(|request| self.clients.get(request).request.is_flush())
-    }
-
-    /// True if it is a read that is asked for.
-    pub(super) fn is_read(&self, request: Option<u32>) -> bool {
-        request.is_some_and(|request| self.clients.get(request).request.operation == Operation::Read)
-    }
-
-    /// True if it is a write that is asked for.
-    pub(super) fn is_write(&self, request: Option<u32>) -> bool {
-        request.is_some_and(|request| self.clients.get(request).request.operation == Operation::Write)
-    }
-
-    /// Starts a request at a time; its range lies within the volume. Ticks that are due come first.
+impl<L: Layout> Engine<L> {
+    /// Starts a request at a time. Its range lies within the volume.
     pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
         self.submit_waited(request, done, now_us, 0);
     }
 
-    /// As [`submit`](Self::submit), of a request that came this long before.
-    pub fn submit_waited(&mut self, mut request: Request, done: Done, now_us: u64, waited_us: u64) {
+    /// As [`submit`](Self::submit), for a request that has waited.
+    pub fn submit_waited(&mut self, request: Request, done: Done, now_us: u64, waited_us: u64) {
         self.now_us = self.now_us.max(now_us);
-        self.advance(now_us);
-        if self.settings.answers_flushes_at_once && leave_out_flushes(&mut request) {
-            self.answers.push((done, Ok(Vec::new())));
-            return;
+        self.requests += 1;
+        let asked = Asked { number: self.requests, waited_us, again: false };
+        L::admit(self, request, done, asked, now_us);
+    }
+
+    /// Answers a flush that has to be answered at once. Returns the request if anything of it is left.
+    pub(crate) fn without_flushes(&mut self, mut request: Request, done: Done) -> Option<(Request, Done)> {
+        if self.settings.answers_flushes_at_once {
+            request.force_unit_access = false;
+            if request.operation == Operation::Flush {
+                self.answers.push((done, Ok(Vec::new())));
+                return None;
+            }
         }
-        self.begin_request(request, done, now_us, OfBuckets { waited_us, ..OfBuckets::default() });
+        Some((request, done))
+    }
+
+    /// Plans a request of the engine itself, which nobody waits for.
+    pub(crate) fn begin_own(&mut self, request: Request, now_us: u64) {
+        self.requests += 1;
+        let asked = Asked { number: self.requests, waited_us: 0, again: true };
+        self.begin_request(request, Box::new(|_| ()), asked, now_us);
     }
 
     /// Plans a request.
-    pub(super) fn begin_request(&mut self, request: Request, done: Done, now_us: u64, of_buckets: OfBuckets) {
-        let replaces_kept = if of_buckets.again { None } else { self.change_begins(&request) };
-        let Request { operation, offset, length, force_unit_access, caching, .. } = request;
-        let number = self.clients.insert(request, done, now_us.saturating_sub(of_buckets.waited_us));
-        self.clients.get_mut(number).of_buckets = of_buckets;
-        self.clients.get_mut(number).replaces_kept = replaces_kept;
-        let plan = |engine: &mut Self, piece: cache::Request| {
-            let mut steps = std::mem::take(&mut engine.planned);
-            engine.cache.on(Event::Request { request: &piece, now_us }, &mut steps);
-            engine.enqueue_plan(&mut steps, Some(number), (piece.offset - offset) as u32);
-            engine.planned = steps;
-        };
-        match self.pieces_elsewhere(number) {
-            Some(pieces) => pieces.into_iter().for_each(|piece| plan(self, piece)),
-            None => {
-                let pieces = cache::Request::pieces(kind(operation), offset, length, force_unit_access);
-                pieces.of_client(caching).for_each(|piece| plan(self, piece));
-            }
-        }
+    pub(crate) fn begin_request(&mut self, request: Request, done: Done, asked: Asked, now_us: u64) {
+        let mut client = Client::new(request, done, asked, now_us);
+        L::begins(self, &mut client);
+        let number = self.clients.insert(client);
+        L::plan_request(self, number, now_us);
         self.clients.get_mut(number).planned = true;
         self.run_ready();
-        self.go_on();
+        L::go_on(self);
         self.answer_if_complete(number);
     }
 
-    /// Plans a request a second time.
-    pub(super) fn begin_anew(&mut self, client: Client) {
-        let Client { request, done, started_us, mut of_buckets, .. } = client;
-        of_buckets.waited_us = self.now_us.saturating_sub(started_us);
-        self.begin_request(request, done, self.now_us, of_buckets);
-    }
-
-    /// True if requests that fail are handed back rather than answered.
-    pub(super) fn hands_back(&self) -> bool {
-        self.settings.holds_failed && self.flash_failed
-    }
-
     pub(super) fn answer_if_complete(&mut self, number: u32) {
-        let Some(client) = self.clients.take_complete(number) else { return };
-        let until_us = client.until_us;
-        if client.of_buckets.again {
-            return;
+        if let Some(client) = self.clients.take_complete(number) {
+            L::conclude(self, client);
         }
-        if let Some(before) = client.replaces_kept {
-            self.change_ends(&client.request, client.error.is_some(), before);
-        }
-        if client.error.is_some() && self.hands_back() {
-            self.held.extend(client.repeat());
-            return;
-        }
-        if client.reads_anew {
-            self.read_anew.push(client);
-            return;
-        }
-        if client.error.is_none() && self.settings.holds_failed {
-            self.clients.note_answered(&client);
-        }
-        let (answered, done, result, _) = client.answer();
-        if until_us > self.now_us && result.is_ok() {
-            self.paused.push(Paused { until_us, answered, done, result });
-            return;
-        }
-        self.answered.push(answered);
-        self.answers.push((done, result));
     }
 }
 

@@ -1,7 +1,9 @@
-//! How the engine behaves, beyond the cache's own configuration.
+//! The behaviour of the engine, besides the configuration of the cache.
+
+use std::time::Duration;
 
 #[cfg(doc)]
-use super::{Engine, Output};
+use super::Output;
 
 /// A bug to plant, so that tests can show that they find it. Never in service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,30 +24,39 @@ pub enum Bug {
     KeepsRefusedPlaces,
 }
 
-/// How the engine behaves, beyond the cache's own configuration.
+/// The behaviour of the engine, besides the configuration of the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// First 8 bytes of the cache's UUID.
+    /// The first 8 bytes of the cache's UUID.
     pub cache: u64,
-    /// The epoch of what is written.
-    pub epoch: u64,
-    /// How many times a transfer that fails is tried again.
+    /// The number of immediate retries of a failed transfer.
     pub retries: u8,
-    /// How many times a dirty block that is about to be moved and cannot be read is read again, whenever
-    /// [`read_again`](Engine::read_again) says so, before it counts as lost.
+    /// The number of later retries of a read from flash whose data is about to be moved. After the last one it counts as lost.
     pub patience: u8,
-    /// True if requests that fail once the flash has failed are [handed back](Output::held) rather than answered.
+    /// True if requests that fail with a device are [handed back](Output::held) rather than answered.
     pub holds_failed: bool,
-    /// True if times are those of a clock: answers are held back as the cache asks, and segments go without what is late.
-    pub pauses: bool,
-    /// True if units are discarded when they are reset.
-    pub discard: bool,
-    /// How many [write streams](crate::disk::Disk::write_streams) the flash has.
-    pub write_streams: u8,
-    /// Frames beyond the cache's own, so that quick steps need not wait for slow ones: about as many as blocks may be under way.
-    pub spare_frames: u32,
-    /// Answers flushes, and writes that must be durable, as soon as they come: shows that tests would find it. Never in service.
+    /// True if flushes are answered without being done. For tests, and for data that may be lost.
     pub answers_flushes_at_once: bool,
     /// A bug to plant.
     pub planted: Option<Bug>,
+    /// Log: the epoch of its segments.
+    pub epoch: u64,
+    /// Log: true if times are those of a clock. Then answers pause as the cache asks, and segments go without late blocks.
+    pub pauses: bool,
+    /// Log: true if units are discarded when they are reset.
+    pub discard: bool,
+    /// Log: the number of [write streams](crate::disk::Disk::write_streams) of the flash.
+    pub write_streams: u8,
+    /// Log: frames beyond those of the cache, so that quick steps need not wait for slow ones.
+    pub spare_frames: u32,
+    /// Buckets: the number of this start of the cache.
+    pub start: u64,
+    /// Buckets: the number of recoveries since that start.
+    pub found_again: u32,
+    /// Buckets: the time until a bucket is read again that could not be read during a recovery.
+    pub read_pause: Duration,
+    /// Buckets: true if they are zones.
+    pub zoned: bool,
+    /// Buckets: true if write-back leaves out unreadable blocks, rather than stop. Only where the result is checked.
+    pub skips_bad: bool,
 }

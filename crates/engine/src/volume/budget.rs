@@ -2,10 +2,8 @@
 
 use std::path::PathBuf;
 
-use flashwise_core::cache::Cache;
 use uuid::Uuid;
 
-use super::driver::Driver;
 use super::write_account::WriteAccount;
 use super::{BLOCK, Inner, Volume, VolumeConfig};
 use crate::attach::Attachment;
@@ -36,28 +34,12 @@ impl Inner {
     fn rule_bytes_per_day(&self) -> Option<f64> {
         Some(self.engine.log()?.budget_blocks_per_day()? * BLOCK as f64)
     }
-
-    /// Bytes of the flash, and those written to it since the cache was opened.
-    fn flash_bytes(&self) -> (u64, u64) {
-        match &self.engine {
-            Driver::Log(engine) => {
-                let cache = engine.cache();
-                let pages = u64::from(cache.config().geometry.pages());
-                (pages * BLOCK, cache.figures().flash_written_blocks() * BLOCK)
-            }
-            Driver::Wlfc(engine) => {
-                let (figures, config) = (engine.cache().figures(), engine.cache().config());
-                let pages = u64::from(config.buckets) * u64::from(config.bucket_pages());
-                (pages * BLOCK, figures.flash_written_blocks() * BLOCK)
-            }
-        }
-    }
 }
 
 impl Volume {
     /// The bytes per day of the budget: the rule's, else those that the flash is rated for.
     fn budget_bytes_per_day(&self, inner: &Inner) -> Option<f64> {
-        let rated = || Some(self.config.drive_writes_per_day? * inner.flash_bytes().0 as f64);
+        let rated = || Some(self.config.drive_writes_per_day? * inner.engine.flash_bytes().0 as f64);
         inner.rule_bytes_per_day().or_else(rated)
     }
 
@@ -102,7 +84,7 @@ impl Volume {
 
     fn settle(&self, inner: &mut Inner, counter_bytes: Option<u64>, now_seconds: f64) {
         let (budget, rule) = (self.budget_bytes_per_day(inner), inner.rule_bytes_per_day());
-        let (_, own_bytes) = inner.flash_bytes();
+        let (_, own_bytes) = inner.engine.flash_bytes();
         let Some(account) = &mut inner.account else { return };
         // An account of no budget begins anew all the time.
         let Some(bytes_per_day) = budget else { return account.begin(own_bytes, now_seconds) };

@@ -140,7 +140,7 @@ impl fmt::Display for Whose {
 }
 
 /// The cache of a volume of `size_bytes` on a flash of `geometry`.
-pub(super) fn cache_config(config: &VolumeConfig, geometry: Geometry, size_bytes: u64) -> Config {
+pub(crate) fn cache_config(config: &VolumeConfig, geometry: Geometry, size_bytes: u64) -> Config {
     config.cache.config(geometry, &devices(config, &geometry, size_bytes))
 }
 

@@ -10,13 +10,12 @@ use flashwise_core::layout::containers::Log;
 
 use super::config::cache_config;
 use super::devices::geometry_without_flash;
-use super::driver::Driver;
 use super::remaining::Remaining;
 use super::requests::Waiting;
-use super::status::figures_of;
 use super::{BLOCK, Inner, SPARE_FRAMES, Volume, VolumeConfig, VolumeError};
-use crate::engine::{BACKEND, Bug, Engine, FLASH, Settings};
+use crate::engine::{BACKEND, Bug, Driver, FLASH, Settings};
 use crate::export::{Error, Export, Request};
+use crate::log::Engine;
 use crate::memory::Memory;
 use crate::status::VolumeState;
 use crate::time;
@@ -123,10 +122,10 @@ impl Volume {
             drop(self.begin_flush());
             inner = self.lock();
             mode = inner.engine.log().map(|cache| cache.config().mode);
-            inner.engine.stop_admitting();
+            inner.engine.log_mut().into_iter().for_each(LogCache::stop_admitting);
         }
         self.write_most_back();
-        self.lock().engine.write_around();
+        self.lock().engine.log_mut().into_iter().for_each(LogCache::write_around);
         let mut marked = false;
         let result = self.write_all_back(state, &mut marked);
         if let Err(error) = &result
@@ -135,7 +134,8 @@ impl Volume {
             let mut inner = self.lock();
             inner.state = VolumeState::Ok;
             inner.detaching_failed = Some(format!("the flash was not detached: when that was asked for last, {error}"));
-            mode.into_iter().for_each(|mode| inner.engine.admit_again(mode));
+            let log = inner.engine.log_mut();
+            log.zip(mode).into_iter().for_each(|(log, mode)| log.admit_again(mode));
         }
         result
     }
@@ -181,13 +181,13 @@ impl Volume {
             }
             self.dispatch(inner);
             let mut inner = self.freeze();
-            if matches!(inner.engine, Driver::Wlfc(_)) && inner.engine.blocks_to_write_back() > 0 {
+            if inner.engine.admits_while_leaving() && inner.engine.blocks_to_write_back() > 0 {
                 // What was written meanwhile; it admits no less for being given up.
                 inner.engine.destage_all(time::now_us());
                 self.dispatch(inner);
                 inner = self.freeze();
             }
-            let cache = &inner.engine;
+            let cache = &*inner.engine;
             let dirty_blocks = cache.blocks_to_write_back();
             if inner.closed {
                 return Err(VolumeError::Closed { volume: self.config.whose() });
@@ -222,7 +222,7 @@ impl Volume {
             self.thaw(inner);
             if attempts_left == 0 {
                 let inner = self.lock();
-                self.check_flash_knows_none(&inner.engine)?;
+                self.check_flash_knows_none(&*inner.engine)?;
                 let volume = self.config.whose();
                 return Err(match inner.health[FLASH].last_failure() {
                     Some(reason) if inner.health[BACKEND].last_failure().is_none() => {
@@ -243,15 +243,12 @@ impl Volume {
         state: VolumeState,
         rests: BTreeMap<u64, Box<Page>>,
     ) -> Result<(), VolumeError> {
-        let marked = self.check_flash_knows_none(&inner.engine).and_then(|()| self.mark_detached());
+        let marked = self.check_flash_knows_none(&*inner.engine).and_then(|()| self.mark_detached());
         if let Err(error) = marked {
             self.thaw(inner);
             return Err(error);
         }
-        let geometry = match &inner.engine {
-            Driver::Log(before) => before.cache().config().geometry,
-            Driver::Wlfc(_) => geometry_without_flash(&self.config),
-        };
+        let geometry = inner.engine.geometry().unwrap_or_else(|| geometry_without_flash(&self.config));
         let lost = inner.engine.lost_blocks();
         let refused = self.write_unwritten(inner.engine.take_unwritten(), rests);
         let mut engine = engine_without_flash(&self.config, geometry, self.size(), true);
@@ -261,17 +258,11 @@ impl Volume {
         if self.config.planted != Some(Bug::DropsRefusedData) {
             engine.take_over_unwritten(refused);
         }
-        match &inner.engine {
-            Driver::Log(before) => {
-                engine.succeed(before);
-                engine.cache_mut().take_over_pins(before.cache());
-            }
-            Driver::Wlfc(before) if before.cache().owes_a_failed_flush() => engine.owe_a_failed_flush(),
-            Driver::Wlfc(_) => {}
-        }
+        engine.succeed(inner.engine.legacy());
+        inner.engine.log().into_iter().for_each(|before| engine.cache_mut().take_over_pins(before));
         self.close_account(&mut inner);
-        inner.given_up = Some(Box::new(figures_of(&inner.engine)));
-        inner.engine = Driver::Log(Box::new(engine));
+        inner.given_up = Some(Box::new(inner.engine.status(true)));
+        inner.engine = Box::new(engine);
         inner.state = state;
         if let Err(error) = self.flash.let_go() {
             tracing::warn!(volume = self.config.name, %error, "the flash stays open until the server ends");
@@ -346,7 +337,7 @@ impl Volume {
 
     /// Refuses to give up a flash that alone knows of blocks that they are lost, or has them as they were flushed last. Those that wait in memory
     /// are written back first: until the flash is given up, what it says of them counts after a crash.
-    fn check_flash_knows_none(&self, cache: &Driver) -> Result<(), VolumeError> {
+    fn check_flash_knows_none(&self, cache: &dyn Driver) -> Result<(), VolumeError> {
         let (volume, lost) = (self.config.whose(), cache.lost_on_flash());
         match (lost, cache.has_flash_failed()) {
             (0, _) => match self.write_unwritten(cache.unwritten_on_flash(), BTreeMap::new()).len() as u64 {

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use super::driver::Driver;
 use super::requests::Waiting;
 use super::{TICK, Volume};
 use crate::engine::BACKEND;
 use crate::export::Error;
 use crate::flash::FlashError;
 use crate::time;
-use crate::wlfc::again::find_again;
 
 /// Times that the cache is found again within a [`TICK`] before those who wait hear of it.
 const MENDED_MAX: u32 = 16;
@@ -33,19 +31,16 @@ impl Volume {
         if !inner.closed && inner.engine.has_stopped() {
             let backend_fails = inner.health[BACKEND].last_failure().is_some();
             let mut attachment = self.attachment.lock();
-            if let (Driver::Wlfc(engine), Some(attachment)) = (&mut inner.engine, attachment.as_mut()) {
-                match find_again(engine, &*self.flash, attachment, backend_fails) {
-                    Ok(found) => **engine = found,
-                    // What cannot be read for now is there as it was.
+            if let Some(attachment) = attachment.as_mut() {
+                let waited = inner.engine.waits();
+                match inner.engine.recover(&*self.flash, attachment, backend_fails) {
+                    Ok(()) => {}
+                    Err(FlashError::Io(_)) if waited => {}
                     Err(FlashError::Io(error)) => {
-                        if !engine.waits() {
-                            tracing::error!(volume, %error, "the flash cannot be read: every request fails until it can");
-                        }
-                        engine.wait();
+                        tracing::error!(volume, %error, "the flash cannot be read: every request fails until it can");
                     }
                     Err(error) => {
                         tracing::error!(volume, %error, "the cache is not found again: every request fails until the server is started again");
-                        engine.give_up();
                     }
                 }
             }

@@ -5,7 +5,6 @@
 //! | `budget.rs` | its budget of flash writes |
 //! | `config.rs` | what it is made of |
 //! | `devices.rs` | its devices, opened and paired |
-//! | `driver.rs` | the engine, whichever cache it drives |
 //! | `detaching.rs` | giving the flash up |
 //! | `opening.rs` | opening it, with or without its flash |
 //! | `ending.rs` | its last moments |
@@ -15,7 +14,6 @@
 //! | `reads.rs` | what became of reads of a part of it |
 //! | `requests.rs` | how requests pass through it |
 //! | `status.rs` | what it says of itself |
-//! | `engines.rs` | that engine, made of what a start found |
 //! | `error.rs` | why it is refused |
 //! | `write_account.rs` | what was written to its flash, per day and over the flash's life |
 
@@ -24,9 +22,7 @@ mod changing;
 mod config;
 mod detaching;
 mod devices;
-mod driver;
 mod ending;
-mod engines;
 mod error;
 mod extents;
 mod guests;
@@ -54,6 +50,7 @@ use crate::attach::{Attachment, BackendSide};
 use crate::disk::health::Health;
 use crate::disk::slow::{SlowTransfers, Slowness};
 use crate::disk::{Completed, Completion, Disk, Method, Transfers, transfers};
+use crate::engine::Driver;
 use crate::export::{Done, Error, Export, Extent, Guest, Request};
 use crate::flash::superblock_pages;
 use crate::latency::Latencies;
@@ -65,13 +62,14 @@ use crate::vital;
 use crate::what_if::{WhatIf, WhatIfStatus};
 use crate::wipe;
 
+pub(crate) use self::config::cache_config;
 pub use self::config::{OpenDisk, VolumeConfig};
 pub use self::error::VolumeError;
 pub use self::guests::{Guests, check_exports};
+pub(crate) use self::opening::Opening;
 pub use self::opening::{Opened, Storage};
 pub use self::reads::{Part, ReadFigures};
 
-use self::driver::Driver;
 use self::extents::overlay;
 use self::opening::{Pair, size_of};
 use self::pacer::Pacer;
@@ -81,11 +79,11 @@ use self::write_account::WriteAccount;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// 8 MiB: for a hundred clients that wait for eight blocks each of a slow backend, and as many blocks that are being admitted.
-const SPARE_FRAMES: u32 = 2048;
+pub(crate) const SPARE_FRAMES: u32 = 2048;
 /// A dirty block that is about to be moved and cannot be read is read again this many times, at every [`TICK`].
-const READ_PATIENCE: u8 = 5;
+pub(crate) const READ_PATIENCE: u8 = 5;
 /// After how long a bucket is read again that cannot be read where its cache is found again.
-const READ_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const READ_PAUSE: Duration = Duration::from_millis(100);
 /// Time between two looks at what is due.
 const TICK: Duration = Duration::from_secs(1);
 /// How long a log waits for a flash that cannot be read at all, before that counts as failed: shorter than clients wait for an answer.
@@ -94,7 +92,7 @@ const UNREAD_MAX: Duration = Duration::from_secs(20);
 const EXTENT_BLOCKS: u64 = 65_536;
 
 struct Inner {
-    engine: Driver,
+    engine: Box<dyn Driver>,
     waiting: VecDeque<Waiting>,
     /// Requests wait, because the engine is about to be replaced or stopped.
     frozen: bool,
@@ -161,11 +159,9 @@ pub struct Volume {
 }
 
 impl Volume {
-    fn start(config: VolumeConfig, mut engine: Driver, pair: Pair) -> Result<Arc<Volume>, VolumeError> {
+    fn start(config: VolumeConfig, mut engine: Box<dyn Driver>, pair: Pair) -> Result<Arc<Volume>, VolumeError> {
         let Pair { flash, attachment, account, storage } = pair;
-        if let Driver::Log(engine) = &mut engine {
-            engine.set_backend(storage.disk.clone());
-        }
+        engine.set_backend(storage.disk.clone());
         let size_bytes = size_of(&config, &storage);
         let of_log = engine.log().filter(|_| attachment.is_some());
         let what_if = of_log.map(|cache| WhatIf::new(&cache.config().policy, cache.config().capacity_blocks() as u64));
@@ -257,7 +253,7 @@ impl Volume {
 
     /// Whoever asks for flushes sees by themselves to what is [not durable](Self::not_durable_blocks): it fails none from now on.
     pub(crate) fn leave_lost(&self) {
-        self.lock().engine.leave_lost();
+        self.lock().engine.log_mut().into_iter().for_each(LogCache::leave_lost);
     }
 
     /// Flushes of the backend that have failed.
@@ -315,7 +311,7 @@ impl Volume {
             (inner, timed_out) = self.ended.wait_timeout(&self.inner, inner, TICK);
             if timed_out {
                 // Who does what is due once in a while may be who waits here.
-                inner.engine.look();
+                inner.engine.look(time::now_us());
                 self.dispatch(inner);
                 inner = self.lock();
             }
@@ -488,7 +484,7 @@ fn tick(volume: &Weak<Volume>, looks: &Receiver<()>) {
             Some(_) if !inner.engine.has_flash_failed() => inner.engine.give_flash_up(),
             _ => {}
         }
-        inner.engine.look();
+        inner.engine.look(time::now_us());
         if !inner.frozen {
             inner.engine.advance(time::now_us());
         }

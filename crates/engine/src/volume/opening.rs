@@ -8,8 +8,6 @@ use flashwise_core::format::Layout;
 use super::budget::open_account;
 use super::detaching::engine_without_flash;
 use super::devices::{check_backend, geometry_without_flash, open_backend, open_flash, refused, tail_note, wanted};
-use super::driver::Driver;
-use super::engines::{log_engine, wlfc_engine};
 use super::write_account::WriteAccount;
 use super::{BLOCK, Volume, VolumeConfig, VolumeError};
 use crate::attach::stores::side_of;
@@ -19,11 +17,11 @@ use crate::attach::{
 use crate::disk::identity::{Identity, IdentityError, identity};
 use crate::disk::memory::MemoryDisk;
 use crate::disk::{Disk, Operation};
-use crate::engine::FLASH;
+use crate::engine::{Driver, FLASH};
 use crate::flash::Progress;
 use crate::status::VolumeState;
-use crate::time;
 use crate::wlfc::start::check_flash;
+use crate::{log, time, wlfc};
 
 /// The devices of a volume, which belong together.
 pub(super) struct Pair {
@@ -34,7 +32,7 @@ pub(super) struct Pair {
     pub storage: Storage,
 }
 
-/// What a volume stores its blocks on, and what is known of it.
+/// The backend of a volume.
 pub struct Storage {
     /// The disk.
     pub disk: Arc<dyn Disk>,
@@ -46,7 +44,26 @@ pub struct Storage {
     pub notes: Vec<String>,
 }
 
-/// What is known of the work of opening a volume.
+/// The parts of the engine of a volume.
+pub(crate) struct Opening<'a> {
+    pub config: &'a VolumeConfig,
+    pub flash: &'a dyn Disk,
+    pub attachment: &'a Attachment,
+    /// Bytes of the volume.
+    pub size_bytes: u64,
+    /// Receives the findings.
+    pub opened: &'a mut Opened,
+}
+
+/// A cache that was found on its flash.
+struct WithFlash {
+    engine: Box<dyn Driver>,
+    flash: Arc<dyn Disk>,
+    attachment: Attachment,
+    opened: Opened,
+}
+
+/// The findings while a volume was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
     /// True if there is no flash.
@@ -68,8 +85,8 @@ pub struct Opened {
 }
 
 impl Volume {
-    /// Opens a volume: locks its devices, formats the flash if it is blank, and recovers what it holds. `progress` is told how far that
-    /// is.
+    /// Opens a volume: locks its devices, formats a blank flash, and recovers the contents of a flash. Reports to
+    /// `progress`.
     pub fn open(config: VolumeConfig, progress: Progress<'_>) -> Result<(Arc<Volume>, Opened), VolumeError> {
         let backend = open_backend(&config)?;
         let volume = || config.whose();
@@ -98,7 +115,7 @@ impl Volume {
             return Volume::open_without_flash(config, storage, known, None);
         }
         let dead = match Volume::open_with_flash(&config, &storage, progress) {
-            Ok((engine, flash, attachment, mut opened)) => {
+            Ok(WithFlash { engine, flash, attachment, mut opened }) => {
                 opened.notes.splice(..0, storage.notes.iter().cloned());
                 let account = Some(open_account(&config, &attachment, &mut opened.notes));
                 let pair = Pair { flash, attachment: Some(attachment), account, storage };
@@ -118,7 +135,7 @@ impl Volume {
         config: &VolumeConfig,
         storage: &Storage,
         progress: Progress<'_>,
-    ) -> Result<(Driver, Arc<dyn Disk>, Attachment, Opened), VolumeError> {
+    ) -> Result<WithFlash, VolumeError> {
         let refuse = |error| refused(config, &storage.identity, error);
         let may_make = || check_empty(&*storage.side, config.discard_cache).map(drop).map_err(refuse);
         let flash = open_flash(config, may_make)?;
@@ -134,11 +151,12 @@ impl Volume {
         let mut opened = Opened { notes: flash.notes().to_owned(), ..Opened::default() };
         opened.notes.extend(notes.into_iter().map(|note| format!("{} {}: {note}", config.whose().kind(), config.name)));
         (opened.formatted, opened.crashed, opened.recovery) = (formatted, crashed, time::elapsed(started));
-        let engine = match held {
-            Held::Log(recovered) => log_engine(config, &*flash, &attachment, *recovered, size_bytes, &mut opened)?,
-            Held::Wlfc(held) => wlfc_engine(config, &*flash, &attachment, *held, size_bytes, &mut opened)?,
+        let mut opening = Opening { config, flash: &*flash, attachment: &attachment, size_bytes, opened: &mut opened };
+        let engine: Box<dyn Driver> = match held {
+            Held::Log(recovered) => Box::new(log::open(&mut opening, *recovered)?),
+            Held::Wlfc(held) => Box::new(wlfc::open(&mut opening, *held)?),
         };
-        Ok((engine, flash, attachment, opened))
+        Ok(WithFlash { engine, flash, attachment, opened })
     }
 
     /// `known`: see [`use_without_cache`]. `dead`: why the flash that it is to have is of no use.
@@ -154,7 +172,7 @@ impl Volume {
         let (geometry, size_bytes) = (geometry_without_flash(&config), size_of(&config, &storage));
         let engine = engine_without_flash(&config, geometry, size_bytes, dead.is_some());
         let pair = Pair { flash: Arc::new(MemoryDisk::new(0)), attachment: None, account: None, storage };
-        let volume = Volume::start(config, Driver::Log(Box::new(engine)), pair)?;
+        let volume = Volume::start(config, Box::new(engine), pair)?;
         if let Some(error) = dead {
             let mut inner = volume.lock();
             inner.state = VolumeState::WithoutFlash;

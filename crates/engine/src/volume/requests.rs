@@ -226,11 +226,11 @@ impl Volume {
         if let Some(what_if) = &self.what_if {
             what_if.note(&request);
         }
-        let Some(part) = part else { return inner.engine.submit(request, done, now_us, waited_us) };
+        let Some(part) = part else { return inner.engine.submit_waited(request, done, now_us, waited_us) };
         let (before, pin) = (inner.engine.reads(), part.pin.load(Ordering::Relaxed));
-        inner.engine.set_pin(pin);
-        inner.engine.submit(request, done, now_us, waited_us);
-        inner.engine.set_pin(0);
+        inner.engine.log_mut().into_iter().for_each(|log| log.set_pin(pin));
+        inner.engine.submit_waited(request, done, now_us, waited_us);
+        inner.engine.log_mut().into_iter().for_each(|log| log.set_pin(0));
         part.reads.add(inner.engine.reads() - before);
     }
 }

@@ -30,13 +30,13 @@ pub fn find_again(
     backend_fails: bool,
 ) -> Result<Engine, FlashError> {
     let was_frozen = before.cache().is_frozen();
-    let mut frozen = was_frozen || before.failures.flushes;
+    let mut frozen = was_frozen || before.layout.failures.flushes;
     flash.zoned().map_or(Ok(()), ZonedFlash::look_again).map_err(FlashError::Io)?;
     let remembered = |bucket: u32| {
-        let OnFlash { epoch, end, .. } = before.on_flash[bucket as usize];
+        let OnFlash { epoch, end, .. } = before.layout.on_flash[bucket as usize];
         before.cache().remembered(bucket, epoch, end)
     };
-    let known = failed_units(attachment.superblock(), &before.failures);
+    let known = failed_units(attachment.superblock(), &before.layout.failures);
     // What this process knows to be durable is not torn, whatever became of it since.
     attachment.note_ends(&[before.end().run]);
     let superblock = Superblock { failed_units: listed(&known), ..attachment.superblock().clone() };
@@ -54,7 +54,7 @@ pub fn find_again(
         Err(error) => return Err(error),
     };
     for &bucket in &held.unread {
-        held.headers.take_over(bucket, &before.headers);
+        held.headers.take_over(bucket, &before.layout.headers);
     }
     let unread = held.unread.iter().map(|bucket| (bucket + 1, !held.scans[*bucket as usize].found.is_empty()));
     let failed_units = listed(&known.into_iter().chain(unread).collect());
@@ -64,7 +64,7 @@ pub fn find_again(
         tracing::error!(path, ?units, "erase units of the flash have failed, and are not written any more");
         frozen = attachment.set_failed_units(flash, failed_units).is_err();
     }
-    let settled = held.settle(flash).is_ok() && !before.failures.flushes;
+    let settled = held.settle(flash).is_ok() && !before.layout.failures.flushes;
     frozen |= !settled;
     if settled {
         attachment.note_ends(&held.ends);
@@ -80,19 +80,19 @@ pub fn find_again(
         let path = flash.description();
         tracing::error!(path, "the flash cannot be written any more: what is on it can be read, and writes fail");
     }
-    if before.waits {
+    if before.layout.waits {
         tracing::warn!(path = flash.description(), "the flash can be read again");
     }
     let is_frozen = wlfc.is_frozen();
-    let holds_frozen = is_frozen && (!was_frozen || before.holds_frozen);
+    let holds_frozen = is_frozen && (!was_frozen || before.layout.holds_frozen);
     let settings = Settings { found_again: before.settings.found_again + 1, ..before.settings };
     let mut engine = Engine::new(wlfc, settings, started);
     engine.faults = before.faults;
-    engine.frozen = is_frozen;
-    engine.holds_frozen = holds_frozen && settings.holds_failed;
+    engine.layout.frozen = is_frozen;
+    engine.layout.holds_frozen = holds_frozen && settings.holds_failed;
     // A flush that works later says nothing of what one that failed was to make durable.
-    engine.failures.flushes = !settled;
-    engine.unreadable.extend(&before.unreadable);
+    engine.layout.failures.flushes = !settled;
+    engine.layout.unreadable.extend(&before.layout.unreadable);
     engine.make_again(before);
     Ok(engine)
 }

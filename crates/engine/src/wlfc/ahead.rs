@@ -14,7 +14,7 @@ use flashwise_core::wlfc::Step;
 
 use super::Engine;
 use super::memory::BLOCK;
-use crate::engine::OfBuckets;
+use crate::engine::Asked;
 use crate::export::{Operation, Request};
 
 /// What a change takes of memory besides its data.
@@ -217,68 +217,61 @@ fn blocks_of(offset: u64, length: u64) -> Range<u64> {
 impl<C: Cache<Step = Step>> Engine<C> {
     /// Bytes that changes take which were answered and are not done.
     pub fn answered_bytes(&self) -> u64 {
-        self.ahead.bytes()
+        self.layout.ahead.bytes()
     }
 
     /// What was answered and is not done is lost, after it came to nothing again and again.
     pub fn lose_answered(&mut self) {
-        for (number, request) in self.ahead.take() {
-            self.ahead.lose(number, request);
+        for (number, request) in self.layout.ahead.take() {
+            self.layout.ahead.lose(number, request);
         }
     }
 
     /// How many blocks wait in memory for a place.
     pub fn unwritten_blocks(&self) -> usize {
-        self.ahead.lost().count()
+        self.layout.ahead.lost().count()
     }
 
     /// Blocks whose newest content is in memory alone or nowhere, in order.
     pub fn not_durable_blocks(&self) -> Vec<u64> {
-        let all: BTreeSet<u64> = self.unreadable.iter().chain(self.ahead.lost()).copied().collect();
+        let all: BTreeSet<u64> = self.layout.unreadable.iter().chain(self.layout.ahead.lost()).copied().collect();
         all.into_iter().collect()
     }
 
     /// What was answered and could not be made, in order, of blocks that are lost without it.
     pub fn unwritten(&self) -> Vec<Request> {
-        self.ahead.not_made()
+        self.layout.ahead.not_made()
     }
 
     /// Takes what was answered and could not be made, in order, to be made elsewhere: of blocks that are lost without it.
     pub fn take_unwritten(&mut self) -> Vec<Request> {
-        self.ahead.take_not_made()
+        self.layout.ahead.take_not_made()
     }
 
     /// Once nothing fails any more, makes what was answered and could not be made.
     pub fn make_what_was_lost(&mut self) {
-        if self.stopped.is_some() || self.cache.next_tick_us(u64::MAX).is_some() {
+        if self.layout.stopped.is_some() || self.cache.next_tick_us(u64::MAX).is_some() {
             return;
         }
         // What a client changes of it just now is newer, and what is made now would be written over that.
-        let is_of_lost = |request: &Request| self.ahead.lost_of(request.offset, request.length).next().is_some();
+        let is_of_lost = |request: &Request| self.layout.ahead.lost_of(request.offset, request.length).next().is_some();
         if self.clients.requests().any(|request| request.changes() && is_of_lost(request)) {
             return;
         }
-        for change in self.ahead.take_not_made() {
+        for change in self.layout.ahead.take_not_made() {
             self.clients.make(&change);
-            self.requests += 1;
-            let of_buckets = OfBuckets { number: self.requests, again: true, ..OfBuckets::default() };
-            self.begin_request(change, Box::new(|_| ()), of_buckets, 0);
+            self.begin_own(change, 0);
         }
     }
 
     /// Makes again what `before` has answered and not done.
     pub(super) fn make_again(&mut self, before: &mut Engine<C>) {
         self.requests = before.requests;
-        self.ahead.succeed(&mut before.ahead);
-        for (number, request) in before.ahead.take() {
-            match self.stopped {
-                Some(_) => self.ahead.keep(number, request),
-                None => self.begin_request(
-                    request,
-                    Box::new(|_| ()),
-                    OfBuckets { number, again: true, ..OfBuckets::default() },
-                    0,
-                ),
+        self.layout.ahead.succeed(&mut before.layout.ahead);
+        for (number, request) in before.layout.ahead.take() {
+            match self.layout.stopped {
+                Some(_) => self.layout.ahead.keep(number, request),
+                None => self.begin_request(request, Box::new(|_| ()), Asked { number, waited_us: 0, again: true }, 0),
             }
         }
     }

@@ -7,11 +7,11 @@ use flashwise_core::wlfc::{State, Step};
 use smallvec::smallvec;
 
 use super::memory::BLOCK;
-use super::transfers::Part;
-use super::{Engine, Running, Work};
+use super::transfers::of_block;
+use super::{Engine, StepState, Work};
 use crate::disk::Operation;
-use crate::engine::{BACKEND, FLASH, OfBuckets};
-use crate::export::{Operation as AskFor, Request};
+use crate::engine::{BACKEND, FLASH, Part};
+use crate::export::{Error, Operation as AskFor, Request};
 
 /// Blocks that are read again at a time.
 const READ_AGAIN_MAX: usize = 8;
@@ -20,15 +20,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// True if the blocks that a part read of the backend came.
     pub(super) fn came(&mut self, id: StepId, part: &Part, came: bool) {
         let running = self.step(id);
-        running.unread |= !came;
-        let (first, plan) = (part.offset / BLOCK, running.plan);
-        let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(first);
+        running.state.unread |= !came;
+        let (first, plan) = (part.offset / BLOCK, running.state.plan);
+        let region = self.layout.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(first);
         let missing = (!came).then_some(Missing::OfBackend);
         for block in first..first + part.length / BLOCK {
             region.set_missing(block, missing);
             // What is newer on flash is read after it.
             if came {
-                self.unreadable.remove(&block);
+                self.layout.unreadable.remove(&block);
             }
         }
     }
@@ -36,16 +36,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Blocks of the backend that could not be read together are read one by one, so that the bad ones alone are missing.
     pub(super) fn read_apart(&mut self, id: StepId, part: &Part) -> bool {
         if part.length > BLOCK {
-            let (first, plan) = (part.offset / BLOCK, self.step(id).plan);
+            let (first, plan) = (part.offset / BLOCK, self.step(id).state.plan);
             let region = self.plan(plan).regions.of(first);
             let blocks = (first..first + part.length / BLOCK).rev();
-            let parts = blocks.map(|block| Part::of_block(region, block, Operation::Read)).collect();
+            let parts = blocks.map(|block| of_block(id, region, block, Operation::Read)).collect();
             let running = self.step(id);
-            (running.next, running.apart) = (parts, true);
+            (running.state.next, running.state.apart) = (parts, true);
             self.next_part(id);
             return true;
         }
-        let apart = self.step(id).apart;
+        let apart = self.step(id).state.apart;
         if apart {
             self.came(id, part, false);
             self.next_part(id);
@@ -57,22 +57,23 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub(super) fn read_failed(&mut self, id: StepId, flash: bool) {
         let retries = self.settings.retries;
         let running = self.step(id);
-        running.unread |= !flash;
-        let Work::Step(Step::ReadFlash { block, blocks, .. } | Step::ReadBackend { block, blocks }) = running.work
+        running.state.unread |= !flash;
+        let Work::Step(Step::ReadFlash { block, blocks, .. } | Step::ReadBackend { block, blocks }) = running.step
         else {
             unreachable!("it reads")
         };
-        let (plan, clean, fell_back) = (running.plan, running.state == State::Read, running.falls_back);
+        let (plan, clean, fell_back) =
+            (running.state.plan, running.state.holds == State::Read, running.state.falls_back);
         if flash && clean && !fell_back {
             let running = self.step(id);
-            (running.falls_back, running.retries) = (true, retries);
+            (running.state.falls_back, running.retries) = (true, retries);
             self.also_reads_backend(id, block);
             self.faults.flash_read_errors += 1;
             self.transfer(id, BACKEND, Operation::Read, block * BLOCK, block, blocks);
             return;
         }
         // Where a checksum was wrong, it is known which blocks are; where nothing came, all.
-        let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
+        let region = self.layout.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
         let all = !(flash && region.has_bad(block, blocks));
         // What is clean the backend has too.
         let missing = if flash && !clean { Missing::Lost } else { Missing::OfBackend };
@@ -83,38 +84,38 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         if flash && !clean {
             let lost = |block: &u64| region.missing(*block) == Some(Missing::Lost);
-            self.unreadable.extend((block..block + u64::from(blocks)).filter(lost));
+            self.layout.unreadable.extend((block..block + u64::from(blocks)).filter(lost));
         }
-        self.finish(id, true);
+        self.finish(id, Ok(()));
     }
 
     /// What cannot be read and is about to be moved would be lost by that: it is read again after a while, and at last it is seen whether the flash
     /// can be read at all. Whether that is so.
     pub(super) fn is_patient(&mut self, id: StepId) -> bool {
         let (retries, patience) = (self.settings.retries, self.settings.patience);
-        let Running { plan, state, .. } = *self.step(id);
-        if patience == 0 || state == State::Read || !self.plan(plan).moves {
+        let StepState { plan, holds, .. } = self.step(id).state;
+        if patience == 0 || holds == State::Read || !self.plan(plan).moves {
             return false;
         }
-        if self.stopped.is_some() {
-            self.finish(id, false);
+        if self.layout.stopped.is_some() {
+            self.finish(id, Err(Error::Io));
             return true;
         }
         let running = self.step(id);
         running.retries = retries;
         if running.patience > 0 {
             running.patience -= 1;
-            self.postponed.push(id);
+            self.layout.postponed.push(id);
             return true;
         }
         let Some(offset) = self.probed_page(id) else {
             self.probed(id, false);
             return true;
         };
-        self.step(id).probes = true;
+        self.step(id).state.probes = true;
         let buffers = smallvec![self.gap.buffer(0, 1)];
         let (disk, operation) = (FLASH, Operation::Read);
-        self.outgoing.push((id, Part { disk, operation, offset, length: BLOCK, buffers, alone: true }));
+        self.hand_over(Part { buffers, alone: true, ..Part::new(id, disk, operation, offset, BLOCK) });
         true
     }
 
@@ -123,10 +124,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if !self.settings.zoned {
             return Some(0);
         }
-        let Work::Step(Step::ReadFlash { bucket, .. }) = self.step(id).work else { return None };
-        let is_other =
-            |other: &u32| *other != bucket && self.on_flash[*other as usize].end > 0 && !self.worn.contains(other);
-        (0..self.on_flash.len() as u32).find(is_other).map(|other| self.unit_offset(other))
+        let Work::Step(Step::ReadFlash { bucket, .. }) = self.step(id).step else { return None };
+        let is_other = |other: &u32| {
+            *other != bucket && self.layout.on_flash[*other as usize].end > 0 && !self.layout.worn.contains(other)
+        };
+        (0..self.layout.on_flash.len() as u32).find(is_other).map(|other| self.unit_offset(other))
     }
 
     /// It was tried whether the flash can be read at all. Where it cannot, nothing of it is given up.
@@ -134,28 +136,27 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if can_be_read {
             return self.read_failed(id, true);
         }
-        self.stopped.get_or_insert(FLASH);
-        self.finish(id, false);
+        self.layout.stopped.get_or_insert(FLASH);
+        self.finish(id, Err(Error::Io));
     }
 
     /// Tries those reads again that were put off, and some of the blocks that could not be read, which may be there again.
     pub fn read_later(&mut self) {
-        for id in std::mem::take(&mut self.postponed) {
+        for id in std::mem::take(&mut self.layout.postponed) {
             self.read_flash(id);
         }
-        let from = self.reread;
-        let mut blocks: Vec<u64> = self.unreadable.iter().copied().collect();
+        let from = self.layout.reread;
+        let mut blocks: Vec<u64> = self.layout.unreadable.iter().copied().collect();
         blocks.sort_unstable_by_key(|block| (*block < from, *block));
-        if self.stopped.is_some() {
+        if self.layout.stopped.is_some() {
             return;
         }
         for block in blocks.into_iter().take(READ_AGAIN_MAX) {
-            self.reread = block + 1;
+            self.layout.reread = block + 1;
             let (offset, length) = (block * BLOCK, BLOCK);
             let (operation, data, caching) = (AskFor::Cache, Vec::new(), Default::default());
             let request = Request { operation, offset, length, force_unit_access: false, data, caching };
-            let of_buckets = OfBuckets { number: self.requests, again: true, ..OfBuckets::default() };
-            self.begin_request(request, Box::new(|_| ()), of_buckets, 0);
+            self.begin_own(request, 0);
         }
     }
 }

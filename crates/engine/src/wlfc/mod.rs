@@ -1,6 +1,4 @@
-//! The engine of WLFC: performs the steps that it plans, as many at a time as their order allows.
-//!
-//! As the [engine](crate::engine) of the log it does no I/O and knows no clock: it hands out transfers and is told when they are done.
+//! The layout of buckets, WLFC: steps of blocks that a plan has side by side in memory.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -12,7 +10,7 @@
 //! | `perform.rs` | what each step does |
 //! | `read.rs` | reads of the flash, and what they are compared with |
 //! | `failed_reads.rs` | what becomes of reads that failed |
-//! | `transfers.rs` | what is handed out to devices |
+//! | `transfers.rs` | which transfers are joined |
 //! | `start.rs` | what a flash holds, at a start and formatted |
 //! | `start/scan.rs` | reading it |
 //! | `mended.rs` | reading a flash of which some bits are wrong |
@@ -27,6 +25,7 @@ pub mod again;
 mod ahead;
 pub mod checksums;
 mod clients;
+mod driver;
 mod failed_reads;
 mod failures;
 pub(crate) mod made_up;
@@ -39,59 +38,40 @@ pub mod start;
 mod transfers;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::time::Duration;
+use std::marker::PhantomData;
 
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::format::{Digest, RunEnd, Witness};
+use flashwise_core::order::{Bond, Order, StepId};
+use flashwise_core::wlfc::header::Crc;
 use flashwise_core::wlfc::{BACKEND, FLASH, Shape, State, Step, Wlfc};
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use crate::engine::{Answered, Clients, Faults, OfBuckets, insert};
+use crate::disk::Operation;
+pub use crate::engine::Settings;
+use crate::engine::{self, Asked, Client, Joining, Layout, Part, insert};
 use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
 use ahead::Ahead;
 use checksums::{Checksums, HeaderPages};
+pub(crate) use driver::open;
 pub use failures::Failures;
-use flashwise_core::order::{Order, StepId};
-use flashwise_core::wlfc::header::Crc;
 use memory::{Regions, blocks_of};
 use order::{Entered, Resets};
 use start::Started;
-use transfers::Part;
 
 /// Backend buckets that could not be written and are tried again, each time that it is looked at what is due.
 const TRIALS_MAX: usize = 4;
 
-/// How the engine behaves, beyond the cache's own configuration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// First 8 bytes of the cache's UUID.
-    pub cache: u64,
-    /// Which start of the cache this is, ...
-    pub start: u64,
-    /// ... and how many times it was found again since.
-    pub found_again: u32,
-    /// How many times a transfer that fails is tried again.
-    pub retries: u8,
-    /// How many times after that what is to be moved is read again, [after a while](Engine::read_later), before it counts as lost.
-    pub patience: u8,
-    /// After how long a bucket is read again that cannot be read where the cache is found again.
-    pub read_pause: Duration,
-    /// True if buckets are zones.
-    pub zoned: bool,
-    /// Blocks that cannot be read are left out of what is written back, rather than that everything stops: only where nothing counts as
-    /// written back before all is known to be.
-    pub skips_bad: bool,
-    /// True if requests that fail because the cache has to be found again are [handed back](crate::engine::Output::held) rather than answered.
-    pub holds_failed: bool,
-    /// Answers flushes, and writes that must be durable, as soon as they come: shows that tests would find it. Never in service.
-    pub answers_flushes_at_once: bool,
-}
+/// The engine of buckets.
+pub type Engine<C = Wlfc> = engine::Engine<Buckets<C>>;
+type Running<C> = engine::Running<Buckets<C>>;
 
-/// What a unit of a plan is.
-#[derive(Debug)]
-enum Work {
+/// A step of the engine.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    /// One of the plan.
     Step(Step),
     /// The answer waits for flushes that other plans began.
     Await,
@@ -108,22 +88,16 @@ enum AskedBy {
     Answered(u64),
 }
 
+/// The state of an unfinished step of buckets.
 #[derive(Debug)]
-struct Running {
-    work: Work,
+pub struct StepState {
     plan: u32,
-    asked_by: AskedBy,
-    /// Steps that this one waits for.
-    waiting: u32,
-    dependents: SmallVec<[StepId; 2]>,
-    /// A step that it waited for failed.
-    doomed: bool,
+    /// The number of the request that it is part of, if that is answered before it is done.
+    answered: Option<u64>,
     /// What the bucket of the flash that it reads holds.
-    state: State,
+    holds: State,
     /// The backend is read in place of the flash.
     falls_back: bool,
-    retries: u8,
-    patience: u8,
     /// True if the flash can be read at all is being tried.
     probes: bool,
     /// What is to be transferred after this, last first.
@@ -144,18 +118,10 @@ struct Running {
     memory: Option<Memory>,
 }
 
-impl Running {
-    /// The request that waits for it.
-    fn request(&self) -> Option<u32> {
-        match self.asked_by {
-            AskedBy::Waits(request) => Some(request),
-            AskedBy::NoOne | AskedBy::Answered(_) => None,
-        }
-    }
-
+impl<C: Cache<Step = Step>> Running<C> {
     /// True if it does what a client asked for: not what follows from it.
     fn is_asked_for(&self) -> bool {
-        !matches!(self.asked_by, AskedBy::NoOne)
+        self.request.is_some() || self.state.answered.is_some()
     }
 }
 
@@ -196,25 +162,17 @@ pub struct BucketsEnd {
     pub digest: Option<Digest>,
 }
 
-/// A WLFC and all that is under way for it: takes requests and ended transfers, and answers with transfers and replies.
-pub struct Engine<C = Wlfc> {
-    cache: C,
-    settings: Settings,
+/// The layout of buckets.
+pub struct Buckets<C = Wlfc> {
     /// Pages and blocks of a bucket.
     bucket_pages: u32,
     bucket_blocks: u32,
     /// Bytes of a cache bucket.
     unit_bytes: u64,
     shape: Shape,
-    order: Order,
     resets: Resets,
-    steps: Vec<Option<Running>>,
-    free_steps: Vec<StepId>,
     plans: Vec<Option<Plan>>,
     free_plans: Vec<u32>,
-    clients: Clients,
-    ready: VecDeque<StepId>,
-    running: usize,
     /// Bytes that plans take.
     planned_bytes: u64,
     /// Which pages are headers, and the checksums of data that were used last.
@@ -229,7 +187,7 @@ pub struct Engine<C = Wlfc> {
     durable: u64,
     /// What was planned to be programmed last.
     programmed: Option<Witness>,
-    /// What [`pause`](Self::pause) saw and said last.
+    /// What [`pause`](Engine::pause) saw and said last.
     seen: u64,
     noted: u64,
     /// The device whose failure has stopped everything: the flash, as 0, or the backend, as 1.
@@ -239,10 +197,8 @@ pub struct Engine<C = Wlfc> {
     failures: Failures,
     /// Cache buckets that failed before, and are not reset.
     worn: BTreeSet<u32>,
-    requests: u64,
-    held: Vec<(u64, Request, Done)>,
     /// Reads that wait for the answers of changes, each with the time at which it came.
-    delayed: Vec<(Request, Done, OfBuckets, u64)>,
+    delayed: Vec<(Request, Done, Asked, u64)>,
     ahead: Ahead,
     /// Blocks that could not be read from flash and that the backend does not have.
     unreadable: FxHashSet<u64>,
@@ -258,22 +214,112 @@ pub struct Engine<C = Wlfc> {
     frozen: bool,
     /// ... and requests that fail are handed back.
     holds_frozen: bool,
-    transfers: FxHashMap<u64, SmallVec<[(StepId, Part); 1]>>,
-    next_tag: u64,
-    outgoing: Vec<(StepId, Part)>,
-    /// Where what is between pages goes that are read together: nobody looks at it, so that transfers share it.
-    gap: Memory,
     /// Steps that wait for a header page of a bucket that another reads.
     reading: FxHashMap<(u32, u32), Vec<StepId>>,
-    answers: Vec<(Done, Result<Vec<u8>, Error>)>,
-    answered: Vec<Answered>,
-    planned: Vec<Step>,
-    faults: Faults,
+    cache: PhantomData<fn(C)>,
 }
 
-impl<C: std::fmt::Debug> std::fmt::Debug for Engine<C> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("cache", &self.cache).field("running", &self.running).finish_non_exhaustive()
+impl<C: Cache<Step = Step>> Layout for Buckets<C> {
+    type Cache = C;
+    type Step = Work;
+    type State = StepState;
+
+    // Logs that are read together are next to each other on flash, with their headers.
+    const SORTS: bool = true;
+
+    fn admit(engine: &mut Engine<C>, request: Request, done: Done, asked: Asked, now_us: u64) {
+        let left = if Self::may_plan(engine) { engine.without_flushes(request, done) } else { Some((request, done)) };
+        if let Some((request, done)) = left {
+            engine.admit(request, done, asked, now_us);
+        }
+    }
+
+    fn begins(engine: &mut Engine<C>, client: &mut Client) {
+        if client.asked.again {
+            engine.layout.ahead.begin(client.asked.number);
+        }
+        client.alone = client.request.is_flush() && !engine.clients.any_changes();
+    }
+
+    fn plan_request(engine: &mut Engine<C>, number: u32, now_us: u64) {
+        engine.plan_whole(number, now_us);
+    }
+
+    fn enter(engine: &mut Engine<C>, steps: &mut Vec<Step>) {
+        engine.enqueue_plan(steps, None, false);
+    }
+
+    fn may_plan(engine: &Engine<C>) -> bool {
+        engine.layout.stopped.is_none()
+    }
+
+    fn start(engine: &mut Engine<C>, id: StepId) {
+        engine.perform(id);
+    }
+
+    fn part_completed(engine: &mut Engine<C>, part: Part, result: Result<(), Error>) {
+        engine.part_ended(part, result);
+    }
+
+    fn ended(
+        engine: &mut Engine<C>,
+        id: StepId,
+        running: &mut Running<C>,
+        result: Result<(), Error>,
+    ) -> Result<(), Error> {
+        engine.step_ended(id, running, result)
+    }
+
+    fn settled(engine: &mut Engine<C>, running: &Running<C>, result: Result<(), Error>) {
+        engine.end_of_plan(running.state.plan);
+        if let (Some(number), Ok(())) = (running.state.answered, result) {
+            engine.layout.ahead.end(number);
+        }
+        if let Some(request) = running.request {
+            let client = engine.clients.get_mut(request);
+            if let Work::Step(step) = &running.step {
+                client.passed |= perform::goes_past(step);
+                client.incomplete |= result.is_err() && step.flushes().is_none();
+            }
+        }
+    }
+
+    fn conclude(engine: &mut Engine<C>, client: Client) {
+        engine.answer(client);
+    }
+
+    /// What is programmed is tried again together, in order.
+    fn splits(operation: Operation) -> bool {
+        operation == Operation::Read
+    }
+
+    fn continues(engine: &Engine<C>, joining: &Joining, part: &Part) -> Option<u64> {
+        engine.layout.gap_before(joining, part)
+    }
+
+    fn before_output(engine: &mut Engine<C>) {
+        if engine.layout.stopped.is_some() && !engine.layout.postponed.is_empty() {
+            // Nothing moves any more, and what did not is where it was.
+            let postponed = std::mem::take(&mut engine.layout.postponed);
+            postponed.into_iter().for_each(|id| engine.finish(id, Err(Error::Io)));
+            engine.run_ready();
+        }
+        engine.admit_delayed();
+        if engine.running() == 0 && engine.is_given_up() {
+            engine.lose_answered();
+        }
+    }
+
+    fn may_hand_back(engine: &Engine<C>) -> bool {
+        engine.running() == 0
+    }
+
+    fn advance(engine: &mut Engine<C>, now_us: u64) {
+        for _ in 0..TRIALS_MAX {
+            if engine.cache.next_tick_us(now_us).is_some() {
+                engine.plan_background(Event::Tick { now_us });
+            }
+        }
     }
 }
 
@@ -283,20 +329,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let geometry = cache.geometry();
         let bucket_pages = started.unit_pages;
         let ram = cache.frame_count();
-        let mut engine = Engine {
+        let layout = Buckets {
             bucket_pages,
             bucket_blocks: geometry.unit_pages,
             unit_bytes: u64::from(bucket_pages) * memory::BLOCK,
             shape: Shape { bucket_pages, bucket_blocks: geometry.unit_pages, zoned: settings.zoned },
-            order: Order::new(ram),
             resets: Resets::default(),
-            steps: Vec::new(),
-            free_steps: Vec::new(),
             plans: Vec::new(),
             free_plans: Vec::new(),
-            clients: Clients::default(),
-            ready: VecDeque::new(),
-            running: 0,
             planned_bytes: 0,
             checksums: Checksums::new(geometry.units * bucket_pages),
             headers: started.headers,
@@ -312,8 +352,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
             backend_flush_failed: false,
             failures: Failures::default(),
             worn: started.worn,
-            requests: 0,
-            held: Vec::new(),
             delayed: Vec::new(),
             ahead: Ahead::default(),
             unreadable: started.unreadable,
@@ -323,59 +361,36 @@ impl<C: Cache<Step = Step>> Engine<C> {
             waits: false,
             frozen: false,
             holds_frozen: false,
-            transfers: FxHashMap::with_hasher(FxBuildHasher),
-            next_tag: 1,
-            outgoing: Vec::new(),
-            gap: Memory::new(transfers::GAP_PAGES_MAX),
             reading: FxHashMap::default(),
-            answers: Vec::new(),
-            answered: Vec::new(),
-            planned: Vec::new(),
-            faults: Faults::default(),
-            cache,
-            settings,
+            cache: PhantomData,
         };
+        let mut engine = engine::Engine::with(cache, settings, layout, Order::new(ram), transfers::GAP_PAGES_MAX);
         let mut steps = started.steps;
         engine.enqueue_plan(&mut steps, None, false);
         engine.run_ready();
         engine
     }
 
-    /// The cache.
-    pub fn cache(&self) -> &C {
-        &self.cache
-    }
-
-    /// Steps that are not done.
-    pub fn running(&self) -> usize {
-        self.running
-    }
-
     /// Bytes of memory that plans take which are not done.
     pub fn planned_bytes(&self) -> u64 {
-        self.planned_bytes
+        self.layout.planned_bytes
     }
 
     /// Requests that are under way.
     pub fn requests(&self) -> usize {
-        self.clients.len() + self.delayed.len()
-    }
-
-    /// Failures since the start.
-    pub fn faults(&self) -> Faults {
-        self.faults
+        self.clients.len() + self.layout.delayed.len()
     }
 
     /// Asked once in a while: up to where what this run programmed is durable, if nothing was programmed since it was asked before and it has not
     /// said so yet. If nothing is under way, it flushes programs and resets that are not durable.
     pub fn pause(&mut self) -> Option<BucketsEnd> {
-        let seen = std::mem::replace(&mut self.seen, self.sequence);
-        if self.stopped.is_some() || self.waits || self.running > 0 {
+        let seen = std::mem::replace(&mut self.layout.seen, self.layout.sequence);
+        if self.layout.stopped.is_some() || self.layout.waits || self.running() > 0 {
             return None;
         }
-        let quiet = seen == self.sequence && self.noted < self.durable;
+        let quiet = seen == self.layout.sequence && self.layout.noted < self.layout.durable;
         let end = quiet.then(|| {
-            self.noted = self.durable;
+            self.layout.noted = self.layout.durable;
             self.end()
         });
         if !self.is_durable() {
@@ -387,7 +402,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// True if all programs and resets of this run are durable.
     fn is_durable(&self) -> bool {
-        self.sequence == 0 || self.durable > self.sequence
+        self.layout.sequence == 0 || self.layout.durable > self.layout.sequence
     }
 
     /// Up to where what this run programmed is durable.
@@ -395,11 +410,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let Settings { start, found_again, .. } = self.settings;
         let run = start::run(start, found_again);
         let is_durable = self.is_durable();
-        let last = self.programmed.filter(|_| is_durable);
-        let values =
-            || (0..).zip(&self.on_flash).map(|(bucket, of)| if self.worn.contains(&bucket) { 0 } else { of.last });
-        let digest = (is_durable && !self.frozen).then(|| Digest::new(run, self.sequence + 1, values()));
-        BucketsEnd { run: RunEnd { run, sequence: self.durable, last }, digest }
+        let last = self.layout.programmed.filter(|_| is_durable);
+        let values = || {
+            (0..)
+                .zip(&self.layout.on_flash)
+                .map(|(bucket, of)| if self.layout.worn.contains(&bucket) { 0 } else { of.last })
+        };
+        let digest = (is_durable && !self.layout.frozen).then(|| Digest::new(run, self.layout.sequence + 1, values()));
+        BucketsEnd { run: RunEnd { run, sequence: self.layout.durable, last }, digest }
     }
 
     /// True if the backend's copy of `block` is not its newest, or is being changed.
@@ -407,42 +425,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.is_written(block.into()) || self.cache.is_newer_than_backend(block)
     }
 
-    /// Starts to write back everything that is dirty.
-    pub fn destage_all(&mut self, now_us: u64) {
-        self.plan_background(Event::DestageAll { now_us });
-    }
-
-    /// Starts what a server that ends in order leaves behind.
-    pub fn close(&mut self, now_us: u64) {
-        self.plan_background(Event::Close { now_us });
-    }
-
-    /// Does what is due.
-    pub fn advance(&mut self, now_us: u64) {
-        for _ in 0..TRIALS_MAX {
-            if self.cache.next_tick_us(now_us).is_some() {
-                self.plan_background(Event::Tick { now_us });
-            }
-        }
-    }
-
-    fn plan_background(&mut self, event: Event<'_, Step>) {
-        if self.stopped.is_some() {
-            return;
-        }
-        let mut steps = std::mem::take(&mut self.planned);
-        self.cache.on(event, &mut steps);
-        self.enqueue_plan(&mut steps, None, false);
-        self.planned = steps;
-        self.run_ready();
-    }
-
     fn plan(&mut self, number: u32) -> &mut Plan {
-        self.plans[number as usize].as_mut().expect("a plan is there until its steps are done")
-    }
-
-    fn step(&mut self, id: StepId) -> &mut Running {
-        self.steps[id as usize].as_mut().expect("a step is there until it is done")
+        self.layout.plans[number as usize].as_mut().expect("a plan is there until its steps are done")
     }
 
     /// Enters the steps of a plan; those before the `Reply` are waited for by the `request`, but for those that are [done after](ahead::is_done_after)
@@ -453,21 +437,22 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         let mut regions = Regions::default();
         for step in steps.iter() {
-            if let Some((block, blocks)) = blocks_of(step, self.bucket_blocks) {
-                regions.add_use(block, blocks, self.bucket_blocks);
+            if let Some((block, blocks)) = blocks_of(step, self.layout.bucket_blocks) {
+                regions.add_use(block, blocks, self.layout.bucket_blocks);
             }
         }
         let bytes = if request.is_some() { regions.bytes() } else { 0 };
-        self.planned_bytes += bytes;
+        self.layout.planned_bytes += bytes;
         // One more until all are entered.
         let moves = steps.iter().any(|step| matches!(step, Step::Append { .. } | Step::WriteBackend { .. }));
-        let plan = insert(&mut self.plans, &mut self.free_plans, Plan { regions, unfinished: 1, bytes, moves });
+        let plan =
+            insert(&mut self.layout.plans, &mut self.layout.free_plans, Plan { regions, unfinished: 1, bytes, moves });
         let mut entered = Entered::default();
         let mut client = request.map_or(AskedBy::NoOne, AskedBy::Waits);
         let waited_for = self.waited_for(steps, request, durable);
         for (at, step) in steps.drain(..).enumerate() {
             if let (Some(request), true) = (request, at == waited_for && !durable) {
-                client = AskedBy::Answered(self.clients.get(request).of_buckets.number);
+                client = AskedBy::Answered(self.clients.get(request).asked.number);
             }
             match step {
                 Step::Reply => {
@@ -476,7 +461,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                     }
                     client = AskedBy::NoOne;
                 }
-                Step::Append { bucket, page: 0, .. } if self.resets.lacks_flush(bucket) => {
+                Step::Append { bucket, page: 0, .. } if self.layout.resets.lacks_flush(bucket) => {
                     // What the bucket held must not come back once it is written over.
                     self.enqueue(Work::Step(Step::FlushFlash), plan, client, &mut entered);
                     self.enqueue(Work::Step(step), plan, client, &mut entered);
@@ -492,9 +477,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         plan.unfinished -= 1;
         if plan.unfinished == 0 {
             let bytes = plan.bytes;
-            self.planned_bytes -= bytes;
-            self.plans[number as usize] = None;
-            self.free_plans.push(number);
+            self.layout.planned_bytes -= bytes;
+            self.layout.plans[number as usize] = None;
+            self.layout.free_plans.push(number);
         }
     }
 
@@ -511,17 +496,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     fn enqueue(&mut self, work: Work, plan: u32, asked_by: AskedBy, entered: &mut Entered) {
-        let running = Running {
-            work: Work::Await,
+        let (request, answered) = match asked_by {
+            AskedBy::NoOne => (None, None),
+            AskedBy::Waits(request) => (Some(request), None),
+            AskedBy::Answered(number) => (None, Some(number)),
+        };
+        let state = StepState {
             plan,
-            asked_by,
-            waiting: 0,
-            dependents: SmallVec::new(),
-            doomed: false,
-            state: State::Write,
+            answered,
+            holds: State::Write,
             falls_back: false,
-            retries: self.settings.retries,
-            patience: self.settings.patience,
             probes: false,
             next: Vec::new(),
             apart: false,
@@ -532,14 +516,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
             before: None,
             memory: None,
         };
-        let id = insert(&mut self.steps, &mut self.free_steps, running);
-        self.running += 1;
+        let id = self.add(work, request, state);
         self.plan(plan).unfinished += 1;
-        match asked_by {
-            AskedBy::NoOne => {}
-            AskedBy::Waits(request) => self.clients.get_mut(request).pending += 1,
-            AskedBy::Answered(number) => self.ahead.begin(number),
-        }
+        answered.into_iter().for_each(|number| self.layout.ahead.begin(number));
         let mut waits: SmallVec<[StepId; 8]> = SmallVec::new();
         entered.enter(id, &work, |step| waits.push(step));
         match &work {
@@ -549,43 +528,42 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.note_planned(id, step);
             }
         }
-        self.step(id).work = work;
         waits.sort_unstable();
         waits.dedup();
-        let mut waiting = 0;
-        for other in waits {
-            // Those that are done are known by the order of the plan alone.
-            if let Some(other) = self.steps[other as usize].as_mut().filter(|_| other != id) {
-                other.dependents.push(id);
-                waiting += 1;
-            }
-        }
-        self.step(id).waiting = waiting;
-        if waiting == 0 {
-            self.ready.push_back(id);
-        }
+        // Those that are done are known by the order of the plan alone.
+        waits.retain(|other| *other != id && self.steps[*other as usize].is_some());
+        let is_asked_for = !matches!(asked_by, AskedBy::NoOne);
+        let bond = |other: &Running<C>| {
+            // What others do that relies on it is not begun: the cache is found again.
+            // What follows the answer does not need what the client alone has asked for.
+            let needs = other.state.plan == plan && (is_asked_for || !other.is_asked_for());
+            if needs { Bond::Needs } else { Bond::Follows }
+        };
+        let waits: SmallVec<[(StepId, Bond); 8]> =
+            waits.into_iter().map(|other| (other, bond(self.peek(other)))).collect();
+        self.wait_for(id, waits.into_iter());
     }
 
     /// What a step means for steps that are planned after it.
     fn note_planned(&mut self, id: StepId, step: &Step) {
         match *step {
             Step::Append { bucket, page, oob, .. } => {
-                self.sequence += 1;
+                self.layout.sequence += 1;
                 let witness = Witness { bucket, epoch: oob.epoch, page };
-                self.step(id).before = self.programmed.replace(witness);
-                let on_flash = &mut self.on_flash[bucket as usize];
+                self.step(id).state.before = self.layout.programmed.replace(witness);
+                let on_flash = &mut self.layout.on_flash[bucket as usize];
                 if page == 0 {
                     on_flash.state = oob.state;
                 }
             }
             Step::ReadFlash { bucket, .. } => {
-                self.step(id).state = self.on_flash[bucket as usize].state;
+                self.step(id).state.holds = self.layout.on_flash[bucket as usize].state;
             }
             // A mark says when its bucket was reset.
-            Step::Reset { .. } => self.sequence += 1,
+            Step::Reset { .. } => self.layout.sequence += 1,
             _ => {}
         }
-        let sequence = self.sequence;
-        self.step(id).sequence = sequence;
+        let sequence = self.layout.sequence;
+        self.step(id).state.sequence = sequence;
     }
 }

@@ -40,26 +40,26 @@ impl Resets {
 impl<C: Cache<Step = Step>> Engine<C> {
     /// True if blocks of the backend bucket of a block are being changed.
     pub(super) fn is_written(&self, block: u64) -> bool {
-        self.order.blocks().writer(self.shape.bucket_of(block)).is_some()
+        self.order.blocks().writer(self.layout.shape.bucket_of(block)).is_some()
     }
 
     /// From now on, a step reads the backend in place of the flash.
     pub(super) fn also_reads_backend(&mut self, id: StepId, block: u64) {
-        self.order.begin(id, Use::ReadBlock(self.shape.bucket_of(block)), |_| ());
+        self.order.begin(id, Use::ReadBlock(self.layout.shape.bucket_of(block)), |_| ());
     }
 
     /// Records the uses of a step; adds the steps that it waits for.
     pub(super) fn register(&mut self, id: StepId, step: &Step, waits: &mut SmallVec<[StepId; 8]>) {
-        waits.extend(self.resets.begin(id, step));
-        step.uses(self.shape, |used| self.order.begin(id, used, |other| waits.push(other)));
+        waits.extend(self.layout.resets.begin(id, step));
+        step.uses(self.layout.shape, |used| self.order.begin(id, used, |other| waits.push(other)));
     }
 
     /// Removes the uses of a step that has ended; `read_backend`: it [also read the backend](Self::also_reads_backend).
     pub(super) fn unregister(&mut self, id: StepId, step: &Step, read_backend: bool) {
-        self.resets.end(id, step);
-        step.uses(self.shape, |used| self.order.end(id, used));
+        self.layout.resets.end(id, step);
+        step.uses(self.layout.shape, |used| self.order.end(id, used));
         if let (true, Step::ReadFlash { block, .. }) = (read_backend, step) {
-            self.order.end(id, Use::ReadBlock(self.shape.bucket_of(*block)));
+            self.order.end(id, Use::ReadBlock(self.layout.shape.bucket_of(*block)));
         }
     }
 }

@@ -3,15 +3,16 @@
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::checksum;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_core::order::StepId;
+use flashwise_core::order::{Bond, StepId};
 use flashwise_core::wlfc::header::{Crc, Header, Missing};
 use flashwise_core::wlfc::{self, Log, State, Step};
 use smallvec::smallvec;
 
 use super::memory::{BLOCK, blocks_of};
-use super::{AskedBy, Engine, Part, Running, Work};
+use super::transfers::of_block;
+use super::{Engine, Running, StepState, Work};
 use crate::disk::{Buffer, Operation};
-use crate::engine::{BACKEND, FLASH};
+use crate::engine::{BACKEND, FLASH, Part};
 use crate::export::Error;
 use crate::memory::Memory;
 
@@ -24,53 +25,52 @@ pub(super) enum Begun {
 }
 
 /// True if it changes the backend for a client, or for another trial: not for something to leave the cache.
-fn goes_past(step: &Step) -> bool {
+pub(super) fn goes_past(step: &Step) -> bool {
     matches!(step, Step::WriteBackend { gives_up: false, .. } | Step::ZeroBackend { .. })
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// Begins what waits for nothing any more.
-    pub(super) fn run_ready(&mut self) {
-        while let Some(id) = self.ready.pop_front() {
-            if let Begun::Done(ok) = self.begin(id) {
-                self.finish(id, ok);
-            }
+    /// Starts a step that waits for nothing.
+    pub(super) fn perform(&mut self, id: StepId) {
+        if let Begun::Done(ok) = self.begin(id) {
+            self.finish(id, if ok { Ok(()) } else { Err(Error::Io) });
         }
     }
 
     fn begin(&mut self, id: StepId) -> Begun {
-        let stopped = self.stopped.is_some();
-        let Running { work, plan, doomed, .. } = self.step(id);
-        let plan = *plan;
-        *doomed |= stopped;
-        if *doomed {
+        let stopped = self.layout.stopped.is_some();
+        let running = self.step(id);
+        if stopped {
+            running.broken.add(Bond::Needs);
+        }
+        if running.is_doomed() {
             return Begun::Done(false);
         }
-        let step = match work {
+        let (plan, step) = match running.step {
             Work::Await => return Begun::Done(true),
-            Work::Step(step) => *step,
+            Work::Step(step) => (running.state.plan, step),
         };
         match step {
             Step::Receive { offset, length } => self.receive(id, plan, offset, length),
             Step::Send { offset, length } => self.send(id, plan, offset, length),
             Step::Zero { offset, length } => self.change_memory(id, plan, offset, length, |_, bytes| bytes.fill(0)),
             Step::ReadRam { block, frame } => {
-                let bad = self.bad_frames.contains(&frame);
-                let ram = self.ram.as_ref().expect("frames that are read are there");
-                let plan = self.plans[plan as usize].as_mut().expect("the plan is not done");
+                let bad = self.layout.bad_frames.contains(&frame);
+                let ram = self.layout.ram.as_ref().expect("frames that are read are there");
+                let plan = self.layout.plans[plan as usize].as_mut().expect("the plan is not done");
                 let region = plan.regions.of(block);
                 region.bytes(block * BLOCK, BLOCK_BYTES).copy_from_slice(ram.page(frame));
                 region.set_missing(block, bad.then_some(Missing::Lost));
             }
             Step::KeepInRam { block, frame } => {
-                let plan = self.plans[plan as usize].as_mut().expect("the plan is not done");
+                let plan = self.layout.plans[plan as usize].as_mut().expect("the plan is not done");
                 let region = plan.regions.of(block);
                 if region.is_bad(block) {
-                    self.bad_frames.insert(frame);
+                    self.layout.bad_frames.insert(frame);
                     return Begun::Done(false);
                 }
-                self.bad_frames.remove(&frame);
-                let ram = self.ram.as_mut().expect("frames that are kept are there");
+                self.layout.bad_frames.remove(&frame);
+                let ram = self.layout.ram.as_mut().expect("frames that are kept are there");
                 ram.page_mut(frame).copy_from_slice(region.bytes(block * BLOCK, BLOCK_BYTES));
             }
             Step::ReadFlash { .. } => {
@@ -85,7 +85,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 let (has_lost, has_bad) = (region.has_lost(block, blocks), region.has_bad(block, blocks));
                 if has_lost && !self.settings.skips_bad {
                     // What is lost stays known as lost on flash.
-                    self.lossy.insert(block);
+                    self.layout.lossy.insert(block);
                     return Begun::Done(false);
                 }
                 if has_bad {
@@ -95,24 +95,31 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             Step::ZeroBackend { block, blocks, may_punch_holes } => {
                 let length = u64::from(blocks) * BLOCK;
-                self.hand_out(id, BACKEND, Operation::Zero { may_punch_holes }, block * BLOCK, length, smallvec![]);
+                self.hand_over_part(
+                    id,
+                    BACKEND,
+                    Operation::Zero { may_punch_holes },
+                    block * BLOCK,
+                    length,
+                    smallvec![],
+                );
                 return Begun::UnderWay;
             }
             Step::Append { .. } => {
                 match self.says_backend_has(plan, &step) {
-                    true => self.hand_out(id, BACKEND, Operation::Sync, 0, 0, smallvec![]),
+                    true => self.hand_over_part(id, BACKEND, Operation::Sync, 0, 0, smallvec![]),
                     false => self.append_with_next(id),
                 }
                 return Begun::UnderWay;
             }
             Step::FlushFlash | Step::FlushBackend => {
                 let disk = if step == Step::FlushFlash { FLASH } else { BACKEND };
-                self.hand_out(id, disk, Operation::Sync, 0, 0, smallvec![]);
+                self.hand_over_part(id, disk, Operation::Sync, 0, 0, smallvec![]);
                 self.flush_on(id, disk, &step);
                 return Begun::UnderWay;
             }
-            Step::Reset { bucket } if self.worn.contains(&bucket) => {
-                self.failures.dead.insert(bucket);
+            Step::Reset { bucket } if self.layout.worn.contains(&bucket) => {
+                self.layout.failures.dead.insert(bucket);
                 return Begun::Done(false);
             }
             Step::Reset { bucket } => {
@@ -121,9 +128,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             Step::Fail => {
                 // What a flush tells of it tells of once, whatever else fails.
-                if let (false, Some(request)) = (self.holds_frozen, self.step(id).request()) {
+                if let (false, Some(request)) = (self.layout.holds_frozen, self.step(id).request) {
                     let client = self.clients.get_mut(request);
-                    client.of_buckets.is_own |= client.request.is_flush();
+                    client.is_own |= client.request.is_flush();
                 }
                 return Begun::Done(false);
             }
@@ -134,11 +141,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Bytes before a cache bucket: the first unit holds superblocks.
     pub(super) fn unit_offset(&self, bucket: u32) -> u64 {
-        (u64::from(bucket) + 1) * self.unit_bytes
+        (u64::from(bucket) + 1) * self.layout.unit_bytes
     }
 
     fn receive(&mut self, id: StepId, plan: u32, offset: u64, length: u32) {
-        let number = self.step(id).request().expect("a client waits for what it sends");
+        let number = self.step(id).request.expect("a client waits for what it sends");
         let request = &mut self.clients.get_mut(number).request;
         let (data, start) = (std::mem::take(&mut request.data), request.offset);
         self.change_memory(id, plan, offset, length, |offset, bytes| {
@@ -151,32 +158,34 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// rest never came or is nowhere. A block of which a change still waits in memory stays as the flash has it, for that change.
     fn change_memory(&mut self, id: StepId, plan: u32, offset: u64, length: u32, change: impl FnOnce(u64, &mut [u8])) {
         let (mut from, mut to) = (offset, offset + u64::from(length));
-        for block in self.ahead.lost_of(offset, length.into()) {
+        for block in self.layout.ahead.lost_of(offset, length.into()) {
             if block * BLOCK < offset {
                 from = (block + 1) * BLOCK;
             } else if (block + 1) * BLOCK > to {
                 to = block * BLOCK;
             }
         }
-        let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(offset / BLOCK);
+        let region =
+            self.layout.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(offset / BLOCK);
         if from < to {
             change(from, region.bytes(from, (to - from) as usize));
             (from.div_ceil(BLOCK)..to / BLOCK).for_each(|block| region.set_missing(block, None));
         }
         let (block, blocks) = blocks_of(&Step::Receive { offset, length }, 1).expect("it has bytes");
         let fails = to.saturating_sub(from) < length.into() || region.has_bad(block, blocks);
-        if let (true, Some(number)) = (fails, self.step(id).request()) {
+        if let (true, Some(number)) = (fails, self.step(id).request) {
             let client = self.clients.get_mut(number);
             client.error = Some(Error::Io);
             // Not all of it is done, whatever else has failed: nothing but an error may be the answer.
-            client.of_buckets.is_own |= !client.of_buckets.again;
+            client.is_own |= !client.asked.again;
         }
     }
 
     fn send(&mut self, id: StepId, plan: u32, offset: u64, length: u32) {
-        let number = self.step(id).request().expect("a client waits for what it reads");
+        let number = self.step(id).request.expect("a client waits for what it reads");
         let client = self.clients.get_mut(number);
-        let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(offset / BLOCK);
+        let region =
+            self.layout.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(offset / BLOCK);
         let (block, blocks) = blocks_of(&Step::Send { offset, length }, 1).expect("it has bytes");
         if region.has_bad(block, blocks) {
             client.error = Some(Error::Io);
@@ -186,7 +195,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let reply = &mut client.reply[to..to + length as usize];
         reply.copy_from_slice(region.bytes(offset, length as usize));
         client.made_since.iter().for_each(|change| change.put_over(offset, reply));
-        self.ahead.put_over(offset, reply);
+        self.layout.ahead.put_over(offset, reply);
     }
 
     /// Transfers blocks between a device and the memory of the plan.
@@ -199,22 +208,22 @@ impl<C: Cache<Step = Step>> Engine<C> {
         block: u64,
         blocks: u32,
     ) -> Begun {
-        let plan = self.step(id).plan;
+        let plan = self.step(id).state.plan;
         let buffer = self.plan(plan).regions.of(block).buffer(block, blocks);
-        self.hand_out(id, disk, operation, offset, u64::from(blocks) * BLOCK, smallvec![buffer]);
+        self.hand_over_part(id, disk, operation, offset, u64::from(blocks) * BLOCK, smallvec![buffer]);
         Begun::UnderWay
     }
 
-    pub(super) fn hand_out(
+    pub(super) fn hand_over_part(
         &mut self,
         id: StepId,
         disk: usize,
         operation: Operation,
         offset: u64,
         length: u64,
-        buffers: smallvec::SmallVec<[Buffer; 2]>,
+        buffers: smallvec::SmallVec<[Buffer; 1]>,
     ) {
-        self.outgoing.push((id, Part { disk, operation, offset, length, buffers, alone: false }));
+        self.hand_over(Part { buffers, ..Part::new(id, disk, operation, offset, length) });
     }
 
     /// Writes the blocks whose content came to the backend.
@@ -222,17 +231,17 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let region = self.plan(plan).regions.of(block);
         let came = (block..block + u64::from(blocks)).rev().filter(|block| !region.is_bad(*block)).collect::<Vec<_>>();
         let mut parts: Vec<Part> =
-            came.into_iter().map(|block| Part::of_block(region, block, Operation::Write)).collect();
+            came.into_iter().map(|block| of_block(id, region, block, Operation::Write)).collect();
         let Some(first) = parts.pop() else { return Begun::Done(true) };
-        self.step(id).next = parts;
-        self.outgoing.push((id, first));
+        self.step(id).state.next = parts;
+        self.hand_over(first);
         Begun::UnderWay
     }
 
     /// True if what is appended says of blocks that they are in the backend, as they could not be read there: what was written of them has to
     /// be durable first, as what they were on flash counts no more.
     fn says_backend_has(&mut self, plan: u32, step: &Step) -> bool {
-        blocks_of(step, self.bucket_blocks)
+        blocks_of(step, self.layout.bucket_blocks)
             .is_some_and(|(block, blocks)| self.plan(plan).regions.of(block).has_any(Missing::OfBackend, block, blocks))
     }
 
@@ -242,21 +251,19 @@ impl<C: Cache<Step = Step>> Engine<C> {
             return self.append_with_next(id);
         }
         self.count_failure(BACKEND, Operation::Sync);
-        self.backend_flush_failed = true;
-        self.stopped.get_or_insert(BACKEND);
-        self.cache.on(Event::Failed { step: &Step::FlushBackend, missing: false }, &mut self.planned);
-        self.finish(id, false);
+        self.layout.backend_flush_failed = true;
+        self.layout.stopped.get_or_insert(BACKEND);
+        self.tell(Event::Failed { step: &Step::FlushBackend, missing: false });
+        self.finish(id, Err(Error::Io));
     }
 
     /// Programs data behind header pages that describe it.
     fn append(&mut self, id: StepId) {
-        let (durable, settings) = (self.durable, self.settings);
-        let Running { work: Work::Step(Step::Append { bucket, page, oob, .. }), plan, sequence, before, .. } =
-            *self.step(id)
-        else {
-            unreachable!("it is an append")
-        };
-        let on_flash = &mut self.on_flash[bucket as usize];
+        let (durable, settings) = (self.layout.durable, self.settings);
+        let running = self.step(id);
+        let Work::Step(Step::Append { bucket, page, oob, .. }) = running.step else { unreachable!("it is an append") };
+        let StepState { plan, sequence, before, .. } = running.state;
+        let on_flash = &mut self.layout.on_flash[bucket as usize];
         if page == 0 {
             (on_flash.last, on_flash.durable_end, on_flash.end, on_flash.epoch) = (0, 0, 0, oob.epoch);
             on_flash.volatile.clear();
@@ -281,11 +288,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
         };
         on_flash.volatile.push_back((sequence, header.end()));
         let has_data = oob.log == Log::Data;
-        let block = u64::from(oob.backend) * u64::from(self.bucket_blocks) + u64::from(oob.at);
+        let block = u64::from(oob.backend) * u64::from(self.layout.bucket_blocks) + u64::from(oob.at);
         let mut checksums: Vec<Crc> = Vec::new();
         let mut data = None;
         if has_data {
-            let plan = self.plans[plan as usize].as_mut().expect("the plan is not done");
+            let plan = self.layout.plans[plan as usize].as_mut().expect("the plan is not done");
             let region = plan.regions.of(block);
             for block in block..block + u64::from(oob.blocks) {
                 let crc = checksum::crc32c(region.bytes(block * BLOCK, BLOCK_BYTES));
@@ -299,19 +306,20 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.cache.on(Event::Missing { step: &step, blocks: &missing }, &mut self.planned);
             }
         }
-        if oob.state == State::Write && !self.unreadable.is_empty() {
+        if oob.state == State::Write && !self.layout.unreadable.is_empty() {
             // They are anew what they are.
             let is_there = |number: u32| !has_data || checksums[number as usize].is_ok();
             let anew = (0..oob.blocks).filter(|number| is_there(*number)).map(|number| block + u64::from(number));
             anew.for_each(|block| {
-                self.unreadable.remove(&block);
+                self.layout.unreadable.remove(&block);
             });
         }
         let parts = header.parts();
-        (page..header.end()).for_each(|at| self.headers.set(bucket, at, at < page + parts));
-        self.checksums.program(bucket * self.bucket_pages + header.data_page(), &checksums);
+        (page..header.end()).for_each(|at| self.layout.headers.set(bucket, at, at < page + parts));
+        self.layout.checksums.program(bucket * self.layout.bucket_pages + header.data_page(), &checksums);
         // A zone that holds a copy is full, so that the device need not keep it open.
-        let padding = if settings.zoned && oob.state != State::Write { self.bucket_pages - header.end() } else { 0 };
+        let padding =
+            if settings.zoned && oob.state != State::Write { self.layout.bucket_pages - header.end() } else { 0 };
         let mut memory = Memory::new((parts + padding) as usize);
         for part in 0..parts {
             let header = Header { part, ..header };
@@ -319,15 +327,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
             header.encode(&checksums[described.start as usize..described.end as usize], memory.page_mut(part));
         }
         let (_, crc) = Header::decode(memory.page(0)).expect("it was just encoded");
-        self.on_flash[bucket as usize].last = crc;
+        self.layout.on_flash[bucket as usize].last = crc;
         let mut buffers = smallvec![memory.buffer(0, parts)];
         buffers.extend(data);
         if padding > 0 {
             buffers.push(memory.buffer(parts, padding));
         }
-        self.step(id).memory = Some(memory);
+        self.step(id).state.memory = Some(memory);
         let offset = self.unit_offset(bucket) + u64::from(page) * BLOCK;
-        self.hand_out(id, FLASH, Operation::Write, offset, u64::from(header.pages() + padding) * BLOCK, buffers);
+        self.hand_over_part(id, FLASH, Operation::Write, offset, u64::from(header.pages() + padding) * BLOCK, buffers);
     }
 
     /// Programs what is to be appended and, behind it in the same transfer, what waits for nothing but that.
@@ -335,9 +343,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let mut buffers = 0;
         self.append(id);
         while let Some(next) = self.appended_next(id) {
-            let Running { work: Work::Step(step), plan, .. } = *self.step(next) else {
-                unreachable!("it is an append")
-            };
+            let running = self.step(next);
+            let Work::Step(step) = running.step else { unreachable!("it is an append") };
+            let plan = running.state.plan;
             if self.says_backend_has(plan, &step) {
                 break;
             }
@@ -353,7 +361,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// The append behind `id` that waits for nothing else.
     fn appended_next(&self, id: StepId) -> Option<StepId> {
-        let Some(Running { work: Work::Step(Step::Append { bucket, page, pages, .. }), .. }) = self.steps[id as usize]
+        let Some(Running { step: Work::Step(Step::Append { bucket, page, pages, .. }), .. }) = self.steps[id as usize]
         else {
             return None;
         };
@@ -363,17 +371,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// The step of some work that waits for `id` and nothing else.
     fn waits_alone_for(&self, id: StepId, is_wanted: impl Fn(&Work) -> bool) -> Option<StepId> {
-        let running = |id: StepId| self.steps[id as usize].as_ref().expect("a step is there until it is done");
-        let mut dependents = running(id).dependents.iter().copied();
+        let mut dependents = self.peek(id).dependents.iter().map(|(dependent, _)| *dependent);
         dependents.find(|next| {
-            let next = running(*next);
-            next.waiting == 1 && !next.doomed && is_wanted(&next.work)
+            let next = self.peek(*next);
+            next.waiting == 1 && !next.is_doomed() && is_wanted(&next.step)
         })
     }
 
     /// Takes from `next` that it waits for `id`: it is begun at the same time.
     fn begin_with(&mut self, id: StepId, next: StepId) {
-        self.step(id).dependents.retain(|dependent| *dependent != next);
+        self.step(id).dependents.retain(|(dependent, _)| *dependent != next);
         self.step(next).waiting = 0;
     }
 
@@ -381,7 +388,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     fn flush_on(&mut self, mut id: StepId, disk: usize, flush: &Step) {
         while let Some(next) = self.waits_alone_for(id, |work| matches!(work, Work::Step(step) if step == flush)) {
             self.begin_with(id, next);
-            self.hand_out(next, disk, Operation::Sync, 0, 0, smallvec![]);
+            self.hand_over_part(next, disk, Operation::Sync, 0, 0, smallvec![]);
             id = next;
         }
     }
@@ -390,22 +397,23 @@ impl<C: Cache<Step = Step>> Engine<C> {
     fn reset(&mut self, id: StepId, bucket: u32) {
         let offset = self.unit_offset(bucket);
         if self.settings.zoned {
-            return self.hand_out(id, FLASH, Operation::Discard, offset, self.unit_bytes, smallvec![]);
+            return self.hand_over_part(id, FLASH, Operation::Discard, offset, self.layout.unit_bytes, smallvec![]);
         }
         // What is behind is not discarded: it may go before this page does, and is then missed.
         let run = super::start::run(self.settings.start, self.settings.found_again);
-        let memory = super::start::mark(self.settings.cache, bucket, (run, self.step(id).sequence));
+        let memory = super::start::mark(self.settings.cache, bucket, (run, self.step(id).state.sequence));
         let buffers = smallvec![memory.buffer(0, 1)];
-        self.step(id).memory = Some(memory);
-        self.hand_out(id, FLASH, Operation::Write, offset, BLOCK, buffers);
+        self.step(id).state.memory = Some(memory);
+        self.hand_over_part(id, FLASH, Operation::Write, offset, BLOCK, buffers);
     }
 
-    pub(super) fn part_completed(&mut self, id: StepId, part: Part, result: Result<(), Error>) {
+    pub(super) fn part_ended(&mut self, part: Part, result: Result<(), Error>) {
+        let id = part.step;
         let read_flash = part.disk == FLASH && part.operation == Operation::Read;
-        if std::mem::take(&mut self.step(id).probes) {
+        if std::mem::take(&mut self.step(id).state.probes) {
             return self.probed(id, result.is_ok());
         }
-        if part.disk == BACKEND && matches!(self.step(id).work, Work::Step(Step::Append { .. })) {
+        if part.disk == BACKEND && matches!(self.step(id).step, Work::Step(Step::Append { .. })) {
             return self.flushed_before(id, result.is_ok());
         }
         if read_flash && result.is_ok() && self.expects_more(id) {
@@ -421,7 +429,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 // Its header page may be what is wrong.
                 self.read_again(id);
             } else {
-                self.outgoing.push((id, part));
+                self.hand_over(part);
             }
             return;
         }
@@ -430,7 +438,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             if part.disk == BACKEND && part.operation == Operation::Read && self.read_apart(id, &part) {
                 return;
             }
-            let request = self.step(id).request();
+            let request = self.step(id).request;
             if matches!(part.operation, Operation::Read) {
                 self.header_failed(id);
                 if read_flash && self.is_patient(id) {
@@ -440,16 +448,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             if let Some(request) = request {
                 // What leaves the cache between two parts of a request is no affair of the client's.
-                let leaves = matches!(self.step(id).work, Work::Step(Step::WriteBackend { gives_up: true, .. }));
+                let leaves = matches!(self.step(id).step, Work::Step(Step::WriteBackend { gives_up: true, .. }));
                 let client = self.clients.get_mut(request);
                 client.error.get_or_insert(error);
-                client.of_buckets.is_own |= part.disk == BACKEND && !leaves;
+                client.is_own |= part.disk == BACKEND && !leaves;
             }
-            if let Work::Step(step) = &self.step(id).work {
+            if let Work::Step(step) = &self.step(id).step {
                 let step = *step;
                 self.note_failure(&step);
             }
-            return self.finish(id, false);
+            return self.finish(id, Err(Error::Io));
         }
         if wrong {
             return self.read_failed(id, true);
@@ -464,17 +472,17 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     pub(super) fn next_part(&mut self, id: StepId) {
-        match self.step(id).next.pop() {
-            Some(next) => self.outgoing.push((id, next)),
-            None => self.finish(id, true),
+        match self.step(id).state.next.pop() {
+            Some(next) => self.hand_over(next),
+            None => self.finish(id, Ok(())),
         }
     }
 
     fn note_failure(&mut self, step: &Step) {
         match *step {
-            Step::Append { bucket, .. } => drop(self.failures.buckets.insert(bucket)),
-            Step::Reset { bucket } => drop(self.failures.dead.insert(bucket)),
-            Step::FlushFlash => self.failures.flushes = true,
+            Step::Append { bucket, .. } => drop(self.layout.failures.buckets.insert(bucket)),
+            Step::Reset { bucket } => drop(self.layout.failures.dead.insert(bucket)),
+            Step::FlushFlash => self.layout.failures.flushes = true,
             _ => {}
         }
     }
@@ -490,80 +498,55 @@ impl<C: Cache<Step = Step>> Engine<C> {
         *counter += 1;
     }
 
-    pub(super) fn finish(&mut self, id: StepId, ok: bool) {
-        let running = self.steps[id as usize].take().expect("a step ends once");
-        self.free_steps.push(id);
-        self.running -= 1;
-        if let Work::Step(step) = &running.work {
-            self.unregister(id, step, running.falls_back);
-            if let Some((block, _)) = blocks_of(step, self.bucket_blocks) {
-                self.plan(running.plan).regions.end_use(block);
+    /// Handles the end of a step. Returns the result for the steps that wait for it.
+    pub(super) fn step_ended(
+        &mut self,
+        id: StepId,
+        running: &mut Running<C>,
+        result: Result<(), Error>,
+    ) -> Result<(), Error> {
+        if let Work::Step(step) = running.step {
+            self.unregister(id, &step, running.state.falls_back);
+            if let Some((block, _)) = blocks_of(&step, self.layout.bucket_blocks) {
+                self.plan(running.state.plan).regions.end_use(block);
             }
-            self.ended(&running, step, ok);
+            self.note_ended(running, &step, result.is_ok());
         }
         // A frame that is not kept is known to be bad; what came before it may have failed all the same.
-        let dooms = !ok && (running.doomed || !matches!(running.work, Work::Step(Step::KeepInRam { .. })));
-        for &dependent in &running.dependents {
-            let next = self.step(dependent);
-            // What others do that relies on it is not begun: the cache is found again.
-            // What follows the answer does not need what the client alone has asked for.
-            let needs = next.plan == running.plan && (next.is_asked_for() || !running.is_asked_for());
-            next.doomed |= dooms && needs;
-            next.waiting -= 1;
-            if next.waiting == 0 {
-                self.ready.push_back(dependent);
-            }
-        }
-        self.end_of_plan(running.plan);
-        if let (AskedBy::Answered(number), false) = (running.asked_by, dooms) {
-            self.ahead.end(number);
-        }
-        if let Some(request) = running.request() {
-            let client = self.clients.get_mut(request);
-            client.pending -= 1;
-            client.of_buckets.passed |= matches!(&running.work, Work::Step(step) if goes_past(step));
-            if dooms {
-                client.error.get_or_insert(Error::Io);
-                client.of_buckets.incomplete |= match &running.work {
-                    Work::Step(step) => step.flushes().is_none(),
-                    Work::Await => false,
-                };
-            }
-            self.answer_if_complete(request);
-        }
+        let is_frame = matches!(running.step, Work::Step(Step::KeepInRam { .. })) && !running.is_doomed();
+        if is_frame { Ok(()) } else { result }
     }
 
     /// Tells the cache what became of a step, and remembers what follows from it.
-    fn ended(&mut self, running: &Running, step: &Step, ok: bool) {
+    fn note_ended(&mut self, running: &Running<C>, step: &Step, ok: bool) {
         if ok {
             if *step == Step::FlushFlash {
-                self.durable = self.durable.max(running.sequence + 1);
+                self.layout.durable = self.layout.durable.max(running.state.sequence + 1);
             }
             match *step {
                 Step::Reset { bucket } => {
-                    let of = &mut self.on_flash[bucket as usize];
+                    let of = &mut self.layout.on_flash[bucket as usize];
                     (of.last, of.end) = (0, 0);
                 }
-                Step::Append { bucket, page, pages, .. } => self.on_flash[bucket as usize].end = page + pages,
-                Step::WriteBackend { block, .. } => drop(self.lossy.remove(&block)),
+                Step::Append { bucket, page, pages, .. } => self.layout.on_flash[bucket as usize].end = page + pages,
+                Step::WriteBackend { block, .. } => drop(self.layout.lossy.remove(&block)),
                 _ => {}
             }
             // Its steps go on without what did not come, and the cache makes no more of them.
-            let is_unread = running.unread && matches!(step, Step::ReadBackend { .. });
+            let is_unread = running.state.unread && matches!(step, Step::ReadBackend { .. });
             let event = if is_unread { Event::Failed { step, missing: false } } else { Event::Done(step) };
-            self.cache.on(event, &mut self.planned);
+            self.tell(event);
         } else {
             // The cache does not rely on these: a client hears of it, or it is tried again.
             if let Some(device) = step.changes().or(step.flushes()).filter(|_| !goes_past(step)) {
-                self.stopped.get_or_insert(if device == wlfc::FLASH { FLASH } else { BACKEND });
+                self.layout.stopped.get_or_insert(if device == wlfc::FLASH { FLASH } else { BACKEND });
             }
-            self.backend_flush_failed |= *step == Step::FlushBackend;
+            self.layout.backend_flush_failed |= *step == Step::FlushBackend;
             // A flush tells of what was answered before it came; an error of a change speaks of that alone.
-            let told = running.request().is_some_and(|request| self.clients.get(request).of_buckets.alone);
-            let told = told && !running.doomed;
-            let missing = if *step == Step::FlushBackend { told } else { running.doomed };
-            self.cache.on(Event::Failed { step, missing }, &mut self.planned);
+            let told = running.request.is_some_and(|request| self.clients.get(request).alone);
+            let told = told && !running.is_doomed();
+            let missing = if *step == Step::FlushBackend { told } else { running.is_doomed() };
+            self.tell(Event::Failed { step, missing });
         }
-        assert!(self.planned.is_empty(), "what became of a step gets no steps as its answer");
     }
 }

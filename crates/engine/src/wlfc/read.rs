@@ -12,10 +12,10 @@ use smallvec::smallvec;
 
 use super::checksums::{Says, header_at, says};
 use super::memory::BLOCK;
-use super::transfers::Part;
+use super::transfers::of_block;
 use super::{Engine, Work};
 use crate::disk::Operation;
-use crate::engine::FLASH;
+use crate::engine::{FLASH, Part};
 use crate::memory::Memory;
 
 /// A header page that is at most so many pages before the data is read with it.
@@ -31,7 +31,7 @@ struct Run {
 
 impl<C: Cache<Step = Step>> Engine<C> {
     fn run(&mut self, id: StepId) -> Run {
-        let Work::Step(Step::ReadFlash { bucket, slot, block, blocks }) = self.step(id).work else {
+        let Work::Step(Step::ReadFlash { bucket, slot, block, blocks }) = self.step(id).step else {
             unreachable!("it reads the flash")
         };
         Run { bucket, page: slot, block, blocks }
@@ -41,30 +41,30 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub(super) fn read_flash(&mut self, id: StepId) {
         let Run { bucket, page, block, blocks } = self.run(id);
         // What was below them does not count.
-        let plan = self.step(id).plan;
+        let plan = self.step(id).state.plan;
         let region = self.plan(plan).regions.of(block);
         (block..block + u64::from(blocks)).for_each(|block| region.set_missing(block, None));
-        let first = bucket * self.bucket_pages + page;
-        let known = (first..first + blocks).map_while(|slot| self.checksums.get(slot).map(Ok)).collect();
-        self.step(id).expected = known;
+        let first = bucket * self.layout.bucket_pages + page;
+        let known = (first..first + blocks).map_while(|slot| self.layout.checksums.get(slot).map(Ok)).collect();
+        self.step(id).state.expected = known;
         self.read_more(id);
     }
 
     /// Reads the next header page, or the data once all checksums are there.
     fn read_more(&mut self, id: StepId) {
         let Run { bucket, page, block, blocks } = self.run(id);
-        let found = self.step(id).expected.len() as u32;
-        let state = self.step(id).state;
-        match (found < blocks).then(|| self.headers.of(bucket, state, page + found)).flatten() {
+        let found = self.step(id).state.expected.len() as u32;
+        let state = self.step(id).state.holds;
+        match (found < blocks).then(|| self.layout.headers.of(bucket, state, page + found)).flatten() {
             Some(header) => self.read_header(id, header),
             // What is missing has no checksum, and counts as wrong.
             None => {
-                self.step(id).header = None;
+                self.step(id).state.header = None;
                 let offset = self.unit_offset(bucket) + u64::from(page) * BLOCK;
-                let plan = self.step(id).plan;
+                let plan = self.step(id).state.plan;
                 let buffer = self.plan(plan).regions.of(block).buffer(block, blocks);
                 let length = u64::from(blocks) * BLOCK;
-                self.hand_out(id, FLASH, Operation::Read, offset, length, smallvec![buffer]);
+                self.hand_over_part(id, FLASH, Operation::Read, offset, length, smallvec![buffer]);
             }
         }
     }
@@ -72,10 +72,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Reads a header page: with the data if it is near, else once for all that want it.
     fn read_header(&mut self, id: StepId, header: u32) {
         let Run { bucket, page, .. } = self.run(id);
-        if self.step(id).expected.is_empty() && page - header <= TOGETHER {
+        if self.step(id).state.expected.is_empty() && page - header <= TOGETHER {
             return self.transfer_header(id, header, page - header, true);
         }
-        match self.reading.entry((bucket, header)) {
+        match self.layout.reading.entry((bucket, header)) {
             Entry::Occupied(mut others) => others.get_mut().push(id),
             Entry::Vacant(first) => {
                 first.insert(Vec::new());
@@ -90,22 +90,22 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let mut buffers = smallvec![memory.buffer(0, before)];
         let mut pages = before;
         if with_data {
-            let plan = self.step(id).plan;
+            let plan = self.step(id).state.plan;
             buffers.push(self.plan(plan).regions.of(block).buffer(block, blocks));
             pages += blocks;
         }
         let offset = self.unit_offset(bucket) + u64::from(header) * BLOCK;
         let running = self.step(id);
-        (running.memory, running.header) = (Some(memory), Some((header, with_data)));
-        self.hand_out(id, FLASH, Operation::Read, offset, u64::from(pages) * BLOCK, buffers);
+        (running.state.memory, running.state.header) = (Some(memory), Some((header, with_data)));
+        self.hand_over_part(id, FLASH, Operation::Read, offset, u64::from(pages) * BLOCK, buffers);
     }
 
     /// Takes over what a header page says, if one was read; whether the data is read after it.
     pub(super) fn expects_more(&mut self, id: StepId) -> bool {
-        let Some((header, with_data)) = self.step(id).header.take() else { return false };
+        let Some((header, with_data)) = self.step(id).state.header.take() else { return false };
         let bucket = self.run(id).bucket;
-        let memory = self.step(id).memory.take().expect("a header page has memory");
-        let waiting = if with_data { None } else { self.reading.remove(&(bucket, header)) };
+        let memory = self.step(id).state.memory.take().expect("a header page has memory");
+        let waiting = if with_data { None } else { self.layout.reading.remove(&(bucket, header)) };
         let more = self.take_over(id, header, memory.page(0), with_data);
         for other in waiting.unwrap_or_default() {
             self.take_over(other, header, memory.page(0), false);
@@ -115,9 +115,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// A header page cannot be read, if one was: those that waited for it try themselves.
     pub(super) fn header_failed(&mut self, id: StepId) {
-        if let Some((header, false)) = self.step(id).header.take() {
+        if let Some((header, false)) = self.step(id).state.header.take() {
             let bucket = self.run(id).bucket;
-            for other in self.reading.remove(&(bucket, header)).unwrap_or_default() {
+            for other in self.layout.reading.remove(&(bucket, header)).unwrap_or_default() {
                 self.read_header(other, header);
             }
         }
@@ -126,8 +126,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Takes over what a header page says of what a step reads, and goes on; whether there is more to read.
     fn take_over(&mut self, id: StepId, header: u32, bytes: &Page, with_data: bool) -> bool {
         let Run { bucket, page, blocks, .. } = self.run(id);
-        let of = header_at(bytes, self.settings.cache, self.on_flash[bucket as usize].epoch, header);
-        let expected = &mut self.step(id).expected;
+        let of = header_at(bytes, self.settings.cache, self.layout.on_flash[bucket as usize].epoch, header);
+        let expected = &mut self.step(id).state.expected;
         let before = expected.len() as u32;
         let mut elsewhere = None;
         while (expected.len() as u32) < blocks {
@@ -143,7 +143,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let found = expected.len() as u32;
         if let Some(of) = of.filter(|_| found > before) {
             let first = page + before;
-            self.checksums.keep(&of, bytes, bucket * self.bucket_pages + first, first, found - before);
+            self.layout.checksums.keep(&of, bytes, bucket * self.layout.bucket_pages + first, first, found - before);
         }
         match elsewhere {
             // Another header page of what was programmed together: the right one, or the next.
@@ -152,7 +152,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             _ => {
                 if found == before {
                     // It says nothing of them: they count as wrong.
-                    self.step(id).expected.resize(blocks as usize, Err(Missing::Lost));
+                    self.step(id).state.expected.resize(blocks as usize, Err(Missing::Lost));
                 }
                 self.read_more(id);
             }
@@ -163,7 +163,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// What was read is not what its checksums say: they are read again too.
     pub(super) fn read_again(&mut self, id: StepId) {
         let Run { bucket, page, blocks, .. } = self.run(id);
-        self.checksums.forget(bucket * self.bucket_pages + page, blocks);
+        self.layout.checksums.forget(bucket * self.layout.bucket_pages + page, blocks);
         self.read_flash(id);
     }
 
@@ -171,8 +171,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub(super) fn compare(&mut self, id: StepId) -> bool {
         let Run { block, blocks, .. } = self.run(id);
         let running = self.step(id);
-        let (plan, expected) = (running.plan, std::mem::take(&mut running.expected));
-        let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
+        let (plan, expected) = (running.state.plan, std::mem::take(&mut running.state.expected));
+        let region = self.layout.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
         let mut wrong = false;
         for (number, block) in (block..block + u64::from(blocks)).enumerate() {
             let page = region.bytes(block * BLOCK, BLOCK as usize);
@@ -184,7 +184,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             region.set_missing(block, missing);
             wrong |= missing == Some(Missing::Lost);
             if missing.is_none() {
-                self.unreadable.remove(&block);
+                self.layout.unreadable.remove(&block);
             }
         }
         wrong
@@ -194,19 +194,19 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// this, or is as much under way.
     pub(super) fn read_below(&mut self, id: StepId) {
         let Run { block, blocks, .. } = self.run(id);
-        let plan = self.step(id).plan;
-        let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
+        let plan = self.step(id).state.plan;
+        let region = self.layout.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
         if !region.has_bad(block, blocks) {
             return;
         }
         let is_below = |block: &u64| region.missing(*block) == Some(Missing::OfBackend);
         let below: Vec<u64> = (block..block + u64::from(blocks)).rev().filter(is_below).collect();
-        let parts: Vec<Part> = below.into_iter().map(|block| Part::of_block(region, block, Operation::Read)).collect();
+        let parts: Vec<Part> = below.into_iter().map(|block| of_block(id, region, block, Operation::Read)).collect();
         if parts.is_empty() {
             return;
         }
         self.also_reads_backend(id, block);
         let running = self.step(id);
-        (running.falls_back, running.next, running.apart) = (true, parts, true);
+        (running.state.falls_back, running.state.next, running.state.apart) = (true, parts, true);
     }
 }

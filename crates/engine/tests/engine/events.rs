@@ -11,8 +11,9 @@ use flashwise_core::policy::Spec;
 use flashwise_core::step::Step;
 use flashwise_engine::disk::memory::MemoryDisk;
 use flashwise_engine::disk::{Operation as DiskOperation, Transfer};
-use flashwise_engine::engine::{BACKEND, Engine, FLASH, Output, Settings};
+use flashwise_engine::engine::{BACKEND, FLASH, Output, Settings};
 use flashwise_engine::export::{Error, Operation, Request};
+use flashwise_engine::log::Engine;
 use flashwise_testing::random::Random;
 
 const GEOMETRY: Geometry = Geometry { units: 12, unit_pages: 16 };

@@ -220,16 +220,11 @@ impl World {
         let (wlfc, started) = held.start(setup.config.clone()).unwrap();
         wlfc.check();
         let settings = Settings {
-            patience: 0,
-            read_pause: std::time::Duration::ZERO,
             cache: cache_tag(attachment.superblock()),
             start: if setup.bug == Some(Bug::SameRun) { 1 } else { attachment.superblock().attach },
-            found_again: 0,
-            retries: 0,
             zoned: setup.zoned,
-            skips_bad: false,
-            holds_failed: false,
             answers_flushes_at_once: setup.bug == Some(Bug::AnswerFlushesAtOnce),
+            ..Settings::default()
         };
         let cache = Planted { wlfc, no_tombstone: setup.bug == Some(Bug::NoTombstone) };
         let engine = Engine::new(cache, settings, started);

@@ -13,9 +13,10 @@ use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout};
 use flashwise_core::policy::Spec;
 use flashwise_engine::attach::{AttachError, Attached, Attachment, End, Held, Pairing, Wanted, attach};
 use flashwise_engine::disk::{Operation as DiskOperation, Transfer};
-use flashwise_engine::engine::{BACKEND, Engine, FLASH, Output, Settings};
+use flashwise_engine::engine::{BACKEND, FLASH, Output, Settings};
 use flashwise_engine::export::Operation;
 use flashwise_engine::flash::cache_tag;
+use flashwise_engine::log::Engine;
 use flashwise_testing::fake_disk::{ACTIVE_MIN, FakeDisk};
 use flashwise_testing::random::Random;
 

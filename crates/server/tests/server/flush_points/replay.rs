@@ -7,9 +7,10 @@ use flashwise_core::cache::{Cache, Config, LogCache, Mode};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Superblock};
 use flashwise_core::policy::Spec;
 use flashwise_engine::disk::{Operation as DiskOperation, Transfer};
-use flashwise_engine::engine::{BACKEND, Engine, FLASH, Output, Settings};
+use flashwise_engine::engine::{BACKEND, FLASH, Output, Settings};
 use flashwise_engine::export::{Operation, Request};
 use flashwise_engine::flash::{cache_tag, format, read_superblock, recover_log, settle};
+use flashwise_engine::log::Engine;
 use flashwise_testing::fake_disk::{FakeDisk, Loss};
 use flashwise_testing::random::Random;
 

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use flashwise_core::cache::Cache;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_engine::engine::{BACKEND, Engine, FLASH};
+use flashwise_engine::engine::{BACKEND, FLASH};
 use flashwise_engine::export::{Operation, Request};
+use flashwise_engine::log::Engine;
 use flashwise_testing::random::Random;
 
 use super::{Outcome, VOLUME_BLOCKS, World};

@@ -5,7 +5,8 @@ use flashwise_core::format::Geometry;
 use flashwise_core::order::{Bond, StepId, Use};
 use flashwise_core::step::Step;
 
-use super::{Bug, Engine, Running};
+use super::{Engine, Running};
+use crate::engine::Bug;
 
 /// Gives each use of a step. The content of a read with a `source` comes from that place in memory, and not from the flash.
 fn for_each_use(step: &Step, source: Option<u32>, geometry: Geometry, mut each: impl FnMut(Use, Bond)) {
@@ -20,7 +21,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// client may see its content: a later read could return the old content.
     pub(super) fn undecided(&self, block: u32) -> Option<StepId> {
         let writer = self.order.blocks().writer(block)?;
-        let step = &self.steps[writer as usize].as_ref().expect("an unfinished step is in the table").step;
+        let step = &self.peek(writer).step;
         let is_undecided =
             matches!(step, Step::WriteBackend { acknowledged: false, replaces: false, logged: false, batch: None, .. });
         (is_undecided && self.settings.planted != Some(Bug::ShowsRefusedWrites)).then_some(writer)
@@ -28,19 +29,19 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Records the uses of a step; adds the steps that it waits for.
     pub(super) fn register(&mut self, id: StepId, waits: &mut Vec<(StepId, Bond)>) {
-        let Running { step, source, .. } = self.steps[id as usize].as_ref().expect("the step was just made");
+        let Running { step, state, .. } = self.steps[id as usize].as_ref().expect("the step is unfinished");
         if let Step::Send { block, .. } = step {
             waits.extend(self.undecided(*block).map(|write| (write, Bond::Sees)));
         }
         let order = &mut self.order;
-        for_each_use(step, *source, self.cache.geometry(), |used, bond| {
+        for_each_use(step, state.source, self.cache.geometry(), |used, bond| {
             order.begin(id, used, |other| waits.push((other, bond)));
         });
     }
 
     /// Removes the uses of a step that has ended.
     pub(super) fn unregister(&mut self, id: StepId, step: &Step, source: Option<u32>) {
-        let (order, places) = (&mut self.order, &mut self.places);
+        let (order, places) = (&mut self.order, &mut self.layout.places);
         for_each_use(step, source, self.cache.geometry(), |used, _| {
             let place = match used {
                 Use::ReadMemory(place) | Use::WriteMemory(place) => Some(place),

@@ -1,4 +1,4 @@
-//! What waits for what, on disks in memory whose transfers end when the test says so.
+//! The order of steps, on disks in memory whose transfers end when the test ends them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::disk::memory::MemoryDisk;
 use crate::disk::{Disk, Transfer};
+use crate::engine::FLASH;
 use crate::export::Operation;
 
 const GEOMETRY: Geometry = Geometry { units: 64, unit_pages: 64 };
@@ -186,8 +187,8 @@ fn without_spare_frames_reads_wait_and_return_what_they_should() {
     }
 }
 
-/// More is dirty than may be, and the backend takes nothing: blocks on flash are read, others are written, and a flush waits for the flash
-/// alone. What is written back gives way: few transfers at a time.
+/// The dirty limit is reached, and the backend takes nothing. Blocks on flash are read and others are written. A flush
+/// waits only for the flash.
 #[test]
 fn while_dirty_blocks_are_written_back_only_those_wait_who_need_the_backend() {
     let mut world = World::new(1024);
@@ -222,7 +223,8 @@ fn while_dirty_blocks_are_written_back_only_those_wait_who_need_the_backend() {
     world.engine.cache().check();
 }
 
-/// A flush of the backend for clients fails while a batch is under way: what was written back before may be gone with it, and stays dirty.
+/// A flush of the backend for clients fails while a batch is in progress. Blocks that were written back before may be
+/// gone with it, and stay dirty.
 #[test]
 fn a_batch_is_not_clean_after_a_flush_of_another_failed() {
     let mut world = World::new(1024);
@@ -256,7 +258,8 @@ fn a_batch_is_not_clean_after_a_flush_of_another_failed() {
     assert_eq!(world.engine.cache().log().dirty_blocks(), dirty_blocks, "every block of the batch is dirty still");
 }
 
-/// A write was under way when a flush of the backend failed, and is answered after that was told: it may be gone too.
+/// A flush of the backend failed while a write was in progress there. The write may be gone too, although it is
+/// answered later.
 #[test]
 fn a_write_beside_a_flush_that_fails_is_told_of_when_it_was_answered() {
     let mut world = World::new(1024);
@@ -280,8 +283,8 @@ fn a_write_beside_a_flush_that_fails_is_told_of_when_it_was_answered() {
     assert!(world.answer(9_002).is_some());
 }
 
-/// A flush of the backend fails, of which a write that is to be durable hears alone; the flush that has to tell of it is handed back, as the flash fails
-/// meanwhile: who goes on without the flash has to tell.
+/// A flush of the backend fails. Only a durable write reports it. The flush that has to report it is handed back,
+/// because the flash fails meanwhile. So the engine without flash has to report it.
 #[test]
 fn a_flush_that_is_handed_back_has_told_of_nothing() {
     let mut world = World::new(1024);
@@ -308,12 +311,12 @@ fn a_flush_that_is_handed_back_has_told_of_nothing() {
     world.end_backend();
     assert!(world.answer(9_000).is_none(), "it is not answered");
     let mut next = World::new(1024).engine;
-    next.succeed(&world.engine);
-    assert_eq!(next.errors.backend - next.errors_reported.backend, 1);
+    next.succeed(world.engine.legacy());
+    assert_eq!(next.layout.errors.backend - next.layout.errors_reported.backend, 1);
 }
 
-/// A block that the policy does not take waits in memory, is on its way to the backend, and zeroes, or a write, of the same come behind it. What
-/// becomes of the newer counts: whether the older fails, the newer, or both, the block has one of them, the newer unless that failed alone.
+/// A block that the policy rejects waits in memory and is on its way to the backend. Zeroes or a write of the same
+/// block follow. The result of the newer one counts: the block has the newer content, unless only that one failed.
 #[test]
 fn what_becomes_of_a_newer_change_that_follows_to_the_backend_counts() {
     let written = contents(70, 1);
@@ -380,8 +383,8 @@ fn what_is_read_while_it_fails_on_its_way_to_the_backend_is_not_lost() {
     assert!(world.answer(9_001).is_some());
 }
 
-/// The pages of each write of the flash, and its stream: a segment of two blocks of a client, and one of three blocks that were read and
-/// admitted and one of a client.
+/// The pages of each write of the flash, and its stream. One segment has two blocks of a client. The other has three
+/// admitted blocks and one of a client.
 #[test]
 fn a_flash_with_write_streams_is_told_what_pages_are() {
     for (streams, expected) in [

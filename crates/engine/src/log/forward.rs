@@ -1,12 +1,12 @@
-//! The content of a step that is under way or failed, which is still in memory: reads get it from there, and the next write of a failed step's
-//! block takes its place.
+//! The content of an unfinished or failed step, while it is in memory. Reads get it from there. The next write of the
+//! block of a failed step replaces it.
 
 use flashwise_core::cache::Cache;
 use flashwise_core::format::{BLOCK_BYTES, Page};
 use flashwise_core::order::StepId;
 use flashwise_core::step::{LogRecord, Segment, Step};
 
-use super::{Engine, Running};
+use super::{Engine, Running, State};
 use flashwise_core::order::Bond;
 
 /// The record of a segment whose data is to be on a page of the flash.
@@ -19,33 +19,34 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// None where a client is only answered once that is on flash: if it fails, a later read returns the old content.
     pub(super) fn on_its_way(&self, slot: u32) -> Option<u32> {
         let append = self.order.page_writer(slot)?;
-        let Running { step: Step::Append(segment), undecided: false, .. } = self.steps[append as usize].as_ref()?
+        let Running { step: Step::Append(segment), state: State { undecided: false, .. }, .. } =
+            self.steps[append as usize].as_ref()?
         else {
             return None;
         };
         let place = record_of(segment, slot)?.frame.number;
         // What the segment does not wait for, comes later and is the content of something else.
         let comes = self.order.place(place).writer().is_none_or(|writer| {
-            let writer = self.steps[writer as usize].as_ref().expect("an unfinished step is in the table");
+            let writer = self.peek(writer);
             writer.dependents.iter().any(|&(dependent, _)| dependent == append)
         });
-        (comes && !self.bad[place as usize]).then_some(place)
+        (comes && !self.layout.bad[place as usize]).then_some(place)
     }
 
     /// A client waits for the content that comes to a place in memory.
     pub(super) fn hurry(&mut self, place: u32) {
         if let Some(writer) = self.order.place(place).writer() {
-            self.step(writer).background = false;
+            self.step(writer).state.background = false;
             self.outgoing.extend(self.background.take_from_flash(writer));
         }
     }
 
     /// Ends a read whose content is at a place in memory; whether it is.
     pub(super) fn read_from_place(&mut self, id: StepId, place: u32) -> bool {
-        if self.bad[place as usize] {
+        if self.layout.bad[place as usize] {
             return false;
         }
-        let content = *self.memory.page(place);
+        let content = *self.layout.memory.page(place);
         self.read_from_memory(id, &content);
         true
     }
@@ -55,13 +56,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let (Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. }) = self.step(id).step else {
             unreachable!("only reads get content from memory")
         };
-        self.memory.page_mut(frame.number).copy_from_slice(content);
+        self.layout.memory.page_mut(frame.number).copy_from_slice(content);
         self.finish(id, Ok(()));
     }
 
     /// Gives the reads that wait for a failed step the content that it has in memory, if a client may have been answered for it. Without
     /// this a partial write over that content would fail, and the only copy would be lost with it.
-    pub(super) fn forward(&mut self, failed: &Running) {
+    pub(super) fn forward(&mut self, failed: &Running<C>) {
         for &(reader, bond) in &failed.dependents {
             if bond != Bond::Needs {
                 continue;
@@ -81,11 +82,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 _ => continue,
             };
             let content = match frame {
-                Some(frame) if self.bad[frame.number as usize] => continue,
-                Some(frame) => Box::new(*self.memory.page(frame.number)),
+                Some(frame) if self.layout.bad[frame.number as usize] => continue,
+                Some(frame) => Box::new(*self.layout.memory.page(frame.number)),
                 None => Box::new([0; BLOCK_BYTES]),
             };
-            self.step(reader).content = Some(content);
+            self.step(reader).state.content = Some(content);
         }
     }
 
@@ -94,8 +95,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.order.blocks().writer(block)
     }
 
-    /// What a block was to hold did not come to the backend, and what is newer may be on its way there: what becomes of that counts, and it
-    /// takes the place of this. Whether it does.
+    /// The content of a block did not reach the backend. If a newer write of the block is in progress, its result
+    /// counts instead. Returns true in that case.
     pub(super) fn hand_on(&mut self, block: u32) -> bool {
         let Some(newer) = self.last_writer(block) else { return false };
         match &mut self.step(newer).step {

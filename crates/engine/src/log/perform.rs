@@ -3,35 +3,16 @@
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::checksum;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_core::order::StepId;
+use flashwise_core::order::{Bond, StepId};
 use flashwise_core::step::{BATCHES, CLIENTS, Frame, Step};
 use smallvec::{SmallVec, smallvec};
 
-use super::{BACKEND, Bond, Bug, Engine, FLASH, TRANSFER_BLOCKS};
-use crate::disk::{Buffer, Operation, Transfer};
+use super::{Engine, Running};
+use crate::disk::{Buffer, Operation};
+use crate::engine::{BACKEND, Bug, FLASH, Part};
 use crate::export::Error;
 
 pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
-
-/// A piece of a transfer that is handed out next.
-#[derive(Debug)]
-pub(super) struct Part {
-    pub disk: usize,
-    pub operation: Operation,
-    pub offset: u64,
-    pub length: u64,
-    pub buffers: SmallVec<[Buffer; 1]>,
-    pub step: StepId,
-    /// It gives way to others.
-    pub background: bool,
-    /// The disk of the backend that has it.
-    pub lane: u16,
-    /// As [`Transfer::stream`].
-    pub stream: u8,
-}
-
-/// What is transferred together.
-pub(super) type Group = SmallVec<[Part; 1]>;
 
 impl<C: Cache<Step = Step>> Engine<C> {
     /// Does a step between a client's bytes and a frame that nothing else uses, without entering it into the table of steps.
@@ -69,7 +50,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         match *step {
             Step::Receive { frame, at, length, from, .. } => {
                 let whole = usize::from(length) == BLOCK_BYTES;
-                let bad = &mut self.bad[frame.number as usize];
+                let bad = &mut self.layout.bad[frame.number as usize];
                 if whole {
                     *bad = false;
                 } else if *bad {
@@ -78,33 +59,33 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 let request = request.expect("a request waits for its own bytes");
                 let data = &self.clients.get(request).request.data;
                 let bytes = &data[from as usize..from as usize + usize::from(length)];
-                self.memory.page_mut(frame.number)[at.into()..][..bytes.len()].copy_from_slice(bytes);
+                self.layout.memory.page_mut(frame.number)[at.into()..][..bytes.len()].copy_from_slice(bytes);
             }
             Step::Send { frame, at, length, to, .. } => {
-                if self.bad[frame.number as usize] {
+                if self.layout.bad[frame.number as usize] {
                     return false;
                 }
                 let request = request.expect("a request waits for its own bytes");
                 let reply = &mut self.clients.get_mut(request).reply;
-                let bytes = &self.memory.page(frame.number)[at.into()..][..length.into()];
+                let bytes = &self.layout.memory.page(frame.number)[at.into()..][..length.into()];
                 reply[to as usize..to as usize + usize::from(length)].copy_from_slice(bytes);
             }
             Step::Zero { frame, at, length } => {
-                let bad = &mut self.bad[frame.number as usize];
+                let bad = &mut self.layout.bad[frame.number as usize];
                 if usize::from(length) == BLOCK_BYTES {
                     *bad = false;
                 } else if *bad {
                     return false;
                 }
-                self.memory.page_mut(frame.number)[at.into()..][..length.into()].fill(0);
+                self.layout.memory.page_mut(frame.number)[at.into()..][..length.into()].fill(0);
             }
             Step::Copy { from, to, .. } => {
-                let bad = self.bad[from.number as usize];
-                self.bad[to.number as usize] = bad;
+                let bad = self.layout.bad[from.number as usize];
+                self.layout.bad[to.number as usize] = bad;
                 if bad {
                     return false;
                 }
-                self.memory.copy(from.number, to.number);
+                self.layout.memory.copy(from.number, to.number);
             }
             _ => unreachable!("a step that moves bytes"),
         }
@@ -118,18 +99,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
-    pub(super) fn run_ready(&mut self) {
-        while let Some(id) = self.ready.pop_front() {
-            self.start(id);
-        }
-    }
-
-    fn start(&mut self, id: StepId) {
+    /// Starts a step that waits for nothing.
+    pub(super) fn perform(&mut self, id: StepId) {
         let running = self.step(id);
-        if let Some(content) = running.content.take() {
+        if let Some(content) = running.state.content.take() {
             return self.read_from_memory(id, &content);
         }
-        let (doomed, source) = (running.doomed, running.source);
+        let (doomed, source) = (running.is_doomed(), running.state.source);
         if let Some(place) = source.filter(|_| !doomed)
             && self.read_from_place(id, place)
         {
@@ -157,7 +133,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Starts a step. `Some` if it ended at once, with its success.
     fn begin(&mut self, id: StepId, step: &Step, doomed: bool, request: Option<u32>) -> Option<bool> {
         match step {
-            Step::Send { .. } if self.step(id).unseen => {
+            Step::Send { .. } if self.step(id).broken.has(Bond::Sees) => {
                 let request = request.expect("a request waits for its own bytes");
                 self.clients.get_mut(request).reads_anew = true;
                 return Some(false);
@@ -166,7 +142,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 return Some(self.move_bytes(step, request));
             }
             &Step::ReadFlash { slot, frame, .. } => {
-                if self.step(id).background {
+                if self.step(id).state.background {
                     let part = self.background_part(id, FLASH, Operation::Read, slot, frame);
                     self.background.push_from_flash(part);
                 } else {
@@ -180,7 +156,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.transfer_frame(id, BACKEND, Operation::Read, block, frame);
             }
             &Step::WriteBackend { block, frame, batch, acknowledged, .. } => {
-                if doomed || self.bad[frame.number as usize] {
+                if doomed || self.layout.bad[frame.number as usize] {
                     return Some(false);
                 }
                 if batch.is_some() || acknowledged {
@@ -202,19 +178,19 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.transfer(id, BACKEND, Operation::Zero { may_punch_holes }, offset, length, SmallVec::new());
             }
             Step::Append(segment) => {
-                if doomed || self.flash_failed {
+                if doomed || self.layout.flash_failed {
                     return Some(false);
                 }
                 self.append(id, segment);
             }
             Step::Witness(footer) => {
-                if doomed || self.flash_failed {
+                if doomed || self.layout.flash_failed {
                     return Some(false);
                 }
                 self.append_footer(id, footer);
             }
             &Step::ResetUnit { unit } => {
-                if doomed || self.flash_failed {
+                if doomed || self.layout.flash_failed {
                     return Some(false);
                 }
                 if !self.settings.discard {
@@ -224,7 +200,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.transfer(id, FLASH, Operation::Discard, u64::from(unit) * length, length, SmallVec::new());
             }
             Step::FlushFlash { .. } => {
-                if doomed || self.flash_failed {
+                if doomed || self.layout.flash_failed {
                     return Some(false);
                 }
                 self.transfer(id, FLASH, Operation::Sync, 0, 0, SmallVec::new());
@@ -235,11 +211,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::Destaged { .. } => return Some(!doomed),
             Step::AwaitFlushes => {
                 // Of several that waited for it, each hears of an error: what it had been answered before may be lost.
-                let errors_before = self.step(id).errors_before;
-                let failed = doomed || self.errors != errors_before;
+                let errors_before = self.step(id).state.errors_before;
+                let failed = doomed || self.layout.errors != errors_before;
                 // One that is handed back tells nobody.
                 if failed && self.is_flush(request) && !self.hands_back() {
-                    self.errors_reported = self.errors;
+                    self.layout.errors_reported = self.layout.errors;
                 }
                 return Some(!failed);
             }
@@ -251,14 +227,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// The transfer of a block that no client waits for.
     fn background_part(&mut self, step: StepId, disk: usize, operation: Operation, block: u32, frame: Frame) -> Part {
-        self.step(step).transfers += 1;
-        let (offset, buffers) = (u64::from(block) * BLOCK, smallvec![self.memory.buffer(frame.number, 1)]);
+        self.step(step).state.transfers += 1;
+        let (offset, buffers) = (u64::from(block) * BLOCK, smallvec![self.layout.memory.buffer(frame.number, 1)]);
         let lane = self.background.lane_of(disk, offset);
-        Part { disk, operation, offset, length: BLOCK, buffers, step, background: true, lane, stream: 0 }
+        Part { buffers, background: true, lane, ..Part::new(step, disk, operation, offset, BLOCK) }
     }
 
     fn transfer_frame(&mut self, id: StepId, disk: usize, operation: Operation, block: u32, frame: Frame) {
-        let buffer = self.memory.buffer(frame.number, 1);
+        let buffer = self.layout.memory.buffer(frame.number, 1);
         self.transfer(id, disk, operation, u64::from(block) * BLOCK, BLOCK, smallvec![buffer]);
     }
 
@@ -271,16 +247,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
         length: u64,
         buffers: SmallVec<[Buffer; 1]>,
     ) {
-        let lane = self.background.lane_of(disk, offset);
-        self.hand_over(Part { disk, operation, offset, length, buffers, step, background: false, lane, stream: 0 });
+        self.hand_over_part(Part { buffers, ..Part::new(step, disk, operation, offset, length) });
     }
 
-    pub(super) fn hand_over(&mut self, part: Part) {
-        self.step(part.step).transfers += 1;
-        self.outgoing.push(part);
+    pub(super) fn hand_over_part(&mut self, part: Part) {
+        self.step(part.step).state.transfers += 1;
+        self.hand_over(part);
     }
 
-    pub(super) fn part_completed(&mut self, part: Part, result: Result<(), Error>) {
+    pub(super) fn part_ended(&mut self, part: Part, result: Result<(), Error>) {
         let id = part.step;
         let result = result.and_then(|()| if self.data_is_right(id) { Ok(()) } else { Err(Error::Io) });
         // A flush that failed says nothing the second time: what it was to make durable may be gone.
@@ -290,37 +265,37 @@ impl<C: Cache<Step = Step>> Engine<C> {
             return;
         }
         // Nothing moves on a flash that has failed, and no unit is reset there.
-        if result.is_err() && !self.flash_failed && self.step(id).patience > 0 && self.moves_dirty(id) {
+        if result.is_err() && !self.layout.flash_failed && self.step(id).patience > 0 && self.moves_dirty(id) {
             let retries = self.settings.retries;
             let running = self.step(id);
             (running.patience, running.retries) = (running.patience - 1, retries);
-            self.postponed.push(part);
+            self.layout.postponed.push(part);
             return;
         }
         let running = self.step(id);
-        running.transfers -= 1;
-        running.error = running.error.or(result.err());
-        if running.transfers > 0 {
+        let state = &mut running.state;
+        state.transfers -= 1;
+        state.error = state.error.or(result.err());
+        if state.transfers > 0 {
             return;
         }
-        let result = running.error.map_or(Ok(()), Err);
+        let result = state.error.map_or(Ok(()), Err);
         if result.is_err() && self.falls_back(id) {
             return;
         }
         self.finish(id, result);
     }
 
-    /// True if a step reads a dirty block that is about to be moved, or changed in part: it would be lost once its unit is reset. It is listed
-    /// from now on, and the server's log says so.
+    /// True if a step reads a dirty block that is about to be moved, or changed in part. Without the read, the block
+    /// would be lost with the reset of its unit. The server lists it from now on, and logs a line.
     fn moves_dirty(&mut self, id: StepId) -> bool {
-        let step = |id: StepId| self.steps[id as usize].as_ref().expect("a step is there until it is done");
-        let running = step(id);
+        let running = self.peek(id);
         let Step::ReadFlash { block, dirty: true, .. } = running.step else { return false };
         let moves_in = |step: &Step| matches!(step, Step::Append(_) | Step::Copy { .. });
-        let moves = running.dependents.iter().any(|&(next, _)| moves_in(&step(next).step));
+        let moves = running.dependents.iter().any(|&(next, _)| moves_in(&self.peek(next).step));
         if moves {
             // One line for all that cannot be read at a time.
-            if self.postponed.is_empty() {
+            if self.layout.postponed.is_empty() {
                 tracing::warn!(
                     block,
                     "a block's only copy cannot be read from flash; until it is lost, it is tried again"
@@ -337,10 +312,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// True if what was read from flash has the checksum that it should have.
     fn data_is_right(&mut self, id: StepId) -> bool {
         let Step::ReadFlash { slot, frame, .. } = self.step(id).step else { return true };
-        if self.step(id).falls_back {
+        if self.step(id).state.falls_back {
             return true;
         }
-        let right = checksum::crc32c(self.memory.page(frame.number)) == self.checksums[slot as usize];
+        let right = checksum::crc32c(self.layout.memory.page(frame.number)) == self.layout.checksums[slot as usize];
         self.faults.flash_checksum_errors += u64::from(!right);
         right
     }
@@ -350,39 +325,47 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let retries = self.settings.retries;
         let running = self.step(id);
         let Step::ReadFlash { block, frame, dirty: false, .. } = running.step else { return false };
-        if running.falls_back || running.stranded {
+        if running.state.falls_back || running.broken.has(Bond::Strands) {
             return false;
         }
-        running.falls_back = true;
-        running.error = None;
+        running.state.falls_back = true;
+        running.state.error = None;
         running.retries = retries;
         self.faults.flash_read_errors += 1;
         self.transfer_frame(id, BACKEND, Operation::Read, block, frame);
         true
     }
 
-    pub(super) fn finish(&mut self, id: StepId, result: Result<(), Error>) {
-        let mut running = self.steps[id as usize].take().expect("a step ends once");
-        // What another flush that failed was to make durable may be gone, whatever this one says.
-        let result =
-            if running.doomed && matches!(running.step, Step::FlushBackend { .. }) { Err(Error::Io) } else { result };
+    /// Handles the end of a step. Returns the result for the steps that wait for it.
+    pub(super) fn step_ended(
+        &mut self,
+        id: StepId,
+        running: &mut Running<C>,
+        result: Result<(), Error>,
+    ) -> Result<(), Error> {
+        // The data of another flush that failed may be gone, whatever the result of this one.
+        let is_doomed_flush = running.is_doomed() && matches!(running.step, Step::FlushBackend { .. });
+        let result = if is_doomed_flush { Err(Error::Io) } else { result };
         let ok = result.is_ok();
         if !ok && self.settings.planted != Some(Bug::ForgetsContent) {
-            self.forward(&running);
+            self.forward(running);
         }
-        self.unregister(id, &running.step, running.source);
-        self.free_steps.push(id);
-        self.running -= 1;
-        let mut handed_on = false;
+        self.unregister(id, &running.step, running.state.source);
         if ok {
             self.succeeded(&mut running.step);
             // Whoever was told of that flush was told before this is answered.
-            self.errors.backend += u64::from(running.may_be_gone);
-            self.failed_flushes += u64::from(running.may_be_gone);
-        } else {
-            handed_on = self.failed(&mut running.step, running.request.is_some());
+            self.layout.errors.backend += u64::from(running.state.may_be_gone);
+            self.layout.failed_flushes += u64::from(running.state.may_be_gone);
+        } else if self.failed(&mut running.step, running.request.is_some()) {
+            // A flush that waits only for this step does not wait for its replacement.
+            for &(dependent, _) in &running.dependents {
+                let next = self.step(dependent);
+                if matches!(next.step, Step::FlushBackend { .. }) {
+                    next.broken.add(Bond::Needs);
+                }
+            }
         }
-        self.goes_on |= match running.step {
+        self.layout.goes_on |= match running.step {
             Step::Destaged { .. } => true,
             Step::WriteBackend { .. } => self.cache.may_go_on(),
             _ => false,
@@ -390,36 +373,18 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if is_awaited_flush(&running.step) {
             self.background.flush_goes();
         }
-        for (dependent, bond) in running.dependents {
-            let next = self.step(dependent);
-            next.doomed |= bond == Bond::Needs && !ok;
-            next.doubtful |= bond == Bond::Trusts && !ok;
-            next.stranded |= bond == Bond::Strands && !ok;
-            next.unseen |= bond == Bond::Sees && !ok;
-            // A flush that waits for this alone does not wait for what was to take its place.
-            next.doomed |= handed_on && matches!(next.step, Step::FlushBackend { .. });
-            next.waiting -= 1;
-            if next.waiting == 0 {
-                self.ready.push_back(dependent);
-            }
-        }
-        if let Some(request) = running.request {
-            let client = self.clients.get_mut(request);
-            client.pending -= 1;
-            client.error = client.error.or(result.err());
-            self.answer_if_complete(request);
-        }
+        result
     }
 
     fn succeeded(&mut self, step: &mut Step) {
         if let Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. } = step {
-            self.bad[frame.number as usize] = false;
+            self.layout.bad[frame.number as usize] = false;
         }
         self.unplace_frames(step);
         self.tell(Event::Done(step));
     }
 
-    /// What a failed step leaves. Returns whether a newer step [takes its place](Self::hand_on).
+    /// Handles the failure of a step. Returns true if a newer step [replaces](Self::hand_on) it.
     fn failed(&mut self, step: &mut Step, awaited: bool) -> bool {
         let mut missing = false;
         match step {
@@ -427,14 +392,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 // That a clean one failed was counted when the backend was read in its place.
                 self.faults.flash_read_errors += u64::from(*dirty);
                 self.faults.backend_read_errors += u64::from(!*dirty);
-                self.bad[frame.number as usize] = true;
+                self.layout.bad[frame.number as usize] = true;
             }
             Step::ReadBackend { frame, .. } => {
                 self.faults.backend_read_errors += 1;
-                self.bad[frame.number as usize] = true;
+                self.layout.bad[frame.number as usize] = true;
             }
             &mut Step::WriteBackend { block, frame, ref mut acknowledged, ref mut replaces, logged, batch } => {
-                let bad = &mut self.bad[frame.number as usize];
+                let bad = &mut self.layout.bad[frame.number as usize];
                 // The log has the content still where it has a copy that is newer than the backend's.
                 missing = std::mem::replace(bad, *bad || !(logged || batch.is_some()));
                 self.faults.backend_write_errors += u64::from(!missing);
@@ -444,14 +409,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 }
                 let (acknowledged, replaces) = (*acknowledged, *replaces);
                 // Of what waits to be written again, clients have heard.
-                let was_kept = self.unwritten.contains_key(&block) && self.cache.is_kept(block);
+                let was_kept = self.layout.unwritten.contains_key(&block) && self.cache.is_kept(block);
                 self.tell_failed(step, missing);
                 // What a client was told has failed is as good as what was answered before it, if that is lost; what is written back may be older.
                 if !missing && batch.is_none() && self.last_writer(block).is_none() {
-                    self.keep(block, self.memory.page(frame.number).to_vec());
+                    self.keep(block, self.layout.memory.page(frame.number).to_vec());
                 }
                 let is_known = was_kept || self.cache.leaves(block);
-                self.errors.backend += u64::from(!is_known && (replaces || (acknowledged && !missing)));
+                self.layout.errors.backend += u64::from(!is_known && (replaces || (acknowledged && !missing)));
                 return handed_on;
             }
             Step::ZeroBackend { replaces, .. } => {
@@ -461,7 +426,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.faults.backend_write_errors += 1;
                 self.tell_failed(step, missing);
                 replaces.iter().for_each(|block| self.keep(*block, vec![0; BLOCK as usize]));
-                self.errors.backend += u64::from(replaces.iter().any(|block| !self.cache.leaves(*block)));
+                self.layout.errors.backend += u64::from(replaces.iter().any(|block| !self.cache.leaves(*block)));
                 return replaces.len() < before;
             }
             Step::Append(_) | Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => {
@@ -474,15 +439,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             Step::FlushBackend { .. } => {
                 self.faults.backend_write_errors += 1;
-                self.errors.backend += 1;
-                self.failed_flushes += 1;
+                self.layout.errors.backend += 1;
+                self.layout.failed_flushes += 1;
                 let flushes = self.order.last_of(CLIENTS..BATCHES.end);
                 for flush in flushes.collect::<Vec<_>>() {
-                    self.step(flush).doomed = true;
+                    self.step(flush).broken.add(Bond::Needs);
                 }
                 for write in self.order.members(CLIENTS).collect::<Vec<_>>() {
                     let running = self.step(write);
-                    running.may_be_gone |= running.transfers > 0;
+                    running.state.may_be_gone |= running.state.transfers > 0;
                 }
             }
             // The cache knows already.
@@ -499,64 +464,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.unplace_frames(step);
         self.tell(Event::Failed { step, missing });
     }
-
-    /// Hands out transfers, neighbours joined.
-    pub(super) fn hand_out(&mut self, transfers: &mut Vec<Transfer>) {
-        let mut outgoing = std::mem::take(&mut self.outgoing);
-        let mut group = Group::new();
-        for part in outgoing.drain(..) {
-            if !group.last().is_some_and(|last| continues(last, &part, group.len())) {
-                self.hand_out_group(&mut group, transfers);
-            }
-            group.push(part);
-        }
-        self.hand_out_group(&mut group, transfers);
-        self.outgoing = outgoing;
-    }
-
-    pub(super) fn hand_out_group(&mut self, group: &mut Group, transfers: &mut Vec<Transfer>) {
-        let Some(first) = group.first() else { return };
-        if first.disk == BACKEND {
-            self.background.started(first);
-        } else if first.background {
-            self.background.started_from_flash(group.len());
-        }
-        let tag = self.next_tag;
-        self.next_tag += 1;
-        transfers.push(Transfer {
-            tag,
-            disk: first.disk,
-            operation: first.operation,
-            offset: first.offset,
-            length: group.iter().map(|part| part.length).sum(),
-            buffers: joined(group.iter().flat_map(|part| part.buffers.iter().copied())),
-            stream: first.stream,
-        });
-        self.groups.insert(tag, std::mem::take(group));
-    }
-}
-
-/// True if `part` can be transferred together with the `count` parts before it.
-pub(super) fn continues(last: &Part, part: &Part, count: usize) -> bool {
-    matches!(part.operation, Operation::Read | Operation::Write)
-        && part.length == BLOCK
-        && last.length == BLOCK
-        && (last.disk, last.operation, last.background, last.stream)
-            == (part.disk, part.operation, part.background, part.stream)
-        && last.offset + last.length == part.offset
-        && count < TRANSFER_BLOCKS
-}
-
-/// The same memory in as few pieces as possible.
-fn joined(buffers: impl Iterator<Item = Buffer>) -> Vec<Buffer> {
-    let mut pieces: Vec<Buffer> = Vec::new();
-    for buffer in buffers {
-        match pieces.last_mut() {
-            Some(last) if last.start.wrapping_add(last.length) == buffer.start => last.length += buffer.length,
-            _ => pieces.push(buffer),
-        }
-    }
-    pieces
 }
 
 /// True if a client or a segment waits for what goes past the flash.

@@ -1,8 +1,8 @@
-//! Where the cache's frames lie in memory.
+//! The places of frames in memory.
 //!
-//! The cache fills its frames anew in turn, and does not know which steps still use their old contents. A read that is quick would
-//! wait for a slow one that happened to have the same frame before. So a frame that gets new content while steps use its old one is
-//! given another place, as long as one is spare, and the old place is spare once they end.
+//! The cache refills its frames in turn, and does not know which steps still use the old contents. A quick read would
+//! wait for a slow one that happened to have the same frame before. So a frame that gets new content while steps use
+//! the old one moves to a spare place, if there is one. The old place becomes spare once those steps end.
 //!
 //! Source: register renaming, Tomasulo: An efficient algorithm for exploiting multiple arithmetic units. IBM Journal of Research and
 //! Development, 1967.
@@ -64,7 +64,7 @@ impl Places {
         }
     }
 
-    /// No step uses what is at a place any more.
+    /// Handles the end of the last step that uses a place.
     #[inline]
     pub fn idle(&mut self, place: u32) {
         let frame = self.frame_at[place as usize];
@@ -105,15 +105,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// The step's frames are numbered as the cache knows them again.
     pub(super) fn unplace_frames(&self, step: &mut Step) {
-        for_each_frame(step, |frame, _| frame.number = self.places.frame_at(frame.number));
+        for_each_frame(step, |frame, _| frame.number = self.layout.places.frame_at(frame.number));
     }
 
     #[inline]
     fn place_frame(&mut self, frame: &mut Frame, is_filled_anew: bool) {
-        if is_filled_anew && !self.order.place(self.places.of(frame.number)).is_idle() {
-            self.places.move_frame(frame.number);
+        if is_filled_anew && !self.order.place(self.layout.places.of(frame.number)).is_idle() {
+            self.layout.places.move_frame(frame.number);
         }
-        frame.number = self.places.of(frame.number);
+        frame.number = self.layout.places.of(frame.number);
     }
 }
 

@@ -1,28 +1,29 @@
 //! Segments that wait for a backend that hangs: they go without what only it can give, so that flushes, and later segments, need not wait.
 
 use flashwise_core::cache::Cache;
+use flashwise_core::order::Bond;
 use flashwise_core::step::Step;
 
 use super::Engine;
 
-/// What takes longer is late.
+/// A step that takes longer is late.
 const LATE_US: u64 = 500_000;
-/// It is looked for this often.
+/// The interval between searches.
 const LOOK_US: u64 = 50_000;
 
 impl<C: Cache<Step = Step>> Engine<C> {
     /// Lets segments go without the blocks that are read from the backend for too long: these stay out of the cache. After a flush of the backend
     /// that takes too long, a segment calls nothing clean.
     pub(super) fn go_without_late(&mut self) {
-        if self.order.pages_are_idle() || self.now_us < self.look_for_late_us || !self.settings.pauses {
+        if self.order.pages_are_idle() || self.now_us < self.layout.look_for_late_us || !self.settings.pauses {
             return;
         }
-        self.look_for_late_us = self.now_us + LOOK_US;
+        self.layout.look_for_late_us = self.now_us + LOOK_US;
         // Segments that go without a place, or without a flush, from now on.
         let mut found = Vec::new();
         let before_us = self.now_us.saturating_sub(LATE_US);
         for running in self.steps.iter_mut().flatten() {
-            if running.planned_us > before_us {
+            if running.state.planned_us > before_us {
                 continue;
             }
             let read = match running.step {
@@ -41,13 +42,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         for (id, read) in found {
             let append = self.step(id);
             match read {
-                Some(place) => append.late.push(place),
-                None => append.doubtful = true,
+                Some(place) => append.state.late.push(place),
+                None => append.broken.add(Bond::Trusts),
             }
-            append.waiting -= 1;
-            if append.waiting == 0 {
-                self.ready.push_back(id);
-            }
+            self.wait_less(id);
         }
         self.run_ready();
     }

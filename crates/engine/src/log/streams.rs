@@ -1,12 +1,13 @@
-//! Write streams: a flash device is told which writes are of one kind, so that what dies together lies together (flexible data placement).
+//! Write streams: the flash device learns which writes are of one kind, so it can put pages together that die together
+//! (flexible data placement).
 //!
-//! Pages are told apart by why they are written. What a segment holds of one kind in a row is a write of its own: its header, the pages of
-//! clients, those that were admitted, and those that were copied forward.
+//! The kind of a page is the reason for writing it. Consecutive pages of one kind in a segment are one write: the
+//! header, pages of clients, admitted pages, and pages that are copied forward.
 
 use flashwise_core::step::Cause;
 
-/// Why a page is written; the number of its stream, where the device has so many. The last that it has takes what is left. Superblocks
-/// are written without one, which devices take for the first.
+/// The reason for writing a page, which is also the number of its stream. On a device with fewer streams, the last one
+/// takes the rest. Superblocks have no stream, so devices use the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     /// It is a header or a footer of the log.

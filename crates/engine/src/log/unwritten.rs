@@ -1,5 +1,5 @@
-//! What was answered and could not be written, neither to the flash nor to the backend: the cache calls it lost. It is kept in memory, read from
-//! there, and written again until it finds a place.
+//! Answered content that neither the flash nor the backend took. The cache calls it lost. It is kept in memory, read
+//! from there, and written again until a device takes it.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Page};
 use flashwise_core::step::Step;
 
-use super::Engine;
-use super::clients::OfBuckets;
+use super::{Engine, Log};
+use crate::engine;
 use crate::export::{Operation, Request};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// Blocks that are read again at a time.
+/// The number of blocks that are read again per call.
 const READ_AGAIN_MAX: usize = 8;
 /// Most blocks that are kept: 64 MiB.
 const UNWRITTEN_MAX: usize = 16 << 10;
 
-/// By block, what it is to hold.
+/// The content by block.
 pub(super) type Unwritten = BTreeMap<u32, Kept>;
 
-/// What a block is to hold.
+/// The content of a block.
 #[derive(Debug)]
 pub(super) struct Kept {
     data: Vec<u8>,
@@ -34,16 +34,16 @@ pub(super) struct Kept {
 impl Engine {
     /// Writes it again as a client would, which may find a place by now. Not once the flash has failed.
     pub fn write_unwritten(&mut self, now_us: u64) {
-        if self.flash_failed || self.unwritten.is_empty() {
+        if self.layout.flash_failed || self.layout.unwritten.is_empty() {
             return;
         }
         self.forget_written();
-        for (number, block) in self.unwritten.keys().copied().collect::<Vec<_>>().into_iter().enumerate() {
+        for (number, block) in self.layout.unwritten.keys().copied().collect::<Vec<_>>().into_iter().enumerate() {
             // More than it has room for would never leave the log again.
             if !self.cache.may_write_again(number == 0) {
                 continue;
             }
-            let Some(kept) = self.unwritten.get(&block).filter(|kept| kept.changes == 0) else { continue };
+            let Some(kept) = self.layout.unwritten.get(&block).filter(|kept| kept.changes == 0) else { continue };
             let data = kept.data.clone();
             let request = Request {
                 operation: Operation::Write,
@@ -55,14 +55,14 @@ impl Engine {
                 caching: Caching::Through,
             };
             // Where that fails too, it stays as it was.
-            self.begin_request(request, Box::new(|_| ()), now_us, OfBuckets { again: true, ..OfBuckets::default() });
+            self.begin_own(request, now_us);
         }
     }
 
     /// Reads some of the dirty blocks again that could not be read: those that can be are not listed any more.
     pub fn read_unreadable(&mut self, now_us: u64) {
-        for block in self.cache.unreadable_from(self.reread).into_iter().take(READ_AGAIN_MAX) {
-            self.reread = block + 1;
+        for block in self.cache.unreadable_from(self.layout.reread).into_iter().take(READ_AGAIN_MAX) {
+            self.layout.reread = block + 1;
             let request = Request {
                 operation: Operation::Cache,
                 offset: u64::from(block) * BLOCK,
@@ -71,24 +71,24 @@ impl Engine {
                 data: Vec::new(),
                 caching: Caching::default(),
             };
-            self.begin_request(request, Box::new(|_| ()), now_us, OfBuckets { again: true, ..OfBuckets::default() });
+            self.begin_own(request, now_us);
         }
     }
 
-    /// Returns what waits of blocks of which a start would count what the flash says, in order; it waits still.
+    /// Returns the kept blocks for which a start would use the flash, in order. They stay kept.
     pub fn unwritten_on_flash(&self) -> BTreeMap<u32, Vec<u8>> {
-        let on_flash = self.unwritten.iter().filter(|(block, _)| self.cache.is_kept_and_on_flash(**block));
+        let on_flash = self.layout.unwritten.iter().filter(|(block, _)| self.cache.is_kept_and_on_flash(**block));
         on_flash.map(|(block, kept)| (*block, kept.data.clone())).collect()
     }
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// A segment could not be written. What is lost with it is kept, in case it can be written elsewhere.
+    /// Handles the failure of a segment. Its lost blocks are kept, in case they can be written elsewhere.
     pub(super) fn append_failed(&mut self, step: &mut Step) {
         let Step::Append(segment) = &*step else { unreachable!("a segment is appended") };
         let (mut missing, mut new) = (Vec::new(), Vec::new());
         for (number, record) in (0..).zip(&segment.records).filter(|(_, record)| record.kind.has_data()) {
-            if self.bad[record.frame.number as usize] {
+            if self.layout.bad[record.frame.number as usize] {
                 missing.push(number);
             } else if !self.cache.is_lost(record.block) {
                 new.push((record.block, record.frame.number));
@@ -98,16 +98,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.tell(Event::Missing { step, blocks: &missing });
         }
         self.tell_failed(step, false);
-        new.into_iter().for_each(|(block, place)| self.keep(block, self.memory.page(place).to_vec()));
+        new.into_iter().for_each(|(block, place)| self.keep(block, self.layout.memory.page(place).to_vec()));
     }
 
     /// Keeps what a block is to hold and could not be written, if it is lost else.
     pub(super) fn keep(&mut self, block: u32, data: Vec<u8>) {
-        let has_room = self.unwritten.len() < UNWRITTEN_MAX || self.unwritten.contains_key(&block);
+        let has_room = self.layout.unwritten.len() < UNWRITTEN_MAX || self.layout.unwritten.contains_key(&block);
         if has_room && self.cache.is_lost(block) {
-            self.kept += 1;
+            self.layout.kept += 1;
             // A change that is under way is not newer than this: what is newer would take the place of this before it is kept.
-            self.unwritten.insert(block, Kept { data, changes: 0, number: self.kept });
+            self.layout.unwritten.insert(block, Kept { data, changes: 0, number: self.layout.kept });
             self.cache.keep(block);
         }
     }
@@ -115,7 +115,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Takes it, of blocks that are lost without it, in order.
     pub fn take_unwritten(&mut self) -> BTreeMap<u32, Vec<u8>> {
         self.forget_written();
-        std::mem::take(&mut self.unwritten).into_iter().map(|(block, kept)| (block, kept.data)).collect()
+        std::mem::take(&mut self.layout.unwritten).into_iter().map(|(block, kept)| (block, kept.data)).collect()
     }
 
     /// Takes over blocks that are lost, from an engine that could not write them, to write them again. Those without content stay lost.
@@ -124,40 +124,40 @@ impl<C: Cache<Step = Step>> Engine<C> {
         with_content.for_each(|(block, content)| self.keep(block, content.to_vec()));
     }
 
-    /// A client's change begins, which takes the place of what is kept of whole blocks, unless it fails. Returns the number of what was kept
-    /// last, if it takes the place of any.
+    /// A change of a client begins. It replaces the kept content of whole blocks, unless it fails. Returns the number
+    /// of the block that was kept last, if it replaces any.
     pub(super) fn change_begins(&mut self, change: &Request) -> Option<u64> {
-        if self.unwritten.is_empty() || !change.changes() {
+        if self.layout.unwritten.is_empty() || !change.changes() {
             return None;
         }
         self.forget_written();
-        let replaced = self.kept_whole(change, self.kept).map(|(_, kept)| kept.changes += 1).count();
-        (replaced > 0).then_some(self.kept)
+        let replaced = self.kept_whole(change, self.layout.kept).map(|(_, kept)| kept.changes += 1).count();
+        (replaced > 0).then_some(self.layout.kept)
     }
 
-    /// A change has ended whose [begin](Self::change_begins) returned `before`: what was answered counts from now on. What was kept since is
-    /// of that change itself, or newer, and stays.
+    /// Handles the end of a change whose [begin](Self::change_begins) returned `before`. If it succeeded, its content
+    /// counts. Content that was kept since then belongs to this change or to a newer one, and stays.
     pub(super) fn change_ends(&mut self, change: &Request, failed: bool, before: u64) {
         if failed {
             self.kept_whole(change, before).for_each(|(_, kept)| kept.changes -= 1);
         } else {
             // It is in memory elsewhere, or on its way.
             let newer: Vec<u32> = self.kept_whole(change, before).map(|(block, _)| block).collect();
-            newer.iter().for_each(|block| drop(self.unwritten.remove(block)));
+            newer.iter().for_each(|block| drop(self.layout.unwritten.remove(block)));
         }
         self.forget_written();
     }
 
-    /// What is kept of blocks that a change is about as a whole, up to a number.
+    /// Returns the kept whole blocks of a change, up to a number.
     fn kept_whole(&mut self, change: &Request, before: u64) -> impl Iterator<Item = (u32, &mut Kept)> {
         let (first, end) = (change.offset.div_ceil(BLOCK) as u32, ((change.offset + change.length) / BLOCK) as u32);
-        let whole = self.unwritten.range_mut(first..end.max(first)).map(|(block, kept)| (*block, kept));
+        let whole = self.layout.unwritten.range_mut(first..end.max(first)).map(|(block, kept)| (*block, kept));
         whole.filter(move |(_, kept)| kept.number <= before)
     }
 
-    /// What was written anew since needs nothing of before.
+    /// Forgets blocks that were rewritten since.
     fn forget_written(&mut self) {
-        self.unwritten.retain(|block, kept| kept.changes > 0 || self.cache.is_kept(*block));
+        self.layout.unwritten.retain(|block, kept| kept.changes > 0 || self.cache.is_kept(*block));
     }
 
     /// The blocks whose only copy was lost, or cannot be read, in order.
@@ -169,16 +169,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// How many blocks wait in memory for a place.
     pub fn unwritten_blocks(&self) -> usize {
-        self.unwritten.keys().filter(|block| self.cache.is_kept(**block)).count()
+        self.layout.unwritten.keys().filter(|block| self.cache.is_kept(**block)).count()
     }
 
     /// The pieces of a client's read that the cache is asked for, the others being taken from here: none where it is asked for all.
     pub(super) fn pieces_elsewhere(&mut self, number: u32) -> Option<Vec<cache::Request>> {
-        if self.unwritten.is_empty() || self.clients.get(number).request.operation != Operation::Read {
+        if self.layout.unwritten.is_empty() || self.clients.get(number).request.operation != Operation::Read {
             return None;
         }
         self.forget_written();
-        let Engine { clients, unwritten, .. } = self;
+        let engine::Engine { clients, layout: Log { unwritten, .. }, .. } = self;
         let client = clients.get_mut(number);
         let Request { offset, length, caching, .. } = client.request;
         let mut pieces = Vec::new();

@@ -1,0 +1,84 @@
+//! The part of an engine that depends on the layout of the flash.
+
+use flashwise_core::cache::Cache;
+use flashwise_core::order::StepId;
+
+use super::clients::{Asked, Client};
+use super::{Engine, Joining, Output, Part, Running};
+use crate::disk::Operation;
+use crate::export::{Done, Error, Request};
+
+/// A layout of a cache on flash: the way its engine performs steps, and the consequences of their failures.
+///
+/// The engine holds the unfinished steps, their order, the requests and the transfers. It calls the layout for the rest.
+pub trait Layout: Sized {
+    /// The cache that plans the steps.
+    type Cache: Cache;
+    /// A step of the engine: a planned one, or one of its own.
+    type Step;
+    /// The state of an unfinished step.
+    type State;
+
+    /// True if transfers are handed out in the order of their offsets, rather than of the plan.
+    const SORTS: bool;
+
+    /// Starts a request, or lets it wait.
+    fn admit(engine: &mut Engine<Self>, request: Request, done: Done, asked: Asked, now_us: u64);
+
+    /// Notes that a request is about to be planned.
+    fn begins(engine: &mut Engine<Self>, client: &mut Client);
+
+    /// Plans the request of a client.
+    fn plan_request(engine: &mut Engine<Self>, number: u32, now_us: u64);
+
+    /// Enters the steps of a plan that belongs to no client.
+    fn enter(engine: &mut Engine<Self>, steps: &mut Vec<<Self::Cache as Cache>::Step>);
+
+    /// True if the cache may plan anything.
+    fn may_plan(_engine: &Engine<Self>) -> bool {
+        true
+    }
+
+    /// Starts a step that waits for no other one.
+    fn start(engine: &mut Engine<Self>, id: StepId);
+
+    /// Handles the end of a transfer, which belongs to one step.
+    fn part_completed(engine: &mut Engine<Self>, part: Part, result: Result<(), Error>);
+
+    /// Handles the end of a step, before the steps that wait for it hear of it. Returns the result for these, and for its client.
+    fn ended(
+        engine: &mut Engine<Self>,
+        id: StepId,
+        running: &mut Running<Self>,
+        result: Result<(), Error>,
+    ) -> Result<(), Error>;
+
+    /// Handles the end of a step, after the steps that wait for it have heard of it. Its client, if it has one, has not.
+    fn settled(_engine: &mut Engine<Self>, _running: &Running<Self>, _result: Result<(), Error>) {}
+
+    /// Begins what may begin after calls.
+    fn go_on(_engine: &mut Engine<Self>) {}
+
+    /// Answers a request whose steps have ended, or handles it in another way.
+    fn conclude(engine: &mut Engine<Self>, client: Client);
+
+    /// True if the parts of a failed transfer are transferred again one by one.
+    fn splits(operation: Operation) -> bool;
+
+    /// Returns the bytes between a transfer and a part, if the part can join it.
+    fn continues(engine: &Engine<Self>, joining: &Joining, part: &Part) -> Option<u64>;
+
+    /// Prepares for the output.
+    fn before_output(_engine: &mut Engine<Self>) {}
+
+    /// Adds what only this layout has.
+    fn after_output(_engine: &mut Engine<Self>, _output: &mut Output) {}
+
+    /// True if failed requests can be handed back now.
+    fn may_hand_back(_engine: &Engine<Self>) -> bool {
+        true
+    }
+
+    /// Makes the ticks that are due up to a time.
+    fn advance(engine: &mut Engine<Self>, now_us: u64);
+}

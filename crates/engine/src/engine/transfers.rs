@@ -1,0 +1,174 @@
+//! Transfers: few of them for all parts that steps read and write, and their ends.
+
+use flashwise_core::order::StepId;
+use smallvec::SmallVec;
+
+use super::{BACKEND, Engine, Layout, Output};
+use crate::disk::{Buffer, Operation, Transfer};
+use crate::export::Error;
+
+/// A part of a transfer, which belongs to one step.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// [`FLASH`](super::FLASH) or [`BACKEND`].
+    pub disk: usize,
+    /// The operation.
+    pub operation: Operation,
+    /// The first byte.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+    /// The memory.
+    pub buffers: SmallVec<[Buffer; 1]>,
+    /// The step.
+    pub step: StepId,
+    /// True if it yields to others.
+    pub background: bool,
+    /// The disk of the backend that has the bytes.
+    pub lane: u16,
+    /// As [`Transfer::stream`].
+    pub stream: u8,
+    /// True if it is not joined with others, because they failed together.
+    pub alone: bool,
+}
+
+impl Part {
+    /// Creates a part that a client may wait for.
+    pub fn new(step: StepId, disk: usize, operation: Operation, offset: u64, length: u64) -> Part {
+        let (buffers, background, lane, stream, alone) = (SmallVec::new(), false, 0, 0, false);
+        Part { disk, operation, offset, length, buffers, step, background, lane, stream, alone }
+    }
+}
+
+/// The parts of a transfer.
+pub(super) type Group = SmallVec<[Part; 1]>;
+
+/// The parts of a transfer that is being put together.
+#[derive(Debug, Default)]
+pub struct Joining {
+    parts: Group,
+    /// Bytes, gaps included.
+    length: u64,
+    buffers: Vec<Buffer>,
+}
+
+impl Joining {
+    /// Returns its parts.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Returns the number of its buffers.
+    pub fn buffers(&self) -> usize {
+        self.buffers.len()
+    }
+
+    /// Returns the byte after it.
+    pub fn end(&self) -> u64 {
+        self.parts.first().map_or(0, |first| first.offset + self.length)
+    }
+
+    fn push(&mut self, part: Part) {
+        self.length += part.length;
+        part.buffers.iter().for_each(|&buffer| self.push_buffer(buffer));
+        self.parts.push(part);
+    }
+
+    /// Adds memory, in as few pieces as possible.
+    fn push_buffer(&mut self, buffer: Buffer) {
+        match self.buffers.last_mut() {
+            Some(last) if last.start.wrapping_add(last.length) == buffer.start => last.length += buffer.length,
+            _ => self.buffers.push(buffer),
+        }
+    }
+}
+
+impl<L: Layout> Engine<L> {
+    /// Returns the disk, the operation and the offset of an unfinished transfer.
+    pub fn transfer_of(&self, tag: u64) -> (usize, Operation, u64) {
+        let part = &self.groups[&tag][0];
+        (part.disk, part.operation, part.offset)
+    }
+
+    /// Handles the end of a transfer. An error goes to clients if nothing mends it.
+    pub fn completed(&mut self, tag: u64, result: Result<(), Error>) {
+        let parts = self.groups.remove(&tag).expect("a transfer ends once");
+        let first = &parts[0];
+        if first.disk == BACKEND {
+            self.background.ended(first);
+        } else if first.background {
+            self.background.ended_from_flash(parts.len());
+        }
+        if result.is_err() && parts.len() > 1 && L::splits(first.operation) {
+            // One by one, they show which of them failed.
+            self.outgoing.extend(parts.into_iter().map(|part| Part { alone: true, ..part }));
+        } else {
+            parts.into_iter().for_each(|part| L::part_completed(self, part, result));
+        }
+        self.run_ready();
+        L::go_on(self);
+    }
+
+    /// Returns the work for the caller: transfers to start, and answers.
+    pub fn take_output(&mut self, output: &mut Output) {
+        L::before_output(self);
+        self.hand_out(&mut output.transfers);
+        self.hand_out_background(&mut output.transfers);
+        output.answers.append(&mut self.answers);
+        output.answered.append(&mut self.answered);
+        if !self.held.is_empty() && L::may_hand_back(self) {
+            self.held.sort_by_key(|(number, ..)| *number);
+            output.held.extend(self.held.drain(..).map(|(_, request, done)| (request, done)));
+        }
+        L::after_output(self, output);
+    }
+
+    /// Hands out a part later, with its neighbours.
+    pub(crate) fn hand_over(&mut self, mut part: Part) {
+        part.lane = self.background.lane_of(part.disk, part.offset);
+        self.outgoing.push(part);
+    }
+
+    fn hand_out(&mut self, transfers: &mut Vec<Transfer>) {
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        if L::SORTS && outgoing.len() > 1 {
+            outgoing.sort_by_key(|part| (part.disk, part.offset));
+        }
+        let mut joining = Joining::default();
+        for part in outgoing.drain(..) {
+            match joining.parts.first().and_then(|_| L::continues(self, &joining, &part)) {
+                Some(0) => {}
+                Some(gap) => {
+                    joining.push_buffer(self.gap.buffer(0, (gap / super::clients::BLOCK) as u32));
+                    joining.length += gap;
+                }
+                None => self.hand_out_joined(&mut joining, transfers),
+            }
+            joining.push(part);
+        }
+        self.hand_out_joined(&mut joining, transfers);
+        self.outgoing = outgoing;
+    }
+
+    /// Hands out parts as one transfer.
+    pub(super) fn hand_out_group(&mut self, group: Group, transfers: &mut Vec<Transfer>) {
+        let mut joining = Joining::default();
+        group.into_iter().for_each(|part| joining.push(part));
+        self.hand_out_joined(&mut joining, transfers);
+    }
+
+    fn hand_out_joined(&mut self, joining: &mut Joining, transfers: &mut Vec<Transfer>) {
+        let Some(first) = joining.parts.first() else { return };
+        if first.disk == BACKEND {
+            self.background.started(first);
+        } else if first.background {
+            self.background.started_from_flash(joining.parts.len());
+        }
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        let &Part { disk, operation, offset, stream, .. } = first;
+        let Joining { parts, length, buffers } = std::mem::take(joining);
+        transfers.push(Transfer { tag, disk, operation, offset, length, buffers, stream });
+        self.groups.insert(tag, parts);
+    }
+}

@@ -1,0 +1,485 @@
+//! The layout of a log: one block, one frame.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `mod.rs` | the state of the layout, and its plans |
+//! | `perform.rs` | the work of each step |
+//! | `append.rs`, `streams.rs` | segments and footers |
+//! | `order.rs` | the resources of each step |
+//! | `places.rs` | the memory of frames |
+//! | `forward.rs` | content of failed steps that is still in memory |
+//! | `unwritten.rs` | answered content that no device took |
+//! | `late.rs` | segments that go without late blocks |
+
+mod append;
+mod driver;
+mod forward;
+mod late;
+mod order;
+mod perform;
+mod places;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod unwritten;
+
+use std::marker::PhantomData;
+
+use flashwise_core::cache::{self, Cache, Event, LogCache};
+use flashwise_core::format::{Page, Place, Record};
+use flashwise_core::order::{Bond, Order, StepId};
+use flashwise_core::step::{BATCHES, Step};
+
+use crate::disk::Operation as DiskOperation;
+use crate::engine::{self, Asked, Client, Joining, Layout, Legacy, Output, Part, Paused, Settings};
+use crate::export::{Done, Error, Operation, Request};
+use crate::memory::Memory;
+pub(crate) use driver::open;
+use perform::is_awaited_flush;
+use places::Places;
+use unwritten::Unwritten;
+
+/// The engine of a log.
+pub type Engine<C = LogCache> = engine::Engine<Log<C>>;
+type Running<C> = engine::Running<Log<C>>;
+
+/// The state of an unfinished step of a log.
+#[derive(Debug, Default)]
+pub struct State {
+    /// No unanswered client needs it.
+    background: bool,
+    /// It is part of a write that may yet be answered with an error.
+    undecided: bool,
+    /// The time when it was planned.
+    planned_us: u64,
+    /// The places of late blocks, if it is a segment: it goes without them.
+    late: Vec<u32>,
+    /// The place in memory with the content of the block that it reads. The content is part of a segment in progress,
+    /// and may still have to come there.
+    source: Option<u32>,
+    /// The content of the block that it reads, from the memory of a failed write.
+    content: Option<Box<Page>>,
+    /// A read of the flash that became one of the backend.
+    falls_back: bool,
+    transfers: u16,
+    /// A flush of the backend failed while it was in progress there, and may have taken it.
+    may_be_gone: bool,
+    /// The first failure of its transfers.
+    error: Option<Error>,
+    /// Errors that a client had heard of before.
+    errors_before: Errors,
+}
+
+/// Errors that belong to no request, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Errors {
+    /// Failed flushes of the flash, and writes to it.
+    flash: u64,
+    /// Failed flushes of the backend, and acknowledged writes that failed.
+    backend: u64,
+}
+
+/// The layout of a log.
+pub struct Log<C = LogCache> {
+    memory: Memory,
+    /// The checksum of the data in each slot.
+    checksums: Vec<u32>,
+    places: Places,
+    /// By place in memory: its content is wrong.
+    bad: Vec<bool>,
+    /// The time when segments are looked at next that wait for something late.
+    look_for_late_us: u64,
+    /// A batch ended, and others may begin.
+    goes_on: bool,
+    calm: bool,
+    /// A step that writes or flushes the flash failed: no other begins.
+    flash_failed: bool,
+    unwritten: Unwritten,
+    /// The number of blocks that were kept there so far.
+    kept: u64,
+    /// Unreadable dirty blocks are read again from this one on.
+    reread: u32,
+    /// Errors that the next flush reports.
+    errors: Errors,
+    /// Of these, the reported ones.
+    errors_reported: Errors,
+    /// Failed flushes of the backend.
+    failed_flushes: u64,
+    /// Reads that are retried later.
+    postponed: Vec<Part>,
+    /// Reads to begin again.
+    read_anew: Vec<Client>,
+    /// The records of the unit that is being filled.
+    unit_records: Vec<Record>,
+    /// Answers that wait.
+    paused: Vec<Paused>,
+    /// The list of the steps that a step waits for, between uses.
+    waits: Vec<(StepId, Bond)>,
+    /// The durable end of the log when that was asked last, ...
+    seen: Place,
+    /// ... and when it was reported last.
+    noted: Place,
+    cache: PhantomData<fn(C)>,
+}
+
+impl<C: Cache<Step = Step>> Layout for Log<C> {
+    type Cache = C;
+    type Step = Step;
+    type State = State;
+
+    const SORTS: bool = false;
+
+    /// Ticks that are due come first.
+    fn admit(engine: &mut Engine<C>, request: Request, done: Done, asked: Asked, now_us: u64) {
+        engine.advance(now_us);
+        if let Some((request, done)) = engine.without_flushes(request, done) {
+            engine.begin_request(request, done, asked, now_us);
+        }
+    }
+
+    fn begins(engine: &mut Engine<C>, client: &mut Client) {
+        client.replaces_kept = if client.asked.again { None } else { engine.change_begins(&client.request) };
+    }
+
+    /// Plans a request piece by piece.
+    fn plan_request(engine: &mut Engine<C>, number: u32, now_us: u64) {
+        let Request { operation, offset, length, force_unit_access, caching, .. } = engine.clients.get(number).request;
+        let plan = |engine: &mut Engine<C>, piece: cache::Request| {
+            let mut steps = std::mem::take(&mut engine.planned);
+            engine.cache.on(Event::Request { request: &piece, now_us }, &mut steps);
+            engine.enqueue_plan(&mut steps, Some(number), (piece.offset - offset) as u32);
+            engine.planned = steps;
+        };
+        match engine.pieces_elsewhere(number) {
+            Some(pieces) => pieces.into_iter().for_each(|piece| plan(engine, piece)),
+            None => {
+                let pieces = cache::Request::pieces(engine::kind(operation), offset, length, force_unit_access);
+                pieces.of_client(caching).for_each(|piece| plan(engine, piece));
+            }
+        }
+    }
+
+    fn enter(engine: &mut Engine<C>, steps: &mut Vec<Step>) {
+        engine.enqueue_plan(steps, None, 0);
+    }
+
+    fn start(engine: &mut Engine<C>, id: StepId) {
+        engine.perform(id);
+    }
+
+    fn part_completed(engine: &mut Engine<C>, part: Part, result: Result<(), Error>) {
+        engine.part_ended(part, result);
+    }
+
+    fn ended(
+        engine: &mut Engine<C>,
+        id: StepId,
+        running: &mut Running<C>,
+        result: Result<(), Error>,
+    ) -> Result<(), Error> {
+        engine.step_ended(id, running, result)
+    }
+
+    /// Begins the reads again whose content was not written, and lets the cache go on after batches ended. Not while a plan is being entered, whose
+    /// steps come before.
+    fn go_on(engine: &mut Engine<C>) {
+        while let Some(client) = engine.layout.read_anew.pop() {
+            let (waited_us, asked) = (engine.now_us.saturating_sub(client.started_us), client.asked);
+            let ((request, done), now_us) = (client.hand_back(), engine.now_us);
+            engine.begin_request(request, done, Asked { waited_us, ..asked }, now_us);
+        }
+        while !engine.layout.calm && std::mem::take(&mut engine.layout.goes_on) {
+            engine.plan_background(Event::GoOn);
+        }
+    }
+
+    fn conclude(engine: &mut Engine<C>, client: Client) {
+        if client.asked.again {
+            return;
+        }
+        if let Some(before) = client.replaces_kept {
+            engine.change_ends(&client.request, client.error.is_some(), before);
+        }
+        if client.error.is_some() && engine.hands_back() {
+            let number = client.asked.number;
+            engine.held.extend(client.repeat().into_iter().map(|(request, done)| (number, request, done)));
+            return;
+        }
+        if client.reads_anew {
+            engine.layout.read_anew.push(client);
+            return;
+        }
+        if client.error.is_none() && engine.settings.holds_failed {
+            engine.clients.note_answered(&client);
+        }
+        let until_us = client.until_us;
+        let (answered, done, result, _) = client.answer();
+        if until_us > engine.now_us && result.is_ok() {
+            engine.layout.paused.push(Paused { until_us, answered, done, result });
+            return;
+        }
+        engine.answered.push(answered);
+        engine.answers.push((done, result));
+    }
+
+    fn splits(_operation: DiskOperation) -> bool {
+        true
+    }
+
+    fn continues(_engine: &Engine<C>, joining: &Joining, part: &Part) -> Option<u64> {
+        let parts = joining.parts();
+        parts.last().is_some_and(|last| engine::continues(last, part, parts.len())).then_some(0)
+    }
+
+    fn after_output(engine: &mut Engine<C>, output: &mut Output) {
+        output.paused.append(&mut engine.layout.paused);
+    }
+
+    /// The effects of ticks do not depend on when this is called, if it is before the next request.
+    fn advance(engine: &mut Engine<C>, now_us: u64) {
+        while let Some(tick_us) = engine.cache.next_tick_us(now_us) {
+            engine.tick(tick_us);
+        }
+        engine.now_us = engine.now_us.max(now_us);
+        engine.go_without_late();
+    }
+}
+
+impl Engine<LogCache> {
+    /// Returns the durable end of the log, if it is to be noted. That is the case if whole units have become durable
+    /// since the last note. It is also the case if nothing has become durable since the last call. The log itself does
+    /// not record its last unit.
+    pub fn pause(&mut self) -> Option<Place> {
+        let flushed = self.cache.log().flushed();
+        let Log { seen, noted, .. } = &mut self.layout;
+        let seen = std::mem::replace(seen, flushed);
+        let is_due = flushed.sequence > noted.sequence || flushed > *noted && flushed == seen;
+        is_due.then(|| {
+            *noted = flushed;
+            flushed
+        })
+    }
+}
+
+impl<C: Cache<Step = Step>> Engine<C> {
+    /// Creates the engine of a cache. `checksums` are those of the data in each slot of the flash, `head_records` the records of the unit that is being
+    /// filled.
+    pub fn new(cache: C, settings: Settings, checksums: Vec<u32>, head_records: Vec<Record>) -> Engine<C> {
+        let geometry = cache.geometry();
+        assert_eq!(checksums.len(), geometry.pages() as usize);
+        let places = Places::new(cache.frame_count(), settings.spare_frames);
+        let order = Order::new(places.count());
+        let layout = Log {
+            memory: Memory::new((places.count() + 1 + geometry.footer_pages()) as usize),
+            checksums,
+            bad: vec![false; places.count() as usize],
+            places,
+            look_for_late_us: 0,
+            goes_on: false,
+            calm: false,
+            flash_failed: false,
+            unwritten: Unwritten::new(),
+            kept: 0,
+            reread: 0,
+            errors: Errors::default(),
+            errors_reported: Errors::default(),
+            failed_flushes: 0,
+            postponed: Vec::new(),
+            read_anew: Vec::new(),
+            unit_records: head_records,
+            paused: Vec::new(),
+            waits: Vec::new(),
+            seen: Place::default(),
+            noted: Place::default(),
+            cache: PhantomData,
+        };
+        engine::Engine::with(cache, settings, layout, order, 1)
+    }
+
+    /// True if the backend's copy of `block` is not its newest, or is being changed.
+    pub fn is_newer_than_backend(&self, block: u32) -> bool {
+        self.order.blocks().is_used(block) || self.cache.is_newer_than_backend(block)
+    }
+
+    /// Returns the number of unanswered requests.
+    pub fn requests(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// True if a step failed that writes or flushes the flash: no other begins.
+    pub fn has_flash_failed(&self) -> bool {
+        self.layout.flash_failed
+    }
+
+    /// Returns the number of places in memory that steps can still take.
+    pub fn spare_places(&self) -> usize {
+        self.layout.places.spare()
+    }
+
+    /// Returns the number of unfinished steps that others wait for: without those that write dirty blocks back, which wait for a slow backend.
+    pub fn running_for_clients(&self) -> usize {
+        self.running().saturating_sub(2 * self.order.count_members(BATCHES))
+    }
+
+    /// Does the work that is due.
+    pub fn tick(&mut self, now_us: u64) {
+        self.plan_background(Event::Tick { now_us });
+    }
+
+    /// Starts to write back data that is not durable on a failed flash. Only after the flash was durably abandoned.
+    pub fn destage_rest(&mut self, now_us: u64) {
+        self.plan_background(Event::DestageRest { now_us });
+    }
+
+    fn enqueue_plan(&mut self, steps: &mut Vec<Step>, request: Option<u32>, base: u32) {
+        let mut client = request;
+        let undecided = self.is_write(request) && steps.iter().any(Step::decides_answer);
+        for mut step in steps.drain(..) {
+            match &mut step {
+                Step::Reply => {
+                    client = None;
+                    continue;
+                }
+                Step::Receive { from, .. } => *from += base,
+                Step::Send { to, .. } => *to += base,
+                Step::Pause { until_us } => {
+                    if let Some(client) = client
+                        && self.settings.pauses
+                    {
+                        let client = self.clients.get_mut(client);
+                        client.until_us = client.until_us.max(*until_us);
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            self.place_frames(&mut step);
+            if !self.try_at_once(&step, client) {
+                self.enqueue(step, client, undecided);
+            }
+        }
+    }
+
+    /// Returns the errors that a step does not report. A flush reports all that none has reported yet. A durable change reports those that come while it
+    /// is in progress, and a flush still has to report them.
+    fn errors_before(&self, step: &Step, request: Option<u32>) -> Errors {
+        let is_flush = matches!(step, Step::AwaitFlushes) && self.is_flush(request);
+        if is_flush { self.layout.errors_reported } else { self.layout.errors }
+    }
+
+    /// `client`: the unanswered request that the step belongs to. `undecided`: that is a write whose answer is not known yet.
+    fn enqueue(&mut self, step: Step, client: Option<u32>, undecided: bool) {
+        let request = client.filter(|_| step.is_awaited());
+        let errors_before = self.errors_before(&step, request);
+        if is_awaited_flush(&step) {
+            self.background.flush_waits();
+        }
+        let source = match step {
+            Step::ReadFlash { slot, .. } if self.is_read(client) => self.on_its_way(slot),
+            _ => None,
+        };
+        source.into_iter().for_each(|place| self.hurry(place));
+        let state = State {
+            background: client.is_none(),
+            undecided: undecided && client.is_some(),
+            planned_us: self.now_us,
+            source,
+            errors_before,
+            ..State::default()
+        };
+        let id = self.add(step, request, state);
+        let mut waits = std::mem::take(&mut self.layout.waits);
+        self.register(id, &mut waits);
+        self.wait_for(id, waits.drain(..));
+        self.layout.waits = waits;
+        // Transfers of steps that could start are handed out in the order of the plan.
+        self.run_ready();
+    }
+
+    /// True if reads are postponed.
+    pub fn has_postponed(&self) -> bool {
+        !self.layout.postponed.is_empty()
+    }
+
+    /// Grants the postponed reads all their retries again.
+    pub fn be_patient(&mut self) {
+        let patience = self.settings.patience;
+        for id in self.layout.postponed.iter().map(|part| part.step).collect::<Vec<_>>() {
+            self.step(id).patience = patience;
+        }
+    }
+
+    /// Treats the flash as failed, because it cannot be read. Its contents no longer change, and postponed reads fail.
+    pub fn give_flash_up(&mut self) {
+        self.flash_fails();
+        self.tell(Event::Failed { step: &Step::FlushFlash { sequence: 0, page: 0 }, missing: false });
+    }
+
+    /// Stops writes to the flash, and waiting for reads of it.
+    fn flash_fails(&mut self) {
+        self.layout.errors.flash += 1;
+        self.layout.flash_failed = true;
+        self.read_again();
+    }
+
+    /// Retries the postponed reads.
+    pub fn read_again(&mut self) {
+        self.outgoing.append(&mut self.layout.postponed);
+    }
+
+    /// Returns the number of failed flushes of the backend: their data may be gone.
+    pub fn failed_flushes(&self) -> u64 {
+        self.layout.failed_flushes
+    }
+
+    /// While it is calm, no more write-back begins by itself.
+    pub fn set_calm(&mut self, calm: bool) {
+        self.layout.calm = calm;
+    }
+
+    /// Answers requests that fail from now on. Returns those that failed before; no other call does.
+    #[must_use]
+    pub fn stop_holding(&mut self) -> Vec<(Request, Done)> {
+        self.settings.holds_failed = false;
+        self.held.drain(..).map(|(_, request, done)| (request, done)).collect()
+    }
+
+    /// True if every change is answered with an error, because the flash has failed.
+    pub fn refuses_changes(&self) -> bool {
+        self.layout.flash_failed && !self.settings.holds_failed
+    }
+
+    /// Returns the failures that a successor takes over. Without unfinished steps.
+    pub fn legacy(&self) -> Legacy {
+        let Log { errors, errors_reported, failed_flushes, .. } = &self.layout;
+        let unreported = errors.backend - errors_reported.backend;
+        Legacy { faults: self.faults, unreported, failed_flushes: *failed_flushes }
+    }
+
+    /// Takes over the failures of a predecessor.
+    pub fn succeed(&mut self, before: Legacy) {
+        self.layout.errors.backend = before.unreported;
+        self.faults = before.faults;
+        self.layout.failed_flushes = before.failed_flushes;
+    }
+
+    /// True if it is a flush that is asked for.
+    fn is_flush(&self, request: Option<u32>) -> bool {
+        request.is_some_and(|request| self.clients.get(request).request.is_flush())
+    }
+
+    /// True if it is a read that is asked for.
+    fn is_read(&self, request: Option<u32>) -> bool {
+        request.is_some_and(|request| self.clients.get(request).request.operation == Operation::Read)
+    }
+
+    /// True if it is a write that is asked for.
+    fn is_write(&self, request: Option<u32>) -> bool {
+        request.is_some_and(|request| self.clients.get(request).request.operation == Operation::Write)
+    }
+
+    /// True if failed requests are handed back rather than answered.
+    fn hands_back(&self) -> bool {
+        self.settings.holds_failed && self.layout.flash_failed
+    }
+}
