@@ -59,7 +59,7 @@ fn run<M: Meter>(name: &str, mut ftl: Ftl<M>) {
         .collect();
     times.sort_by(f64::total_cmp);
     let (least, median) = (times[0], times[RUNS / 2]);
-    let amplification = ftl.counters().since(&before).write_amplification().expect("pages were written");
+    let amplification = (*ftl.counters() - before).write_amplification().expect("pages were written");
     let millions = |seconds: f64| f64::from(WRITES) / seconds / 1e6;
     println!(
         "{name:14} {:10} {:6} {:11.1} {:8.1} {:14.1} {:8.1} {:14.3}",

@@ -71,17 +71,18 @@ impl<K: Eq + Hash> BlockSet<K> for Hashes<K> {
     }
 }
 
-/// Block accesses by outcome, `[read, write]` by [`Op`], and blocks written back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Hits.
-    pub hits: [u64; 2],
-    /// Admitted misses.
-    pub admissions: [u64; 2],
-    /// Bypassed misses.
-    pub bypasses: [u64; 2],
-    /// Evicted dirty blocks.
-    pub written_back: u64,
+crate::counts! {
+    /// Block accesses by outcome, `[read, write]` by [`Op`], and blocks written back.
+    pub struct Counts {
+        /// Hits.
+        pub hits: [u64; 2],
+        /// Admitted misses.
+        pub admissions: [u64; 2],
+        /// Bypassed misses.
+        pub bypasses: [u64; 2],
+        /// Evicted dirty blocks.
+        pub written_back: u64,
+    }
 }
 
 impl Counts {
@@ -119,36 +120,6 @@ impl Counts {
             bypassed_writes: bytes(write_bypasses),
             cache_written: bytes(read_admissions + write_hits + write_admissions),
             storage_written: bytes(write_bypasses + self.written_back),
-        }
-    }
-}
-
-impl std::ops::Add for Counts {
-    type Output = Counts;
-
-    /// Returns the sum of both counts.
-    fn add(self, other: Counts) -> Counts {
-        let plus = |one: [u64; 2], other: [u64; 2]| [one[0] + other[0], one[1] + other[1]];
-        Counts {
-            hits: plus(self.hits, other.hits),
-            admissions: plus(self.admissions, other.admissions),
-            bypasses: plus(self.bypasses, other.bypasses),
-            written_back: self.written_back + other.written_back,
-        }
-    }
-}
-
-impl std::ops::Sub for Counts {
-    type Output = Counts;
-
-    /// Returns the counts since `before`.
-    fn sub(self, before: Counts) -> Counts {
-        let minus = |now: [u64; 2], before: [u64; 2]| [now[0] - before[0], now[1] - before[1]];
-        Counts {
-            hits: minus(self.hits, before.hits),
-            admissions: minus(self.admissions, before.admissions),
-            bypasses: minus(self.bypasses, before.bypasses),
-            written_back: self.written_back - before.written_back,
         }
     }
 }

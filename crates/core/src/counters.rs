@@ -3,17 +3,18 @@
 use crate::access::Op;
 use crate::policy::Outcome;
 
-/// Outcomes of the accesses of one op.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpCounters {
-    /// Hits.
-    pub hits: u64,
-    /// Misses admitted to free cache space.
-    pub fills: u64,
-    /// Misses admitted in place of an evicted block: LARC's R, section IV.C.
-    pub replacements: u64,
-    /// Bypassed misses.
-    pub bypasses: u64,
+crate::counts! {
+    /// Outcomes of the accesses of one op.
+    pub struct OpCounters {
+        /// Hits.
+        pub hits: u64,
+        /// Misses admitted to free cache space.
+        pub fills: u64,
+        /// Misses admitted in place of an evicted block: LARC's R, section IV.C.
+        pub replacements: u64,
+        /// Bypassed misses.
+        pub bypasses: u64,
+    }
 }
 
 impl OpCounters {
@@ -28,11 +29,12 @@ impl OpCounters {
     }
 }
 
-/// Counters of one run of a policy, separate for reads and writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// `[read, write]`, by [`Op`].
-    by_op: [OpCounters; 2],
+crate::counts! {
+    /// Counters of one run of a policy, separate for reads and writes.
+    pub struct Counters {
+        /// `[read, write]`, by [`Op`].
+        by_op: [OpCounters; 2],
+    }
 }
 
 impl Counters {
@@ -117,32 +119,6 @@ impl Counters {
     /// Returns replacements per access, 0 to 1; 0 without accesses (Figure 8 of the LARC paper).
     pub fn replacement_rate(&self) -> f64 {
         ratio(self.replacements(), self.accesses())
-    }
-}
-
-impl std::ops::AddAssign for Counters {
-    fn add_assign(&mut self, other: Counters) {
-        for (counters, other) in self.by_op.iter_mut().zip(other.by_op) {
-            counters.hits += other.hits;
-            counters.fills += other.fills;
-            counters.replacements += other.replacements;
-            counters.bypasses += other.bypasses;
-        }
-    }
-}
-
-impl std::ops::Sub for Counters {
-    type Output = Counters;
-
-    /// Returns the counters since `before`.
-    fn sub(mut self, before: Counters) -> Counters {
-        for (counters, before) in self.by_op.iter_mut().zip(before.by_op) {
-            counters.hits -= before.hits;
-            counters.fills -= before.fills;
-            counters.replacements -= before.replacements;
-            counters.bypasses -= before.bypasses;
-        }
-        self
     }
 }
 

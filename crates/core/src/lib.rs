@@ -16,6 +16,7 @@ pub mod cache;
 pub mod checksum;
 pub mod container_policy;
 pub mod counters;
+pub mod counts;
 pub mod decision;
 pub mod directory;
 pub mod filter;

@@ -11,52 +11,39 @@ use flashwise_device::flash::{DeviceCounters, Wear};
 use crate::array::Waits;
 use crate::simulate::Counting;
 
-/// Counts over some accesses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Block accesses that read.
-    pub reads: u64,
-    /// Block accesses that write.
-    pub writes: u64,
-    /// Read hits in RAM or on flash.
-    pub read_hits: u64,
-    /// Write hits in RAM or on flash.
-    pub write_hits: u64,
-    /// Read hits in RAM, a part of `read_hits`.
-    pub ram_hits: u64,
-    /// Counts of the policy, which does not see every access.
-    pub counters: Counters,
-    /// Accesses that devices answered, and write-back; RAM answered the other accesses.
-    pub answered: account::Counts,
-    /// Writes to flash.
-    pub tally: Tally,
-    /// Operations of the flash device.
-    pub device: DeviceCounters,
-    /// Counts of the tiers of the whole cache, if that ran.
-    pub whole: Option<Whole>,
-}
+flashwise_core::counts! {
+    /// Counts over some accesses.
+    pub struct Counts {
+        /// Block accesses that read.
+        pub reads: u64,
+        /// Block accesses that write.
+        pub writes: u64,
+        /// Read hits in RAM or on flash.
+        pub read_hits: u64,
+        /// Write hits in RAM or on flash.
+        pub write_hits: u64,
+        /// Read hits in RAM, a part of `read_hits`.
+        pub ram_hits: u64,
+        /// Counts of the policy, which does not see every access.
+        pub counters: Counters,
+        /// Accesses that devices answered, and write-back; RAM answered the other accesses.
+        pub answered: account::Counts,
+        /// Writes to flash.
+        pub tally: Tally,
+        /// Operations of the flash device.
+        pub device: DeviceCounters,
+        /// Counts of the tiers of the whole cache, if that ran.
+        pub whole: Option<Whole>,
+    }
 
-/// Counts that only the whole cache has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Whole {
-    /// Counts of its tiers.
-    pub figures: Figures,
-    /// Flushes of the flash.
-    pub flash_flushes: u64,
-    /// Flushes of the backend.
-    pub backend_flushes: u64,
-}
-
-impl std::ops::Sub for Whole {
-    type Output = Whole;
-
-    /// Returns the counts since `before`.
-    fn sub(self, before: Whole) -> Whole {
-        Whole {
-            figures: self.figures - before.figures,
-            flash_flushes: self.flash_flushes - before.flash_flushes,
-            backend_flushes: self.backend_flushes - before.backend_flushes,
-        }
+    /// Counts that only the whole cache has.
+    pub struct Whole {
+        /// Counts of its tiers.
+        pub figures: Figures,
+        /// Flushes of the flash.
+        pub flash_flushes: u64,
+        /// Flushes of the backend.
+        pub backend_flushes: u64,
     }
 }
 
@@ -92,26 +79,6 @@ impl Counts {
     pub fn live_at_eviction_blocks(&self) -> u64 {
         let copied = self.device.programs_collection + self.device.programs_levelling;
         copied + self.tally.live_at_reset_blocks
-    }
-}
-
-impl std::ops::Sub for Counts {
-    type Output = Counts;
-
-    /// Returns the counts since `before`.
-    fn sub(self, before: Counts) -> Counts {
-        Counts {
-            reads: self.reads - before.reads,
-            writes: self.writes - before.writes,
-            read_hits: self.read_hits - before.read_hits,
-            write_hits: self.write_hits - before.write_hits,
-            ram_hits: self.ram_hits - before.ram_hits,
-            counters: self.counters - before.counters,
-            answered: self.answered - before.answered,
-            tally: self.tally - before.tally,
-            device: self.device.since(&before.device),
-            whole: self.whole.map(|whole| whole - before.whole.unwrap_or_default()),
-        }
     }
 }
 

@@ -15,17 +15,18 @@ use crate::admission::adaptive::Decision;
 use crate::policy::{Outcome, Policy};
 use crate::step::FlashStep;
 
-/// Blocks that a cache wrote to its flash, by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FlashWrites {
-    /// Written by clients.
-    pub client_blocks: u64,
-    /// Read by clients and admitted.
-    pub admission_blocks: u64,
-    /// Copied because their erase unit was reset.
-    pub copy_forward_blocks: u64,
-    /// Headers and footers for recovery.
-    pub metadata_blocks: u64,
+crate::counts! {
+    /// Blocks that a cache wrote to its flash, by cause.
+    pub struct FlashWrites {
+        /// Written by clients.
+        pub client_blocks: u64,
+        /// Read by clients and admitted.
+        pub admission_blocks: u64,
+        /// Copied because their erase unit was reset.
+        pub copy_forward_blocks: u64,
+        /// Headers and footers for recovery.
+        pub metadata_blocks: u64,
+    }
 }
 
 impl FlashWrites {
@@ -51,44 +52,17 @@ impl FlashWrites {
     }
 }
 
-impl std::ops::Sub for FlashWrites {
-    type Output = FlashWrites;
-
-    /// Returns the blocks written since `before`.
-    fn sub(self, before: FlashWrites) -> FlashWrites {
-        FlashWrites {
-            client_blocks: self.client_blocks - before.client_blocks,
-            admission_blocks: self.admission_blocks - before.admission_blocks,
-            copy_forward_blocks: self.copy_forward_blocks - before.copy_forward_blocks,
-            metadata_blocks: self.metadata_blocks - before.metadata_blocks,
-        }
-    }
-}
-
-/// Figures that only the cache knows, in addition to outcomes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Blocks written to flash.
-    pub flash_writes: FlashWrites,
-    /// Read hits of blocks that were still in RAM on their way to flash.
-    pub buffer_hits: u64,
-    /// Blocks that were still valid on the erase units when the cache reset them.
-    pub live_at_reset_blocks: u64,
-    /// Blocks copied forward that were not read again before they left. Only offline policies can count them.
-    pub wasted_copies_blocks: u64,
-}
-
-impl std::ops::Sub for Tally {
-    type Output = Tally;
-
-    /// Returns the figures since `before`.
-    fn sub(self, before: Tally) -> Tally {
-        Tally {
-            flash_writes: self.flash_writes - before.flash_writes,
-            buffer_hits: self.buffer_hits - before.buffer_hits,
-            live_at_reset_blocks: self.live_at_reset_blocks - before.live_at_reset_blocks,
-            wasted_copies_blocks: self.wasted_copies_blocks - before.wasted_copies_blocks,
-        }
+crate::counts! {
+    /// Figures that only the cache knows, in addition to outcomes.
+    pub struct Tally {
+        /// Blocks written to flash.
+        pub flash_writes: FlashWrites,
+        /// Read hits of blocks that were still in RAM on their way to flash.
+        pub buffer_hits: u64,
+        /// Blocks that were still valid on the erase units when the cache reset them.
+        pub live_at_reset_blocks: u64,
+        /// Blocks copied forward that were not read again before they left. Only offline policies can count them.
+        pub wasted_copies_blocks: u64,
     }
 }
 

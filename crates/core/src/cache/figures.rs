@@ -72,24 +72,12 @@ macro_rules! figures {
         [$($(#[doc = $of_flash_meaning:literal])+ $of_flash:ident: u64, $of_flash_unit:literal $(, $of_flash_head:literal, $of_flash_note:literal)?;)*]
         [$($(#[doc = $of_log_meaning:literal])+ $of_log:ident: u64, $of_log_unit:literal $(, $of_log_head:literal, $of_log_note:literal)?;)*]
     ) => {
-        /// Counters in addition to the policy's. A block is counted each time.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Figures {
-            $($(#[doc = $meaning])+ pub $figure: u64,)*
-            $($(#[doc = $of_flash_meaning])+ pub $of_flash: u64,)*
-            $($(#[doc = $of_log_meaning])+ pub $of_log: u64,)*
-        }
-
-        impl std::ops::Sub for Figures {
-            type Output = Figures;
-
-            /// Returns the counts since `before`.
-            fn sub(self, before: Figures) -> Figures {
-                Figures {
-                    $($figure: self.$figure - before.$figure,)*
-                    $($of_flash: self.$of_flash - before.$of_flash,)*
-                    $($of_log: self.$of_log - before.$of_log,)*
-                }
+        $crate::counts! {
+            /// Counters in addition to the policy's. A block is counted each time.
+            pub struct Figures {
+                $($(#[doc = $meaning])+ pub $figure: u64,)*
+                $($(#[doc = $of_flash_meaning])+ pub $of_flash: u64,)*
+                $($(#[doc = $of_log_meaning])+ pub $of_log: u64,)*
             }
         }
 
@@ -129,15 +117,16 @@ impl Figures {
     }
 }
 
-/// Counters of reads, a cheap subset of any cache's figures.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reads {
-    /// Blocks read.
-    pub blocks: u64,
-    /// Of these, from RAM.
-    pub ram_hits: u64,
-    /// Of these, that had a copy on flash.
-    pub flash_hits: u64,
+crate::counts! {
+    /// Counters of reads, a cheap subset of any cache's figures.
+    pub struct Reads {
+        /// Blocks read.
+        pub blocks: u64,
+        /// Of these, from RAM.
+        pub ram_hits: u64,
+        /// Of these, that had a copy on flash.
+        pub flash_hits: u64,
+    }
 }
 
 impl Reads {
@@ -150,19 +139,6 @@ impl Reads {
 impl From<&Figures> for Reads {
     fn from(figures: &Figures) -> Reads {
         Reads { blocks: figures.reads, ram_hits: figures.ram_read_hits, flash_hits: figures.flash_read_hits }
-    }
-}
-
-impl std::ops::Sub for Reads {
-    type Output = Reads;
-
-    /// Returns the counts since `before`.
-    fn sub(self, before: Reads) -> Reads {
-        Reads {
-            blocks: self.blocks - before.blocks,
-            ram_hits: self.ram_hits - before.ram_hits,
-            flash_hits: self.flash_hits - before.flash_hits,
-        }
     }
 }
 

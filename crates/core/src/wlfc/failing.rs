@@ -343,7 +343,7 @@ impl Wlfc {
 
     /// Continues from a cache that failed, including its counters. Its writes to the backend may not be durable.
     pub fn succeed(&mut self, before: &Wlfc) {
-        self.figures = self.figures + before.figures;
+        self.figures += before.figures;
         self.backend_dirty = true;
         self.trials = before.trials;
         self.passed.succeed(&before.passed);

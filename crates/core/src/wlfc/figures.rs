@@ -5,77 +5,52 @@ use super::config::Config;
 use super::step::Step;
 use crate::cache::Reads;
 
-macro_rules! figures {
-    ($($(#[$doc:meta])* $figure:ident,)*) => {
-        /// Counters of a run.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Figures {
-            $($(#[$doc])* pub $figure: u64,)*
-        }
-
-        impl std::ops::Add for Figures {
-            type Output = Figures;
-
-            /// Returns the sum of two runs.
-            fn add(self, other: Figures) -> Figures {
-                Figures { $($figure: self.$figure + other.$figure,)* }
-            }
-        }
-
-        impl std::ops::Sub for Figures {
-            type Output = Figures;
-
-            /// Returns the counts since `before`.
-            fn sub(self, before: Figures) -> Figures {
-                Figures { $($figure: self.$figure - before.$figure,)* }
-            }
-        }
-    };
-}
-
-figures! {
-    /// Requests, flushes included.
-    requests,
-    /// Flushes requested by clients.
-    flushes,
-    /// Blocks read by clients.
-    read_blocks,
-    /// Blocks written by clients.
-    written_blocks,
-    /// Blocks read from RAM.
-    ram_hits,
-    /// Blocks read with their newest content on flash.
-    read_hits,
-    /// Blocks written through the cache with their newest content on flash.
-    write_hits,
-    /// Blocks read from the backend, and copied to flash with their bucket.
-    read_admissions,
-    /// Blocks written past the cache.
-    passed_blocks,
-    /// Blocks in logs.
-    log_blocks,
-    /// Data logs appended; each holds the neighbouring blocks of one write in one bucket.
-    flash_write_requests,
-    /// Blocks programmed to fill partial pages.
-    padding_blocks,
-    /// Blocks in read copies.
-    copy_blocks,
-    /// The part of these in copies that absorbed an evicted write bucket.
-    copy_forward_blocks,
-    /// Blocks programmed without data: tombstones, zeroes, and headers on flash without out-of-band bytes.
-    metadata_blocks,
-    /// Blocks read from flash.
-    flash_read_blocks,
-    /// Cache buckets reset.
-    resets,
-    /// Reads of the backend.
-    backend_reads,
-    /// Writes to the backend, including zeroing.
-    backend_writes,
-    /// Blocks read from the backend.
-    backend_read_blocks,
-    /// Blocks written to the backend.
-    backend_written_blocks,
+crate::counts! {
+    /// Counters of a run.
+    pub struct Figures {
+        /// Requests, flushes included.
+        pub requests: u64,
+        /// Flushes requested by clients.
+        pub flushes: u64,
+        /// Blocks read by clients.
+        pub read_blocks: u64,
+        /// Blocks written by clients.
+        pub written_blocks: u64,
+        /// Blocks read from RAM.
+        pub ram_hits: u64,
+        /// Blocks read with their newest content on flash.
+        pub read_hits: u64,
+        /// Blocks written through the cache with their newest content on flash.
+        pub write_hits: u64,
+        /// Blocks read from the backend, and copied to flash with their bucket.
+        pub read_admissions: u64,
+        /// Blocks written past the cache.
+        pub passed_blocks: u64,
+        /// Blocks in logs.
+        pub log_blocks: u64,
+        /// Data logs appended; each holds the neighbouring blocks of one write in one bucket.
+        pub flash_write_requests: u64,
+        /// Blocks programmed to fill partial pages.
+        pub padding_blocks: u64,
+        /// Blocks in read copies.
+        pub copy_blocks: u64,
+        /// The part of these in copies that absorbed an evicted write bucket.
+        pub copy_forward_blocks: u64,
+        /// Blocks programmed without data: tombstones, zeroes, and headers on flash without out-of-band bytes.
+        pub metadata_blocks: u64,
+        /// Blocks read from flash.
+        pub flash_read_blocks: u64,
+        /// Cache buckets reset.
+        pub resets: u64,
+        /// Reads of the backend.
+        pub backend_reads: u64,
+        /// Writes to the backend, including zeroing.
+        pub backend_writes: u64,
+        /// Blocks read from the backend.
+        pub backend_read_blocks: u64,
+        /// Blocks written to the backend.
+        pub backend_written_blocks: u64,
+    }
 }
 
 impl From<&Figures> for Reads {

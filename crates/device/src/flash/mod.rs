@@ -70,25 +70,26 @@ pub trait Device {
     }
 }
 
-/// Counters of a device. Reads, writes and discards are in pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeviceCounters {
-    /// Pages that the host read.
-    pub host_reads: u64,
-    /// Pages that the host wrote.
-    pub host_writes: u64,
-    /// Pages that the host discarded, one by one or by resetting their unit, whether they held data or not.
-    pub host_discards: u64,
-    /// Units that the host reset.
-    pub host_resets: u64,
-    /// Pages programmed because the host wrote them.
-    pub programs_host: u64,
-    /// Pages programmed to copy valid data out of collected units.
-    pub programs_collection: u64,
-    /// Pages programmed to move cold data onto worn units.
-    pub programs_levelling: u64,
-    /// Units erased.
-    pub erasures: u64,
+flashwise_core::counts! {
+    /// Counters of a device. Reads, writes and discards are in pages.
+    pub struct DeviceCounters {
+        /// Pages that the host read.
+        pub host_reads: u64,
+        /// Pages that the host wrote.
+        pub host_writes: u64,
+        /// Pages that the host discarded, one by one or by resetting their unit, whether they held data or not.
+        pub host_discards: u64,
+        /// Units that the host reset.
+        pub host_resets: u64,
+        /// Pages programmed because the host wrote them.
+        pub programs_host: u64,
+        /// Pages programmed to copy valid data out of collected units.
+        pub programs_collection: u64,
+        /// Pages programmed to move cold data onto worn units.
+        pub programs_levelling: u64,
+        /// Units erased.
+        pub erasures: u64,
+    }
 }
 
 impl DeviceCounters {
@@ -100,20 +101,6 @@ impl DeviceCounters {
     /// Returns the pages programmed per page that the host wrote; `None` before its first write.
     pub fn write_amplification(&self) -> Option<f64> {
         (self.host_writes > 0).then(|| self.programs() as f64 / self.host_writes as f64)
-    }
-
-    /// Returns the difference to `earlier`, taken from the same device.
-    pub fn since(&self, earlier: &DeviceCounters) -> DeviceCounters {
-        DeviceCounters {
-            host_reads: self.host_reads - earlier.host_reads,
-            host_writes: self.host_writes - earlier.host_writes,
-            host_discards: self.host_discards - earlier.host_discards,
-            host_resets: self.host_resets - earlier.host_resets,
-            programs_host: self.programs_host - earlier.programs_host,
-            programs_collection: self.programs_collection - earlier.programs_collection,
-            programs_levelling: self.programs_levelling - earlier.programs_levelling,
-            erasures: self.erasures - earlier.erasures,
-        }
     }
 }
 
