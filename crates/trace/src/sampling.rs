@@ -10,8 +10,9 @@
 //! a policy uses request lengths, blocks are chosen in groups of 64 KiB, so that usual requests and streams within a
 //! group stay whole. This costs accuracy: a group is one draw, regardless of its number of blocks. A sampled access
 //! always has the full length of its request. The sample also knows the number of reads and writes of the whole trace
-//! up to any access. It knows the hot blocks, and the class (of 64) of each sampled block. Hot blocks have so many
-//! accesses that chance must not decide their hit ratio. Estimates and their errors are computed from these facts.
+//! up to any access. It knows the hot blocks, and the class (of 64) of each sampled block. Each class has two halves,
+//! and neighbours are in different ones. Hot blocks have so many accesses that chance must not decide their hit ratio.
+//! Estimates and their errors are computed from these facts.
 
 mod hot;
 
@@ -23,7 +24,8 @@ use crate::error::TraceError;
 
 /// The size of a group, whose blocks are chosen together.
 const GROUP_BYTES: u64 = 64 << 10;
-/// The number of classes of a sample's blocks, taken from other bits of the hash than the choice.
+/// The number of classes of a sample's blocks, each with two halves. In the order of addresses, the groups of the sample form
+/// pairs. Other bits of the hash than the choice select the class of a pair, and the half of each of the two.
 pub const CLASSES: usize = 64;
 /// The number of accesses of the whole trace between two marks.
 const MARK_ACCESSES: u64 = 1 << 14;
@@ -136,10 +138,10 @@ impl Filter {
         digits < last || digits == last && self.rank(group) <= self.last
     }
 
-    /// Returns the class of the block at `address`.
-    #[inline]
-    pub fn class(&self, address: u64) -> u8 {
-        (self.hash(self.group(address)) % CLASSES as u64) as u8
+    /// Returns twice the class, plus the half, of the group at `at` of the sorted `groups` of a sample.
+    fn class_and_half(&self, groups: &[u64], at: usize) -> u8 {
+        let hash = self.hash(groups[at & !1]);
+        ((hash % CLASSES as u64) << 1 | (hash >> 32 ^ at as u64) & 1) as u8
     }
 
     /// Returns the group of the block at `address`.
@@ -199,7 +201,7 @@ impl Sample {
         self.unique_blocks
     }
 
-    /// Returns the class of each block, by id.
+    /// Returns twice the class of each block, plus its half, by id.
     pub fn classes(&self) -> &[u8] {
         &self.classes
     }
@@ -382,11 +384,17 @@ impl SampleNotes {
         groups.sort_unstable();
         let lengths: Vec<u64> = groups.chunk_by(|a, b| a == b).map(|group| group.len() as u64).collect();
         let squares: u64 = lengths.iter().map(|length| length * length).sum();
+        groups.dedup();
+        let class = |&address: &u64| {
+            let at = groups.partition_point(|&group| group < self.filter.group(address));
+            self.filter.class_and_half(&groups, at)
+        };
+        let classes = addresses.iter().map(class).collect();
         Sample {
             sampling: self.sampling,
             unique_blocks,
             marks: self.marks,
-            classes: addresses.iter().map(|&address| self.filter.class(address)).collect(),
+            classes,
             groups: lengths.len() as u64,
             group_blocks: (squares as f64 / addresses.len().max(1) as f64).max(1.0),
             hot: self.hot.finish(accesses, addresses.len()),

@@ -1,14 +1,18 @@
 //! Estimates for the whole trace from a sample, and their errors.
 //!
-//! A hash of their address divides the sample's accesses into classes, each a smaller sample. Over the classes, hits h depend on accesses
-//! n. If popular blocks enlarge some classes, the additional accesses are nearly all hits; otherwise hits grow in proportion. The number
-//! of accesses of the whole trace is known, and so is the expected number of the sample, E\[n\]. So the estimate follows the regression of
-//! h on n: `(H + beta (E[n] - n)) / E[n]`. A beta equal to the hit ratio leaves the estimate unchanged; a beta of 1 is SHARDS-adj. If the
-//! number of unique blocks of the whole trace is known too, hits depend on both: each surplus block of the sample is at least one surplus
-//! miss.
+//! A hash of their address divides the sample's accesses into classes, each a smaller sample. Each class has two halves; a block and its
+//! neighbour are in different halves. Over the classes, hits h depend on accesses n. If popular blocks enlarge some classes, the additional
+//! accesses are nearly all hits; otherwise hits grow in proportion. The number of accesses of the whole trace is known, and so is the
+//! expected number of the sample, E\[n\]. So the estimate follows the regression of h on n: `(H + beta (E[n] - n)) / E[n]`. A beta equal to
+//! the hit ratio leaves the estimate unchanged; a beta of 1 is SHARDS-adj. If the number of unique blocks of the whole trace is known too,
+//! hits depend on both: each surplus block of the sample is at least one surplus miss.
 //!
 //! Accesses to hot blocks, see [`flashwise_trace::sampling`], are excluded from that. LRU's hits on them are known for the whole trace and
 //! for each class. The classes estimate only the difference: other accesses, and the hits of other caches on hot blocks.
+//!
+//! Samples have their exact share of neighbours, so they err by as much as neighbours differ. The squared differences between the halves of
+//! classes add up to the variance (Wolter: Introduction to variance estimation. 2nd edition, 2007, section 8.2, estimators of successive
+//! differences).
 //!
 //! Source: Cochran: Sampling techniques. 3rd edition, 1977, chapter 7, for the regression estimate and its error. Waldspurger, Park,
 //! Garthwaite, Ahmad: SHARDS. FAST 2015, section 3.4, for the adjusted quantity.
@@ -22,15 +26,22 @@ pub const CONFIDENCE: f64 = 0.95;
 /// The corresponding quantile of the normal distribution.
 const NORMAL_QUANTILE: f64 = 1.959_964;
 
-/// Outcomes of the accesses of a sample, by class.
+/// Number of halves of classes.
+const HALVES: usize = 2 * CLASSES;
+
+/// Outcomes of the accesses of a sample, by half of a class.
 #[derive(Clone, Debug)]
 pub struct Classes {
     /// The counters.
-    pub counters: Box<[Counters; CLASSES]>,
+    pub counters: Box<[Counters; HALVES]>,
     /// Unique blocks.
-    pub blocks: Box<[u64; CLASSES]>,
+    pub blocks: Box<[u64; HALVES]>,
     /// Accesses to hot blocks, by [`Op`], and LRU's hits among them.
-    pub hot: Box<[[Hot; 2]; CLASSES]>,
+    pub hot: Box<[[Hot; 2]; HALVES]>,
+    /// Blocks in the cache.
+    cached: Box<[i64; HALVES]>,
+    /// The sum of `cached` over the recorded moments.
+    cached_sums: Box<[i64; HALVES]>,
 }
 
 /// Accesses to hot blocks.
@@ -43,12 +54,33 @@ pub struct Hot {
 }
 
 impl Classes {
-    /// Returns zero counts for a sample whose blocks are in these classes.
+    /// Returns zero counts for a sample whose blocks are in these halves of classes.
     pub fn new(of_blocks: &[u8]) -> Classes {
-        let mut blocks = Box::new([0; CLASSES]);
+        let mut blocks = Box::new([0; HALVES]);
         of_blocks.iter().for_each(|&class| blocks[usize::from(class)] += 1);
-        let hot = Box::new([[Hot::default(); 2]; CLASSES]);
-        Classes { counters: Box::new([Counters::default(); CLASSES]), blocks, hot }
+        let hot = Box::new([[Hot::default(); 2]; HALVES]);
+        let counters = Box::new([Counters::default(); HALVES]);
+        Classes { counters, blocks, hot, cached: Box::new([0; HALVES]), cached_sums: Box::new([0; HALVES]) }
+    }
+
+    /// Records that a block of this half entered or left the cache.
+    pub fn note_cached(&mut self, half: u8, entered: bool) {
+        self.cached[usize::from(half)] += if entered { 1 } else { -1 };
+    }
+
+    /// Records where the blocks lie that the cache has now.
+    pub fn note_spread(&mut self) {
+        self.cached_sums.iter_mut().zip(self.cached.iter()).for_each(|(sum, cached)| *sum += cached);
+    }
+
+    /// Returns the relative standard deviation of the number of cached blocks, on average over the recorded moments, in a sample of a share
+    /// `rate`. It follows from the differences between neighbours. `None` if nothing was in the cache.
+    pub fn size_error(&self, rate: f64) -> Option<f64> {
+        let square = |number: i64| (number as f64).powi(2);
+        let all = square(self.cached_sums.iter().sum());
+        let (pairs, _) = self.cached_sums.as_chunks::<2>();
+        let differences: f64 = pairs.iter().map(|[one, other]| square(one - other)).sum();
+        (all > 0.0).then(|| (differences / all * (1.0 - rate)).sqrt())
     }
 
     /// All classes together.
@@ -69,23 +101,35 @@ impl Classes {
         })
     }
 
-    /// Returns the regressors and hits of accesses of one kind, without hot ones.
-    fn points(&self, op: Op) -> [Point; CLASSES] {
-        std::array::from_fn(|class| {
-            let counters = self.counters[class].of(op);
+    /// Returns the regressors and hits of accesses of one kind, without hot ones, by class and half.
+    fn points(&self, op: Op) -> [[Point; 2]; CLASSES] {
+        let of_half = |half: usize| {
+            let counters = self.counters[half].of(op);
             let [accesses, hits] = [counters.accesses(), counters.hits].map(|count| count as f64);
-            let hot = self.hot[class][op as usize];
-            Point { accesses: accesses - hot.accesses, blocks: self.blocks[class] as f64, hits: hits - hot.lru_hits }
-        })
+            let hot = self.hot[half][op as usize];
+            Point { accesses: accesses - hot.accesses, blocks: self.blocks[half] as f64, hits: hits - hot.lru_hits }
+        };
+        std::array::from_fn(|class| [of_half(2 * class), of_half(2 * class + 1)])
     }
 }
 
-/// A class.
+/// A class, or half of one.
 #[derive(Clone, Copy)]
 struct Point {
     accesses: f64,
     blocks: f64,
     hits: f64,
+}
+
+impl Point {
+    /// Returns one half plus `sign` times the other.
+    fn of([one, other]: [Point; 2], sign: f64) -> Point {
+        Point {
+            accesses: one.accesses + sign * other.accesses,
+            blocks: one.blocks + sign * other.blocks,
+            hits: one.hits + sign * other.hits,
+        }
+    }
 }
 
 /// Known figures of the whole trace.
@@ -113,7 +157,7 @@ pub struct Regression {
     hits: [u64; 2],
     /// By op.
     slopes: [Slopes; 2],
-    /// Standard deviation of the sample's hits around the regression.
+    /// Standard deviation of the sample's hits around the regression, from the differences between neighbours.
     residual: f64,
     /// Degrees of freedom of `residual`.
     freedom: f64,
@@ -123,22 +167,23 @@ impl Regression {
     /// Returns the regression over the classes of a sample with a share `rate` of the blocks. It uses unique blocks if `population` has
     /// them.
     pub fn of(classes: &Classes, rate: f64, population: Population) -> Regression {
-        let points = [Op::Read, Op::Write].map(|op| classes.points(op));
+        let halves = [Op::Read, Op::Write].map(|op| classes.points(op));
+        let points = halves.map(|halves| halves.map(|halves| Point::of(halves, 1.0)));
         let slopes = points.map(|points| Slopes::of(&points, population.blocks.is_some()));
         let of_op = |op: Op, class: usize| {
-            let Point { accesses, blocks, hits } = points[op as usize][class];
+            let Point { accesses, blocks, hits } = Point::of(halves[op as usize][class], -1.0);
             let Slopes { of_accesses, of_blocks } = slopes[op as usize];
             hits - of_accesses * accesses - of_blocks * blocks
         };
+        // The halves of a class are neighbours. The sample takes the same share of both, so their difference is that between samples.
         let residuals: Vec<f64> = (0..CLASSES).map(|class| of_op(Op::Read, class) + of_op(Op::Write, class)).collect();
         let count = CLASSES as f64;
-        let left = count - if population.blocks.is_some() { 3.0 } else { 2.0 };
-        let mean = residuals.iter().sum::<f64>() / count;
-        let moment = |power: i32| residuals.iter().map(|residual| (residual - mean).powi(power)).sum::<f64>();
+        let left = count - if population.blocks.is_some() { 2.0 } else { 1.0 };
+        let moment = |power: i32| residuals.iter().map(|residual| residual.powi(power)).sum::<f64>();
         let (second, fourth) = (moment(2), moment(4));
         // For a normal distribution the ratio is a third of the number of classes; it is smaller if few classes dominate the error.
         let freedom = if fourth > 0.0 { 3.0 * second * second / fourth - 2.0 } else { left };
-        let residual = (second / left * count * (1.0 - rate)).sqrt();
+        let residual = (second * count / left * (1.0 - rate)).sqrt();
         let blocks = classes.blocks.iter().sum();
         let (hot, total) = (classes.total_hot(), classes.total());
         let hits = [Op::Read, Op::Write].map(|op| total.of(op).hits);
@@ -301,25 +346,25 @@ mod tests {
 
     fn classes(of: impl Fn(usize) -> OpCounters) -> Classes {
         let mut classes = Classes::new(&[]);
-        for (number, class) in classes.counters.iter_mut().enumerate() {
-            *class = Counters::of_ops([of(number), OpCounters::default()]);
+        for (number, half) in classes.counters.iter_mut().enumerate() {
+            *half = Counters::of_ops([of(number / 2), OpCounters::default()]);
         }
         classes
     }
 
     const NO_WRITES: fn(u64) -> Population = |reads| Population { accesses: [reads, 0], ..Population::default() };
 
-    /// Each class has ten misses, and some have more hits. The whole trace, 100 times the expected accesses, lacks only hits.
+    /// Each half of a class has ten misses, and some have more hits. The whole trace, 100 times the expected accesses, lacks only hits.
     #[test]
     fn where_popular_blocks_are_missing_only_hits_are_added() {
         let sample = classes(|number| op(10 * (number as u64 % 4), 10));
         let total = sample.total();
-        assert_eq!((total.accesses(), total.hits()), (1600, 960));
-        let regression = Regression::of(&sample, 0.01, NO_WRITES(200_000));
+        assert_eq!((total.accesses(), total.hits()), (3200, 1920));
+        let regression = Regression::of(&sample, 0.01, NO_WRITES(400_000));
         assert_eq!((regression.slopes[0].of_accesses, regression.standard_error()), (1.0, 0.0));
         let whole = regression.estimate(&total);
-        // 400 more accesses are expected in the sample: 1,360 hits of 2,000.
-        assert_eq!((whole.hits(), whole.accesses(), whole.replacements()), (136_000, 200_000, 64_000));
+        // 800 more accesses are expected in the sample: 2,720 hits of 4,000.
+        assert_eq!((whole.hits(), whole.accesses(), whole.replacements()), (272_000, 400_000, 128_000));
     }
 
     /// Each class has as many hits as misses, at any size.
@@ -332,17 +377,36 @@ mod tests {
         assert_eq!((whole.hits(), whole.replacements(), whole.bypasses()), (4500, 4500, 0));
     }
 
-    /// 32 classes with 8 hits and 2 misses, and 32 with 6 and 4. By hand: a residual of 1 in each, a variance of 64 / 62 x 64, of which a
-    /// share of 0.9 is not in the sample, over 640 expected accesses.
+    /// In each class one half has 8 hits and 2 misses, and the other 6 and 4. By hand: a difference of 2 in each, a variance of
+    /// 64 / 63 x 64 x 4, of which a share of 0.9 is not in the sample, over 1,280 expected accesses.
     #[test]
-    fn what_the_regression_leaves_over_is_the_error() {
-        let sample = classes(|number| if number % 2 == 0 { op(8, 2) } else { op(6, 4) });
-        let regression = Regression::of(&sample, 0.1, NO_WRITES(6400));
-        let expected = (64.0_f64 / 62.0 * 64.0 * 0.9).sqrt() / 640.0;
+    fn the_differences_between_neighbours_are_the_error() {
+        let mut sample = classes(|_| op(0, 0));
+        for (number, half) in sample.counters.iter_mut().enumerate() {
+            *half = Counters::of_ops([if number % 2 == 0 { op(8, 2) } else { op(6, 4) }, OpCounters::default()]);
+        }
+        let regression = Regression::of(&sample, 0.1, NO_WRITES(12_800));
+        let expected = (64.0_f64 / 63.0 * 64.0 * 4.0 * 0.9).sqrt() / 1280.0;
         assert!((regression.standard_error() - expected).abs() < 1e-12);
-        assert_eq!(regression.estimate(&sample.total()).hits(), 4480);
-        let whole = Regression::of(&sample, 1.0, NO_WRITES(640));
+        assert_eq!(regression.estimate(&sample.total()).hits(), 8960);
+        let whole = Regression::of(&sample, 1.0, NO_WRITES(1280));
         assert_eq!((whole.standard_error(), whole.estimate(&sample.total())), (0.0, sample.total()));
+    }
+
+    /// First 3 blocks are in one half and 1 in the other, besides a pair; then 1 and 1. By hand: a difference of 4 - 2 among 10, and a share of
+    /// 0.9 is not in the sample.
+    #[test]
+    fn the_size_of_a_cache_errs_by_as_much_as_neighbours_differ() {
+        let mut sample = Classes::new(&[]);
+        [0, 0, 0, 1, 6, 7].into_iter().for_each(|half| sample.note_cached(half, true));
+        assert_eq!(sample.size_error(0.1), None);
+        sample.note_spread();
+        assert!((sample.size_error(0.1).unwrap() - (4.0_f64 / 36.0 * 0.9).sqrt()).abs() < 1e-12);
+        sample.note_cached(0, false);
+        sample.note_cached(0, false);
+        sample.note_spread();
+        assert!((sample.size_error(0.1).unwrap() - (4.0_f64 / 100.0 * 0.9).sqrt()).abs() < 1e-12);
+        assert_eq!(sample.size_error(1.0), Some(0.0));
     }
 
     #[test]
@@ -366,7 +430,7 @@ mod tests {
     fn where_each_block_misses_once_the_blocks_tell_all() {
         let mut sample = classes(|number| op(20 + 7 * (number as u64 % 5), 3 + number as u64 % 3));
         for (number, blocks) in sample.blocks.iter_mut().enumerate() {
-            *blocks = 3 + number as u64 % 3;
+            *blocks = 3 + number as u64 / 2 % 3;
         }
         let regression = Regression::of(
             &sample,

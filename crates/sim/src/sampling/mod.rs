@@ -1,8 +1,9 @@
 //! Runs over samples of traces: a cache scaled down with the sample, and estimates for the full trace.
 //!
 //! Each job runs three times: in a cache of the sampled size, and in a smaller and a larger one. They differ by the possible error of that
-//! size, because the cached sample represents a random number of blocks of the whole trace. Their difference is one part of the error; the
-//! residual of the [`Regression`] over classes is the other. If the trace has hot blocks, LRU runs too.
+//! size, because the cached sample represents a random number of blocks of the whole trace. Cached neighbours show how large that error is.
+//! The difference of the two caches is one part of the error; the residual of the [`Regression`] over classes is the other. If the trace has
+//! hot blocks, LRU runs too.
 
 mod accuracy;
 mod epochs;
@@ -52,7 +53,6 @@ pub fn run(
 ) -> Sampled {
     let sample = trace.sample().expect("the trace is a sample");
     let blocks = sample.capacity_blocks(capacity_blocks);
-    let size_error = sample.size_error(blocks);
     let cuts = Cuts::new(sample, counting);
     let lru = Spec::parse("lru").expect("lru is a policy");
     let replay = |blocks: usize, epochs: bool| {
@@ -68,6 +68,8 @@ pub fn run(
     };
     let (classes, mut epochs) = replay(blocks, true);
     let rate = sample.sampling().rate();
+    let most = sample.size_error(blocks);
+    let size_error = classes.size_error(rate).map_or(most, |error| error.min(most));
     let regression = Regression::of(&classes, rate, cuts.population(sample, blocks));
     let hit_ratio = |blocks: usize| {
         let classes = replay(blocks, false).0;
@@ -85,6 +87,9 @@ pub fn run(
         SampleFigures::new(sample, trace.block_size_bytes(), blocks, &regression, of_size, counters.hit_ratio());
     Sampled { counters, epochs, regression, figures: figures.of_policy(policy.info().name) }
 }
+
+/// Moments at which the cached blocks of neighbours are compared.
+const SPREADS: u64 = 32;
 
 /// Returns half the difference of the hit ratios of caches that are smaller and larger by the share `error`.
 fn slope_of_size(blocks: usize, error: f64, hit_ratio: impl Fn(usize) -> f64) -> f64 {
@@ -163,6 +168,9 @@ impl Replay<'_> {
         let (mut classes, mut epochs) = (Classes::new(self.sample.classes()), Epochs::new(self.cuts, self.epochs));
         let of_block = self.sample.classes();
         let mut position = 0;
+        // Compare in the second half, when the cache is more likely full.
+        let len = self.trace.len() as u64;
+        let (mut next_spread, step) = (len / 2, (len / (2 * SPREADS)).max(1));
         for columns in self.trace.batches() {
             let ops = &columns.op[..];
             for (at, &block) in columns.block.iter().enumerate() {
@@ -173,6 +181,14 @@ impl Replay<'_> {
                 // No policy of the table uses the length of requests.
                 let access = Access { block: block as u32, op, request_blocks: 1, next_use };
                 let outcome = policy.access(access);
+                if let Outcome::Admit { evicted } = outcome {
+                    classes.note_cached(of_block[block as usize], true);
+                    evicted.into_iter().for_each(|block| classes.note_cached(of_block[block as usize], false));
+                }
+                if position == next_spread {
+                    classes.note_spread();
+                    next_spread += step;
+                }
                 if position >= self.cuts.warmup {
                     let class = usize::from(of_block[block as usize]);
                     classes.counters[class].record(op, &outcome);

@@ -19,4 +19,5 @@ mod offline;
 mod parity;
 #[cfg(feature = "real-traces")]
 mod real_traces;
+mod sampling;
 mod wlfc;

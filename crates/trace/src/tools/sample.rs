@@ -319,7 +319,7 @@ mod tests {
             let said = sample.sampled_before(50_000) as f64;
             assert!((said / half - 1.0).abs() < 0.05, "{said} of {half}");
             let classes: BTreeSet<u8> = sample.classes().iter().copied().collect();
-            assert_eq!((classes.len(), classes.last()), (CLASSES, Some(&(CLASSES as u8 - 1))));
+            assert!(classes.len() > CLASSES && classes.iter().all(|&class| usize::from(class) < 2 * CLASSES));
         }
         assert_eq!(mapped.sample().unwrap().unique_blocks(), Some(whole.unique_blocks() as u64));
         assert_eq!((read.sample().unwrap().unique_blocks(), mapped.whole_len()), (None, whole.len() as u64));
