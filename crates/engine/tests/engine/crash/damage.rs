@@ -21,7 +21,7 @@ use flashwise_testing::setting;
 
 use crate::crash::model::{Model, SECTOR_BYTES, SECTORS};
 use crate::crash::planted::metadata;
-use crate::crash::world::{self, Devices, Outcome, no_crash};
+use crate::crash::world::{self, Cached, Devices, Outcome, World, no_crash};
 use crate::crash::{salvage, wlfc};
 
 /// What may happen to a page, or to each page of a unit.
@@ -138,12 +138,13 @@ impl Left {
                 let (seed, setup) = setups.filter(|(_, setup)| setup.zoned == zoned).nth(number as usize).unwrap();
                 // A read of all blocks is not admitted.
                 let admission = "size:max=8KiB";
-                Left::of_log(world::Setup { mode: Mode::WriteBack, admission, ..setup }, seed, in_order)
+                let setup = world::Setup { mode: Mode::WriteBack, admission, ..setup };
+                Left::of(setup, seed, in_order, [150, 100], Setup::Log)
             }
             Layout::Wlfc => {
                 let setups = seeds().map(|(seed, mut random)| (seed, wlfc::Setup::sound(&mut random)));
                 let (seed, setup) = setups.filter(|(_, setup)| setup.zoned == zoned).nth(number as usize).unwrap();
-                Left::of_buckets(setup, seed, in_order)
+                Left::of(setup, seed, in_order, [400, 100], Setup::Wlfc)
             }
         };
         if without != Without::Nothing {
@@ -152,39 +153,23 @@ impl Left {
         left
     }
 
-    fn of_log(setup: world::Setup, seed: u64, in_order: bool) -> Left {
-        let mut world = world::World::new(setup.clone(), seed);
-        let work = |steps: u64, world: &mut world::World| -> FakeDisk {
+    fn of<S: Cached>(setup: S, seed: u64, in_order: bool, steps: [u64; 2], wrap: impl Fn(Box<S>) -> Setup) -> Left {
+        let mut world = World::new(setup.clone(), seed);
+        let work = |steps: u64, world: &mut World<S>| -> FakeDisk {
             (0..steps).for_each(|_| world.step(&mut no_crash).unwrap());
             world.submit(Operation::Flush, 0, 0, false);
             world.settle().unwrap();
             world.idle().unwrap();
             world.disks[FLASH].fork()
         };
-        let earlier = work(150, &mut world);
-        world.set_mode(Mode::WriteBack);
-        work(100, &mut world);
+        let earlier = work(steps[0], &mut world);
+        S::may_be_dirty(&mut world);
+        work(steps[1], &mut world);
         let (devices, model) = match in_order {
             true => world.close().unwrap(),
             false => world.devices_after_crash(false, &mut Random(seed)),
         };
-        Left { geometry: setup.geometry, setup: Setup::Log(Box::new(setup)), devices, earlier, model: ended(model) }
-    }
-
-    fn of_buckets(setup: wlfc::Setup, seed: u64, in_order: bool) -> Left {
-        let mut world = wlfc::World::new(setup.clone(), seed);
-        let work = |steps: u64, world: &mut wlfc::World| -> FakeDisk {
-            (0..steps).for_each(|_| world.step(&mut |_| Ok(())).unwrap());
-            world.submit(Operation::Flush, 0, 0, false);
-            world.settle().unwrap();
-            world.idle().unwrap();
-            world.disks[FLASH].fork()
-        };
-        let earlier = work(400, &mut world);
-        work(100, &mut world);
-        let devices = if in_order { world.close().unwrap() } else { world.devices() };
-        let model = world.clients.model.lock().unwrap().clone();
-        Left { geometry: setup.geometry, setup: Setup::Wlfc(Box::new(setup)), devices, earlier, model: ended(model) }
+        Left { geometry: setup.geometry(), setup: wrap(Box::new(setup)), devices, earlier, model: ended(model) }
     }
 
     /// Plants a fault.
@@ -232,21 +217,18 @@ impl Left {
 
     /// Serves the cache and reads all blocks. Returns the refusal, or whether all blocks can be read. Older content is a violation.
     fn serve(&self, devices: Devices) -> Outcome<Result<bool, String>> {
-        let (model, random) = (self.model.clone(), Random(1));
         match &self.setup {
-            Setup::Log(setup) => match world::World::open((**setup).clone(), devices, model, random, 1 << 40) {
-                Err(refusal) => Ok(Err(refusal)),
-                Ok(mut world) => world.verify_recovered().map(|()| Ok(world.lost().is_empty())),
-            },
-            Setup::Wlfc(setup) => {
-                let Devices { disks, record } = devices;
-                match wlfc::World::open((**setup).clone(), disks, record, model, random, 1 << 40) {
-                    Err(refusal) => Ok(Err(refusal)),
-                    Ok(mut world) => {
-                        world.verify_recovered()?;
-                        Ok(Ok(world.read_all()?.iter().all(Option::is_some)))
-                    }
-                }
+            Setup::Log(setup) => self.serve_by(&**setup, devices),
+            Setup::Wlfc(setup) => self.serve_by(&**setup, devices),
+        }
+    }
+
+    fn serve_by<S: Cached>(&self, setup: &S, devices: Devices) -> Outcome<Result<bool, String>> {
+        match World::open(setup.clone(), devices, self.model.clone(), Random(1), 1 << 40) {
+            Err(refusal) => Ok(Err(refusal)),
+            Ok(mut world) => {
+                world.verify_recovered()?;
+                Ok(Ok(world.lost().is_empty() && world.read_all()?.iter().all(Option::is_some)))
             }
         }
     }

@@ -25,10 +25,10 @@ use flashwise_testing::budget::Budget;
 use flashwise_testing::random::Random;
 use flashwise_testing::setting;
 use planted::Planted;
-use world::{ADMISSIONS, Setup, World, no_crash};
+use world::{ADMISSIONS, Cached, Outcome, Setup, World, no_crash};
 
-/// What one power failure leads to: recovery, every block read, and sometimes more work and another power failure.
-fn after_crash(world: &World, random: &mut Random, points: &AtomicU64) -> Result<(), String> {
+/// Recovers after a power failure and reads every block. Sometimes more work and another power failure follow.
+fn after_crash<S: Cached>(world: &World<S>, random: &mut Random, points: &AtomicU64) -> Outcome<()> {
     points.fetch_add(1, Ordering::Relaxed);
     let mut recovered = world.crashed(random)?;
     recovered.verify_recovered().map_err(|error| format!("first: {error}"))?;
@@ -40,20 +40,24 @@ fn after_crash(world: &World, random: &mut Random, points: &AtomicU64) -> Result
             points.fetch_add(1, Ordering::Relaxed);
             let mut again = recovered.crashed(random)?;
             again.verify_recovered().map_err(|error| format!("second: {error}"))?;
-            again.verify_detached().map_err(|error| format!("second: {error}"))
+            S::verify_written_back(&mut again).map_err(|error| format!("second: {error}"))
         }
-        1 => recovered.verify_detached().map_err(|error| format!("first: {error}")),
+        1 => S::verify_written_back(&mut recovered).map_err(|error| format!("first: {error}")),
         2 => {
             // The power fails again before anything was done.
             points.fetch_add(1, Ordering::Relaxed);
             recovered.crashed(random)?.verify_recovered()
+        }
+        3 | 4 => {
+            points.fetch_add(S::after_crash(recovered, world, random)?, Ordering::Relaxed);
+            Ok(())
         }
         _ => Ok(()),
     }
 }
 
 /// Runs one world and fails its power at one in `odds` device operations.
-fn run(setup: Setup, seed: u64, steps: u64, odds: u64, points: &AtomicU64) -> Result<(), String> {
+fn run<S: Cached>(setup: S, seed: u64, steps: u64, odds: u64, points: &AtomicU64) -> Outcome<()> {
     let described = format!("seed {seed}, {setup:?}");
     let mut world = World::new(setup, seed);
     let mut random = Random(!seed);
@@ -64,13 +68,13 @@ fn run(setup: Setup, seed: u64, steps: u64, odds: u64, points: &AtomicU64) -> Re
             })?;
         }
         world.settle()?;
-        world.verify_detached()
+        S::verify_written_back(&mut world)
     };
     run().map_err(|error| format!("{described}, after {} operations: {error}", world.operations))
 }
 
-#[test]
-fn what_was_flushed_survives_power_failures_at_any_operation() {
+/// Runs random worlds until enough power failures were survived.
+fn survive<S: Cached>(odds: u64, setup: impl Fn(&mut Random) -> S + Sync) {
     let (budget, first_seed) =
         (Budget::new("FLASHWISE_CRASH_POINTS", 2_000..10_000, 3.0), setting("FLASHWISE_SEED", 1));
     let started = Instant::now();
@@ -80,27 +84,27 @@ fn what_was_flushed_survives_power_failures_at_any_operation() {
             scope.spawn(|| {
                 while budget.goes_on(points.load(Ordering::Relaxed)) {
                     let seed = next_seed.fetch_add(1, Ordering::Relaxed);
-                    if let Err(violation) = run(Setup::random(&mut Random(seed)), seed, 600, 2, &points) {
+                    if let Err(violation) = run(setup(&mut Random(seed)), seed, 600, odds, &points) {
                         points.store(u64::MAX / 2, Ordering::Relaxed);
                         panic!("{violation}");
                     }
                     let (reached, seconds) = (points.load(Ordering::Relaxed), started.elapsed().as_secs_f64());
                     if seed % 500 == 0 {
-                        println!(
-                            "{reached} power failures, up to seed {seed}, {:.0} a second",
-                            reached as f64 / seconds
-                        );
+                        let rate = reached as f64 / seconds;
+                        println!("{reached} power failures, up to seed {seed}, {rate:.0} a second");
                     }
                 }
             });
         }
     });
-    let points = points.into_inner();
-    println!(
-        "{points} power failures, seeds {first_seed} to {}, {:.0} a second",
-        next_seed.into_inner() - 1,
-        points as f64 / started.elapsed().as_secs_f64()
-    );
+    let (points, last) = (points.into_inner(), next_seed.into_inner() - 1);
+    let rate = points as f64 / started.elapsed().as_secs_f64();
+    println!("{points} power failures, seeds {first_seed} to {last}, {rate:.0} a second");
+}
+
+#[test]
+fn what_was_flushed_survives_power_failures_at_any_operation() {
+    survive(2, Setup::random);
 }
 
 /// Rules that refuse nothing, or never decide, would show nothing.

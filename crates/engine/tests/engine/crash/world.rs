@@ -1,35 +1,96 @@
-//! A volume on fake disks: requests, transfers in any order, faults and power failures, all from one seed.
+//! A volume on fake disks: requests, transfers in any order, faults and power failures, all from one seed. The layout
+//! of its cache is part of the setup.
 
-mod setup;
+mod log;
 mod transfers;
 mod verify;
 
-use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flashwise_core::cache::{Cache, LogCache, Mode};
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout};
-use flashwise_core::policy::Spec;
 use flashwise_engine::attach::{AttachError, Attached, Attachment, End, Held, Pairing, Wanted, attach};
 use flashwise_engine::disk::{Operation as DiskOperation, Transfer};
-use flashwise_engine::engine::{BACKEND, FLASH, Output, Settings};
-use flashwise_engine::export::Operation;
-use flashwise_engine::flash::cache_tag;
-use flashwise_engine::log::Engine;
-use flashwise_testing::fake_disk::{ACTIVE_MIN, FakeDisk};
+use flashwise_engine::engine::{BACKEND, FLASH, Output, Performer};
+use flashwise_engine::export::{Done, Operation, Request};
+use flashwise_testing::fake_disk::FakeDisk;
 use flashwise_testing::random::Random;
 
-use crate::crash::clients::{Clients, fail, random_range};
+use crate::crash::clients::{Clients, fail};
 use crate::crash::fake_side::{FakeRecord, FakeSide};
-use crate::crash::model::{Model, SECTOR_BYTES};
-use crate::crash::planted::{
-    Planted, Stays, distort, drop_dirty_filter, forget_filter, region_filter, stays_filter, uncounted_filter,
-    unsaid_filter, witness_filter,
-};
+use crate::crash::model::Model;
+use crate::crash::planted::Stays;
 
 pub use crate::crash::clients::Outcome;
-pub use setup::{ADMISSIONS, CLASSES, Class, Effect, Fault, Setup, VOLUME_BLOCKS, pick_policy, random_corruption};
+pub use log::{ADMISSIONS, Setup};
+pub use transfers::{CLASSES, Class, Effect, Fault, random_corruption};
+
+/// The cache of a world: its layout, its settings and its planted bug.
+pub trait Cached: Clone + Debug {
+    type Engine: Performer;
+    const LAYOUT: Layout;
+
+    fn geometry(&self) -> Geometry;
+    fn volume_blocks(&self) -> usize;
+    /// The number of requests at a time.
+    fn depth(&self) -> usize;
+    fn writes_back(&self) -> bool {
+        true
+    }
+    fn faults(&self) -> &[Fault] {
+        &[]
+    }
+    fn clear_stalls(&mut self) {}
+
+    /// Lets the cache have dirty data from now on.
+    fn may_be_dirty(_world: &mut World<Self>) {}
+    /// Returns a blank flash.
+    fn flash(&self) -> FakeDisk;
+    /// Returns the record of a backend that has had no cache.
+    fn record(&self) -> FakeRecord {
+        FakeRecord::default()
+    }
+    /// Makes the engine of a cache that was found on its flash.
+    fn engine(&self, held: Held, attachment: &Attachment, flash: &FakeDisk, stays: &Stays) -> Self::Engine;
+
+    /// Does one thing that a client, an operator or time may do.
+    fn act(world: &mut World<Self>);
+    fn submit(world: &mut World<Self>, request: Request, done: Done) {
+        world.engine.submit_waited(request, done, world.now_us, 0);
+    }
+    /// Retries the postponed reads.
+    fn read_again(world: &mut World<Self>);
+    /// True if a planted bug answers flushes before it does them.
+    fn answers_early(&self) -> bool {
+        false
+    }
+    /// True if a planted bug omits a flush.
+    fn skips_flush(world: &mut World<Self>, disk: usize) -> bool;
+    /// Notes a write of the flash.
+    fn written(_world: &mut World<Self>, _first: usize) {}
+    /// Changes the flash after a power failure, as a planted bug would.
+    fn distort(&self, _flash: &FakeDisk, _random: &mut Random) {}
+
+    /// Returns the durable end, if it is to be noted.
+    fn pause(engine: &mut Self::Engine) -> Option<End>;
+    fn end(engine: &Self::Engine) -> End;
+    fn has_flash_failed(_engine: &Self::Engine) -> bool {
+        false
+    }
+    fn blocks_to_write_back(engine: &Self::Engine) -> u64;
+    /// Returns the blocks that the cache reports as lost.
+    fn lost_blocks(&self, engine: &Self::Engine) -> Vec<usize>;
+    /// Checks an engine without work.
+    fn check_settled(&self, engine: &Self::Engine) -> Outcome<()>;
+
+    /// Writes everything back. Then the backend has all data, except for lost blocks.
+    fn verify_written_back(world: &mut World<Self>) -> Outcome<()>;
+    /// Does more to a world after a crash, in one of four cases.
+    fn after_crash(_recovered: World<Self>, _before: &World<Self>, _random: &mut Random) -> Outcome<u64> {
+        Ok(0)
+    }
+}
 
 struct InFlight {
     transfer: Transfer,
@@ -56,14 +117,14 @@ impl Devices {
     }
 
     /// What a server does first. `discards`: an operator gives up what is only on a cache that is not here.
-    pub fn attach(&self, setup: &Setup, discards: bool) -> Result<Attached, AttachError> {
+    pub fn attach<S: Cached>(&self, setup: &S, discards: bool) -> Result<Attached, AttachError> {
         let wanted = Wanted {
             pairing: Pairing { backend: [9; 16], is_identified: false, discards },
             new_cache: new_cache(),
-            geometry: setup.geometry,
-            layout: Layout::Log,
-            volume_bytes: (VOLUME_BLOCKS * BLOCK_BYTES) as u64,
-            writes_back: setup.mode == Mode::WriteBack,
+            geometry: setup.geometry(),
+            layout: S::LAYOUT,
+            volume_bytes: (setup.volume_blocks() * BLOCK_BYTES) as u64,
+            writes_back: setup.writes_back(),
             threads: 1,
         };
         attach(&self.disks[FLASH], &self.side(), &wanted, &|_, _| ())
@@ -77,13 +138,13 @@ fn new_cache() -> [u8; 16] {
     [number, number].concat().try_into().unwrap()
 }
 
-pub struct World {
-    pub setup: Setup,
+pub struct World<S: Cached = Setup> {
+    pub setup: S,
     /// By number: flash and backend.
     pub disks: [FakeDisk; 2],
     pub record: FakeRecord,
     pub attachment: Attachment,
-    pub engine: Engine,
+    pub engine: S::Engine,
     pub clients: Clients,
     pub random: Random,
     in_flight: Vec<InFlight>,
@@ -104,68 +165,28 @@ pub struct World {
     stays: Stays,
 }
 
-pub type AtTransfer<'a> = &'a mut dyn FnMut(&World) -> Outcome<()>;
+pub type AtTransfer<'a, S = Setup> = &'a mut dyn FnMut(&World<S>) -> Outcome<()>;
 
-pub fn no_crash(_: &World) -> Outcome<()> {
+pub fn no_crash<S: Cached>(_: &World<S>) -> Outcome<()> {
     Ok(())
 }
 
-impl World {
-    pub fn new(setup: Setup, seed: u64) -> World {
-        let flash = match setup.zoned {
-            true => FakeDisk::zoned(setup.geometry, ACTIVE_MIN),
-            false => FakeDisk::new(setup.geometry.pages() as usize, SECTOR_BYTES),
-        };
-        // What goes past the cache is as whole as the backend makes it: it writes blocks whole.
-        let backend = FakeDisk::new(VOLUME_BLOCKS, BLOCK_BYTES);
-        let planted = |bug: Planted| setup.planted == Some(bug);
-        let record = FakeRecord {
-            skips_counting: planted(Planted::SkipCounting),
-            skips_closing: planted(Planted::SkipClosing),
-            ..FakeRecord::default()
-        };
-        match setup.planted {
-            Some(Planted::SkipForgets) => flash.set_filter(forget_filter(None)),
-            Some(Planted::SkipOneForget(number)) => flash.set_filter(forget_filter(Some(number))),
-            Some(
-                Planted::SkipUnsure | Planted::SkipUnsureAgain | Planted::SureTooEarly | Planted::SkipForgetRegions,
-            ) => flash.set_filter(region_filter(setup.planted.unwrap())),
-            Some(Planted::DropDirty) => flash.set_filter(drop_dirty_filter()),
-            Some(Planted::SkipCountingOnFlash) => flash.set_filter(uncounted_filter()),
-            Some(Planted::SkipWitness) => flash.set_filter(witness_filter()),
-            Some(Planted::UnsaidSkips) => flash.set_filter(unsaid_filter()),
-            _ => {}
-        }
-        let model = Model::new(VOLUME_BLOCKS, !setup.faults.is_empty());
-        World::open(setup, Devices { disks: [flash, backend], record }, model, Random(seed), 1).unwrap()
+impl<S: Cached> World<S> {
+    pub fn new(setup: S, seed: u64) -> World<S> {
+        // A write that bypasses the cache is as whole as the backend makes it: it writes blocks whole.
+        let disks = [setup.flash(), FakeDisk::new(setup.volume_blocks(), BLOCK_BYTES)];
+        let record = setup.record();
+        let model = Model::new(setup.volume_blocks(), !setup.faults().is_empty());
+        World::open(setup, Devices { disks, record }, model, Random(seed), 1).unwrap()
     }
 
-    pub fn open(setup: Setup, devices: Devices, model: Model, random: Random, next_tag: u64) -> Outcome<World> {
+    pub fn open(setup: S, devices: Devices, model: Model, random: Random, next_tag: u64) -> Outcome<World<S>> {
         let opened = devices.attach(&setup, false);
         let Attached { attachment, held, .. } = opened.map_err(|error| format!("recovery: {error}"))?;
-        let Held::Log(recovered) = held else { unreachable!("it has a log") };
-        recovered.log.check();
         let Devices { disks, record } = devices;
         let stays = Stays::default();
-        if matches!(setup.planted, Some(Planted::RefusedStays | Planted::FilteredStays)) {
-            disks[FLASH].set_filter(stays_filter(stays.clone()));
-        }
-        let epoch = if setup.planted == Some(Planted::SameEpoch) { 1 } else { recovered.epoch };
-        let cache = LogCache::new(setup.config(), recovered.log, recovered.lost);
-        let settings = Settings {
-            cache: cache_tag(attachment.superblock()),
-            epoch,
-            retries: setup.retries,
-            patience: setup.retries,
-            discard: true,
-            // What zones hold is written in one order alone. In a third of the others a segment is several writes.
-            write_streams: if setup.depth == 4 && !setup.zoned { 4 } else { 0 },
-            spare_frames: setup.spare_frames,
-            answers_flushes_at_once: setup.planted == Some(Planted::AnswerFlushesAtOnce),
-            ..Settings::default()
-        };
-        let engine = Engine::new(cache, settings, recovered.checksums, recovered.head_records);
-        Ok(World {
+        let engine = setup.engine(held, &attachment, &disks[FLASH], &stays);
+        let mut world = World {
             setup,
             disks,
             record,
@@ -183,33 +204,15 @@ impl World {
             late: Vec::new(),
             tails: (1, 1),
             stays,
-        })
+        };
+        world.collect();
+        Ok(world)
     }
 
     pub fn submit(&mut self, operation: Operation, offset: usize, length: usize, force_unit_access: bool) {
-        let caching = self.caching;
-        let blocks = offset / BLOCK_BYTES..(offset + length).div_ceil(BLOCK_BYTES);
-        let (request, done) = self.clients.ask(operation, offset, length, force_unit_access, caching);
-        let refused = |world: &World| world.engine.cache().figures().refused_write_blocks;
-        let (was, refused_before) = (self.cached(blocks.clone()), refused(self));
-        self.engine.submit(request, done, self.now_us);
-        let stays = match self.setup.planted {
-            Some(Planted::RefusedStays) => refused(self) > refused_before,
-            Some(Planted::FilteredStays) => caching == Caching::Never && operation == Operation::Write,
-            _ => false,
-        };
-        let is = self.cached(blocks);
-        let mut marks_lost = self.stays.lock().unwrap();
-        marks_lost.retain(|block| !is.contains(block));
-        marks_lost.extend(was.difference(&is).filter(|_| stays));
-        drop(marks_lost);
+        let (request, done) = self.clients.ask(operation, offset, length, force_unit_access, self.caching);
+        S::submit(self, request, done);
         self.collect();
-    }
-
-    /// Those of some blocks that have a copy on flash.
-    fn cached(&self, blocks: std::ops::Range<usize>) -> BTreeSet<u32> {
-        let log = self.engine.cache().log();
-        blocks.map(|block| block as u32).filter(|&block| log.find(block).is_some()).collect()
     }
 
     pub fn collect(&mut self) {
@@ -222,7 +225,7 @@ impl World {
             let mut early = Vec::new();
             for transfer in self.output.transfers.drain(..) {
                 let writes = self.disks[transfer.disk].writes();
-                if self.setup.planted == Some(Planted::IgnoreOrder) && transfer.operation == DiskOperation::Sync {
+                if self.setup.answers_early() && transfer.operation == DiskOperation::Sync {
                     early.push(transfer.tag);
                     self.late.push((transfer.disk, writes));
                 } else {
@@ -236,41 +239,12 @@ impl World {
         }
     }
 
-    fn submit_random(&mut self) {
-        let random = &mut self.random;
-        let (offset, length) = random_range(random, VOLUME_BLOCKS, VOLUME_BLOCKS / 6, &[1, 1, 1, 2, 5, 20], 4);
-        let durable = random.chance(12);
-        self.caching = match random.below(self.setup.filtered_odds) {
-            0 => Caching::Never,
-            1 => Caching::Always,
-            _ => Caching::Usual,
-        };
-        match random.below(20) {
-            0..=7 => self.submit(Operation::Read, offset, length, false),
-            8..=15 => self.submit(Operation::Write, offset, length, durable),
-            16 | 17 => self.submit(Operation::Flush, 0, 0, false),
-            18 => {
-                let zeroes = Operation::WriteZeroes { may_punch_holes: true, only_if_fast: false };
-                self.submit(zeroes, offset, length, durable);
-            }
-            _ => self.submit(Operation::Trim, offset, length, durable),
-        }
-    }
-
     /// Does one thing that can happen next. `at_transfer` is called before a transfer takes place.
-    pub fn step(&mut self, at_transfer: AtTransfer) -> Outcome<()> {
+    pub fn step(&mut self, at_transfer: AtTransfer<'_, S>) -> Outcome<()> {
         self.now_us += self.random.below(3_000);
-        let may_submit = self.clients.outstanding() < self.setup.depth;
+        let may_submit = self.clients.outstanding() < self.setup.depth();
         if may_submit && (self.running() == 0 || self.random.chance(3)) {
-            match self.random.below(120) {
-                0..=3 => {
-                    self.engine.tick(self.now_us);
-                    self.collect();
-                }
-                5 => self.note_durable(),
-                4 => self.change_settings(),
-                _ => self.submit_random(),
-            }
+            S::act(self);
         } else if self.running() > 0 {
             at_transfer(self)?;
             self.complete_one();
@@ -280,18 +254,6 @@ impl World {
             self.end_stalls();
         }
         self.check()
-    }
-
-    fn change_settings(&mut self) {
-        let random = &mut self.random;
-        if random.chance(2) {
-            let mode = random.pick(&[Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround]);
-            self.set_mode(mode);
-        } else {
-            let admission = self.setup.admission(random.pick(&ADMISSIONS));
-            let cache = self.engine.cache_mut();
-            cache.set_policy(Spec::parse(pick_policy(random)).unwrap(), admission);
-        }
     }
 
     /// A copy of what would outlive it.
@@ -320,38 +282,34 @@ impl World {
         Ok(())
     }
 
-    /// Has the superblock say up to where the log is durable, as a server does once in a while.
+    /// Notes the durable end in the superblock, as a server does now and then.
     pub fn note_durable(&mut self) {
-        if let Some(place) = self.engine.pause() {
-            // A flash that fails is found out elsewhere.
-            let _ = self.attachment.note_durable(&self.disks[FLASH], End::Log(place));
-        }
+        let end = S::pause(&mut self.engine);
+        self.collect();
+        // Other checks find a flash that fails.
+        let _ = end.map(|end| self.attachment.note_durable(&self.disks[FLASH], end));
     }
 
-    /// Changes the mode as a server does.
-    pub fn set_mode(&mut self, mode: Mode) {
-        if mode == Mode::WriteBack {
-            let side = FakeSide { record: &self.record, backend: &self.disks[BACKEND], flash: &self.disks[FLASH] };
-            self.attachment.allow_dirty(&self.disks[FLASH], &side).unwrap();
-        }
-        self.engine.cache_mut().set_mode(mode);
-    }
-
-    /// Ends in order; what outlives it.
+    /// Shuts down cleanly. Returns the devices.
     pub fn close(&mut self) -> Outcome<(Devices, Model)> {
         self.settle()?;
         self.engine.close(self.now_us);
         self.collect();
         self.settle()?;
-        let cache = self.engine.cache();
-        let may_be_dirty = cache.blocks_to_write_back() > 0 || !cache.lost_blocks().is_empty();
-        let (end, failed) = (End::Log(cache.log().end()), cache.has_flash_failed());
+        let may_be_dirty =
+            S::blocks_to_write_back(&self.engine) > 0 || !self.setup.lost_blocks(&self.engine).is_empty();
         let devices = self.devices();
-        if !failed {
+        if !S::has_flash_failed(&self.engine) {
+            let end = S::end(&self.engine);
             self.attachment.close(&devices.disks[FLASH], &devices.side(), end, may_be_dirty).unwrap();
         }
         let model = self.clients.model.lock().unwrap().clone();
         Ok((devices, model))
+    }
+
+    /// True if no transfer is in progress.
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
     }
 
     /// Transfers that can end.
@@ -362,14 +320,14 @@ impl World {
     fn check(&self) -> Outcome<()> {
         let refusals = self.disks[FLASH].refusals();
         // Where transfers fail that took place, what is written again is refused.
-        if refusals > 0 && self.setup.faults.is_empty() {
+        if refusals > 0 && self.setup.faults().is_empty() {
             return Err(format!("a zoned device refuses {refusals} operations"));
         }
         self.clients.check()
     }
 
     /// Lets requests end until only so many are outstanding.
-    pub fn settle_down_to(&mut self, outstanding: usize, at_transfer: AtTransfer) -> Outcome<()> {
+    pub fn settle_down_to(&mut self, outstanding: usize, at_transfer: AtTransfer<'_, S>) -> Outcome<()> {
         while self.clients.outstanding() > outstanding {
             if self.running() == 0 {
                 self.end_stalls();
@@ -385,10 +343,7 @@ impl World {
 
     /// Nothing is under way: reads that were put off are what is waited for.
     fn read_again(&mut self) -> Outcome<()> {
-        if self.setup.gives_up && self.engine.has_postponed() && self.random.chance(3) {
-            self.engine.give_flash_up();
-        }
-        self.engine.read_again();
+        S::read_again(self);
         self.collect();
         let outstanding = self.clients.outstanding();
         if self.in_flight.is_empty() && (outstanding > 0 || self.engine.running() > 0) {
@@ -398,12 +353,12 @@ impl World {
     }
 
     fn end_stalls(&mut self) {
-        self.setup.faults.retain(|fault| fault.effect != Effect::Stall);
+        self.setup.clear_stalls();
         self.in_flight.iter_mut().for_each(|transfer| transfer.stalled = false);
     }
 
     /// Lets everything that was begun end. `at_transfer` is called before each transfer.
-    pub fn settle_with(&mut self, at_transfer: AtTransfer) -> Outcome<()> {
+    pub fn settle_with(&mut self, at_transfer: AtTransfer<'_, S>) -> Outcome<()> {
         while !self.in_flight.is_empty() || self.engine.running() > 0 {
             if self.in_flight.is_empty() {
                 self.read_again()?;
@@ -417,7 +372,7 @@ impl World {
         if self.engine.running() > 0 || self.clients.outstanding() > 0 {
             return Err(format!("{} steps hang", self.engine.running()));
         }
-        self.engine.cache().check();
+        self.setup.check_settled(&self.engine)?;
         self.check()
     }
 
@@ -432,15 +387,12 @@ impl World {
         fail(disks, self.in_flight.iter().map(|flight| &flight.transfer), killed, random);
         let mut model = self.clients.model.lock().unwrap().clone();
         model.crashed();
-        if let Some(planted) = self.setup.planted {
-            let Geometry { unit_pages, .. } = self.setup.geometry;
-            distort(planted, &disks[FLASH], self.setup.geometry.pages() as usize, unit_pages as usize, random);
-        }
+        self.setup.distort(&disks[FLASH], random);
         (devices, model)
     }
 
     /// The world after a power failure at this moment; this one goes on as if nothing had happened.
-    pub fn crashed(&self, random: &mut Random) -> Outcome<World> {
+    pub fn crashed(&self, random: &mut Random) -> Outcome<World<S>> {
         let killed = random.chance(7);
         let (devices, model) = self.devices_after_crash(killed, random);
         // What it writes is not what this one will write.

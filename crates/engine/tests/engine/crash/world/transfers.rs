@@ -1,25 +1,68 @@
 //! How transfers end: as they should, or as faults and planted bugs have it.
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, MetadataPage, Role, decode_metadata};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, MetadataPage};
 use flashwise_engine::disk::{Operation as DiskOperation, Transfer};
-use flashwise_engine::engine::FLASH;
+use flashwise_engine::engine::{FLASH, Performer};
 use flashwise_engine::export::Error;
-use flashwise_testing::fake_disk::FakeDisk;
+use flashwise_testing::fake_disk::{CORRUPTIONS, Corruption, FakeDisk};
+use flashwise_testing::random::Random;
 
-use super::setup::{Class, Effect, class};
-use super::{InFlight, World};
-use crate::crash::planted::{Planted, metadata};
+use super::{Cached, InFlight, World};
+use crate::crash::planted::metadata;
 
-impl World {
+/// Kinds of transfers that can fail apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    Read,
+    Write,
+    Sync,
+}
+
+pub const CLASSES: [Class; 3] = [Class::Read, Class::Write, Class::Sync];
+
+pub fn class(operation: DiskOperation) -> Class {
+    match operation {
+        DiskOperation::Read => Class::Read,
+        DiskOperation::Sync => Class::Sync,
+        _ => Class::Write,
+    }
+}
+
+/// What a fault does to a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It fails; a write may have happened.
+    Fail,
+    /// It does not end while the faults last.
+    Stall,
+    /// A page that is read is not what was written; `lasting`: never again.
+    Corrupt { how: Corruption, lasting: bool },
+}
+
+/// Some transfers of one kind on one disk, counted from 0, go wrong: one in `odds`.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    pub disk: usize,
+    pub class: Class,
+    pub transfers: std::ops::Range<u64>,
+    pub odds: u64,
+    pub effect: Effect,
+}
+
+/// A random fault of a read of the flash.
+pub fn random_corruption(random: &mut Random) -> Effect {
+    Effect::Corrupt { how: random.pick(&CORRUPTIONS), lasting: random.chance(2) }
+}
+
+impl<S: Cached> World<S> {
     /// The effect of the faults on the transfer that is about to take place.
     fn effect(&mut self, transfer: &Transfer) -> Option<Effect> {
         let class = class(transfer.operation);
         let number = self.seen[transfer.disk][class as usize];
         self.seen[transfer.disk][class as usize] += 1;
         let random = &mut self.random;
-        self.setup
-            .faults
-            .iter()
+        let faults = self.setup.faults().iter();
+        faults
             .filter(|fault| (fault.disk, fault.class) == (transfer.disk, class) && fault.transfers.contains(&number))
             .find(|fault| random.chance(fault.odds))
             .map(|fault| fault.effect)
@@ -56,14 +99,14 @@ impl World {
         let first = (transfer.offset / BLOCK_BYTES as u64) as usize;
         match (transfer.operation, effect) {
             (DiskOperation::Sync, _) => {
-                if !self.is_skipped(transfer.disk) {
+                if !S::skips_flush(self, transfer.disk) {
                     self.disks[transfer.disk].sync_until(writes);
                 }
             }
             (DiskOperation::Read, Some(Effect::Corrupt { how, lasting })) => {
                 let page = first + self.random.below(transfer.length / BLOCK_BYTES as u64) as usize;
                 let bytes = disk.corrupted(page, how, &mut self.random);
-                if lasting && is_vouched_for(disk, self.setup.geometry, page) {
+                if lasting && is_vouched_for(disk, self.setup.geometry(), page) {
                     disk.set_page(page, bytes);
                     transfer.perform(disk)?;
                 } else {
@@ -74,29 +117,10 @@ impl World {
             }
             _ => transfer.perform(disk)?,
         }
-        if (transfer.disk, transfer.operation) == (FLASH, DiskOperation::Write)
-            && let Ok(metadata) = decode_metadata(Role::Segment, &self.disks[FLASH].page(first))
-        {
-            self.tails.0 = metadata.header.tail;
+        if (transfer.disk, transfer.operation) == (FLASH, DiskOperation::Write) {
+            S::written(self, first);
         }
         Ok(())
-    }
-
-    /// Whether a planted bug leaves out the flush that is due.
-    fn is_skipped(&mut self, disk: usize) -> bool {
-        let number = self.seen[disk][Class::Sync as usize];
-        let moved = disk == FLASH && self.tails.0 > self.tails.1;
-        if disk == FLASH {
-            self.tails.1 = self.tails.0;
-        }
-        match self.setup.planted {
-            Some(Planted::SkipFlashFlushes) => disk == FLASH,
-            Some(Planted::SkipBackendFlushes) => disk != FLASH,
-            Some(Planted::SkipOneFlashFlush(skipped)) => disk == FLASH && number == skipped,
-            Some(Planted::SkipOneBackendFlush(skipped)) => disk != FLASH && number == skipped,
-            Some(Planted::ResetEarly) => moved,
-            _ => false,
-        }
     }
 }
 

@@ -3,25 +3,25 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use flashwise_core::cache::Cache;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_engine::engine::{BACKEND, FLASH};
+use flashwise_engine::engine::{BACKEND, FLASH, Performer};
 use flashwise_engine::export::{Operation, Request};
 use flashwise_engine::log::Engine;
 use flashwise_testing::random::Random;
 
-use super::{Outcome, VOLUME_BLOCKS, World};
+use super::{Cached, Outcome, World};
 use crate::crash::fake_side::FakeSide;
 use crate::crash::model::{Content, SECTORS, decode};
 
-impl World {
+impl<S: Cached> World<S> {
     /// Reads every block; `None` where that failed.
-    fn read_all(&mut self) -> Outcome<Vec<Option<Content>>> {
-        let found: Arc<Mutex<Vec<Option<Content>>>> = Arc::new(Mutex::new(vec![None; VOLUME_BLOCKS]));
-        self.read_into(&found, 0, VOLUME_BLOCKS);
+    pub fn read_all(&mut self) -> Outcome<Vec<Option<Content>>> {
+        let blocks = self.setup.volume_blocks();
+        let found: Arc<Mutex<Vec<Option<Content>>>> = Arc::new(Mutex::new(vec![None; blocks]));
+        self.read_into(&found, 0, blocks);
         self.settle()?;
         if found.lock().unwrap()[0].is_none() {
-            (0..VOLUME_BLOCKS).for_each(|block| self.read_into(&found, block, 1));
+            (0..blocks).for_each(|block| self.read_into(&found, block, 1));
             self.settle()?;
         }
         Ok(std::mem::take(&mut *found.lock().unwrap()))
@@ -43,13 +43,13 @@ impl World {
             data: Vec::new(),
             caching: Default::default(),
         };
-        self.engine.submit(request, Box::new(done), self.now_us);
+        self.engine.submit_waited(request, Box::new(done), self.now_us, 0);
         self.collect();
     }
 
     /// The blocks that the cache says are lost.
     pub fn lost(&self) -> BTreeSet<usize> {
-        self.engine.cache().lost_blocks().into_iter().map(|block| block as usize).collect()
+        self.setup.lost_blocks(&self.engine).into_iter().collect()
     }
 
     /// Reads every block after a crash; from then on each is what it was found to be.
@@ -83,6 +83,20 @@ impl World {
         Ok(())
     }
 
+    /// Compares the blocks of the backend, except for lost ones.
+    pub fn verify_backend(&self, lost: &BTreeSet<usize>) -> Outcome<()> {
+        let mut model = self.clients.model.lock().unwrap();
+        for block in (0..self.setup.volume_blocks()).filter(|block| !lost.contains(block)) {
+            let content: Content = decode(&self.disks[BACKEND].page(block)).try_into().unwrap();
+            let earliest = model.earliest(block);
+            let checked = model.read(block, earliest, &content, 0..SECTORS);
+            checked.map_err(|error| format!("after detaching: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl World {
     /// The devices work again: what can be read is right, what was lost is listed, and heals by being written.
     pub fn verify_after_faults(&mut self) -> Outcome<()> {
         self.setup.faults.clear();
@@ -153,12 +167,7 @@ impl World {
         if dirty > lost.len() as u64 || cache.buffered_blocks() > 0 {
             return Err(format!("{dirty} blocks stay dirty, {} in memory", cache.buffered_blocks()));
         }
-        let mut model = self.clients.model.lock().unwrap();
-        for block in (0..VOLUME_BLOCKS).filter(|block| !lost.contains(block)) {
-            let content: Content = decode(&self.disks[1].page(block)).try_into().unwrap();
-            let earliest = model.earliest(block);
-            model.read(block, earliest, &content, 0..SECTORS).map_err(|error| format!("after detaching: {error}"))?;
-        }
-        model.lost_are_allowed(&lost)
+        self.verify_backend(&lost)?;
+        self.clients.model.lock().unwrap().lost_are_allowed(&lost)
     }
 }
