@@ -34,6 +34,7 @@ pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<Stri
     let mark = cost.as_ref().map(|(cost, text)| Mark { x: *cost, text: text.trim_end() });
     let (wide, narrow) = chart.inline_told(mark, &told);
     let answer = Answer {
+        facts: Vec::new(),
         sentences: advice.sentences.clone(),
         picture: Some(Picture { caption: caption(advice), wide, narrow, legend: chart.legend(), again: false }),
         certainty: Certainty { verdict: advice.certainty.verdict, reasons: advice.certainty.reasons.clone() },

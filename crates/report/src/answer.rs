@@ -12,11 +12,13 @@ use super::Section;
 use super::certainty::{self, Certainty};
 use super::charts::{LegendKey, Mark};
 use super::choice::{Choice, best_of_each_size, dominates};
+use super::facts::{Fact, Lasts, facts};
 use super::figures::{NOT_RUN, Subject};
 use super::grid::{Grid, GridSize};
 use super::numbers::{
     about_percent, about_points, bytes, count, counted, percent, shortest, written, years as in_table,
 };
+use super::purchase::{PRICES, Purchase};
 use super::rows::rule;
 use super::table::Table;
 
@@ -36,6 +38,8 @@ const TRADE_MIN: f64 = 0.05;
 /// What to buy for one trace.
 #[derive(Debug, Serialize)]
 pub struct Answer {
+    /// The purchase, its hits, price and life, and the certainty.
+    pub facts: Vec<Fact>,
     /// What, why this size, what it costs and saves.
     pub sentences: Vec<String>,
     /// Hits against size, with the recommended size marked.
@@ -84,11 +88,6 @@ pub fn drives() -> Vec<Profile> {
     DRIVES.iter().filter_map(|name| all.iter().find(|profile| profile.name == *name).cloned()).collect()
 }
 
-/// What a drive is called in a sentence: its title without what class it is of.
-fn short(drive: &Profile) -> &str {
-    drive.title.split_once(": ").map_or(&drive.title, |(_, title)| title)
-}
-
 /// Drives that hold this many bytes.
 fn number_of(drive: &Profile, cache_bytes: u64) -> f64 {
     (cache_bytes as f64 / drive.device.capacity_bytes).ceil().max(1.0)
@@ -123,12 +122,19 @@ struct Reading<'a> {
     choice: Choice<'a>,
     /// How long the counted accesses took.
     days: Option<f64>,
+    /// Bytes of all blocks that the trace touches.
+    touched_bytes: u64,
+    /// The cheapest drives that hold the recommended size.
+    flash: Purchase,
+    /// The cheapest purchase that holds all blocks, unless it costs more than `flash`.
+    whole: Option<Purchase>,
 }
 
 /// The answer of a trace. `sentences` stand for it where it is not hits that are compared.
 pub fn of(section: &Section, subject: &Subject, sentences: Option<Vec<String>>) -> Answer {
     let grid = subject.grid;
     let plain = |sentences: Vec<String>| Answer {
+        facts: Vec::new(),
         sentences,
         picture: None,
         certainty: certainty::of(&section.info, &section.rows, section.rows.first(), section.checks.as_ref()),
@@ -150,13 +156,16 @@ pub fn of(section: &Section, subject: &Subject, sentences: Option<Vec<String>>) 
         let nothing = "Nothing was counted, because the warm-up is as long as the trace.";
         return plain(vec![nothing.to_owned(), "A shorter warm-up leaves accesses to count.".to_owned()]);
     };
-    let reading = Reading { section, grid, choice, days: days(section, choice.row) };
+    let reading = Reading::new(section, grid, choice);
     let certainty = certainty::of(&section.info, &section.rows, Some(choice.row), section.checks.as_ref());
     if section.info.reaccess_ratio == 0.0 || choice.row.hits == 0 {
         return Answer { certainty, recommended: Some(reading.recommended()), ..plain(vec![reading.nothing(&again)]) };
     }
+    let mut certainty = certainty;
+    certainty.reasons.extend([("Size", reading.may_touch_more()), ("Prices", PRICES.to_owned())]);
     Answer {
-        sentences: vec![reading.what(&again), reading.why(), reading.cost()],
+        facts: reading.facts(&again, &certainty),
+        sentences: reading.sentences(&again),
         picture: Some(picture(subject, &choice)),
         certainty,
         steps: Some(reading.steps()),
@@ -199,6 +208,18 @@ fn picture(subject: &Subject, choice: &Choice) -> Picture {
 }
 
 impl<'a> Reading<'a> {
+    fn new(section: &'a Section, grid: &'a Grid<'a>, choice: Choice<'a>) -> Reading<'a> {
+        let (info, row) = (&section.info, choice.row);
+        let of_row = row.unique_blocks.saturating_mul(row.block_size_bytes);
+        let touched_bytes = info.working_set_bytes.max(of_row);
+        let flash = Purchase::flash(choice.size.bytes);
+        // RAM keeps no writes.
+        let serves_reads = info.read_reaccess_ratio > 0.0;
+        let whole = if serves_reads { Purchase::any(touched_bytes) } else { Purchase::flash(touched_bytes) };
+        let whole = Some(whole).filter(|whole| whole.price <= flash.price);
+        Reading { section, grid, choice, days: days(section, choice.row), touched_bytes, flash, whole }
+    }
+
     fn row_of(&self, base: &str, size: GridSize) -> Option<&'a ResultRow> {
         let policy = self.grid.policies.iter().copied().find(|policy| policy.name == base)?;
         self.grid.row(policy, size)
@@ -248,18 +269,79 @@ impl<'a> Reading<'a> {
         row.hits as f64 >= RULE_HITS * self.choice.row.hits as f64
     }
 
-    /// Says that any drive will do, if it will: nobody sells flash by the MiB.
-    fn any_drive(&self) -> String {
-        let smallest = drives().iter().map(|drive| drive.device.capacity_bytes).fold(f64::INFINITY, f64::min);
-        let held = |bytes: u64| bytes as f64 <= smallest;
-        let touched = self.section.info.working_set_bytes;
-        match () {
-            () if !held(self.choice.size.bytes) => String::new(),
-            () if held(touched) => {
-                format!(" Any drive holds that, and all {} that the trace touches too.", bytes(touched))
-            }
-            () => " Any drive holds that.".to_owned(),
+    /// The first sentences: the purchase, the cache on less flash, the reasons, and its wear.
+    fn sentences(&self, again: &str) -> Vec<String> {
+        let mut sentences = vec![self.buy(again)];
+        if self.whole.is_some() {
+            sentences.push(format!("Of less flash, take {}", self.what()));
         }
+        sentences.extend([self.why(), self.cost()]);
+        sentences
+    }
+
+    /// The purchase, and the accesses that it serves.
+    fn buy(&self, again: &str) -> String {
+        let few_again = self.section.info.reaccess_ratio < REACCESS_RATIO_MIN;
+        let few = match () {
+            () if few_again => &format!(
+                "A cache is hardly worth its price here, because only {again} of the accesses are to a block accessed before; if any, buy"
+            ),
+            () if self.whole.is_some() || self.is_worthwhile() => "Buy",
+            () => "A cache of these sizes is hardly worth its price; if any, buy",
+        };
+        let Some(whole) = &self.whole else {
+            let flash = &self.flash;
+            return format!("{few} {} for {}. Use {}", flash.name, flash.price(), self.what());
+        };
+        let holds = format!("{few} {} for {}: it holds all {}", whole.name, whole.price(), bytes(self.touched_bytes));
+        let reads = about_percent(self.section.info.read_reaccess_ratio);
+        let beside = Purchase::flash(self.touched_bytes);
+        match (whole.is_ram(), self.section.info.writes) {
+            (false, _) => format!("{holds} that the trace touches, and {again} of the accesses hit with lru."),
+            (true, 0) => format!(
+                "{holds} that the trace touches, and {reads} of the reads hit. As much flash costs {}.",
+                beside.price()
+            ),
+            (true, _) => format!(
+                "{holds} that the trace touches, and {reads} of the reads hit. Writes go to the disks at once; flash for all, {}, also \
+                 takes them and costs {}.",
+                beside.name,
+                beside.price()
+            ),
+        }
+    }
+
+    /// A reason for doubt: a short trace touches fewer blocks than the workload.
+    fn may_touch_more(&self) -> String {
+        format!("the trace touches {}; a longer one may touch more", bytes(self.touched_bytes))
+    }
+
+    fn facts(&self, again: &str, certainty: &Certainty) -> Vec<Fact> {
+        let info = &self.section.info;
+        let bought = self.whole.as_ref().unwrap_or(&self.flash);
+        let holds = match self.whole {
+            Some(_) => format!("holds all {} that the trace touches", bytes(self.touched_bytes)),
+            None => format!("{} of it for the cache", bytes(self.choice.size.bytes)),
+        };
+        let hits = match &self.whole {
+            Some(whole) if whole.is_ram() => (about_percent(info.read_reaccess_ratio), "of the reads"),
+            Some(_) => (again.to_owned(), "of the accesses"),
+            None => (about_percent(self.own().hit_ratio), "of the accesses"),
+        };
+        // With every block on flash, each write and each first read is written to it.
+        let first_reads = self.section.reuse.reads.first_accesses;
+        let all_written = (info.writes + first_reads).saturating_mul(info.block_size_bytes);
+        let per_day = match self.whole {
+            Some(_) if info.duration_us > 0 => bytes_per_day(all_written, info.duration_us),
+            Some(_) => None,
+            None => self.per_day(self.own()),
+        };
+        let lasts = match (bought.endurance_bytes, per_day) {
+            (None, _) => Lasts::Ram,
+            (Some(endurance), Some(per_day)) => Lasts::Years(endurance / per_day / YEAR_DAYS),
+            (Some(_), None) => Lasts::Unknown,
+        };
+        facts(bought, &holds, (&hits.0, hits.1), lasts, certainty)
     }
 
     /// No cache hits.
@@ -279,19 +361,12 @@ impl<'a> Reading<'a> {
         )
     }
 
-    /// What to buy, and what it serves.
-    fn what(&self, again: &str) -> String {
+    /// The size and the policy that are recommended, and the accesses that they serve.
+    fn what(&self) -> String {
         let Choice { size, row, leads, leader, .. } = self.choice;
         let rule = self.rules().0.and_then(|row| row.admission.as_deref());
         let behind = rule.map_or_else(String::new, |rule| format!(" behind {rule}"));
         let (policy, runs) = (&row.policy, &self.own().policy);
-        let few = match () {
-            () if self.is_worthwhile() => "Buy",
-            () if self.section.info.reaccess_ratio < REACCESS_RATIO_MIN => &format!(
-                "A cache is hardly worth its price here, because only {again} of the accesses are to a block accessed before; if any, buy"
-            ),
-            () => "A cache of these sizes is hardly worth its price; if any, buy",
-        };
         let given = if size.given.ends_with('%') {
             format!(", {} of the blocks that are touched,", size.given)
         } else {
@@ -314,11 +389,7 @@ impl<'a> Reading<'a> {
         };
         let led = if self.grid.candidates().len() == 1 { String::new() } else { led };
         let serves = about_percent(self.own().hit_ratio);
-        format!(
-            "{few} {} of flash{given} and run {runs}{behind}: it serves {serves} of the accesses{beside}{led}.{}",
-            size.named(),
-            self.any_drive()
-        )
+        format!("{}{given} and run {runs}{behind}: it serves {serves} of the accesses{beside}{led}.", size.named())
     }
 
     /// Why this size, and why this admission.
@@ -371,7 +442,7 @@ impl<'a> Reading<'a> {
 
     /// What it saves the disks, and how fast the flash wears out.
     fn cost(&self) -> String {
-        let Choice { size, sparing, .. } = self.choice;
+        let sparing = self.choice.sparing;
         let row = self.own();
         let share = |hits: u64, all: u64| about_percent(hits as f64 / all.max(1) as f64);
         let reads = format!("{} of the reads", share(row.read_hits, row.reads));
@@ -382,14 +453,14 @@ impl<'a> Reading<'a> {
             _ => format!("{reads} and {writes}"),
         };
         let wear = |row: &ResultRow| {
-            let (first, per_day) = (drives().into_iter().next()?, self.per_day(row)?);
-            Some((years(&first, size.bytes, per_day), per_day, first))
+            let per_day = self.per_day(row)?;
+            Some((self.flash.endurance_bytes? / per_day / YEAR_DAYS, per_day))
         };
-        let Some((own, per_day, drive)) = wear(row) else {
+        let Some((own, per_day)) = wear(row) else {
             let volume =
                 format!("{} ({})", counted(row.flash_writes_blocks, "block", "blocks"), bytes(row.flash_bytes_written));
             return format!(
-                "It keeps {saved} from the disks and writes {volume} to flash; how long that lasts nobody can tell without times."
+                "It keeps {saved} from the disks and writes {volume} to flash; the trace has no times, so years are unknown."
             );
         };
         let own_writes = row.flash_writes_blocks.max(1) as f64;
@@ -409,9 +480,9 @@ impl<'a> Reading<'a> {
             ))
         };
         format!(
-            "It keeps {saved} from the disks and writes {} a day to flash, which an {} bears for {}{}.",
+            "It keeps {saved} from the disks and writes {} a day to flash, which {} bears for {}{}.",
             bytes(per_day as u64),
-            short(&drive),
+            self.flash.name,
             in_years(own),
             beside(other).unwrap_or_default()
         )

@@ -480,6 +480,14 @@ fn is_used(row: &ResultRow, base: &ResultRow) -> bool {
     row.hit_ratio >= HITS_MIN * base.hit_ratio && latency(row) <= LATENCY_MAX * latency(base)
 }
 
+/// Names the storage of runs that do not name theirs.
+const DEFAULT_STORAGE: &str = "On SSDs of MLC flash, the default of --storage-device";
+
+/// True if the run has the default storage.
+fn has_default_storage(row: &ResultRow) -> bool {
+    row.job.as_ref().is_some_and(|job| job.split(' ').all(|word| !word.starts_with("storage-device=")))
+}
+
 /// Explains that a rule has the least latency over lifetime because it hardly uses the cache.
 fn left_out(row: &ResultRow, base: &ResultRow) -> String {
     let better =
@@ -515,21 +523,32 @@ pub fn sentences(grid: &Grid) -> [String; 2] {
         format!("{latency} us and {lifetime} years")
     });
     let better = relative(&QUOTIENT, best, base).map(|ratio| 1.0 / ratio);
+    let all_are_compared = is_used(least_of_all, base);
+    let before = match (has_default_storage(base), all_are_compared) {
+        (true, true) => format!("{DEFAULT_STORAGE}, "),
+        (true, false) => format!("{DEFAULT_STORAGE}, of the compared rules "),
+        (false, true) => String::new(),
+        (false, false) => "Of the compared rules, ".to_owned(),
+    };
     let first = match better {
         _ if best.policy == base.policy => {
-            format!("{} without a rule has the least latency over lifetime with {}: {from}.", base.policy, size.named())
+            let policy = &base.policy;
+            format!(
+                "{before}{policy} without a rule has the least latency over lifetime with {}: {from}.",
+                size.named()
+            )
         }
         Some(better) => format!(
-            "{} has the least latency over lifetime with {}, {} times better than {}: {to}, where {} has {from}.",
+            "{before}{} has the least latency over lifetime with {}, {} times better than {}: {to}, where {} has {from}.",
             best.policy,
             size.named(),
             written(better),
             base.policy,
             base.policy
         ),
-        None => format!("{} has the least latency over lifetime with {}: {to}.", best.policy, size.named()),
+        None => format!("{before}{} has the least latency over lifetime with {}: {to}.", best.policy, size.named()),
     };
-    let first = if is_used(least_of_all, base) { first } else { format!("{first} {}", left_out(least_of_all, base)) };
+    let first = if all_are_compared { first } else { format!("{first} {}", left_out(least_of_all, base)) };
     let most = rows.iter().map(|row| row.hits).max().unwrap_or(0);
     let leaders: Vec<_> = rows.iter().filter(|row| row.hits == most).collect();
     let names: Vec<_> = leaders.iter().map(|row| row.policy.as_str()).collect();
@@ -624,10 +643,26 @@ mod tests {
         ];
         let labelled = labelled(&[&rows]);
         let [first, _] = sentences(&Grid::new(&labelled[0]));
-        assert!(first.starts_with("hotness:min=2 has the least latency over lifetime"), "{first}");
+        assert!(
+            first.starts_with("Of the compared rules, hotness:min=2 has the least latency over lifetime"),
+            "{first}"
+        );
         let said = "probability:p=0 would be better by 483 times, but hits 0.3% of the accesses where lru hits 12%";
         assert!(first.contains(said), "{first}");
         let [first, _] = sentences(&Grid::new(&labelled[0][..2]));
-        assert!(!first.contains("would be better"), "{first}");
+        assert!(
+            first.starts_with("hotness:min=2 has the least latency") && !first.contains("would be better"),
+            "{first}"
+        );
+        let of_job = |job: &str| {
+            let of_job = |row: &ResultRow| ResultRow { job: Some(job.to_owned()), ..row.clone() };
+            sentences(&Grid::new(&labelled[0][..2].iter().map(of_job).collect::<Vec<_>>()))[0].clone()
+        };
+        let default = of_job("policy=lru size=10%");
+        assert!(
+            default.starts_with("On SSDs of MLC flash, the default of --storage-device, hotness:min=2"),
+            "{default}"
+        );
+        assert!(of_job("policy=lru size=10% storage-device=hdd").starts_with("hotness:min=2 has the least"));
     }
 }

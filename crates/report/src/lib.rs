@@ -38,6 +38,9 @@ mod certainty;
 mod charts;
 mod choice;
 pub mod curve;
+#[cfg(test)]
+mod exhaustive;
+mod facts;
 mod figures;
 mod frontier;
 mod grid;
@@ -46,6 +49,7 @@ mod made;
 mod numbers;
 mod panels;
 pub mod pareto;
+mod purchase;
 mod rows;
 mod scales;
 mod summary;

@@ -181,29 +181,31 @@ pub fn sentences(grid: &Grid) -> [String; 2] {
         own.filter_map(|&policy| grid.row(policy, size)).collect()
     };
     let (online, offline) = (at(false), at(true));
+    // Of equal ones the first.
     let most = |rows: &[&ResultRow]| {
-        rows.iter()
-            .map(|row| wear(row).rhr)
-            .fold(None, |most: Option<f64>, rhr| Some(most.map_or(rhr, |most| most.max(rhr))))
+        let better = |most: ResultRow, row: ResultRow| if wear(&row).rhr > wear(&most).rhr { row } else { most };
+        rows.iter().map(|&row| row.clone()).reduce(better)
     };
-    let leader = online.iter().find(|row| Some(wear(row).rhr) == most(&online));
-    let hits = match (leader, most(&offline)) {
+    let hits = match (most(&online), most(&offline)) {
         (Some(leader), Some(best)) => format!(
-            "{} has the highest read hit ratio of what can run, {}, with {}; the best possible is {}.",
+            "{} has the highest read hit ratio of what can run, {}, with {}; {}, which knows the future, has {}.",
             leader.policy,
-            percent(wear(leader).rhr),
+            percent(wear(&leader).rhr),
             size.named(),
-            percent(best)
+            best.policy,
+            percent(wear(&best).rhr)
         ),
         (Some(leader), None) => {
             format!(
                 "{} has the highest read hit ratio, {}, with {}.",
                 leader.policy,
-                percent(wear(leader).rhr),
+                percent(wear(&leader).rhr),
                 size.named()
             )
         }
-        (None, Some(best)) => format!("The best possible read hit ratio is {} with {}.", percent(best), size.named()),
+        (None, Some(best)) => {
+            format!("{} has a read hit ratio of {} with {}.", best.policy, percent(wear(&best).rhr), size.named())
+        }
         (None, None) => "No policy was simulated.".to_owned(),
     };
     [hits, erasures(grid, size, &online)]

@@ -87,20 +87,32 @@ const ROWS: [(&str, u64, u64, u64); 8] = [
     ("min", 512, 345, 655),
 ];
 
-/// The next 2 MiB serve 40 more of 1000 where the second MiB serves another 140: 14.3 % a byte. 800 blocks a day are 3.12 MiB, and 1,380 TB last for ever.
+/// The next 2 MiB serve 40 more of 1000 where the second MiB serves another 140: 14.3 % a byte. 800 blocks a day are 3.12 MiB, and 876 TB last for ever.
 #[test]
 fn it_says_what_to_buy_why_and_what_that_costs() {
-    let [what, why, cost] = &say(400, &ROWS)[..] else { panic!("three sentences") };
+    let answer = answer_of(info(400), ROWS.iter().map(row).collect(), None);
+    let [buy, what, why, cost] = &answer.sentences[..] else { panic!("four sentences") };
+    let all = "Buy 1 GiB of RAM for 5 USD: it holds all 2.34 MiB that the trace touches, and 40% of the reads hit. As much flash costs 76.80 USD.";
+    assert_eq!(buy, all);
     assert_eq!(
         what,
-        "Buy 2 MiB (512 blocks) of flash and run arc: it serves 30% of the accesses, where lru serves 20% and the best possible \
-         34.5%; it leads at all 3 sizes. Any drive holds that, and all 2.34 MiB that the trace touches too."
+        "Of less flash, take 2 MiB (512 blocks) and run arc: it serves 30% of the accesses, where lru serves 20% and the best possible \
+         34.5%; it leads at all 3 sizes."
     );
+    let facts: Vec<_> = answer.facts.iter().map(|fact| (fact.name, &fact.value[..], &fact.note[..])).collect();
+    let expected = [
+        ("Buy", "1 GiB of RAM", "holds all 2.34 MiB that the trace touches"),
+        ("Hits", "40%", "of the reads"),
+        ("Costs", "5 USD", "at assumed prices"),
+        ("Lasts", "no wear", "RAM"),
+        ("Certainty", "fair", "1,000 accesses in 1 d"),
+    ];
+    assert_eq!(facts, expected);
     let curve = "The curve bends there: the next 2 MiB, to 4 MiB, would serve another 4 percentage points, 14.3% as much a byte as the step before.";
     assert_eq!(why, curve);
     assert_eq!(
         cost,
-        "It keeps 30% of the reads from the disks and writes 3.12 MiB a day to flash, which an Intel DC P4500, 1 TB bears for more \
+        "It keeps 30% of the reads from the disks and writes 3.12 MiB a day to flash, which read-intensive 480 GB bears for more \
          than a century; larc writes 12.5% of that, serves 25% and lets it last more than a century."
     );
 }
@@ -115,7 +127,8 @@ fn years_are_what_drives_are_rated_for() {
     assert_eq!(cells[0], ["1", "0.76", "1", "3.78"]);
     assert_eq!(cells[2], ["1", "30", "2.67", "56.2"]);
     assert!((answer.recommended.unwrap().years.unwrap() - 1380.0 / 365.0).abs() < 1e-9);
-    assert!(answer.sentences[2].contains("bears for 3.78 years."), "{}", answer.sentences[2]);
+    // The cheapest drive of 480 GB bears 1,825 times that.
+    assert!(answer.sentences[3].contains("bears for 2.4 years."), "{}", answer.sentences[3]);
 }
 
 #[test]
@@ -129,12 +142,13 @@ fn a_cache_that_is_larger_than_a_drive_takes_several() {
 fn a_cache_that_is_not_worth_its_price_is_not_praised() {
     let [what, ..] = &say(32, &[("lru", 256, 20, 980), ("larc", 256, 10, 50)])[..] else { panic!("a sentence") };
     let expected = "A cache is hardly worth its price here, because only 3.2% of the accesses are to a block accessed before; if any, buy \
-                    1 MiB (256 blocks) of flash and run lru: it serves 2% of the accesses. Any drive holds that, and all 3.78 MiB that the \
-                    trace touches too.";
+                    1 GiB of RAM for 5 USD: it holds all 3.78 MiB that the trace touches, and 3.2% of the reads hit. As much flash costs \
+                    76.80 USD.";
     assert_eq!(what, expected);
     assert_eq!(say(0, &[("lru", 256, 0, 1000)]), ["Buy no cache: no block is accessed twice, so that none can hit."]);
-    let [what, ..] = &say(450, &[("lru", 256, 49, 951)])[..] else { panic!("a sentence") };
-    assert!(what.starts_with("A cache of these sizes is hardly worth its price; if any, buy 1 MiB"), "{what}");
+    let few = large(450, row(&("lru", 256, 49, 951)), 1 << 40);
+    let hardly = "A cache of these sizes is hardly worth its price; if any, buy read-intensive 480 GB for 76.80 USD. Use 256 GiB ";
+    assert!(few.sentences[0].starts_with(hardly), "{few:?}");
     let with_min = |hits| say(450, &[("lru", 256, 0, 1000), ("min", 256, hits, 900)]);
     let none = "Buy none of these: no policy hits at all, although 45% of the accesses are to a block accessed before";
     assert_eq!(with_min(100), [format!("{none}; MIN, which knows the future, hits 10%.")]);
@@ -154,9 +168,9 @@ fn nothing_simulated_and_nothing_counted_are_said_plainly() {
 fn without_times_no_years_are_told() {
     let timeless = Info { duration_us: 0, ..info(400) };
     let answer = answer_of(timeless, vec![row(&("lru", 256, 300, 700))], None);
-    let cost = "It keeps 30% of the reads from the disks and writes 700 blocks (2.73 MiB) to flash; how long that lasts nobody can tell \
-                without times.";
-    assert_eq!(answer.sentences[2], cost);
+    let cost = "It keeps 30% of the reads from the disks and writes 700 blocks (2.73 MiB) to flash; the trace has no times, so years are \
+                unknown.";
+    assert_eq!(answer.sentences[3], cost);
     assert!(answer.drives.is_none());
     assert_eq!(answer.certainty.verdict, "low");
 }
@@ -177,7 +191,7 @@ fn checks(ahead: usize, rule_hits: u64, rule_writes: u64) -> Checks {
 fn a_rule_that_keeps_the_hits_and_saves_writes_is_recommended_and_another_is_told() {
     let said = |hits, writes| {
         let rows = ROWS.iter().map(row).collect();
-        answer_of(info(400), rows, Some(checks(20, hits, writes))).sentences[..2].join(" ")
+        answer_of(info(400), rows, Some(checks(20, hits, writes))).sentences[..3].join(" ")
     };
     assert!(said(297, 400).contains("run arc behind reject-x: it serves"), "{}", said(297, 400));
     assert!(
@@ -212,7 +226,7 @@ fn the_rule_is_recommended_before_the_policy_that_it_serves_best() {
     let lru = ResultRow { admission: Some("reject-x".to_owned()), ..row(&("lru", 512, 299, 400)) };
     let recommended = [&again.recommended[..], &[lru]].concat();
     let answer = answer_of(info(400), ROWS.iter().map(row).collect(), Some(Checks { recommended, ..again }));
-    assert!(answer.sentences[0].contains("run lru behind reject-x: it serves 29.9%"), "{}", answer.sentences[0]);
+    assert!(answer.sentences[1].contains("run lru behind reject-x: it serves 29.9%"), "{}", answer.sentences[1]);
     assert_eq!(answer.recommended.unwrap().policy, "lru");
 }
 
@@ -234,22 +248,52 @@ fn a_run_behind_a_rule_is_told_from_the_policy_alone_in_the_tables() {
 fn lru_stands_beside_the_answer_only_where_that_is_a_trade() {
     let told = |hits, writes| {
         let rows = [("arc", 512, 300, 800), ("lru", 512, hits, writes)];
-        say(400, &rows)[2].contains("; lru writes ")
+        say(400, &rows)[3].contains("; lru writes ")
     };
-    assert_eq!([told(290, 760), told(290, 761), told(250, 900)], [true, false, false]);
+    assert_eq!([told(285, 720), told(290, 761), told(250, 900)], [true, false, false]);
 }
 
+/// The answer for a row of blocks of 1 GiB, of a trace that touches so many bytes.
+fn large(reaccesses: u64, row: ResultRow, touched: u64) -> Answer {
+    let touched = Info { working_set_bytes: touched, block_size_bytes: 1 << 30, ..info(reaccesses) };
+    let flash_bytes_written = row.flash_writes_blocks << 30;
+    answer_of(touched, vec![ResultRow { block_size_bytes: 1 << 30, flash_bytes_written, ..row }], None)
+}
+
+/// 15 GiB of RAM cost 75 USD, and 480 GB of flash, 447.03 GiB, 76.80 USD.
 #[test]
-fn a_drive_is_said_to_hold_a_cache_that_it_holds() {
-    let told = |blocks: u64, touched: u64| {
-        let touched = Info { working_set_bytes: touched, ..info(400) };
-        let own = ResultRow { block_size_bytes: 1 << 30, ..row(&("arc", blocks, 300, 800)) };
-        answer_of(touched, vec![own], None).sentences[0].clone()
+fn ram_or_a_drive_that_holds_everything_is_bought_where_it_costs_no_more() {
+    let said = |blocks: u64, gib: u64| large(400, row(&("arc", blocks, 300, 800)), gib << 30).sentences;
+    let buys = |blocks, gib, what: &str| {
+        let first = &said(blocks, gib)[0];
+        assert!(first.starts_with(&format!("Buy {what}")), "{blocks} {gib}: {first}");
     };
-    // The smallest drive that wear is told of has 375 GB, which are 349.2 GiB.
-    assert!(told(349, 1 << 30).ends_with(" Any drive holds that, and all 1 GiB that the trace touches too."));
-    assert!(told(349, 1 << 40).ends_with(" Any drive holds that."), "{}", told(349, 1 << 40));
-    assert!(told(350, 1 << 40).ends_with("it serves 30% of the accesses."), "{}", told(350, 1 << 40));
+    buys(3, 15, "15 GiB of RAM for 75 USD: it holds all 15 GiB that the trace touches, and 40% of the reads hit.");
+    let all = "and 40% of the accesses hit with lru.";
+    buys(3, 16, &format!("read-intensive 480 GB for 76.80 USD: it holds all 16 GiB that the trace touches, {all}"));
+    buys(3, 447, "read-intensive 480 GB for 76.80 USD: it holds all 447 GiB");
+    let part = "read-intensive 480 GB for 76.80 USD. Use 3 GiB (3 blocks) and run arc: it serves 30% of the accesses.";
+    buys(3, 448, part);
+    assert_eq!((said(3, 447).len(), said(3, 448).len()), (4, 3));
+    buys(448, 2000, "read-intensive 960 GB for 153.60 USD. Use 448 GiB (448 blocks) and run arc");
+    // A trace of writes has no use for RAM in front of the disks.
+    let writes = Info { reads: 0, writes: 1000, read_reaccess_ratio: 0.0, ..info(400) };
+    let first = &answer_of(writes, vec![row(&("arc", 3, 300, 800))], None).sentences[0];
+    assert!(first.starts_with("Buy read-intensive 480 GB for 76.80 USD: it holds all 2.34 MiB"), "{first}");
+    let both = Info { writes: 500, ..info(400) };
+    let first = &answer_of(both, vec![row(&("arc", 3, 300, 800))], None).sentences[0];
+    let also =
+        "Writes go to the disks at once; flash for all, read-intensive 480 GB, also takes them and costs 76.80 USD.";
+    assert!(first.ends_with(also), "{first}");
+}
+
+/// 800 GiB a day are written to 876 TB: 1,019.8 days. With everything on flash, 1,000 reads of 1 GiB write only their first accesses.
+#[test]
+fn a_purchase_lasts_until_its_rated_writes() {
+    let lasts = |touched: u64| large(400, row(&("arc", 300, 300, 800)), touched << 30).facts[3].value.clone();
+    assert_eq!((lasts(1000), lasts(400)), ("2.79 years".to_owned(), "more than a century".to_owned()));
+    let timeless = Info { duration_us: 0, read_reaccess_ratio: 0.0, ..info(400) };
+    assert_eq!(answer_of(timeless, vec![row(&("arc", 300, 300, 800))], None).facts[3].value, "unknown");
 }
 
 /// The whole cache keeps a part of the flash free, and has metadata on it: what is bought is the flash.
@@ -257,8 +301,8 @@ fn a_drive_is_said_to_hold_a_cache_that_it_holds() {
 fn of_the_whole_cache_the_flash_is_what_is_bought() {
     let flash = CacheFigures { flash_bytes: 64 << 20, ..CacheFigures::default() };
     let rows = vec![ResultRow { cache: Some(flash), ..row(&("arc", 11_385, 300, 800)) }];
-    let what = &answer_of(info(400), rows, None).sentences[0];
-    assert!(what.starts_with("Buy 64 MiB (holds 11,385 blocks) of flash and run arc: "), "{what}");
+    let what = &answer_of(info(400), rows, None).sentences[1];
+    assert!(what.starts_with("Of less flash, take 64 MiB (holds 11,385 blocks) and run arc: "), "{what}");
 }
 
 /// A trace of one request, all of which is run again.

@@ -24,6 +24,7 @@ use serde::Serialize;
 pub use cache::{AdvisedCache, MODES};
 pub use certainty::Certainty;
 pub use config::{Paths, configuration};
+pub use words::money;
 pub use workload::Workload;
 
 use crate::job::{Admission, JobError};

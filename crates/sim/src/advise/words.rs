@@ -5,8 +5,8 @@ use flashwise_trace::human;
 
 use super::shown;
 
-/// A price.
-pub(super) fn money(amount: f64, currency: &str) -> String {
+/// Formats a price with its currency.
+pub fn money(amount: f64, currency: &str) -> String {
     let text = if amount >= 1000.0 { human::count(amount.round() as u64) } else { format!("{amount:.2}") };
     format!("{} {currency}", text.strip_suffix(".00").unwrap_or(&text)).trim().to_owned()
 }

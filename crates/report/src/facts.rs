@@ -1,0 +1,49 @@
+//! The five figures at the top of an answer: the purchase, its hits, its price, its life, and the certainty.
+
+use serde::Serialize;
+
+use super::answer::in_years;
+use super::certainty::Certainty;
+use super::purchase::Purchase;
+
+/// A figure at the top of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fact {
+    /// Its name, such as `Buy`.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// A few words about the value.
+    pub note: String,
+}
+
+/// The life of a purchase.
+#[derive(Clone, Copy, Debug)]
+pub enum Lasts {
+    /// RAM does not wear out.
+    Ram,
+    /// Years until the flash is worn out.
+    Years(f64),
+    /// The trace has no times.
+    Unknown,
+}
+
+/// Returns the five figures of a purchase that `holds` a cache with these hits.
+pub fn facts(bought: &Purchase, holds: &str, hits: (&str, &str), lasts: Lasts, certainty: &Certainty) -> Vec<Fact> {
+    let (lasts, worn) = match lasts {
+        Lasts::Ram => ("no wear".to_owned(), "RAM"),
+        Lasts::Years(years) => (in_years(years), "until its rated writes"),
+        Lasts::Unknown => ("unknown".to_owned(), "the trace has no times"),
+    };
+    let trace = certainty.reasons.first().map_or_else(String::new, |(_, reason)| {
+        reason.split_once(':').map_or(reason.as_str(), |(first, _)| first).to_owned()
+    });
+    let fact = |name, value: String, note: &str| Fact { name, value, note: note.to_owned() };
+    vec![
+        fact("Buy", bought.name.clone(), holds),
+        fact("Hits", hits.0.to_owned(), hits.1),
+        fact("Costs", bought.price(), "at assumed prices"),
+        fact("Lasts", lasts, worn),
+        fact("Certainty", certainty.verdict.to_owned(), &trace),
+    ]
+}
