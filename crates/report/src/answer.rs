@@ -12,7 +12,7 @@ use super::Section;
 use super::certainty::{self, Certainty};
 use super::charts::{LegendKey, Mark};
 use super::choice::{Choice, best_of_each_size, dominates};
-use super::facts::{Fact, Lasts, facts};
+use super::facts::{Fact, facts};
 use super::figures::{NOT_RUN, Subject};
 use super::grid::{Grid, GridSize};
 use super::numbers::{
@@ -337,11 +337,11 @@ impl<'a> Reading<'a> {
             None => self.per_day(self.own()),
         };
         let lasts = match (bought.endurance_bytes, per_day) {
-            (None, _) => Lasts::Ram,
-            (Some(endurance), Some(per_day)) => Lasts::Years(endurance / per_day / YEAR_DAYS),
-            (Some(_), None) => Lasts::Unknown,
+            (None, _) => ("no wear".to_owned(), "RAM"),
+            (Some(endurance), Some(per_day)) => (in_years(endurance / per_day / YEAR_DAYS), "until its rated writes"),
+            (Some(_), None) => ("unknown".to_owned(), "the trace has no times"),
         };
-        facts(bought, &holds, (&hits.0, hits.1), lasts, certainty)
+        facts(bought, &holds, (&hits.0, hits.1), (&lasts.0, lasts.1), certainty)
     }
 
     /// No cache hits.

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::answer::in_years;
 use super::certainty::Certainty;
 use super::purchase::Purchase;
 
@@ -17,24 +16,14 @@ pub struct Fact {
     pub note: String,
 }
 
-/// The life of a purchase.
-#[derive(Clone, Copy, Debug)]
-pub enum Lasts {
-    /// RAM does not wear out.
-    Ram,
-    /// Years until the flash is worn out.
-    Years(f64),
-    /// The trace has no times.
-    Unknown,
-}
-
-/// Returns the five figures of a purchase that `holds` a cache with these hits.
-pub fn facts(bought: &Purchase, holds: &str, hits: (&str, &str), lasts: Lasts, certainty: &Certainty) -> Vec<Fact> {
-    let (lasts, worn) = match lasts {
-        Lasts::Ram => ("no wear".to_owned(), "RAM"),
-        Lasts::Years(years) => (in_years(years), "until its rated writes"),
-        Lasts::Unknown => ("unknown".to_owned(), "the trace has no times"),
-    };
+/// Returns the five figures of a purchase that `holds` a cache, with its hits and its life, each a value and a note.
+pub fn facts(
+    bought: &Purchase,
+    holds: &str,
+    hits: (&str, &str),
+    lasts: (&str, &str),
+    certainty: &Certainty,
+) -> Vec<Fact> {
     let trace = certainty.reasons.first().map_or_else(String::new, |(_, reason)| {
         reason.split_once(':').map_or(reason.as_str(), |(first, _)| first).to_owned()
     });
@@ -43,7 +32,7 @@ pub fn facts(bought: &Purchase, holds: &str, hits: (&str, &str), lasts: Lasts, c
         fact("Buy", bought.name.clone(), holds),
         fact("Hits", hits.0.to_owned(), hits.1),
         fact("Costs", bought.price(), "at assumed prices"),
-        fact("Lasts", lasts, worn),
+        fact("Lasts", lasts.0.to_owned(), lasts.1),
         fact("Certainty", certainty.verdict.to_owned(), &trace),
     ]
 }
