@@ -31,6 +31,11 @@ impl Bar {
         Self::new(what, total, "{prefix} {wide_bar} {human_pos}/{human_len} traces {eta}")
     }
 
+    /// A bar for `total` seconds.
+    pub fn seconds(what: String, total: u64) -> Bar {
+        Self::new(what, total, "{prefix} {wide_bar} {pos}/{len} s")
+    }
+
     /// A bar for erase units of a cache.
     pub fn erase_units(what: String) -> Bar {
         Self::new(what, 0, "{prefix} {wide_bar} {human_pos}/{human_len} erase units {eta}")

@@ -415,6 +415,18 @@ pub struct ServerStatus {
     /// Pools that could not be opened at the start of the server, while others could, or that a running server had made.
     #[serde(default)]
     pub unserved_pools: Vec<Unserved>,
+    /// The volumes that `flashwise demo --page` compares; absent in service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<Comparison>,
+}
+
+/// Two volumes that receive the same requests, for a comparison of their figures.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Comparison {
+    /// Name of the volume with a cache.
+    pub cached: String,
+    /// Name of the volume without a cache.
+    pub uncached: String,
 }
 
 /// A volume or a pool that a server knows of and does not serve.

@@ -121,6 +121,7 @@ impl Managed for Volumes {
             volumes: self.served.volumes().iter().map(|volume| self.status_of(volume)).collect(),
             unserved_volumes: self.served.unserved_volumes(),
             unserved_pools: self.served.unserved_pools(),
+            comparison: self.served.comparison(),
         }
     }
 

@@ -1,9 +1,9 @@
 //! What a server serves: volumes, and pools, which may come and go while it runs.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use flashwise_engine::pool::Pool;
-use flashwise_engine::status::Unserved;
+use flashwise_engine::status::{Comparison, Unserved};
 use flashwise_engine::volume::Volume;
 use parking_lot::RwLock;
 
@@ -22,12 +22,24 @@ pub struct Served {
     volumes: Vec<Arc<Volume>>,
     pools: RwLock<Vec<Arc<Pool>>>,
     unserved: RwLock<Unopened>,
+    comparison: OnceLock<Comparison>,
 }
 
 impl Served {
     /// These volumes and pools, and those that could not be opened.
     pub fn new(volumes: Vec<Arc<Volume>>, pools: Vec<Arc<Pool>>, unserved: Unopened) -> Served {
-        Served { volumes, pools: RwLock::new(pools), unserved: RwLock::new(unserved) }
+        Served { volumes, pools: RwLock::new(pools), unserved: RwLock::new(unserved), comparison: OnceLock::new() }
+    }
+
+    /// Compares two volumes in the status and on the page. Only the first call has an effect.
+    pub fn compare(&self, comparison: Comparison) {
+        // Fails if a comparison is set already.
+        let _ = self.comparison.set(comparison);
+    }
+
+    /// The volumes that are compared, if any.
+    pub fn comparison(&self) -> Option<Comparison> {
+        self.comparison.get().cloned()
     }
 
     /// The volumes, and behind them those that are the caches of pools.

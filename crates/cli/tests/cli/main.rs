@@ -23,6 +23,7 @@ mod capture;
 #[cfg(feature = "client-tests")]
 mod clients;
 mod curve;
+mod demo;
 mod documentation;
 #[cfg(feature = "device-tests")]
 mod file_systems;

@@ -41,6 +41,7 @@ const FILES: &[(&str, &str, &[u8])] = files! {
     "numbers.mjs": SCRIPT,
     "parts.mjs": SCRIPT,
     "charts.mjs": SCRIPT,
+    "comparison.mjs": SCRIPT,
     "connect.mjs": SCRIPT,
     "health.mjs": SCRIPT,
     "lists.mjs": SCRIPT,

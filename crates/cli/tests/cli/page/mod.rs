@@ -9,6 +9,7 @@ use std::process::Command;
 use flashwise_testing::certificates::Certificates;
 
 use crate::common::succeed;
+use crate::demo::Demo;
 use crate::serving::Server;
 
 const MIB: u64 = 1 << 20;
@@ -68,4 +69,17 @@ fn everything_can_be_done_by_mouse_and_by_keyboard() {
     let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     assert!(output.status.success(), "{told}");
     server.end();
+}
+
+#[test]
+fn a_demo_is_compared_on_its_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let demo = Demo::start(folder.path(), "3600");
+    let project = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut browser = Command::new(project.join("../../.venv/bin/python"));
+    let output = browser.arg(project.join("tests/cli/page/comparison.py")).arg(&demo.page).output();
+    let output = output.expect("the .venv that run-tests makes");
+    demo.interrupt();
+    let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success(), "{told}");
 }

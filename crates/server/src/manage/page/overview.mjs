@@ -5,6 +5,7 @@ import { Detaching, findings, findingsOf, Health, isFlashless, worst } from "./h
 import { linkToPool } from "./pool.mjs";
 import { thinned } from "./ticks.mjs";
 import { ask, pathOf } from "./server.mjs";
+import { Comparison } from "./comparison.mjs";
 import { useWhatIf, verdict } from "./what_if.mjs";
 import * as numbers from "./numbers.mjs";
 
@@ -113,6 +114,7 @@ export function Overview({ status, recent, pools }) {
   const sorted = many ? status.volumes.toSorted((a, b) => rank(a) - rank(b) || Math.round(busy(b) - busy(a)) || a.name.localeCompare(b.name)) : status.volumes.toSorted((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name));
   return html`<h2 id="view-title" tabindex="-1" class="hidden">Overview</h2>
     <${Health} found=${findings(status, pools)} load=${load} />
+    ${status.comparison && html`<${Comparison} status=${status} />`}
     ${status.volumes.length === 0 && html`<p>There are no volumes. <a href="#/disks">Make a pool</a> of this machine's disks, or name volumes in the configuration.</p>`}
     <div class="cards">${sorted.slice(0, CARDS_MAX).map(volume => html`<${Card} key=${volume.name} volume=${volume} pool=${poolOf(volume)} rate=${rates.get(volume.name)} />`)}</div>
     ${many && html`<p><a href="#/volumes">All ${numbers.count(status.volumes.length)} volumes</a>. These ${CARDS_MAX} need attention or are the busiest.</p>`}
