@@ -104,7 +104,7 @@ fn a_missing_disk_of_the_pool_is_not_wiped_to_be_added() {
     for more in [&[][..], &["--wipe", "b.away"]] {
         let refused = fail(path, &[&["pool", "add", "b.away"], more, &API].concat(), 1);
         assert!(
-            refused.contains("b.away is disk 2 of this pool, which is missing: have the configuration name it"),
+            refused.contains("b.away is disk 2 of this pool, which is missing: add it to the configuration"),
             "{refused}"
         );
     }

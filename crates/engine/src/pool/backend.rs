@@ -1,4 +1,4 @@
-//! The disks of a pool as one: what the pool's cache writes back to and reads from.
+//! The disks of a pool as one device: the backend of the pool's cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,16 +12,16 @@ use crate::disk::health::{Change, Health};
 use crate::disk::{Disk, Operation};
 use crate::export::Extent;
 
-/// A disk and where its chunks begin.
+/// The chunks of a disk.
 #[derive(Clone)]
 pub struct Range {
-    /// The number of its first chunk.
+    /// The number of the first chunk.
     pub base: u32,
-    /// Its chunks.
+    /// The number of chunks.
     pub chunks: u32,
-    /// The first of them, which are not for data.
+    /// The number of chunks at the beginning that hold no data.
     pub reserved: u32,
-    /// None where it is missing.
+    /// The disk; `None` if it is missing.
     pub disk: Option<Arc<dyn Disk>>,
 }
 
@@ -39,29 +39,31 @@ impl Range {
     }
 }
 
-/// All disks of a pool, at the offsets of their chunks. Where no disk has chunks for data, it reads as zeroes and forgets what is
-/// written: nothing refers to it, but the cache may still hold zeroes of a disk that was taken out. So it does with what a missing disk has
-/// of chunks that are free: zeroes of what was trimmed or deleted meanwhile.
+/// All disks of a pool, at the offsets of their chunks.
+///
+/// Outside the data chunks of its disks, it reads as zeroes and discards writes. No logical disk refers to these
+/// places, but the cache may still hold zeroes of a removed disk. Free chunks of a missing disk behave the same way:
+/// the cache may hold zeroes of trimmed or deleted chunks.
 pub struct PoolDisk {
     name: String,
     ranges: RwLock<Arc<Vec<Range>>>,
     any_missing: AtomicBool,
     is_free: OnceLock<IsFree>,
-    /// How transfers of each disk ended, by its first chunk; ...
+    /// Results of the transfers of each disk, by its first chunk.
     health: Mutex<BTreeMap<u32, Health>>,
-    /// ... and whether one failed, as long as none of its kind has succeeded there.
+    /// True if a transfer failed, and no transfer of its kind has succeeded on that disk since.
     any_failing: AtomicBool,
-    /// Disks that were written since they were synced last, by their first chunks. Those of others are not asked to, so that a disk that has
-    /// died keeps nobody else waiting.
+    /// Disks written since their last sync, by their first chunks. Only these are synced, so a dead disk does not delay
+    /// the syncs of others.
     unsynced: Mutex<BTreeSet<u32>>,
-    /// Held while disks are synced: who comes meanwhile has nothing of its own to sync, and waits for what the other syncs.
+    /// Held during a sync. A sync that comes meanwhile waits here and then has nothing left to do.
     syncing: Mutex<()>,
 }
 
-/// Tells if a chunk is free.
+/// True if a chunk is free.
 pub type IsFree = Box<dyn Fn(u32) -> bool + Send + Sync>;
 
-/// What a piece of a range of bytes is on.
+/// The place of a piece of a byte range.
 enum Place {
     On(Arc<dyn Disk>, u64),
     Missing,
@@ -69,7 +71,7 @@ enum Place {
 }
 
 impl PoolDisk {
-    /// The disks of a pool of this name.
+    /// Creates the device of the pool `name`.
     pub fn new(name: &str, ranges: Vec<Range>) -> PoolDisk {
         let unsynced = ranges.iter().map(|range| range.base).collect();
         let disk = PoolDisk {
@@ -79,7 +81,7 @@ impl PoolDisk {
             is_free: OnceLock::new(),
             health: Mutex::default(),
             any_failing: AtomicBool::new(false),
-            // What an earlier process has written may be volatile.
+            // Writes of an earlier process may still be volatile.
             unsynced: Mutex::new(unsynced),
             syncing: Mutex::new(()),
         };
@@ -87,19 +89,19 @@ impl PoolDisk {
         disk
     }
 
-    /// Asks `is_free` of chunks on disks that are missing.
+    /// Sets the function that decides if a chunk of a missing disk is free.
     pub fn ask_whether_free(&self, is_free: IsFree) {
         assert!(self.is_free.set(is_free).is_ok(), "the pool is asked");
     }
 
-    /// Refuses to write to a disk that is missing, but to chunks that are free.
+    /// Fails for a write to a missing disk, except to free chunks.
     fn forget(&self, offset: u64, length: u64) -> io::Result<()> {
         let chunks = offset / CHUNK_BYTES..(offset + length).div_ceil(CHUNK_BYTES);
         let is_free = |chunk: u64| self.is_free.get().is_some_and(|is_free| is_free(chunk as u32));
         chunks.into_iter().all(is_free).then_some(()).ok_or_else(|| self.missing(offset))
     }
 
-    /// From now on, these are its disks.
+    /// Replaces the disks.
     pub fn set_ranges(&self, mut ranges: Vec<Range>) {
         ranges.sort_by_key(|range| range.base);
         self.any_missing.store(ranges.iter().any(|range| range.disk.is_none()), Ordering::Relaxed);
@@ -107,19 +109,19 @@ impl PoolDisk {
         *self.ranges.write() = Arc::new(ranges);
     }
 
-    /// True if a byte is on a disk that is missing.
+    /// True if a byte is on a missing disk.
     pub fn is_missing(&self, offset: u64) -> bool {
         self.any_missing.load(Ordering::Relaxed)
             && self.ranges().iter().any(|range| range.disk.is_none() && (range.start()..range.end()).contains(&offset))
     }
 
-    /// What crosses disks, or is written by who has no transfer.
+    /// Marks the disks of a write as unsynced: for writes across disks, and for writes without a transfer.
     fn will_be_written(&self, offset: u64, length: u64) {
         let touched = |range: &&Range| offset < range.end() && range.start() < offset + length;
         self.unsynced.lock().extend(self.ranges().iter().filter(touched).map(|range| range.base));
     }
 
-    /// Why the disk whose chunks begin with this one counts as failed, if it does.
+    /// Returns why the disk with this first chunk counts as failed, if it does.
     pub fn failure(&self, base: u32) -> Option<String> {
         self.health.lock().get(&base)?.failure(time::now())
     }
@@ -145,7 +147,7 @@ impl PoolDisk {
         self.ranges.read().clone()
     }
 
-    /// Takes `length` bytes from `offset` apart, and does `work` with each piece: its place, where it begins, and its length.
+    /// Splits a byte range, and calls `work` for each piece with its place, offset and length.
     fn pieces(
         &self,
         offset: u64,
@@ -178,7 +180,7 @@ impl PoolDisk {
 }
 
 impl Disk for PoolDisk {
-    /// As large as a pool can be: disks come and go.
+    /// The maximum size of a pool, because disks come and go.
     fn size(&self) -> u64 {
         POOL_BYTES
     }
@@ -224,7 +226,7 @@ impl Disk for PoolDisk {
         })
     }
 
-    /// As one transfer where it lies on one disk.
+    /// One transfer if the range is on one disk.
     fn read_vectored_at(&self, buffers: &mut [io::IoSliceMut<'_>], offset: u64) -> io::Result<()> {
         let length = buffers.iter().map(|buffer| buffer.len() as u64).sum();
         if let Some((disk, there)) = self.part(offset, length) {
@@ -251,7 +253,7 @@ impl Disk for PoolDisk {
         })
     }
 
-    /// Of all disks that are there and were written: one that fails makes it fail, after the others were asked.
+    /// Syncs all present disks that were written. If one fails, the others are synced before the error is returned.
     fn sync(&self) -> io::Result<()> {
         let _one = self.syncing.lock();
         let unsynced = std::mem::take(&mut *self.unsynced.lock());
@@ -328,7 +330,8 @@ mod tests {
 
     const CHUNK: usize = CHUNK_BYTES as usize;
 
-    /// Chunks 0 to 3 on one disk, 4 to 7 on one that is missing, a gap of two, 10 to 13 on another; the first of each is not for data.
+    /// Chunks 0 to 3 on a disk, 4 to 7 on a missing one, a gap of two, 10 to 13 on another disk. The first chunk of
+    /// each holds no data.
     fn pool() -> (PoolDisk, Arc<MemoryDisk>, Arc<MemoryDisk>) {
         let [one, other] = [(); 2].map(|()| Arc::new(MemoryDisk::new(4 * CHUNK)));
         let range = |base, disk: Option<&Arc<MemoryDisk>>| Range {
@@ -347,7 +350,7 @@ mod tests {
         pool.write_at(&vec![1; 4 * CHUNK], 0).unwrap();
         assert_eq!(one.contents()[..CHUNK], vec![0; CHUNK], "labels and map are not for the cache");
         assert_eq!(one.contents()[CHUNK..], vec![1; 3 * CHUNK]);
-        // The gap and the label forget it.
+        // Writes to the gap and the label are discarded.
         pool.write_at(&vec![2; 6 * CHUNK], 8 * CHUNK_BYTES).unwrap();
         assert_eq!(other.contents()[CHUNK..], vec![2; 3 * CHUNK]);
         let mut bytes = vec![9; 2 * CHUNK];
@@ -369,14 +372,14 @@ mod tests {
         let mut buffers = [io::IoSliceMut::new(&mut first), io::IoSliceMut::new(&mut second)];
         pool.read_vectored_at(&mut buffers, 2 * CHUNK_BYTES).unwrap();
         assert_eq!((first, second), (twos.clone(), vec![0; CHUNK]));
-        // The first chunk behind the end is for no data.
+        // The first chunk after the end holds no data.
         let mut over = [io::IoSlice::new(&twos), io::IoSlice::new(&ones), io::IoSlice::new(&ones)];
         let error = pool.write_vectored_at(&mut over, 3 * CHUNK_BYTES).unwrap_err().to_string();
         assert_eq!(error, "pool p: the disk with byte 327680 is missing");
         assert_eq!(one.contents()[3 * CHUNK..], twos);
     }
 
-    /// A disk of which syncs are counted, and fail while they are to.
+    /// A disk that counts its syncs, and fails them on request.
     struct Synced(MemoryDisk, AtomicBool, std::sync::atomic::AtomicU32);
 
     impl Disk for Synced {
@@ -401,7 +404,7 @@ mod tests {
         }
     }
 
-    /// Those that were written are synced, and those alone, again and again until it succeeds: whoever wrote them, and however.
+    /// Only written disks are synced, with retries until that succeeds, for every kind of write.
     #[test]
     fn a_disk_that_has_died_fails_the_syncs_of_what_it_was_written_alone() {
         let disks = [(); 2].map(|()| Arc::new(Synced(MemoryDisk::new(4 * CHUNK), AtomicBool::new(false), 0.into())));
@@ -413,7 +416,7 @@ mod tests {
         pool.sync().unwrap();
         assert_eq!(synced(), [0, 0]);
         disks[1].1.store(true, Ordering::SeqCst);
-        // As a transfer that went to the disk by itself.
+        // Like a transfer that went directly to the disk.
         pool.ended(Operation::Write, CHUNK_BYTES, &Ok(()));
         pool.ended(Operation::Write, 5 * CHUNK_BYTES, &Err(io::Error::other("dead")));
         pool.ended(Operation::Read, 5 * CHUNK_BYTES, &Ok(()));

@@ -1,5 +1,7 @@
-//! The thread that makes the map durable: it collects what waits for that, makes the cache durable, writes the changes down, has the
-//! cache forget the chunks that were given up, and gives them back.
+//! The thread that makes the map durable.
+//!
+//! It collects pending jobs, makes the cache durable, and records the changes. Then the cache discards the released
+//! chunks, and they become free.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,17 +20,17 @@ use crate::export::{Done, Error, Export, Operation, Request};
 use crate::time::{self, JoinHandle, Receiver, channel};
 use crate::vital;
 
-/// What is to be done once all changes are durable that are in memory now.
+/// Work to do once all changes in memory are durable.
 pub(super) enum Job {
-    /// A flush of a logical disk is answered.
+    /// Answers a flush of a logical disk.
     Flush(u32, Done),
-    /// Something that needed free chunks looks for those that were given back since.
+    /// Retries an operation that needed free chunks.
     Again(Box<dyn FnOnce() + Send>),
-    /// An operator's change is done.
+    /// Completes an operation of an administrator.
     Changed(Box<dyn FnOnce(Result<(), PoolError>) + Send>),
 }
 
-/// Largest request that gives up chunks.
+/// Length of the largest trim of released chunks.
 const TRIM_BYTES: u64 = 1 << 30;
 
 pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<JoinHandle> {
@@ -40,7 +42,7 @@ pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<Join
                 shared.clean();
                 cleaned = time::now();
             }
-            // Not more often than they are to be tried, whatever else there is to do. One that fails again is tried again.
+            // At most once per interval, regardless of other work. A disk that fails again is retried.
             let _ = shared.state().metadata.bring_up_to_date();
             let first = match jobs.recv_timeout(REVIVE_INTERVAL) {
                 Ok(first) => first,
@@ -50,17 +52,17 @@ pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<Join
             let batch: Vec<Job> = std::iter::once(first).chain(jobs.try_iter()).collect();
             let result = shared.round();
             let held_back = result.as_ref().ok().cloned().unwrap_or_default();
-            // Once, until it changes or works again.
+            // Logs a failure once, until it changes or is resolved.
             let failure = result.as_ref().err().map(ToString::to_string);
             if let Some(error) = failure.as_ref().filter(|_| failure != told) {
                 tracing::error!(pool = shared.name, error, "changes of the map are not durable");
             }
             told = failure;
-            // Errors are told to each; the operator's change has it whole.
+            // Clients get an error code; the operation of an administrator gets the whole error.
             let failed = result.err().map(Arc::new);
             for job in batch {
                 match (job, &failed) {
-                    // What was lost when it was held back may be there by now: it is not written down all the same.
+                    // Held-back changes are not committed, even if recovered since.
                     (Job::Flush(disk, done), None) if held_back.contains(&disk) => done(Err(Error::Io)),
                     (Job::Flush(_, done), None) => done(Ok(Vec::new())),
                     (Job::Flush(_, done), Some(error)) => done(Err(Error::from_pool(error))),
@@ -79,7 +81,7 @@ impl Error {
     }
 }
 
-/// True if the places of changes are durable.
+/// Marks the places of changes as durable or pending.
 fn settle(state: &State, changes: &[Change], durable: bool) {
     for change in changes {
         let Change::Mapped(id, run) = change else { continue };
@@ -87,21 +89,21 @@ fn settle(state: &State, changes: &[Change], durable: bool) {
         let mut entries = logical.entries_mut();
         for k in 0..run.count {
             let at = (run.first + k * run.step) as usize;
-            // It may have been made smaller again.
+            // The logical disk may have shrunk again.
             let Some(&entry) = entries.get(at) else { continue };
             let (chunk, has) = (run.chunk + k, entry.chunk());
             if entry.written() == Some(chunk) {
                 entries.set(at, entry.pending(!durable));
             } else if entry.is_held() && !entry.is_pending() && has.is_some() && has != Some(chunk) && durable {
-                // It moves from one disk to another.
+                // The chunk moves from one disk to another.
                 entries.set(at, Entry::at(chunk, run.written).held(true));
             }
-            // What has changed since is another change's affair.
+            // A later change covers entries that have changed since.
         }
     }
 }
 
-/// Entries of changes that are held, as they are.
+/// Returns the held entries of changes, with their current values.
 fn held(state: &State, changes: &[Change]) -> Vec<(Arc<Logical>, usize, Entry)> {
     let mut found = Vec::new();
     for change in changes {
@@ -116,7 +118,7 @@ fn held(state: &State, changes: &[Change]) -> Vec<(Arc<Logical>, usize, Entry)> 
 }
 
 impl Shared {
-    /// Has a job done after the changes that are in memory now are durable.
+    /// Queues a job that runs once all changes in memory are durable.
     pub(super) fn queue(&self, job: Job) {
         let jobs = self.jobs.lock();
         let Some(jobs) = &*jobs else {
@@ -127,11 +129,11 @@ impl Shared {
                 Job::Changed(done) => done(Err(PoolError::Refused { pool, what: "it is closed".to_owned() })),
             };
         };
-        // The thread ends after the sender is gone.
+        // The thread ends only after the sender is dropped.
         let _ = jobs.send(job);
     }
 
-    /// Makes durable what is in memory now; returns when it is.
+    /// Makes all changes in memory durable, and waits for it.
     pub(super) fn commit_now(&self) -> Result<(), PoolError> {
         let (sender, receiver) = channel();
         self.queue(Job::Changed(Box::new(move |result| drop(sender.send(result)))));
@@ -140,7 +142,7 @@ impl Shared {
         })
     }
 
-    /// A flush of a client.
+    /// Performs a client's flush.
     pub(super) fn flush(&self, disk: u32, request: Request, done: Done) {
         if self.uncommitted.load(Ordering::SeqCst) == 0 {
             self.volume().submit(request, done);
@@ -149,7 +151,7 @@ impl Shared {
         }
     }
 
-    /// Makes durable what is in memory; returns the logical disks of which something is held back.
+    /// Makes the changes in memory durable. Returns the logical disks with held-back changes.
     fn round(&self) -> Result<BTreeSet<u32>, PoolError> {
         let (batch, released) = {
             let mut state = self.state();
@@ -175,7 +177,7 @@ impl Shared {
             return Err(error);
         }
         let written = batch.len();
-        // Chunks that are given up by what is held back are not free before that is written down.
+        // Chunks released by a held-back change stay in use until it is recorded.
         let freed = match held_back.is_empty() {
             true => self.forget(&released),
             false => Ok(released.clone()),
@@ -188,8 +190,9 @@ impl Shared {
         freed.map(|_| of)
     }
 
-    /// Holds back what is to be written down of logical disks that have lost something of that, in order: it is written down once nothing is lost of
-    /// it any more, and no flush of theirs is answered before. It is no affair of others.
+    /// Splits off the changes of logical disks that have lost a block of a changed chunk, in order. These changes are
+    /// recorded once nothing of the disk is lost, and its flushes fail until then. Other logical disks are not
+    /// affected.
     fn without_lost(&self, batch: Vec<Change>) -> (Vec<Change>, Vec<Change>) {
         let lost = self.lost_chunks();
         if lost.is_empty() {
@@ -208,12 +211,12 @@ impl Shared {
                 Change::Unmapped(id, ..) | Change::Lost(id, ..) => id,
                 _ => return true,
             };
-            // What is of one that was deleted is not written down anyway.
+            // Changes of a deleted logical disk are never recorded.
             !stuck.contains(of) || !state.metadata.map.logicals.contains_key(of)
         })
     }
 
-    /// What chunks hold is durable before it is written down that they belong to a logical disk.
+    /// Records the owners of chunks, whose contents are durable by now.
     fn write_down(&self, batch: &[Change]) -> Result<(), PoolError> {
         let mut state = self.state();
         let moved = held(&state, batch);
@@ -229,12 +232,13 @@ impl Shared {
         written
     }
 
-    /// The cache forgets chunks durably; then they are free, but for those that are returned, of which something is lost.
+    /// Makes the cache discard chunks durably, and frees them. Returns the chunks that stay in use because blocks of
+    /// them are lost.
     fn forget(&self, released: &[u32]) -> Result<Vec<u32>, PoolError> {
         if released.is_empty() {
             return Ok(Vec::new());
         }
-        // Who still has an old place has handed the request over, which is performed before the chunk is given up.
+        // Requests that used an old place are in the cache after this, ahead of the trim.
         self.gate.drain();
         let mut chunks = released.to_vec();
         chunks.sort_unstable();
@@ -258,7 +262,7 @@ impl Shared {
         }
         self.flush_cache()?;
         if self.volume().failed_flushes() != failed {
-            // It may have taken the zeroes, whoever was told of it.
+            // That flush may have lost the zeroes, whichever client got the error.
             return Ok(chunks);
         }
         let lost = self.lost_chunks();
@@ -273,15 +277,16 @@ impl Shared {
         Ok(kept)
     }
 
-    /// True if a chunk is not given to anyone before it is zeroed. What lies on a disk that is missing can only be forgotten when that is back, and
-    /// one that leaves gives none any more.
+    /// True if a chunk must be zeroed before its reuse. Chunks of a missing disk are handled when it returns, and a
+    /// disk that is being evacuated allocates none.
     fn is_to_be_clean(&self, chunk: u32) -> bool {
         let state = self.state();
         let member = state.metadata.map.disk_of(chunk).and_then(|id| state.metadata.map.disks.get(&id));
         member.is_some_and(|member| !member.leaving) && !self.is_missing(u64::from(chunk) * CHUNK_BYTES)
     }
 
-    /// Tries again to zero chunks that could not be: what was in them must not be read by who has them next, whatever becomes of what they write.
+    /// Retries to zero unclean chunks. Otherwise the next owner could read the old contents, even after writes of its
+    /// own.
     fn clean(&self) {
         let mut unclean = std::mem::take(&mut self.state().unclean);
         unclean.retain(|chunk| self.state().metadata.map.disk_of(*chunk).is_some());
@@ -294,7 +299,7 @@ impl Shared {
         }
     }
 
-    /// Makes durable what the cache has, but for what is lost.
+    /// Makes the cache durable, except for lost blocks.
     pub(super) fn flush_cache(&self) -> Result<(), PoolError> {
         self.volume().flush().map_err(|error| {
             let why = self.volume().state().1.unwrap_or_else(|| error.to_string());
@@ -302,7 +307,8 @@ impl Shared {
         })
     }
 
-    /// What the pool itself writes is durable when this returns. A flush that failed meanwhile may have taken it, whoever was told of that.
+    /// Performs the pool's own writes and makes them durable. Fails if any flush failed meanwhile, because that flush
+    /// may have lost these writes.
     pub(super) fn durably(&self, write: impl FnOnce() -> Result<(), PoolError>) -> Result<(), PoolError> {
         let failed = self.volume().failed_flushes();
         write()?;
@@ -313,12 +319,12 @@ impl Shared {
         }
     }
 
-    /// Chunks of which the cache has lost something, or has it in memory alone, with no flash that says so.
+    /// Returns the chunks with blocks that are lost, or exist only in memory, and whose loss no flush reports.
     fn lost_chunks(&self) -> BTreeSet<u32> {
         self.volume().not_durable_blocks().into_iter().map(chunk_of).collect()
     }
 
-    /// Refuses where something is lost, or in memory alone, of a logical disk; without one, of any.
+    /// Fails if a block of a logical disk is lost or exists only in memory; `None` checks all logical disks.
     pub(super) fn check_none_lost(&self, of: Option<u32>) -> Result<(), PoolError> {
         let chunks = self.lost_chunks();
         let is_any = match of {
@@ -338,7 +344,7 @@ impl Shared {
         PoolError::CacheFailed { pool: self.name.clone(), what }
     }
 
-    /// Asks the cache and waits for the answer.
+    /// Sends a request to the cache and waits for the result.
     pub(super) fn ask(&self, operation: Operation, offset: u64, length: u64, data: Vec<u8>) -> Result<Vec<u8>, Error> {
         let (sender, receiver) = channel();
         let request = Request { operation, offset, length, force_unit_access: false, data, caching: Caching::Never };

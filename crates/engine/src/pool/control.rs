@@ -1,4 +1,4 @@
-//! What an operator does to a pool while it runs: logical disks and disks come, change and go.
+//! Operations of an administrator on a running pool: logical disks and disks are added, changed and removed.
 
 use std::io;
 use std::path::Path;
@@ -18,22 +18,22 @@ use crate::disk::file::{FileDisk, Options};
 use crate::export::Export;
 use crate::status::VolumeState;
 
-/// A logical disk that is wanted.
+/// The parameters of a new logical disk.
 #[derive(Clone, Debug)]
 pub struct NewLogical {
-    /// Its name: the export.
+    /// The name, which is also the name of the export.
     pub name: String,
-    /// Its size.
+    /// The size in bytes.
     pub size_bytes: u64,
-    /// True if each chunk has its place from the beginning.
+    /// True if all chunks are allocated at creation.
     pub thick: bool,
-    /// True if neighbours go to different disks.
+    /// True if adjacent chunks go to different disks.
     pub striped: bool,
-    /// True if its requests are cached.
+    /// True if requests are cached.
     pub cached: bool,
-    /// When what is written reaches its disks, at the latest; the stricter of this and the pool's mode counts.
+    /// The write mode. The stricter one of this and the pool's mode applies.
     pub mode: Mode,
-    /// RAM of the pool's read buffer that is kept for what was read of it last.
+    /// Bytes of the pool's read buffer in RAM that are reserved for the most recently read blocks of this disk.
     pub pinned_ram_bytes: u64,
 }
 
@@ -46,13 +46,13 @@ impl Pool {
         PoolError::Refused { pool: self.name().to_owned(), what }
     }
 
-    /// Refuses a change that cannot become durable: what is to be so before it cannot either. Nothing is changed then.
+    /// Fails if a change could not become durable, because an earlier one cannot. Nothing has changed then.
     fn ready(&self) -> Result<(), PoolError> {
         self.check_ready()?;
         self.shared.flush_cache()
     }
 
-    /// As far as that is known without an attempt.
+    /// The part of this check that does no I/O.
     pub(super) fn check_ready(&self) -> Result<(), PoolError> {
         match self.volume().state() {
             (VolumeState::FlashFailed, why) => {
@@ -63,7 +63,7 @@ impl Pool {
         }
     }
 
-    /// The logical disk of this name.
+    /// Returns the logical disk of this name.
     pub fn logical(&self, name: &str) -> Result<Arc<LogicalDisk>, PoolError> {
         let disks = self.logical_disks();
         disks.get(name).cloned().ok_or_else(|| {
@@ -74,7 +74,7 @@ impl Pool {
         })
     }
 
-    /// Refuses a logical disk that cannot be made, but for want of space.
+    /// Checks the parameters of a new logical disk, except the free space.
     pub(super) fn check_new(&self, new: &NewLogical) -> Result<(), PoolError> {
         check_name(&new.name)?;
         check_size(new.size_bytes)?;
@@ -84,7 +84,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Refuses a size that a logical disk of another cannot be given.
+    /// Checks that a logical disk can grow to this size.
     pub(super) fn check_growth(&self, name: &str, before: u64, size_bytes: u64) -> Result<(), PoolError> {
         check_size(size_bytes)?;
         if size_bytes <= before {
@@ -94,7 +94,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Refuses chunks for which there is no space.
+    /// Checks that there is space for a number of chunks.
     pub(super) fn check_space(&self, map: &Map, chunks: usize) -> Result<(), PoolError> {
         let free = map.space.to_give() as usize;
         if chunks > free {
@@ -114,7 +114,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes a logical disk, durably.
+    /// Creates a logical disk, durably.
     pub fn create_logical(&self, new: &NewLogical) -> Result<Arc<LogicalDisk>, PoolError> {
         let _one = self.control();
         self.check_new(new)?;
@@ -150,7 +150,7 @@ impl Pool {
             (id, logical)
         };
         if let Err(error) = self.shared.commit_now() {
-            // What is still to be written down of it must not be.
+            // Its pending changes must not be recorded.
             let mut state = self.shared.state();
             state.metadata.map.logicals.remove(&id);
             let chunks: Vec<_> = logical.entries().there().filter_map(|(_, entry)| entry.chunk()).collect();
@@ -164,7 +164,7 @@ impl Pool {
         Ok(disk)
     }
 
-    /// Gives all chunks of a logical disk from `first` on a place, or none.
+    /// Allocates a place for each chunk of a logical disk from `first` on, or for none.
     fn place_all(
         &self,
         map: &mut Map,
@@ -183,7 +183,7 @@ impl Pool {
         Ok(map.runs(entries.there().skip_while(|(at, _)| (*at as usize) < first)))
     }
 
-    /// Makes a logical disk larger, durably, while it is used.
+    /// Grows a logical disk that may be in use, durably.
     pub fn grow_logical(&self, name: &str, size_bytes: u64) -> Result<(), PoolError> {
         let _one = self.control();
         let disk = self.logical(name)?;
@@ -216,12 +216,12 @@ impl Pool {
         Ok(())
     }
 
-    /// True if requests of a logical disk are cached, from now on.
+    /// Enables or disables caching of a logical disk.
     pub fn set_cached(&self, name: &str, cached: bool) -> Result<(), PoolError> {
         self.reshape(name, |shape| Shape { cached, ..shape })
     }
 
-    /// When what is written reaches the disks, at the latest, from now on.
+    /// Sets the write mode of a logical disk.
     pub fn set_mode(&self, name: &str, mode: Mode) -> Result<(), PoolError> {
         self.reshape(name, |shape| Shape { mode, ..shape })
     }
@@ -252,12 +252,12 @@ impl Pool {
         self.shared.add_pending(&mut state, vec![change], Vec::new());
     }
 
-    /// Deletes a logical disk that no client has open, durably, and gives its chunks back.
+    /// Deletes a logical disk that no client has open, durably, and releases its chunks.
     pub fn delete_logical(&self, name: &str) -> Result<(), PoolError> {
         let _one = self.control();
         let disk = self.logical(name)?;
         self.check_deletion(&disk)?;
-        // It cannot be undone: that the map can be written is tried before, with nothing changed.
+        // A deletion cannot be undone. So a change without effect first tests that the map can be written.
         self.reshape_one(&disk, |shape| shape)?;
         {
             let mut state = self.shared.state();
@@ -275,7 +275,7 @@ impl Pool {
         })
     }
 
-    /// Refuses to end a pool that something is in, or that is not whole.
+    /// Checks that a pool can be destroyed: it has no logical disks, no missing disks, and none being evacuated.
     pub(super) fn check_end(&self) -> Result<(), PoolError> {
         let names: Vec<String> = self.logical_disks().into_keys().collect();
         if !names.is_empty() {
@@ -292,7 +292,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Ends a pool without logical disks: its disks and its flash are blank then, and requests fail.
+    /// Destroys a pool without logical disks: blanks its disks and its flash. Further requests fail.
     pub fn end(&self) -> Result<(), PoolError> {
         let _one = self.control();
         self.check_end()?;
@@ -307,7 +307,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Adds a disk, durably; see [`prepare`] for what is refused. Returns its number.
+    /// Adds a disk, durably, and returns its number. See [`prepare`] for the checks.
     pub fn add_disk(&self, path: &Path, wipe: bool) -> Result<u32, PoolError> {
         let _one = self.control();
         self.refuse_own(path)?;
@@ -320,9 +320,9 @@ impl Pool {
         Ok(id)
     }
 
-    /// Refuses a disk that is one of the pool, and perhaps missing: as a new one it would lose what it has.
+    /// Refuses a disk that belongs to the pool, even if it is missing: adding it as a new disk would erase its data.
     pub(super) fn refuse_own(&self, path: &Path) -> Result<(), PoolError> {
-        // What cannot be opened is told of by who opens it to use it.
+        // If it cannot be opened, the caller fails to open it, too.
         let options = Options { read_only: true, ..Options::default() };
         let Ok(Ok(Ok(label))) = FileDisk::open(path, options).map(|disk| Label::read(&disk)) else { return Ok(()) };
         let state = self.shared.state();
@@ -330,8 +330,8 @@ impl Pool {
         let Some((id, member)) = own.filter(|_| label.pool == state.metadata.pool) else { return Ok(()) };
         let what = match state.metadata.missing().contains(id) {
             true => format!(
-                "{} is disk {id} of this pool, which is missing: have the configuration name it, and start the server anew; or give the disk \
-                 up first, with what is on it, and then add it as an empty one",
+                "{} is disk {id} of this pool, which is missing: add it to the configuration and restart the server. \
+                 To add it as an empty disk, give the missing disk up first",
                 path.display()
             ),
             false => format!("{} is disk {id} of this pool already, last found as {}", path.display(), member.path),
@@ -340,7 +340,7 @@ impl Pool {
         Err(self.refuse(what))
     }
 
-    /// Bytes that a client can have of all logical disks: what they were given, whether there is room or not.
+    /// Returns the sum of the sizes of all logical disks, which may exceed the space of the pool.
     pub fn provisioned_bytes(&self) -> u64 {
         self.logical_disks().values().map(|disk| disk.size()).sum()
     }

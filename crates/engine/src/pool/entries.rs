@@ -1,4 +1,4 @@
-//! The chunks of a logical disk, with counts of them that are kept as they change.
+//! The chunks of a logical disk, with counters that are updated on each change.
 
 use std::ops::Deref;
 
@@ -6,7 +6,7 @@ use zerocopy::FromZeros;
 
 use super::CHUNKS_MAX;
 
-/// A chunk of a logical disk: its place in the pool, and what is to be known of it.
+/// A chunk of a logical disk: its place in the pool and its flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(transparent)]
 pub struct Entry(u32);
@@ -15,60 +15,60 @@ impl Entry {
     const UNWRITTEN: u32 = 1 << 31;
     const PENDING: u32 = 1 << 30;
     const HELD: u32 = 1 << 29;
-    /// Without a place: what it held is lost. With one: it was, until that place is written down.
+    /// Without a place: the chunk is lost. With a place: it was lost, and the new place is not recorded yet.
     const WAS_LOST: u32 = 1 << 28;
     const CHUNK: u32 = CHUNKS_MAX - 1;
 
-    /// A chunk whose disk was given up: it answers with an error until all of it is written anew, or is trimmed.
+    /// A chunk of a disk that was given up. It returns errors until it is completely rewritten or trimmed.
     pub const LOST: Entry = Entry(Entry::WAS_LOST);
 
-    /// A place; `written`: whether the chunk is more than zeroes.
+    /// An entry with a place. `written` is false if the chunk is all zeroes.
     pub fn at(chunk: u32, written: bool) -> Entry {
         assert!(chunk > 0 && chunk < CHUNKS_MAX, "chunk {chunk} is for data");
         Entry(if written { chunk } else { chunk | Entry::UNWRITTEN })
     }
 
-    /// Its place in the pool, if it has one.
+    /// The place in the pool, if any.
     pub fn chunk(self) -> Option<u32> {
         (self.0 & Entry::CHUNK != 0).then_some(self.0 & Entry::CHUNK)
     }
 
-    /// The place, if something was written there.
+    /// The place, if data was written there.
     pub fn written(self) -> Option<u32> {
         self.chunk().filter(|_| self.0 & Entry::UNWRITTEN == 0)
     }
 
-    /// True if what it held is lost.
+    /// True if the content is lost.
     pub fn is_lost(self) -> bool {
         self.chunk().is_none() && self.0 & Entry::WAS_LOST != 0
     }
 
-    /// The first place of a chunk that was this before, not written down yet; requests for it wait.
+    /// Returns the entry for the first place of this chunk, which is not recorded yet. Requests for the chunk wait.
     pub fn replaced_by(self, chunk: u32) -> Entry {
         Entry(Entry::at(chunk, true).0 | Entry::PENDING | Entry::HELD | self.0 & Entry::WAS_LOST)
     }
 
-    /// True if its place is not written down durably yet.
+    /// True if the place is not durably recorded yet.
     pub fn is_pending(self) -> bool {
         self.0 & Entry::PENDING != 0
     }
 
-    /// True if requests for it wait.
+    /// True if requests for the chunk wait.
     pub fn is_held(self) -> bool {
         self.0 & Entry::HELD != 0
     }
 
-    /// The same, with requests waiting or not.
+    /// Returns the entry with the held flag set or cleared.
     pub fn held(self, held: bool) -> Entry {
         Entry(if held { self.0 | Entry::HELD } else { self.0 & !Entry::HELD })
     }
 
-    /// The same, written down or not.
+    /// Returns the entry with the pending flag set or cleared.
     pub fn pending(self, pending: bool) -> Entry {
         Entry(if pending { self.0 | Entry::PENDING } else { self.0 & !Entry::PENDING })
     }
 
-    /// As the durable map has it.
+    /// Returns the entry as the durable map has it.
     pub(super) fn durable(self, thick: bool) -> Entry {
         let flags = Entry::HELD | Entry::PENDING | Entry::WAS_LOST;
         if self.is_lost() || (self.is_pending() && self.0 & Entry::WAS_LOST != 0) {
@@ -83,31 +83,32 @@ impl Entry {
     }
 }
 
-/// There is no memory for the chunks of a logical disk.
+/// Not enough memory for the map of a logical disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no memory for its map, which takes {bytes} bytes")]
 pub struct NoMemory {
     bytes: u64,
 }
 
-/// Entries that are looked through together: those of a page of memory.
+/// Number of entries that are scanned together: one page of memory.
 const PAGE_ENTRIES: usize = 1024;
 
-/// The chunks of a logical disk, in order. What has no place takes no memory, but for addresses, and no time where others are looked through.
+/// The chunks of a logical disk, in order. Chunks without a place take only address space, and scans skip pages of
+/// them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Entries {
     all: Vec<Entry>,
     counts: Counts,
-    /// Pages that may have more than entries without a place, by number, a bit each.
+    /// Bitmap of the pages that may have entries with a place or a loss.
     touched: Vec<u64>,
 }
 
-/// How many chunks of a logical disk are what.
+/// Counts of the chunks of a logical disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Those that have a place.
+    /// Chunks that have a place.
     pub placed: usize,
-    /// Those that are lost.
+    /// Chunks that are lost.
     pub lost: usize,
 }
 
@@ -132,12 +133,12 @@ impl Deref for Entries {
 }
 
 impl Entries {
-    /// How many of them are what.
+    /// The current counts.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Those that have a place, or are lost, in order, with their numbers.
+    /// Returns the entries that have a place or are lost, in order, with their indices.
     pub fn there(&self) -> impl Iterator<Item = (u32, Entry)> + '_ {
         self.touched().flat_map(|page| {
             let first = page * PAGE_ENTRIES;
@@ -154,7 +155,7 @@ impl Entries {
         self.touched.iter().enumerate().filter(|(_, bits)| **bits != 0).flat_map(bits)
     }
 
-    /// Makes a chunk another, and returns what it was.
+    /// Replaces an entry and returns the old one.
     pub fn set(&mut self, at: usize, entry: Entry) -> Entry {
         let before = std::mem::replace(&mut self.all[at], entry);
         self.counts = self.counts.add(entry).without(before);
@@ -163,10 +164,10 @@ impl Entries {
         before
     }
 
-    /// Has this many chunks from now on; new ones have no place.
+    /// Changes the number of chunks. New chunks have no place.
     ///
     /// # Errors
-    /// There is no memory for more; all is as it was then.
+    /// Not enough memory; nothing has changed.
     pub fn resize(&mut self, chunks: usize) -> Result<(), NoMemory> {
         if chunks <= self.all.len() {
             let gone = self.there().skip_while(|(at, _)| (*at as usize) < chunks).map(|(_, entry)| entry);
@@ -184,20 +185,20 @@ impl Entries {
         Ok(())
     }
 
-    /// A copy of them.
+    /// Returns a copy.
     ///
     /// # Errors
-    /// There is no memory for it.
+    /// Not enough memory.
     pub fn copy(&self) -> Result<Entries, NoMemory> {
         Ok(Entries { all: self.zeroed_but(self.all.len())?, counts: self.counts, touched: self.touched.clone() })
     }
 
-    /// True if what is counted is what is there.
+    /// True if the counts match the entries.
     pub fn is_counted(&self) -> bool {
         self.counts == self.there().map(|(_, entry)| entry).fold(Counts::default(), Counts::add)
     }
 
-    /// So many entries without a place, but for those that are there. Pages of memory that nothing is written to are not taken.
+    /// Returns `chunks` entries with a copy of the existing ones. Pages without a place take no memory.
     fn zeroed_but(&self, chunks: usize) -> Result<Vec<Entry>, NoMemory> {
         let no_memory = |_| NoMemory { bytes: (chunks * size_of::<Entry>()) as u64 };
         let mut all = Entry::new_vec_zeroed(chunks).map_err(no_memory)?;
@@ -206,7 +207,7 @@ impl Entries {
     }
 }
 
-/// Words with a bit for each page of so many entries.
+/// Returns the number of 64-bit words of a bitmap of the pages of `chunks` entries.
 fn words(chunks: usize) -> usize {
     chunks.div_ceil(PAGE_ENTRIES).div_ceil(64)
 }
@@ -254,7 +255,7 @@ mod tests {
         assert!(entries.there().eq([(0, Entry::at(9, true)), (2, Entry::LOST.replaced_by(3))]));
         entries.resize(1).unwrap();
         assert_eq!((entries.counts(), entries.len()), (Counts { placed: 1, lost: 0 }, 1));
-        // What was there does not come back.
+        // Removed entries do not come back.
         for (chunks, at) in [(70_000, 66_000), (70_000, 65_536), (2000, 1024), (2000, 1999)] {
             entries.resize(chunks).unwrap();
             entries.set(at, Entry::LOST);

@@ -1,4 +1,4 @@
-//! Why a pool is refused.
+//! Errors of pools.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::label::{LabelError, NAME_BYTES_MAX};
 use super::map::Misfit;
 use crate::disk::is_dead;
 
-/// Why a pool is refused.
+/// Why a pool or an operation on it was refused or failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum PoolError {
@@ -43,27 +43,27 @@ pub enum PoolError {
     #[error("{path} was a disk of pool '{pool}' and was taken out of it; leave it out")]
     TakenOut { path: String, pool: String },
     #[error(
-        "{path} contradicts the other disks of pool '{pool}': it is an older copy of a disk that they were started with later, or was started \
-         without them, and they without it; give the newest copy of it, or leave it out and start by degraded = true"
+        "{path} contradicts the other disks of pool '{pool}': it is an older copy of a disk, or was started without them. \
+         Give its newest copy, or leave it out and set degraded = true"
     )]
     Diverged { path: String, pool: String },
     #[error(
         "pool '{pool}': {error}; if the disk is gone, start without it by degraded = true: what was there then answers with an error"
     )]
     Gone { pool: String, error: io::Error },
-    #[error("pool '{pool}': no disk has a whole map; what its disks hold cannot be told")]
+    #[error("pool '{pool}': no disk has a complete map, so its data cannot be found")]
     NoMap { pool: String },
     #[error("pool '{pool}': its map is damaged: {misfit}")]
     Damaged { pool: String, misfit: Misfit },
     #[error(
-        "{path}: its map cannot be read, and that of other disks may be older: {error}; have it read again, or start by theirs with degraded = true: \
-         what was changed since is lost then"
+        "{path}: its map cannot be read, and that of other disks may be older: {error}. \
+         Retry, or set degraded = true to use theirs and lose later changes"
     )]
     Unread { path: String, error: io::Error },
     #[error("{path} has {found} bytes; a disk of a pool needs at least 1 MiB")]
     TooSmall { path: String, found: u64 },
     #[error(
-        "found '{name}' as a name, expected 1 to {NAME_BYTES_MAX} lower-case letters, digits, '-' and '.', not of dots alone"
+        "found '{name}' as a name, expected 1 to {NAME_BYTES_MAX} lower-case letters, digits, '-' and '.', and not only dots"
     )]
     Name { name: String },
     #[error("found a size of {found} bytes, expected a multiple of 4096 up to {LOGICAL_BYTES_MAX}")]
@@ -93,18 +93,18 @@ pub enum PoolError {
     NotFree { path: String, what: String, can_be_wiped: bool },
     #[error("pool '{pool}': {what}")]
     Refused { pool: String, what: String },
-    /// What changes that were written down together came to.
+    /// The error of a commit of several changes.
     #[error(transparent)]
     Together(Arc<PoolError>),
 }
 
 impl PoolError {
-    /// What went wrong, of one change or of several together.
+    /// Returns the error itself, without [`PoolError::Together`].
     pub fn cause(&self) -> &PoolError {
         if let PoolError::Together(error) = self { error.cause() } else { self }
     }
 
-    /// True if trying again cannot mend it.
+    /// True if a retry cannot succeed.
     pub fn is_permanent(&self) -> bool {
         match self.cause() {
             PoolError::Open { source } => {

@@ -1,8 +1,8 @@
-//! Emptying a disk of a pool while it runs: its chunks move to others, a batch at a time, and then it is taken out.
+//! Evacuation of a disk of a running pool: its chunks move to other disks in batches, and then the disk is removed.
 //!
-//! Requests for chunks that move wait. A chunk's new place is written down once its bytes are durable there; a crash before that leaves
-//! the old one as it was. Chunks that cannot be moved, as they cannot be read, are left for later, and what keeps the work from going on is
-//! tried again until it does, or the disk is to stay after all.
+//! Requests for chunks that move wait. A chunk's new place is recorded once its content is durable there; a crash
+//! before that leaves the old place valid. Unreadable chunks are retried later. Errors are retried until they are
+//! resolved or the evacuation is cancelled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,41 +16,41 @@ use crate::export::{Error, Operation};
 use crate::time;
 use crate::vital;
 
-/// Chunks that are moved together: 4 MiB.
+/// Number of chunks that move together: 4 MiB.
 const BATCH: usize = 64;
 
-/// Time between two looks whether there is space to move to, ...
+/// Interval between checks for free space.
 const SPACE_INTERVAL: Duration = Duration::from_millis(500);
-/// ... and until what failed is tried again.
+/// Interval between retries after an error.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What there is to know of a disk that is being emptied.
+/// The state of an evacuation.
 #[derive(Clone, Debug, Default)]
 pub struct Leaving {
-    /// Why that does not go on for now.
+    /// Why the evacuation does not progress at present.
     pub failed: Option<String>,
-    /// Chunks that could not be moved since all were tried the last time: of which logical disk, and which.
+    /// Chunks that could not be moved in the current pass: logical disk and index.
     stuck: BTreeSet<(u32, usize)>,
-    /// Why the first of them was not.
+    /// Why the first of them was not moved.
     first: Option<String>,
 }
 
-/// What came of a look at a disk that is being emptied.
+/// The result of one round of an evacuation.
 enum Next {
-    /// There is more to do.
+    /// There is more to move.
     More,
-    /// It is taken out, or stays.
+    /// The disk was removed, or stays in the pool.
     Done,
 }
 
-/// A chunk that moves: of which logical disk, which one, and from where.
+/// A chunk that moves: its logical disk, its index and its old entry.
 struct Moving {
     disk: Arc<LogicalDisk>,
     at: usize,
     old: Entry,
 }
 
-/// Chunks that were copied to new places: these, what is to be written down of that, and whether it was.
+/// Chunks that were copied: the new places, the changes that record them, and the result of that commit.
 struct Begun {
     places: Vec<u32>,
     changes: Vec<Change>,
@@ -58,12 +58,12 @@ struct Begun {
 }
 
 impl Pool {
-    /// Starts to empty a disk, after which it is taken out; the work goes on after this returns, and after a restart.
+    /// Starts to evacuate a disk, which is then removed. The work continues after this returns, and after a restart.
     pub fn remove_disk(&self, id: u32) -> Result<(), PoolError> {
         let _one = self.control();
         let mut state = self.shared.state();
         if state.leaving.contains_key(&id) {
-            // It is being emptied already.
+            // It is being evacuated already.
             return Ok(());
         }
         let (member, _) = self.check_removal(&state, id)?;
@@ -73,7 +73,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Has a disk stay that is being emptied, durably. What was moved stays where it is.
+    /// Cancels an evacuation, durably. Chunks that were moved stay at their new places.
     pub fn keep_disk(&self, id: u32) -> Result<(), PoolError> {
         let _one = self.control();
         let mut state = self.shared.state();
@@ -83,7 +83,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Refuses to have a disk stay that is not being emptied.
+    /// Returns a disk that is being evacuated, or refuses.
     pub(super) fn check_keeping(&self, state: &State, id: u32) -> Result<Member, PoolError> {
         match state.metadata.map.disks.get(&id) {
             None => Err(PoolError::NoDisk { pool: self.name().to_owned(), number: id }),
@@ -102,7 +102,7 @@ impl Pool {
         written
     }
 
-    /// Refuses to empty a disk that cannot be; else what the pool knows of it, and how many bytes are there.
+    /// Returns the disk and the bytes in use on it, or refuses if it cannot be evacuated.
     pub(super) fn check_removal(&self, state: &State, id: u32) -> Result<(Member, u64), PoolError> {
         let map = &state.metadata.map;
         let Some(member) = map.disks.get(&id).cloned() else {
@@ -123,7 +123,7 @@ impl Pool {
                 member.path
             )));
         }
-        // With what others have that are being emptied too.
+        // Includes the chunks of other disks that are being evacuated.
         let mut without = map.space.clone();
         without.set_leaving(id, true);
         let [wanted, free] =
@@ -134,7 +134,7 @@ impl Pool {
         Ok((member, used_bytes))
     }
 
-    /// What an earlier run began.
+    /// Resumes the evacuations of an earlier run.
     pub(super) fn go_on_evacuating(&self) {
         let mut state = self.shared.state();
         let missing = state.metadata.missing();
@@ -147,12 +147,12 @@ impl Pool {
         }
     }
 
-    /// Has a thread empty a disk, unless one does.
+    /// Starts a thread that evacuates a disk, unless one is running.
     fn evacuate(&self, state: &mut State, id: u32) {
         if !state.evacuated.insert(id) {
             return;
         }
-        // What has gone when the pool is closed stops the work.
+        // The thread ends when the pool is closed.
         let shared = Arc::downgrade(&self.shared);
         let name = format!("evacuate {}", self.name());
         let spawned = vital::spawn(&name, move || {
@@ -177,7 +177,7 @@ impl Pool {
 }
 
 impl State {
-    /// True if another disk than this one is there and is not being taken out.
+    /// True if another disk is present and is not being evacuated.
     fn has_disk_that_stays(&self, but: u32) -> bool {
         let missing = self.metadata.missing();
         let mut others = self.metadata.map.disks.iter().filter(|(id, _)| **id != but && !missing.contains(id));
@@ -186,9 +186,9 @@ impl State {
 }
 
 impl Shared {
-    /// Says why emptying a disk does not go on; returns for how long.
+    /// Records and logs why an evacuation does not progress. Returns the time until the next attempt.
     fn wait_to_evacuate(&self, id: u32, error: &PoolError) -> Duration {
-        // Disks may come, and logical disks give up what they hold.
+        // Disks may be added, and logical disks may release chunks.
         let (said, rest) = match error {
             PoolError::NoSpace { .. } => (format!("it waits for space: {error}"), SPACE_INTERVAL),
             error => (error.to_string(), RETRY_INTERVAL),
@@ -199,22 +199,22 @@ impl Shared {
             tracing::warn!(pool = self.name, disk = id, %error, "the disk is not emptied for now");
             leaving.failed = Some(said);
         }
-        // What was moved already is free on other disks once that is written down.
+        // The old places of chunks already moved become free with this.
         let _ = self.commit_now();
         rest
     }
 
-    /// Moves some chunks of a disk, or takes it out if it has none.
+    /// Moves some chunks of a disk, or removes it if it has none.
     fn evacuate_some(&self, id: u32) -> Result<Next, PoolError> {
         let Some(moving) = self.hold_some(id)? else { return Ok(Next::Done) };
         if moving.is_empty() {
-            // What was given up is forgotten, and the disk free of it.
+            // The cache discards the released chunks, so that the disk holds none.
             self.commit_now()?;
             return self.take_out_if_empty(id);
         }
         self.gate.drain();
         let moved = self.move_all(&moving);
-        // Whatever became of it, requests go on.
+        // Requests continue in any case.
         for Moving { disk, at, .. } in &moving {
             let mut entries = disk.logical.entries_mut();
             if let Some(now) = entries.get(*at).map(|entry| entry.held(false)) {
@@ -248,7 +248,7 @@ impl Shared {
         let count = state.metadata.map.space.counts().get(&id).copied().unwrap_or_default();
         if count.free < count.chunks {
             drop(state);
-            // Chunks that were held by others when we looked.
+            // Other requests still held some chunks.
             time::sleep(Duration::from_millis(5));
             return Ok(Next::More);
         }
@@ -265,7 +265,7 @@ impl Shared {
         Ok(Next::Done)
     }
 
-    /// Holds the next chunks of logical disks that are on a disk; none where the disk is not being emptied any more, after which nobody does.
+    /// Holds the next chunks on a disk. Returns `None` if the evacuation was cancelled; the thread then ends.
     fn hold_some(&self, id: u32) -> Result<Option<Vec<Moving>>, PoolError> {
         let mut state = self.state();
         let member = state.metadata.map.disks.get(&id).map(|member| member.base..member.base + member.chunks);
@@ -276,7 +276,7 @@ impl Shared {
         let mut moving = Vec::new();
         for disk in self.exports.read().values() {
             let mut entries = disk.logical.entries_mut();
-            // A chunk that is not written down yet is moved later.
+            // A chunk whose place is not recorded yet is moved later.
             let moves = |(at, old): &(usize, Entry)| {
                 old.chunk().is_some_and(|chunk| chunks.contains(&chunk))
                     && !old.is_held()
@@ -293,7 +293,7 @@ impl Shared {
         Ok(Some(moving))
     }
 
-    /// Moves those that can be read; returns the others, by where they are in the list, and why.
+    /// Moves the readable chunks. Returns the others: index in the list, and reason.
     fn move_all(&self, moving: &[Moving]) -> Result<Vec<(usize, String)>, PoolError> {
         let (mut read, mut stuck, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         for (at, one) in moving.iter().enumerate() {
@@ -313,14 +313,14 @@ impl Shared {
         Ok(stuck)
     }
 
-    /// Returns those that did not move although nothing failed, by where they are in the list.
+    /// Returns the indices of chunks that did not move although nothing failed.
     fn move_what_was_read(&self, read: &[(&Moving, Option<Vec<u8>>)]) -> Result<Vec<usize>, PoolError> {
         let moving: Vec<&Moving> = read.iter().map(|(moving, _)| *moving).collect();
         let begun = self.begin_to_move(&moving, read)?;
         self.end_move(&moving, begun)
     }
 
-    /// Copies chunks to new places, and has that written down.
+    /// Copies chunks to new places and records the moves.
     fn begin_to_move(&self, moving: &[&Moving], read: &[(&Moving, Option<Vec<u8>>)]) -> Result<Begun, PoolError> {
         let places = self.places_for(moving)?;
         let written = self.durably(|| {
@@ -330,7 +330,7 @@ impl Shared {
             })
         });
         if let Err(error) = written {
-            // What was copied there is forgotten before another takes the place.
+            // The copies are discarded before another chunk takes the place.
             self.add_pending(&mut self.state(), Vec::new(), places);
             return Err(error);
         }
@@ -338,19 +338,19 @@ impl Shared {
         {
             let mut state = self.state();
             for (Moving { disk, at, old }, place) in moving.iter().copied().zip(&places) {
-                // One that was deleted meanwhile was so with its old place.
+                // A logical disk deleted meanwhile has released the old place already.
                 if state.metadata.map.logicals.contains_key(&disk.id) {
                     super::first_writes::add_run(&mut changes, disk.id, *at as u32, *place, old.written().is_some());
                 }
             }
             self.add_pending(&mut state, changes.clone(), Vec::new());
         }
-        // Behind all earlier changes of these chunks; who writes them down gives the entries their new places.
+        // This comes after all earlier changes of these chunks. The commit puts the new places into the entries.
         let committed = self.commit_now();
         Ok(Begun { places, changes, committed })
     }
 
-    /// Gives up the places that chunks are not at, old or new.
+    /// Releases the old places of chunks that moved, and the new places of the others.
     fn end_move(&self, moving: &[&Moving], begun: Begun) -> Result<Vec<usize>, PoolError> {
         let Begun { places, changes, committed } = begun;
         let mut state = self.state();
@@ -364,7 +364,7 @@ impl Shared {
         self.uncommitted.fetch_sub((before - state.pending.len()) as u64, Ordering::SeqCst);
         let (mut given_up, mut stay) = (Vec::new(), Vec::new());
         for (number, (Moving { disk, at, old }, place)) in moving.iter().copied().zip(places).enumerate() {
-            // Where its logical disk was deleted meanwhile, the place that it had then is given up already, and it has that still.
+            // If the logical disk was deleted meanwhile, its entry still has the place that was released with it.
             if disk.logical.entries().get(*at).and_then(|now| now.chunk()) == Some(place) {
                 given_up.extend(old.chunk());
                 continue;
@@ -378,7 +378,7 @@ impl Shared {
         committed.map(|()| stay)
     }
 
-    /// Places on other disks for all of them, or none.
+    /// Returns places on other disks for all chunks, or fails.
     fn places_for(&self, moving: &[&Moving]) -> Result<Vec<u32>, PoolError> {
         let mut state = self.state();
         let mut places = Vec::new();
@@ -386,7 +386,7 @@ impl Shared {
         for Moving { disk, at, .. } in moving {
             let space = &mut state.metadata.map.space;
             let place = if disk.striped {
-                // As many before and behind it as leave a disk for each.
+                // The nearest neighbours on both sides, as many as leave a free disk for each chunk.
                 let reach = space.usable_disks().saturating_sub(1).max(1);
                 let near = at.saturating_sub(reach)..at + reach + 1;
                 let entries = disk.logical.entries();
@@ -413,7 +413,8 @@ impl Shared {
         Ok(places)
     }
 
-    /// What a chunk holds, of the cache too, which may have what the disk has not; none where it was never written.
+    /// Reads a chunk through the cache, which may have newer blocks than the disk. Returns `None` if it was never
+    /// written.
     fn read(&self, moving: &Moving) -> Result<Option<Vec<u8>>, Error> {
         let Some(chunk) = moving.old.written() else { return Ok(None) };
         self.ask(Operation::Read, u64::from(chunk) * CHUNK_BYTES, CHUNK_BYTES, Vec::new()).map(Some)
@@ -444,7 +445,7 @@ mod tests {
     use crate::pool::{NewLogical, PoolConfig, prepare};
     use crate::volume::VolumeConfig;
 
-    /// A logical disk that is deleted while its chunks move gives up each place once, and all that it had.
+    /// A logical disk that is deleted while its chunks move releases each place exactly once.
     #[test]
     fn what_is_deleted_while_it_moves_gives_up_its_old_places_and_its_new_ones_once() {
         let folder = tempfile::TempDir::new().unwrap();
@@ -473,7 +474,7 @@ mod tests {
             let chunk = pool.logical("vm").unwrap().logical.entries()[0].chunk().unwrap();
             let members = shared.state().metadata.map.disks.clone();
             let (id, _) = members.iter().find(|(_, at)| (at.base..at.base + at.chunks).contains(&chunk)).unwrap();
-            // No thread empties it: what one does is done here.
+            // No thread evacuates the disk; the test performs its work.
             shared.state().leaving.insert(*id, Leaving::default());
             let moving = shared.hold_some(*id).unwrap().unwrap();
             assert!(!moving.is_empty());

@@ -1,8 +1,8 @@
-//! Writes to chunks of a logical disk that have no place yet, and chunks that lose theirs.
+//! Writes to chunks of a logical disk without a place, and the release of places.
 //!
-//! The chunk is zeroed, then the data is written. Until both are answered, requests for the chunk wait; then its place is written down
-//! with the next flush. All of it is where the cache may keep what is written to itself: the disk may have what was another's,
-//! and without the cache that is what would be read.
+//! The chunk is zeroed first, then the data is written. Requests for the chunk wait until both have completed; the next
+//! flush then records its place. The zeroes use the same caching as the data: the disk may hold another owner's data,
+//! which would show if the cache were lost.
 
 use std::sync::atomic::Ordering;
 
@@ -20,18 +20,18 @@ use crate::engine::Bug;
 use crate::export::{Done, Error, Export, Operation, Request};
 use crate::join::Join;
 
-/// A chunk that gets its place with a write.
+/// A chunk that gets a place for a write.
 #[derive(Clone, Copy)]
 struct New {
-    /// Which of the logical disk.
+    /// Its index in the logical disk.
     at: usize,
     chunk: u32,
-    /// What it was before.
+    /// Its entry before.
     before: Entry,
 }
 
 impl New {
-    /// What is to be given back where nothing was written after all.
+    /// Restores the entry after a failed write. Returns the place if it was allocated for this write.
     fn undo(self, entries: &mut Entries) -> Option<u32> {
         entries.set(self.at, self.before);
         self.before.chunk().is_none().then_some(self.chunk)
@@ -39,7 +39,7 @@ impl New {
 }
 
 impl LogicalDisk {
-    /// Gives places to chunks and writes them.
+    /// Allocates places for chunks and writes them.
     pub(super) fn write_new(&self, mut request: Request, done: Done) {
         let chunks = LogicalDisk::chunks(&request);
         let first = chunks.start;
@@ -58,7 +58,7 @@ impl LogicalDisk {
                 if new.is_ok() {
                     cut(&request, &entries[chunks.clone()], &mut pieces);
                 }
-                // Chunks may be on their way to be free.
+                // Chunks may be about to become free.
                 let may_be_freed = self.shared.uncommitted.load(Ordering::SeqCst) > 0;
                 Some(new.map_err(|error| (error, may_be_freed.then_some(state.given_back))))
             }
@@ -73,7 +73,7 @@ impl LogicalDisk {
             Some(Err((error, given_back))) => {
                 return match (error, given_back, self.shared.export(self.id)) {
                     (Error::NoSpace, Some(before), Some(disk)) => self.shared.queue(Job::Again(Box::new(move || {
-                        // Where none was, it would look for ever while something else is not durable yet.
+                        // Retries only if chunks were freed. Otherwise this loops while other changes are not durable.
                         if disk.shared.state().given_back > before {
                             disk.start(request, done, false);
                         } else {
@@ -112,8 +112,8 @@ impl LogicalDisk {
         self.write_after_zeroes(zeroes, caching, write);
     }
 
-    /// Zeroes ranges of the volume, and writes once all of them are answered. The volume may repeat the zeroes after a failure; they never
-    /// take effect after the data, because the data does not exist before.
+    /// Zeroes ranges of the volume, and calls `write` after all of them have completed. If the volume retries the
+    /// zeroes after a failure, they still never overwrite the data, which is submitted later.
     fn write_after_zeroes(
         &self,
         zeroes: Vec<(u64, u64)>,
@@ -146,7 +146,7 @@ impl LogicalDisk {
         self.shared.volume().config().planted == Some(bug)
     }
 
-    /// As `durable`, of a write whose places are not written down for certain.
+    /// Like `durable`, for a write whose places are certainly not recorded yet.
     pub(super) fn durable_after(&self, request: &mut Request, done: Done) -> Done {
         if !std::mem::take(&mut request.force_unit_access) {
             return done;
@@ -158,7 +158,7 @@ impl LogicalDisk {
         })
     }
 
-    /// Finds places for the chunks that have none, all or nothing, and holds them.
+    /// Allocates places for the chunks that have none, and holds the chunks. If one fails, none is changed.
     fn place(&self, space: &mut Space, entries: &mut Entries, request: &Request) -> Result<Vec<New>, Error> {
         let mut new: Vec<New> = Vec::new();
         for at in LogicalDisk::chunks(request) {
@@ -168,7 +168,7 @@ impl LogicalDisk {
             }
             let before = at.checked_sub(1).and_then(|before| entries[before].chunk());
             let chunk = match entry.chunk() {
-                // Of what is lost nothing can stay.
+                // A part of a lost chunk cannot be written, because the rest of it would stay lost.
                 None if entry.is_lost() && !covers(request, at as u64) => Err(Error::Io),
                 Some(chunk) if self.shared.is_missing(u64::from(chunk) * CHUNK_BYTES) => Err(Error::Io),
                 Some(chunk) => Ok(chunk),
@@ -180,7 +180,7 @@ impl LogicalDisk {
                     new.push(New { at, chunk, before: entry });
                 }
                 Err(error) => {
-                    // Nothing was ever written there.
+                    // Nothing was written to these places.
                     new.into_iter().filter_map(|new| new.undo(entries)).for_each(|chunk| space.free(chunk));
                     return Err(error);
                 }
@@ -189,11 +189,11 @@ impl LogicalDisk {
         Ok(new)
     }
 
-    /// The first write of chunks was answered: their places are to be written down, or are given up.
+    /// Completes the first write of chunks: their places become pending changes, or are released.
     fn placed(&self, new: Vec<New>, written: bool) {
         {
             let mut state = self.shared.state();
-            // Of a disk that was deleted meanwhile, all places were given up.
+            // A logical disk deleted meanwhile has released all its places.
             if state.metadata.map.logicals.contains_key(&self.id) {
                 let mut entries = self.logical.entries_mut();
                 let mut changes: Vec<Change> = Vec::new();
@@ -215,7 +215,8 @@ impl LogicalDisk {
         self.release_waiting();
     }
 
-    /// Takes their places from chunks that a request covers whole and [frees](Self::frees), or that are lost; they read as zeroes from now on.
+    /// Releases the places of chunks that a request covers entirely and [frees](Self::frees), and clears lost chunks.
+    /// Both read as zeroes afterwards.
     pub(super) fn give_up(&self, request: &Request) {
         let (first, end) = (request.offset.div_ceil(CHUNK_BYTES), request.offset + request.length);
         if first >= end.div_ceil(CHUNK_BYTES) {
@@ -225,7 +226,7 @@ impl LogicalDisk {
         if !state.metadata.map.logicals.contains_key(&self.id) {
             return;
         }
-        // Of the last chunk a part may be all that there is.
+        // The last chunk may be shorter than a chunk.
         let is_last = end == self.logical.shape().size_bytes;
         let end = if is_last { end.div_ceil(CHUNK_BYTES) } else { end / CHUNK_BYTES };
         let whole = first as usize..end as usize;
@@ -264,7 +265,7 @@ fn add_unmapped(changes: &mut Vec<Change>, id: u32, at: u32) {
     }
 }
 
-/// Adds a chunk's place to changes, to the last of them where it goes on.
+/// Adds the place of a chunk to the changes, by extending the last run if it is contiguous.
 pub(super) fn add_run(changes: &mut Vec<Change>, id: u32, at: u32, chunk: u32, written: bool) {
     if let Some(Change::Mapped(last, run)) = changes.last_mut()
         && run.step == 1

@@ -1,10 +1,10 @@
-//! Requests on their way from the map to the cache: who changes the map waits for those that looked at it before.
+//! Tracks requests between map lookup and cache: a change of the map waits for lookups before it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::time::{self, Mutex};
 
-/// Counts those who have looked at the map and not handed their request to the cache yet, in two turns.
+/// Counts requests between map lookup and cache, per epoch.
 #[derive(Debug, Default)]
 pub struct Gate {
     turn: AtomicU64,
@@ -12,17 +12,17 @@ pub struct Gate {
     waiting: Mutex<()>,
 }
 
-/// Someone inside.
+/// A counted request.
 pub struct Pass<'a>(&'a AtomicU64);
 
 impl Gate {
-    /// Comes in, before the map is looked at.
+    /// Enters, before the map lookup.
     pub fn enter(&self) -> Pass<'_> {
         loop {
             let turn = self.turn.load(Ordering::SeqCst);
             let inside = &self.inside[(turn % 2) as usize];
             inside.fetch_add(1, Ordering::SeqCst);
-            // Who counted in a turn that had ended would not be waited for.
+            // A request counted in an ended epoch would not be waited for.
             if self.turn.load(Ordering::SeqCst) == turn {
                 return Pass(inside);
             }
@@ -30,7 +30,7 @@ impl Gate {
         }
     }
 
-    /// Waits until all have gone that came before. Not to be called from inside.
+    /// Waits for all requests that entered earlier. Must not be called with a [`Pass`].
     pub fn drain(&self) {
         let _one_at_a_time = self.waiting.lock();
         let turn = self.turn.fetch_add(1, Ordering::SeqCst);

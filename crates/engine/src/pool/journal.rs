@@ -1,8 +1,8 @@
-//! The map as it is written down: in one of two areas of each disk, as a snapshot and the changes since, page by page. What does not
-//! fit any more goes to the other area as a new snapshot. `docs/pool.md` has the bytes.
+//! The map on disk. Each disk has two areas; one of them holds a snapshot and the later changes, in pages. If a change
+//! does not fit, a new snapshot goes to the other area. `docs/pool.md` has the format.
 //!
-//! Every page names its pool, its start and its place, and has a checksum; changes that were made together are taken over together.
-//! A page that was torn, lost, or left over from an earlier start, ends what is read.
+//! Every page has a checksum, the name of its pool and start, and its position. Changes that were made together are
+//! applied together. A page that is torn, lost, or left over from an earlier start ends the map.
 
 use std::io;
 
@@ -17,30 +17,30 @@ use crate::memory::Memory;
 const MAGIC: [u8; 4] = *b"FWPM";
 const HEADER_BYTES: usize = 64;
 const PAYLOAD_BYTES: usize = ALIGNMENT - HEADER_BYTES;
-/// Pages that are read at once.
+/// Number of pages in one read.
 const READ_PAGES: u32 = 256;
 
-/// Where a disk's map ends.
+/// The end of the map on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Counts the snapshots.
+    /// Number of the snapshot.
     pub generation: u64,
-    /// Pages of the area that are written.
+    /// Number of written pages of the area.
     pub pages: u32,
 }
 
-/// What was read of a disk's map.
+/// A map that was read from a disk.
 #[derive(Debug)]
 pub struct Found {
-    /// How far it goes.
+    /// Its end.
     pub position: Position,
     /// The start of the pool that wrote it.
     pub start: Uuid,
-    /// All of it, the snapshot first.
+    /// All changes, those of the snapshot first.
     pub changes: Vec<Change>,
 }
 
-/// Pages that hold changes made together, as they are written at `number` of an area.
+/// Encodes changes that were made together as pages, which begin at page `number` of an area.
 fn pages(label: &Label, start: Uuid, generation: u64, number: u32, changes: &[Change]) -> Memory {
     let mut bytes = Vec::new();
     changes.iter().for_each(|change| encode(change, &mut bytes));
@@ -63,7 +63,7 @@ fn pages(label: &Label, start: Uuid, generation: u64, number: u32, changes: &[Ch
     memory
 }
 
-/// A page that is whole, of this pool and at its place.
+/// The header of a valid page: complete, of this pool, and at its position.
 struct Header<'a> {
     start: Uuid,
     generation: u64,
@@ -84,25 +84,25 @@ fn header<'a>(page: &'a [u8], label: &Label, number: u32) -> Option<Header<'a>> 
     })
 }
 
-/// What was read of an area.
+/// The content of an area.
 #[derive(Default)]
 struct Area {
-    /// A whole snapshot, and the changes behind it.
+    /// A complete snapshot and the changes after it.
     found: Option<Found>,
-    /// The snapshot that its first page is of.
+    /// The number of the snapshot that the first page belongs to.
     generation: Option<u64>,
-    /// Why it could not be read on, where it may go on.
+    /// The error that ended the read before the end of the map was found.
     unread: Option<io::Error>,
 }
 
-/// Reads one area, up to the page that does not belong to it any more.
+/// Reads an area, up to the first page that is not part of the map.
 fn read_area(disk: &dyn Disk, label: &Label, area: u64) -> Area {
     let mut read = Area::default();
     let mut of: Option<(Uuid, u64)> = None;
     let mut pending = Vec::new();
     let mut number = 0;
     let mut memory = Memory::new(READ_PAGES.min(label.area_pages()) as usize);
-    // After an error page by page: the bad one may be behind the end.
+    // After an error, reads one page at a time, because the bad page may be after the end of the map.
     let mut at_once = READ_PAGES;
     'pages: while number < label.area_pages() {
         let count = at_once.min(label.area_pages() - number);
@@ -149,10 +149,10 @@ fn read_area(disk: &dyn Disk, label: &Label, area: u64) -> Area {
     read
 }
 
-/// Reads the newer of a disk's two areas.
+/// Reads the newer one of the two areas of a disk.
 ///
 /// # Errors
-/// A page cannot be read of the newer one, or of one that may be the newer.
+/// A page of the newer area, or of one that may be newer, cannot be read.
 pub fn read(disk: &dyn Disk, label: &Label) -> io::Result<Option<Found>> {
     let areas = [0, 1].map(|area| read_area(disk, label, area));
     let whole =
@@ -160,7 +160,7 @@ pub fn read(disk: &dyn Disk, label: &Label) -> io::Result<Option<Found>> {
     let newest = areas.iter().filter_map(whole).max();
     let mut all = Vec::new();
     for area in areas {
-        // What is older counts no more, read or not.
+        // An older area is ignored, readable or not.
         let may_be_newer = area.generation.is_none_or(|generation| newest.is_none_or(|newest| newest < generation));
         match area.unread {
             Some(error) if may_be_newer => return Err(error),
@@ -171,7 +171,7 @@ pub fn read(disk: &dyn Disk, label: &Label) -> io::Result<Option<Found>> {
     Ok(all.into_iter().max_by_key(|found| found.position))
 }
 
-/// True if the changes fit behind `position`, and how many pages there are then.
+/// Returns the number of pages after the changes were written at `position`, or `None` if they do not fit.
 pub fn fits(label: &Label, position: Position, changes: &[Change]) -> Option<u32> {
     let mut bytes = Vec::new();
     changes.iter().for_each(|change| encode(change, &mut bytes));
@@ -180,7 +180,7 @@ pub fn fits(label: &Label, position: Position, changes: &[Change]) -> Option<u32
     (end <= u64::from(label.area_pages())).then_some(end as u32)
 }
 
-/// Writes changes behind `position`, durably. That of a snapshot has no pages yet.
+/// Writes changes at `position`, durably. For a snapshot, the position has no pages yet.
 pub fn write(disk: &dyn Disk, label: &Label, start: Uuid, position: Position, changes: &[Change]) -> io::Result<()> {
     let mut memory = pages(label, start, position.generation, position.pages, changes);
     let offset = label.area_offset(position.generation % 2) + u64::from(position.pages) * ALIGNMENT as u64;

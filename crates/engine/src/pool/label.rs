@@ -1,5 +1,5 @@
-//! The label of a pool's disk: which pool, which disk of it, and how the disk is divided. Each disk has two copies, 64 KiB apart, so
-//! that neither a torn write nor a partition table on top of the first loses both. `docs/pool.md` has the bytes.
+//! The label of a pool's disk: the pool, the disk, and the layout of the disk. Each disk has two copies, 64 KiB apart.
+//! So neither a torn write nor a partition table over the first one destroys both. `docs/pool.md` has the format.
 
 use std::io;
 
@@ -11,48 +11,48 @@ use crate::disk::{ALIGNMENT, Disk};
 use crate::inventory::POOL_MAGIC;
 use crate::memory::Memory;
 
-/// Bytes that wiping clears at the beginning; formats keep their magic numbers there.
+/// Bytes wiped at the beginning of a disk, where formats keep their magic numbers.
 const WIPED_HEAD_BYTES: u64 = 1 << 20;
-/// And at the end.
+/// Bytes wiped at the end of a disk.
 const WIPED_TAIL_BYTES: u64 = 128 << 10;
 
-/// The version that this code writes, and the only one that it reads.
+/// The version that this code writes. It reads no other.
 const VERSION: u32 = 1;
-/// Bytes of the pool's name.
+/// Maximum length of a pool's name in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
-/// Chunks in front of the two areas of the map, which have a copy of the label each.
+/// Number of chunks in front of the map. Each holds a copy of the label.
 pub const LABEL_CHUNKS: u32 = 2;
-/// Each of the two areas has this share of the disk, by 1 / share.
+/// Each of the two areas of the map has 1 / `AREA_SHARE` of the disk.
 const AREA_SHARE: u64 = 512;
-/// Smallest area: 128 KiB.
+/// Smallest area, in chunks: 128 KiB.
 const AREA_CHUNKS_MIN: u32 = 2;
 
-/// What the label of a disk says.
+/// The contents of a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// The pool.
+    /// The pool's UUID.
     pub pool: Uuid,
-    /// What people call it.
+    /// The pool's name.
     pub pool_name: String,
-    /// The disk.
+    /// The disk's UUID.
     pub disk: Uuid,
-    /// Its chunks, those that this program keeps for itself included.
+    /// Number of chunks of the disk, including those of labels and map.
     pub chunks: u32,
-    /// Chunks of each of the two areas of the map.
+    /// Number of chunks of each of the two areas of the map.
     pub area_chunks: u32,
-    /// The start of the pool that wrote the label: how many there were.
+    /// The number of the snapshot when the label was written.
     pub generation: u64,
-    /// The same start, by its name.
+    /// The name of the start that wrote the label.
     pub start: Uuid,
 }
 
-/// What is wrong with a label.
+/// Why a label is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum LabelError {
     #[error("there is no label of a pool")]
     Magic,
-    /// Zeroes in both places, as on a blank disk, or on one that was taken out.
+    /// Both copies are zeroes: the disk is blank or was removed.
     #[error("there is no label of a pool")]
     Erased,
     #[error("its label has version {found}; this program reads version {VERSION}")]
@@ -62,7 +62,7 @@ pub enum LabelError {
 }
 
 impl Label {
-    /// A label for a new disk of `size` bytes; none where that is too small.
+    /// Creates the label of a new disk of `size` bytes. Returns `None` if the disk is too small.
     pub fn new(pool: Uuid, pool_name: &str, disk: Uuid, size: u64) -> Option<Label> {
         let chunks = u32::try_from(size / CHUNK_BYTES).ok()?;
         let area = (size / AREA_SHARE).div_ceil(CHUNK_BYTES) as u32;
@@ -71,17 +71,17 @@ impl Label {
         (label.first_chunk() < chunks).then_some(label)
     }
 
-    /// The first chunk that is for data.
+    /// The first chunk for data.
     pub fn first_chunk(&self) -> u32 {
         LABEL_CHUNKS + 2 * self.area_chunks
     }
 
-    /// Where one of the two areas begins, in bytes.
+    /// The offset of one of the two areas, in bytes.
     pub fn area_offset(&self, area: u64) -> u64 {
         (u64::from(LABEL_CHUNKS) + area * u64::from(self.area_chunks)) * CHUNK_BYTES
     }
 
-    /// The pages of an area.
+    /// The number of pages of an area.
     pub fn area_pages(&self) -> u32 {
         self.area_chunks * (CHUNK_BYTES / ALIGNMENT as u64) as u32
     }
@@ -129,7 +129,8 @@ impl Label {
         if is_sound { Ok(label) } else { Err(LabelError::Damaged) }
     }
 
-    /// Reads the label of a disk: of two good copies the newer. One that cannot be read is as good as damaged where the other is whole.
+    /// Reads the label of a disk: the newer one of two valid copies. An unreadable copy is ignored if the other is
+    /// valid.
     pub fn read(disk: &dyn Disk) -> io::Result<Result<Label, LabelError>> {
         if disk.size() < 2 * CHUNK_BYTES {
             return Ok(Err(LabelError::Magic));
@@ -159,7 +160,7 @@ impl Label {
         })
     }
 
-    /// Writes both copies, one after the other, so that one is whole at any time.
+    /// Writes both copies one after the other, so one of them is always valid.
     pub fn write(&self, disk: &dyn Disk) -> io::Result<()> {
         let mut memory = Memory::new(1);
         memory.bytes_mut().copy_from_slice(&self.encode());
@@ -171,7 +172,7 @@ impl Label {
     }
 }
 
-/// Clears the label and wherever formats keep their magic numbers, durably: the disk is blank then.
+/// Erases the label, and all places where formats keep their magic numbers, durably. The disk is blank then.
 pub(super) fn clear(disk: &dyn Disk) -> io::Result<()> {
     const STEP: u64 = 64 << 10;
     let mut zeroes = Memory::new((STEP / 4096) as usize);
@@ -188,7 +189,7 @@ pub(super) fn clear(disk: &dyn Disk) -> io::Result<()> {
     disk.sync()
 }
 
-/// Of the page without the checksum's own bytes.
+/// The checksum of a page without the checksum field.
 fn checksum(page: &[u8]) -> u32 {
     crc32c_append(crc32c(&page[..12]), &page[16..])
 }

@@ -1,4 +1,4 @@
-//! A logical disk as an export: it finds the places of a request's chunks and hands the pieces to the pool's cache.
+//! A logical disk as an export: maps the chunks of a request to places, and hands the pieces to the pool's cache.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ pub struct LogicalDisk {
     cached: AtomicBool,
     mode: AtomicU8,
     closed: AtomicBool,
-    /// Requests for chunks that are held.
+    /// Requests that wait for held chunks.
     waiting: Mutex<Vec<(Request, Done)>>,
     waiting_count: AtomicUsize,
     guests: Mutex<Vec<Weak<Guest>>>,
@@ -35,7 +35,7 @@ pub struct LogicalDisk {
     pub(super) figures: Figures,
 }
 
-/// What was asked of a logical disk since the pool was opened.
+/// Counters of a logical disk since the pool was opened.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     pub reads: AtomicU64,
@@ -44,7 +44,7 @@ pub(super) struct Figures {
     pub written_bytes: AtomicU64,
     pub flushes: AtomicU64,
     pub refused: AtomicU64,
-    /// What of the pool's cache is its own.
+    /// The logical disk's share of the pool's cache.
     pub cache: Arc<Part>,
 }
 
@@ -70,12 +70,12 @@ impl LogicalDisk {
         }
     }
 
-    /// Its name.
+    /// The name.
     pub fn name(&self) -> String {
         self.logical.shape().name
     }
 
-    /// Clients that have it open.
+    /// Returns the number of clients that have the logical disk open.
     pub fn clients(&self) -> usize {
         let mut guests = self.guests.lock();
         guests.retain(|guest| guest.strong_count() > 0);
@@ -94,7 +94,7 @@ impl LogicalDisk {
         self.mode.store(mode as u8, Ordering::Relaxed);
     }
 
-    /// What becomes of a request in the cache, as client and logical disk together have it.
+    /// Combines the caching of the request with that of the logical disk.
     fn caching(&self, request: &Request) -> Caching {
         let mode = self.mode.load(Ordering::Relaxed);
         let writes = matches!(request.operation, Operation::Write | Operation::WriteZeroes { .. });
@@ -109,30 +109,30 @@ impl LogicalDisk {
         }
     }
 
-    /// From now on, requests fail.
+    /// Makes all further requests fail.
     pub(super) fn close(self: &Arc<Self>) {
         self.closed.store(true, Ordering::SeqCst);
         self.release_waiting();
     }
 
-    /// Answers a request that the pool has no bytes or no space for.
+    /// Fails a request whose content is not available, or that there is no space for.
     pub(super) fn refuse(&self, done: Done, error: Error) {
         self.figures.refused.fetch_add(1, Ordering::Relaxed);
         self.shared.refused.fetch_add(1, Ordering::Relaxed);
         done(Err(error));
     }
 
-    /// Makes durable what was answered. What the cache has lost of others fails no flush of this one.
+    /// Makes acknowledged writes durable. Losses of other logical disks do not fail this flush.
     fn flush(&self, request: Request, done: Done) {
         self.shared.flush(self.id, request, self.of_own(done));
     }
 
-    /// The answer of a flush: an error where the cache has lost something of this logical disk.
+    /// Wraps the completion of a flush: it fails if the cache lost blocks of this logical disk.
     fn of_own(&self, done: Done) -> Done {
         self.of_own_by(self.told.ask(), Told::answer, done)
     }
 
-    /// The answer of a change, which is durable by flushes that come after it.
+    /// Wraps the completion of a change that later flushes make durable.
     fn told_of(&self, done: Done) -> Done {
         let told = self.told.clone();
         told.begin();
@@ -142,7 +142,7 @@ impl LogicalDisk {
         })
     }
 
-    /// The answer of a change that is made durable.
+    /// Wraps the completion of a change that is itself durable.
     pub(super) fn of_one(&self, done: Done) -> Done {
         let asked = self.told.ask_for_one(self.shared.volume().failed_flushes());
         self.of_own_by(asked, Told::answer_one, done)
@@ -159,7 +159,7 @@ impl LogicalDisk {
         })
     }
 
-    /// Starts requests that waited for chunks.
+    /// Starts the requests that waited for chunks.
     pub(super) fn release_waiting(&self) {
         let released = {
             let mut waiting = self.waiting.lock();
@@ -181,7 +181,7 @@ impl LogicalDisk {
         entries.get(chunks.clone()).is_some_and(|entries| entries.iter().any(|entry| entry.is_held()))
     }
 
-    /// Lets a request wait if its chunks are held, or if it would pass one that waits.
+    /// Queues a request if its chunks are held, or if it would overtake a queued one. Otherwise returns it.
     pub(super) fn wait(&self, request: Request, done: Done) -> Option<(Request, Done)> {
         let mut waiting = self.waiting.lock();
         let chunks = LogicalDisk::chunks(&request);
@@ -197,7 +197,7 @@ impl LogicalDisk {
         Some((request, done))
     }
 
-    /// Starts a request that has bytes; what is returned, as of [`Export::submit_and_wait`].
+    /// Starts a request with a length above 0. Returns the same as [`Export::submit_and_wait`].
     pub(super) fn start(&self, request: Request, done: Done, may_wait: bool) -> bool {
         let (mut request, mut done) = (request, done);
         if self.closed.load(Ordering::SeqCst) {
@@ -245,7 +245,7 @@ impl LogicalDisk {
         }
         request.caching = self.caching(&request);
         if new && self.shared.volume().refuses_changes() {
-            // It takes no place, which only a flush could give back.
+            // It must not take a place that only a flush could release.
             self.refuse(done, Error::Io);
             return false;
         }
@@ -260,7 +260,7 @@ impl LogicalDisk {
         self.submit_pieces(request, &pieces, done, may_wait)
     }
 
-    /// True if a request gives up chunks that it covers: what is not there reads as zeroes.
+    /// True if a request releases the chunks that it covers, which then read as zeroes.
     pub(super) fn frees(&self, request: &Request) -> bool {
         match request.operation {
             Operation::Trim => true,
@@ -269,7 +269,7 @@ impl LogicalDisk {
         }
     }
 
-    /// A request that is to be durable needs the map to be durable as well, where that is not so yet.
+    /// Wraps the completion of a durable request so that it also waits for pending changes of the map.
     fn durable(&self, request: &mut Request, done: Done) -> Done {
         if !request.force_unit_access || self.shared.uncommitted.load(Ordering::SeqCst) == 0 {
             return done;
@@ -298,7 +298,7 @@ impl LogicalDisk {
     }
 }
 
-/// True if a request may be performed although it is about bytes that are lost: it is none that reads them or leaves a part of them.
+/// True if a request that touches lost chunks may run: it neither reads them nor changes only a part of one.
 fn is_about_whole_lost_chunks(request: &Request, pieces: &[Piece]) -> bool {
     let whole = |piece: &Piece| {
         let from = request.offset + piece.at;
@@ -313,7 +313,7 @@ fn is_about_whole_lost_chunks(request: &Request, pieces: &[Piece]) -> bool {
 }
 
 impl Shared {
-    /// True if a byte of the pool is on a disk that is missing.
+    /// True if a byte of the pool is on a missing disk.
     pub(super) fn is_missing(&self, place: u64) -> bool {
         self.disk.is_missing(place)
     }

@@ -1,7 +1,7 @@
-//! Going on without a disk that is missing and will not come back: what was there is lost, and is known to be.
+//! Giving up a missing disk that will not return: its data is lost, and recorded as lost.
 //!
-//! Its chunks lose their places and answer with an error until they are written anew as a whole, or are trimmed. What was never written
-//! there still reads as zeroes. The disk is refused afterwards, as one that was taken out.
+//! Its written chunks lose their places and return errors until they are completely rewritten or trimmed. Chunks that
+//! were never written still read as zeroes. The disk is refused afterwards, like one that was removed.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::{CHUNK_BYTES, Pool, PoolError, Shared, State};
 use crate::export::Operation;
 use crate::time;
 
-/// Tries to find the map without changes on their way, 10 ms apart: a second.
+/// Attempts to find the map without pending changes, 10 ms apart: 1 s.
 const TRIES: u32 = 100;
-/// Chunks that the cache is told to forget at once: 1 GiB.
+/// Number of chunks in one trim of the cache: 1 GiB.
 const FORGOTTEN_CHUNKS: u32 = 1 << 14;
 
 impl Pool {
-    /// Refuses to give up a disk that is there; else what the pool knows of it.
+    /// Returns the missing disk, or refuses to give it up.
     pub(super) fn check_giving_up(&self, state: &State, id: u32) -> Result<Member, PoolError> {
         let Some(member) = state.metadata.map.disks.get(&id).cloned() else {
             return Err(PoolError::NoDisk { pool: self.name().to_owned(), number: id });
@@ -30,7 +30,7 @@ impl Pool {
         Ok(member)
     }
 
-    /// Gives up a disk that is missing, durably: what was there is lost. `word`: its path once more, as the status shows it.
+    /// Gives up a missing disk, durably; its data is lost. `word` must repeat its path from the status.
     pub fn give_up_disk(&self, id: u32, word: &str) -> Result<(), PoolError> {
         let _one = self.control();
         let member = self.check_giving_up(&self.shared.state(), id)?;
@@ -38,7 +38,7 @@ impl Pool {
             let what = format!("found '{word}' as the disk to give up, expected '{}'", member.path);
             return Err(self.refuse(what));
         }
-        // What clients gave up is written down before, so that the map on disk has no other chunks there.
+        // Releases of clients are recorded first, so that the map on disk has no other chunks there.
         let mut tries = 0;
         let mut state = loop {
             self.shared.commit_now()?;
@@ -87,7 +87,7 @@ impl Pool {
     }
 }
 
-/// What of a logical disk was on a disk: written chunks are lost, the others have no place any more.
+/// Returns the changes of a logical disk without this disk: written chunks are lost, the others lose their places.
 fn changes_without(id: u32, logical: &Logical, member: &Member) -> Vec<Change> {
     let chunks = member.base..member.base + member.chunks;
     let was_there = |entry: &Entry| entry.chunk().is_some_and(|chunk| chunks.contains(&chunk));

@@ -1,7 +1,7 @@
-//! The map of a pool: its disks, its logical disks, where their chunks are, and which chunks are free.
+//! The map of a pool: its disks, its logical disks, the places of their chunks, and the free chunks.
 //!
-//! A chunk has one number in the pool: that of its disk's first chunk plus its own on the disk. Chunk 0 is never for data, so that 0
-//! stands for a chunk of a logical disk that has no place, and reads as zeroes.
+//! A chunk has one number in the pool: the number of its disk's first chunk plus its index on the disk. Chunk 0 never
+//! holds data. So 0 stands for a chunk of a logical disk that has no place and reads as zeroes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Logical {
         Ok(Logical { shape: RwLock::new(shape), entries: RwLock::new(entries) })
     }
 
-    /// What it is.
+    /// Its properties.
     pub fn shape(&self) -> Shape {
         self.shape.read().clone()
     }
@@ -39,7 +39,7 @@ impl Logical {
         self.entries.read()
     }
 
-    /// Its chunks, to change them.
+    /// Its chunks, mutable.
     pub fn entries_mut(&self) -> RwLockWriteGuard<'_, Entries> {
         self.entries.write()
     }
@@ -51,12 +51,12 @@ impl Logical {
     }
 }
 
-/// Chunks that a size takes.
+/// Returns the number of chunks of a logical disk of this size.
 pub fn chunks_of(size_bytes: u64) -> usize {
     size_bytes.div_ceil(CHUNK_BYTES) as usize
 }
 
-/// Chunks that are lost: the first of those that follow one another, and how many.
+/// Returns the runs of lost chunks, as first and count.
 pub fn lost_runs(entries: impl Iterator<Item = (u32, Entry)>) -> Vec<(u32, u32)> {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for (at, _) in entries.filter(|(_, entry)| entry.is_lost()) {
@@ -68,22 +68,22 @@ pub fn lost_runs(entries: impl Iterator<Item = (u32, Entry)>) -> Vec<(u32, u32)>
     runs
 }
 
-/// The map, as it is in memory.
+/// The map in memory.
 #[derive(Debug, Default)]
 pub struct Map {
     /// The disks, by number.
     pub disks: BTreeMap<u32, Member>,
     /// The logical disks, by number.
     pub logicals: BTreeMap<u32, Arc<Logical>>,
-    /// What the pool knows of its cache.
+    /// The pool's record of its cache.
     pub cache: Option<Vec<u8>>,
-    /// Which chunks are free.
+    /// The free chunks.
     pub space: Space,
-    /// The largest number that a logical disk had.
+    /// The largest number that a logical disk ever had.
     last_logical: u32,
 }
 
-/// Why a change does not fit a map: what was read is damaged, or a program is wrong.
+/// Why a change cannot be applied to a map: damaged input, or a bug.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Misfit(pub String);
@@ -97,28 +97,28 @@ fn misfit<T>(what: String) -> Result<T, Misfit> {
 }
 
 impl Map {
-    /// The logical disk of this name.
+    /// Returns the logical disk of this name.
     pub fn named(&self, name: &str) -> Option<(u32, &Arc<Logical>)> {
         self.logicals.iter().find(|(_, logical)| logical.shape().name == name).map(|(id, logical)| (*id, logical))
     }
 
-    /// The number of the disk that a chunk of the pool is on.
+    /// Returns the number of the disk with a chunk of the pool.
     pub fn disk_of(&self, chunk: u32) -> Option<u32> {
         let is_on = |member: &Member| (member.base..member.base + member.chunks).contains(&chunk);
         self.disks.iter().find(|(_, member)| is_on(member)).map(|(id, _)| *id)
     }
 
-    /// A number that no disk has.
+    /// Returns an unused number for a disk.
     pub fn next_disk(&self) -> u32 {
         self.disks.last_key_value().map_or(1, |(last, _)| last + 1)
     }
 
-    /// A number that no logical disk has, or had: what is still under way of one that was deleted is not taken for another's.
+    /// Returns a number that no logical disk ever had, so that late requests of a deleted one reach no other.
     pub fn next_logical(&self) -> u32 {
         self.last_logical + 1
     }
 
-    /// Where the chunks of another disk could begin: the first gap that is large enough.
+    /// Returns the first chunk number for a new disk: the first gap that is large enough.
     pub fn base_for(&self, chunks: u32) -> Option<u32> {
         let mut taken: Vec<_> = self.disks.values().map(|member| (member.base, member.base + member.chunks)).collect();
         taken.sort_unstable();
@@ -132,12 +132,12 @@ impl Map {
         (base.checked_add(chunks)? < CHUNKS_MAX).then_some(base)
     }
 
-    /// One past the last chunk of any disk.
+    /// Returns the end of the chunk numbers of all disks.
     pub fn end(&self) -> u32 {
         self.disks.values().map(|member| member.base + member.chunks).max().unwrap_or(0)
     }
 
-    /// Takes over a change that was read, or one that has been written down and is not in memory yet.
+    /// Applies a change that was read, or was recorded before it is made in memory.
     pub fn replay(&mut self, change: &Change) -> Result<(), Misfit> {
         match change {
             Change::Disk(id, member) => self.put_disk(*id, member)?,
@@ -148,7 +148,7 @@ impl Map {
             Change::Logical(id, shape) => {
                 match self.logicals.get(id) {
                     Some(logical) => {
-                        // One that could not be made larger durably has again the size that it had.
+                        // A logical disk whose growth failed shrinks to its old size.
                         let chunks = chunks_of(shape.size_bytes);
                         let gone =
                             logical.entries().there().skip_while(|(at, _)| (*at as usize) < chunks).collect::<Vec<_>>();
@@ -160,7 +160,7 @@ impl Map {
                 self.last_logical = self.last_logical.max(*id);
             }
             Change::LogicalDeleted(id) => {
-                // A snapshot may have been without it already.
+                // An earlier snapshot may lack it already.
                 let Some(logical) = self.logicals.remove(id) else { return Ok(()) };
                 let chunks: Vec<_> = logical.entries().there().filter_map(|(_, entry)| entry.chunk()).collect();
                 chunks.into_iter().for_each(|chunk| self.space.free(chunk));
@@ -177,7 +177,7 @@ impl Map {
         self.logicals.get(&id).cloned().ok_or_else(|| Misfit(format!("there is no logical disk {id}")))
     }
 
-    /// Chunks of a logical disk have no place from now on.
+    /// Removes the places of chunks of a logical disk.
     fn replay_without(&mut self, id: u32, first: u32, count: u32, now: Entry) -> Result<(), Misfit> {
         let logical = self.logical(id)?;
         let mut entries = logical.entries_mut();
@@ -230,7 +230,7 @@ impl Map {
         Ok(())
     }
 
-    /// Everything as changes of an empty map, as far as it is durable.
+    /// Returns the durable state as changes to an empty map.
     pub fn snapshot(&self) -> Vec<Change> {
         let mut changes: Vec<_> = self.disks.iter().map(|(id, member)| Change::Disk(*id, member.clone())).collect();
         for (id, logical) in &self.logicals {
@@ -246,7 +246,8 @@ impl Map {
         changes
     }
 
-    /// Entries, which come in order, as runs, in order of their first: of each disk those that follow one another there at an equal distance here.
+    /// Combines entries, given in order, into runs, ordered by their first chunk. A run is contiguous on one disk, with
+    /// a constant distance in the logical disk.
     pub fn runs(&self, entries: impl Iterator<Item = (u32, Entry)>) -> Vec<Run> {
         let mut open: BTreeMap<u32, Run> = BTreeMap::new();
         let mut runs = Vec::new();
@@ -270,7 +271,7 @@ impl Map {
         runs
     }
 
-    /// Fails unless each chunk of a disk is free or belongs to one chunk of a logical disk.
+    /// Fails unless each chunk of a disk is free or belongs to exactly one chunk of a logical disk.
     pub fn check(&self) -> Result<(), Misfit> {
         let mut owners: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
         for (id, logical) in &self.logicals {
@@ -293,7 +294,7 @@ impl Map {
         self.space.check().map_err(Misfit)
     }
 
-    /// The start that disks took part in, and the one before that.
+    /// Returns the last start that a disk took part in, and the one before.
     pub fn starts_of(&self, disk: Uuid) -> Option<[Uuid; 2]> {
         self.disks.values().find(|member| member.disk == disk).map(|member| member.starts)
     }

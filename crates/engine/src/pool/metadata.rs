@@ -1,9 +1,10 @@
-//! What a pool knows of itself, in memory and on its disks: it is found, checked and brought up to date at each start, and every change
-//! is on all disks before it counts.
+//! The metadata of a pool, in memory and on its disks. Each start reads, checks and updates it, and a change counts
+//! once it is on all disks.
 //!
-//! A start reads the labels and maps of all disks, takes the newest map, and writes it to all disks as a new snapshot, under a name of
-//! its own; so does an orderly end. The last two such names of each disk are a part of the map, and once a snapshot is on all disks, its
-//! name alone: a disk whose map has another one is an older copy of itself, or was used without the others.
+//! A start reads the labels and maps of all disks and takes the newest map. It writes this map to all disks as a new
+//! snapshot with a new name. So does a clean shutdown. The map contains the last two such names of each disk. Once a
+//! snapshot is on all disks, only its own name is kept. A disk whose map has another name is an outdated copy, or was
+//! used without the others.
 
 use std::io;
 use std::sync::Arc;
@@ -20,43 +21,43 @@ use super::record::{Change, Member};
 use crate::disk::{Disk, is_dead};
 use crate::time;
 
-/// Time between two tries of a disk that did not take a change of the map.
+/// Interval between retries of a disk that failed to take a change of the map.
 pub(super) const REVIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A disk of a pool that is there.
+/// A disk of a pool that is present.
 pub struct Present {
-    /// Its number in the map.
+    /// The disk's number in the map.
     pub id: u32,
-    /// Where its data is.
+    /// The device.
     pub disk: Arc<dyn Disk>,
     pub(super) label: Label,
-    /// True if it failed to take a change: what it has of the map is old until it takes all of it.
+    /// True if the disk failed to take a change. Its copy of the map is outdated until it takes a whole snapshot.
     pub stale: bool,
 }
 
-/// What a pool knows of itself.
+/// The metadata of a pool.
 pub struct Metadata {
-    /// The pool.
+    /// The pool's UUID.
     pub pool: Uuid,
-    /// What people call it.
+    /// The pool's name.
     pub name: String,
     /// The map.
     pub map: Map,
-    /// The disks that are there.
+    /// The disks that are present.
     pub present: Vec<Present>,
     start: Uuid,
     position: Position,
-    /// True if the disks know of this start, or are about to.
+    /// True if the name of this start is on the disks, or is being written there.
     is_written: bool,
-    /// No disk took what was written last as a whole, ...
+    /// True if no disk took the last write completely.
     torn: bool,
-    /// ... and it was a snapshot, since which none was written.
+    /// True if that write was a snapshot, and none was written since.
     torn_snapshot: bool,
-    /// When those disks were tried last that did not take a change; none where there are none.
+    /// Time of the last retry of stale disks; `None` if no disk is stale.
     tried: Option<Instant>,
 }
 
-/// A name that an export can have over every protocol, and a file besides.
+/// Checks that a name is valid as an export of every protocol, and as a file name.
 pub fn check_name(name: &str) -> Result<(), PoolError> {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
     if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain) && name.bytes().any(|byte| byte != b'.')
@@ -66,7 +67,7 @@ pub fn check_name(name: &str) -> Result<(), PoolError> {
     Err(PoolError::Name { name: name.escape_debug().to_string() })
 }
 
-/// A size that a logical disk can have.
+/// Checks that a logical disk can have this size.
 pub(super) fn check_size(size_bytes: u64) -> Result<(), PoolError> {
     if size_bytes == 0 || size_bytes > super::LOGICAL_BYTES_MAX || !size_bytes.is_multiple_of(BLOCK_BYTES as u64) {
         return Err(PoolError::Size { found: size_bytes });
@@ -78,7 +79,7 @@ fn at(disk: &dyn Disk, error: io::Error) -> PoolError {
     PoolError::Disk { path: disk.description(), error }
 }
 
-/// A disk with its label and what it has of the map.
+/// A disk with its label, and its copy of the map.
 struct Candidate {
     disk: Arc<dyn Disk>,
     label: Label,
@@ -86,7 +87,7 @@ struct Candidate {
 }
 
 impl Metadata {
-    /// Makes a pool of blank disks.
+    /// Creates a pool from blank disks.
     pub fn create(name: &str, disks: Vec<Arc<dyn Disk>>) -> Result<Metadata, PoolError> {
         check_name(name)?;
         let mut metadata = Metadata {
@@ -112,7 +113,7 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// Gives a blank disk a number, a label and chunks, in memory.
+    /// Assigns a number, a label and chunks to a blank disk, in memory.
     fn take_in(&mut self, disk: Arc<dyn Disk>) -> Result<u32, PoolError> {
         let (path, found) = (disk.description(), disk.size());
         let label = Label::new(self.pool, &self.name, Uuid::new_v4(), found);
@@ -127,8 +128,8 @@ impl Metadata {
         Ok(id)
     }
 
-    /// Finds a pool on its disks, in whatever order they are given. `degraded`: whether some of them may be missing. A disk that was taken out,
-    /// or is blank, is left out where none is missing. What people should know is added to `notes`.
+    /// Finds a pool on its disks, given in any order. If `degraded`, disks may be missing. Removed and blank disks are
+    /// ignored if no other is missing. Notes for users are added to `notes`.
     pub fn open(
         name: &str,
         disks: Vec<Arc<dyn Disk>>,
@@ -149,7 +150,7 @@ impl Metadata {
             .chain(candidates.iter().map(|candidate| candidate.label.generation))
             .max()
             .expect("there is a disk");
-        // The newest map stays where it is until the new one is whole.
+        // The newest map is not overwritten before the new one is complete.
         let next = if (generation + 1) % 2 == newest.position.generation % 2 { generation + 2 } else { generation + 1 };
         for candidate in std::mem::take(&mut candidates) {
             match check_candidate(name, &map, start, &candidate) {
@@ -165,7 +166,7 @@ impl Metadata {
             .filter(|member| !is_there(member))
             .map(|member| format!("disk {} (last seen as {})", member.disk, member.path))
             .collect();
-        // One that is no part of the pool does no harm, but should perhaps be the one that is missing.
+        // A disk that is not part of the pool does no harm, but may have been given in place of the missing one.
         let others: Vec<(String, &str)> = others
             .into_iter()
             .map(|(disk, error)| {
@@ -178,9 +179,7 @@ impl Metadata {
             return Err(PoolError::Missing { pool: name.to_owned(), missing, others });
         }
         notes.extend(
-            missing
-                .iter()
-                .map(|missing| format!("pool {name}: {missing} is missing: what is there answers with an error")),
+            missing.iter().map(|missing| format!("pool {name}: {missing} is missing: requests for its data fail")),
         );
         let stale =
             candidates.iter().filter(|candidate| candidate.found.as_ref().is_none_or(|found| found.start != start));
@@ -203,7 +202,8 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// Has the disks know of this start, durably. Nothing is written to them before, so that a start that is refused leaves them as they were.
+    /// Records this start durably on the disks. Nothing is written to them earlier, so a start that is refused leaves
+    /// them unchanged.
     pub fn write_start(&mut self) -> Result<(), PoolError> {
         if std::mem::replace(&mut self.is_written, true) {
             return Ok(());
@@ -213,13 +213,13 @@ impl Metadata {
         self.forget_older()
     }
 
-    /// Takes note of the disks that take part in this start.
+    /// Registers the disks that take part in this start.
     fn begin(&mut self, candidates: Vec<Candidate>) {
         let start = self.start;
         for Candidate { disk, label, found } in candidates {
             let member = self.map.disks.iter_mut().find(|(_, member)| member.disk == label.disk);
             let (id, member) = member.expect("disks that are not in the map were refused");
-            // What the disk itself has counts: it may have been away for many starts.
+            // The name on the disk itself counts, because the disk may have missed many starts.
             let before = found.map_or(label.start, |found| found.start);
             (member.path, member.starts) = (disk.description(), [start, before]);
             self.present.push(Present { id: *id, disk, label, stale: false });
@@ -230,7 +230,7 @@ impl Metadata {
         }
     }
 
-    /// Ends in order: the map gets a new name, so that a copy of a disk that was made before is known for one.
+    /// Ends a clean shutdown: the map gets a new name, so copies of a disk made before it are recognized.
     pub fn end(&mut self) -> Result<(), PoolError> {
         self.write_start()?;
         let before = std::mem::replace(&mut self.start, Uuid::new_v4());
@@ -240,13 +240,14 @@ impl Metadata {
         self.forget_older()
     }
 
-    /// The map is on all disks that take it: what has it under an earlier name is an older copy from now on.
+    /// Forgets the earlier name once all disks that are not stale have the map. Copies under that name are outdated
+    /// from then on.
     fn forget_older(&mut self) -> Result<(), PoolError> {
         let named = self.name_starts(self.start);
         self.commit(&named)
     }
 
-    /// Has the disks that take the map known by its name, and by another one.
+    /// Records the current name of the map, and `other`, for each disk that is not stale.
     fn name_starts(&mut self, other: Uuid) -> Vec<Change> {
         let mut changes = Vec::new();
         for present in self.present.iter().filter(|present| !present.stale) {
@@ -257,22 +258,22 @@ impl Metadata {
         changes
     }
 
-    /// Numbers of the disks that are not there.
+    /// Returns the numbers of the missing disks.
     pub fn missing(&self) -> Vec<u32> {
         let is_missing = |id: &&u32| !self.present.iter().any(|present| present.id == **id);
         self.map.disks.keys().filter(is_missing).copied().collect()
     }
 
-    /// Counts the snapshots of the map.
+    /// Returns the number of the current snapshot, which increases with each.
     pub fn generation(&self) -> u64 {
         self.position.generation
     }
 
-    /// Makes changes durable that are in memory already: on all disks, of which at least one has to take them.
+    /// Makes changes durable that were made in memory. At least one disk must take them.
     pub fn commit(&mut self, changes: &[Change]) -> Result<(), PoolError> {
-        // A logical disk that was deleted meanwhile may be missing in a snapshot that comes before.
+        // An earlier snapshot may lack a logical disk that was deleted meanwhile.
         if !self.is_written {
-            // They are in what a start writes.
+            // The snapshot of a start includes them.
             return self.write_start();
         }
         let is_known = |change: &&Change| match change {
@@ -286,7 +287,7 @@ impl Metadata {
             return Ok(());
         }
         if self.torn || self.revive() {
-            // Nothing is written behind what no disk took as a whole, or what some did not take at all.
+            // Nothing may follow a record that is incomplete, or that some disks lack.
             return self.write_next_snapshot();
         }
         let fits = |present: &Present| journal::fits(&present.label, self.position, changes);
@@ -301,13 +302,13 @@ impl Metadata {
         }
     }
 
-    /// Has those disks take the map that did not take a change of it, if they take anything by now.
+    /// Writes a snapshot if a stale disk accepts writes again.
     pub(super) fn bring_up_to_date(&mut self) -> Result<(), PoolError> {
         let any_stale = self.present.iter().any(|present| present.stale);
         if self.is_written && any_stale && !self.torn && self.revive() { self.write_next_snapshot() } else { Ok(()) }
     }
 
-    /// Once in a while, tries those disks again that did not take a change; whether one of them takes the whole map now.
+    /// Retries the stale disks once per interval. True if one of them accepts a whole snapshot now.
     fn revive(&mut self) -> bool {
         if self.tried.is_none_or(|tried| time::elapsed(tried) < REVIVE_INTERVAL) {
             return false;
@@ -325,10 +326,10 @@ impl Metadata {
         revived
     }
 
-    /// Into the other area. Where the map does not fit there, all stays as it is.
+    /// Writes a snapshot to the other area. If the map does not fit there, nothing changes.
     fn write_next_snapshot(&mut self) -> Result<(), PoolError> {
         let before = self.position;
-        // Over one that no disk took, and not over the one that is whole.
+        // Overwrites the torn snapshot, not the complete one.
         let next = if self.torn_snapshot { 2 } else { 1 };
         self.position = Position { generation: before.generation + next, pages: 0 };
         let written = self.write_snapshot();
@@ -340,7 +341,7 @@ impl Metadata {
         written
     }
 
-    /// Adds a blank disk, durably: its label first, so that no map names a disk that does not know it.
+    /// Adds a blank disk durably. Its label is written first, so that no map names a disk without a label.
     pub fn add(&mut self, disk: Arc<dyn Disk>) -> Result<u32, PoolError> {
         let id = self.take_in(disk)?;
         let undo = |metadata: &mut Metadata, error| {
@@ -353,16 +354,16 @@ impl Metadata {
             let error = at(&*present.disk, error);
             return undo(self, error);
         }
-        // The disk itself has no snapshot yet.
+        // The new disk has no snapshot yet.
         match self.write_next_snapshot() {
             Ok(()) => Ok(id),
             Err(error) => undo(self, error),
         }
     }
 
-    /// Takes a disk out that has no chunks any more, durably; it is blank then.
+    /// Removes a disk without chunks, durably, and blanks it.
     ///
-    /// Those that stay have the whole map before, those that did not take a change of it included.
+    /// The remaining disks, including stale ones, have the whole map before that.
     pub fn take_out(&mut self, id: u32) -> Result<(), PoolError> {
         let before = (self.map.disks.clone(), self.map.space.clone());
         self.map
@@ -379,7 +380,7 @@ impl Metadata {
             return Err(error);
         }
         if let Some(gone) = gone {
-            // Where that fails, the disk is known as one that was taken out.
+            // If this fails, later starts recognize the disk as removed.
             let _ = clear(&*gone.disk);
         }
         Ok(())
@@ -398,8 +399,8 @@ impl Metadata {
         Ok(())
     }
 
-    /// On each disk; one that fails is left out until the next start. Where all fail, none has more than another, and they are tried again with
-    /// the next change.
+    /// Writes to each disk. A disk that fails is left out until it takes a snapshot again. If all fail, none is left
+    /// out, and the next change retries.
     fn write_all(&mut self, changes: &[Change]) -> Result<(), PoolError> {
         let (start, position) = (self.start, self.position);
         let mut last = None;
@@ -429,7 +430,7 @@ impl Metadata {
         Err(PoolError::NotWritten { pool: self.name.clone(), last })
     }
 
-    /// On each disk; one that fails is as one that did not take a change of the map.
+    /// Writes the label of each disk. A disk that fails becomes stale.
     fn write_labels(&mut self) -> Result<(), PoolError> {
         let (mut failed, mut written) = (None, 0);
         for present in self.present.iter_mut().filter(|present| !present.stale) {
@@ -455,11 +456,11 @@ impl Metadata {
     }
 }
 
-/// A disk that is no part of the pool, and why.
+/// A disk that is not part of the pool, and the reason.
 type Other = (Arc<dyn Disk>, PoolError);
 
-/// Reads labels and maps, and refuses what does not belong together. Those without a label are apart; where some may be missing, so are those that
-/// cannot be read.
+/// Reads labels and maps, and refuses disks that do not belong together. Disks without a label are returned separately.
+/// So are unreadable disks if the pool may be degraded.
 fn candidates(
     name: &str,
     disks: Vec<Arc<dyn Disk>>,
@@ -506,7 +507,7 @@ fn candidates(
         }
         let found = match journal::read(&*disk, &label) {
             Ok(found) => found,
-            // It takes over the others' map then, which may be older.
+            // The disk then takes the map of the others, which may be older.
             Err(error) if degraded => {
                 notes.push(format!(
                     "pool {name}: {path}: its map cannot be read, and that of the others counts: {error}"
@@ -528,7 +529,7 @@ fn candidates(
     }
 }
 
-/// A disk has to be in the newest map, and to have been started with those that wrote it.
+/// Checks that a disk is in the newest map, and took part in the start that wrote it.
 fn check_candidate(name: &str, map: &Map, newest: Uuid, candidate: &Candidate) -> Result<(), PoolError> {
     let (path, pool) = (candidate.disk.description(), name.to_owned());
     let Some(starts) = map.starts_of(candidate.label.disk) else {

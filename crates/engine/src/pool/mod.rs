@@ -1,25 +1,29 @@
-//! A pool: disks, logical disks made of their chunks, and one cache in front of them all.
+//! A pool: disks, logical disks made of their chunks, and one cache in front of all disks.
 //!
-//! A logical disk is a list of chunks of 64 KiB, each of which has a place on a disk of the pool, or none and reads as zeroes. Places are
-//! looked up before the cache is asked, so that the cache knows blocks of the pool and is shared by all. `docs/pool.md` is for users.
+//! A logical disk is a list of chunks of 64 KiB. Each chunk has a place on a disk of the pool, or has none and reads as
+//! zeroes. Places are looked up before the cache is asked. So the cache addresses blocks of the pool, and all logical
+//! disks share it. `docs/pool.md` is for users.
 //!
-//! What must hold at a crash: a place is written down once the chunk holds nothing of an earlier owner, durably; and a chunk that was
-//! given up is given away once that is written down and the cache has forgotten it, durably. A flush therefore makes the cache
-//! durable, then the map, and then it is answered.
+//! Two rules make the map safe in a crash:
+//!
+//! - A place is recorded only once the chunk durably holds nothing of an earlier owner.
+//! - A released chunk is reused only once its release is recorded and the cache has durably discarded it.
+//!
+//! So a flush first makes the cache durable, then the map, and then replies.
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `label.rs`, `record.rs`, `journal.rs` | what is on the disks |
-//! | `space.rs`, `entries.rs`, `map.rs` | what is known of it: free chunks, places |
-//! | `metadata.rs` | both together, found and checked at the start |
-//! | `backend.rs` | the disks as one |
-//! | `gate.rs`, `commits.rs` | who waits for whom |
+//! | `label.rs`, `record.rs`, `journal.rs` | the format on the disks |
+//! | `space.rs`, `entries.rs`, `map.rs` | the map in memory: free chunks, places |
+//! | `metadata.rs` | reads, checks and writes the map and the labels |
+//! | `backend.rs` | the disks as one device |
+//! | `gate.rs`, `commits.rs` | the order of requests, flushes and changes of the map |
 //! | `logical.rs`, `first_writes.rs`, `pieces.rs`, `join.rs` | a logical disk as an export |
-//! | `control.rs`, `pins.rs`, `evacuate.rs`, `lost.rs` | what an operator does |
-//! | `plan.rs` | what that would do, before it is done |
-//! | `prepare.rs` | disks that are to be a part of a pool |
-//! | `owners.rs` | which logical disk has a block of the pool |
-//! | `status.rs` | what a pool says of itself |
+//! | `control.rs`, `pins.rs`, `evacuate.rs`, `lost.rs` | operations of an administrator |
+//! | `plan.rs` | previews of these operations |
+//! | `prepare.rs` | checks of disks before they join a pool |
+//! | `owners.rs` | maps blocks of the pool to logical disks |
+//! | `status.rs` | the status of a pool |
 
 mod backend;
 mod commits;
@@ -75,28 +79,28 @@ use self::gate::Gate;
 use self::owners::{Owner, Owners};
 use self::record::Change;
 
-/// Size of a chunk: the paper's trunk of 64 KB.
+/// Size of a chunk: 64 KiB, the trunk size of the paper.
 pub const CHUNK_BYTES: u64 = 64 << 10;
 /// Largest logical disk: its chunks take 256 MiB of memory.
 const LOGICAL_BYTES_MAX: u64 = 64 << 40;
-/// Chunks that a pool can have, all disks together: 16 TiB, as many blocks as the cache has numbers for.
+/// Maximum number of chunks of a pool, all disks together: 16 TiB, which the cache's 32-bit block numbers allow.
 pub const CHUNKS_MAX: u32 = 1 << 28;
-/// What the cache takes a pool for: as large as it can be, so that disks can come and go. The last chunk is never used: the number of
-/// all blocks has 32 bits as well.
+/// Size of the pool as the cache sees it: the maximum, so that disks can come and go. The last chunk is never used,
+/// because the number of blocks must fit into 32 bits as well.
 pub const POOL_BYTES: u64 = (CHUNKS_MAX as u64 - 1) * CHUNK_BYTES;
 
-/// What a pool is made of.
+/// The configuration of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
-    /// Its disks: block devices or regular files, in any order.
+    /// The disks: block devices or regular files, in any order.
     pub disks: Vec<PathBuf>,
-    /// True if it starts although disks are missing.
+    /// True if the pool may start without some of its disks.
     pub degraded: bool,
-    /// Its name, its flash, which may be none, and the settings of its cache. The backend is the pool itself.
+    /// The pool's name, its optional flash, and the settings of its cache. The backend is the pool itself.
     pub cache: VolumeConfig,
 }
 
-/// Why a pool cannot be opened.
+/// Why a pool could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum OpenError {
@@ -107,7 +111,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// True if trying again cannot mend it.
+    /// True if a retry cannot succeed.
     pub fn is_permanent(&self) -> bool {
         match self {
             OpenError::Pool(error) => error.is_permanent(),
@@ -116,52 +120,53 @@ impl OpenError {
     }
 }
 
-/// What of a pool changes, under one lock.
+/// The mutable state of a pool, under one lock.
 struct State {
     metadata: Metadata,
-    /// Changes that are in memory alone.
+    /// Changes that exist only in memory.
     pending: Vec<Change>,
-    /// Chunks that were given up: free once that is written down and the cache has forgotten them.
+    /// Released chunks: free once their release is recorded and the cache has discarded them.
     released: Vec<u32>,
-    /// Chunks that were given up and could not be zeroed: not free before they are.
+    /// Released chunks that could not be zeroed: not free until they are.
     unclean: Vec<u32>,
-    /// How many chunks became free again since the start.
+    /// Number of chunks that became free again since the start.
     given_back: u64,
-    /// True if changes that were pending are being written down.
+    /// True while changes taken from `pending` are being recorded.
     committing: bool,
-    /// Who has the chunks of which something is lost or waits.
+    /// The owners of chunks with lost or waiting blocks.
     owners: Owners,
-    /// The disks that are there and are being emptied, by number, ...
+    /// The present disks that are being evacuated, by number.
     leaving: BTreeMap<u32, evacuate::Leaving>,
-    /// ... and those that a thread works on.
+    /// The disks of `leaving` that a thread works on.
     evacuated: BTreeSet<u32>,
 }
 
-/// What the pool, its logical disks and its threads share.
+/// State that the pool, its logical disks and its threads share.
 struct Shared {
     name: String,
-    /// The side of the cache has it too.
+    /// Shared with the cache's side of the pool.
     state: Arc<vital::Mutex<State>>,
     gate: Gate,
     disk: Arc<PoolDisk>,
     volume: OnceLock<Arc<Volume>>,
-    /// Changes that are not durable yet, and chunks that are not free yet: as long as there are any, a flush has to wait for them.
+    /// Number of changes that are not durable and chunks that are not free yet. While it is above 0, a flush must wait
+    /// for them.
     uncommitted: AtomicU64,
-    /// Flushes that clients asked for, of logical disks that are gone too.
+    /// Flushes of clients, including those of deleted logical disks.
     flushes: AtomicU64,
-    /// Requests of logical disks that were refused, in the same way.
+    /// Refused requests, including those of deleted logical disks.
     refused: AtomicU64,
     jobs: Mutex<Option<Sender<Job>>>,
     exports: RwLock<BTreeMap<u32, Arc<LogicalDisk>>>,
-    /// True if it was said that the pool is nearly full.
+    /// True if the warning about a nearly full pool was logged.
     warned: AtomicBool,
-    /// One operator's change at a time.
+    /// Serializes the operations of administrators.
     control: Mutex<()>,
-    /// Who is told when a disk came or went.
+    /// Called when a disk was added or removed.
     on_disks: OnceLock<DisksChanged>,
 }
 
-/// Is told of the paths of a pool's disks, those that are missing among them, after one came or went.
+/// Receives the paths of a pool's disks, including missing ones, after a disk was added or removed.
 pub type DisksChanged = Box<dyn Fn(&[String]) + Send + Sync>;
 
 /// An open pool.
@@ -172,7 +177,7 @@ pub struct Pool {
 }
 
 impl State {
-    /// The logical disks that have these chunks, of those that have one.
+    /// Returns the logical disks that own these chunks. Chunks without an owner are left out.
     fn owners_of(&mut self, chunks: &BTreeSet<u32>) -> BTreeMap<u32, Owner> {
         if chunks.is_empty() {
             return BTreeMap::new();
@@ -190,7 +195,7 @@ impl Shared {
         self.volume.get().expect("the volume is there before a request comes")
     }
 
-    /// Takes note of changes that are in memory; they are durable after the next flush.
+    /// Registers changes made in memory; the next flush makes them durable.
     fn add_pending(&self, state: &mut State, changes: Vec<Change>, released: Vec<u32>) {
         self.uncommitted.fetch_add((changes.len() + released.len()) as u64, Ordering::SeqCst);
         state.pending.extend(changes);
@@ -204,7 +209,7 @@ impl Shared {
         }
     }
 
-    /// The disks as the map has them.
+    /// Returns the disks and their chunks, as recorded in the map.
     fn ranges(metadata: &Metadata) -> Vec<Range> {
         let disk =
             |id: u32| metadata.present.iter().find(|present| present.id == id).map(|present| present.disk.clone());
@@ -218,7 +223,7 @@ impl Shared {
     }
 }
 
-/// Where a pool keeps what it knows of its cache: in its map.
+/// The cache's record of the pool, which is kept in the map.
 struct PoolSide(Arc<vital::Mutex<State>>);
 
 impl BackendSide for PoolSide {
@@ -236,7 +241,7 @@ impl BackendSide for PoolSide {
         written.map_err(io::Error::other)
     }
 
-    /// Disks that come and go do not change what is on the others.
+    /// Constant, because adding or removing disks does not change the contents of the others.
     fn stamp(&self) -> io::Result<Stamp> {
         Ok(Stamp { size: POOL_BYTES, modified_ns: None, writes: None })
     }
@@ -250,13 +255,13 @@ impl BackendSide for PoolSide {
     }
 }
 
-/// Opens a disk of a pool, locked against others.
+/// Opens and locks a disk of a pool.
 fn open_disk(path: &Path, direct_io: bool) -> io::Result<Arc<dyn Disk>> {
     let page_cache = if direct_io { PageCache::AvoidIfPossible } else { PageCache::Use };
     FileDisk::open(path, Options { read_only: false, page_cache }).map(|disk| Arc::new(disk) as Arc<dyn Disk>)
 }
 
-/// Opens the disks of a pool; where it may start without some of them, those that are there, if any is. What people should know is added
+/// Opens the disks of a pool. A degraded pool opens the disks that are present, at least one. Notes for users are added
 /// to `notes`.
 fn open_those_there(config: &PoolConfig, notes: &mut Vec<String>) -> Result<Vec<Arc<dyn Disk>>, PoolError> {
     let pool = &config.cache.name;
@@ -281,7 +286,7 @@ fn open_those_there(config: &PoolConfig, notes: &mut Vec<String>) -> Result<Vec<
     }
 }
 
-/// What the disks of a pool say that no server has open, and what people should know. Nothing is written to them.
+/// Reads the metadata of a pool that no server has open, and collects notes for users. Writes nothing.
 fn look_at(config: &PoolConfig) -> Result<(Metadata, Vec<String>), PoolError> {
     let mut notes = Vec::new();
     let disks = open_those_there(config, &mut notes)?;
@@ -289,7 +294,7 @@ fn look_at(config: &PoolConfig) -> Result<(Metadata, Vec<String>), PoolError> {
     Ok((metadata, notes))
 }
 
-/// What changes of a pool, and its disks as one, as which its cache lies before them.
+/// Builds the state of a pool, and its disks as one device with the storage of its cache.
 fn storage_of(metadata: Metadata, notes: Vec<String>) -> (Arc<vital::Mutex<State>>, Arc<PoolDisk>, Storage) {
     let name = metadata.name.clone();
     let identity = Identity { id: metadata.pool.into_bytes(), description: format!("pool {name} {}", metadata.pool) };
@@ -318,7 +323,7 @@ impl Pool {
         let mut config = config;
         let mut notes = Vec::new();
         let mut disks = open_those_there(&config, &mut notes)?;
-        // Each disk by itself is as slow as it is to be.
+        // The delay applies to each disk, not to the pool.
         let delay = Duration::from_micros(std::mem::take(&mut config.cache.backend_delay_us));
         if !delay.is_zero() {
             let slow = |disk| Arc::new(SlowDisk::new(disk, Slowness { delay, spindles: 1 })) as Arc<dyn Disk>;
@@ -327,25 +332,26 @@ impl Pool {
         Pool::open_noted(config, disks, notes, progress)
     }
 
-    /// What the pool's cache lies before, for those who work on the cache while nobody serves the pool.
+    /// Returns the storage that the pool's cache uses, for tools that work on the cache of a pool that is not being
+    /// served.
     ///
     /// # Errors
-    /// As of [`open`](Self::open), of the pool's disks.
+    /// Those of [`open`](Self::open) for the pool's disks.
     pub fn storage(config: &PoolConfig) -> Result<Storage, PoolError> {
         let (metadata, notes) = look_at(config)?;
         Ok(storage_of(metadata, notes).2)
     }
 
-    /// The names of its logical disks, of disks that no server has open, to which nothing is written.
+    /// Returns the names of the logical disks of a pool that no server has open. Writes nothing.
     ///
     /// # Errors
-    /// Its disks are refused.
+    /// The disks are refused.
     pub fn names(config: &PoolConfig) -> Result<Vec<String>, PoolError> {
         let (metadata, _) = look_at(config)?;
         Ok(metadata.map.logicals.values().map(|logical| logical.shape().name).collect())
     }
 
-    /// As [`open`](Self::open), of disks that were opened.
+    /// Like [`open`](Self::open), for disks that are open already.
     pub fn open_on(
         config: PoolConfig,
         disks: Vec<Arc<dyn Disk>>,
@@ -408,44 +414,46 @@ impl Pool {
         Ok((pool, opened))
     }
 
-    /// Its name.
+    /// The pool's name.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// Its UUID, which its disks' labels have.
+    /// The pool's UUID, which is in the labels of its disks.
     pub fn uuid(&self) -> Uuid {
         self.shared.state().metadata.pool
     }
 
-    /// What it was opened with.
+    /// The configuration that the pool was opened with.
     pub fn config(&self) -> &PoolConfig {
         &self.config
     }
 
-    /// Its cache, as a volume of all its chunks.
+    /// The pool's cache, as a volume of all its chunks.
     pub fn volume(&self) -> &Arc<Volume> {
         self.shared.volume()
     }
 
-    /// Has somebody told when a disk came or went, from now on; one at most.
+    /// Registers a function that is called when a disk was added or removed. At most one can be registered.
     pub fn on_disks(&self, tell: DisksChanged) {
-        assert!(self.shared.on_disks.set(tell).is_ok(), "one is told of disks");
+        assert!(self.shared.on_disks.set(tell).is_ok(), "only one function is registered");
     }
 
-    /// Its logical disks, by name.
+    /// Returns the logical disks, by name.
     pub fn logical_disks(&self) -> BTreeMap<String, Arc<LogicalDisk>> {
         let exports = self.shared.exports.read();
         exports.values().map(|disk| (disk.name(), disk.clone())).collect()
     }
 
-    /// Makes everything durable that was answered, the cache and the map; an error where something is lost, or waits in memory for a place.
+    /// Makes all acknowledged writes durable: the cache and the map. Fails if a block is lost, or waits in memory for a
+    /// place.
     pub fn flush(&self) -> Result<(), PoolError> {
         self.commit_all()?;
         self.shared.check_none_lost(None)
     }
 
-    /// Gives the flash up, as [`Volume::detach`] does. Chunks that could not become free before are free when this returns.
+    /// Detaches the flash, as [`Volume::detach`] does. Frees chunks that could not be freed while the flash was
+    /// attached.
     pub fn detach(&self) -> Result<usize, VolumeError> {
         let lost = self.volume().detach()?;
         if let Err(error) = self.commit_all() {
@@ -454,7 +462,8 @@ impl Pool {
         Ok(lost)
     }
 
-    /// Makes durable what is in memory now, with what was held back at first and is lost no more.
+    /// Makes all changes in memory durable. The second commit covers changes that the first held back and that are no
+    /// longer lost.
     fn commit_all(&self) -> Result<(), PoolError> {
         self.shared.commit_now()?;
         let is_all = self.shared.state().pending.is_empty();
@@ -464,7 +473,7 @@ impl Pool {
         }
     }
 
-    /// Makes everything durable and ends: requests that come now fail.
+    /// Makes everything durable and stops the pool. New requests fail.
     pub fn close(&self) -> Result<(), OpenError> {
         let committed = self.commit_all();
         drop(self.shared.jobs.lock().take());
@@ -477,7 +486,7 @@ impl Pool {
         committed?;
         closed?;
         self.shared.check_none_lost(None)?;
-        // What came before counts for more than this.
+        // Errors above take precedence over this one.
         if is_first {
             self.shared.state().metadata.end()?;
         }
@@ -488,17 +497,17 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         drop(self.shared.jobs.lock().take());
-        // They and what they share hold each other.
+        // The exports and the shared state reference each other.
         self.shared.exports.write().clear();
     }
 }
 
 impl Shared {
-    /// Tells that a disk came or went. Never while the state is held.
+    /// Reports that a disk was added or removed. Must not be called with the state locked.
     fn tell_disks(&self) {
         if let Some(tell) = self.on_disks.get() {
             let mut disks: Vec<String> = Vec::new();
-            // One that is missing may have been where another is now.
+            // A missing disk may have had the path that another disk has now.
             for disk in self.state().metadata.map.disks.values() {
                 if !disks.contains(&disk.path) {
                     disks.push(disk.path.clone());

@@ -1,4 +1,4 @@
-//! Whose the blocks of a pool are.
+//! Maps blocks of a pool to the logical disks that own them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -10,22 +10,22 @@ use super::CHUNK_BYTES;
 use super::map::Map;
 use crate::attach::Owned;
 
-/// Blocks of a chunk.
+/// Number of blocks in a chunk.
 pub(super) const CHUNK_BLOCKS: u64 = CHUNK_BYTES / BLOCK_BYTES as u64;
 
-/// The chunk that a block of the pool is of.
+/// Returns the chunk of a block of the pool.
 pub(super) fn chunk_of(block: u64) -> u32 {
     (block / CHUNK_BLOCKS) as u32
 }
 
-/// What logical disks have of these ranges of blocks of the pool, in the order of their blocks; of the rest, nobody has anything.
+/// Returns the parts of block ranges of the pool that logical disks own, in the order of their blocks.
 pub(super) fn owned(map: &Map, ranges: &[Range<u64>]) -> Vec<Owned> {
     if ranges.is_empty() {
         return Vec::new();
     }
     let mut order: Vec<usize> = (0..ranges.len()).collect();
     order.sort_unstable_by_key(|of| ranges[*of].start);
-    // Ranges may overlap: so far, the furthest end.
+    // Ranges may overlap, so this is the furthest end so far.
     let mut end = 0;
     let mut furthest = |of: &usize| {
         end = end.max(ranges[*of].end);
@@ -36,7 +36,7 @@ pub(super) fn owned(map: &Map, ranges: &[Range<u64>]) -> Vec<Owned> {
     for logical in map.logicals.values() {
         let (first, shape) = (all.len(), logical.shape());
         let end = shape.size_bytes / BLOCK_BYTES as u64;
-        // The last that was found of each range.
+        // The last part found of each range.
         let mut last: HashMap<usize, usize> = HashMap::new();
         for (at, entry) in logical.entries().there() {
             let Some(chunk) = entry.chunk() else { continue };
@@ -65,26 +65,25 @@ pub(super) fn owned(map: &Map, ranges: &[Range<u64>]) -> Vec<Owned> {
     all
 }
 
-/// The owners of chunks that are asked for again and again. All chunks of all logical disks are looked through for those alone that were not known
-/// before, or have changed hands.
+/// A cache of the owners of chunks. Scans all logical disks only for chunks that are not cached, or changed owners.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     known: HashMap<u32, Option<Owner>>,
-    /// How often chunks had been taken when it was found that these are nobody's.
+    /// The [number of allocations](Space::taken) when chunks were cached as unowned.
     taken: u64,
 }
 
-/// Whose a chunk is.
+/// The owner of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     /// The number of the logical disk.
     pub disk: u32,
-    /// Which of its chunks it is.
+    /// The index of the chunk in it.
     pub at: u32,
 }
 
 impl Owners {
-    /// The owners of these chunks, of those that have one; the others are forgotten.
+    /// Returns the owners of these chunks, without unowned ones. Other chunks are dropped from the cache.
     pub fn of(&mut self, map: &Map, chunks: &BTreeSet<u32>) -> BTreeMap<u32, Owner> {
         let nobody = self.taken == map.space.taken();
         self.known.retain(|chunk, owner| {
@@ -140,7 +139,7 @@ mod tests {
             let shape = Shape {
                 name: name.to_owned(),
                 uuid: Uuid::nil(),
-                // Of the last chunk, there are two blocks.
+                // The last chunk has two blocks.
                 size_bytes: 3 * CHUNK_BYTES + 2 * BLOCK_BYTES as u64,
                 thick: false,
                 striped: false,
@@ -163,7 +162,7 @@ mod tests {
         before.chunk().into_iter().for_each(|chunk| map.space.free(chunk));
     }
 
-    /// By hand.
+    /// Computed by hand.
     #[test]
     #[allow(clippy::single_range_in_vec_init)]
     fn blocks_of_a_pool_are_those_of_its_logical_disks() {
@@ -174,19 +173,19 @@ mod tests {
         };
         let (a, b) = (|| "a".to_owned(), || "b".to_owned());
         assert_eq!(found(&[]), []);
-        // Nobody has chunk 7.
+        // Chunk 7 has no owner.
         assert_eq!(found(&[7 * 16..8 * 16]), []);
         assert_eq!(found(&[5 * 16 + 3..5 * 16 + 4]), [(0, a(), 3..4)]);
-        // Chunks that follow one another in the pool and not in the disk, and those that do.
+        // Chunks that are adjacent only in the pool, and chunks that are adjacent in the disk too.
         assert_eq!(found(&[5 * 16 + 15..6 * 16 + 1]), [(0, a(), 15..16), (0, a(), 32..33)]);
         assert_eq!(found(&[0..64]), [(0, b(), 16..50)]);
         assert_eq!(found(&[18..19]), []);
-        // Two that overlap, and not in order.
+        // Two ranges that overlap and are unordered.
         let three = [(2, a(), 32..48), (1, b(), 16..48), (0, b(), 24..25)];
         assert_eq!(found(&[40..41, 32..64, 6 * 16..7 * 16]), three);
     }
 
-    /// However chunks change hands, their owners are those who have them then.
+    /// The owner is always the current one, through any sequence of changes.
     #[test]
     fn owners_are_those_who_have_a_chunk_now() {
         let mut map = map();
@@ -196,12 +195,12 @@ mod tests {
             found.into_iter().map(|(chunk, owner)| (chunk, owner.disk, owner.at)).collect::<Vec<_>>()
         };
         assert_eq!(of(&map, &[3, 5, 7]), [(3, 2, 2), (5, 1, 0)]);
-        // One is given up, and one that was nobody's is somebody's.
+        // A chunk is released, and an unowned one gets an owner.
         place(&mut map, 1, 0, None);
         assert_eq!(of(&map, &[3, 5, 7]), [(3, 2, 2)]);
         place(&mut map, 1, 1, Some(7));
         assert_eq!(of(&map, &[3, 5, 7]), [(3, 2, 2), (7, 1, 1)]);
-        // One that was known has another owner.
+        // A cached chunk changes its owner.
         place(&mut map, 2, 2, None);
         place(&mut map, 1, 0, Some(3));
         assert_eq!(of(&map, &[3, 5, 7]), [(3, 1, 0), (7, 1, 1)]);

@@ -1,21 +1,21 @@
-//! A request to a logical disk as pieces that lie together in the pool.
+//! Splits a request to a logical disk into pieces that are contiguous in the pool.
 
 use super::CHUNK_BYTES;
 use super::map::Entry;
 use crate::disk::ALIGNMENT;
 use crate::export::Request;
 
-/// Bytes of a request that lie together: where in the pool, if anywhere, where in the request, and how many.
+/// Contiguous bytes of a request: the place in the pool, if any, the offset in the request, and the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub place: Option<u64>,
-    /// True if what was there is lost.
+    /// True if the content is lost.
     pub lost: bool,
     pub at: u64,
     pub length: u64,
 }
 
-/// Cuts a request into pieces that lie together; `entries`: those of its chunks.
+/// Splits a request into contiguous pieces. `entries` are the entries of its chunks.
 pub(super) fn cut(request: &Request, entries: &[Entry], pieces: &mut Vec<Piece>) {
     let first = request.offset / CHUNK_BYTES;
     let end = request.offset + request.length;
@@ -34,12 +34,12 @@ pub(super) fn cut(request: &Request, entries: &[Entry], pieces: &mut Vec<Piece>)
     }
 }
 
-/// True if a request is about all of a chunk.
+/// True if a request covers a whole chunk.
 pub(super) fn covers(request: &Request, chunk: u64) -> bool {
     request.offset <= chunk * CHUNK_BYTES && (chunk + 1) * CHUNK_BYTES <= request.offset + request.length
 }
 
-/// A piece of a request as one to the cache.
+/// Converts a piece of a request into a request to the cache.
 pub(super) fn part(request: &Request, place: u64, piece: &Piece) -> Request {
     let bytes = piece.at as usize..(piece.at + piece.length) as usize;
     Request {
@@ -52,7 +52,7 @@ pub(super) fn part(request: &Request, place: u64, piece: &Piece) -> Request {
     }
 }
 
-/// New chunks whole: offsets in the pool, and lengths.
+/// Returns the whole of the new chunks, as offsets in the pool and lengths.
 pub(super) fn whole(new: &[(usize, u32)]) -> Vec<(u64, u64)> {
     let mut zeroes: Vec<(u64, u64)> = Vec::new();
     for &(_, chunk) in new {
@@ -65,7 +65,8 @@ pub(super) fn whole(new: &[(usize, u32)]) -> Vec<(u64, u64)> {
     zeroes
 }
 
-/// What a write leaves of the new chunks at its ends, whole blocks that it touches included: offsets in the pool, and lengths.
+/// Returns the ranges of new chunks to zero around a write, as offsets in the pool and lengths. They include every
+/// block that the write covers only in part.
 pub(super) fn uncovered(request: &Request, new: &[(usize, u32)], first: usize) -> Vec<(u64, u64)> {
     const BLOCK: u64 = ALIGNMENT as u64;
     let end = request.offset + request.length;
@@ -130,7 +131,7 @@ mod tests {
         let zeroes = |offset, length, new: &[(usize, u32)]| uncovered(&write(offset, length), new, new[0].0);
         assert_eq!(zeroes(3 * CHUNK, CHUNK, &[(3, 7)]), []);
         assert_eq!(zeroes(0, 4096, &[(0, 7)]), [(7 * CHUNK + 4096, CHUNK - 4096)]);
-        // Half of block 1: the whole block is made zeroes before.
+        // A write of half of block 1: the whole block is zeroed first.
         assert_eq!(zeroes(4096, 512, &[(0, 7)]), [(7 * CHUNK, CHUNK)]);
         assert_eq!(zeroes(512, 8192, &[(0, 7)]), [(7 * CHUNK, 4096), (7 * CHUNK + 8192, CHUNK - 8192)]);
         let over_three = zeroes(CHUNK - 4096, CHUNK + 8192, &[(0, 7), (1, 9), (2, 4)]);

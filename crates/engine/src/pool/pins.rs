@@ -1,4 +1,4 @@
-//! RAM that is kept for logical disks: each that has some has a pin of the pool's read buffer.
+//! Reserved RAM of logical disks: each one with a reservation has a pin of the pool's read buffer.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use super::record::Shape;
 use super::{LogicalDisk, Pool, PoolError, Shared};
 
 impl Pool {
-    /// Keeps RAM of the read buffer for what was read of a logical disk last, durably, from now on.
+    /// Reserves RAM of the read buffer for the most recently read blocks of a logical disk, durably.
     pub fn set_pinned(&self, name: &str, bytes: u64) -> Result<(), PoolError> {
         let _one = self.control();
         let disk = self.logical(name)?;
@@ -18,7 +18,7 @@ impl Pool {
         self.pin(&disk, bytes)
     }
 
-    /// What [`set_pinned`](Self::set_pinned) would do.
+    /// Describes the effect of [`set_pinned`](Self::set_pinned).
     pub fn plan_pinned(&self, name: &str, bytes: u64) -> Result<String, PoolError> {
         let disk = self.logical(name)?;
         self.check_pin(Some(&disk), bytes)?;
@@ -31,7 +31,7 @@ impl Pool {
         })
     }
 
-    /// Refuses RAM that cannot be kept for a logical disk, which may be a new one.
+    /// Checks that RAM can be reserved for a logical disk; `None` is a new one.
     pub(super) fn check_pin(&self, disk: Option<&LogicalDisk>, bytes: u64) -> Result<(), PoolError> {
         if bytes == 0 {
             return Ok(());
@@ -49,7 +49,7 @@ impl Pool {
         if taken.saturating_add(bytes) > room {
             let [bytes, room, taken] = [bytes, room, taken].map(ByteSize::new);
             let what = format!(
-                "found {bytes} of RAM to keep, expected at most the {room} of the read buffer, of which {taken} are kept for others"
+                "found {bytes} of RAM to keep, expected at most the {room} of the read buffer, because {taken} are kept for others"
             );
             return Err(self.refuse(what));
         }
@@ -68,7 +68,7 @@ impl Pool {
 }
 
 impl Shared {
-    /// Keeps RAM for a logical disk; whether there is some.
+    /// Reserves RAM for a logical disk. False if all pins are in use.
     pub(super) fn pin(&self, disk: &LogicalDisk, bytes: u64) -> bool {
         let pin = &disk.figures.cache.pin;
         if bytes == 0 {
@@ -86,7 +86,7 @@ impl Shared {
         self.volume().pin_ram(pin.load(Ordering::Relaxed), bytes)
     }
 
-    /// Keeps no RAM for a logical disk any more.
+    /// Releases the reserved RAM of a logical disk.
     pub(super) fn unpin(&self, disk: &LogicalDisk) {
         let pin = disk.figures.cache.pin.swap(0, Ordering::Relaxed);
         if pin > 0 {

@@ -1,4 +1,5 @@
-//! What a change of a pool would do, in sentences, before it is done. What would be refused is refused here, with the same words.
+//! Previews of operations on a pool, in sentences. An operation that would be refused is refused here with the same
+//! message.
 
 use std::path::Path;
 
@@ -12,20 +13,20 @@ use super::{CHUNK_BYTES, NewLogical, Pool, PoolError};
 use crate::export::Export;
 use crate::inventory::{DiskInfo, Role};
 
-/// What would happen.
+/// The effects of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// In sentences.
+    /// The effects, one sentence each.
     pub does: Vec<String>,
-    /// True if data is lost.
+    /// True if data would be lost.
     pub destroys: bool,
-    /// What has to be typed to have it done; none where nothing has to.
+    /// The word that a user must type to confirm; `None` if no confirmation is needed.
     pub word: Option<String>,
-    /// What tells the disks that it would wipe from others.
+    /// Identifiers of the disks that would be wiped.
     pub wipes: Vec<String>,
 }
 
-/// In the largest unit that it is a whole number of, unless that takes too many digits.
+/// Formats a size in its largest integer unit, or with one decimal if that has more than four digits.
 fn size(bytes: u64) -> String {
     let whole = ByteSize::new(bytes).to_string();
     let is_long = whole.bytes().filter(u8::is_ascii_digit).count() > 4;
@@ -39,12 +40,12 @@ fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// That RAM is kept for a logical disk, in a sentence.
+/// The sentence about reserved RAM of a logical disk.
 pub(super) fn pinned(name: &str, bytes: u64) -> String {
     format!("{} of the pool's RAM are kept for what was read of {name} last.", size(bytes))
 }
 
-/// What is lost with what a disk holds, in a sentence.
+/// The sentence about the contents of a disk that would be lost.
 pub fn lost(disk: &DiskInfo) -> String {
     let holds = disk.refused.as_deref().unwrap_or("it is blank");
     let named = disk.signatures.iter().chain(disk.partitions.iter().flat_map(|part| &part.signatures));
@@ -56,11 +57,11 @@ pub fn lost(disk: &DiskInfo) -> String {
         .collect();
     let more = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
     let dirty = if disk.role == Role::Cache { ", with the blocks that its backend does not have" } else { "" };
-    format!("What {} holds is lost{dirty}: {holds}{more}.", disk.named())
+    format!("The data on {} is lost{dirty}: {holds}{more}.", disk.named())
 }
 
 impl Pool {
-    /// How full the pool would be with this many more bytes in use, where that is worth a word.
+    /// Warnings about space, if the pool had this many more bytes in use.
     fn fills(&self, more_bytes: u64, provisioned_bytes: u64) -> Vec<String> {
         let status = self.status();
         let percent = ((status.used_bytes + more_bytes) * 100).checked_div(status.size_bytes).unwrap_or(0);
@@ -87,7 +88,7 @@ impl Pool {
         Ok((format!("It takes {} of the pool at once.", size(bytes)), bytes))
     }
 
-    /// What [`create_logical`](Self::create_logical) would do.
+    /// Describes the effects of [`create_logical`](Self::create_logical).
     pub fn plan_create(&self, new: &NewLogical) -> Result<Plan, PoolError> {
         self.check_new(new)?;
         self.check_ready()?;
@@ -112,7 +113,7 @@ impl Pool {
         Ok(Plan { does, ..Plan::default() })
     }
 
-    /// What [`grow_logical`](Self::grow_logical) would do.
+    /// Describes the effects of [`grow_logical`](Self::grow_logical).
     pub fn plan_grow(&self, name: &str, size_bytes: u64) -> Result<Plan, PoolError> {
         let disk = self.logical(name)?;
         let before = disk.size();
@@ -129,7 +130,7 @@ impl Pool {
         let grows = format!("{name} grows from {} to {}.", size(before), size(size_bytes));
         let mut does = vec![
             grows,
-            "What is new reads as zeroes.".to_owned(),
+            "The new space reads as zeroes.".to_owned(),
             takes,
             clients,
             "It cannot be made smaller again.".to_owned(),
@@ -138,7 +139,7 @@ impl Pool {
         Ok(Plan { does, ..Plan::default() })
     }
 
-    /// What changing the size, the caching or the mode of a logical disk would do.
+    /// Describes the effects of a change of the size, the caching or the mode of a logical disk.
     pub fn plan_change(
         &self,
         name: &str,
@@ -163,21 +164,21 @@ impl Pool {
         Ok(plan)
     }
 
-    /// What [`delete_logical`](Self::delete_logical) would do.
+    /// Describes the effects of [`delete_logical`](Self::delete_logical).
     pub fn plan_delete(&self, name: &str) -> Result<Plan, PoolError> {
         let disk = self.logical(name)?;
         self.check_deletion(&disk)?;
         self.check_ready()?;
         let chunks = disk.logical.entries().counts().placed;
         let does = vec![
-            format!("What {name} holds, {}, is lost.", size(chunks as u64 * CHUNK_BYTES)),
+            format!("The data on {name}, {}, is lost.", size(chunks as u64 * CHUNK_BYTES)),
             "Its space goes back to the pool.".to_owned(),
             "Clients do not find it any more.".to_owned(),
         ];
         Ok(Plan { does, destroys: true, word: Some(name.to_owned()), ..Plan::default() })
     }
 
-    /// What [`add_disk`](Self::add_disk) would do; `wipe`: whether what the disk holds may be lost.
+    /// Describes the effects of [`add_disk`](Self::add_disk). `wipe` allows to erase the contents of the disk.
     pub fn plan_add(&self, path: &Path, wipe: bool) -> Result<Plan, PoolError> {
         self.refuse_own(path)?;
         let info = check(path, wipe)?;
@@ -196,7 +197,7 @@ impl Pool {
         Ok(Plan { does, destroys, word: destroys.then_some(info.path), wipes })
     }
 
-    /// What [`end`](Self::end) would do.
+    /// Describes the effects of [`end`](Self::end).
     pub fn plan_end(&self) -> Result<Plan, PoolError> {
         self.check_end()?;
         let mut does = vec![format!("Pool {} has no logical disks, and is not served any more.", self.name())];
@@ -210,7 +211,7 @@ impl Pool {
         Ok(Plan { does, destroys: true, word: Some(self.name().to_owned()), ..Plan::default() })
     }
 
-    /// What [`remove_disk`](Self::remove_disk) would do.
+    /// Describes the effects of [`remove_disk`](Self::remove_disk).
     pub fn plan_remove(&self, id: u32) -> Result<Plan, PoolError> {
         let (member, bytes) = self.check_removal(&self.shared.state(), id)?;
         let moves = match bytes {
@@ -225,17 +226,17 @@ impl Pool {
         Ok(Plan { does, ..Plan::default() })
     }
 
-    /// What [`keep_disk`](Self::keep_disk) would do.
+    /// Describes the effects of [`keep_disk`](Self::keep_disk).
     pub fn plan_keep(&self, id: u32) -> Result<Plan, PoolError> {
         let member = self.check_keeping(&self.shared.state(), id)?;
         let does = vec![
             format!("{} is not emptied any more, and stays in pool {}.", member.path, self.name()),
-            "What was moved to other disks stays there.".to_owned(),
+            "Chunks that were moved to other disks stay there.".to_owned(),
         ];
         Ok(Plan { does, ..Plan::default() })
     }
 
-    /// What [`give_up_disk`](Self::give_up_disk) would do.
+    /// Describes the effects of [`give_up_disk`](Self::give_up_disk).
     pub fn plan_give_up(&self, id: u32) -> Result<Plan, PoolError> {
         let member = self.check_giving_up(&self.shared.state(), id)?;
         let mut does = vec![format!("{} does not come back: it is left out from then on.", member.path)];
@@ -263,14 +264,14 @@ impl Pool {
             if disk.thick && taken > lost {
                 let bytes = size((taken - lost) as u64 * CHUNK_BYTES);
                 does.push(format!(
-                    "{bytes} of {name}, which is thick, were not written yet: they have no space of their own from then on, and take it as they \
+                    "{bytes} of {name}, which is thick, were not written yet: they lose their reserved space, and take it as they \
                      are written."
                 ));
             }
         }
         if does.len() > 1 && self.volume().dirty_blocks() > 0 {
             does.push(
-                "What the cache has of that and did not write back is lost too; with the disk back, it is whole."
+                "Dirty blocks of the disk in the cache are lost too; if the disk returned, they would be written back."
                     .to_owned(),
             );
         }

@@ -1,4 +1,5 @@
-//! Disks that are to be a part of a pool: what is in use or holds something is refused, unless it is to be wiped.
+//! Checks of disks before they join a pool. Disks that are in use are refused, and so are disks with content unless
+//! they may be wiped.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,9 +16,9 @@ use crate::flash::read_superblock;
 use crate::inventory::{DiskInfo, Locks, Places, examine, same};
 use crate::wipe;
 
-/// A smaller disk would be hardly more than its label and its map.
+/// Minimum size of a disk. A smaller one would hold little more than its label and the map.
 const DISK_BYTES_MIN: u64 = 1 << 20;
-/// Looks at a disk, and refuses it if it cannot be a part of a pool. `wipe`: whether what it holds may be lost.
+/// Examines a disk, and refuses it if it cannot join a pool. `wipe` allows to erase its contents.
 pub fn check(path: &Path, wipe: bool) -> Result<DiskInfo, PoolError> {
     let info = check_contents(path, wipe)?;
     match Locks::read(&Places::default()).holder(path) {
@@ -38,7 +39,7 @@ fn check_contents(path: &Path, wipe: bool) -> Result<DiskInfo, PoolError> {
     }
 }
 
-/// Refuses what is too small for a disk.
+/// Refuses a disk that is too small.
 pub fn check_size(disk: &DiskInfo) -> Result<(), PoolError> {
     if disk.size_bytes < DISK_BYTES_MIN {
         return Err(PoolError::TooSmall { path: disk.path.clone(), found: disk.size_bytes });
@@ -46,7 +47,7 @@ pub fn check_size(disk: &DiskInfo) -> Result<(), PoolError> {
     Ok(())
 }
 
-/// Bytes that a pool of this name has room for on a disk; one that is too small is refused.
+/// Returns the bytes for data on a disk of the pool `pool`. Refuses a disk that is too small.
 pub fn room(disk: &DiskInfo, pool: &str) -> Result<u64, PoolError> {
     check_size(disk)?;
     match Label::new(Uuid::nil(), pool, Uuid::nil(), disk.size_bytes) {
@@ -55,26 +56,26 @@ pub fn room(disk: &DiskInfo, pool: &str) -> Result<u64, PoolError> {
     }
 }
 
-/// Opens a disk that [`check`] has nothing against, and wipes it if it holds something.
+/// Opens a disk that passes [`check`], and wipes it if it has content.
 pub fn prepare(path: &Path, wipe: bool, direct_io: bool) -> Result<Arc<dyn Disk>, PoolError> {
     check_size(&check(path, wipe)?)?;
     let page_cache = if direct_io { PageCache::AvoidIfPossible } else { PageCache::Use };
     let disk = FileDisk::open(path, Options { read_only: false, page_cache });
     let disk = disk.map_err(|source| PoolError::Open { source })?;
-    // Now that no one else can, once more.
+    // Checked again now that the disk is locked.
     let info = check_contents(path, wipe)?;
     if info.refused.is_some() {
         clear(&disk).map_err(|error| PoolError::Disk { path: path.display().to_string(), error })?;
     }
-    // Where the file system is full, what is there can still be served.
+    // On a full file system, the existing data can still be served.
     let label = Label::new(Uuid::nil(), "", Uuid::nil(), info.size_bytes);
     let map_end = label.map_or(0, |label| u64::from(label.first_chunk()) * CHUNK_BYTES);
     disk.set_aside(map_end).map_err(|source| PoolError::Open { source })?;
     Ok(Arc::new(disk))
 }
 
-/// Looks at the disks that a pool of this name is to be made of, and refuses them if it cannot be; those in `wipe` may hold something. Returns
-/// what each is, and bytes that the pool has room for on it.
+/// Examines the disks of a new pool, and refuses them if they do not fit. Those in `wipe` may have content. Returns the
+/// disks with their bytes for data.
 pub fn check_all(name: &str, paths: &[PathBuf], wipe: &[PathBuf]) -> Result<Vec<(DiskInfo, u64)>, PoolError> {
     super::metadata::check_name(name)?;
     let files: Vec<_> = paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
@@ -92,16 +93,16 @@ pub fn check_all(name: &str, paths: &[PathBuf], wipe: &[PathBuf]) -> Result<Vec<
     paths.iter().map(look).collect()
 }
 
-/// Makes a pool of disks; those in `wipe` may hold something.
+/// Creates a pool. The disks in `wipe` may have content.
 pub fn create(name: &str, paths: &[PathBuf], wipe: &[PathBuf]) -> Result<Metadata, PoolError> {
-    // Nothing is wiped before all are known to do.
+    // All disks are checked before the first is wiped.
     check_all(name, paths, wipe)?;
     let disks = paths.iter().map(|path| prepare(path, wipe.contains(path), true)).collect::<Result<_, _>>()?;
     Metadata::create(name, disks)
 }
 
-/// Makes disks as blank again as they were before they became a pool's, which is closed now; others are left as they are. Where one is still
-/// being let go of, that is awaited.
+/// Blanks the disks of a pool that is closed; disks of others are left unchanged. Waits for a disk that is still being
+/// closed.
 pub fn unmake(pool: Uuid, paths: &[PathBuf]) -> Result<(), PoolError> {
     let blank = |path: &PathBuf| {
         let disk = FileDisk::open(path, Options { read_only: false, page_cache: PageCache::AvoidIfPossible })?;
@@ -114,12 +115,12 @@ pub fn unmake(pool: Uuid, paths: &[PathBuf]) -> Result<(), PoolError> {
         let error = blank(path).err()?;
         Some(PoolError::Disk { path: path.display().to_string(), error })
     };
-    // Those that can be are, whatever becomes of another.
+    // A failure does not stop the others.
     let failures: Vec<_> = paths.iter().filter_map(failed).collect();
     failures.into_iter().next().map_or(Ok(()), Err)
 }
 
-/// Makes a flash blank that holds the cache of a pool, which is closed now; others, and what is missing, are left as they are.
+/// Blanks the flash of a pool that is closed. A flash that is missing, or of another backend, is left unchanged.
 pub fn unmake_flash(pool: Uuid, flash: Option<&Path>) -> Result<(), PoolError> {
     let Some(path) = flash.filter(|path| path.exists()) else { return Ok(()) };
     let failed = |error| PoolError::Disk { path: path.display().to_string(), error };

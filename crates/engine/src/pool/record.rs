@@ -1,86 +1,87 @@
-//! What changes a pool's map, and how that is written down. `docs/pool.md` has the bytes.
+//! Changes of a pool's map and their encoding. `docs/pool.md` has the format.
 
 use flashwise_core::cache::Mode;
 use uuid::Uuid;
 
-/// Places for chunks of a logical disk: chunk `first + k * step` of it is chunk `chunk + k` of the pool, for each `k` below `count`.
+/// Places of chunks of a logical disk. Its chunk `first + k * step` is chunk `chunk + k` of the pool, for each `k`
+/// below `count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The first chunk of the logical disk.
     pub first: u32,
-    /// How far the next one is from it.
+    /// The distance between two chunks of the logical disk.
     pub step: u32,
     /// The first chunk of the pool.
     pub chunk: u32,
-    /// Their number.
+    /// The number of chunks.
     pub count: u32,
-    /// True if they were written; else they read as zeroes.
+    /// False if the chunks read as zeroes.
     pub written: bool,
 }
 
-/// A disk of a pool as its map knows it.
+/// A disk of a pool, as recorded in the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The disk.
+    /// The disk's UUID.
     pub disk: Uuid,
-    /// Where it was found last, for people.
+    /// The last known path, for users.
     pub path: String,
-    /// The number that its first chunk has in the pool.
+    /// The number of its first chunk in the pool.
     pub base: u32,
-    /// Its chunks, those for labels and map included.
+    /// The number of its chunks, including those of labels and map.
     pub chunks: u32,
-    /// How many of these come first.
+    /// The number of chunks at the beginning for labels and map.
     pub reserved: u32,
-    /// True if it is being emptied and takes no new chunks.
+    /// True if it is being evacuated. No chunks are allocated on it.
     pub leaving: bool,
-    /// The last start that it took part in, and the one before that.
+    /// The last start that it took part in, and the one before.
     pub starts: [Uuid; 2],
 }
 
-/// What a logical disk is, but for where its chunks are.
+/// The properties of a logical disk, without the places of its chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Its name: the export.
+    /// The name, which is also the name of the export.
     pub name: String,
-    /// Tells it from others of the same name, before and after.
+    /// Unique, even if another disk had or gets the same name.
     pub uuid: Uuid,
     /// Size in bytes, a multiple of 4,096.
     pub size_bytes: u64,
-    /// True if each chunk has its place from the beginning.
+    /// True if all chunks are allocated at creation.
     pub thick: bool,
-    /// True if neighbours go to different disks.
+    /// True if adjacent chunks go to different disks.
     pub striped: bool,
-    /// True if its requests are cached.
+    /// True if requests are cached.
     pub cached: bool,
-    /// When what is written reaches its disks, at the latest: the stricter of this and the pool's mode counts.
+    /// The write mode. The stricter one of this and the pool's mode applies.
     pub mode: Mode,
-    /// RAM of the pool's read buffer that is kept for what was read of it last.
+    /// Bytes of the pool's read buffer in RAM that are reserved for the most recently read blocks of this disk.
     pub pinned_ram_bytes: u64,
 }
 
 /// A change of the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A disk of this number is there, or is different now.
+    /// Adds or replaces the disk of this number.
     Disk(u32, Member),
-    /// It is not there any more; none of its chunks is used.
+    /// Removes a disk without used chunks.
     DiskRemoved(u32),
-    /// A logical disk of this number is there, or has another shape.
+    /// Adds or reshapes the logical disk of this number.
     Logical(u32, Shape),
-    /// It is not there any more; its chunks are free.
+    /// Deletes a logical disk and frees its chunks.
     LogicalDeleted(u32),
-    /// Chunks of a logical disk have these places.
+    /// Maps chunks of a logical disk to places.
     Mapped(u32, Run),
-    /// Chunks of a logical disk, from the first on, this many, have none, and read as zeroes.
+    /// Unmaps chunks of a logical disk, given as first and count. They read as zeroes.
     Unmapped(u32, u32, u32),
-    /// What the pool knows of its cache.
+    /// Replaces the pool's record of its cache.
     Cache(Vec<u8>),
-    /// Chunks of a logical disk, from the first on, this many, were on a disk that was given up, and answer with an error.
+    /// Marks chunks of a logical disk as lost, given as first and count. They return errors.
     Lost(u32, u32, u32),
 }
 
 impl Change {
-    /// The logical disk of whose chunks it is.
+    /// The logical disk whose chunks it changes, if any.
     pub fn logical(&self) -> Option<u32> {
         match self {
             Change::Mapped(id, _) | Change::Unmapped(id, ..) | Change::Lost(id, ..) => Some(*id),
@@ -89,7 +90,7 @@ impl Change {
     }
 }
 
-/// Writes a change down.
+/// Encodes a change.
 pub fn encode(change: &Change, out: &mut Vec<u8>) {
     let number = |out: &mut Vec<u8>, number: u32| out.extend(number.to_le_bytes());
     let bytes = |out: &mut Vec<u8>, bytes: &[u8]| {
@@ -144,7 +145,7 @@ pub fn encode(change: &Change, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads one change and takes it off `rest`; none where that is no change.
+/// Decodes one change and removes it from `rest`. Returns `None` if it is invalid.
 pub fn decode(rest: &mut &[u8]) -> Option<Change> {
     fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
         let (taken, left) = rest.split_at_checked(length)?;

@@ -1,4 +1,4 @@
-//! Which chunks of a pool's disks are free, and which of them is taken next.
+//! The free chunks of a pool's disks, and the order of allocation.
 
 use std::collections::BTreeMap;
 
@@ -6,33 +6,33 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 pub struct Space {
     disks: BTreeMap<u32, Room>,
-    /// How often chunks were taken, or got their owners.
+    /// Number of allocations and of changes of owners.
     taken: u64,
 }
 
-/// The chunks of a disk that are for data.
+/// The data chunks of a disk.
 #[derive(Clone, Debug)]
 struct Room {
     /// The number of the first of them in the pool.
     first: u32,
-    /// One bit for each: whether it is taken.
+    /// Bitmap of the used chunks.
     taken: Vec<u64>,
     chunks: u32,
     free: u32,
-    /// Where the search for a free one begins.
+    /// The index where the search for a free chunk begins.
     next: u32,
-    /// True if none is to be taken.
+    /// True if the disk is being evacuated. No chunks are allocated on it.
     leaving: bool,
-    /// True if the disk is there.
+    /// True if the disk is missing.
     missing: bool,
 }
 
-/// Chunks of a disk.
+/// Counts of the data chunks of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// For data.
+    /// Number of data chunks.
     pub chunks: u32,
-    /// Of these, free.
+    /// Number of free data chunks.
     pub free: u32,
 }
 
@@ -51,7 +51,7 @@ impl Room {
         !self.leaving && !self.missing && self.free > 0
     }
 
-    /// Takes `wanted` if it is free, else the first free chunk from where the last one was found.
+    /// Allocates `wanted` if it is free; otherwise the next free chunk after the last allocation.
     fn take_near(&mut self, wanted: Option<u32>) -> u32 {
         let wanted = wanted.and_then(|chunk| chunk.checked_sub(self.first)).filter(|at| *at < self.chunks);
         let at = match wanted.filter(|at| !self.is_taken(*at)) {
@@ -68,7 +68,7 @@ impl Room {
         let begin = self.next / 64;
         for number in 0..=words {
             let word = (begin + number) % words;
-            // Of the first word only what lies behind the beginning; the rest of it comes last.
+            // The bits of the first word before the start are checked last.
             let before = if number == 0 { (1u64 << (self.next % 64)) - 1 } else { 0 };
             let at = word * 64 + (!(self.taken[word as usize] | before)).trailing_zeros();
             if at < (word + 1) * 64 && at < self.chunks {
@@ -80,7 +80,7 @@ impl Room {
 }
 
 impl Space {
-    /// Takes note of a disk whose chunks are free, but for the first.
+    /// Adds a disk. All its chunks are free, except the first `reserved`.
     pub fn add_disk(&mut self, disk: u32, base: u32, reserved: u32, chunks: u32) {
         let (first, chunks) = (base + reserved, chunks - reserved);
         let taken = vec![0; chunks.div_ceil(64) as usize];
@@ -88,19 +88,19 @@ impl Space {
         self.disks.insert(disk, room);
     }
 
-    /// A disk that has gone.
+    /// Removes a disk.
     pub fn remove_disk(&mut self, disk: u32) {
         self.disks.remove(&disk);
     }
 
-    /// True if a disk is being emptied.
+    /// Marks a disk as being evacuated, or not.
     pub fn set_leaving(&mut self, disk: u32, leaving: bool) {
         if let Some(room) = self.disks.get_mut(&disk) {
             room.leaving = leaving;
         }
     }
 
-    /// True if a disk is not there.
+    /// Marks a disk as missing or present.
     pub fn set_missing(&mut self, disk: u32, missing: bool) {
         if let Some(room) = self.disks.get_mut(&disk) {
             room.missing = missing;
@@ -114,7 +114,7 @@ impl Space {
         Some((room, at))
     }
 
-    /// Takes this chunk; whether it was there and free.
+    /// Allocates this chunk. True if it existed and was free.
     pub fn take(&mut self, chunk: u32) -> bool {
         self.taken += 1;
         match self.room_of(chunk) {
@@ -126,31 +126,31 @@ impl Space {
         }
     }
 
-    /// A chunk that was taken before has an owner now.
+    /// Records that an allocated chunk has an owner now.
     pub fn note_owner(&mut self) {
         self.taken += 1;
     }
 
-    /// How often chunks were taken, or got their owners: where it is as it was, no other chunk has an owner since.
+    /// Number of allocations and of changes of owners. If it is unchanged, unowned chunks are still unowned.
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Gives a chunk back. One of a disk that has gone is gone.
+    /// Frees a chunk. A chunk of a removed disk is ignored.
     pub fn free(&mut self, chunk: u32) {
         if let Some((room, at)) = self.room_of(chunk) {
             room.set(at, false);
         }
     }
 
-    /// True if a chunk is there and free.
+    /// True if a chunk exists and is free.
     pub fn is_free(&self, chunk: u32) -> bool {
         let is_in = |room: &&Room| (room.first..room.first + room.chunks).contains(&chunk);
         self.disks.values().find(is_in).is_some_and(|room| !room.is_taken(chunk - room.first))
     }
 
-    /// Takes a chunk for chunk `at` of a logical disk, whose neighbour before it is at `before`: the next of the same disk or, for a
-    /// striped one, of the disk whose turn it is; of another where that has none.
+    /// Allocates a place for chunk `at` of a logical disk, whose previous chunk is at `before`. It is the next free
+    /// chunk of the same disk or, if striped, of the disk whose turn it is. If that disk is full, it is on another.
     pub fn allocate(&mut self, at: u32, before: Option<u32>, striped: bool) -> Option<u32> {
         self.taken += 1;
         let usable: Vec<u32> =
@@ -165,8 +165,8 @@ impl Space {
         Some(self.disks.get_mut(&disk)?.take_near(wanted))
     }
 
-    /// Takes a chunk on the disk that has the fewest of `neighbours`, and of these the one with the most free chunks: where a chunk of a
-    /// striped logical disk goes that has to leave its own.
+    /// Allocates a chunk for a striped logical disk during an evacuation. It is on the disk with the fewest
+    /// `neighbours` and, among these, the most free chunks.
     pub fn allocate_apart(&mut self, neighbours: &[u32]) -> Option<u32> {
         self.taken += 1;
         let near = |room: &Room| {
@@ -177,17 +177,17 @@ impl Space {
         Some(usable.min_by_key(|room| (near(room), std::cmp::Reverse(room.free)))?.take_near(None))
     }
 
-    /// Disks that chunks can be taken of.
+    /// Number of disks that chunks can be allocated on.
     pub fn usable_disks(&self) -> usize {
         self.disks.values().filter(|room| room.can_be_used()).count()
     }
 
-    /// Of each disk, by number.
+    /// Returns the counts of each disk, by number.
     pub fn counts(&self) -> BTreeMap<u32, Count> {
         self.disks.iter().map(|(disk, room)| (*disk, Count { chunks: room.chunks, free: room.free })).collect()
     }
 
-    /// Of all disks; of those that are leaving or missing, no free chunk counts.
+    /// Returns the counts of all disks. Disks that are missing or being evacuated have no free chunks here.
     pub fn count(&self) -> Count {
         self.disks.values().fold(Count::default(), |sum, room| Count {
             chunks: sum.chunks + room.chunks,
@@ -195,24 +195,24 @@ impl Space {
         })
     }
 
-    /// Chunks that are taken on disks that are leaving and are there: as many are needed on others.
+    /// Number of used chunks on present disks that are being evacuated. They need space on the other disks.
     pub fn wanted_by_leaving(&self) -> u32 {
         let leaving = self.disks.values().filter(|room| room.leaving && !room.missing);
         leaving.map(|room| room.chunks - room.free).sum()
     }
 
-    /// Free chunks that nothing else needs: what disks have that are leaving is to find a place too.
+    /// Number of free chunks that no evacuation needs.
     pub fn to_give(&self) -> u32 {
         self.count().free.saturating_sub(self.wanted_by_leaving())
     }
 
-    /// Chunks of the disks that stay, and chunks of all disks that are taken.
+    /// Returns the number of chunks of the disks that stay, and the number of used chunks of all disks.
     pub fn usage(&self) -> (u32, u32) {
         let stay = self.disks.values().filter(|room| !room.leaving);
         (stay.map(|room| room.chunks).sum(), self.disks.values().map(|room| room.chunks - room.free).sum())
     }
 
-    /// Fails where what is counted is not what is there.
+    /// Fails if a counter does not match the bitmap.
     pub fn check(&self) -> Result<(), String> {
         for (disk, room) in &self.disks {
             let taken: u32 = room.taken.iter().map(|word| word.count_ones()).sum();
@@ -228,7 +228,7 @@ impl Space {
 mod tests {
     use super::*;
 
-    /// Two disks of ten and twenty chunks for data: 2 to 11, and 13 to 32.
+    /// Two disks with 10 and 20 data chunks: 2 to 11, and 13 to 32.
     fn space() -> Space {
         let mut space = Space::default();
         space.add_disk(1, 0, 2, 12);
@@ -261,14 +261,14 @@ mod tests {
         assert_eq!(space.allocate(30, None, true), None);
     }
 
-    /// Disks 1 and 2 have 10 and 20 chunks: 2 to 11, and 13 to 32.
+    /// Disks 1 and 2 have 10 and 20 data chunks: 2 to 11, and 13 to 32.
     #[test]
     fn a_chunk_that_leaves_goes_where_its_neighbours_are_not_and_else_where_there_is_most_room() {
         let mut space = space();
         assert_eq!(space.usable_disks(), 2);
         assert_eq!(space.allocate_apart(&[13]), Some(2));
         assert_eq!(space.allocate_apart(&[2, 3]), Some(13));
-        // One neighbour on each: 9 of 10 are free, and 19 of 20.
+        // One neighbour on each disk; 9 of 10 and 19 of 20 chunks are free.
         assert_eq!(space.allocate_apart(&[2, 13]), Some(14));
         space.set_leaving(1, true);
         assert_eq!((space.usable_disks(), space.allocate_apart(&[13, 14])), (1, Some(15)));
@@ -288,7 +288,7 @@ mod tests {
         assert!(space.is_free(6) && !space.is_free(5) && !space.is_free(1000));
     }
 
-    /// 64 chunks are one word of bits: the search goes round.
+    /// 64 chunks are one word of the bitmap, and the search wraps around.
     #[test]
     fn the_search_goes_round_the_words_and_finds_the_only_free_chunk() {
         for chunks in [1, 63, 64, 65, 130] {

@@ -1,4 +1,4 @@
-//! What a pool says of itself: one set of figures behind the API, the commands and the metrics.
+//! The status of a pool, for the API, the commands and the metrics.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +15,13 @@ use crate::attach::Owned;
 use crate::export::Export;
 use crate::status::{VolumeState, states};
 
-/// A pool of which this much is in use says so.
+/// Usage of a pool, in percent, from which it warns.
 pub const WARN_PERCENT: u64 = 80;
 
 states! {
-    /// What state a pool is in.
+    /// The state of a pool.
     PoolState [2] {
-        /// All of its disks are there.
+        /// All disks are present.
         #[default]
         Ok "ok",
         /// Disks are missing or have failed.
@@ -30,18 +30,18 @@ states! {
 }
 
 states! {
-    /// What state a disk of a pool is in.
+    /// The state of a disk of a pool.
     PoolDiskState [5] {
-        /// It is there, and stays.
+        /// The disk is present and stays.
         #[default]
         Ok "ok",
-        /// It is not there, until it is back or is given up.
+        /// The disk is missing, until it returns or is given up.
         Missing "missing",
-        /// It is emptied.
+        /// The disk is being evacuated.
         Leaving "leaving",
-        /// It failed to take a change of the map, and is brought up to date once it takes writes again.
+        /// The disk failed to take a change of the map. It is updated once it takes writes again.
         Stale "stale",
-        /// All of its reads, writes or flushes have failed for five seconds.
+        /// All reads, writes or flushes of the disk have failed for 5 s.
         Failed "failed",
     }
 }
@@ -49,168 +49,170 @@ states! {
 /// A disk of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolDiskStatus {
-    /// Its number in the pool.
+    /// The number in the pool.
     pub number: u32,
-    /// Where it is; where it was, if it is missing.
+    /// The path; the last known one if the disk is missing.
     pub path: String,
-    /// Its UUID, from its label.
+    /// The UUID from the label.
     pub uuid: String,
     /// Bytes for data.
     pub size_bytes: u64,
-    /// Bytes of them that logical disks have.
+    /// Bytes allocated to logical disks.
     pub used_bytes: u64,
-    /// What state it is in.
+    /// The state.
     pub state: PoolDiskState,
-    /// Why all that is asked of it fails, or why emptying it does not go on for now; null where neither is so.
+    /// Why all transfers fail, or why the evacuation does not progress; otherwise null.
     pub failed: Option<String>,
 }
 
-/// A logical disk of a pool. Counts are since the pool was opened.
+/// A logical disk of a pool. Counts begin when the pool is opened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LogicalDiskStatus {
-    /// Its name: its NBD export, and a part of its iSCSI target's.
+    /// The name. It is the NBD export, and a part of the name of the iSCSI target.
     pub name: String,
-    /// Its UUID.
+    /// The UUID.
     pub uuid: String,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// Bytes that have a place on a disk.
+    /// Bytes allocated on disks.
     pub allocated_bytes: u64,
-    /// Bytes that are on disks that are missing, and answer with an error.
+    /// Bytes on missing disks; requests for them fail.
     pub missing_bytes: u64,
-    /// Bytes whose only copy was on a disk that was given up, or on flash: they answer with an error until they are written anew.
+    /// Bytes whose only copy was on flash or on a disk that was given up. Requests for them fail until they are
+    /// rewritten.
     pub lost_bytes: u64,
-    /// Of these, the blocks of 4,096 bytes whose only copy was on flash.
+    /// The blocks of 4,096 bytes among these whose only copy was on flash.
     #[serde(default)]
     pub lost_blocks: Vec<u64>,
-    /// Blocks of 4,096 bytes that were answered and have found no place yet: they wait in memory, and no flush succeeds before.
+    /// Acknowledged blocks of 4,096 bytes that wait in memory for a place. Flushes fail until they are written.
     #[serde(default)]
     pub unwritten_blocks: u64,
-    /// True if each chunk has its place from the beginning.
+    /// True if all chunks are allocated at creation.
     pub thick: bool,
-    /// True if neighbouring chunks go to different disks.
+    /// True if adjacent chunks go to different disks.
     pub striped: bool,
-    /// True if its requests are cached.
+    /// True if requests are cached.
     pub cached: bool,
-    /// When what is written reaches the disks, at the latest: `write-back`, `write-through` or `write-around`.
+    /// The write mode: `write-back`, `write-through` or `write-around`.
     pub mode: String,
-    /// RAM of the pool's read buffer that is kept for what was read of it last, whatever is read of others.
+    /// Bytes of the pool's read buffer in RAM that are reserved for the most recently read blocks of this disk.
     #[serde(default)]
     pub pinned_ram_bytes: u64,
     /// Clients that have it open.
     pub clients: u64,
-    /// Reads that were asked for.
+    /// Read requests.
     pub read_requests: u64,
-    /// Bytes of them.
+    /// Bytes of the read requests.
     pub read_bytes: u64,
-    /// Writes that were asked for.
+    /// Write requests.
     pub write_requests: u64,
-    /// Bytes of them.
+    /// Bytes of the write requests.
     pub written_bytes: u64,
-    /// Flushes that were asked for.
+    /// Flush requests.
     pub flushes: u64,
-    /// Blocks of 4,096 bytes that were read of chunks that have a place: what the cache was asked for.
+    /// Blocks of 4,096 bytes read from allocated chunks, through the cache.
     #[serde(default)]
     pub reads: u64,
-    /// Of these, from RAM.
+    /// Of these, blocks read from RAM.
     #[serde(default)]
     pub ram_read_hits: u64,
-    /// Of these, that had a copy on flash.
+    /// Of these, blocks with a copy on flash.
     #[serde(default)]
     pub flash_read_hits: u64,
-    /// Of these, the share that was read from RAM or flash, 0 to 1.
+    /// Of these, the share read from RAM or flash, 0 to 1.
     #[serde(default)]
     pub read_hit_ratio: f64,
-    /// Requests that failed because the pool had no space or its flash has failed, or because what they ask for is missing or lost.
+    /// Requests that failed because of a full pool, a failed flash, or missing or lost data.
     pub refused_requests: u64,
 }
 
 /// A pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PoolStatus {
-    /// Its name. Its cache is the volume of this name.
+    /// The name. The cache is the volume of the same name.
     pub name: String,
-    /// Its UUID.
+    /// The UUID.
     pub uuid: String,
-    /// What state it is in.
+    /// The state.
     pub state: PoolState,
-    /// Bytes for data on all disks but those that are being emptied.
+    /// Bytes for data on all disks that are not being evacuated.
     pub size_bytes: u64,
-    /// Bytes of them that logical disks have, or that are not free yet.
+    /// Bytes allocated to logical disks, or not free again yet.
     pub used_bytes: u64,
-    /// Bytes that can be given to logical disks now.
+    /// Bytes that can be allocated now.
     pub free_bytes: u64,
-    /// Sizes of all logical disks together.
+    /// Sum of the sizes of all logical disks.
     pub provisioned_bytes: u64,
-    /// What an operator should do something about; null where nothing.
+    /// A condition that an administrator should act on, or null.
     pub warning: Option<String>,
-    /// True if a running server made it and keeps itself which disks it has; no configuration has to.
+    /// True if the pool was created on a running server, which keeps its list of disks itself. It needs no
+    /// configuration.
     #[serde(default)]
     pub made: bool,
-    /// Counts the snapshots of its map.
+    /// Number of the current snapshot of the map.
     pub generation: u64,
-    /// Its disks, by number.
+    /// The disks, by number.
     pub disks: Vec<PoolDiskStatus>,
-    /// Its logical disks, by name.
+    /// The logical disks, by name.
     pub logical_disks: Vec<LogicalDiskStatus>,
 }
 
-/// Chunks of a logical disk that follow one another on a disk of its pool.
+/// Chunks of a logical disk that are contiguous on a disk of the pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MapRun {
-    /// Where they begin in the logical disk, in bytes.
+    /// Offset of the first chunk in the logical disk, in bytes.
     pub offset_bytes: u64,
-    /// How far each is from the one before in the logical disk, in bytes.
+    /// Distance between two chunks in the logical disk, in bytes.
     pub step_bytes: u64,
-    /// How much they are, in bytes.
+    /// Total length in bytes.
     pub length_bytes: u64,
-    /// The number of the disk; 0 where they are lost.
+    /// The number of the disk; 0 if lost.
     pub disk: u32,
-    /// Where it is; empty where they are lost.
+    /// The path of the disk; empty if lost.
     pub path: String,
-    /// Where they begin on the disk, in bytes; 0 where they are lost.
+    /// Offset on the disk, in bytes; 0 if lost.
     pub disk_offset_bytes: u64,
-    /// True if they were written; else they read as zeroes.
+    /// False if the chunks read as zeroes.
     pub written: bool,
     /// True if the disk is missing.
     pub missing: bool,
-    /// True if they are lost, and answer with an error until they are written anew.
+    /// True if the data is lost. Requests fail until it is rewritten.
     pub lost: bool,
 }
 
 impl Pool {
-    /// Where the disks were last that are missing.
+    /// Returns the last known paths of the missing disks.
     pub fn missing_disks(&self) -> Vec<String> {
         let state = self.shared.state();
         let map = &state.metadata.map;
         state.metadata.missing().into_iter().filter_map(|id| Some(map.disks.get(&id)?.path.clone())).collect()
     }
 
-    /// The disks of which all reads, writes or flushes fail, and why.
+    /// Returns the disks whose reads, writes or flushes all fail, each with the reason.
     pub fn failed_disks(&self) -> Vec<String> {
         let state = self.shared.state();
         let failed = |member: &Member| Some(format!("{}: {}", member.path, self.shared.disk.failure(member.base)?));
         state.metadata.map.disks.values().filter_map(failed).collect()
     }
 
-    /// Bytes for data on all disks but those that are being emptied.
+    /// Bytes for data on all disks that are not being evacuated.
     pub fn size_bytes(&self) -> u64 {
         u64::from(self.shared.state().metadata.map.space.usage().0) * CHUNK_BYTES
     }
 
-    /// Flushes that clients asked for. Its cache is asked for more: the pool makes its map durable by some.
+    /// Number of flushes of clients. The cache gets more, because the pool flushes for its map, too.
     pub fn flushes(&self) -> u64 {
         self.shared.flushes.load(Ordering::Relaxed)
     }
 
-    /// Requests that were answered with an error for want of a disk or of space, and never reached the cache.
+    /// Number of requests that failed before the cache, because of a missing disk or lack of space.
     pub fn refused_requests(&self) -> u64 {
         self.shared.refused.load(Ordering::Relaxed)
     }
 
-    /// What there is to know of it.
+    /// Returns the status.
     pub fn status(&self) -> PoolStatus {
-        // Never while the state is held.
+        // Must not be called with the state locked.
         let flash = match self.volume().state() {
             (VolumeState::FlashFailed, reason) => Some(format!(
                 "the flash has failed, and writes are refused; detach it: 'flashwise detach {}' ({})",
@@ -294,7 +296,7 @@ impl Pool {
         };
         let refusing = |disk: &&PoolDiskStatus| refusing.contains(&disk.number);
         let refusing: Vec<&str> = status.disks.iter().filter(refusing).map(|disk| disk.path.as_str()).collect();
-        // What waits for a flash that has failed is not written to a disk before the flash is detached.
+        // Data that waits for a failed flash is written to a disk only once the flash is detached.
         let refusing = if flash.is_some() { "the flash".to_owned() } else { refusing.join(" or ") };
         PoolStatus { warning: warning(&status, flash, &refusing), ..status }
     }
@@ -303,7 +305,7 @@ impl Pool {
         let shape = disk.logical.shape();
         let entries = disk.logical.entries();
         let counts = entries.counts();
-        // Only a pool that lacks a disk is asked about each of its chunks.
+        // Individual chunks are checked only if a disk is missing.
         let is_missing = |chunk: u32| self.shared.is_missing(u64::from(chunk) * CHUNK_BYTES);
         let missing = match lacks_disks {
             true => entries.there().filter(|(_, entry)| entry.chunk().is_some_and(is_missing)).count(),
@@ -340,10 +342,11 @@ impl Pool {
         }
     }
 
-    /// Where the chunks of a logical disk are, in order; and, beside the chunks that they are in, which of its blocks flash has lost.
+    /// Returns the places of the chunks of a logical disk, in order. Blocks lost by the flash are listed in addition to
+    /// their chunks.
     pub fn map_of(&self, name: &str) -> Result<Vec<MapRun>, super::PoolError> {
         let disk = self.logical(name)?;
-        // Never while the state is held.
+        // Must not be called with the state locked.
         let lost_blocks: Vec<_> = self.volume().lost_blocks().into_iter().map(|block| block..block + 1).collect();
         let state = self.shared.state();
         let map = &state.metadata.map;
@@ -390,15 +393,15 @@ impl Pool {
     }
 }
 
-/// What an operator should do something about.
+/// Returns the warning for an administrator, if any.
 ///
-/// `flash`: that the flash has failed, if it has; `refusing`: the devices that what waits in memory is for.
+/// `flash` is the message about a failed flash, if any. `refusing` names the devices that data in memory waits for.
 fn warning(pool: &PoolStatus, flash: Option<String>, refusing: &str) -> Option<String> {
     let of = |state: PoolDiskState| pool.disks.iter().filter(move |disk| disk.state == state);
     let missing = match of(PoolDiskState::Missing).count() {
         0 => None,
-        1 => Some("a disk is missing: what is there answers with an error".to_owned()),
-        many => Some(format!("{many} disks are missing: what is there answers with an error")),
+        1 => Some("a disk is missing: requests for its data fail".to_owned()),
+        many => Some(format!("{many} disks are missing: requests for their data fail")),
     };
     let failed = of(PoolDiskState::Failed).chain(of(PoolDiskState::Leaving));
     let failed = failed.filter_map(|disk| Some(format!("{}: {}", disk.path, disk.failed.as_ref()?)));

@@ -1,21 +1,21 @@
-//! Which failed flushes of the disks a logical disk was told of. What a flush that failed was to make durable may be gone, whoever asked for it: each
-//! logical disk that had changed something hears of it, once.
+//! Failed flushes already reported to each logical disk. A failed flush may lose changes of any logical disk,
+//! regardless of who requested it. So each logical disk with changes at that time gets one error.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a logical disk has changed, what of it is durable, and how many flushes had failed when it was told last.
+/// Counts the changes of a logical disk, those that are durable, and the failed flushes reported to it.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Changes that were asked for, ...
+    /// Changes requested.
     begun: AtomicU64,
-    /// ... that were answered, ...
+    /// Changes completed.
     ended: AtomicU64,
-    /// ... and that were answered when a flush came that has succeeded.
+    /// Changes that had completed when the last successful flush was requested.
     durable: AtomicU64,
     failed: AtomicU64,
 }
 
-/// A flush that was asked for.
+/// The counts when a flush was requested.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     begun: u64,
@@ -25,46 +25,47 @@ pub(super) struct Asked {
 }
 
 impl Told {
-    /// A logical disk that is new when so many flushes had failed.
+    /// Creates the counts of a new logical disk, after `failed` failed flushes.
     pub fn new(failed: u64) -> Told {
         Told { failed: AtomicU64::new(failed), ..Told::default() }
     }
 
-    /// A change is asked for.
+    /// Counts a requested change.
     pub fn begin(&self) {
         self.begun.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A change is answered.
+    /// Counts a completed change.
     pub fn end(&self) {
         self.ended.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A flush is asked for.
+    /// Returns the counts for a flush that is requested now.
     pub fn ask(&self) -> Asked {
         let now = |number: &AtomicU64| number.load(Ordering::SeqCst);
-        // What is answered meanwhile was begun before.
+        // Read first, so that it never exceeds `begun`.
         let ended = now(&self.ended);
         Asked { begun: now(&self.begun), ended, durable: now(&self.durable), failed: now(&self.failed) }
     }
 
-    /// A change that is to be durable is asked for, when so many flushes had `failed`: those are no affair of it.
+    /// Returns the counts for a durable change that is requested now. The `failed` flushes so far do not concern it.
     pub fn ask_for_one(&self, failed: u64) -> Asked {
         Asked { failed, ..self.ask() }
     }
 
-    /// Such a change was made durable or not, when so many flushes had `failed`: a flush tells of them still. Returns whether it is to be called a success.
+    /// True if such a change is to be reported as successful, given the failed flushes by now. Later flushes report the
+    /// failure again.
     pub fn answer_one(&self, asked: Asked, succeeded: bool, failed: u64) -> bool {
         succeeded && asked.failed == failed
     }
 
-    /// A flush has succeeded or not, when so many had `failed`. Returns whether it is to be called a success.
+    /// True if a flush is to be reported as successful, given its result and the failed flushes by now.
     pub fn answer(&self, asked: Asked, succeeded: bool, failed: u64) -> bool {
         let succeeds = succeeded && (asked.failed == failed || asked.ended == asked.durable);
         if succeeds {
             self.durable.fetch_max(asked.ended, Ordering::SeqCst);
         }
-        // What was under way when one failed is told of once it was answered.
+        // A failure during a change is reported once the change has completed.
         let has_nothing = asked.begun == asked.durable && asked.begun == self.begun.load(Ordering::SeqCst);
         if !succeeds || has_nothing {
             self.failed.fetch_max(failed, Ordering::SeqCst);
@@ -92,20 +93,20 @@ mod tests {
         change();
         assert!(!flush(6));
         assert!(flush(6) && flush(7));
-        // A change that is to be durable tells of what fails meanwhile, and of nothing before; a flush tells of it all the same.
+        // A durable change reports failures meanwhile, but none from before. A flush reports them again.
         change();
         let one = told.ask_for_one(7);
         assert!(!told.answer_one(one, true, 8) && told.answer_one(told.ask_for_one(8), true, 8));
         assert!(!flush(8) && flush(8));
-        // Each of those that wait hears of it.
+        // Each of several waiting flushes reports it.
         change();
         let asked = [told.ask(), told.ask()];
         assert!(asked.into_iter().all(|asked| !told.answer(asked, true, 9)));
-        // Who was told by the flush itself is not told again.
+        // A failure that the flush itself reported is not reported again.
         assert!(!told.answer(told.ask(), false, 9) && flush(9));
     }
 
-    /// A flush makes durable what was answered before it came, and one that failed may have taken what was not.
+    /// A flush makes completed changes durable; a failed one may lose the others.
     #[test]
     fn what_is_under_way_during_a_flush_is_not_durable_by_it() {
         let told = Told::new(0);
@@ -114,7 +115,7 @@ mod tests {
         assert!(flush(0));
         told.end();
         assert!(!flush(1) && flush(1) && flush(2), "it may be gone with the first that failed");
-        // It is asked for while a flush is under way that has nothing to tell of.
+        // It is requested during a flush that has nothing to report.
         let asked = told.ask();
         told.begin();
         assert!(told.answer(asked, true, 3));

@@ -350,7 +350,7 @@ def make_logical_disks(hand, name):
     assert logical(name)["cached"]
     expect(page.get_by_role("table", name="Logical disks")).to_contain_text("14 MiB")
     hand.press(page.get_by_role("button", name=f"Delete {name}", exact=True))
-    hand.confirm(name, f"What {name} holds, 14MiB, is lost.", f"Delete logical disk {name}")
+    hand.confirm(name, f"The data on {name}, 14MiB, is lost.", f"Delete logical disk {name}")
     hand.told(f"{name} is deleted.")
     expect(page.get_by_role("heading", level=2)).to_be_focused()
     assert logical(name) is None
@@ -370,7 +370,7 @@ def move_disks(hand, extra):
     hand.told(f"{extra}: it holds data of an unknown kind")
     hand.tick(form.get_by_role("checkbox", name="Wipe it if it holds data"))
     hand.press(form.get_by_role("button", name="Review the disk"))
-    hand.confirm(extra, f"What {extra} holds is lost")
+    hand.confirm(extra, f"The data on {extra} is lost")
     hand.told(f"{extra} is a disk of the pool.")
     assert extra in [disk["path"] for disk in pool()["disks"]]
     assert (FOLDER / extra).read_bytes()[:8] == b"fwpooldk"
@@ -391,7 +391,7 @@ def move_disks(hand, extra):
     row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="c.img", exact=True))
     expect(row).to_contain_text("foreign")
     hand.press(row.get_by_role("button", name="Wipe c.img"))
-    hand.confirm("c.img", "What c.img holds is lost: it holds data of an unknown kind.", "Wipe disk c.img")
+    hand.confirm("c.img", "The data on c.img is lost: it holds data of an unknown kind.", "Wipe disk c.img")
     hand.told("c.img is blank.")
     hand.is_at_row("c.img")
     expect(row).to_contain_text("spare")
@@ -463,7 +463,7 @@ def make_a_pool(hand, name):
     hand.press(review)
     assert name not in [pool["name"] for pool in api("GET", "/v1/pools")[1]], "nothing happens before it was confirmed"
     expect(page.get_by_role("dialog")).to_contain_text("It is served at once, and after each restart")
-    hand.confirm(name, f"What {files[0]} holds is lost")
+    hand.confirm(name, f"The data on {files[0]} is lost")
     hand.told(f"The pool {name} is served.")
     status, made = api("GET", f"/v1/pools/{name}")
     assert status == 200 and [disk["path"] for disk in made["disks"]] == [str(file) for file in files], made

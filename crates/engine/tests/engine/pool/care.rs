@@ -284,10 +284,10 @@ fn a_missing_disk_is_given_up_by_its_path_and_what_was_there_is_lost_until_it_is
         assert!(plan.destroys && plan.word == Some(path.clone()) && plan.does.contains(&expected), "{plan:?}");
         let unwritten = disks_of(&pool, "thick").into_iter().filter(|(_, disk)| *disk == 2).count() * 64;
         let expected =
-            format!("{unwritten}KiB of thick, which is thick, were not written yet: they have no space of their own");
+            format!("{unwritten}KiB of thick, which is thick, were not written yet: they lose their reserved space");
         assert!(unwritten > 0 && plan.does[2].starts_with(&expected), "{plan:?}");
         // What was not written back is on the flash alone, or was when the pool was closed.
-        let newer = plan.does.iter().any(|line| line.starts_with("What the cache has of that and did not write back"));
+        let newer = plan.does.iter().any(|line| line.starts_with("Dirty blocks of the disk in the cache are lost too"));
         assert_eq!((newer, plan.does.len()), (flash, 3 + usize::from(flash)), "{plan:?}");
         pool.give_up_disk(2, &path).unwrap();
         let check = |pool: &Pool, lost: &[u64]| {
@@ -416,7 +416,7 @@ fn every_change_says_before_what_it_would_do_and_refuses_what_would_be_refused()
     let [plan, done] = [pool.plan_grow("a", MIB).err(), pool.grow_logical("a", MIB).err()];
     assert_eq!(plan.unwrap().to_string(), done.unwrap().to_string());
     let plan = pool.plan_delete("a").unwrap();
-    says(&plan, "What a holds, 128KiB, is lost.");
+    says(&plan, "The data on a, 128KiB, is lost.");
     assert!(plan.destroys && plan.word.as_deref() == Some("a"));
     let guest = disk.enter(Default::default());
     let [plan, done] = [pool.plan_delete("a").err(), pool.delete_logical("a").err()];
@@ -490,7 +490,7 @@ fn ram_that_is_kept_for_a_logical_disk_is_not_taken_by_reads_of_another() {
     assert!(a.flash_read_hits == 0 && a.ram_read_hits >= 256);
     let [plan, done] = [pool.plan_pinned("b", 2 * MIB).err(), pool.set_pinned("b", 2 * MIB).err()].map(Option::unwrap);
     let expected =
-        "found 2MiB of RAM to keep, expected at most the 2MiB of the read buffer, of which 1MiB are kept for others";
+        "found 2MiB of RAM to keep, expected at most the 2MiB of the read buffer, because 1MiB are kept for others";
     assert!(plan.to_string().contains(expected) && plan.to_string() == done.to_string(), "{plan}");
     pool.set_pinned("a", 0).unwrap();
     pool.set_pinned("b", MIB).unwrap();
