@@ -1,4 +1,4 @@
-//! The memory of transfers as slices, for system calls and disks that block.
+//! Slices of the memory of transfers, for system calls and blocking disks.
 #![allow(unsafe_code)]
 
 use std::io::{IoSlice, IoSliceMut};
@@ -7,14 +7,14 @@ use smallvec::SmallVec;
 
 use super::Buffer;
 
-/// Few, mostly: they need no memory of their own.
+/// Usually few, which need no allocation.
 type Slices<Slice> = SmallVec<[Slice; 4]>;
 
-/// The memory of a read's buffers.
+/// Returns the memory of a read's buffers.
 ///
 /// # Safety
 ///
-/// The memory is valid, and no one else reads or writes it, for as long as the slices live.
+/// The memory is valid, and is not accessed otherwise, while the slices live.
 pub(super) unsafe fn slices_to_fill<'a>(buffers: &[Buffer]) -> Slices<IoSliceMut<'a>> {
     let slice = |buffer: &Buffer| {
         // SAFETY: the caller guarantees it.
@@ -23,11 +23,11 @@ pub(super) unsafe fn slices_to_fill<'a>(buffers: &[Buffer]) -> Slices<IoSliceMut
     buffers.iter().map(slice).collect()
 }
 
-/// The memory of a write's buffers.
+/// Returns the memory of a write's buffers.
 ///
 /// # Safety
 ///
-/// The memory is valid, and no one writes it, for as long as the slices live.
+/// The memory is valid, and is not written, while the slices live.
 pub(super) unsafe fn slices_to_write<'a>(buffers: &[Buffer]) -> Slices<IoSlice<'a>> {
     let slice = |buffer: &Buffer| {
         // SAFETY: the caller guarantees it.

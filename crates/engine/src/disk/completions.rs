@@ -1,9 +1,9 @@
-//! Where threads that end transfers meet the function that is told of it: one at a time, and all that has come up since.
+//! Passes completions from several threads to one function, in batches. Never calls it from two threads concurrently.
 
 use super::{Completed, Completion};
 use crate::time::{self, JoinHandle, Mutex};
 
-/// Gives completions of several threads to one function.
+/// Passes completions from several threads to one function.
 pub(super) struct Completions {
     waiting: Mutex<Waiting>,
     /// Locked only by the thread that set `delivering`.
@@ -13,7 +13,7 @@ pub(super) struct Completions {
 #[derive(Default)]
 struct Waiting {
     completions: Vec<Completion>,
-    /// True if a thread calls the function, and will call it again for what it finds waiting.
+    /// True while a thread calls the function. That thread also delivers the completions that arrive meanwhile.
     delivering: bool,
 }
 
@@ -22,7 +22,7 @@ impl Completions {
         Self { waiting: Mutex::default(), completed: Mutex::new(completed) }
     }
 
-    /// Gives a batch to the function, now or by the thread that is calling it; leaves the batch empty.
+    /// Delivers a batch, now or by the thread that is delivering already. The batch is empty afterwards.
     pub(super) fn give(&self, batch: &mut Vec<Completion>) {
         if batch.is_empty() {
             return;
@@ -38,7 +38,7 @@ impl Completions {
         }
         let mut completed = self.completed.lock();
         while !batch.is_empty() {
-            // The mark of a thread says that the function is calling.
+            // Marks the thread as being inside the function.
             let nested = time::mark(true);
             completed(batch);
             time::mark(nested);
@@ -50,7 +50,7 @@ impl Completions {
     }
 }
 
-/// Waits for a thread to end, unless the function that takes completions is calling, which that thread may wait for.
+/// Waits for a thread to end, unless called from the completion function, which that thread may be waiting for.
 pub(super) fn join(thread: JoinHandle) {
     if !time::is_marked() {
         thread.join().expect("a panic in it aborts the process");

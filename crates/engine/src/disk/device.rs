@@ -1,6 +1,6 @@
-//! What must be known of a block device before it is used: its zones, where it begins, and whether it is one at all.
+//! Properties of a block device to check before use: its zones, and its alignment.
 //!
-//! Source: sysfs-block in the kernel's ABI documentation. Sectors are of 512 bytes there, whatever the device's are.
+//! Source: sysfs-block in the kernel's ABI documentation. It counts in sectors of 512 bytes for every device.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::ALIGNMENT;
 
 const SECTOR: u64 = 512;
 
-/// Where sysfs tells of the device of this number.
+/// Returns the directory of a device in sysfs.
 pub fn sysfs(rdev: u64) -> PathBuf {
     Path::new("/sys/dev/block").join(format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev)))
 }
@@ -18,14 +18,15 @@ fn attribute(folder: &Path, name: &str) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-/// The disk that a partition is on, or the device itself.
+/// Returns the disk of a partition, or the device itself.
 fn whole_disk(sysfs: &Path) -> PathBuf {
     let parent = || Some(sysfs.canonicalize().ok()?.parent()?.to_owned());
     let is_partition = sysfs.join("partition").exists();
     is_partition.then(parent).flatten().unwrap_or_else(|| sysfs.to_owned())
 }
 
-/// The file behind a loop device or the loop device that a partition is on, and whether it is the device's alone, from end to end.
+/// Returns the file behind a loop device, or behind the loop device of a partition. The second value is true if the
+/// device covers the whole file.
 pub fn behind_loop(sysfs: &Path) -> Option<(PathBuf, bool)> {
     let whole = whole_disk(sysfs);
     let file = attribute(&whole, "loop/backing_file")?;
@@ -34,17 +35,17 @@ pub fn behind_loop(sysfs: &Path) -> Option<(PathBuf, bool)> {
     Some((file.into(), is_all))
 }
 
-/// True if a device can be written in order only.
+/// True if a device must be written in order.
 pub fn is_zoned(sysfs: &Path) -> bool {
     attribute(&whole_disk(sysfs), "queue/zoned").is_some_and(|zoned| zoned == "host-managed")
 }
 
-/// A number that sysfs tells of a device's disk.
+/// Reads a number from the queue directory of the device's disk.
 pub(super) fn queue_number(sysfs: &Path, name: &str) -> Option<u64> {
     attribute(&whole_disk(sysfs), &format!("queue/{name}"))?.parse().ok()
 }
 
-/// How many write streams a device has (Linux 6.16 and later); a partition has none.
+/// Returns the number of write streams of a device (Linux 6.16 and later). A partition has none.
 pub(super) fn write_streams(sysfs: &Path) -> u8 {
     if sysfs.join("partition").exists() {
         return 0;
@@ -52,8 +53,8 @@ pub(super) fn write_streams(sysfs: &Path) -> u8 {
     queue_number(sysfs, "max_write_streams").map_or(0, |streams| streams.min(u8::MAX.into()) as u8)
 }
 
-/// Refuses a device that can be written in order only, where it is written anywhere, as a backend is. `Err` goes on where a sentence
-/// has named the device.
+/// Fails if a device must be written in order, which a backend does not support. The error continues a sentence that
+/// names the device.
 pub fn check_zones(sysfs: &Path) -> Result<(), String> {
     if is_zoned(sysfs) {
         return Err("which has zones that must be written in order (queue/zoned in sysfs is 'host-managed'); \
@@ -63,13 +64,13 @@ pub fn check_zones(sysfs: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// A remark about a device that does not begin where a block of 4,096 bytes of its disk does.
+/// Returns a note if a device is not aligned to the blocks of 4,096 bytes of its disk.
 pub fn alignment_note(sysfs: &Path) -> Option<String> {
     let number = |folder: &Path, name| attribute(folder, name)?.parse::<i64>().ok();
     let disk = whole_disk(sysfs);
     let offset = number(sysfs, "alignment_offset").unwrap_or(0);
     let begins = match (number(sysfs, "start"), number(sysfs, "loop/offset")) {
-        // The disk's own blocks may begin elsewhere than its sectors do; then `alignment_offset` tells.
+        // If the disk's own blocks are offset from its sectors, `alignment_offset` is used.
         (Some(start), _) if disk != sysfs && number(&disk, "alignment_offset").unwrap_or(0) == 0 => {
             let bytes = start as u64 * SECTOR;
             (!bytes.is_multiple_of(ALIGNMENT as u64))
@@ -84,16 +85,16 @@ pub fn alignment_note(sysfs: &Path) -> Option<String> {
         (offset != 0).then(|| format!("begins {offset} bytes off its disk's blocks (alignment_offset in sysfs)"))
     })?;
     Some(format!(
-        "{begins}, which is no multiple of {ALIGNMENT}: each block of the volume lies in two of the disk's, so that writes are slow \
-         and may be torn by a power failure; a partition that begins at 1 MiB is aligned"
+        "{begins}, which is no multiple of {ALIGNMENT}: each block spans two blocks of the disk, so writes are slow and may tear. \
+         A partition that begins at 1 MiB is aligned"
     ))
 }
 
-/// True if only a device can be meant by `path`, so that no file must be made there: it is below `/dev`, and not in its directory for
-/// files, `/dev/shm`.
+/// True if `path` can only be meant as a device, so that no file must be created there. This is the case below `/dev`,
+/// except in `/dev/shm`.
 pub fn names_a_device(path: &Path) -> bool {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    // The folder that there is: that of a device that is missing may be missing too.
+    // The nearest existing directory, because that of a missing device may be missing, too.
     let folder = absolute.ancestors().skip(1).find_map(|folder| folder.canonicalize().ok()).unwrap_or_default();
     folder.starts_with("/dev") && !folder.starts_with("/dev/shm")
 }
@@ -102,7 +103,7 @@ pub fn names_a_device(path: &Path) -> bool {
 pub(crate) mod tests {
     use super::*;
 
-    /// A directory with the files that sysfs has for a device.
+    /// Creates a directory with the files of a device in sysfs.
     pub fn sysfs(attributes: &[(&str, &str)]) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         for (name, value) in attributes {
@@ -166,7 +167,7 @@ pub(crate) mod tests {
         );
         let note = disk("0", "2048", "3584").unwrap();
         assert!(note.starts_with("begins 3584 bytes off its disk's blocks"), "{note}");
-        // A disk whose blocks begin at its sector 7, for partitions that begin at sector 63.
+        // A disk whose blocks begin at sector 7, for partitions that begin at sector 63.
         assert_eq!(disk("3584", "63", "0"), None);
         let root = sysfs(&[("loop/offset", "512")]);
         assert!(alignment_note(root.path()).unwrap().starts_with("begins at byte 512 of its file"));

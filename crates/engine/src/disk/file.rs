@@ -1,4 +1,4 @@
-//! Regular files and block devices as disks, by system calls that block: open(2), preadv(2), fallocate(2), flock(2).
+//! Regular files and block devices as disks, with blocking system calls: open(2), preadv(2), fallocate(2), flock(2).
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -16,14 +16,15 @@ use super::{ALIGNMENT, Disk, device, discard, length_on_disk, letting_go};
 use crate::export::Extent;
 use crate::inventory::written_bytes;
 
-/// A regular file or a block device, locked against other users for as long as it is open.
+/// A regular file or a block device, locked against other users while it is open.
 ///
-/// The lock is flock(2): exclusive, or shared by read-only users. A block device is opened with `O_EXCL` besides, which keeps
-/// out file systems, device mappers and, read-only or not, every second user. Of a loop device the file behind it is locked as well.
+/// The lock is flock(2): exclusive, or shared for read-only users. A block device is also opened with `O_EXCL`. That
+/// keeps out file systems, device mappers and any second user, even a read-only one. The file behind a loop device is
+/// locked, too.
 #[derive(Debug)]
 pub struct FileDisk {
     file: File,
-    /// Locked, not used.
+    /// Held for its lock.
     _behind: Option<File>,
     path: PathBuf,
     size: AtomicU64,
@@ -33,14 +34,14 @@ pub struct FileDisk {
     options: Options,
 }
 
-/// How long a disk may stay busy before that is an error: udev(7) locks a device for a moment whenever it changed, and the kernel
-/// lets go of a file a moment after the process that was killed, when its last transfers have ended.
+/// Maximum time to wait for a busy disk. udev(7) locks a device briefly after each change, and the kernel closes the
+/// files of a killed process only after its last transfers.
 const BUSY_MAX: Duration = Duration::from_secs(2);
 
-/// Where it is seen whether a device can be read at all, if its first page cannot.
+/// The second offset to try, if the first page of a device is unreadable.
 const PROBED_OFFSET: u64 = 64 << 10;
 
-/// A piece of zeroes, to write where the file system cannot zero.
+/// Zeroes to write if the file system cannot zero a range itself.
 #[repr(align(4096))]
 struct Zeroes([u8; 64 << 10]);
 static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
@@ -51,7 +52,7 @@ impl FileDisk {
         Self::open_for(path, options, false)
     }
 
-    /// As [`open`](Self::open), of a device whose zones are to be written in order too.
+    /// Like [`open`](Self::open), but also opens a device that must be written in order.
     pub(super) fn open_for(path: &Path, options: Options, writes_in_order: bool) -> io::Result<Self> {
         let metadata = std::fs::metadata(path).map_err(|error| named(path, "cannot be opened", error))?;
         let kind = metadata.file_type();
@@ -69,7 +70,7 @@ impl FileDisk {
         };
         let file = while_busy(open).map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::BUSY) => in_use(path),
-            // The device is known and the disk is gone.
+            // The device node exists, but the disk does not.
             Some(Errno::NXIO | Errno::NODEV | Errno::NOMEDIUM) => {
                 let message = format!("{}: cannot be opened: {error}", path.display());
                 io::Error::new(io::ErrorKind::NotFound, message)
@@ -79,7 +80,8 @@ impl FileDisk {
         Self::from_file(file, path, options, writes_in_order)
     }
 
-    /// Creates, opens and locks a regular file of `size` bytes, all zeroes. Leaves no file behind if it fails. Makes none below /dev.
+    /// Creates, opens and locks a regular file of `size` zero bytes. Removes the file on failure. Refuses to create one
+    /// below `/dev`.
     pub fn create(path: &Path, size: u64, allocation: Allocation, options: Options) -> io::Result<Self> {
         if device::names_a_device(path) {
             let message = format!("{}: there is no such device, and no file is made below /dev", path.display());
@@ -89,14 +91,14 @@ impl FileDisk {
         let file = file.map_err(|error| named(path, "cannot be created", error))?;
         let disk = set_size(&file, path, size, allocation).and_then(|()| Self::from_file(file, path, options, false));
         if disk.is_err() {
-            // The first error is the one to tell.
+            // The first error is reported.
             let _ = std::fs::remove_file(path);
         }
         disk
     }
 
-    /// Has a regular file's first `length` bytes take their space now, so that writing there never fails for the lack of it. Does nothing where
-    /// the file system cannot tell.
+    /// Allocates the first `length` bytes of a regular file, so that writes there never fail for lack of space. Does
+    /// nothing if the file system does not support that.
     pub fn set_aside(&self, length: u64) -> io::Result<()> {
         if self.is_device {
             return Ok(());
@@ -116,10 +118,10 @@ impl FileDisk {
         }
         lock(&file, path, options.read_only)?;
         let behind = if is_device { device::behind_loop(&device::sysfs(metadata.rdev())) } else { None };
-        // One that cannot be opened is of another root, or was removed: nobody else finds it by its name either.
+        // If the file cannot be opened, it was removed or is in another root. Others cannot open it by name, either.
         let behind = behind.and_then(|(behind, is_whole)| Some((File::open(behind).ok()?, is_whole)));
         if let Some((behind, is_whole)) = &behind {
-            // Loop devices on parts of a file share it.
+            // Loop devices on parts of a file share its lock.
             lock(behind, path, options.read_only || !is_whole)?;
         }
         let size = size(&file, path, &metadata)?;
@@ -142,7 +144,7 @@ impl FileDisk {
         Ok(disk)
     }
 
-    /// Where it was opened.
+    /// The path that it was opened with.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -162,8 +164,7 @@ impl FileDisk {
         self.options.read_only
     }
 
-    /// Remarks, lines for people: that reads and writes go through the page cache although they should not, and why; that the device is
-    /// not aligned.
+    /// Notes for users: why the page cache is used although it should be bypassed, and that the device is not aligned.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -172,7 +173,7 @@ impl FileDisk {
         &self.file
     }
 
-    /// Sets `O_DIRECT`, and undoes that if the disk cannot be read so.
+    /// Sets `O_DIRECT`, and clears it again if the disk is not readable this way.
     fn bypass_page_cache(&mut self) -> io::Result<()> {
         let set = |direct| {
             let flags = rustix::fs::fcntl_getfl(&self.file)?;
@@ -208,8 +209,9 @@ impl FileDisk {
         Ok(())
     }
 
-    /// What offsets, lengths and addresses must be multiples of to bypass the page cache. Kernels before Linux 6.1 and some file
-    /// systems do not tell; ours is enough for nearly all of them, and the sector for devices.
+    /// Returns the alignment of offsets, lengths and addresses for `O_DIRECT`. Kernels before Linux 6.1 and some file
+    /// systems do not report it. Then it is the sector for devices, and our own alignment for files, which is nearly
+    /// always enough.
     fn direct_alignment(&self) -> u64 {
         let wanted = StatxFlags::DIOALIGN;
         match rustix::fs::statx(&self.file, "", AtFlags::EMPTY_PATH, wanted) {
@@ -221,13 +223,13 @@ impl FileDisk {
         }
     }
 
-    /// Reads the first bytes, for what the kernel does not tell beforehand.
+    /// Tests a read, because the kernel does not report every restriction.
     fn probe(&self) -> Result<(), Errno> {
         let mut memory = vec![0; 2 * ALIGNMENT];
         let start = memory.as_ptr().align_offset(ALIGNMENT);
         let mut read = |offset| rustix::io::pread(&self.file, &mut memory[start..][..ALIGNMENT], offset);
         match read(0) {
-            // One page that cannot be read is no reason.
+            // One unreadable page does not count.
             Err(error) if error != Errno::INVAL && self.size() > PROBED_OFFSET => read(PROBED_OFFSET).or(Err(error)),
             result => result,
         }
@@ -246,7 +248,7 @@ impl FileDisk {
         write_exactly(&self.file, &self.path, buffers, offset)
     }
 
-    /// Asks the file system, or the driver, for what `flags` say; returns whether it can do that.
+    /// Calls fallocate(2) with `flags`. False if it is not supported.
     fn fallocate(&self, flags: FallocateFlags, offset: u64, length: u64) -> io::Result<bool> {
         loop {
             match rustix::fs::fallocate(&self.file, flags | FallocateFlags::KEEP_SIZE, offset, length) {
@@ -298,7 +300,7 @@ impl Disk for FileDisk {
     }
 
     fn write_streams(&self) -> u8 {
-        // The page cache forgets of which stream a write was.
+        // The page cache does not keep the stream of a write.
         let has = |metadata: Metadata| device::write_streams(&device::sysfs(metadata.rdev()));
         if self.is_device && self.direct { self.file.metadata().map_or(0, has) } else { 0 }
     }
@@ -384,7 +386,7 @@ impl Disk for FileDisk {
         self.write_zeroes(offset, length)
     }
 
-    /// Gives the space of a regular file back, also that which [`Allocation::Full`] has set aside.
+    /// Frees the space of a regular file, including space allocated by [`Allocation::Full`].
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         let length = self.length_on_disk("discarding", offset, length)?;
         if length == 0 {
@@ -398,7 +400,7 @@ impl Disk for FileDisk {
         Ok(())
     }
 
-    /// By `SEEK_DATA` and `SEEK_HOLE`; space that was set aside but never written counts as a hole.
+    /// Uses `SEEK_DATA` and `SEEK_HOLE`. Allocated space that was never written is a hole.
     fn extents(&self, offset: u64, length: u64, extents_max: usize) -> io::Result<Vec<Extent>> {
         assert!(extents_max > 0, "an answer has at least one extent");
         let end = offset + self.length_on_disk("examining", offset, length)?;
@@ -409,7 +411,7 @@ impl Disk for FileDisk {
             let data_start = match rustix::fs::seek(&self.file, SeekFrom::Data(at)) {
                 Ok(start) => start.min(end),
                 Err(Errno::NXIO) if !self.is_device => end,
-                // Not for this file system, or a device.
+                // Not supported by this file system or device.
                 Err(_) => {
                     extents.push(data(end - at));
                     break;
@@ -420,7 +422,7 @@ impl Disk for FileDisk {
                 at = data_start;
                 continue;
             }
-            // Another thread may have made a hole here just now: still, at least one byte was data.
+            // Even if another thread made a hole here just now, at least one byte was data.
             let hole_start = rustix::fs::seek(&self.file, SeekFrom::Hole(at)).unwrap_or(end).clamp(at + 1, end);
             extents.push(data(hole_start - at));
             at = hole_start;
@@ -431,12 +433,12 @@ impl Disk for FileDisk {
 
 impl Drop for FileDisk {
     fn drop(&mut self) {
-        // Transfers that were just completed may hold the open file for a moment longer.
+        // Transfers that have just completed may keep the file open for a moment.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 
-/// Fills `buffers` from `offset` on, from a file of this size.
+/// Fills `buffers` from `offset` of a file of this size.
 pub(super) fn read_exactly(
     file: &File,
     path: &Path,
@@ -462,7 +464,7 @@ pub(super) fn read_exactly(
     Ok(())
 }
 
-/// Writes all of `buffers` from `offset` on.
+/// Writes all of `buffers` at `offset`.
 pub(super) fn write_exactly(
     file: &File,
     path: &Path,
@@ -487,7 +489,7 @@ pub(super) fn write_exactly(
     Ok(())
 }
 
-/// An error that says which file, and what it was being used for.
+/// Adds the path and the operation to an error.
 pub(super) fn named(path: &Path, doing: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {doing}: {error}", path.display()))
 }
@@ -497,7 +499,7 @@ fn in_use(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, message)
 }
 
-/// Repeats `call` while a device is busy, for [`BUSY_MAX`] at most.
+/// Repeats `call` while the device is busy, for at most [`BUSY_MAX`].
 fn while_busy<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let started = Instant::now();
     loop {
@@ -522,7 +524,7 @@ pub(super) fn lock(file: &File, path: &Path, read_only: bool) -> io::Result<()> 
     })
 }
 
-/// The size of what was opened, which is checked to be usable.
+/// Returns the size, or an error if the file is unusable.
 fn size(file: &File, path: &Path, metadata: &Metadata) -> io::Result<u64> {
     let unusable = |what: String| io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {what}", path.display()));
     let size = if metadata.file_type().is_block_device() {
@@ -546,7 +548,7 @@ fn size(file: &File, path: &Path, metadata: &Metadata) -> io::Result<u64> {
     }
 }
 
-/// Gives a new file its size and space, durably.
+/// Sets the size of a new file and allocates its space, durably.
 fn set_size(file: &File, path: &Path, size: u64, allocation: Allocation) -> io::Result<()> {
     file.set_len(size).map_err(|error| named(path, &format!("cannot have {size} bytes"), error))?;
     if allocation == Allocation::Full && size > 0 {
@@ -555,7 +557,7 @@ fn set_size(file: &File, path: &Path, size: u64, allocation: Allocation) -> io::
             let message = format!("{}: needs {size} bytes, the file system has {free} free", path.display());
             io::Error::new(io::ErrorKind::StorageFull, message)
         };
-        // Some file systems take all they have before they find that it is not enough, and others fail for want of it.
+        // If the space does not suffice, some file systems first allocate all they have.
         if let Ok(free) = free()
             && free < size
         {

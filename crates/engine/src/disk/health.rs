@@ -1,13 +1,13 @@
-//! Whether a disk fails for good: told by how transfers on it ended.
+//! Detects failed disks by the results of their transfers.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use super::Operation;
 
-/// A disk has failed when all transfers of a kind have failed for this time.
+/// A disk counts as failed once all transfers of a kind have failed for this long.
 pub const FAILED_AFTER: Duration = Duration::from_secs(5);
-/// Lines about single failures are this far apart at least, for each kind.
+/// Minimum interval between log lines about single failures, per kind.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
 const KINDS: [&str; 3] = ["reads", "writes", "flushes"];
@@ -17,13 +17,13 @@ fn kind(operation: Operation) -> Option<usize> {
         Operation::Read => Some(0),
         Operation::Write | Operation::Zero { .. } => Some(1),
         Operation::Sync => Some(2),
-        // May fail on devices that are sound.
+        // May fail on working devices.
         Operation::Discard => None,
     }
 }
 
-/// How transfers on a disk ended, of each kind by itself: a disk that became read-only can be read, and one that lost its power may
-/// well say that all is flushed.
+/// The results of a disk's transfers, per kind. A disk that became read-only can still be read, and one without power
+/// may still report successful flushes.
 #[derive(Debug, Default)]
 pub struct Health {
     failing: [Option<Failing>; KINDS.len()],
@@ -38,19 +38,19 @@ struct Failing {
     for_good: bool,
 }
 
-/// What is worth a line in the log.
+/// A change worth logging.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Change {
     /// A transfer failed.
     Failure,
-    /// All have failed for [`FAILED_AFTER`].
+    /// All transfers of a kind have failed for [`FAILED_AFTER`].
     Failed,
-    /// After that, one succeeded.
+    /// A transfer succeeded after that.
     Recovered,
 }
 
 impl Health {
-    /// Is told how a transfer ended.
+    /// Records the result of a transfer.
     pub fn ended(&mut self, operation: Operation, result: &io::Result<()>, now: Instant) -> Option<Change> {
         let kind = kind(operation)?;
         let error = match result {
@@ -73,7 +73,8 @@ impl Health {
         Some(Change::Failure)
     }
 
-    /// Why the disk counts as failed, if it does: what failed last, and for how long nothing else came.
+    /// Returns why the disk counts as failed, if it does: the last error of each failed kind, and for how long it has
+    /// failed.
     pub fn failure(&self, now: Instant) -> Option<String> {
         let of_kind = |(failing, kind): (&Option<Failing>, &str)| {
             let Failing { since, last, .. } = failing.as_ref().filter(|failing| failing.for_good)?;
@@ -84,7 +85,7 @@ impl Health {
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// The last failure since a transfer of its kind succeeded.
+    /// Returns the last error of a kind that has not succeeded since.
     pub fn last_failure(&self) -> Option<&str> {
         let last = self.failing.iter().flatten().max_by_key(|failing| failing.since)?;
         Some(&last.last)
@@ -106,7 +107,7 @@ mod tests {
         let mut health = Health::default();
         assert_eq!(health.ended(Operation::Write, &error(), at(0)), Some(Change::Failure));
         assert_eq!(health.ended(Operation::Write, &error(), at(4)), None);
-        // Another kind says nothing of this one.
+        // A success of another kind changes nothing.
         assert_eq!(health.ended(Operation::Sync, &Ok(()), at(4)), None);
         assert_eq!(health.failure(at(9)), None, "no failure came after five seconds");
         assert_eq!(health.ended(Operation::Write, &error(), at(9)), Some(Change::Failed));

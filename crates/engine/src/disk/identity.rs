@@ -1,16 +1,20 @@
-//! What tells one backend from another across restarts, so that a cache is never put in front of the wrong one.
+//! The identity of a backend across restarts, so that a cache is never used with the wrong one.
 //!
-//! A regular file carries a random UUID in the extended attribute `user.flashwise.backend`, given to it on first use. Moving or
-//! renaming a file keeps its identity; a copy made with its attributes shares it, which [`attach`](crate::attach) finds out by other
-//! means. Where the file system keeps no such attributes there is nothing to go by: numbers of file systems and inodes change with
-//! each mount of a FUSE, NFS or temporary file system.
+//! A regular file has a random UUID in the extended attribute `user.flashwise.backend`, set on first use. The identity
+//! survives moving and renaming. A copy with attributes shares it, which [`attach`](crate::attach) detects by other
+//! means. If the file system has no such attributes, there is no identity. Numbers of file systems and inodes would
+//! change with each mount of a FUSE, NFS or temporary file system.
 //!
-//! A block device is known by the first of these that sysfs (sysfs-block in the kernel's ABI documentation) tells of it: the UUID of a
-//! device mapper or RAID device, the UUID of a partition, the world wide name or serial number of a disk, the identity of the
-//! whole disk and the place of a partition on it, the identity of the file behind a loop device and the place in it, the label of a
-//! network block device.
+//! A block device is identified by the first of these in sysfs (sysfs-block in the kernel's ABI documentation):
 //!
-//! Failing all, an operator names the backend, by the key `backend-id`.
+//! - the UUID of a device mapper or RAID device
+//! - the UUID of a partition
+//! - the world wide name or serial number of a disk
+//! - the identity of the whole disk and the position of a partition on it
+//! - the identity of the file behind a loop device and the position in it
+//! - the label of a network block device
+//!
+//! If all are missing, the administrator names the backend with the key `backend-id`.
 
 use std::fs::File;
 use std::io;
@@ -23,18 +27,18 @@ use uuid::Uuid;
 
 use super::file::FileDisk;
 
-/// The extended attribute that holds a file's UUID, as text.
+/// The extended attribute with a file's UUID, as text.
 const ATTRIBUTE: &str = "user.flashwise.backend";
 
-/// The namespace of the identities that are made from a description (RFC 9562, section 5.5).
+/// The namespace of identities that are derived from a description (RFC 9562, section 5.5).
 const NAMESPACE: Uuid = Uuid::from_u128(0x1b43_5c26_0d64_4b0e_9e0f_5c1f_7c4b_a2d6);
 
-/// Which backend this is.
+/// The identity of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Equal for the same backend, and for it alone.
+    /// Equal for the same backend, different for all others.
     pub id: [u8; 16],
-    /// What the identity rests on, for people.
+    /// The source of the identity, for users.
     pub description: String,
 }
 
@@ -51,15 +55,15 @@ pub enum IdentityError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error(
-        "{path}: nothing tells it from another: {what}; give it a name of its own by backend-id, and keep that as long as it has a cache"
+        "{path}: nothing identifies it: {what}. Name it with backend-id, and keep that name as long as it has a cache"
     )]
     Unknown { path: String, what: &'static str },
-    #[error("{path}: it was never the backend of a cache, and is opened to be read alone, so that it gets no identity")]
+    #[error("{path}: it was never the backend of a cache, and is open read-only, so it gets no identity")]
     Never { path: String },
 }
 
-/// The identity of an open disk; gives one to a regular file that has none. `given`: an operator's name for it, or a UUID, which
-/// counts more than what the disk says.
+/// Returns the identity of an open disk, and sets one on a regular file without. `given` is a name or UUID from the
+/// administrator, which takes precedence.
 pub fn identity(disk: &FileDisk, given: Option<&str>) -> Result<Identity, IdentityError> {
     if let Some(given) = given {
         let description = format!("backend-id {given}");
@@ -83,15 +87,15 @@ pub fn identity(disk: &FileDisk, given: Option<&str>) -> Result<Identity, Identi
     device_identity(&sysfs).ok_or_else(|| unknown("the system knows neither a serial number nor a UUID of it"))
 }
 
-/// What a file has of an identity.
+/// The identity of a file.
 enum Found {
     Identity(Identity),
-    /// It could have one, and was not given it.
+    /// The file has no identity, and is open read-only.
     Never,
     NoAttributes,
 }
 
-/// The identity of a file, which is given one unless it is opened to be read alone.
+/// Returns the identity of a file. Sets one if there is none, unless the file is open read-only.
 fn file_identity(file: &File, path: &Path, read_only: bool) -> io::Result<Found> {
     let failed = |error: Errno| {
         io::Error::new(error.kind(), format!("{}: extended attribute {ATTRIBUTE}: {error}", path.display()))
@@ -108,7 +112,7 @@ fn file_identity(file: &File, path: &Path, read_only: bool) -> io::Result<Found>
         }
         let uuid = Uuid::new_v4().to_string();
         match rustix::fs::fsetxattr(file, ATTRIBUTE, uuid.as_bytes(), XattrFlags::CREATE) {
-            // It must not be lost in a crash that the cache's own header survives.
+            // It must survive any crash that the cache's header survives.
             Ok(()) => file.sync_all()?,
             Err(Errno::EXIST) => {}
             Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => return Ok(Found::NoAttributes),
@@ -131,13 +135,13 @@ fn parse(path: &Path, value: &[u8]) -> io::Result<Identity> {
     }
 }
 
-/// Returns what tells the block device at `path` from others over restarts; none of a file, or if the system knows nothing of the device.
+/// Returns the identity of the block device at `path`. Returns `None` for a file, or if the system knows no identity.
 pub(crate) fn device_id(path: &Path) -> Option<[u8; 16]> {
     let metadata = std::fs::metadata(path).ok().filter(|metadata| metadata.file_type().is_block_device())?;
     Some(device_identity(&super::device::sysfs(metadata.rdev()))?.id)
 }
 
-/// What sysfs tells of a device, by its directory there.
+/// Returns the identity of a device from its directory in sysfs.
 fn device_identity(sysfs: &Path) -> Option<Identity> {
     describe(sysfs).map(Identity::from_description)
 }

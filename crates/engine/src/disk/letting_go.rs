@@ -1,4 +1,4 @@
-//! Letting go of a file that is open, while who has it stays.
+//! Closes a file whose owner still exists.
 
 use std::fs::File;
 use std::io;
@@ -7,10 +7,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::io::DupFlags;
 
-/// Makes of an open file one of /dev/null: what it was of is closed, with its locks, and others may have it alone. Nothing may be under way with it.
+/// Replaces an open file by /dev/null, which closes it and releases its locks. No transfer may be in progress.
 pub(super) fn let_go(file: &File) -> io::Result<()> {
     let null = File::open("/dev/null")?;
-    // SAFETY: `file` owns the descriptor, stays its owner, and closes it; its number stays open in between.
+    // SAFETY: `file` owns the descriptor, remains its owner, and closes it. The number stays open in between.
     #[allow(unsafe_code)]
     let mut descriptor = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(file.as_raw_fd()) });
     Ok(rustix::io::dup3(null, &mut descriptor, DupFlags::CLOEXEC)?)

@@ -6,19 +6,19 @@ use crate::time::RwLock;
 
 use super::{Disk, length_on_disk};
 
-/// A disk whose bytes are in memory; as a new disk, they are zeroes.
+/// A disk whose bytes are in memory, initially zeroes.
 #[derive(Debug)]
 pub struct MemoryDisk {
     bytes: RwLock<Vec<u8>>,
 }
 
 impl MemoryDisk {
-    /// A disk of `size` bytes.
+    /// Creates a disk of `size` bytes.
     pub fn new(size: usize) -> Self {
         Self { bytes: RwLock::new(vec![0; size]) }
     }
 
-    /// A copy of all bytes.
+    /// Returns a copy of all bytes.
     pub fn contents(&self) -> Vec<u8> {
         self.bytes.read().clone()
     }

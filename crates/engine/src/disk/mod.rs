@@ -1,4 +1,4 @@
-//! Disks: what volumes are stored on and cached on, by blocking calls or by many transfers at a time.
+//! Disks: the devices under volumes and caches, with blocking calls or many concurrent transfers.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
@@ -22,59 +22,58 @@ pub mod ring;
 pub mod slow;
 pub mod zoned;
 
-/// A block device, a regular file, or a test's stand-in. Offsets, lengths and buffers of reads and writes are multiples of
+/// A block device, a regular file, or a test double. Offsets, lengths and buffers of reads and writes are multiples of
 /// [`ALIGNMENT`], so that they can bypass the page cache.
 ///
-/// A disk whose size is not a multiple of [`ALIGNMENT`] is read and written as if it were rounded up to one: past its size it
-/// reads as zeroes and forgets what is written. Whatever ends further out than that fails with
-/// [`InvalidInput`](io::ErrorKind::InvalidInput).
+/// A size that is not a multiple of [`ALIGNMENT`] is rounded up for reads and writes. The padding reads as zeroes, and
+/// writes to it are discarded. Anything beyond fails with [`InvalidInput`](io::ErrorKind::InvalidInput).
 pub trait Disk: Send + Sync {
     /// Size in bytes.
     fn size(&self) -> u64;
 
-    /// What it is, for error messages: a path.
+    /// The name in error messages: a path.
     fn description(&self) -> String {
         "disk".to_owned()
     }
 
-    /// Remarks, lines for people.
+    /// Notes for users.
     fn notes(&self) -> &[String] {
         &[]
     }
 
-    /// The disk as one that is written in order, if it is.
+    /// The disk as a zoned device, if it is one.
     fn zoned(&self) -> Option<&zoned::ZonedFlash> {
         None
     }
 
-    /// The file that holds the disk's bytes at the same offsets, if reads, writes and syncs may go to it without asking this
-    /// disk.
+    /// The file that holds the disk's bytes at the same offsets, if reads, writes and syncs may bypass this disk.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// How many write streams it has, which are numbered from 1: writes of one stream are told to be of one kind. See
+    /// Number of write streams. They are numbered from 1, and group writes with similar lifetimes. See
     /// [`Transfer::stream`].
     fn write_streams(&self) -> u8 {
         0
     }
 
-    /// Returns the bytes that hosts have written to the drive over its life, by its own counter; `None` without a readable one.
+    /// Returns the bytes that hosts have written to the drive over its life, by its own counter; `None` without a
+    /// readable one.
     fn drive_written_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// The disk that has the `length` bytes from `offset`, all of them, and where it has them: for a disk that is made of others.
+    /// For a disk made of others: the disk that holds all `length` bytes from `offset`, and the offset on it.
     fn part(&self, _offset: u64, _length: u64) -> Option<(Arc<dyn Disk>, u64)> {
         None
     }
 
-    /// The number of the disk that has this byte, from 0: for a disk that is made of others, which serve transfers side by side.
+    /// For a disk made of others: the number of the disk with this byte, from 0. These disks transfer in parallel.
     fn lane(&self, _offset: u64) -> u16 {
         0
     }
 
-    /// Looks at the size again, which may have changed since; returns it.
+    /// Reads the size again, which may have changed, and returns it.
     fn refresh_size(&self) -> io::Result<u64> {
         Ok(self.size())
     }
@@ -103,7 +102,7 @@ pub trait Disk: Send + Sync {
         Ok(())
     }
 
-    /// Fills `buffers` if that needs no waiting, because the bytes are in memory; whether it did. Leaves the slices themselves
+    /// Fills `buffers` if the bytes are in memory already, and returns true if so. Leaves the slices themselves
     /// undefined.
     fn read_now(&self, _buffers: &mut [IoSliceMut<'_>], _offset: u64) -> bool {
         false
@@ -112,25 +111,26 @@ pub trait Disk: Send + Sync {
     /// Makes durable all writes that have returned.
     fn sync(&self) -> io::Result<()>;
 
-    /// Makes `length` bytes from `offset` read as zeroes; gives their space back if `may_punch_holes`.
+    /// Makes `length` bytes from `offset` read as zeroes. Frees their space if `may_punch_holes`.
     fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()>;
 
-    /// Is told how a transfer at an offset ended that was not asked of it itself but of a [part](Self::part) of it, or was. Returns whether it keeps
-    /// account by itself of which of its parts fail.
+    /// Records the result of a transfer that went to a [part](Self::part) of this disk, or to the disk itself. True if
+    /// the disk tracks the health of its parts.
     fn ended(&self, _operation: Operation, _offset: u64, _result: &io::Result<()>) -> bool {
         false
     }
 
-    /// Lets go of the device, so that others may have it, unless it is part of something that stays. Nothing is asked of the disk any more.
+    /// Closes the device for other users, unless it is part of something that stays open. The disk must not be used
+    /// afterwards.
     fn let_go(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Tells the device that `length` bytes from `offset` are no longer needed; what they read as is undefined.
+    /// Discards `length` bytes from `offset`. Their content is undefined afterwards.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()>;
 
-    /// How the bytes from `offset` are stored: at least one and at most `extents_max` extents, which together cover at most
-    /// `length` bytes, none of them past the size.
+    /// Returns how the bytes from `offset` are stored: between 1 and `extents_max` extents. Together they cover at most
+    /// `length` bytes, and none is beyond the size.
     fn extents(&self, offset: u64, length: u64, extents_max: usize) -> io::Result<Vec<Extent>> {
         assert!(extents_max > 0, "an answer has at least one extent");
         let length = length_on_disk(self.size(), offset, length)?;
@@ -138,11 +138,11 @@ pub trait Disk: Send + Sync {
     }
 }
 
-/// What offsets, lengths and addresses of buffers are multiples of, in bytes.
+/// Alignment of offsets, lengths and addresses of buffers, in bytes.
 pub const ALIGNMENT: usize = 4096;
 
-/// How many of the `length` bytes from `offset` lie on a disk of `size` bytes: all but the padding of its last unit of
-/// [`ALIGNMENT`]. Fails for what ends further out.
+/// Returns how many of the `length` bytes from `offset` are on a disk of `size` bytes, without the padding of its last
+/// unit of [`ALIGNMENT`]. Fails for ranges beyond the padding.
 fn length_on_disk(size: u64, offset: u64, length: u64) -> io::Result<u64> {
     match offset.checked_add(length) {
         Some(end) if end <= size => Ok(length),
@@ -154,25 +154,25 @@ fn length_on_disk(size: u64, offset: u64, length: u64) -> io::Result<u64> {
     }
 }
 
-/// What a transfer does.
+/// The kind of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Reads into the buffers.
     Read,
     /// Writes the buffers.
     Write,
-    /// [`Disk::sync`]: covers the writes whose completion was reported before it was submitted.
+    /// [`Disk::sync`]. It covers the writes whose completion was reported before it was submitted.
     Sync,
     /// [`Disk::zero`].
     Zero {
-        /// True if the space may be given back.
+        /// True if the space may be freed.
         may_punch_holes: bool,
     },
     /// [`Disk::discard`].
     Discard,
 }
 
-/// A piece of memory that a transfer reads or fills; laid out like the `iovec` of readv(2).
+/// Memory that a transfer reads or fills. The layout is that of `iovec` in readv(2).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Buffer {
@@ -182,34 +182,35 @@ pub struct Buffer {
     pub length: usize,
 }
 
-/// One operation on one disk, to be performed while others are.
+/// One operation on one disk, which may run concurrently with others.
 ///
-/// Whoever submits it guarantees that the memory of its buffers stays valid until its completion, that no one else writes to it
-/// until then and, for [`Operation::Read`], that no one reads it either.
+/// The submitter guarantees that the memory of the buffers stays valid until the completion. Until then, it is not
+/// written otherwise and, for [`Operation::Read`], not read.
 #[derive(Clone, Debug)]
 pub struct Transfer {
-    /// Names the transfer in its completion.
+    /// Identifies the transfer in its completion.
     pub tag: u64,
-    /// Which of the disks that the [`Transfers`] was made for.
+    /// The index in the disks of the [`Transfers`].
     pub disk: usize,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// First byte on the disk.
     pub offset: u64,
-    /// Number of bytes; the sum of the buffers' lengths for reads and writes, 0 for [`Operation::Sync`].
+    /// Number of bytes: the sum of the buffers for reads and writes, 0 for [`Operation::Sync`].
     pub length: u64,
-    /// Where the bytes are in memory, in order.
+    /// The memory, in order.
     pub buffers: Vec<Buffer>,
-    /// The write stream of a write, at most [`Disk::write_streams`]; 0 for none. Only io_uring can tell it to the device.
+    /// The write stream of a write, at most [`Disk::write_streams`]; 0 for none. Only io_uring can pass it to the
+    /// device.
     pub stream: u8,
 }
 
-// SAFETY: the submitter guarantees exclusive use of the memory behind the pointers, see above.
+// SAFETY: the submitter guarantees exclusive use of the memory behind the pointers.
 #[allow(unsafe_code)]
 unsafe impl Send for Buffer {}
 
 impl Transfer {
-    /// Performs the transfer and returns when it is done.
+    /// Performs the transfer and waits for it.
     pub fn perform(&self, disk: &dyn Disk) -> io::Result<()> {
         match self.operation {
             Operation::Read => {
@@ -230,7 +231,7 @@ impl Transfer {
         }
     }
 
-    /// Performs a read if the disk has the bytes in memory; whether it did. What it leaves in the buffers else is undefined.
+    /// Performs a read if the bytes are in memory, and returns true if so. Otherwise the buffers are undefined.
     pub fn perform_now(&self, disk: &dyn Disk) -> bool {
         if self.operation != Operation::Read {
             return false;
@@ -245,49 +246,49 @@ impl Transfer {
 /// The end of a transfer.
 #[derive(Debug)]
 pub struct Completion {
-    /// Which transfer.
+    /// The tag of the transfer.
     pub tag: u64,
-    /// `Ok` if all of it was done.
+    /// `Ok` if the transfer succeeded completely.
     pub result: io::Result<()>,
 }
 
-/// Takes the ends of transfers, in batches. It is called by one thread at a time, but not always by the same; it may submit
-/// transfers and may drop the [`Transfers`] itself. It empties the batch, or leaves that to the caller. If it panics the
-/// process aborts: the memory of transfers that no one waits for any more is still in use.
+/// Receives completions, in batches. Calls come from different threads, but never concurrently. It may submit transfers
+/// and drop the [`Transfers`] itself. It may leave the batch full or empty. If it panics, the process aborts, because
+/// transfers without an owner still use their memory.
 pub type Completed = Box<dyn FnMut(&mut Vec<Completion>) + Send>;
 
-/// Performs transfers on a set of disks, many at a time and in any order.
+/// Performs transfers on a set of disks, concurrently and in any order.
 ///
-/// Dropping it waits for all transfers to end and their completions to be taken, except when it is dropped by the function that
-/// takes them, which will still be called for the rest.
+/// Dropping it waits until all transfers have completed and been delivered. If the completion function itself drops it,
+/// it does not wait; the function is still called for the rest.
 pub trait Transfers: Send + Sync {
-    /// Starts all of `transfers` and leaves it empty. Their completions are given, in batches, to the function that this was
-    /// made with, on a thread of its own.
+    /// Starts all of `transfers` and empties the list. Completions go, in batches, to the completion function, on
+    /// another thread.
     ///
     /// # Panics
     ///
     /// If a transfer names a disk that does not exist, or its buffers do not add up to its length.
     fn submit(&self, transfers: &mut Vec<Transfer>);
 
-    /// By what means transfers are performed, for people.
+    /// Describes the method of the transfers, for users.
     fn description(&self) -> String {
         String::new()
     }
 }
 
-/// How to perform transfers.
+/// The method of transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
-    /// By io_uring where the kernel allows it, else by threads.
+    /// io_uring if the kernel allows it, otherwise threads.
     #[default]
     Automatic,
-    /// By [`Ring`](ring::Ring).
+    /// [`Ring`](ring::Ring).
     Ring,
-    /// By [`Pool`](pool::Pool).
+    /// [`Pool`](pool::Pool).
     Pool,
 }
 
-/// True if an error says that a disk that is there cannot be read or written, and not that it is missing, another's, or not what it was to be.
+/// True if an error means that the disk is present but failing.
 pub(crate) fn is_dead(error: &io::Error) -> bool {
     !matches!(
         error.kind(),
@@ -303,7 +304,7 @@ pub(crate) fn is_dead(error: &io::Error) -> bool {
     )
 }
 
-/// Makes what performs transfers on `disks`. Fails if threads cannot be started, or for [`Method::Ring`] if the kernel refuses
+/// Creates the transfers on `disks`. Fails if threads cannot be started, or for [`Method::Ring`] if the kernel refuses
 /// io_uring.
 pub fn transfers(disks: Vec<Arc<dyn Disk>>, method: Method, completed: Completed) -> io::Result<Arc<dyn Transfers>> {
     Ok(match method {
@@ -318,7 +319,7 @@ pub fn transfers(disks: Vec<Arc<dyn Disk>>, method: Method, completed: Completed
 }
 
 impl Transfer {
-    /// Fails loudly for what the submitter guarantees.
+    /// Asserts the guarantees of the submitter.
     fn check(&self, disks: usize) {
         assert!(self.disk < disks, "transfer {} names disk {} of {disks}", self.tag, self.disk);
         if matches!(self.operation, Operation::Read | Operation::Write) {

@@ -26,6 +26,6 @@ pub struct Options {
 pub enum Allocation {
     /// Space is taken when it is written.
     Sparse,
-    /// All space is taken at once, so that writing never fails for the lack of it.
+    /// All space is allocated at once, so writes never fail for lack of it.
     Full,
 }

@@ -1,4 +1,5 @@
-//! Transfers by threads that block in system calls: for where the kernel refuses io_uring, and for disks that are no file.
+//! Transfers on threads that block in system calls. Used if the kernel refuses io_uring, and for disks that are not
+//! files.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,10 +10,10 @@ use super::{Completed, Completion, Disk, Transfer, Transfers};
 use crate::time::{Condvar, JoinHandle, Mutex};
 use crate::vital::spawn;
 
-/// The most threads of a disk. They are started as transfers wait for them.
+/// Maximum number of threads of a disk. They are started when transfers wait.
 const WORKERS_MAX: usize = 32;
 
-/// Performs each transfer on a thread of its disk, so that transfers of one disk never wait for those of another.
+/// Performs each transfer on a thread of its disk, so transfers of one disk never wait for those of another.
 pub struct Pool {
     lanes: Vec<Arc<Lane>>,
     refusal: Option<String>,
@@ -36,7 +37,7 @@ struct Queue {
 }
 
 impl Pool {
-    /// A pool for `disks` which tells `completed` of the end of each transfer.
+    /// Creates a pool for `disks`, with the completion function `completed`.
     pub fn new(disks: Vec<Arc<dyn Disk>>, completed: Completed) -> io::Result<Self> {
         Self::with_completions(disks, Arc::new(Completions::new(completed)))
     }
@@ -54,7 +55,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Remembers why a pool was made, for [`Transfers::description`].
+    /// Records why a pool is used, for [`Transfers::description`].
     pub(super) fn because(mut self, refusal: &io::Error) -> Self {
         self.refusal = Some(refusal.to_string());
         self
@@ -72,7 +73,7 @@ impl Transfers for Pool {
             queue.transfers.extend(transfers.extract_if(.., |transfer| transfer.disk == disk));
             let wake = queue.idle > 0;
             drop(queue);
-            // One is enough: a worker that leaves transfers behind wakes the next.
+            // One is enough: a worker that leaves transfers in the queue wakes the next.
             if wake {
                 lane.ready.notify_one();
             }
@@ -98,9 +99,9 @@ impl Drop for Pool {
 }
 
 impl Lane {
-    /// Waits for its threads, which stop.
+    /// Waits for its threads to stop.
     fn end(&self) {
-        // A worker may start another one before it ends.
+        // A worker may start another before it ends.
         loop {
             let workers = std::mem::take(&mut self.queue.lock().workers);
             if workers.is_empty() {
@@ -116,7 +117,7 @@ fn start_worker(lane: &Arc<Lane>) -> io::Result<JoinHandle> {
     spawn("disk", move || work(&lane))
 }
 
-/// Performs the transfers of a disk until the pool stops and none is left.
+/// Performs the transfers of a disk until the pool stops and the queue is empty.
 fn work(lane: &Arc<Lane>) {
     let mut batch = Vec::new();
     loop {
@@ -137,7 +138,7 @@ fn work(lane: &Arc<Lane>) {
         if more
             && !wake
             && queue.workers.len() < WORKERS_MAX
-            // With at least one thread all transfers end, so that a refusal is no error.
+            // One thread is enough for all transfers to complete, so a failure here is ignored.
             && let Ok(worker) = start_worker(lane)
         {
             queue.workers.push(worker);

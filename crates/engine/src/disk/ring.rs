@@ -1,9 +1,12 @@
 //! Transfers by io_uring(7), on a thread that owns the ring.
 //!
-//! The ring takes whole reads, writes and syncs of disks that have a descriptor. All else goes to a [`Pool`], which blocks: zeroing
-//! and discarding, the last unit of a disk whose size is not aligned, what ends past the end of a disk, disks without a
-//! descriptor, and what the kernel did in part or asks to have tried again. Of a disk that is made of others, what lies on one of them
-//! goes to that one's descriptor.
+//! The ring performs complete reads, writes and syncs of disks that have a descriptor. For a disk made of others, a
+//! transfer goes to the descriptor of the part. A blocking [`Pool`] performs the rest:
+//!
+//! - zeroing and discarding
+//! - the last unit of a disk whose size is not aligned, and transfers beyond the end
+//! - disks without a descriptor
+//! - transfers that the kernel completed in part or wants to be retried
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,20 +28,20 @@ use super::{Completed, Completion, Disk, Operation, Transfer, Transfers};
 use crate::time::{JoinHandle, Mutex};
 use crate::vital::spawn;
 
-/// The most transfers that the kernel is given at a time; one entry of the ring is kept for the wake-up.
+/// Maximum number of transfers in the kernel. One entry of the ring is reserved for the wake-up.
 const IN_FLIGHT_MAX: usize = ENTRIES as usize - 1;
 const ENTRIES: u32 = 512;
 
-/// The most buffers in one vectored transfer (`UIO_MAXIOV` in linux/uio.h).
+/// Maximum number of buffers in one vectored transfer (`UIO_MAXIOV` in linux/uio.h).
 const VECTORS_MAX: usize = 1024;
 
-/// The most bytes in one transfer (`MAX_RW_COUNT` in linux/fs.h, for the largest page).
+/// Maximum number of bytes in one transfer (`MAX_RW_COUNT` in linux/fs.h, for the largest page).
 const LENGTH_MAX: u64 = (i32::MAX as u64) & !0xffff;
 
-/// The completion of the read that waits for a wake-up; transfers are numbered from 0.
+/// Identifies the read that waits for a wake-up. Transfers are numbered from 0.
 const WAKE_UP: u64 = u64::MAX;
 
-/// Performs transfers by io_uring.
+/// Performs transfers with io_uring.
 pub struct Ring {
     shared: Arc<Shared>,
     thread: Option<JoinHandle>,
@@ -49,13 +52,13 @@ struct Shared {
     completions: Arc<Completions>,
     pool: Pool,
     queue: Mutex<Queue>,
-    /// True if the ring's thread will not look at the queue before it is woken. Set with the queue locked and empty.
+    /// True if the ring's thread must be woken before it looks at the queue. Set with the queue locked and empty.
     asleep: AtomicBool,
-    /// An eventfd(2), to wake the ring's thread.
+    /// The eventfd(2) that wakes the ring's thread.
     wake_up: OwnedFd,
 }
 
-/// A transfer and the disk that has its bytes, and where, if that is a part of the disk that it names.
+/// A transfer. If its bytes are on a part of its disk: that part, and the offset on it.
 struct Queued {
     transfer: Transfer,
     part: Option<(Arc<dyn Disk>, u64)>,
@@ -67,7 +70,7 @@ struct Queue {
     stopping: bool,
 }
 
-/// Fails if the kernel has no io_uring, lacks a part of it that is needed, or does not let this process use it.
+/// Fails if the kernel has no io_uring, lacks an operation that is needed, or denies it to this process.
 pub fn probe() -> io::Result<()> {
     let ring = build()?;
     let mut probe = Probe::new();
@@ -84,13 +87,13 @@ pub fn probe() -> io::Result<()> {
 }
 
 fn build() -> io::Result<IoUring> {
-    // The thread that submits is the one that waits, which spares it interruptions since Linux 6.1.
+    // The thread that submits also waits, which avoids interrupts since Linux 6.1.
     let built = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(ENTRIES);
     built.or_else(|_| IoUring::new(ENTRIES)).map_err(|error| io::Error::new(error.kind(), format!("io_uring: {error}")))
 }
 
 impl Ring {
-    /// A ring for `disks` which tells `completed` of the end of each transfer. Fails if the kernel refuses it.
+    /// Creates a ring for `disks`, with the completion function `completed`. Fails if the kernel refuses it.
     pub fn new(disks: Vec<Arc<dyn Disk>>, completed: Completed) -> io::Result<Self> {
         probe()?;
         let completions = Arc::new(Completions::new(completed));
@@ -146,7 +149,7 @@ impl Drop for Ring {
 }
 
 impl Shared {
-    /// Has the ring's thread look at the queue, after it was changed.
+    /// Wakes the ring's thread after a change of the queue.
     fn wake(&self) {
         if self.asleep.swap(false, Ordering::Relaxed) {
             rustix::io::write(&self.wake_up, &1u64.to_ne_bytes()).expect("an eventfd takes many more wake-ups");
@@ -168,7 +171,7 @@ impl Shared {
         }
     }
 
-    /// The entry of the submission queue for a transfer that suits the ring.
+    /// Returns the submission queue entry of a transfer that suits the ring.
     fn entry(&self, Queued { transfer, part }: &Queued) -> Entry {
         let (disk, offset) = match part {
             Some((disk, offset)) => (&**disk, *offset),
@@ -197,23 +200,23 @@ impl Shared {
     }
 }
 
-/// What the ring's thread knows.
+/// The state of the ring's thread.
 struct Reaper {
     shared: Arc<Shared>,
     ring: IoUring,
     in_flight: Slab<Queued>,
-    /// Where the wake-up's number is read to, while the kernel waits for it.
+    /// The buffer that the kernel reads the wake-up's number into.
     wake_up_number: Box<[u8; 8]>,
     wake_up_armed: bool,
 }
 
-/// Performs transfers until the ring stops and none is left.
+/// Performs transfers until the ring stops and the queue is empty.
 fn run(shared: Arc<Shared>, built: &Sender<io::Result<()>>) {
-    // The kernel lets only the thread that made such a ring use it.
+    // The kernel lets only the creating thread use such a ring.
     let ring = match build() {
         Ok(ring) => ring,
         Err(error) => {
-            // Whoever made the ring waits for this.
+            // The creator of the ring waits for this.
             let _ = built.send(Err(error));
             return;
         }
@@ -236,7 +239,7 @@ fn run(shared: Arc<Shared>, built: &Sender<io::Result<()>>) {
 }
 
 impl Reaper {
-    /// Queues what is to be submitted; returns whether all is done for good.
+    /// Queues transfers for submission. True if the ring has stopped and nothing is left.
     fn start(&mut self) -> bool {
         self.arm_wake_up();
         let shared = Arc::clone(&self.shared);
@@ -247,7 +250,7 @@ impl Reaper {
             let number = self.in_flight.insert(queued);
             self.push(&entry.user_data(number as u64));
         }
-        // With the kernel at its limit there is nothing to do for a wake-up.
+        // At the limit of the kernel, a wake-up would have no effect.
         self.shared.asleep.store(queue.transfers.is_empty(), Ordering::Relaxed);
         queue.stopping && queue.transfers.is_empty() && self.in_flight.is_empty()
     }
@@ -262,20 +265,20 @@ impl Reaper {
     }
 
     fn push(&mut self, entry: &Entry) {
-        // SAFETY: the memory stays valid until the completion: that of a transfer's bytes by its submitter's guarantee, the list
-        // of its buffers in `in_flight`, and that of the wake-up's number in `self`, which `Drop` keeps for as long.
+        // SAFETY: the memory stays valid until the completion. The submitter guarantees it for the bytes of a transfer,
+        // `in_flight` keeps the list of buffers, and `self` keeps the wake-up's number, for which `Drop` waits.
         #[allow(unsafe_code)]
         unsafe { self.ring.submission().push(entry) }.expect("no more is in flight than the ring has entries");
     }
 
-    /// Submits what is queued, and waits for something to end.
+    /// Submits the queued entries, and waits for a completion.
     fn wait(&self) {
         loop {
             match self.ring.submit_and_wait(1) {
                 Ok(_) => return,
                 Err(error) => match Errno::from_io_error(&error) {
                     Some(Errno::INTR) => {}
-                    // Memory is short, or completions must be taken first.
+                    // Memory is short, or completions must be processed first.
                     Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => {
                         std::thread::yield_now();
                         return;
@@ -286,7 +289,7 @@ impl Reaper {
         }
     }
 
-    /// Takes the completions: those that are final to `batch`, the transfers to perform by blocking calls to `again`.
+    /// Processes completions: final ones go to `batch`, transfers to retry with blocking calls go to `again`.
     fn reap(&mut self, batch: &mut Vec<Completion>, again: &mut Vec<Transfer>) {
         for entry in self.ring.completion() {
             if entry.user_data() == WAKE_UP {
@@ -314,7 +317,7 @@ impl Reaper {
 
 impl Drop for Reaper {
     fn drop(&mut self) {
-        // Reached with a read of the wake-up in flight, which may write to its memory until it ends.
+        // The read of the wake-up may be in flight, and may write to its memory until it ends.
         self.shared.asleep.store(true, Ordering::Relaxed);
         self.shared.wake();
         while self.wake_up_armed {

@@ -1,5 +1,5 @@
-//! Disks that are slower than they are, to stand for hard disks in benchmarks: each read and write keeps one of the disk's spindles
-//! busy for a fixed time.
+//! Artificially slow disks that stand for hard disks in benchmarks. Each read and write occupies one spindle for a
+//! fixed time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,16 +15,16 @@ use crate::export::Extent;
 use crate::time::{self, Condvar, JoinHandle, Mutex};
 use crate::vital::spawn;
 
-/// How slow a disk is.
+/// The speed of a slow disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slowness {
-    /// How long a read or write takes at least.
+    /// Minimum duration of a read or write.
     pub delay: Duration,
-    /// How many of them are under way at a time; at least one.
+    /// Number of concurrent transfers, at least 1.
     pub spindles: usize,
 }
 
-/// When each spindle is free again.
+/// The time when each spindle becomes free.
 #[derive(Debug)]
 struct Spindles {
     delay: Duration,
@@ -38,7 +38,7 @@ impl Spindles {
         Self { delay: slowness.delay, free_at: (0..slowness.spindles).map(|_| Reverse(now)).collect() }
     }
 
-    /// Takes the spindle that is free first; returns when a transfer on it ends.
+    /// Occupies the spindle that is free first. Returns the end of the transfer.
     fn take(&mut self, now: Instant) -> Instant {
         let Reverse(free_at) = self.free_at.pop().expect("a disk has a spindle");
         let end = free_at.max(now) + self.delay;
@@ -47,7 +47,7 @@ impl Spindles {
     }
 }
 
-/// A disk whose reads and writes are delayed. It has no descriptor, so that no transfer gets around the delay.
+/// A disk whose reads and writes are delayed. It has no descriptor, so no transfer bypasses the delay.
 pub struct SlowDisk {
     disk: Arc<dyn Disk>,
     spindles: Mutex<Spindles>,
@@ -113,28 +113,28 @@ impl Disk for SlowDisk {
     }
 }
 
-/// Transfers of which those on slow disks are delayed: they are performed at once, and their completions held back. Unlike with
+/// Transfers that are delayed on slow disks: they start immediately, and their completions are held back. Unlike with
 /// [`SlowDisk`], no thread waits for each of them.
 pub struct SlowTransfers {
     disks: usize,
     shared: Arc<Shared>,
-    /// Dropped before the timer is waited for.
+    /// Dropped before the timer is joined.
     transfers: Option<Arc<dyn Transfers>>,
     timer: Option<JoinHandle>,
 }
 
 struct Shared {
     state: Mutex<State>,
-    /// The earliest of `held_back` has changed, or the end has come.
+    /// Notified when the earliest of `held_back` changes, or at the end.
     changed: Condvar,
     completions: Completions,
 }
 
 struct State {
-    /// By number of the disk.
+    /// By index of the disk.
     spindles: Vec<Option<Spindles>>,
     under_way: Slab<UnderWay>,
-    /// When completions are due, and their numbers in `under_way`.
+    /// The time when each completion is due, and its number in `under_way`.
     held_back: BinaryHeap<Reverse<(Instant, usize)>>,
     stopping: bool,
 }
@@ -146,8 +146,8 @@ struct UnderWay {
 }
 
 impl SlowTransfers {
-    /// Slows down the transfers that `make` makes; `slowness` has an element for each disk. `make` is given what is to take the
-    /// completions.
+    /// Delays the transfers that `make` creates with the completion function that it is given. `slowness` has an
+    /// element for each disk.
     pub fn new(
         slowness: &[Option<Slowness>],
         make: impl FnOnce(Completed) -> io::Result<Arc<dyn Transfers>>,
@@ -205,7 +205,7 @@ impl Drop for SlowTransfers {
 }
 
 impl Shared {
-    /// Passes on the completions that are due, and leaves the others to the timer.
+    /// Delivers the completions that are due, and leaves the others to the timer.
     fn hold_back(&self, batch: &mut Vec<Completion>) {
         let now = time::now();
         let mut state = self.state.lock();
@@ -234,7 +234,7 @@ impl Shared {
         self.completions.give(batch);
     }
 
-    /// Passes completions on as they are due, until the end.
+    /// Delivers completions when they are due, until the end.
     fn release(&self) {
         let mut batch = Vec::new();
         let mut state = self.state.lock();
@@ -274,7 +274,7 @@ mod tests {
             let end = spindles.take(start + Duration::from_millis(at_ms));
             end.duration_since(start).as_millis()
         };
-        // At 0 both are free; at 4 one is busy until 10 and the other until 10; at 25 both have been free since 20.
+        // At 0 both spindles are free. At 4 both are busy until 10. At 25 both have been free since 20.
         assert_eq!([0, 0, 4, 4, 25].map(&mut end_ms), [10, 10, 20, 20, 35]);
     }
 }

@@ -64,7 +64,7 @@ pub fn check_units(bytes: u64, zones_at_a_time: Option<u32>) -> Result<(), Strin
     }
     match zones_at_a_time.filter(|zones| *zones < BESIDE_WRITE_QUEUE + 2) {
         Some(zones) => Err(format!(
-            "{zones} of its zones may be active and open at a time, expected at least {}: layout wlfc writes to one for each bucket of its write \
+            "at most {zones} of its zones may be active and open, expected at least {}: layout wlfc writes to one for each bucket of its write \
              queue, and to three besides; use the layout log",
             BESIDE_WRITE_QUEUE + 2
         )),

@@ -313,11 +313,11 @@ fn a_flash_whose_zones_are_too_few_or_may_not_be_written_together_is_refused() {
     );
     assert_eq!(
         refusal(16, Zoning { max_active: 2, ..ZONING }),
-        "2 of its zones may be active at a time, expected at least 3"
+        "at most 2 of its zones may be active, expected at least 3"
     );
     assert_eq!(
         refusal(16, Zoning { max_open: 1, ..ZONING }),
-        "1 of its zones may be open at a time, expected at least 2"
+        "at most 1 of its zones may be open, expected at least 2"
     );
     let error = |text| Zoning::parse("flash-zones", text).unwrap_err().to_string();
     assert_eq!(error("size=4KiB"), "flash-zones: option 'size' is '4KiB', expected a size in bytes from 64KiB to 2GiB");

@@ -1,4 +1,4 @@
-//! Block devices with zones, by ioctl(2): linux/blkzoned.h and the kernel's documentation of zoned block devices.
+//! Zoned block devices by ioctl(2): linux/blkzoned.h and the kernel's documentation of zoned block devices.
 #![allow(unsafe_code)]
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -12,9 +12,9 @@ use super::super::file::{FileDisk, Options, PageCache};
 use super::super::{ALIGNMENT, Disk};
 use super::{Condition, Limits, Zone, ZonedDevice};
 
-/// Bytes in what the kernel counts in, whatever the device's sectors are.
+/// The kernel's unit, regardless of the device's sectors.
 const SECTOR: u64 = 512;
-/// Zones that are asked for at a time.
+/// Number of zones in one report.
 const REPORTED: usize = 128;
 
 /// `struct blk_zone`.
@@ -33,7 +33,7 @@ struct BlkZone {
     reserved_too: [u8; 24],
 }
 
-/// `struct blk_zone_report`, without the zones that follow it.
+/// `struct blk_zone_report`, without the zones that follow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct ReportHeader {
@@ -54,25 +54,25 @@ type Range = [u64; 2];
 const BLKREPORTZONE: Opcode = opcode::read_write::<ReportHeader>(0x12, 130);
 const BLKRESETZONE: Opcode = opcode::write::<Range>(0x12, 131);
 const BLKFINISHZONE: Opcode = opcode::write::<Range>(0x12, 136);
-/// The report tells capacities (`BLK_ZONE_REP_CAPACITY`), which kernels before Linux 5.9 do not.
+/// The report has capacities (`BLK_ZONE_REP_CAPACITY`), since Linux 5.9.
 const HAS_CAPACITY: u32 = 1;
 /// The zone must be written in order (`BLK_ZONE_TYPE_SEQWRITE_REQ`).
 const SEQUENTIAL: u8 = 2;
 
 const _: () = assert!(size_of::<BlkZone>() == 64 && size_of::<ReportHeader>() == 16);
 
-/// True if there is a device at `path` that must be written in order.
+/// True if `path` is a device that must be written in order.
 pub(super) fn is_zoned(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| {
         metadata.file_type().is_block_device() && must_be_written_in_order(&sysfs(metadata.rdev()))
     })
 }
 
-/// The zones of a block device that must be written in order; any others are left alone.
+/// The zones of a block device that must be written in order. Other zones are not used.
 #[derive(Debug)]
 pub(super) struct ZonedBlockDevice {
     disk: FileDisk,
-    /// By zone, its first sector. All have the same length.
+    /// The first sector of each zone. All zones have the same length.
     starts: Vec<u64>,
     sectors: u64,
     capacity: u64,
@@ -82,7 +82,7 @@ pub(super) struct ZonedBlockDevice {
 impl ZonedBlockDevice {
     /// Opens, locks and examines a device.
     pub(super) fn open(path: &Path, options: Options) -> io::Result<ZonedBlockDevice> {
-        // The page cache may write in any order.
+        // The page cache does not preserve the order of writes.
         let disk = FileDisk::open_for(path, Options { page_cache: PageCache::Avoid, ..options }, true)?;
         let refuse = |what: String| io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {what}", path.display()));
         let folder = sysfs(disk.file().metadata()?.rdev());
@@ -92,7 +92,7 @@ impl ZonedBlockDevice {
             && granularity > ALIGNMENT as u64
         {
             return Err(refuse(format!(
-                "its zones are written {granularity} bytes at a time, expected at most {ALIGNMENT}"
+                "its zones have a write granularity of {granularity} bytes, expected at most {ALIGNMENT}"
             )));
         }
         let mut zones = Vec::new();
@@ -106,7 +106,7 @@ impl ZonedBlockDevice {
         let Some(sectors) = zones.first().map(|zone| zone.len) else {
             return Err(refuse("it has no zones that are written in order".to_owned()));
         };
-        // A last zone may be shorter.
+        // The last zone may be shorter.
         zones.retain(|zone| zone.len == sectors);
         let capacity = zones.iter().map(|zone| zone.capacity).min().unwrap_or(0) * SECTOR / ALIGNMENT as u64;
         let starts = zones.iter().map(|zone| zone.start).collect();
@@ -129,7 +129,8 @@ impl ZonedBlockDevice {
 fn report(disk: &FileDisk, sector: u64, count: usize) -> io::Result<Vec<BlkZone>> {
     let header = ReportHeader { sector, zones: count.min(REPORTED) as u32, flags: 0 };
     let mut report = Box::new(Report { header, zones: [BlkZone::default(); REPORTED] });
-    // SAFETY: the kernel reads the header, and writes it and as many zones as it asks for, of which there are that many.
+    // SAFETY: the kernel reads the header. It writes the header and at most as many zones as the header asks for, which
+    // the array has.
     let asked = unsafe { rustix::ioctl::ioctl(disk.file(), Updater::<BLKREPORTZONE, Report>::new(&mut report)) };
     asked.map_err(|error| {
         let error = io::Error::from(error);
@@ -140,7 +141,7 @@ fn report(disk: &FileDisk, sector: u64, count: usize) -> io::Result<Vec<BlkZone>
     Ok(zones.map(|zone| BlkZone { capacity: if told { zone.capacity } else { zone.len }, ..*zone }).collect())
 }
 
-/// What the kernel says of a zone, of which `capacity` bytes are used.
+/// Converts a zone of the kernel's report. `capacity` is the number of used bytes.
 fn zone(found: &BlkZone, capacity: u64) -> io::Result<Zone> {
     let condition = match found.cond {
         1 => Condition::Empty,
@@ -153,7 +154,7 @@ fn zone(found: &BlkZone, capacity: u64) -> io::Result<Zone> {
     };
     let written = match condition {
         Condition::Empty => 0,
-        // Of these the write pointer says nothing.
+        // The write pointer is invalid in these conditions.
         Condition::Full | Condition::ReadOnly | Condition::Offline => capacity,
         Condition::Open | Condition::Closed => (found.wp.saturating_sub(found.start) * SECTOR).min(capacity),
     };
@@ -217,7 +218,7 @@ impl ZonedDevice for ZonedBlockDevice {
     }
 
     fn finish(&self, zone: u32) -> io::Result<()> {
-        // SAFETY: as above.
+        // SAFETY: the kernel reads two 64-bit numbers from the argument and writes nothing to it.
         Ok(unsafe { rustix::ioctl::ioctl(self.disk.file(), Setter::<BLKFINISHZONE, Range>::new(self.range(zone))) }?)
     }
 
@@ -230,7 +231,7 @@ impl ZonedDevice for ZonedBlockDevice {
 mod tests {
     use super::*;
 
-    /// The numbers of linux/blkzoned.h, as `printf` of a C program that includes it shows them on x86-64.
+    /// The numbers of linux/blkzoned.h, printed by a C program on x86-64.
     #[test]
     fn requests_have_the_numbers_of_the_kernel() {
         assert_eq!([BLKREPORTZONE, BLKRESETZONE, BLKFINISHZONE], [0xC010_1282, 0x4010_1283, 0x4010_1288]);

@@ -1,8 +1,9 @@
-//! A regular file that behaves like a zoned device: it is written at write pointers only, a zone holds less than its addresses span if
-//! that is asked for, and few zones may be written at a time. For those who have no such device, and for tests.
+//! A regular file that behaves like a zoned device, for users without such a device and for tests. Writes are only
+//! possible at write pointers. The capacity of a zone may be less than its size, and the number of zones being written
+//! may be limited.
 //!
-//! The file begins with what it says of itself, in `table.rs`. After a power failure the file system may have kept a write pointer and not
-//! what was written before it: a cache notices that by its checksums, as it does on any file.
+//! The file begins with its own description, see `table.rs`. After a power failure, the file system may have kept a
+//! write pointer but lost the data before it. A cache detects that by its checksums, as on any file.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -16,32 +17,32 @@ use super::super::file::{Allocation, FileDisk, Options};
 use super::table::{Found, Plan, Table};
 use super::zoning::Zoning;
 use super::{Condition, Limits, Zone, ZonedDevice};
-/// A file that was opened or made.
+/// An open file with zones.
 #[derive(Debug)]
 pub struct ZoneFile {
     disk: FileDisk,
     table: Table,
-    /// Remarks of the file, and of what was damaged in its table.
+    /// Notes of the file, and about damage in its table.
     notes: Vec<String>,
     zones: Mutex<Vec<Zone>>,
     refusals: AtomicU64,
 }
 
 impl ZoneFile {
-    /// Makes a file with as many zones as fit `size` bytes. Leaves none behind if it fails.
+    /// Creates a file with as many zones as fit into `size` bytes. Removes the file on failure.
     pub fn create(path: &Path, size: u64, zoning: Zoning, options: Options) -> io::Result<ZoneFile> {
         let plan = Plan::new(size, zoning);
         let disk = FileDisk::create(path, plan.file_bytes(), Allocation::Full, options)?;
         let table = File::options().write(true).open(path).and_then(|file| Table::create(file, plan));
         let opened = table.and_then(|()| ZoneFile::open(disk));
         if opened.is_err() {
-            // The first error is the one to tell.
+            // The first error is reported.
             let _ = std::fs::remove_file(path);
         }
         opened
     }
 
-    /// Reads how a file is divided and where its write pointers are. No zone stays open between two openings.
+    /// Reads the layout and the write pointers of a file. Zones that were open become closed.
     pub(super) fn open(disk: FileDisk) -> io::Result<ZoneFile> {
         let can_write = !disk.is_read_only();
         let file = File::options().read(true).write(can_write).open(disk.path())?;
@@ -54,12 +55,12 @@ impl ZoneFile {
         Ok(ZoneFile { disk, table, notes, zones: Mutex::new(zones), refusals: AtomicU64::new(0) })
     }
 
-    /// Operations that a device with zones refuses: writes that are not at the write pointer, or of too many zones at a time.
+    /// Number of operations that a zoned device refuses: writes away from the write pointer, or to too many zones.
     pub fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
     }
 
-    /// Lets a zone fail, as a device does of itself.
+    /// Makes a zone fail, as a device may do.
     pub fn fail(&self, zone: u32, condition: Condition) -> io::Result<()> {
         let mut zones = self.zones.lock();
         self.set(&mut zones, zone, |zone| zone.condition = condition)
@@ -82,7 +83,7 @@ impl ZoneFile {
         self.table.data() + u64::from(zone) * self.table.zoning().size + offset
     }
 
-    /// Opens a zone that is about to be written, if that is allowed; closes another if too many are open.
+    /// Opens a zone for a write, if the limits allow it. Closes another zone if too many are open.
     fn open_zone(&self, zones: &mut [Zone], zone: u32) -> io::Result<()> {
         let Zoning { max_active, max_open, .. } = *self.table.zoning();
         let count = |counts: fn(&Zone) -> bool| zones.iter().filter(|zone| counts(zone)).count() as u32;
@@ -153,7 +154,7 @@ impl ZonedDevice for ZoneFile {
             )));
         }
         self.open_zone(&mut zones, zone)?;
-        // Others may write other zones meanwhile.
+        // Other zones may be written meanwhile.
         drop(zones);
         self.disk.write_vectored_at(buffers, self.address(zone, offset))?;
         let is_full = end == self.capacity();

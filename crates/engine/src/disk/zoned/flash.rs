@@ -1,4 +1,4 @@
-//! A zoned device as the disk that a cache lives on.
+//! A zoned device as the disk of a cache.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,47 +9,48 @@ use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use super::super::{ALIGNMENT, Disk};
 use super::{Condition, Zone, ZonedDevice};
 
-/// The first zone of the log; those before it hold superblocks.
+/// The first zone of the log. The zones before it hold superblocks.
 pub(super) const LOG_ZONE: u32 = 2;
 
-/// Zones that are open or closed at a time: one of the superblocks, one of the log, and the one before it, whose end a power failure may
-/// have undone.
+/// Minimum number of active zones: one of the superblocks, one of the log, and the previous one of the log. A power
+/// failure may have undone the end of the latter.
 const ACTIVE_MIN: u32 = 3;
-/// Zones that are open at a time.
+/// Minimum number of open zones.
 const OPEN_MIN: u32 = 2;
 
-/// Zeroes, to write where nothing is to be said.
+/// Zeroes for padding.
 #[repr(align(4096))]
 struct Zeroes([u8; 64 << 10]);
 static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
 
-/// What is known of a zone. One transfer at a time changes it.
+/// The state of a zone. No two transfers change it concurrently.
 #[derive(Debug)]
 pub(super) struct State {
     zone: Zone,
-    /// Where a write failed, which may come again.
+    /// The offset of a failed write, which may be retried.
     failed_at: Option<u64>,
 }
 
 #[derive(Debug)]
 struct Slot {
     state: Mutex<State>,
-    /// Bytes that can be read: those of a write that is under way are not among them.
+    /// Readable bytes, without those of a write in progress.
     written: AtomicU64,
 }
 
-/// A zoned device whose zones are the units of a log, one after the other without the addresses that zones leave unused.
+/// A zoned device whose zones are the units of a log. Addresses that zones leave unused are skipped.
 ///
-/// Unit 0, which holds the superblock on other disks, cannot be read or written here: superblocks follow each other in two zones of
-/// their own. Unit 1 is the third zone. A unit is written at its write pointer; pages that are left out are written as zeroes, and
-/// what was not written reads as zeroes. A write behind the write pointer is an error, unless it repeats one that has failed. To
-/// discard a unit is to reset its zone. One zone of the log is written at a time: when another is begun it is finished, unless [many](Self::write_many) are.
+/// Superblocks alternate between the first two zones, and unit 0, which holds the superblock on other disks, cannot be
+/// accessed. Unit 1 is the third zone. A unit is written at its write pointer; skipped pages are filled with zeroes,
+/// and unwritten pages read as zeroes. A write before the write pointer is an error unless it repeats a failed one.
+/// Discarding a unit resets its zone. Only one zone of the log is open: it is finished when the next one begins, unless
+/// [many](Self::write_many) are written.
 pub struct ZonedFlash {
     pub(super) device: Box<dyn ZonedDevice>,
     zones: Vec<Slot>,
     /// The zone of the log that is being written.
     current: Mutex<Option<u32>>,
-    /// True if many zones are written at a time, so that none is finished when another is begun.
+    /// True if many zones are written concurrently, so that none is finished when another begins.
     many: AtomicBool,
 }
 
@@ -59,16 +60,16 @@ impl std::fmt::Debug for ZonedFlash {
     }
 }
 
-/// What becomes of a unit when a cache is opened.
+/// The use of a unit when a cache is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// It is a part of the log, and full.
+    /// A full part of the log.
     Log,
-    /// It is the part of the log that is written next.
+    /// The part of the log that is written next.
     Head,
-    /// It is one of those that are written next.
+    /// One of several units that are written next.
     Open,
-    /// Nothing on it counts.
+    /// Unused.
     None,
 }
 
@@ -76,13 +77,13 @@ fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
-/// The bytes of a zone that were written, rounded up to whole pages.
+/// Rounds written bytes up to whole pages.
 fn whole(written: u64) -> u64 {
     written.next_multiple_of(ALIGNMENT as u64)
 }
 
 impl ZonedFlash {
-    /// Looks at all zones. Fails if the device cannot be a cache's home.
+    /// Examines all zones. Fails if the device is unsuitable for a cache.
     pub fn new(device: Box<dyn ZonedDevice>) -> io::Result<ZonedFlash> {
         let refuse = |what: String| invalid(format!("{}: {what}", device.description()));
         let (zones, capacity, limits) = (device.zones(), device.capacity(), device.limits());
@@ -101,7 +102,7 @@ impl ZonedFlash {
         }
         for (what, found, min) in [("active", limits.max_active, ACTIVE_MIN), ("open", limits.max_open, OPEN_MIN)] {
             if let Some(found) = found.filter(|found| *found < min) {
-                return Err(refuse(format!("{found} of its zones may be {what} at a time, expected at least {min}")));
+                return Err(refuse(format!("at most {found} of its zones may be {what}, expected at least {min}")));
             }
         }
         let reported = device.report(0, zones)?;
@@ -113,19 +114,19 @@ impl ZonedFlash {
         Ok(ZonedFlash { device, zones, current: Mutex::new(None), many: AtomicBool::new(false) })
     }
 
-    /// From now on many zones are written at a time: who writes sees to it that they are no more than the device allows.
+    /// Allows to write many zones concurrently. The caller must observe the device's limits.
     pub fn write_many(&self) {
         self.many.store(true, Ordering::Release);
     }
 
-    /// The most zones that can be written at a time beside those of superblocks; none where that is not limited.
+    /// Maximum number of zones that can be written concurrently, besides those of superblocks; `None` if unlimited.
     pub fn written_max(&self) -> Option<u32> {
         let limits = self.device.limits();
         let most = [limits.max_active, limits.max_open].into_iter().flatten().min();
         most.map(|most| most.saturating_sub(1))
     }
 
-    /// Looks at all zones again, as the device has them now.
+    /// Reads the state of all zones again from the device.
     pub fn look_again(&self) -> io::Result<()> {
         self.current.lock().take();
         for (zone, found) in (0..).zip(self.device.report(0, self.device.zones())?) {
@@ -136,7 +137,7 @@ impl ZonedFlash {
         Ok(())
     }
 
-    /// How the device is divided.
+    /// Returns the geometry of the log.
     pub fn geometry(&self) -> Geometry {
         let unit_pages = (self.device.capacity() / BLOCK_BYTES as u64) as u32;
         Geometry { units: self.zones.len() as u32 + 1 - LOG_ZONE, unit_pages }
@@ -147,18 +148,18 @@ impl ZonedFlash {
         &*self.device
     }
 
-    /// Zones that failed for good.
+    /// Returns the zones that failed permanently.
     pub fn failed_zones(&self) -> Vec<u32> {
         (0..self.zones.len() as u32).filter(|&zone| self.state(zone).zone.condition.has_failed()).collect()
     }
 
-    /// Pages of a unit that were written, the last one maybe in part.
+    /// Number of written pages of a unit. The last one may be incomplete.
     pub fn written_pages(&self, unit: u32) -> u32 {
         (whole(self.written(zone_of(unit))) / BLOCK_BYTES as u64) as u32
     }
 
-    /// Makes each unit of the log what it is `used` for: those of the log are finished, the newest one ends with a whole page, and the
-    /// others are reset.
+    /// Prepares each unit for its use. Zones of the log are finished, the head is padded to a whole page, and unused
+    /// zones are reset.
     pub fn prepare(&self, used: impl Fn(u32) -> Use) -> io::Result<()> {
         for unit in 1..self.geometry().units {
             let (zone, used) = (zone_of(unit), used(unit));
@@ -170,7 +171,7 @@ impl ZonedFlash {
                 Use::Log => self.finish(zone, &mut state)?,
                 Use::Head => self.pad(zone, &mut state, whole)?,
                 Use::Open => {}
-                // The log finds out about a zone that failed when its turn comes.
+                // The log detects a failed zone when it gets there.
                 Use::None if state.zone.condition.has_failed() => {}
                 Use::None => self.reset(zone, &mut state)?,
             }
@@ -178,7 +179,7 @@ impl ZonedFlash {
         Ok(())
     }
 
-    /// Bytes that were written to a zone.
+    /// Number of bytes written to a zone.
     pub(super) fn written(&self, zone: u32) -> u64 {
         self.zones[zone as usize].written.load(Ordering::Acquire)
     }
@@ -196,7 +197,7 @@ impl ZonedFlash {
         io::Error::new(error.kind(), format!("{}: {doing} zone {zone}: {error}", self.device.description()))
     }
 
-    /// Empties a zone, if it is not empty.
+    /// Resets a zone that is not empty.
     pub(super) fn reset(&self, zone: u32, state: &mut State) -> io::Result<()> {
         if state.zone.condition != Condition::Empty {
             self.device.reset(zone).map_err(|error| self.failed(zone, "resetting", error))?;
@@ -206,7 +207,7 @@ impl ZonedFlash {
         Ok(())
     }
 
-    /// Finishes a zone that may still be written.
+    /// Finishes a zone that is active.
     fn finish(&self, zone: u32, state: &mut State) -> io::Result<()> {
         let Zone { condition, written } = state.zone;
         if !condition.is_active() {
@@ -214,18 +215,18 @@ impl ZonedFlash {
         }
         if let Err(error) = self.device.finish(zone) {
             match self.device.report(zone, 1) {
-                // One that failed takes none of what the device keeps for zones that are written.
+                // A failed zone is not active.
                 Ok(reported) if reported[0].condition.has_failed() => self.set(zone, state, reported[0]),
                 _ => return Err(self.failed(zone, "finishing", error)),
             }
         } else {
-            // What was not written reads as zeroes as before.
+            // Unwritten pages still read as zeroes.
             self.set(zone, state, Zone { condition: Condition::Full, written });
         }
         Ok(())
     }
 
-    /// Writes zeroes up to where `end` says of what was written.
+    /// Pads a zone with zeroes up to `end` of the written bytes.
     pub(super) fn pad(&self, zone: u32, state: &mut State, end: impl Fn(u64) -> u64) -> io::Result<()> {
         let end = end(state.zone.written);
         while state.zone.written < end {
@@ -236,7 +237,7 @@ impl ZonedFlash {
         Ok(())
     }
 
-    /// Writes at the write pointer; where that fails, finds out what was written.
+    /// Writes at the write pointer. On failure, determines how much was written.
     pub(super) fn append(
         &self,
         zone: u32,
@@ -261,7 +262,7 @@ impl ZonedFlash {
         })
     }
 
-    /// Writes a piece of a unit.
+    /// Writes a part of a unit.
     fn write_unit(&self, unit: u32, mut buffers: &mut [IoSlice<'_>], offset: u64, length: u64) -> io::Result<()> {
         let zone = zone_of(unit);
         let mut current = self.current.lock();
@@ -273,7 +274,7 @@ impl ZonedFlash {
             *current = Some(zone);
         }
         drop(current);
-        // Where a write failed, a part of it may have been written.
+        // A failed write may have been written in part.
         let done = state.zone.written.saturating_sub(offset);
         if done > 0 {
             if state.failed_at != Some(offset) || done > length {
@@ -293,7 +294,7 @@ impl ZonedFlash {
         result
     }
 
-    /// The units that a range of the disk touches: unit, first byte in it, and number of bytes.
+    /// Splits a range of the disk into units: unit, first byte in it, and number of bytes.
     fn pieces(&self, offset: u64, length: u64) -> io::Result<Vec<(u32, u64, u64)>> {
         let capacity = self.device.capacity();
         let end = offset + length;
@@ -312,7 +313,7 @@ impl ZonedFlash {
         Ok(pieces)
     }
 
-    /// Fills bytes from a zone: zeroes from its write pointer on.
+    /// Reads from a zone. Bytes after the write pointer are zeroes.
     pub(super) fn read_zone(&self, zone: u32, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let written = self.written(zone).saturating_sub(offset).min(buffer.len() as u64) as usize;
         let (stored, rest) = buffer.split_at_mut(written);
@@ -325,7 +326,7 @@ impl ZonedFlash {
     }
 }
 
-/// The zone of a unit of the log.
+/// Returns the zone of a unit of the log.
 fn zone_of(unit: u32) -> u32 {
     unit - 1 + LOG_ZONE
 }
@@ -398,7 +399,7 @@ impl Disk for ZonedFlash {
         Err(io::Error::new(io::ErrorKind::Unsupported, format!("{}: zones cannot be zeroed", self.description())))
     }
 
-    /// Resets the zones of whole units.
+    /// Resets the zones of whole units. Ignores parts of units.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         for (unit, within, length) in self.pieces(offset, length)? {
             if (within, length) == (0, self.device.capacity()) {

@@ -1,16 +1,16 @@
-//! Zoned flash: devices whose zones are written front to back, each at its write pointer, and reset whole.
+//! Zoned flash: devices whose zones are written sequentially at a write pointer, and reset as a whole.
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `mod.rs` | what a zoned device is, and what opens one |
-//! | `flash.rs` | a zoned device as the disk that a cache lives on |
-//! | `superblocks.rs` | where its superblocks are |
-//! | `device.rs` | block devices with zones: SSDs with zoned namespaces, null_blk |
-//! | `zonefs.rs` | the file system zonefs, which shows each zone as a file |
-//! | `file.rs` | a regular file that behaves like one |
+//! | `mod.rs` | the interface of zoned devices, and how they are opened |
+//! | `flash.rs` | a zoned device as the disk of a cache |
+//! | `superblocks.rs` | its superblocks |
+//! | `device.rs` | zoned block devices: SSDs with zoned namespaces, null_blk |
+//! | `zonefs.rs` | the file system zonefs, which has a file for each zone |
+//! | `file.rs` | a regular file that behaves like a zoned device |
 //!
-//! Source: NVMe Zoned Namespace Command Set Specification, revision 1.1, for states, limits and what a power failure leaves; zoned
-//! block devices in the kernel's documentation.
+//! Source: NVMe Zoned Namespace Command Set Specification, revision 1.1, for states, limits and the effects of a power
+//! failure; zoned block devices in the kernel's documentation.
 
 mod device;
 pub mod file;
@@ -29,59 +29,60 @@ pub use self::flash::{Use, ZonedFlash};
 use super::Disk;
 use super::file::{FileDisk, Options};
 
-/// What state a zone is in.
+/// The condition of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Nothing was written since it was reset.
+    /// Nothing was written since the last reset.
     Empty,
     /// It is being written.
     Open,
-    /// It was written in part, and is not being written.
+    /// It is partly written, and not being written.
     Closed,
-    /// Nothing more can be written before it is reset.
+    /// It must be reset before it can be written.
     Full,
-    /// It can be read, and never be written or reset again.
+    /// It can be read, but never written or reset again.
     ReadOnly,
-    /// It can neither be read nor written.
+    /// It can be neither read nor written.
     Offline,
 }
 
 impl Condition {
-    /// True if the device keeps resources for it, of which there may be few.
+    /// True if it takes resources of the device, which may be limited.
     pub fn is_active(self) -> bool {
         matches!(self, Condition::Open | Condition::Closed)
     }
 
-    /// True if it failed for good.
+    /// True if it failed permanently.
     pub fn has_failed(self) -> bool {
         matches!(self, Condition::ReadOnly | Condition::Offline)
     }
 }
 
-/// A zone, as the device reports it.
+/// A zone as reported by the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
-    /// What state it is in.
+    /// Its condition.
     pub condition: Condition,
-    /// Bytes before its write pointer; its capacity where it is full.
+    /// Number of bytes before the write pointer; the capacity if it is full.
     pub written: u64,
 }
 
-/// What a device allows.
+/// The limits of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// How many zones may be open or closed at a time, where that is limited.
+    /// Maximum number of open and closed zones, if limited.
     pub max_active: Option<u32>,
-    /// How many zones may be open at a time, where that is limited.
+    /// Maximum number of open zones, if limited.
     pub max_open: Option<u32>,
 }
 
-/// A device with zones, which are numbered from 0 and must be written in order. Offsets are in bytes from the start of a zone.
+/// A zoned device. Zones are numbered from 0 and must be written in order. Offsets are in bytes from the start of a
+/// zone.
 pub trait ZonedDevice: Send + Sync {
-    /// What it is, for error messages: a path.
+    /// The name in error messages: a path.
     fn description(&self) -> String;
 
-    /// Remarks, lines for people.
+    /// Notes for users.
     fn notes(&self) -> &[String] {
         &[]
     }
@@ -89,42 +90,45 @@ pub trait ZonedDevice: Send + Sync {
     /// Number of zones.
     fn zones(&self) -> u32;
 
-    /// Bytes that can be written to each zone, a multiple of [`ALIGNMENT`](super::ALIGNMENT). Its addresses may span more.
+    /// Number of bytes that fit into each zone, a multiple of [`ALIGNMENT`](super::ALIGNMENT). Its address range may be
+    /// larger.
     fn capacity(&self) -> u64;
 
-    /// What it allows.
+    /// The limits.
     fn limits(&self) -> Limits;
 
-    /// The `count` zones from `first` on, as they are now.
+    /// Returns the current state of `count` zones from `first` on.
     fn report(&self, first: u32, count: u32) -> io::Result<Vec<Zone>>;
 
-    /// Fills `buffers` from before the write pointer.
+    /// Fills `buffers` from `offset`, before the write pointer.
     fn read(&self, zone: u32, buffers: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<()>;
 
-    /// Writes `buffers` at the write pointer, which is `offset`. What is written of them if this fails, only a report tells.
+    /// Writes `buffers` at the write pointer, which must be `offset`. After a failure, only a report shows how much was
+    /// written.
     fn write(&self, zone: u32, buffers: &mut [IoSlice<'_>], offset: u64) -> io::Result<()>;
 
-    /// Empties a zone.
+    /// Resets a zone.
     fn reset(&self, zone: u32) -> io::Result<()>;
 
-    /// Makes a zone full, whatever was written to it.
+    /// Makes a zone full, regardless of its write pointer.
     fn finish(&self, zone: u32) -> io::Result<()>;
 
     /// Makes durable all writes, resets and finishes that have returned.
     fn sync(&self) -> io::Result<()>;
 
-    /// As [`Disk::let_go`].
+    /// Like [`Disk::let_go`].
     fn let_go(&self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// True if what is at a path has zones: a block device, a zonefs, or a file that was made so.
+/// True if a path is a zoned block device, a zonefs, or a file with zones.
 pub fn may_have_zones(path: &Path) -> bool {
     device::is_zoned(path) || zonefs::is_at(path) || table::is_at(path)
 }
 
-/// Opens what a cache lives on: a zoned block device, a zonefs by the directory that it is mounted on, a file that behaves like one, or any other block device or regular file.
+/// Opens the disk of a cache: a zoned block device, a zonefs, a file with zones, or any other block device or regular
+/// file. A zonefs is given by its mount point.
 pub fn open_flash(path: &Path, options: Options) -> io::Result<Arc<dyn Disk>> {
     if device::is_zoned(path) {
         return Ok(Arc::new(ZonedFlash::new(Box::new(device::ZonedBlockDevice::open(path, options)?))?));

@@ -1,4 +1,4 @@
-//! The superblocks of a zoned device: one after the other in two zones, which are reset in turn.
+//! The superblocks of a zoned device, appended to two zones that are reset in turn.
 
 use std::io::{self, IoSlice};
 
@@ -10,7 +10,7 @@ use crate::memory::Memory;
 const PAGE: u64 = BLOCK_BYTES as u64;
 
 impl ZonedFlash {
-    /// The superblocks that were written last, two at most, in the order in which they were written.
+    /// Returns the last superblocks, at most two, in the order in which they were written.
     pub fn superblocks(&self) -> io::Result<Vec<Page>> {
         let newest = self.newest_superblocks()?;
         let mut pages = self.last_superblocks(newest)?;
@@ -21,7 +21,7 @@ impl ZonedFlash {
         Ok(pages)
     }
 
-    /// Writes a superblock behind the last one; it is not durable yet.
+    /// Appends a superblock. It is not durable yet.
     pub fn append_superblock(&self, superblock: &Superblock) -> io::Result<()> {
         let mut page = Memory::new(1);
         *page.page_mut(0) = superblock.encode();
@@ -37,8 +37,8 @@ impl ZonedFlash {
         self.append(zone, &mut state, &mut [IoSlice::new(page.bytes_mut())], at, PAGE)
     }
 
-    /// Resets all zones, those with the newest superblock after the other, and the log last: who is interrupted finds the cache as it
-    /// was, or none.
+    /// Resets all zones: the older superblocks, then the newest one, then the log. If this is interrupted, the cache is
+    /// either unchanged or gone.
     pub fn wipe(&self) -> io::Result<()> {
         let newest = self.newest_superblocks()?;
         for zone in [1 - newest, newest] {
@@ -49,7 +49,7 @@ impl ZonedFlash {
         self.device.sync()
     }
 
-    /// Of the two zones, the one that was written last: it is not full, or its last superblock is the newer one.
+    /// Returns the superblock zone that was written last: the one that is not full, or has the newer superblock.
     fn newest_superblocks(&self) -> io::Result<u32> {
         let pages = [0, 1].map(|zone| self.written(zone).div_ceil(PAGE));
         let full = self.device.capacity() / PAGE;
@@ -68,7 +68,7 @@ impl ZonedFlash {
         })
     }
 
-    /// The last pages of a zone, two at most.
+    /// Returns the last pages of a zone, at most two.
     fn last_superblocks(&self, zone: u32) -> io::Result<Vec<Page>> {
         let pages = self.written(zone).div_ceil(PAGE);
         let first = pages.saturating_sub(2);

@@ -1,4 +1,4 @@
-//! What a file with zones says of itself: how it is divided, and where its write pointers are. All of it is there twice and with checksums, so that a
+//! The description of a file with zones: its layout and its write pointers. There are two copies with checksums, so a
 //! damaged page loses nothing.
 
 use std::fs::File;
@@ -13,32 +13,32 @@ use super::zoning::Zoning;
 use super::{Condition, Zone};
 use crate::disk::ALIGNMENT;
 
-/// The first bytes of either copy of the description.
+/// The first bytes of both copies of the description.
 const MAGIC: &[u8; 8] = b"fwzones2";
-/// Of files whose description and table are there once, without checksums.
+/// The same in files with one copy and no checksums.
 const MAGIC_ONCE: &[u8; 8] = b"fwzones1";
 const PAGE: u64 = ALIGNMENT as u64;
-/// Bytes in the table for each zone: its write pointer, its condition and a checksum.
+/// Bytes of a zone's entry in the table: write pointer, condition and checksum.
 const ENTRY: u64 = 16;
-/// What the first zone's offset is a multiple of.
+/// Alignment of the first zone.
 const DATA_ALIGNMENT: u64 = 1 << 20;
 
 /// The conditions, in the order of their numbers in the table.
 const CONDITIONS: [Condition; 6] =
     [Condition::Empty, Condition::Open, Condition::Closed, Condition::Full, Condition::ReadOnly, Condition::Offline];
 
-/// How a file is divided, as JSON behind the magic number.
+/// The layout of a file, stored as JSON after the magic number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Description {
     zones: u32,
     zoning: Zoning,
-    /// How often description and table are there; the magic number says it.
+    /// Number of copies of description and table, given by the magic number.
     #[serde(skip)]
     copies: u64,
 }
 
 impl Description {
-    /// A page: the magic number, the length of the JSON, the checksum of both, and the JSON.
+    /// Encodes a page: the magic number, the length of the JSON, the checksum of both, and the JSON.
     fn to_page(self) -> io::Result<Vec<u8>> {
         let json = serde_json::to_vec(&self)?;
         let mut page = vec![0; ALIGNMENT];
@@ -50,7 +50,7 @@ impl Description {
         Ok(page)
     }
 
-    /// What a page says that [`to_page`](Self::to_page) made; nothing if it is damaged.
+    /// Decodes a page of [`to_page`](Self::to_page). Returns `None` if it is damaged.
     fn from_page(page: &[u8]) -> Option<Description> {
         if &page[..8] == MAGIC_ONCE {
             let json = page[8..].split(|&byte| byte == 0).next().unwrap_or_default();
@@ -69,12 +69,12 @@ impl Description {
         u64::from(self.zones) * ENTRY
     }
 
-    /// Where a copy of the table begins. No page has parts of both.
+    /// The offset of a copy of the table. The copies share no page.
     fn table(&self, copy: u64) -> u64 {
         (self.copies + copy * self.table_bytes().div_ceil(PAGE)) * PAGE
     }
 
-    /// Where the first zone is.
+    /// The offset of the first zone.
     fn data(&self) -> u64 {
         (self.table(self.copies - 1) + self.table_bytes()).next_multiple_of(DATA_ALIGNMENT)
     }
@@ -83,7 +83,7 @@ impl Description {
         self.data() + u64::from(self.zones) * self.zoning.size
     }
 
-    /// The entry of a zone.
+    /// Encodes the entry of a zone.
     fn entry(&self, number: u32, zone: Zone) -> [u8; ENTRY as usize] {
         let condition =
             CONDITIONS.iter().position(|condition| *condition == zone.condition).expect("one of all conditions");
@@ -97,7 +97,7 @@ impl Description {
         entry
     }
 
-    /// What an entry says of a zone; nothing if it is damaged.
+    /// Decodes the entry of a zone. Returns `None` if it is damaged.
     fn zone(&self, number: u32, entry: &[u8]) -> Option<Zone> {
         let sum = u32::from_le_bytes(entry[12..].try_into().expect("4 bytes"));
         let expected = if self.copies > 1 { checksum(number, &entry[..12]) } else { 0 };
@@ -114,7 +114,7 @@ fn checksum(number: u32, fields: &[u8]) -> u32 {
     crc32c_append(crc32c(&number.to_le_bytes()), fields)
 }
 
-/// True if the file at a path says that it has zones.
+/// True if the file at a path has zones.
 pub(super) fn is_at(path: &Path) -> bool {
     let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     let begins = |file: &File, at: u64| {
@@ -124,7 +124,7 @@ pub(super) fn is_at(path: &Path) -> bool {
     is_file && File::open(path).is_ok_and(|file| begins(&file, 0) || begins(&file, PAGE))
 }
 
-/// The bytes of a file with as many zones as fit `size` bytes, and what [`Table::create`] makes of it.
+/// The layout of a new file with as many zones as fit into `size` bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan(Description);
 
@@ -138,10 +138,10 @@ impl Plan {
     }
 }
 
-/// The table of a file that was opened.
+/// The table of an open file.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// By way of the page cache.
+    /// Uses the page cache.
     file: File,
     description: Description,
 }
@@ -150,19 +150,19 @@ pub(super) struct Table {
 pub(super) struct Found {
     pub table: Table,
     pub zones: Vec<Zone>,
-    /// What was damaged and is whole again, for people.
+    /// A note for users about damage that was repaired.
     pub note: Option<String>,
 }
 
 impl Table {
-    /// Writes what a new file says of itself, durably: all zones are empty.
+    /// Writes the description of a new file, durably. All zones are empty.
     pub fn create(file: File, plan: Plan) -> io::Result<()> {
         let table = Table { file, description: plan.0 };
         table.write_all(&vec![Zone { condition: Condition::Empty, written: 0 }; plan.0.zones as usize])
     }
 
-    /// Reads what a file of so many bytes says of itself. What is damaged in one copy is read from the other, and written again if
-    /// `mend` says so.
+    /// Reads the description of a file of this size. Damaged parts are read from the other copy, and repaired if `mend`
+    /// is set.
     pub fn open(file: File, bytes: u64, mend: bool) -> io::Result<Found> {
         let wrong = |what: String| {
             io::Error::new(io::ErrorKind::InvalidData, format!("what the file says of its zones is damaged: {what}"))
@@ -201,7 +201,7 @@ impl Table {
         for number in 0..description.zones {
             let entry =
                 |copy: &Vec<u8>| description.zone(number, &copy[number as usize * ENTRY as usize..][..ENTRY as usize]);
-            // After a power failure they may differ: either is what a device may come back with.
+            // After a power failure the copies may differ. Either is a valid state of a device.
             let found: Vec<Option<Zone>> = copies.iter().map(entry).collect();
             let zone = found.iter().flatten().next();
             zones.push(*zone.ok_or_else(|| wrong(format!("where the write pointer of zone {number} is")))?);
@@ -229,12 +229,12 @@ impl Table {
         &self.description.zoning
     }
 
-    /// Where the first zone is.
+    /// The offset of the first zone.
     pub fn data(&self) -> u64 {
         self.description.data()
     }
 
-    /// Notes what state a zone is in.
+    /// Records the state of a zone.
     pub fn set(&self, number: u32, zone: Zone) -> io::Result<()> {
         let entry = self.description.entry(number, zone);
         for copy in 0..self.description.copies {
@@ -247,7 +247,7 @@ impl Table {
         let page = self.description.to_page()?;
         let entries: Vec<u8> =
             (0..).zip(zones).flat_map(|(number, &zone)| self.description.entry(number, zone)).collect();
-        // The copies one after the other, so that one of them is whole whenever this is interrupted.
+        // The copies are written one after the other, so one of them is always valid.
         for copy in 0..self.description.copies {
             self.file.write_all_at(&page, copy * PAGE)?;
             self.file.write_all_at(&entries, self.description.table(copy))?;
@@ -270,7 +270,7 @@ mod tests {
         Zone { condition, written: u64::from(number % 24) << 12 }
     }
 
-    /// A file with a table, whose zones are empty, and how many bytes it is to have.
+    /// Creates a file with a table of empty zones. Returns it with its final size.
     fn made(directory: &tempfile::TempDir) -> (File, u64) {
         let plan = Plan::new(u64::from(ZONES) * ZONING.size, ZONING);
         let path = directory.path().join("zones");
@@ -291,7 +291,7 @@ mod tests {
             found.table.set(number, state(number)).unwrap();
         }
         let expected: Vec<Zone> = (0..ZONES).map(state).collect();
-        // Two pages of descriptions, and twice three of entries.
+        // Two pages of descriptions, and two copies of a table of three pages.
         for page in 0..8 {
             let mut before = [0; ALIGNMENT];
             file.read_exact_at(&mut before, page * PAGE).unwrap();
@@ -323,7 +323,7 @@ mod tests {
         );
     }
 
-    /// The layout of the first version, written out here: a page with JSON, and a table without checksums.
+    /// The layout of the first version: a page with JSON, and a table without checksums.
     #[test]
     fn files_of_the_first_version_are_read_and_written() {
         let directory = tempfile::tempdir().unwrap();

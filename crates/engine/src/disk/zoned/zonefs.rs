@@ -1,8 +1,9 @@
-//! zonefs: a file system that shows each zone of a device as a file, `seq/NUMBER`, which is as long as what was written to the zone.
+//! zonefs: a file system with a file `seq/NUMBER` for each zone. The length of a file is the number of bytes written to
+//! the zone.
 //!
-//! A file is written at its end alone. To truncate it to nothing resets its zone; to all that it can hold, finishes it. Files are opened
-//! for each transfer: there may be more zones than a process may have open files, and on a mount with `explicit-open` a file that is
-//! open for writing is an open zone.
+//! Files are written only at their end. Truncating one to zero resets its zone; truncating it to its maximum finishes
+//! the zone. Files are opened for each transfer, because there may be more zones than open files are allowed. On a
+//! mount with `explicit-open`, a file that is open for writing is also an open zone.
 //!
 //! Source: zonefs in the kernel's documentation of file systems.
 
@@ -18,19 +19,19 @@ use super::super::device::{queue_number, sysfs};
 use super::super::file::{Options, lock, named, read_exactly, write_exactly};
 use super::{Condition, Limits, Zone, ZonedDevice};
 
-/// What statfs(2) says of a zonefs.
+/// The type of a zonefs in statfs(2).
 const MAGIC: u64 = 0x5A4F_4653;
 /// The directory of the zones that must be written in order.
 const SEQUENTIAL: &str = "seq";
-/// Bytes in what stat(2) counts in.
+/// The unit of stat(2).
 const SECTOR: u64 = 512;
 
-/// True if there is a zonefs at `path`: the directory that it is mounted on, or one in it.
+/// True if `path` is the mount point of a zonefs, or a directory in it.
 pub(super) fn is_at(path: &Path) -> bool {
     path.is_dir() && statfs(path).is_ok_and(|found| found.f_type as u64 == MAGIC)
 }
 
-/// The zones of a zonefs that must be written in order; any others are left alone.
+/// The zones of a zonefs that must be written in order. Other zones are not used.
 #[derive(Debug)]
 pub(super) struct Zonefs {
     path: PathBuf,
@@ -41,7 +42,7 @@ pub(super) struct Zonefs {
 }
 
 impl Zonefs {
-    /// Opens, locks and examines what is mounted at `path`.
+    /// Opens, locks and examines the zonefs mounted at `path`.
     pub(super) fn open(path: &Path, options: Options) -> io::Result<Zonefs> {
         let folder = path.join(SEQUENTIAL);
         if !folder.is_dir() {
@@ -57,7 +58,7 @@ impl Zonefs {
         let zones = std::fs::read_dir(&folder)?.count() as u32;
         let mut found = Zonefs { path: path.to_owned(), directory, zones, capacity: 0, limits };
         let mut capacities = (0..zones).map(|zone| found.holds(zone)).collect::<io::Result<Vec<u64>>>()?;
-        // A last zone may be shorter.
+        // The last zone may be shorter.
         let first = capacities.first().copied();
         capacities.pop_if(|last| Some(*last) < first);
         found.zones = capacities.len() as u32;
@@ -65,7 +66,7 @@ impl Zonefs {
         Ok(found)
     }
 
-    /// Bytes that a zone can hold.
+    /// Returns the capacity of a zone in bytes.
     fn holds(&self, zone: u32) -> io::Result<u64> {
         let about = statat(&self.directory, zone.to_string(), AtFlags::empty());
         Ok(about.map_err(|error| named(&self.path, &format!("zone {zone}"), error.into()))?.st_blocks as u64 * SECTOR)
@@ -80,13 +81,14 @@ impl Zonefs {
     }
 }
 
-/// What the length and the mode of a zone's file say: one that failed cannot be written, or not be read either.
+/// Derives the state of a zone from the length and the mode of its file. A failed zone is not writable, or not readable
+/// either.
 fn zone(mode: u32, length: u64, capacity: u64) -> Zone {
     let condition = match length {
         _ if mode & 0o777 == 0 => return Zone { condition: Condition::Offline, written: capacity },
         _ if mode & 0o222 == 0 => Condition::ReadOnly,
         0 => Condition::Empty,
-        // It may be open as well, which nobody but the kernel cares for.
+        // It may be open as well, which matters only to the kernel.
         _ if length < capacity => Condition::Closed,
         _ => Condition::Full,
     };
@@ -134,7 +136,7 @@ impl ZonedDevice for Zonefs {
         self.truncate(zone, self.holds(zone)?)
     }
 
-    /// Flushes the device, by the first zone that has not failed: the system refuses that of those that have.
+    /// Flushes the device through the first zone that has not failed; the kernel refuses a flush through failed ones.
     fn sync(&self) -> io::Result<()> {
         let mut refused = io::Error::from(io::ErrorKind::PermissionDenied);
         for zone in 0..self.zones {

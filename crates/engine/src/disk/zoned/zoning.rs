@@ -1,4 +1,4 @@
-//! How a regular file is divided into zones, as users say it.
+//! The layout of a regular file with zones, as users specify it.
 
 use flashwise_core::options::{Kind, OptionError, Options as Given, Parameter};
 use serde::{Deserialize, Serialize};
@@ -9,50 +9,50 @@ const PAGE: u64 = ALIGNMENT as u64;
 const ZONE_BYTES_MIN: u64 = 64 << 10;
 const ZONE_BYTES_MAX: u64 = 2 << 30;
 
-/// How a file is divided into zones.
+/// The layout of a file with zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Zoning {
-    /// From the start of a zone to that of the next, in bytes.
+    /// Distance between the starts of two zones, in bytes.
     pub size: u64,
-    /// Bytes that a zone holds, at most its size.
+    /// Capacity of a zone in bytes, at most its size.
     pub capacity: u64,
-    /// Zones that may be open or closed at a time; 0 for any number.
+    /// Maximum number of open and closed zones; 0 for no limit.
     pub max_active: u32,
-    /// Zones that may be open at a time; 0 for any number.
+    /// Maximum number of open zones; 0 for no limit.
     pub max_open: u32,
 }
 
-/// What users may say of it.
+/// The parameters of a layout.
 pub static PARAMETERS: [Parameter; 4] = [
     Parameter {
         name: "size",
         kind: Kind::Size(ZONE_BYTES_MIN, ZONE_BYTES_MAX),
         default: "4MiB",
-        meaning: "from the start of a zone to that of the next",
+        meaning: "distance between the starts of two zones",
     },
     Parameter {
         name: "capacity",
         kind: Kind::Size(ZONE_BYTES_MIN, ZONE_BYTES_MAX),
         default: "",
-        meaning: "what a zone holds, if less than its size",
+        meaning: "capacity of a zone, if less than its size",
     },
     Parameter {
         name: "max-active",
         kind: Kind::Count(0, 1 << 20),
         default: "14",
-        meaning: "zones that may be open or closed at a time, 0 for any number",
+        meaning: "maximum number of open and closed zones, 0 for no limit",
     },
     Parameter {
         name: "max-open",
         kind: Kind::Count(0, 1 << 20),
         default: "14",
-        meaning: "zones that may be open at a time, 0 for any number",
+        meaning: "maximum number of open zones, 0 for no limit",
     },
 ];
 
 impl Zoning {
-    /// Reads `size=4MiB,capacity=3MiB,max-active=14,max-open=14`, any of which may be missing.
+    /// Parses `size=4MiB,capacity=3MiB,max-active=14,max-open=14`. Each part is optional.
     pub fn parse(owner: &str, text: &str) -> Result<Zoning, OptionError> {
         let given = Given::parse(owner, &PARAMETERS, text)?;
         let size = given.size_bytes("size");
