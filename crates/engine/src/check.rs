@@ -1,7 +1,7 @@
-//! Examining a cache device offline: what it holds, what is damaged, and what a start would make of it. It never writes.
+//! Offline check of a cache device: its contents, its damage, and the outcome of a start. It never writes.
 //!
-//! The format is that of `flashwise_core::format`; whether a log can be opened is for `flashwise_core::recovery` to say, and this
-//! says where and why not.
+//! The format is in `flashwise_core::format`. `flashwise_core::recovery` decides if a log can be opened; this module
+//! finds the position and cause of damage.
 
 mod buckets;
 
@@ -25,40 +25,40 @@ use crate::flash::{FlashError, FlashUnits, SCAN_THREADS, cache_tag, read_copies,
 use crate::memory::Memory;
 use buckets::check_buckets;
 
-/// Findings of one kind that are told one by one; of the rest, only the number is.
+/// Maximum number of findings of one kind that are listed. Others are only counted.
 const TOLD_MAX: usize = 20;
 
-/// How grave a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// As it may be.
+    /// Not a problem.
     Note,
-    /// Of a flash and a backend that are no pair: nothing of either is damaged.
+    /// The flash and the backend are not a pair, but neither is damaged.
     Mismatch,
-    /// As it must not be.
+    /// A problem.
     Damage,
 }
 
-/// Something that was found.
+/// A finding of the check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How grave it is.
+    /// The severity.
     pub severity: Severity,
-    /// What it is and what it means, in a sentence.
+    /// The finding and its meaning, in a sentence.
     pub text: String,
 }
 
-/// What the superblock says.
+/// The contents of the superblock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CacheDescription {
     /// The cache's UUID.
     pub cache: String,
-    /// The UUID of the backend that it belongs to.
+    /// The UUID of the cache's backend.
     pub backend: String,
     /// `in-use`, `clean` or `detached`.
     pub state: &'static str,
-    /// How data lies on the flash: `log` or `wlfc`.
+    /// The layout: `log` or `wlfc`.
     pub layout: &'static str,
     /// Size of the volume in bytes.
     pub volume_bytes: u64,
@@ -68,68 +68,68 @@ pub struct CacheDescription {
     pub erase_unit_bytes: u64,
 }
 
-/// Blocks and records that were found.
+/// Counts of blocks and records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Erase units of the log, or buckets, that count.
+    /// Erase units of the log, or buckets, with valid contents.
     pub log_units: u64,
-    /// Erase units or buckets that were never written by this cache, or that hold what no longer counts.
+    /// Erase units or buckets that this cache never wrote, or with outdated contents.
     pub unused_units: u64,
-    /// Records of data that the backend has too; blocks in read copies of buckets.
+    /// Records of clean blocks; for buckets, blocks in read buckets.
     pub clean_records: u64,
-    /// Records of data that is newer than the backend's; blocks in logs of buckets, older ones of a block too.
+    /// Records of dirty blocks; for buckets, blocks in write buckets, including outdated ones.
     pub dirty_records: u64,
-    /// Records that earlier ones of a block no longer count; of writes that went past buckets.
+    /// Records that invalidate earlier records of a block; for buckets, of writes that bypassed them.
     pub forget_records: u64,
-    /// Records that a block, or all that a unit had, was written back.
+    /// Records that a block, or all blocks of a unit, were written back.
     pub destaged_records: u64,
     /// Records that the only copy of a block was lost.
     pub lost_records: u64,
-    /// Records that clean copies of a region do not count, or count again.
+    /// Records that clean copies of a region are invalid, or valid again.
     pub region_records: u64,
-    /// Records of data that nothing refers to.
+    /// Records of data without references.
     pub void_records: u64,
-    /// Blocks with a copy.
+    /// Number of cached blocks.
     pub cached_blocks: u64,
-    /// Blocks whose copy is newer than the backend's.
+    /// Number of dirty blocks.
     pub dirty_blocks: u64,
-    /// Blocks whose only copy was lost.
+    /// Number of blocks whose only copy was lost.
     pub lost_blocks: u64,
-    /// Blocks whose data was compared with its checksum.
+    /// Number of blocks whose data was compared with its checksum.
     pub verified_blocks: u64,
 }
 
-/// The outcome.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// What the superblock says, if it could be read.
+    /// The contents of the superblock, if it is readable.
     pub description: Option<CacheDescription>,
-    /// True if a start would open it. What it would find of blocks is counted only then.
+    /// True if a start would open the cache. Blocks are counted only in this case.
     pub opens: bool,
-    /// What was counted.
+    /// The counts.
     pub counts: Counts,
-    /// What was found.
+    /// The findings.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// True if there is no damage, and nothing that is no pair.
+    /// True if all findings are notes.
     pub fn is_sound(&self) -> bool {
         self.findings.iter().all(|finding| finding.severity == Severity::Note)
     }
 
-    /// Adds what a start would have against the flash and its backend as a pair.
+    /// Adds the reason why a start would refuse the flash and its backend as a pair.
     pub fn add_refusal(&mut self, refusal: &Refusal) {
         let text = format!("A start with this backend would be refused: {refusal}.");
-        // Each is whole, and belongs to another.
+        // Both are intact, but belong to others.
         if matches!(refusal, Refusal::OtherCache { .. }) { self.mismatch(text) } else { self.damage(text) }
     }
 
-    /// Adds that the backend's record of its cache is damaged. `is_paired`: true if the flash names the backend.
+    /// Adds that the backend's record of its cache is damaged. `is_paired` is true if the flash names the backend.
     pub fn add_damaged_record(&mut self, error: &io::Error, is_paired: bool) {
         let advice = match is_paired {
             true => {
-                "'flashwise detach' with this flash and backend writes back the dirty blocks and a new record; give the flash that was used last, as an \
+                "'flashwise detach' with this flash and backend writes back the dirty blocks and a new record. Give the flash that was used last: an \
                  older copy is not recognised"
             }
             false => "If its cache is lost, start once with --discard-cache",
@@ -139,12 +139,12 @@ impl Report {
         ));
     }
 
-    /// True if a part is damaged, and not only no part of this pair.
+    /// True if anything is damaged. A mismatch of the pair is not damage.
     pub fn is_damaged(&self) -> bool {
         self.findings.iter().any(|finding| finding.severity == Severity::Damage)
     }
 
-    /// Adds that the flash and its backend are no pair.
+    /// Adds that the flash and its backend are not a pair.
     pub fn mismatch(&mut self, text: String) {
         self.findings.push(Finding { severity: Severity::Mismatch, text });
     }
@@ -157,7 +157,7 @@ impl Report {
         self.findings.push(Finding { severity: Severity::Damage, text });
     }
 
-    /// Tells of `all`, but of no more than [`TOLD_MAX`] one by one.
+    /// Adds at most [`TOLD_MAX`] findings, and the number of the others.
     fn damages(&mut self, all: Vec<String>) {
         let left = all.len().saturating_sub(TOLD_MAX);
         all.into_iter().take(TOLD_MAX).for_each(|text| self.damage(text));
@@ -176,8 +176,8 @@ pub fn state_name(state: State) -> &'static str {
     }
 }
 
-/// Examines a cache. With a backend, its identity and size are compared; with `data`, all data of the cache with its checksums.
-/// `progress` is told of bytes that were dealt with, of [`total_bytes`]. Fails only if the device cannot be read at all.
+/// Checks a cache. With a backend, compares its identity and size; with `data`, compares all data with its checksums.
+/// `progress` receives the number of bytes processed, out of [`total_bytes`]. Fails only if the device is unreadable.
 pub fn check(
     flash: &dyn Disk,
     backend: Option<(&Identity, u64)>,
@@ -214,12 +214,12 @@ pub fn check(
     Ok(report)
 }
 
-/// Bytes that [`check`] tells its progress of.
+/// Total number of bytes that [`check`] reports to its progress function.
 pub fn total_bytes(flash: &dyn Disk, data: bool) -> u64 {
     flash.size() * if data { 2 } else { 1 }
 }
 
-/// True if both copies of the superblock are whole.
+/// True if both copies of the superblock are valid.
 fn check_copies(flash: &dyn Disk, report: &mut Report) -> io::Result<bool> {
     let copies = read_copies(flash)?;
     let errors: Vec<(usize, PageError)> =
@@ -265,15 +265,15 @@ fn describe(superblock: &Superblock, is_whole: bool, backend: Option<(&Identity,
     }
     match superblock.state {
         State::Detached => report.note(
-            "The cache is detached: everything was written back, the backend alone is whole, and a start makes an empty \
-             cache of it."
+            "The cache is detached: everything was written back to the backend, and a start formats an empty \
+             cache."
                 .to_owned(),
         ),
         State::InUse if is_whole => {
             report.note("The cache was not closed in order: its server was killed, or lost power.".to_owned());
         }
         State::InUse => report.note(
-            "The cache was not closed in order, unless it is the damaged copy of the superblock that says so: a start knows it from the \
+            "The cache was not closed in order, or the damaged copy of the superblock records that it was. A start decides by the \
              backend's record."
                 .to_owned(),
         ),
@@ -282,18 +282,18 @@ fn describe(superblock: &Superblock, is_whole: bool, backend: Option<(&Identity,
     report.description = Some(description);
 }
 
-/// What the metadata of an erase unit says.
+/// The metadata of an erase unit.
 struct UnitWalk {
     unit: u32,
-    /// Of the first page, or of the footer where that cannot be read.
+    /// The header of the first page, or of the footer if that page is unreadable.
     header: Header,
-    /// Why the first page cannot be read.
+    /// Why the first page is unreadable.
     first: Option<PageError>,
     segments: Vec<Header>,
     records: Vec<Record>,
-    /// The page after the last segment that continues the first.
+    /// The page after the last contiguous segment.
     end: u32,
-    /// Where the footer says that segments end, and its records; none if there is no footer that belongs to the unit.
+    /// The end of the segments and the records according to the footer; `None` without a valid footer.
     footer: Option<(u32, Vec<Record>)>,
 }
 
@@ -301,7 +301,7 @@ fn read_pages(flash: &dyn Disk, geometry: Geometry, unit: u32, page: u32, memory
     flash.read_at(memory.bytes_mut(), u64::from(geometry.slot(unit, page)) * BLOCK_BYTES as u64)
 }
 
-/// The metadata of all units that this cache has written, by sequence.
+/// Reads the metadata of all units that this cache has written, by sequence.
 fn walk_units(
     flash: &dyn Disk,
     superblock: &Superblock,
@@ -360,11 +360,11 @@ fn walk_unit(flash: &dyn Disk, superblock: &Superblock, unit: u32) -> io::Result
     Ok(Some(walk))
 }
 
-/// True if the log is continuous, and each of its units as it should be.
+/// Checks that the log is contiguous and each of its units is valid.
 fn check_log(geometry: Geometry, units: &BTreeMap<u64, UnitWalk>, report: &mut Report) {
     let counts = &mut report.counts;
-    // The newest unit may have been begun and never flushed; then the one before it is the newest that counts. A footer says what segments
-    // say behind a first page that is damaged.
+    // The newest unit may have been begun but never flushed. Then the one before it is the newest that counts. A footer
+    // replaces segments after a damaged first page.
     let head = units.values().rev().find(|walk| !walk.segments.is_empty() || walk.footer.is_some());
     let Some(newest) = head else {
         counts.unused_units = geometry.log_units().into();
@@ -407,7 +407,8 @@ fn check_log(geometry: Geometry, units: &BTreeMap<u64, UnitWalk>, report: &mut R
     report.damages(damage);
 }
 
-/// A unit behind the head was flushed before the next was begun, which says where its segments end.
+/// Checks a unit. Each unit except the head was flushed before the next one began, which records the end of its
+/// segments.
 fn check_unit(geometry: Geometry, walk: &UnitWalk, is_head: bool, end: Option<u32>, damage: &mut Vec<String>) {
     let UnitWalk { unit, header, .. } = walk;
     if let Some(error) = walk.first {
@@ -420,7 +421,7 @@ fn check_unit(geometry: Geometry, walk: &UnitWalk, is_head: bool, end: Option<u3
     }
     if let Some((footer_end, records)) = &walk.footer
         && (*footer_end, records) != (walk.end, &walk.records)
-        // The footer of a unit that is being filled says how far it was when it was last at rest.
+        // The footer of the head covers the segments up to its last idle time.
         && !(is_head && *footer_end < walk.end && walk.records.starts_with(records))
     {
         damage.push(format!(
@@ -442,7 +443,7 @@ fn check_unit(geometry: Geometry, walk: &UnitWalk, is_head: bool, end: Option<u3
     }
 }
 
-/// What a start would make of the cache.
+/// Checks the cache as a start would recover it.
 fn check_recovered(
     flash: &dyn Disk,
     superblock: &Superblock,
@@ -454,7 +455,7 @@ fn check_recovered(
     let log = &recovered.log;
     report.opens = true;
     report.counts.cached_blocks = log.len() as u64;
-    // What a detached cache has was written back, whatever it says.
+    // A detached cache was written back completely.
     report.counts.dirty_blocks = if superblock.state == State::Detached { 0 } else { log.dirty_blocks() };
     report.counts.lost_blocks = recovered.lost.len() as u64;
     if recovered.torn {
@@ -486,7 +487,7 @@ fn check_recovered(
     }
     if superblock.state != State::Detached {
         report.note(format!(
-            "A start reads {} erase units and finds {} blocks, of which {} are newer than the backend's.",
+            "A start reads {} erase units and finds {} blocks, {} of them newer than the backend's.",
             recovered.units,
             log.len(),
             log.dirty_blocks()
@@ -495,8 +496,8 @@ fn check_recovered(
     Ok(())
 }
 
-/// After an orderly end, the device's write pointers are where the log says: the newest unit's at the end of the log, those of other
-/// units of the log at the end of their zones, and all others at the start.
+/// Compares the device's write pointers with the log after a clean shutdown. That of the newest unit must be at the end
+/// of the log. Those of other units of the log must be at the end of their zones, and all others at the start.
 fn check_write_pointers(zoned: &ZonedFlash, recovered: &Recovered) -> Vec<String> {
     let (log, geometry) = (&recovered.log, zoned.geometry());
     let expected: HashMap<u32, u32> = log
@@ -508,7 +509,7 @@ fn check_write_pointers(zoned: &ZonedFlash, recovered: &Recovered) -> Vec<String
         .collect();
     let wrong = |unit: u32| {
         let (found, expected) = (zoned.written_pages(unit), expected.get(&unit).copied().unwrap_or(0));
-        // The footer of a full unit follows the end of the log.
+        // A full unit has its footer after the end of the log.
         let has_footer =
             (geometry.segments_end()..=geometry.unit_pages).contains(&found) && expected + 1 >= geometry.segments_end();
         (found != expected && !has_footer).then(|| {

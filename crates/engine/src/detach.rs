@@ -1,6 +1,6 @@
-//! Detaching a cache offline: what only it has is written back, and it is marked as no longer needed.
+//! Detaching a cache offline: writes back the dirty blocks, and marks the cache as no longer needed.
 //!
-//! It needs no room in the log, so it also helps where a volume cannot be opened.
+//! It needs no room in the log, so it also works if a volume cannot be opened.
 
 use std::io;
 
@@ -18,10 +18,10 @@ use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, recover_log};
 use crate::memory::Memory;
 use crate::wlfc::{Engine, Settings, start};
 
-/// Blocks that are written back at once, at most.
+/// Maximum number of blocks in one write.
 const RUN_BLOCKS: usize = 256;
 
-/// Why a cache cannot be detached.
+/// Why a cache could not be detached.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum DetachError {
@@ -30,7 +30,7 @@ pub enum DetachError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error(
-        "{error}; not all is written back: {written} of {all} blocks are, and {path} still has them all: detach it again once the backend can be written"
+        "{error}; not all is written back: {written} of {all} blocks are, and {path} still has them all. Detach it again once the backend is writable"
     )]
     Unwritten { path: String, written: u64, all: u64, error: io::Error },
     #[error("flash {path} and backend {backend}: {error}")]
@@ -38,14 +38,14 @@ pub enum DetachError {
     #[error("backend {path}: it has {found} bytes, the volume {expected}; it was cut short or is another")]
     BackendTooSmall { path: String, found: u64, expected: u64 },
     #[error(
-        "flash {path}: its superblock is lost in both copies, and {what}; give --erase-unit and --flash-size as they were when the \
-         cache was made, and the backend that it belongs to"
+        "flash {path}: its superblock is lost in both copies, and {what}. Give its backend, and --erase-unit and --flash-size as when the \
+         cache was made"
     )]
     NoSuperblock { path: String, what: String },
     #[error(
-        "flash {path}: the only copy of {} blocks is lost or damaged ({}); everything else was written back. To give them up, \
-         overwrite them through the server and detach again, or list them and give them up by 'flashwise detach --salvage \
-         --discard-rest': the backend has older data there",
+        "flash {path}: the only copy of {} blocks is lost or damaged ({}); everything else was written back. The backend has \
+         older data there. To give them up, overwrite them through the server and detach again, or use 'flashwise detach --salvage \
+         --discard-rest'",
         .blocks.len(),
         listed(.blocks)
     )]
@@ -53,7 +53,7 @@ pub enum DetachError {
 }
 
 impl DetachError {
-    /// True if trying again cannot mend it: other devices were given than those that are known to belong together.
+    /// True if a retry cannot succeed, because the devices do not belong together.
     pub fn is_misuse(&self) -> bool {
         let DetachError::Pair { error, .. } = self else { return matches!(self, DetachError::BackendTooSmall { .. }) };
         matches!(error, AttachError::Refused(_) | AttachError::DamagedRecord(_))
@@ -76,22 +76,22 @@ fn listed(blocks: &[u32]) -> String {
     format!("{}{}", named.join(", "), if blocks.len() > 10 { ", ..." } else { "" })
 }
 
-/// What was done.
+/// The result of a detach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detached {
-    /// This many blocks were written back.
+    /// Blocks were written back.
     Now {
-        /// Their number.
+        /// The number of blocks.
         destaged_blocks: u64,
     },
-    /// It was detached before.
+    /// The cache was detached before.
     Before,
-    /// It is damaged, and everything was written through.
+    /// The cache is damaged, but held no dirty blocks.
     Empty,
 }
 
-/// Writes back what only the cache on `flash` has, and marks it as detached, on both sides. `reading` is told how far the cache was
-/// read, `progress` how many blocks were written back, and of how many.
+/// Writes back the dirty blocks of the cache on `flash`, and marks it as detached on both sides. `reading` receives the
+/// progress of reading the cache, `progress` the number of blocks written back and their total.
 pub fn detach(
     flash: &dyn Disk,
     backend: &dyn Disk,
@@ -149,7 +149,7 @@ fn detach_counted(
     Ok(Detached::Now { destaged_blocks })
 }
 
-/// As [`detach`], of a cache of buckets. Nothing is written to the flash before all is written back.
+/// Like [`detach`], for a cache of buckets. Nothing is written to the flash until all blocks are written back.
 fn detach_buckets(
     flash: &dyn Disk,
     backend: &dyn Disk,
@@ -174,7 +174,7 @@ fn detach_buckets(
     Ok(Detached::Now { destaged_blocks })
 }
 
-/// Writes back what buckets have and the backend has not, durably. Returns how many blocks, and those that cannot be read.
+/// Writes back the dirty blocks of buckets, durably. Returns their number, and the unreadable blocks.
 pub(crate) fn destage_buckets(
     flash: &dyn Disk,
     backend: &dyn Disk,
@@ -209,7 +209,7 @@ pub(crate) fn destage_buckets(
     Ok((all, engine.lost_blocks().into_iter().map(|block| block as u32).collect()))
 }
 
-/// A backend must have room for the volume.
+/// Fails if the backend is smaller than the volume.
 pub(crate) fn check_size(backend: &dyn Disk, superblock: &Superblock) -> Result<(), DetachError> {
     let (found, expected) = (backend.size(), superblock.volume_bytes);
     if found < expected {
@@ -218,7 +218,7 @@ pub(crate) fn check_size(backend: &dyn Disk, superblock: &Superblock) -> Result<
     Ok(())
 }
 
-/// The copies that the backend does not have, in its order.
+/// Returns the dirty copies, ordered by block.
 pub(crate) fn dirty_copies(recovered: &Recovered) -> Vec<BlockCopy> {
     let copy = |block| {
         let slot = recovered.log.find(block).expect("a block of the log has a copy");
@@ -230,7 +230,7 @@ pub(crate) fn dirty_copies(recovered: &Recovered) -> Vec<BlockCopy> {
     dirty
 }
 
-/// Writes copies, in the order of their blocks, to the backend. Returns how many, and the blocks whose data was damaged.
+/// Writes copies, ordered by block, to the backend. Returns their number, and the blocks whose data was damaged.
 pub(crate) fn destage(
     flash: &dyn Disk,
     backend: &dyn Disk,
@@ -260,7 +260,7 @@ pub(crate) fn destage(
     Ok((destaged, damaged))
 }
 
-/// Writes the blocks of `run`, which follow each other, from the first frames of `memory`, and empties it.
+/// Writes the contiguous blocks of `run` from the first frames of `memory`, and empties `run`.
 fn write_run(backend: &dyn Disk, memory: &mut Memory, run: &mut Vec<u32>) -> io::Result<u64> {
     let Some(&first) = run.first() else { return Ok(0) };
     let bytes = &memory.bytes_mut()[..run.len() * BLOCK_BYTES];

@@ -1,10 +1,10 @@
-//! Records every request in files that `flashwise simulate` and `flashwise trace` read, so that a live workload can be asked
-//! "what if".
+//! Records every request in files that `flashwise simulate` and `flashwise trace` read, to answer "what if" questions
+//! about a live workload.
 //!
-//! Source: this project's trace format `flashwise`: a header line, then a line for each [`Row`](recording::Row), compressed
-//! with zstd (RFC 8878) where the path ends in `.zst`. Whoever records pays for one push to a queue of fixed size: a thread
-//! formats and writes. What the queue has no room for is dropped and counted, never waited for. What is recorded is in a file
-//! that is whole within two seconds, so that a killed server loses no more than that; [`segments`] has the files.
+//! Source: this project's trace format `flashwise`: a header line, then a line for each [`Row`](recording::Row),
+//! compressed with zstd (RFC 8878) if the path ends in `.zst`. Recording a request costs one push to a queue of fixed
+//! size; another thread formats and writes. If the queue is full, requests are dropped and counted. Requests are in
+//! complete files within 2 s, so a killed server loses no more than that. [`segments`] has the files.
 
 pub mod segments;
 
@@ -26,23 +26,23 @@ use crate::status::{RecordingState, RecordingStatus};
 pub use segments::Limits;
 use segments::Segments;
 
-/// Requests that can wait to be written, which take 10 MiB: those of 0.9 s at 300,000 a second, where the writing thread has to wait
-/// for a processor.
+/// Length of the queue. Its 10 MiB hold the requests of 0.9 s at 300,000 per second, while the writing thread waits for
+/// a processor.
 const QUEUE_REQUESTS: usize = 1 << 18;
-/// How often the queue is looked at.
+/// Interval between checks of the queue.
 const PAUSE: Duration = Duration::from_millis(20);
-/// What was recorded is written within this time.
+/// Maximum time from a request to its write.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
-/// Lines of this length together are written at once: the smallest segment has room for three of them.
+/// Maximum bytes of lines in one write. The smallest segment has room for three of them.
 const PIECE_BYTES: usize = 256 << 10;
-/// Smallest limit of a segment and of all of them.
+/// Minimum of both limits.
 pub const LIMIT_BYTES_MIN: u64 = 1 << 20;
-/// Largest segment unless another is asked for, as users write it.
+/// Default size of a segment, as users write it.
 pub const SEGMENT_SIZE: &str = "1GiB";
-/// What all of them take at most unless another limit is asked for.
+/// Default limit of all segments together, as users write it.
 pub const SIZE_MAX: &str = "10GiB";
 
-/// Why a recording cannot be made.
+/// Why a recording failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum RecordError {
@@ -57,7 +57,7 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// True if trying again cannot mend it.
+    /// True if a retry cannot succeed.
     pub fn is_permanent(&self) -> bool {
         match self {
             RecordError::Folder { .. } | RecordError::Name { .. } => true,
@@ -66,7 +66,7 @@ impl RecordError {
     }
 }
 
-/// A request that waits to be written.
+/// A request in the queue.
 #[derive(Clone, Copy, Debug)]
 struct Queued {
     time_us: u64,
@@ -78,7 +78,7 @@ struct Queued {
     length: u64,
 }
 
-/// What recording threads and the writing thread share.
+/// State that recording threads and the writing thread share.
 #[derive(Debug)]
 struct Shared {
     path: PathBuf,
@@ -91,7 +91,7 @@ struct Shared {
     files: Mutex<Files>,
 }
 
-/// What is known of the files.
+/// The state of the files.
 #[derive(Clone, Debug, Default)]
 struct Files {
     segment: Option<PathBuf>,
@@ -108,7 +108,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins a recording of requests to these volumes, in a new [segment](segments::Names) beside those that are there.
+    /// Starts a recording of requests to these volumes, in a new [segment](segments::Names) after the existing ones.
     pub fn start(path: &Path, limits: Limits, volumes: &[String]) -> Result<Recorder, RecordError> {
         let segments = Segments::new(path, limits);
         Recorder::to(path, limits, volumes, segments)
@@ -134,9 +134,9 @@ impl Recorder {
         Ok(Recorder { shared, writer: Mutex::new(Some(writer)) })
     }
 
-    /// Records a request to the volume with this position among those of [`start`](Self::start), at a time on any clock that all
-    /// volumes share. Never waits. Requests of one thread stay in order; to keep those of several, call it under the lock that
-    /// orders them.
+    /// Records a request to the volume with this index in the list of [`start`](Self::start). The time may be on any
+    /// clock that all volumes share. Never waits. Requests of one thread stay in order. To keep the order of several
+    /// threads, call it under the lock that orders them.
     #[inline]
     pub fn record(&self, time_us: u64, volume: u32, request: &Request) {
         let named = self.shared.volumes.len();
@@ -148,20 +148,20 @@ impl Recorder {
         }
     }
 
-    /// What its files are called, with NUMBER for the number.
+    /// The path of the files, with NUMBER as a placeholder.
     pub fn pattern(&self) -> String {
         segments::Names::of(&self.shared.path).pattern()
     }
 
-    /// How it goes.
+    /// Returns the status.
     pub fn status(&self) -> RecordingStatus {
         self.shared.status()
     }
 
-    /// Writes what waits and ends the recording; does nothing the second time. What is recorded later is lost.
+    /// Writes the queued requests and ends the recording. A second call does nothing, and later requests are lost.
     ///
     /// # Errors
-    /// Writing failed at some time since the start.
+    /// A write has failed since the start.
     pub fn finish(&self) -> Result<RecordingStatus, RecordError> {
         let writer = self.writer.lock().take();
         if let Some(writer) = writer {
@@ -181,7 +181,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // Who wants to know of errors has called it before.
+        // Callers that handle errors have called `finish` before.
         let _ = self.finish();
     }
 }
@@ -223,7 +223,7 @@ impl Shared {
         }
     }
 
-    /// Makes known how it is with the files, in the log too if that has changed.
+    /// Updates the status of the files, and logs if they became full or have room again.
     fn tell(&self, segments: &Segments) {
         let mut files = self.files.lock();
         let was_full = files.is_full;
@@ -242,7 +242,7 @@ impl Shared {
         }
     }
 
-    /// The writing thread.
+    /// Runs the writing thread.
     fn write_all(&self, mut segments: Segments) {
         let mut piece = Piece::default();
         if let Err(error) = self.write_until_finished(&mut segments, &mut piece) {
@@ -256,10 +256,10 @@ impl Shared {
     fn write_until_finished(&self, segments: &mut Segments, piece: &mut Piece) -> io::Result<()> {
         let mut written_at = Instant::now();
         loop {
-            // Looked at first, so that nothing that was recorded before it was set is left behind.
+            // Read first, so that no request from before the flag is left in the queue.
             let finishing = self.finishing.load(Ordering::Acquire);
             let mut taken = 0;
-            // Not until it is empty: under a steady stream it would never be.
+            // Limited, because under a steady stream the queue never becomes empty.
             while taken < self.queue.capacity()
                 && let Some(row) = self.queue.pop()
             {
@@ -283,7 +283,7 @@ impl Shared {
         }
     }
 
-    /// Writes a piece, if it has lines.
+    /// Writes a piece, unless it is empty.
     fn append(&self, segments: &mut Segments, piece: &mut Piece) -> io::Result<()> {
         if piece.rows == 0 {
             return Ok(());
@@ -295,7 +295,7 @@ impl Shared {
         Ok(())
     }
 
-    /// After a failure: what comes is dropped.
+    /// Drops all requests after a failure.
     fn drop_until_finished(&self) {
         loop {
             let finishing = self.finishing.load(Ordering::Acquire);
@@ -324,7 +324,7 @@ impl Piece {
     }
 
     fn add(&mut self, row: &Queued, volume: &str) -> io::Result<()> {
-        // Counted first, so that one that fails is missing.
+        // Counted first, so that a row that fails counts as missing.
         self.rows += 1;
         let Queued { time_us, operation, force_unit_access, caching, offset, length, .. } = *row;
         let (no_hole, only_if_fast) = match operation {
@@ -352,7 +352,7 @@ mod tests {
         Request { operation, offset, length: 4096, force_unit_access, data: Vec::new(), caching: Default::default() }
     }
 
-    /// A file on a device without room.
+    /// A file on a full device.
     struct Full;
 
     impl Write for Full {
@@ -366,10 +366,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_queue_has_no_room_for_is_dropped_and_counted() {
+    fn requests_beyond_the_queue_are_dropped_and_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
-        // No thread takes anything out of the queue of four before all six are recorded.
+        // The queue of four is not read until all six are recorded.
         let shared = Arc::new(Shared::new(&path, UNLIMITED, &["a".to_owned()], 4));
         let recorder = Recorder { shared: Arc::clone(&shared), writer: Mutex::new(None) };
         for number in 0..6 {
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_recorded_is_refused_at_the_start() {
+    fn unusable_paths_and_names_are_refused_at_the_start() {
         for name in ["a,b", "a\nb", "\"a\""] {
             let error = Recorder::start(Path::new("/tmp/trace"), UNLIMITED, &[name.to_owned()]).unwrap_err();
             assert!(error.to_string().starts_with("cannot record volume '") && error.is_permanent(), "{error}");

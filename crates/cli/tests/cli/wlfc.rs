@@ -126,7 +126,7 @@ fn it_is_served_checked_detached_and_then_the_backend_is_whole() {
     let text = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, text.replace("layout = \"wlfc\"", "")).unwrap();
     let refused = fail(setting.directory.path(), &["serve", "flashwise.toml"], 2);
-    assert!(refused.contains("holds a cache of layout \"wlfc\", and the configuration says \"log\""), "{refused}");
+    assert!(refused.contains("holds a cache of layout \"wlfc\", the configuration has \"log\""), "{refused}");
     std::fs::write(&config, text).unwrap();
     let server = setting.serve();
     let mut client = Client::open(&setting.address(), "v", true).unwrap();

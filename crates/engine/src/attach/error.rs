@@ -1,4 +1,4 @@
-//! Why a cache is not attached to a backend.
+//! Errors of attaching a cache to a backend.
 
 use std::io;
 
@@ -8,36 +8,36 @@ use uuid::Uuid;
 use super::is_damaged;
 use crate::flash::FlashError;
 
-/// Why a cache is not attached to a backend: an operator has to decide.
+/// Why a cache was not attached to a backend, if the administrator has to decide.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Refusal {
     #[error(
-        "there is no cache on it, and the backend belongs to cache {expected}, which may hold data that was not written back; give the \
-         flash with that cache; if it is this one and its first pages are damaged, 'flashwise detach --salvage' gets back what can be got back"
+        "there is no cache on it, and the backend belongs to cache {expected}, which may hold data that was not written back. \
+         Give the flash with that cache; if this is it and its first pages are damaged, use 'flashwise detach --salvage'"
     )]
     Missing { expected: Uuid },
     #[error(
-        "it holds cache {found}, the backend belongs to cache {expected}, and data that was not written back may be on {}; give the \
-         flash with cache {expected}",
+        "it holds cache {found}, the backend belongs to cache {expected}, and unwritten data may be on {}. \
+         Give the flash with cache {expected}",
         place(*.on_found, *.on_expected)
     )]
     OtherCache { found: Uuid, expected: Uuid, on_found: bool, on_expected: bool },
     #[error(
-        "it is an older copy of cache {cache}: it was attached {found} times{}, the backend says {expected}{}; what it holds is out \
-         of date, and the newest may hold data that was not written back; give the newest",
+        "it is an older copy of cache {cache}: it was attached {found} times{}, the backend's record has {expected}{}. \
+         Give the newest, which may hold data that was not written back",
         ended(*.found_closed),
         ended(*.expected_closed)
     )]
     Older { cache: Uuid, found: u64, found_closed: bool, expected: u64, expected_closed: bool },
     #[error(
-        "the backend is an older copy: cache {cache} was attached {expected} times, the backend says {found}; data that was not written \
-         back to the newest may be on this flash; give the newest backend"
+        "the backend is an older copy: cache {cache} was attached {expected} times, the backend's record has {found}. \
+         Give the newest backend: this flash may hold data that was not written back to it"
     )]
     BackendOlder { cache: Uuid, found: u64, expected: u64 },
     #[error(
-        "the backend is a copy of the file that cache {cache} belongs to (its inode was {expected} and is {found}), and the cache may \
-         hold data that was not written back; give the original or, if it was moved here and is used no more, say so once by \
+        "the backend is a copy of the file that cache {cache} belongs to (its inode was {expected} and is {found}). \
+         The cache may hold data that was not written back: give the original or, if it was moved here, confirm that once with \
          backend-id = \"{backend}\""
     )]
     Copy { cache: Uuid, backend: Uuid, found: u64, expected: u64 },
@@ -59,7 +59,7 @@ fn ended(closed: bool) -> &'static str {
     if closed { " and ended in order" } else { "" }
 }
 
-/// Why a cache cannot be attached.
+/// Why a cache could not be attached.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum AttachError {
@@ -70,12 +70,12 @@ pub enum AttachError {
     #[error("the backend's record of its cache: {0}")]
     Side(io::Error),
     #[error(
-        "the backend's record of its cache is damaged, and trying again cannot mend it ({0}); the flash does not say either which blocks the backend \
-         misses: give the flash that was used last, or lose them by starting once with --discard-cache"
+        "the backend's record of its cache is damaged ({0}), and the flash does not show which blocks the backend lacks. \
+         Give the flash that was used last, or start once with --discard-cache and lose them"
     )]
     DamagedRecord(io::Error),
     #[error(
-        "it holds a cache of layout \"{}\", and the configuration says \"{}\"; say the layout that it has, or detach the cache first",
+        "it holds a cache of layout \"{}\", the configuration has \"{}\"; configure the layout of the cache, or detach it first",
         found.name(),
         expected.name()
     )]

@@ -1,4 +1,4 @@
-//! What a cache holds, whatever its layout.
+//! The contents of a cache, for either layout.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, recover_log, settle, write_superblock};
 use crate::wlfc::start;
 
-/// What a cache holds, by its layout.
+/// The contents of a cache, by its layout.
 #[derive(Debug)]
 pub enum Held {
     /// A log.
@@ -19,7 +19,7 @@ pub enum Held {
 }
 
 impl Held {
-    /// Reads what a cache holds.
+    /// Reads the contents of a cache.
     pub(super) fn read(
         flash: &dyn Disk,
         superblock: &Superblock,
@@ -39,7 +39,7 @@ impl Held {
         }
     }
 
-    /// Makes durable what was found.
+    /// Makes the recovered contents durable.
     pub(super) fn settle(&mut self, flash: &dyn Disk) -> io::Result<()> {
         match self {
             Held::Log(recovered) => settle(flash, recovered),
@@ -47,7 +47,7 @@ impl Held {
         }
     }
 
-    /// Up to where what was programmed to buckets since the last start is durable, since it was settled.
+    /// The durable ends of the runs since the last start, as found when the cache was settled.
     pub(super) fn ends(&self) -> &[RunEnd] {
         match self {
             Held::Log(_) => &[],
@@ -55,7 +55,7 @@ impl Held {
         }
     }
 
-    /// The digest of buckets, for a start of this number.
+    /// The digest of buckets for the start of this number.
     pub(super) fn digest(&self, start: u64) -> Option<Digest> {
         match self {
             Held::Log(_) => None,
@@ -63,12 +63,12 @@ impl Held {
         }
     }
 
-    /// True if it is one of buckets that are [marked where they are reset](Superblock::resets) since it was settled.
+    /// True for buckets that are [marked where they are reset](Superblock::resets) since the cache was settled.
     pub(super) fn marks_from_now_on(&self) -> bool {
         matches!(self, Held::Wlfc(held) if held.marks_from_now_on())
     }
 
-    /// Where what is durable ends; of buckets what [runs](Superblock::ends) say of themselves.
+    /// The end of durable data. Buckets keep it in the [ends of runs](Superblock::ends) instead.
     pub(super) fn end(&self) -> Place {
         match self {
             Held::Log(recovered) => recovered.end,
@@ -83,8 +83,8 @@ impl Held {
         }
     }
 
-    /// Drops what the backend had too, and says where in the log that was; returns how many blocks those are. Before it resets buckets, it writes the superblock
-    /// of the new start without a digest.
+    /// Drops the clean blocks, records where in the log that happened, and returns their number. Before it resets
+    /// buckets, it writes the superblock of the new start without a digest.
     pub(super) fn drop_clean(&mut self, flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<u64> {
         match self {
             Held::Log(recovered) => {

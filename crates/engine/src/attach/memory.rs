@@ -6,7 +6,7 @@ use crate::time::Mutex;
 
 use super::{BackendSide, Record, Stamp};
 
-/// A record in memory; a new one is none.
+/// A record in memory, initially empty.
 #[derive(Debug, Default)]
 pub struct MemorySide {
     record: Mutex<Option<Record>>,

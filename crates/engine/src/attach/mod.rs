@@ -1,16 +1,18 @@
-//! Attaching a cache to its backend: both sides know each other, and no start takes an older, a foreign or an empty flash for the
-//! newest while data may be on another that was not written back.
+//! Attaching a cache to its backend. Both sides know each other, so no start accepts an older, foreign or empty flash
+//! while unwritten data may be on another one.
 //!
-//! The superblock on the flash and the [`Record`] on the backend's side name the cache and count its starts. A start writes
+//! The superblock on the flash and the [`Record`] on the backend's side name the cache and count its starts. Before it
+//! serves requests, a start writes
 //!
-//! 1. the superblock, with the next number, and with the one that the backend is known to have as `attach_confirmed`,
+//! 1. the superblock, with the next number, and with the number in the backend's record as `attach_confirmed`,
 //! 2. the record, with the next number,
-//! 3. the superblock, which now calls it confirmed,
+//! 3. the superblock, with this number confirmed.
 //!
-//! before it serves anyone. Wherever it is interrupted, the two differ by no more than the next start makes up for. A flash with a lower
-//! number than the record is an older copy of it, a record with a lower one than `attach_confirmed` an older copy of the backend. An
-//! orderly end writes the superblock, then the record with the superblock's generation and with what the backend looks like: what it
-//! was changed without the cache is noticed at the next start.
+//! If this is interrupted, the next start repairs the difference. A flash with a lower number than the record is
+//! outdated. A record with a lower number than `attach_confirmed` is an outdated copy of the backend.
+//!
+//! A clean shutdown writes the superblock, and then the record with the superblock's generation and a stamp of the
+//! backend. So the next start detects changes of the backend that bypassed the cache.
 
 mod error;
 mod held;
@@ -30,72 +32,72 @@ use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, format, is_blank, read_copies, read_superblock, write_superblock};
 use crate::wlfc::{BucketsEnd, start};
 
-/// What [`AttachError::Geometry`] calls the size of the volume.
+/// The name of the volume's size in [`AttachError::Geometry`].
 pub(crate) const VOLUME_SIZE: &str = "volume size";
 
-/// Which backend a cache should belong to.
+/// The backend that a cache should belong to.
 #[derive(Clone, Copy, Debug)]
 pub struct Pairing {
-    /// The backend.
+    /// The backend's identity.
     pub backend: [u8; 16],
-    /// True if an operator has said that it is the right one, copy or not.
+    /// True if the administrator confirmed that this is the right backend, even if it is a copy.
     pub is_identified: bool,
-    /// True if an operator has given up what a cache holds that is not here.
+    /// True if the administrator gave up the contents of a cache that is not present.
     pub discards: bool,
 }
 
-/// What a start wants of its cache.
+/// The requirements of a start.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The backend.
     pub pairing: Pairing,
-    /// The UUID of a cache that is made anew.
+    /// The UUID for a new cache.
     pub new_cache: [u8; 16],
-    /// How the flash is divided.
+    /// The layout of the flash device in erase units.
     pub geometry: Geometry,
-    /// How the cache is laid out on it.
+    /// The layout of the cache.
     pub layout: Layout,
     /// Size of the volume in bytes.
     pub volume_bytes: u64,
-    /// True if data may become newer than the backend's.
+    /// True if blocks may become dirty.
     pub writes_back: bool,
-    /// Threads that read the cache.
+    /// Number of threads that read the cache.
     pub threads: u32,
 }
 
-/// A cache that was attached.
+/// An attached cache.
 #[derive(Debug)]
 pub struct Attached {
     /// Both sides.
     pub attachment: Attachment,
-    /// What the cache holds.
+    /// The contents of the cache.
     pub held: Held,
-    /// True if it was made anew.
+    /// True if the cache is new.
     pub formatted: bool,
-    /// True if its last run did not end in order.
+    /// True if the last run did not shut down cleanly.
     pub crashed: bool,
-    /// What an operator should know.
+    /// Notes for the administrator.
     pub notes: Vec<String>,
 }
 
-/// What is to be done with what was found.
+/// The decision about the cache that was found.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// A cache is made anew; why, if something is given up for it.
+    /// Format a new cache. The reason is given if an old one is given up.
     New(Option<String>),
-    /// The cache is used; why only its dirty blocks are, if that is so.
+    /// Use the cache. If only its dirty blocks are used, the reason is given.
     Resume(Option<String>),
 }
 
-/// True if a backend may be used without the flash that it knows, which is asked before it is; returns what it knows of a cache that has nothing
-/// that the backend has not, or is given up.
+/// Checks that a backend may be used without its flash. Returns its record if that cache holds nothing that the backend
+/// lacks, or is given up.
 pub fn check_empty(side: &dyn BackendSide, discards: bool) -> Result<Option<Record>, AttachError> {
     let (record, _) = read_unless(discards, side)?;
     judge_empty(record.as_ref(), discards)?;
     Ok(record.filter(|record| !record.may_be_dirty || discards))
 }
 
-/// Returns the backend's record. If `counts_for_none`, a damaged one does, and the error is returned beside it.
+/// Returns the backend's record. If `counts_for_none`, a damaged record counts as none, and its error is returned, too.
 fn read_unless(
     counts_for_none: bool,
     side: &dyn BackendSide,
@@ -106,10 +108,11 @@ fn read_unless(
     }
 }
 
-/// Makes it known on the backend's side that it is used without a cache from now on, so that none that comes back later is believed. `known` is what
-/// [`check_empty`] returned: where that is a cache, it is dropped when it comes back, and where none is, one that does is refused.
+/// Records on the backend's side that it is used without a cache, so that no later start trusts an old one. `known` is
+/// the result of [`check_empty`]. If it is a cache, that cache is dropped when it returns; otherwise, any cache is
+/// refused.
 pub fn use_without_cache(side: &dyn BackendSide, known: Option<Record>) -> Result<(), AttachError> {
-    // A start that did not get far has counted one more on the flash alone.
+    // A start that was interrupted may have counted one more on the flash.
     let (cache, attach) = known.map_or((Uuid::new_v4(), 1), |known| (known.cache, known.attach + 2));
     let record = Record::new(cache.into_bytes(), attach, false, side.inode());
     side.write(&record).map_err(AttachError::Side)
@@ -125,7 +128,7 @@ fn judge_empty(record: Option<&Record>, discards: bool) -> Result<Verdict, Refus
     }
 }
 
-/// What the superblock on the flash and the backend's record have to do with each other. `now`: what the backend looks like.
+/// Compares the superblock on the flash with the backend's record. `now` is the current stamp of the backend.
 fn judge(
     found: Option<&Superblock>,
     record: Option<&Record>,
@@ -134,7 +137,7 @@ fn judge(
     pairing: &Pairing,
 ) -> Result<Verdict, Refusal> {
     let is_of_record = |found: &Superblock| record.is_some_and(|record| record.cache == Uuid::from_bytes(found.cache));
-    // Formatting was interrupted: nothing was ever put into it.
+    // Formatting was interrupted, so the cache was never used.
     let never_begun = |found: &Superblock| found.attach == 1 && found.attach_confirmed == 0 && !is_of_record(found);
     let Some(found) = found.filter(|found| !never_begun(found)) else {
         return judge_empty(record, pairing.discards);
@@ -147,12 +150,12 @@ fn judge(
         return Err(Refusal::OtherBackend { found, expected });
     }
     let Some(record) = record else {
-        // Version 1 kept none.
+        // Version 1 had no record.
         let unknown = (found.attach > 0).then(|| "the backend has no record of the cache".to_owned());
         return Ok(Verdict::Resume(unknown));
     };
     let cache = Uuid::from_bytes(found.cache);
-    // What is lost, or would be, if the flash is not used as it is.
+    // The verdict if the flash is not used as it is: names the data that is lost, or refuses to lose it.
     let give_up = |may_be_dirty: bool, refusal: Refusal, what: &str| {
         if may_be_dirty && !pairing.discards {
             return Err(refusal);
@@ -198,7 +201,7 @@ fn judge(
     Ok(Verdict::Resume(changes.map(|changes| format!("the backend was changed without it ({changes})"))))
 }
 
-/// What the flash holds; `None` if it is blank.
+/// Returns the superblock on the flash; `None` if the flash is blank.
 fn examine(flash: &dyn Disk) -> Result<Option<Superblock>, FlashError> {
     match read_superblock(flash) {
         Err(FlashError::NoSuperblock(PageError::Magic)) if is_blank(flash)? => Ok(None),
@@ -206,7 +209,7 @@ fn examine(flash: &dyn Disk) -> Result<Option<Superblock>, FlashError> {
     }
 }
 
-/// Where the copy of the superblock that was written last, at an orderly end, is damaged, the record knows what it said.
+/// Restores the superblock of a clean shutdown from the record, if the newest copy on the flash is damaged.
 fn make_up(flash: &dyn Disk, found: &Superblock, record: Option<&Record>) -> io::Result<Superblock> {
     let closed = record.filter(|record| (record.cache.into_bytes(), record.attach) == (found.cache, found.attach));
     let closed = closed.and_then(|record| Some((record, record.closed.as_ref()?)));
@@ -216,7 +219,7 @@ fn make_up(flash: &dyn Disk, found: &Superblock, record: Option<&Record>) -> io:
             state: State::Clean,
             durable: Place { sequence: closed.end_sequence, page: closed.end_page },
             may_be_dirty: record.may_be_dirty,
-            // The older copy has an older digest.
+            // The older copy has an outdated digest.
             digest: None,
             ..found.clone()
         }),
@@ -224,7 +227,7 @@ fn make_up(flash: &dyn Disk, found: &Superblock, record: Option<&Record>) -> io:
     }
 }
 
-/// The pair as it is: the superblock, none where the flash is blank; and what is to be done with it.
+/// Returns the superblock, if the flash is not blank, and the decision about it.
 fn find(
     flash: &dyn Disk,
     side: &dyn BackendSide,
@@ -236,12 +239,12 @@ fn find(
     let Some(found) = found else { return Ok((None, judge(None, record, side.inode(), &now, pairing)?)) };
     let made_up = make_up(flash, &found, record).map_err(FlashError::Io)?;
     let verdict = judge(Some(&made_up), record, side.inode(), &now, pairing)?;
-    // What is written next goes to the place of a damaged copy, not of the one that is whole.
+    // The next write replaces the damaged copy, not the valid one.
     Ok((Some(Superblock { generation: found.generation, ..made_up }), verdict))
 }
 
-/// The superblock of a cache that belongs to the backend and is the newest; for who writes it back without a server. Where the backend's record is
-/// damaged, it is enough that the flash names the backend.
+/// Returns the superblock of a cache that belongs to the backend and is current, to write it back offline. If the
+/// backend's record is damaged, it is enough that the flash names the backend.
 pub fn paired_superblock(
     flash: &dyn Disk,
     side: &dyn BackendSide,
@@ -250,7 +253,7 @@ pub fn paired_superblock(
     paired(flash, side, read_superblock(flash)?, pairing)
 }
 
-/// As [`paired_superblock`], of a superblock that was read.
+/// Like [`paired_superblock`], for a superblock that was read already.
 pub(crate) fn paired(
     flash: &dyn Disk,
     side: &dyn BackendSide,
@@ -262,14 +265,14 @@ pub(crate) fn paired(
     let superblock = superblock.expect("what was found stays");
     match (verdict, damage) {
         (Verdict::Resume(_), _) => Ok(superblock),
-        // The backend may miss blocks of another flash.
+        // The backend may lack blocks of another flash.
         (Verdict::New(_), Some(error)) => Err(AttachError::DamagedRecord(error)),
-        // What the flash holds is out of date, or was never begun, and no one would miss it.
+        // The flash is outdated or was never used, so nothing on it is needed.
         (Verdict::New(_), None) => Ok(Superblock { state: State::Detached, ..superblock }),
     }
 }
 
-/// True if one of both sides says that the cache may hold what the backend does not; a record that is damaged does.
+/// True if either side reports that the cache may hold unwritten data. A damaged record counts as such a report.
 pub(crate) fn may_be_dirty(superblock: &Superblock, side: &dyn BackendSide) -> io::Result<bool> {
     match side.read() {
         Err(error) if is_damaged(&error) => Ok(true),
@@ -281,8 +284,8 @@ fn either_may_be_dirty(superblock: &Superblock, record: Option<&Record>) -> bool
     superblock.may_be_dirty || record.is_some_and(|record| record.may_be_dirty)
 }
 
-/// Attaches the cache on a flash to a backend: finds out whether they belong together, recovers what the cache holds or formats it, and
-/// counts the start on both sides.
+/// Attaches the cache on a flash to a backend: checks that they belong together, and recovers or formats the cache.
+/// Counts the start on both sides.
 pub fn attach(
     flash: &dyn Disk,
     side: &dyn BackendSide,
@@ -335,7 +338,7 @@ fn check_geometry(found: &Superblock, wanted: &Wanted) -> Result<(), AttachError
     if found.geometry != wanted.geometry {
         return refuse("flash size", bytes(&found.geometry), bytes(&wanted.geometry));
     }
-    // A volume may have grown, except that the last bucket of one ends where the volume did.
+    // A volume may have grown. With layout wlfc it may not, because the last bucket ends where the volume ended.
     let shrank = found.volume_bytes > wanted.volume_bytes;
     if shrank || found.layout == Layout::Wlfc && found.volume_bytes != wanted.volume_bytes {
         return refuse(VOLUME_SIZE, found.volume_bytes, wanted.volume_bytes);
@@ -343,7 +346,7 @@ fn check_geometry(found: &Superblock, wanted: &Wanted) -> Result<(), AttachError
     Ok(())
 }
 
-/// Makes a cache anew.
+/// Formats a new cache.
 fn create(
     flash: &dyn Disk,
     side: &dyn BackendSide,
@@ -384,7 +387,7 @@ fn resume(
     superblock.state = State::InUse;
     superblock.durable = held.end();
     superblock.may_be_dirty = wanted.writes_back || held.may_be_dirty();
-    // A cache that the backend does not know yet has begun all the same.
+    // A cache that the backend does not know yet still has started.
     superblock.attach_confirmed = record.map_or(superblock.attach_confirmed.max(1), |record| record.attach);
     superblock.attach = superblock.attach.max(1) + 1;
     let mut notes = Vec::new();
@@ -409,17 +412,17 @@ fn resume(
     Ok(Attached { attachment, held, formatted: false, crashed, notes })
 }
 
-/// Up to where what a run wrote to its flash is durable.
+/// The durable end of a run's writes to its flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Up to this place of the log.
+    /// A position in the log.
     Log(Place),
-    /// What was programmed to buckets.
+    /// The end of programmed buckets.
     Buckets(BucketsEnd),
 }
 
 impl End {
-    /// As superblocks and records have it: of buckets the sequence, and the lower half of the run.
+    /// The encoding in superblocks and records. For buckets, it is the sequence and the lower half of the run.
     fn place(self) -> Place {
         match self {
             End::Log(place) => place,
@@ -428,7 +431,7 @@ impl End {
     }
 }
 
-/// A cache and its backend while they are used: what the superblock and the record say.
+/// The superblock and the record of a cache in use.
 #[derive(Clone, Debug)]
 pub struct Attachment {
     superblock: Superblock,
@@ -436,7 +439,8 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Lets the backend's side count the start that the superblock has counted, and then the superblock know of it.
+    /// Counts the start, which the superblock has counted already, in the record, and then confirms it in the
+    /// superblock.
     fn count(flash: &dyn Disk, side: &dyn BackendSide, mut superblock: Superblock) -> Result<Attachment, AttachError> {
         let Superblock { cache, attach, may_be_dirty, .. } = superblock;
         let record = Record::new(cache, attach, may_be_dirty, side.inode());
@@ -446,7 +450,7 @@ impl Attachment {
         Ok(Attachment { superblock, record })
     }
 
-    /// Both sides of a cache that no server uses, as its superblock has them.
+    /// Derives both sides of a cache that is not in use from its superblock.
     pub fn of(superblock: Superblock, inode: Option<u64>) -> Attachment {
         let record = Record::new(superblock.cache, superblock.attach, superblock.may_be_dirty, inode);
         Attachment { superblock, record }
@@ -457,13 +461,13 @@ impl Attachment {
         &self.superblock
     }
 
-    /// The volume has another size.
+    /// Records a new size of the volume.
     pub fn set_volume_bytes(&mut self, flash: &dyn Disk, volume_bytes: u64) -> io::Result<()> {
         self.superblock.volume_bytes = volume_bytes;
         write_superblock(flash, &mut self.superblock)
     }
 
-    /// What this run wrote is durable up to a place: what is damaged or missing there was not torn.
+    /// Records that this run's writes are durable up to a position, so that damage before it is not a torn write.
     pub fn note_durable(&mut self, flash: &dyn Disk, end: End) -> io::Result<()> {
         let is_known = matches!(end, End::Log(place) if place <= self.superblock.durable);
         if self.superblock.state != State::InUse || is_known {
@@ -473,7 +477,7 @@ impl Attachment {
         write_superblock(flash, &mut self.superblock)
     }
 
-    /// What runs programmed was durable up to these: for the superblock when it is written next.
+    /// Adds the durable ends of earlier runs to the next superblock.
     pub fn note_ends(&mut self, ends: &[RunEnd]) {
         ends.iter().for_each(|end| self.superblock.note_end(*end));
     }
@@ -482,12 +486,12 @@ impl Attachment {
         self.superblock.durable = end.place();
         if let End::Buckets(BucketsEnd { run, digest }) = end {
             self.superblock.note_end(run);
-            // An older digest stays valid: later changes have later sequences.
+            // An older digest stays valid, because later changes have higher sequences.
             self.superblock.digest = digest.or(self.superblock.digest);
         }
     }
 
-    /// Units of the flash failed, or could not be reset.
+    /// Records the units that failed or could not be reset.
     pub fn set_failed_units(&mut self, flash: &dyn Disk, failed_units: Vec<FailedUnit>) -> io::Result<()> {
         if failed_units.len() > Superblock::FAILED_UNITS_MAX {
             return Err(io::Error::other(format!("{} of its erase units have failed", failed_units.len())));
@@ -496,7 +500,7 @@ impl Attachment {
         write_superblock(flash, &mut self.superblock)
     }
 
-    /// From now on, data may become newer than the backend's.
+    /// Records that blocks may become dirty, before any does.
     pub fn allow_dirty(&mut self, flash: &dyn Disk, side: &dyn BackendSide) -> io::Result<()> {
         if !self.record.may_be_dirty {
             let mut record = self.record.clone();
@@ -511,10 +515,10 @@ impl Attachment {
         Ok(())
     }
 
-    /// The run has ended in order: everything is durable up to `end`, where the log ends.
+    /// Records a clean shutdown: everything is durable up to `end`, the end of the log.
     pub fn close(&mut self, flash: &dyn Disk, side: &dyn BackendSide, end: End, may_be_dirty: bool) -> io::Result<()> {
         (self.superblock.state, self.superblock.may_be_dirty) = (State::Clean, may_be_dirty);
-        // After an orderly end the digest is exact.
+        // After a clean shutdown, the digest would be exact.
         self.superblock.digest = None;
         self.note_end(end);
         write_superblock(flash, &mut self.superblock)?;
@@ -524,15 +528,15 @@ impl Attachment {
         side.write(&self.record)
     }
 
-    /// Everything was written back: the backend alone is whole. One of both sides is enough to know it: where the flash cannot be
-    /// written any more, the backend takes it for an older copy.
+    /// Records that everything was written back, so the backend is complete. One side is enough: if the flash is not
+    /// writable, the backend treats it as outdated.
     pub fn detach(&mut self, flash: &dyn Disk, side: &dyn BackendSide) -> io::Result<()> {
         let (state, record) = (self.superblock.state, self.record.clone());
         self.superblock.state = State::Detached;
         let marked = write_superblock(flash, &mut self.superblock);
         let detached = self.abandon(side).or(marked);
         if detached.is_err() {
-            // They stay a pair. What was refused may have taken effect, so both say again what they said before.
+            // They stay a pair. A failed write may have taken effect, so both sides are restored.
             (self.superblock.state, self.record) = (state, record);
             let _ = write_superblock(flash, &mut self.superblock);
             let _ = side.write(&self.record);
@@ -540,7 +544,8 @@ impl Attachment {
         detached
     }
 
-    /// Finishes a detach that ended between the mark on the flash, which `superblock` has, and the backend's record.
+    /// Finishes a detach that was interrupted between the mark on the flash, which is in `superblock`, and the
+    /// backend's record.
     pub(crate) fn finish_detach(superblock: Superblock, side: &dyn BackendSide) -> io::Result<()> {
         let cache = Uuid::from_bytes(superblock.cache);
         match side.read()? {
@@ -551,7 +556,7 @@ impl Attachment {
         }
     }
 
-    /// The flash is given up as it is: the backend alone is whole from now on, and knows it.
+    /// Gives up the flash without writing to it. From now on, the record states that the backend is complete.
     pub fn abandon(&mut self, side: &dyn BackendSide) -> io::Result<()> {
         self.record.attach += 1;
         (self.record.may_be_dirty, self.record.closed) = (false, None);

@@ -1,4 +1,4 @@
-//! The backend's side of the pair: a short record of the cache that belongs to the backend, kept where the backend is.
+//! The backend's side of the pair: a short record of its cache, stored with the backend.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -7,73 +7,73 @@ use flashwise_core::checksum;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The version of [`Record`] that this code writes, and the only one that it reads.
+/// The version of [`Record`] that this code writes. It reads no other.
 const VERSION: u32 = 1;
-/// How the JSON of a record ends: with the checksum of all before it.
+/// The end of a record's JSON: a checksum of everything before it.
 const CHECKSUM: &[u8] = b",\"checksum\":\"";
-/// The length of that end: CRC-32C in hexadecimal, a quotation mark and a brace.
+/// Length of that end: CRC-32C in hexadecimal, a quotation mark and a brace.
 const CHECKSUM_BYTES: usize = CHECKSUM.len() + 8 + 2;
 
-/// What the backend knows of its cache. As JSON: `docs/format.md`.
+/// The backend's record of its cache. `docs/format.md` describes the JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Record {
-    /// Of the record's format.
+    /// The version of the format.
     pub version: u32,
-    /// The cache.
+    /// The cache's UUID.
     pub cache: Uuid,
-    /// Counts the starts, as the cache's superblock does.
+    /// Number of starts, as in the cache's superblock.
     pub attach: u64,
-    /// True if the cache may hold what the backend does not.
+    /// True if the cache may hold unwritten data.
     pub may_be_dirty: bool,
-    /// The inode of the backend, which a copy of the file does not share; none where the record is not a part of the file.
+    /// The inode of the backend, which differs for a copy of the file. `None` if the record is not part of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inode: Option<u64>,
-    /// How the last run ended, if it ended in order.
+    /// The last clean shutdown, if the last run ended with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Closed>,
 }
 
-/// An orderly end.
+/// A clean shutdown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Closed {
     /// The generation of the cache's superblock.
     pub generation: u64,
-    /// Where the log ended: the unit's sequence.
+    /// The end of the log: the sequence of the unit.
     pub end_sequence: u64,
     /// The page within that unit.
     pub end_page: u32,
-    /// What the backend looked like.
+    /// The stamp of the backend.
     pub stamp: Stamp,
 }
 
-/// What changes when a backend is written: where two differ, it was.
+/// Properties that change when a backend is written. Two different stamps prove a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Stamp {
     /// Size in bytes.
     pub size: u64,
-    /// When a file was modified last, in nanoseconds since 1970.
+    /// The modification time of a file, in nanoseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_ns: Option<i64>,
-    /// Writes that a device has taken since the machine was started.
+    /// The writes of a device since boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes: Option<Writes>,
 }
 
-/// Writes to a device.
+/// A count of writes to a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Writes {
-    /// The kernel's identity of this start of the machine; the count begins anew with each.
+    /// The kernel's identifier of the boot. Each boot restarts the count.
     pub boot: String,
-    /// Their number.
+    /// The number of writes.
     pub count: u64,
 }
 
 impl Stamp {
-    /// What has changed since `before`, in words; none if nothing is seen to have.
+    /// Describes the change since `before`; `None` if none is visible.
     pub fn changes(&self, before: &Stamp) -> Option<String> {
         if self.size != before.size {
             return Some(format!("its size was {} bytes and is {}", before.size, self.size));
@@ -91,15 +91,15 @@ impl Stamp {
 }
 
 impl Record {
-    /// That of a cache that was attached so often.
+    /// Creates the record of a cache that was attached `attach` times.
     pub fn new(cache: [u8; 16], attach: u64, may_be_dirty: bool, inode: Option<u64>) -> Record {
         Record { version: VERSION, cache: Uuid::from_bytes(cache), attach, may_be_dirty, inode, closed: None }
     }
 
-    /// The record as JSON, with a checksum.
+    /// Encodes the record as JSON with a checksum.
     pub fn encode(&self) -> Vec<u8> {
         let mut json = serde_json::to_vec(self).expect("a record has nothing that JSON has not");
-        // The brace comes behind the checksum.
+        // The brace comes after the checksum.
         json.pop();
         let crc = checksum::crc32c(&json);
         json.extend_from_slice(CHECKSUM);
@@ -107,7 +107,7 @@ impl Record {
         json
     }
 
-    /// Reads a record, with or without a checksum.
+    /// Decodes a record, with or without a checksum.
     ///
     /// # Errors
     /// The record [is damaged](is_damaged), or a later program wrote it.
@@ -133,43 +133,43 @@ impl Record {
     }
 }
 
-/// True if a record could not be read because it is damaged: reading it again does not help.
+/// True if a record is damaged, so that a retry cannot succeed.
 pub fn is_damaged(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidData
 }
 
-/// Where the record is kept. What was written is durable when the call returns, and was either written whole or not at all.
+/// The storage of the record. A write is durable when it returns, and takes effect completely or not at all.
 pub trait BackendSide: Send + Sync {
-    /// The record, if there is one.
+    /// Returns the record, if any.
     ///
     /// # Errors
     /// It cannot be read, or [`Record::decode`] refuses it.
     fn read(&self) -> io::Result<Option<Record>>;
 
-    /// Puts a record in the place of the one before.
+    /// Replaces the record.
     fn write(&self, record: &Record) -> io::Result<()>;
 
-    /// What the backend looks like now.
+    /// Returns the current stamp of the backend.
     fn stamp(&self) -> io::Result<Stamp>;
 
-    /// The inode of the backend, where the record is a part of a file.
+    /// The inode of the backend, if the record is part of a file.
     fn inode(&self) -> Option<u64>;
 
-    /// What of these blocks anybody has, and where: in front of a pool, that are blocks of logical disks.
+    /// Returns the owned parts of these block ranges. For a pool, the owners are logical disks.
     fn owned(&self, ranges: &[Range<u64>]) -> Vec<Owned> {
         let all = ranges.iter().enumerate();
         all.map(|(of, blocks)| Owned { of, disk: None, blocks: blocks.clone() }).collect()
     }
 }
 
-/// Blocks that a cache holds, as who uses them knows them.
+/// Blocks of a cache, as numbered by their owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owned {
-    /// Which of the ranges that were asked for they are of.
+    /// The index of the requested range.
     pub of: usize,
-    /// The logical disk that has them; none in front of a volume.
+    /// The logical disk that owns them; `None` for a volume.
     pub disk: Option<String>,
-    /// Its blocks.
+    /// The owner's block numbers.
     pub blocks: Range<u64>,
 }
 
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_reads_back_and_what_is_wrong_with_it_is_said() {
+    fn a_record_decodes_and_errors_name_the_problem() {
         let mut record = Record::new([7; 16], 5, true, Some(12));
         assert_eq!(Record::decode(&record.encode()).unwrap(), record);
         let stamp =
@@ -191,7 +191,8 @@ mod tests {
         assert!(message(r#"{"version":1}"#).contains("missing field `cache`"));
     }
 
-    /// Each bit of each byte: what is read all the same says what was written. A record of an earlier program has no checksum.
+    /// Flips each bit of each byte. A record that still decodes is unchanged. Records of earlier programs have no
+    /// checksum.
     #[test]
     fn a_record_with_a_wrong_bit_is_damaged_or_says_the_same() {
         let mut record = Record::new([7; 16], 12, true, Some(12));
@@ -230,7 +231,7 @@ mod tests {
         assert_eq!(later.changes(&before).unwrap(), "it was modified later");
         let written = Stamp { writes: writes("a", 4), ..before.clone() };
         assert_eq!(written.changes(&before).unwrap(), "it had taken 3 writes and has taken 4");
-        // Another start of the machine counts from zero.
+        // Another boot counts from zero.
         assert_eq!(Stamp { writes: writes("b", 1), ..before.clone() }.changes(&before), None);
         assert_eq!(Stamp { writes: None, ..before.clone() }.changes(&before), None);
     }

@@ -1,5 +1,5 @@
-//! Where the backend's record is kept: in an extended attribute of a file that can have one, else in a file of its own in the state
-//! directory. A device has no room that is not the volume's, and a file beside it would be in `/dev`.
+//! The storage of the backend's record: an extended attribute of a file, if supported, otherwise a file in the state
+//! directory. A device has no spare room outside the volume, and a file beside it would be in `/dev`.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -15,21 +15,21 @@ use crate::disk::Disk;
 use crate::disk::file::FileDisk;
 use crate::replace::replace_file;
 
-/// The extended attribute that holds the record.
+/// The extended attribute with the record.
 const ATTRIBUTE: &str = "user.flashwise.cache";
 
-/// Longest record that is read.
+/// Maximum length of a record.
 const RECORD_BYTES_MAX: usize = 4096;
 
-/// Where state is kept if nothing else is said: what the service manager gives, else the usual place.
+/// Returns the default state directory: the one of the service manager, if any.
 pub fn default_state_directory() -> PathBuf {
     let given = std::env::var_os("STATE_DIRECTORY").unwrap_or_default();
-    // Of several, separated by colons, the first.
+    // The first of several, which colons separate.
     let first = given.to_string_lossy().split(':').next().unwrap_or_default().to_owned();
     if first.is_empty() { PathBuf::from("/var/lib/flashwise") } else { PathBuf::from(first) }
 }
 
-/// The side of a backend that is identified by `id`.
+/// Returns the side of the backend with this `id`.
 pub fn side_of(backend: Arc<FileDisk>, id: [u8; 16], state_directory: &Path) -> io::Result<Box<dyn BackendSide>> {
     if !backend.is_device() {
         match read_attribute(&backend) {
@@ -85,7 +85,7 @@ impl BackendSide for Attribute {
     }
 }
 
-/// A record in a file of its own.
+/// A record in a state file.
 struct StateFile {
     backend: Arc<FileDisk>,
     path: PathBuf,
@@ -131,7 +131,7 @@ fn stamp(backend: &FileDisk) -> io::Result<Stamp> {
     Ok(Stamp { size: metadata.len(), modified_ns: Some(modified_ns), writes: None })
 }
 
-/// Writes and discards that a device has taken, by sysfs (block/stat in the kernel's documentation).
+/// Returns the number of writes and discards of a device, from sysfs (block/stat in the kernel's documentation).
 fn writes(device: u64) -> Option<Writes> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let stat = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;

@@ -1,4 +1,4 @@
-//! Examining a cache of buckets.
+//! Check of a cache of buckets.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use crate::memory::Memory;
 use crate::wlfc::checksums::{Says, header_at, says};
 use crate::wlfc::start::{self, Held};
 
-/// Reads all buckets, and with `data` what is in them.
+/// Reads all buckets, and with `data` their contents.
 pub(super) fn check_buckets(
     flash: &dyn Disk,
     superblock: &Superblock,
@@ -49,7 +49,7 @@ pub(super) fn check_buckets(
     (report.counts.log_units, report.counts.unused_units) = (used, held.scans.len() as u64 - used);
     (report.counts.cached_blocks, report.counts.dirty_blocks) = held.blocks();
     if superblock.state == State::Detached {
-        // What is there was written back, whatever it says.
+        // A detached cache was written back completely.
         report.counts.dirty_blocks = 0;
     }
     if !superblock.failed_units.is_empty() {
@@ -72,7 +72,7 @@ pub(super) fn check_buckets(
         check_data(flash, superblock, &held, report, progress)?;
     }
     report.note(format!(
-        "A start reads {} buckets and finds {} blocks in them, of which {} may be newer than the backend's.",
+        "A start reads {} buckets and finds {} blocks in them, {} of them possibly newer than the backend's.",
         held.scans.len(),
         report.counts.cached_blocks,
         report.counts.dirty_blocks
@@ -80,8 +80,8 @@ pub(super) fn check_buckets(
     Ok(())
 }
 
-/// After an orderly end, the device's write pointers are where the headers say, but where a crash before tore what was being written: of a bucket of
-/// logs behind the last one, or at the end of a zone that was finished; of a copy at the end.
+/// Compares the device's write pointers with the headers after a clean shutdown. A pointer may also be at the end of a
+/// zone that was finished.
 fn check_write_pointers(zoned: &ZonedFlash, unit_pages: u32, held: &Held) -> Vec<String> {
     let wrong = |(bucket, scan): (u32, &Scan)| {
         let expected = match scan.found.first() {
@@ -112,7 +112,7 @@ fn check_data(
     let mut damage = Vec::new();
     let offset = |bucket: u32, page: u32| u64::from((bucket + 1) * unit_pages + page) * BLOCK_BYTES as u64;
     for (bucket, scan) in (0..).zip(&held.scans) {
-        // The header page that is in memory.
+        // The header page in memory.
         let mut at = None;
         for &(first, oob) in scan.found.iter().filter(|(_, oob)| oob.log == Log::Data) {
             for number in 0..oob.blocks {
@@ -130,7 +130,7 @@ fn check_data(
                     }
                 }
                 let read = flash.read_at(page.bytes_mut(), offset(bucket, first + number));
-                // What the backend has is not here.
+                // The data is only on the backend.
                 let is_below = expected == Err(Missing::OfBackend);
                 let right = is_below || read.is_ok() && expected == Ok(checksum::crc32c(page.page(0)));
                 report.counts.verified_blocks += 1;

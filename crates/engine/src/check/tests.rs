@@ -1,4 +1,4 @@
-//! Caches are made by the engine on disks in memory, then damaged byte by byte.
+//! The engine creates caches on disks in memory, and tests damage them byte by byte.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ struct World {
     backend: MemoryDisk,
     side: MemorySide,
     superblock: Superblock,
-    /// What each block was written as.
+    /// The value written to each block.
     newest: HashMap<u64, u8>,
 }
 
@@ -34,12 +34,12 @@ fn identity() -> Identity {
     Identity { id: [9; 16], description: "a disk in memory".to_owned() }
 }
 
-/// A cache that has taken `writes` of one block each, flushed, in a run that was killed.
+/// Creates a cache with `writes` flushed writes of one block each, by a run that was killed.
 fn world(writes: u64) -> World {
     world_that_rested(writes, None)
 }
 
-/// The same; after the write of this number it was at rest for a while.
+/// Like [`world`], with a rest after the write of this number.
 fn world_that_rested(writes: u64, after: Option<u64>) -> World {
     let flash = MemoryDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES);
     let backend = MemoryDisk::new(VOLUME_BLOCKS as usize * BLOCK_BYTES);
@@ -130,12 +130,12 @@ impl World {
         recover_log(&self.flash, &self.superblock, 1, &|_, _| ()).unwrap()
     }
 
-    /// What many threads find.
+    /// Recovers with several threads.
     fn recovered_by(&self, threads: u32, progress: Progress<'_>) -> Result<Recovered, FlashError> {
         recover_log(&self.flash, &self.superblock, threads, progress)
     }
 
-    /// A slot of a cached block, dirty or not, that lies behind the head of the log.
+    /// Returns the slot of a dirty or clean block outside the head of the log.
     fn slot(&self, dirty: bool) -> (u32, u32) {
         let log = self.recovered().log;
         let head = GEOMETRY.unit_of(*log.sequences().end());
@@ -145,7 +145,7 @@ impl World {
     }
 }
 
-/// What the unit that is being filled said of itself when it was at rest is no damage once it goes on.
+/// The footer that the head got during a rest is valid after later writes, too.
 #[test]
 fn a_cache_that_was_at_rest_and_went_on_is_sound() {
     for (rests, more) in (0..12).flat_map(|rests| (1..4).map(move |more| (rests, more))) {
@@ -156,9 +156,9 @@ fn a_cache_that_was_at_rest_and_went_on_is_sound() {
     }
 }
 
-/// A backend that belongs to another cache is no damage of this one; an older copy of either is.
+/// A backend of another cache is not damage; an outdated copy is.
 #[test]
-fn who_belongs_to_others_is_not_damaged() {
+fn devices_of_other_pairs_are_not_damaged() {
     let uuid = |byte| uuid::Uuid::from_bytes([byte; 16]);
     let other = Refusal::OtherCache { found: uuid(1), expected: uuid(2), on_found: true, on_expected: true };
     let older = Refusal::BackendOlder { cache: uuid(1), found: 1, expected: 2 };
@@ -193,7 +193,7 @@ fn a_cache_that_was_killed_is_sound_and_its_blocks_and_records_are_counted() {
 }
 
 #[test]
-fn a_damaged_copy_of_the_superblock_is_told_and_two_end_the_check() {
+fn a_damaged_copy_of_the_superblock_is_reported_and_two_end_the_check() {
     let world = world(20);
     world.damage(1);
     let report = world.check(false);
@@ -217,7 +217,7 @@ fn something_else_is_not_called_a_cache() {
 }
 
 #[test]
-fn damaged_data_is_found_only_when_data_is_read_and_its_meaning_is_told() {
+fn damaged_data_is_found_only_when_data_is_read_and_is_explained() {
     let world = world(60);
     let (block, slot) = world.slot(true);
     world.damage(slot);
@@ -249,7 +249,7 @@ fn damaged_headers_and_footers_are_found_and_a_unit_without_either_ends_the_cach
     assert!(damage[1].contains("The cache cannot be opened") && !report.opens, "{damage:?}");
 }
 
-/// At rest, the newest unit has a footer too: a start reads that, and the check says which page is damaged.
+/// During a rest, the newest unit gets a footer, too. A start uses it, and the check names the damaged page.
 #[test]
 fn a_zeroed_first_page_of_the_newest_unit_is_named() {
     let world = world_that_rested(30, Some(29));
@@ -282,10 +282,10 @@ fn a_segment_behind_a_damaged_header_is_missed() {
 }
 
 #[test]
-fn another_backend_and_one_that_was_cut_short_are_told() {
+fn another_backend_and_a_truncated_one_are_reported() {
     let world = world(5);
     let other = Identity { id: [8; 16], description: "another".to_owned() };
-    // Of another backend it is no damage, and its size says nothing.
+    // A mismatched backend is not damage, and its size is not compared.
     let report = check(&world.flash, Some((&other, 4096)), false, &|_| ()).unwrap();
     assert!(!report.is_damaged() && !report.is_sound(), "{report:?}");
     let told = &report.findings[0];
@@ -297,7 +297,7 @@ fn another_backend_and_one_that_was_cut_short_are_told() {
 }
 
 #[test]
-fn after_detaching_the_backend_alone_has_the_newest_of_every_block() {
+fn after_detaching_the_backend_has_the_newest_of_every_block() {
     let world = world(60);
     let dirty = world.recovered().log.dirty_blocks();
     let mut told = (0, 0);
@@ -354,9 +354,9 @@ fn a_cache_that_was_closed_in_order_has_nothing_to_remark_but_what_a_start_finds
     assert!(report.findings[0].text.starts_with("A start reads "), "{report:?}");
 }
 
-/// As after a power failure in the middle of the last write: nothing says that it was flushed, where it did not fill its unit.
+/// A power failure during the last write, which was not flushed unless it filled its unit.
 #[test]
-fn a_torn_end_is_told_and_checking_it_writes_nothing() {
+fn a_torn_end_is_reported_and_checking_it_writes_nothing() {
     let mut torn = 0;
     for writes in 15..30 {
         let world = world(writes);
@@ -374,7 +374,7 @@ fn a_torn_end_is_told_and_checking_it_writes_nothing() {
 }
 
 #[test]
-fn many_threads_find_what_one_does() {
+fn many_threads_find_the_same_as_one() {
     let world = world(300);
     let described = |recovered: Recovered| {
         let copies = recovered.log.blocks().into_iter().map(|block| {
@@ -392,11 +392,11 @@ fn many_threads_find_what_one_does() {
             *told = (told.0.max(done), told.1.max(all));
         };
         assert_eq!(described(world.recovered_by(threads, &progress).unwrap()), expected, "{threads} threads");
-        // All units, and the footers of those behind the head.
+        // All units, and the footers of all but the head.
         let all = u64::from(GEOMETRY.log_units() + expected.3 - 1);
         assert_eq!(*told.lock(), (all, all), "{threads} threads");
     }
-    // Whoever reads ahead ends with the error, too.
+    // Threads that read ahead stop at the error, too.
     let (_, slot) = world.slot(true);
     let unit = slot / GEOMETRY.unit_pages;
     for page in 0..GEOMETRY.unit_pages {

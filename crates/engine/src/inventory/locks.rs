@@ -1,4 +1,4 @@
-//! Which program has locked a disk: `/proc/locks`, proc_locks(5). Every disk that this program uses is locked by flock(2).
+//! Finds the process that has locked a disk: `/proc/locks`, proc_locks(5). flashwise locks its disks by flock(2).
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::path::Path;
 use super::Places;
 use crate::disk::device::{behind_loop, sysfs};
 
-/// A program that has a disk locked; shown as why the disk cannot be taken.
+/// A process that has locked a disk. Displayed as the reason why the disk is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// This process.
     Ourselves,
-    /// Another one, by its number; 0 is one that cannot be seen from here.
+    /// Another process, by its number; 0 if it is not visible from here.
     Process(u32),
 }
 
@@ -25,18 +25,18 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// What programs have locked.
+/// The locks of all processes.
 #[derive(Clone, Debug)]
 pub struct Locks(String);
 
 impl Locks {
-    /// Reads the file below `places.proc`; one that is missing names nothing. Nothing is locked.
+    /// Reads the file below `places.proc`; a missing file counts as empty. Locks nothing.
     pub fn read(places: &Places) -> Locks {
         Locks(std::fs::read_to_string(places.proc.join("locks")).unwrap_or_default())
     }
 
-    /// Who has a file, a block device, or the file behind a loop device locked. What file systems do not tell by the number of their device
-    /// (btrfs) is not found.
+    /// Returns the process that has locked a file, a block device, or the file behind a loop device. File systems that
+    /// hide the number of their device (btrfs) are not supported.
     pub fn holder(&self, path: &Path) -> Option<Holder> {
         let metadata = std::fs::metadata(path).ok()?;
         let behind = behind_loop(&sysfs(metadata.rdev())).filter(|_| metadata.rdev() != 0);
@@ -48,12 +48,13 @@ impl Locks {
     }
 }
 
-/// As the kernel writes it: the device in hexadecimal, the inode in decimal.
+/// Formats the file as the kernel does: the device in hexadecimal, the inode in decimal.
 fn number(file: &std::fs::Metadata) -> String {
     format!("{:02x}:{:02x}:{}", rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()), file.ino())
 }
 
-/// Which process has locked which file, by a line as `1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF`. What waits for a lock has `->`.
+/// Parses the process and the file of a line such as `1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF`. Lines with
+/// `->`, which only wait for a lock, are skipped.
 fn locked(line: &str) -> Option<(u32, &str)> {
     let mut words = line.split_whitespace().skip(1);
     (words.next()? == "FLOCK").then_some(())?;

@@ -1,12 +1,12 @@
-//! The machine's disks: what they are, what they hold, who uses them, and what they could be used for.
+//! The machine's disks: their properties, contents, current use, and possible use.
 //!
-//! Source: sysfs-block in the kernel's ABI documentation. Nothing is written, and nothing is locked.
+//! Source: sysfs-block in the kernel's ABI documentation. Writes and locks nothing.
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `signature.rs` | what a disk holds, by magic numbers |
-//! | `mounts.rs` | what is mounted and swapped to |
-//! | `locks.rs` | what programs have locked |
+//! | `signature.rs` | detects contents by magic numbers |
+//! | `mounts.rs` | mounted file systems and swap |
+//! | `locks.rs` | locks of processes |
 //! | `wear.rs` | wear and temperature |
 
 mod locks;
@@ -31,10 +31,10 @@ pub use self::signature::{POOL_MAGIC, Signature};
 pub(crate) use self::wear::written_bytes;
 use self::wear::{Condition, condition};
 
-/// Sectors in sysfs have 512 bytes, whatever the device's are.
+/// The sector size in sysfs, regardless of the device's.
 const SECTOR: u64 = 512;
 
-/// What a disk is used for, or could be.
+/// The use of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -42,17 +42,17 @@ pub enum Role {
     Data,
     /// It holds a cache.
     Cache,
-    /// It is blank, and free to be used.
+    /// It is blank and available.
     #[default]
     Spare,
-    /// It holds something else, or cannot be looked at.
+    /// It holds something else, or cannot be examined.
     Foreign,
-    /// The machine uses it: it is mounted, swapped to, or part of another device.
+    /// The machine uses it: it is mounted, used as swap, or part of another device.
     System,
 }
 
 impl Role {
-    /// Its name.
+    /// The name of the role.
     pub fn name(self) -> &'static str {
         match self {
             Role::Data => "data",
@@ -64,79 +64,80 @@ impl Role {
     }
 }
 
-/// A part of a disk.
+/// A partition of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Partition {
-    /// Its device.
+    /// The path of the device.
     pub path: String,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// Where it is mounted, `[SWAP]` where it is swapped to.
+    /// The mount points, and `[SWAP]` if it is used as swap.
     pub mounts: Vec<String>,
-    /// Devices that are made of it.
+    /// Devices that use it.
     pub holders: Vec<String>,
-    /// What it holds.
+    /// The detected contents.
     pub signatures: Vec<Signature>,
 }
 
-/// A disk: a block device, or a regular file that was named.
+/// A disk: a block device, or a given regular file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DiskInfo {
-    /// Its device, or the file.
+    /// The path of the device or file.
     pub path: String,
     /// True if it is a regular file.
     pub is_file: bool,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// Vendor and model; null where it has none, as of all that follows.
+    /// Vendor and model. Like the following fields, null if unknown.
     pub model: Option<String>,
     /// Serial number.
     pub serial: Option<String>,
-    /// World wide name, or what NVMe has in its place.
+    /// World wide name, or the equivalent of NVMe.
     pub wwn: Option<String>,
-    /// Where it is attached: host, channel, target and unit of SCSI and SATA (`0:0:1:0`), the PCI address of NVMe, the virtual device.
+    /// The bus address: host, channel, target and unit for SCSI and SATA (`0:0:1:0`), the PCI address for NVMe, or the
+    /// virtual device.
     pub bus_address: Option<String>,
     /// The file behind a loop device.
     pub backing_file: Option<String>,
-    /// True if it has heads that move; null for files.
+    /// True for a hard disk, false for an SSD; null for files.
     pub rotational: Option<bool>,
     /// `none`, `host-aware` or `host-managed`.
     pub zoned: String,
-    /// True if it cannot be written.
+    /// True if it is read-only.
     pub read_only: bool,
-    /// True if it can be taken out.
+    /// True if it is removable.
     pub removable: bool,
-    /// Where it is mounted, `[SWAP]` where it is swapped to.
+    /// The mount points, and `[SWAP]` if it is used as swap.
     pub mounts: Vec<String>,
-    /// Devices that are made of it: RAID, device mapper; of a file loop devices.
+    /// Devices that use it: RAID, device mapper, or loop devices of a file.
     pub holders: Vec<String>,
-    /// Its parts, in order of their numbers.
+    /// The partitions, by number.
     pub partitions: Vec<Partition>,
-    /// What it holds, but for what its parts hold.
+    /// The detected contents, without those of the partitions.
     pub signatures: Vec<Signature>,
-    /// How much of its rated endurance is used, in percent, where it tells.
+    /// Used share of the rated endurance in percent, if the disk reports it.
     pub wear_percent: Option<u16>,
-    /// In degrees Celsius, where it tells.
+    /// Temperature in degrees Celsius, if the disk reports it.
     pub temperature_celsius: Option<f64>,
-    /// What it is used for.
+    /// The use of the disk.
     pub role: Role,
-    /// Why a pool would not take it as it is; null where it would.
+    /// Why a pool would refuse the disk as it is, or null.
     pub refused: Option<String>,
-    /// True if wiping it is all that a pool would need to take it.
+    /// True if a pool would accept the disk after wiping.
     pub can_be_wiped: bool,
 }
 
 impl DiskInfo {
-    /// What tells it and what it holds from another disk that may come to its path.
+    /// Returns a text that changes if another disk appears at this path, or other contents on the disk.
     pub fn identity(&self) -> String {
         let disk = (&self.path, self.size_bytes, &self.model, &self.serial, &self.wwn, &self.backing_file);
-        // Of a file that another took the place of, or that was written, the path says nothing.
+        // For a file, the path does not show that it was replaced or written.
         let file = std::fs::metadata(&self.path).ok().filter(|_| self.is_file);
         let file = file.map(|file| (file.dev(), file.ino(), file.mtime(), file.mtime_nsec()));
         format!("{disk:?} {:?} {:?} {file:?}", self.partitions, self.signatures)
     }
 
-    /// Its path, with what people know it by besides.
+    /// Returns the path, with model and serial number if known.
     pub fn named(&self) -> String {
         let serial = self.serial.as_ref().map(|serial| format!("serial number {serial}"));
         let more: Vec<String> = self.model.iter().cloned().chain(serial).collect();
@@ -144,12 +145,12 @@ impl DiskInfo {
     }
 }
 
-/// Where the kernel tells of devices; tests have trees of their own.
+/// The directories of the kernel's device information. Tests have their own.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// sysfs.
     pub sys: PathBuf,
-    /// The devices' files.
+    /// The directory of device files.
     pub dev: PathBuf,
     /// proc.
     pub proc: PathBuf,
@@ -161,37 +162,37 @@ impl Default for Places {
     }
 }
 
-/// A block device that is there.
+/// A present block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Presence {
-    /// Its size.
+    /// The size in bytes.
     pub size_bytes: u64,
-    /// Rises by one with each device that comes; 0 before Linux 5.15.
+    /// A number that the kernel increases with each new device; 0 before Linux 5.15.
     pub came: u64,
 }
 
-/// What an attribute in sysfs says; none where it is missing or empty.
+/// Reads an attribute in sysfs. Returns `None` if it is missing or empty.
 fn attribute(folder: &Path, name: &str) -> Option<String> {
     let value = std::fs::read(folder.join(name)).ok()?;
     let value = String::from_utf8_lossy(&value).trim_matches(['\0', ' ', '\n', '\t']).to_owned();
     (!value.is_empty()).then_some(value)
 }
 
-/// All block devices that have a size, in order of their names.
+/// Returns all block devices with a size above 0, ordered by name.
 pub fn scan(places: &Places) -> io::Result<Vec<DiskInfo>> {
     let folder = places.sys.join("block");
     let entries = std::fs::read_dir(&folder)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
     let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    // As people count: sdb before sdaa, nvme2n1 before nvme10n1.
+    // In natural order: sdb before sdaa, nvme2n1 before nvme10n1.
     names.sort_by_key(|name| (name.chars().take(2).collect::<String>(), name.len(), name.clone()));
     let mounts = Mounts::read(&places.proc);
     let disks = names.iter().map(|name| device(places, &mounts, name));
     Ok(disks.filter(|disk| disk.size_bytes > 0).collect())
 }
 
-/// The block devices that have a size, by their paths, with what is another where another device took the place of one: its size, and the
-/// number that the kernel gave it when it came. Reads sysfs alone, so that disks that sleep go on sleeping.
+/// Returns the block devices with a size above 0, by path, with their size and kernel sequence number. Both reveal a
+/// replaced device. Reads only sysfs, so sleeping disks are not woken.
 pub fn present(places: &Places) -> io::Result<BTreeMap<String, Presence>> {
     let entries = std::fs::read_dir(places.sys.join("block"))?.flatten();
     let there = entries.filter_map(|entry| {
@@ -204,7 +205,7 @@ pub fn present(places: &Places) -> io::Result<BTreeMap<String, Presence>> {
     Ok(there.collect())
 }
 
-/// One disk: a regular file, or a block device, which is a whole one or a part of one.
+/// Examines one disk: a regular file, a whole block device, or a partition.
 pub fn examine(places: &Places, path: &Path) -> io::Result<DiskInfo> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let metadata = std::fs::metadata(path).map_err(named)?;
@@ -274,7 +275,7 @@ fn device(places: &Places, mounts: &Mounts, name: &str) -> DiskInfo {
     disk
 }
 
-/// A name in sysfs has `!` where that of the device has `/`.
+/// Names in sysfs have `!` in place of `/`.
 fn device_path(places: &Places, name: &str) -> PathBuf {
     places.dev.join(name.replace('!', "/"))
 }
@@ -283,7 +284,7 @@ fn size(folder: &Path) -> u64 {
     attribute(folder, "size").and_then(|text| text.parse::<u64>().ok()).unwrap_or(0) * SECTOR
 }
 
-/// SATA disks are behind a translation whose vendor is `ATA`, which says nothing.
+/// The vendor `ATA` of SATA disks means only that they are behind a translation.
 fn model(inside: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let vendor = inside("vendor").filter(|vendor| vendor != "ATA" && !vendor.starts_with("0x"));
     match (vendor, inside("model").or_else(|| inside("name"))) {
@@ -292,7 +293,7 @@ fn model(inside: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     }
 }
 
-/// The unit serial number of SCSI: four bytes of header, then the text.
+/// Reads the unit serial number of SCSI: four bytes of header, then the text.
 fn page_80(folder: &Path) -> Option<String> {
     let page = std::fs::read(folder.join("device/vpd_pg80")).ok()?;
     let text = String::from_utf8_lossy(page.get(4..)?).trim_matches(['\0', ' ']).to_owned();
@@ -307,7 +308,7 @@ fn bus_address(folder: &Path) -> Option<String> {
     })
 }
 
-/// The loop devices that a file is behind.
+/// Returns the loop devices of a file.
 fn loops_on(places: &Places, path: &Path) -> Vec<String> {
     let is_it = |name: &String| {
         let behind = attribute(&places.sys.join("block").join(name), "loop/backing_file");
@@ -348,7 +349,7 @@ fn ends(path: &Path, size: u64) -> io::Result<Ends> {
     Ends::read(size, |buffer, offset| file.read_exact_at(buffer, offset))
 }
 
-/// Finds the role of a disk, and what is against its use.
+/// Determines the role of a disk, and the reasons against its use.
 fn judge(disk: &mut DiskInfo, ends: Result<&Ends, &io::Error>) {
     disk.signatures = ends.map(Ends::signatures).unwrap_or_default();
     let has = |kind: &str| disk.signatures.iter().any(|signature| signature.kind == kind);

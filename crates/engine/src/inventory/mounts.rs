@@ -1,9 +1,9 @@
-//! What of the machine's disks is in use as a file system or as swap: proc_pid_mountinfo(5) and `/proc/swaps`, proc_swaps(5).
+//! Mounted disks and swap devices: proc_pid_mountinfo(5), and proc_swaps(5) for `/proc/swaps`.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What is mounted, and what is swapped to.
+/// The mounted file systems and the swap devices.
 #[derive(Clone, Debug, Default)]
 pub struct Mounts {
     mounted: Vec<Mount>,
@@ -12,15 +12,15 @@ pub struct Mounts {
 
 #[derive(Clone, Debug)]
 struct Mount {
-    /// The device's number as `8:1`; file systems of many devices have one of their own.
+    /// The device number, such as `8:1`. File systems of several devices have a number of their own.
     number: String,
-    /// What was mounted, as it was named.
+    /// The source as it was given to mount.
     source: PathBuf,
     point: String,
 }
 
 impl Mounts {
-    /// Reads both files below `proc`; one that is missing names nothing.
+    /// Reads both files below `proc`. A missing file counts as empty.
     pub fn read(proc: &Path) -> Mounts {
         let text = |name: &str| std::fs::read_to_string(proc.join(name)).unwrap_or_default();
         let mounted = text("self/mountinfo").lines().filter_map(mount).collect();
@@ -28,7 +28,7 @@ impl Mounts {
         Mounts { mounted, swaps: text("swaps").lines().skip(1).filter_map(first).collect() }
     }
 
-    /// Where a device or a file is used, each place once: mount points in order, and `[SWAP]`.
+    /// Returns the uses of a device or file without duplicates: sorted mount points, and `[SWAP]`.
     pub fn of(&self, path: &Path, number: Option<&str>) -> Vec<String> {
         let is_it = |other: &Path| same(other, path);
         let is_mounted = |mount: &&Mount| number == Some(mount.number.as_str()) || is_it(&mount.source);
@@ -42,7 +42,7 @@ impl Mounts {
     }
 }
 
-/// True if two paths name one file or device.
+/// True if two paths are the same file or device.
 pub(crate) fn same(one: &Path, other: &Path) -> bool {
     if !one.is_absolute() {
         return false;
@@ -62,7 +62,7 @@ fn mount(line: &str) -> Option<Mount> {
     Some(Mount { number: number.to_owned(), source: unescaped(source).into(), point: unescaped(point) })
 }
 
-/// Spaces and the like are written as a backslash and three octal digits.
+/// Decodes spaces and other characters that are escaped as a backslash and three octal digits.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_mounted_is_known_by_number_and_by_name() {
+    fn mounts_are_found_by_number_and_by_name() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("self")).unwrap();
         let lines = "36 35 8:1 / /mnt/with\\040space rw,noatime master:1 - ext4 /dev/nothing rw\n\

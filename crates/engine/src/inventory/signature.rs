@@ -1,7 +1,7 @@
-//! What a disk holds, by the magic numbers that formats keep at known places.
+//! Detects the contents of a disk by the magic numbers of formats.
 //!
-//! Source: the formats' own descriptions: the kernel's documentation of ext4, md and bcache, `linux/magic.h`, the specifications of
-//! UEFI (GPT), LUKS and LVM2. The crates that know more of them bind libblkid, which would have to be there wherever this runs.
+//! Source: the descriptions of the formats: the kernel's documentation of ext4, md and bcache, `linux/magic.h`, the
+//! specifications of UEFI (GPT), LUKS and LVM2. Crates that detect more formats need libblkid at run time.
 
 use std::io;
 
@@ -9,37 +9,38 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// Something that a disk holds.
+/// Detected contents of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Signature {
-    /// What it is: `ext4`, `xfs`, `gpt`, `lvm2` and so on, as blkid(8) says it; `flashwise-cache` and `flashwise-pool` are this program's.
+    /// The format, named as by blkid(8), such as `ext4`, `xfs`, `gpt` or `lvm2`. `flashwise-cache` and `flashwise-pool`
+    /// are this program's.
     pub kind: String,
     /// The label of a file system, or the name of a pool, if it has one.
     #[serde(default)]
     pub label: Option<String>,
-    /// Its UUID, if it has one.
+    /// The UUID, if any.
     #[serde(default)]
     pub uuid: Option<String>,
 }
 
-/// What this program's own signatures are called.
+/// The kind of a cache of this program.
 pub const CACHE: &str = "flashwise-cache";
-/// As [`CACHE`], of a disk of a pool.
+/// The kind of a disk of a pool.
 pub const POOL: &str = "flashwise-pool";
 /// The magic number of a label of a pool's disk.
 pub const POOL_MAGIC: [u8; 8] = *b"fwpooldk";
 
-/// Where a format keeps its magic number.
+/// The position of a magic number.
 enum At {
-    /// Bytes from the beginning.
+    /// Bytes from the start.
     Start(usize),
-    /// Bytes from the last multiple of the second that is at least that far from the end.
+    /// Bytes from the end at least, rounded down to a multiple of the second number.
     End(u64, u64),
 }
 
 use At::{End, Start};
 
-/// Formats that are known by one magic number. Those with more to tell come after them, in code.
+/// Formats with one magic number. Formats that need more checks have code below.
 const MAGICS: &[(&str, At, &[u8])] = &[
     (CACHE, Start(0), b"flashwis"),
     (CACHE, Start(4096), b"flashwis"),
@@ -78,8 +79,8 @@ const BCACHE: [u8; 16] =
 const BCACHEFS: [u8; 16] =
     [0xc6, 0x85, 0x73, 0xf6, 0x66, 0xce, 0x90, 0xa9, 0xd9, 0x6a, 0x60, 0xcf, 0x80, 0x3d, 0xf7, 0xef];
 
-/// Where labels and UUIDs of file systems are, those of a cache, and of a disk of a pool with the pool's name: kind, byte of the UUID, byte of the
-/// label and its longest length.
+/// The positions of labels and UUIDs: kind, offset of the UUID, offset and maximum length of the label. The label of a
+/// pool's disk is the name of the pool.
 const NAMES: [(&str, usize, usize, usize); 8] = [
     (CACHE, 24, 0, 0),
     (POOL, 32, 81, 64),
@@ -91,12 +92,12 @@ const NAMES: [(&str, usize, usize, usize); 8] = [
     ("swap", 1036, 1052, 16),
 ];
 
-/// Bytes from the beginning that are read.
+/// Bytes read at the start.
 const HEAD_BYTES: u64 = 1 << 20;
-/// Bytes from the end that are read.
+/// Bytes read at the end.
 const TAIL_BYTES: u64 = 128 << 10;
 
-/// The ends of a disk, where formats keep their magic numbers.
+/// The start and the end of a disk, where formats keep their magic numbers.
 #[derive(Clone, Debug)]
 pub struct Ends {
     size: u64,
@@ -105,7 +106,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Reads the ends of a disk of `size` bytes by `read_at`.
+    /// Reads both ends of a disk of `size` bytes with `read_at`.
     pub fn read(size: u64, mut read_at: impl FnMut(&mut [u8], u64) -> io::Result<()>) -> io::Result<Ends> {
         let mut head = vec![0; size.min(HEAD_BYTES) as usize];
         read_at(&mut head, 0)?;
@@ -130,12 +131,12 @@ impl Ends {
         }
     }
 
-    /// True if nothing but zeroes is there.
+    /// True if both ends are all zeroes.
     pub fn are_blank(&self) -> bool {
         self.head.iter().chain(&self.tail).all(|&byte| byte == 0)
     }
 
-    /// All that is known of what the disk holds, each once.
+    /// Returns the detected contents, without duplicates.
     pub fn signatures(&self) -> Vec<Signature> {
         let mut kinds: Vec<&str> = Vec::new();
         let mut add = |kind| {
@@ -154,7 +155,8 @@ impl Ends {
         kinds.into_iter().map(|kind| self.named(kind)).collect()
     }
 
-    /// Tells the three apart by their features: a journal, and what only ext4 has (extents and what came with them).
+    /// Distinguishes ext2, ext3 and ext4 by their features: a journal, and features that only ext4 has, such as
+    /// extents.
     fn ext(&self) -> Option<&'static str> {
         const HAS_JOURNAL: u32 = 0x4;
         const OF_EXT3: u32 = 0x2 | 0x4 | 0x8 | 0x10;
@@ -170,13 +172,13 @@ impl Ends {
         })
     }
 
-    /// The first label has its uberblocks from 128 KiB on, one in each KiB.
+    /// The first label of ZFS has its uberblocks from 128 KiB on, one in each KiB.
     fn is_zfs(&self) -> bool {
         let magic = 0x00ba_b10cu64.to_le_bytes();
         (0..128).any(|number| self.head((128 + number) << 10, 8) == Some(&magic))
     }
 
-    /// A master boot record has its mark, and an entry that is one: active or not, of a type, and of a size.
+    /// A master boot record has a signature and a valid entry: active or not, with a type and a size.
     fn has_partition_table(&self) -> bool {
         let is_one = |entry: &[u8]| entry[0] & 0x7f == 0 && entry[4] != 0 && entry[12..16] != [0; 4];
         self.head(510, 2) == Some(&[0x55, 0xaa])
@@ -186,7 +188,7 @@ impl Ends {
     fn named(&self, kind: &str) -> Signature {
         let mut signature = Signature { kind: kind.to_owned(), ..Signature::default() };
         if let Some(&(_, uuid, label, length)) = NAMES.iter().find(|(known, ..)| *known == kind) {
-            // Where the first copy is not whole, the second.
+            // If the first copy is damaged, the second is used.
             let copies = MAGICS.iter().filter(|(of, at, magic)| *of == kind && self.has(at, magic));
             let starts = copies.filter_map(|(_, at, _)| if let Start(at) = at { Some(*at) } else { None });
             let copy = if [CACHE, POOL].contains(&kind) { starts.min().unwrap_or(0) } else { 0 };
@@ -253,10 +255,10 @@ mod tests {
         assert!(ends(size, &[]).are_blank() && !ends(size, &[(size - 1, &[1])]).are_blank());
     }
 
-    /// md's version 1.0 keeps its superblock 8 to 12 KiB before the end, at a multiple of 4 KiB; 0.90 in the last whole 64 KiB but one
-    /// at most.
+    /// Version 1.0 of md keeps its superblock 8 to 12 KiB before the end, at a multiple of 4 KiB. Version 0.90 keeps it
+    /// 64 to 128 KiB before the end, at a multiple of 64 KiB.
     #[test]
-    fn what_lies_at_the_end_is_found_whatever_the_size_is() {
+    fn signatures_at_the_end_are_found_for_any_size() {
         let size = (4 << 20) + 512;
         assert_eq!(kinds(size, &[((4 << 20) - (8 << 10), &MD)]), ["md"]);
         assert_eq!(kinds(size, &[((4 << 20) - (64 << 10), &MD)]), ["md"]);
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn ext_file_systems_are_told_apart_and_have_their_names() {
+    fn ext_file_systems_are_distinguished_and_have_their_names() {
         let uuid = [7; 16];
         let ext = |compatible: u32, incompatible: u32| {
             let (compatible, incompatible) = (compatible.to_le_bytes(), incompatible.to_le_bytes());

@@ -1,4 +1,4 @@
-//! A machine made of files: trees like those of sysfs, proc and `/dev`.
+//! Simulated machines: directory trees like those of sysfs, proc and `/dev`.
 
 use std::os::unix::fs::symlink;
 
@@ -25,7 +25,7 @@ impl Machine {
         std::fs::write(path, contents).unwrap();
     }
 
-    /// A disk of 4 MiB with these attributes, and these bytes in its first sectors.
+    /// Adds a disk of 4 MiB with these attributes and initial bytes.
     fn disk(&self, name: &str, attributes: &[(&str, &str)], start: &[u8]) {
         self.write(&format!("sys/block/{name}/size"), "8192\n");
         for (attribute, value) in attributes {
@@ -64,7 +64,7 @@ fn a_disk_of_scsi_has_all_that_the_kernel_knows_of_it() {
     ];
     machine.disk("sda", &attributes, &[]);
     machine.write("sys/block/sda/device/vpd_pg80", b"\0\x80\0\x08Z9A0WXYZ");
-    // In sysfs the device is a link, whose target is called as its address is.
+    // The device in sysfs is a link whose target is named after the address.
     let target = machine.path("sys/devices/pci0000:00/ata1/0:0:1:0");
     std::fs::create_dir_all(target.parent().unwrap()).unwrap();
     std::fs::rename(machine.path("sys/block/sda/device"), &target).unwrap();
@@ -94,7 +94,7 @@ fn a_disk_of_nvme_is_at_an_address_of_pci() {
 }
 
 #[test]
-fn what_the_machine_uses_and_what_holds_something_is_refused_and_says_why() {
+fn disks_in_use_or_with_contents_are_refused_with_a_reason() {
     let machine = Machine::new();
     machine.disk("sda", &[("dev", "8:0"), ("sda1/partition", "1"), ("sda1/dev", "8:1"), ("sda1/size", "2048")], &[]);
     machine.device("sda1", 1 << 20, b"XFSB");

@@ -1,8 +1,9 @@
-//! How worn and how warm a disk is, where it tells.
+//! Wear and temperature of disks that report them.
 //!
-//! NVMe: the SMART / health information log (page 02h of Get Log Page; NVM Express base specification), by the admin command of
-//! linux/nvme_ioctl.h. eMMC: `life_time` in sysfs (JEDEC 84-B51, `DEVICE_LIFE_TIME_EST`). Temperatures of others: hwmon in sysfs, which
-//! SATA disks have with the kernel's module drivetemp. The wear of SATA and SAS disks is not asked for.
+//! NVMe: the SMART / health information log (page 02h of Get Log Page; NVM Express base specification), by the admin
+//! command of linux/nvme_ioctl.h. eMMC: `life_time` in sysfs (JEDEC 84-B51, `DEVICE_LIFE_TIME_EST`). Other
+//! temperatures: hwmon in sysfs, which supports SATA disks with the kernel module drivetemp. The wear of SATA and SAS
+//! disks is not supported.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -12,16 +13,16 @@ use rustix::ioctl::{Opcode, Updater, opcode};
 
 use super::attribute;
 
-/// What a disk says of its state.
+/// The condition of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Condition {
-    /// How much of its rated endurance is used, in percent; may exceed 100.
+    /// Used share of the rated endurance in percent; may exceed 100.
     pub wear_percent: Option<u16>,
-    /// In degrees Celsius.
+    /// Temperature in degrees Celsius.
     pub temperature_celsius: Option<f64>,
 }
 
-/// What the disk at `sysfs`, open as `device`, says of itself.
+/// Returns the condition of the disk at `sysfs`, which is open as `device`.
 pub fn condition(sysfs: &Path, device: Option<&File>) -> Condition {
     let is_nvme = sysfs.file_name().is_some_and(|name| name.to_string_lossy().starts_with("nvme"));
     let told = device.filter(|_| is_nvme).and_then(health_log).map(|log| of_health_log(&log)).unwrap_or_default();
@@ -57,7 +58,7 @@ const HEALTH_BYTES: usize = 512;
 
 fn health_log(device: &File) -> Option<[u8; HEALTH_BYTES]> {
     let mut log = [0; HEALTH_BYTES];
-    // Number of 32-bit words less one, and the page's number.
+    // The number of 32-bit words minus one, and the number of the page.
     let what = ((HEALTH_BYTES as u32 / 4 - 1) << 16) | HEALTH;
     let mut command = AdminCommand {
         opcode: GET_LOG_PAGE,
@@ -67,13 +68,13 @@ fn health_log(device: &File) -> Option<[u8; HEALTH_BYTES]> {
         words_10_to_15: [what, 0, 0, 0, 0, 0],
         ..AdminCommand::default()
     };
-    // SAFETY: the kernel fills `data_length` bytes at `address`, which are those of `log`, and the command's result.
+    // SAFETY: the kernel fills `data_length` bytes at `address`, which belong to `log`, and the result in the command.
     let asked = unsafe { rustix::ioctl::ioctl(device, Updater::<NVME_IOCTL_ADMIN_CMD, _>::new(&mut command)) };
     asked.ok().map(|()| log)
 }
 
-/// Returns the bytes that hosts have written to the NVMe drive at `sysfs`, or to the drive of the partition there. `device` is the same, open.
-/// Returns `None` for other drives, and for a drive that does not count.
+/// Returns the bytes that hosts have written to the NVMe drive at `sysfs`, or to the drive of the partition there.
+/// `device` is the same, open. Returns `None` for other drives, and for a drive that does not count.
 pub fn written_bytes(sysfs: &Path, device: &File) -> Option<u64> {
     let folder = sysfs.canonicalize().ok()?;
     let is_nvme = folder.file_name()?.to_string_lossy().starts_with("nvme");
@@ -83,14 +84,14 @@ pub fn written_bytes(sysfs: &Path, device: &File) -> Option<u64> {
 /// Bytes of a data unit: 1,000 sectors of 512 bytes.
 const DATA_UNIT_BYTES: u64 = 512_000;
 
-/// Data units written in bytes 48 to 63; 0 of a drive that does not report them.
+/// Data units written are in bytes 48 to 63. Drives without a counter report 0.
 fn written_of_health_log(log: &[u8; HEALTH_BYTES]) -> Option<u64> {
     let units = u128::from_le_bytes(log[48..64].try_into().ok()?);
     let bytes = u64::try_from(units).ok()?.checked_mul(DATA_UNIT_BYTES)?;
     (bytes > 0).then_some(bytes)
 }
 
-/// Temperature in kelvin in bytes 1 and 2, percentage used in byte 5, which says 255 for all that is more than 254.
+/// The temperature in kelvin is in bytes 1 and 2. The percentage used is in byte 5, where 255 means more than 254.
 fn of_health_log(log: &[u8; HEALTH_BYTES]) -> Condition {
     let kelvin = u16::from_le_bytes([log[1], log[2]]);
     Condition {
@@ -99,7 +100,7 @@ fn of_health_log(log: &[u8; HEALTH_BYTES]) -> Condition {
     }
 }
 
-/// Of both kinds of memory the more worn: 0x01 is up to 10 %, 0x0b more than all.
+/// The higher value of both types of memory: 0x01 is up to 10 %, 0x0b above 100 %.
 fn emmc_wear(sysfs: &Path) -> Option<u16> {
     let text = attribute(&sysfs.join("device"), "life_time")?;
     let number = |word: &str| u16::from_str_radix(word.strip_prefix("0x")?, 16).ok();
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
     use crate::disk::device::tests::sysfs;
 
-    /// By hand: 0x0137 = 311 K = 38 °C, and 7 % used.
+    /// Computed by hand: 0x0137 = 311 K = 38 °C, and 7 % used.
     #[test]
     fn the_health_log_has_temperature_and_wear_where_the_specification_says() {
         let mut log = [0; HEALTH_BYTES];
@@ -135,9 +136,9 @@ mod tests {
         assert_eq!(size_of::<AdminCommand>(), 72, "as linux/nvme_ioctl.h has it");
     }
 
-    /// By hand: 0x0102 = 258 data units of 512,000 bytes.
+    /// Computed by hand: 0x0102 = 258 data units of 512,000 bytes.
     #[test]
-    fn the_health_log_has_what_hosts_wrote_where_the_specification_says() {
+    fn the_health_log_has_the_written_bytes_where_the_specification_says() {
         let mut log = [0; HEALTH_BYTES];
         (log[32], log[48], log[49]) = (9, 0x02, 0x01);
         assert_eq!(written_of_health_log(&log), Some(258 * 512_000));

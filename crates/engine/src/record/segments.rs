@@ -1,7 +1,7 @@
-//! The files of a recording: numbered segments, each written once from its beginning to its end and never opened again.
+//! The files of a recording: numbered segments. Each is written once, sequentially, and never reopened.
 //!
-//! Source: RFC 8878, section 3: a zstd file is any number of frames, one after another. Each piece that is appended is a frame of its
-//! own, with a checksum, so that a file that ends after any piece is whole.
+//! Source: RFC 8878, section 3: a zstd file is a sequence of frames. Each appended piece is a frame with a checksum, so
+//! a file that ends after any piece is valid.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
@@ -12,45 +12,45 @@ use std::path::{Path, PathBuf};
 use flashwise_core::recording::HEADER;
 use rustix::fs::Access;
 
-/// Level of compression.
+/// Compression level.
 const ZSTD_LEVEL: i32 = 3;
 
-/// What a recording may take.
+/// The limits of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// A segment that would become larger is ended, and another one begun.
+    /// Maximum size of a segment. A new one begins before it would be exceeded.
     pub segment_bytes_max: u64,
-    /// All segments together, those of earlier starts included: where this would be passed, nothing is written.
+    /// Maximum size of all segments, including those of earlier starts. Nothing is written beyond it.
     pub total_bytes_max: u64,
 }
 
-/// The names of a recording's segments: `trace.csv.zst` stands for `trace.000001.csv.zst`, `trace.000002.csv.zst` and so on, so that
-/// they sort in the order in which they were written.
+/// The names of a recording's segments. `trace.csv.zst` stands for `trace.000001.csv.zst`, `trace.000002.csv.zst` and
+/// so on, which sort in the order of writing.
 #[derive(Clone, Debug)]
 pub struct Names {
     folder: PathBuf,
-    /// What is before the number, with a dot.
+    /// The part before the number, with a dot.
     before: OsString,
-    /// What is after it, with a dot, or nothing.
+    /// The part after the number, with a dot, or empty.
     after: OsString,
 }
 
-/// What a recording has on disk.
+/// The segments on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Found {
-    /// The highest number of a segment, 0 where there is none.
+    /// The highest number of a segment; 0 if there is none.
     last: u64,
-    /// What the segments take.
+    /// Total size of the segments in bytes.
     bytes: u64,
 }
 
 impl Names {
-    /// The names for the path that a configuration gives.
+    /// Returns the names for a path in the configuration.
     pub fn of(path: &Path) -> Names {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = path.file_name().unwrap_or_default().as_bytes();
         let uncompressed = name.strip_suffix(b".zst").unwrap_or(name);
-        // A dot at the very start hides a file, and begins no extension.
+        // A leading dot hides a file, and does not begin an extension.
         let dot = uncompressed.iter().rposition(|&byte| byte == b'.').filter(|&at| at > 0);
         let stem_bytes = dot.unwrap_or(uncompressed.len());
         let before = [&name[..stem_bytes], b"."].concat();
@@ -68,7 +68,7 @@ impl Names {
         self.with(&format!("{number:06}"))
     }
 
-    /// The path of every segment, with NUMBER for the number.
+    /// The path of a segment, with NUMBER as a placeholder.
     pub fn pattern(&self) -> String {
         self.with("NUMBER").display().to_string()
     }
@@ -80,7 +80,7 @@ impl Names {
         self.folder.join(name)
     }
 
-    /// The number in the name of a segment of this recording.
+    /// Parses the number from the name of a segment of this recording.
     fn number(&self, name: &OsStr) -> Option<u64> {
         let digits = name.as_bytes().strip_prefix(self.before.as_bytes())?.strip_suffix(self.after.as_bytes())?;
         let is_number = digits.len() >= 6 && digits.iter().all(u8::is_ascii_digit);
@@ -93,14 +93,14 @@ impl Names {
             let entry = entry?;
             let Some(number) = self.number(&entry.file_name()) else { continue };
             found.last = found.last.max(number);
-            // One that is taken away meanwhile takes no space.
+            // A segment that was removed meanwhile takes no space.
             found.bytes += entry.metadata().map_or(0, |metadata| metadata.len());
         }
         Ok(found)
     }
 }
 
-/// Makes the file of a segment, and nothing where there is one already.
+/// Creates the file of a segment; fails if it exists.
 type Create = fn(&Path) -> io::Result<Box<dyn Write + Send>>;
 
 fn create_new(path: &Path) -> io::Result<Box<dyn Write + Send>> {
@@ -114,7 +114,7 @@ struct Open {
     bytes: u64,
 }
 
-/// Writes a recording: a new segment with the first piece, and where one is full.
+/// Writes a recording. The first piece begins a new segment, and so does each piece that does not fit.
 pub struct Segments {
     names: Names,
     is_compressed: bool,
@@ -122,14 +122,14 @@ pub struct Segments {
     create: Create,
     open: Option<Open>,
     last_path: Option<PathBuf>,
-    /// What all segments take.
+    /// Total size of all segments in bytes.
     bytes: u64,
-    /// What they took when there was no room for more.
+    /// Their total size when there was no room for more.
     full_at_bytes: Option<u64>,
 }
 
 impl Segments {
-    /// Begins a recording; no file is made before there is something to write to it.
+    /// Starts a recording. The first file is created with the first write.
     ///
     /// # Errors
     /// The folder cannot be read or written.
@@ -137,7 +137,7 @@ impl Segments {
         Segments::with(path, limits, create_new)
     }
 
-    /// The same with files of the caller's own.
+    /// Like [`new`](Self::new), with a custom function to create files.
     pub fn with(path: &Path, limits: Limits, create: Create) -> io::Result<Segments> {
         let names = Names::of(path);
         rustix::fs::access(names.folder(), Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)?;
@@ -147,23 +147,22 @@ impl Segments {
         Ok(Segments { names, is_compressed, limits, create, open: None, last_path: None, bytes, full_at_bytes })
     }
 
-    /// What all segments take, those of earlier starts included.
+    /// Total size of all segments in bytes, including those of earlier starts.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The segment that was written to last.
+    /// The segment of the last write.
     pub fn last_path(&self) -> Option<&Path> {
         self.last_path.as_deref()
     }
 
-    /// True if there was no room for what was to be written last.
+    /// True if there was no room for the last write.
     pub fn is_full(&self) -> bool {
         self.full_at_bytes.is_some()
     }
 
-    /// Writes whole lines as one piece. Returns whether there was room for them; where there was none, there is some again once
-    /// segments were taken away.
+    /// Writes complete lines as one piece. Returns false if there was no room. Room returns when segments are removed.
     pub fn append(&mut self, lines: &[u8]) -> io::Result<bool> {
         if let Some(full_at_bytes) = self.full_at_bytes {
             self.bytes = self.names.found()?.bytes;
@@ -208,7 +207,7 @@ impl Segments {
                     self.last_path = Some(path.clone());
                     return Ok(Open { file, path, bytes: 0 });
                 }
-                // Another server with the same configuration was first.
+                // Another server with the same configuration was faster.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 Err(error) => return Err(error),
             }
@@ -275,7 +274,7 @@ mod tests {
             std::fs::write(folder.path().join(name), "precious").unwrap();
         }
         let path = folder.path().join("trace.csv");
-        // Both are begun before either has a file.
+        // Both start before either has a file.
         let (mut one, mut other) = (Segments::new(&path, UNLIMITED).unwrap(), Segments::new(&path, UNLIMITED).unwrap());
         assert_eq!(names(folder.path()).len(), 4);
         assert!(one.append(b"1\n").unwrap());
@@ -290,7 +289,7 @@ mod tests {
         assert_eq!(names(folder.path()).len(), 6);
     }
 
-    /// Two that look at the folder at the same time find the same last number.
+    /// Two threads that read the folder concurrently find the same last number.
     #[test]
     fn threads_that_begin_at_once_have_segments_of_their_own() {
         let folder = tempfile::tempdir().unwrap();
@@ -314,7 +313,8 @@ mod tests {
         assert_eq!(lines, (0..16).collect::<Vec<_>>());
     }
 
-    /// A header of 38 bytes and lines of 10: two lines in a segment of 60 bytes, 58; in 130 bytes a second one of two.
+    /// With a header of 38 bytes and lines of 10, a segment of 60 bytes has two lines and 58 bytes. The 130 bytes have
+    /// room for a second one of two lines.
     #[test]
     fn a_full_segment_is_followed_by_another_and_a_full_recording_waits_until_segments_were_taken_away() {
         let folder = tempfile::tempdir().unwrap();
@@ -329,7 +329,7 @@ mod tests {
         assert!(!append(&mut segments) && segments.is_full());
         assert!(!append(&mut segments));
         assert_eq!(names(folder.path()), ["trace.000001.csv", "trace.000002.csv"]);
-        // Another start finds no room either, and makes no file.
+        // Another start finds no room either, and creates no file.
         let mut later = Segments::new(&path, limits).unwrap();
         assert!(!append(&mut later));
         assert_eq!(names(folder.path()).len(), 2);
@@ -339,11 +339,11 @@ mod tests {
             (names(folder.path()), segments.bytes()),
             (vec!["trace.000002.csv".to_owned(), "trace.000003.csv".to_owned()], 106)
         );
-        // What is as full as it may be is so from the start.
+        // A recording at its limit is full from the start.
         assert!(Segments::new(&path, Limits { total_bytes_max: 106, ..limits }).unwrap().is_full());
     }
 
-    /// Cut after any piece, zstd's own reader takes the file as whole.
+    /// If the file is cut after any piece, zstd's own reader accepts it.
     #[test]
     fn every_piece_of_a_compressed_segment_is_a_frame() {
         let folder = tempfile::tempdir().unwrap();

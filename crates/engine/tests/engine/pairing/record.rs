@@ -78,7 +78,7 @@ fn only_an_operator_gives_up_a_damaged_record_beside_a_detached_flash() {
     setting.damage_record();
     let error = setting.detach().unwrap_err();
     assert!(error.is_misuse(), "{error}");
-    let expected = "the flash does not say either which blocks the backend misses";
+    let expected = "the flash does not show which blocks the backend lacks";
     assert!(error.to_string().contains(expected), "{error}");
     setting.refusal();
     setting.config.discard_cache = true;
