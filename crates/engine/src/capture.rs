@@ -1,9 +1,10 @@
-//! Records what is asked of a block device: the kernel tells it by the tracepoint `block_bio_queue`, and a [`Recorder`] writes it down.
+//! Records the requests to a block device: the kernel reports them at the tracepoint `block_bio_queue`, and a
+//! [`Recorder`] writes them.
 //!
-//! Source: Documentation/trace/ftrace.rst and include/trace/events/block.h of the kernel. `block_bio_queue` comes once for each request that a
-//! file system or a program hands to the device, before the kernel splits or merges it: what a cache in front of the device would see. The
-//! events are read from an instance of tracefs of its own, so that whoever else traces is not disturbed, and are filtered by the device in
-//! the kernel. That needs root.
+//! Source: Documentation/trace/ftrace.rst and include/trace/events/block.h of the kernel. `block_bio_queue` is hit once
+//! for each request of a file system or program, before the kernel splits or merges it. A cache in front of the device
+//! would see the same requests. Events come from a separate instance of tracefs, so other tracers are not disturbed,
+//! and the kernel filters them by device. This requires root.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -16,20 +17,20 @@ use flashwise_core::filter::Caching;
 use crate::export::{Operation, Request};
 use crate::record::Recorder;
 
-/// Where kernels show tracefs.
+/// The usual mount points of tracefs.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const EVENT: &str = "block_bio_queue";
-/// What an instance is called, before the number of the process.
+/// Prefix of the instance's name; the number of the process follows.
 const PREFIX: &str = "flashwise-";
 const SECTOR_BYTES: u64 = 512;
-/// Room for events of each processor that are not read yet, in KiB: some 100,000.
+/// Buffer of each processor in KiB, for about 100,000 unread events.
 const BUFFER_KIB: u32 = 8192;
-/// Bytes that are read at once.
+/// Number of bytes in one read.
 const CHUNK_BYTES: usize = 256 << 10;
-/// How often events are read.
+/// Interval between reads.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Why a device cannot be captured, or not any more.
+/// Why a capture failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum CaptureError {
@@ -37,7 +38,7 @@ pub enum CaptureError {
     Missing { path: PathBuf, error: io::Error },
     #[error("{}: found no block device, expected one such as /dev/sdb", path.display())]
     NotADevice { path: PathBuf },
-    #[error("{}: found a partition, expected the whole disk {disk}: the kernel tells of requests by their place on the disk", path.display())]
+    #[error("{}: found a partition, expected the whole disk {disk}: the kernel reports requests by their offset on the disk", path.display())]
     Partition { path: PathBuf, disk: String },
     #[error("{}: found a folder on {device} itself, expected one elsewhere: the recording would record itself", folder.display())]
     OnItself { folder: PathBuf, device: String },
@@ -48,7 +49,7 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
-    /// True if trying again cannot mend it.
+    /// True if a retry cannot succeed.
     pub fn is_permanent(&self) -> bool {
         match self {
             CaptureError::Missing { .. } | CaptureError::NotADevice { .. } => true,
@@ -62,7 +63,7 @@ fn privilege(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::PermissionDenied { "; capturing needs root" } else { "" }
 }
 
-/// The first of `places` where tracefs is. To all but root it is closed.
+/// Returns the first of `places` that is a tracefs. It is accessible only to root.
 fn find_tracefs<'a>(places: &[&'a Path]) -> Result<&'a Path, CaptureError> {
     let mut closed = None;
     for place in places {
@@ -78,10 +79,10 @@ fn find_tracefs<'a>(places: &[&'a Path]) -> Result<&'a Path, CaptureError> {
     Err(closed.unwrap_or(CaptureError::NoTracefs))
 }
 
-/// Removes what captures left behind that were killed. The instance of one that runs, where its process cannot be seen from here, is being read,
-/// and the kernel removes none that is.
+/// Removes the instances of captures that were killed. If a capture is running but its process is not visible here, the
+/// kernel does not remove its instance, because it is in use.
 fn remove_left_behind(instances: &Path) {
-    // What cannot be removed stays as it was: it is in nobody's way.
+    // An instance that cannot be removed does no harm.
     for instance in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = instance.file_name().to_string_lossy().into_owned();
         let process = name.strip_prefix(PREFIX).and_then(|process| process.parse::<u32>().ok());
@@ -95,12 +96,12 @@ fn remove_left_behind(instances: &Path) {
 #[derive(Debug)]
 pub struct Device {
     name: String,
-    /// As the kernel's filter has it.
+    /// The device number in the format of the kernel's filter.
     number: u64,
 }
 
 impl Device {
-    /// The block device at `path`; `folder` is where its recording shall be.
+    /// Opens the block device at `path`. `folder` will contain the recording.
     pub fn open(path: &Path, folder: &Path) -> Result<Device, CaptureError> {
         let not_a_device = || CaptureError::NotADevice { path: path.to_owned() };
         let metadata = fs::metadata(path).map_err(|error| CaptureError::Missing { path: path.to_owned(), error })?;
@@ -117,7 +118,7 @@ impl Device {
             let disk = device.parent().map(name_of).unwrap_or_default();
             return Err(CaptureError::Partition { path: path.to_owned(), disk: format!("/dev/{disk}") });
         }
-        // Of a partition of the device, sysfs has the place within the device's.
+        // In sysfs, a partition is below its device.
         if fs::metadata(folder).ok().and_then(|folder| place(folder.dev())).is_some_and(|of| of.starts_with(&device)) {
             return Err(CaptureError::OnItself { folder: folder.to_owned(), device: path.display().to_string() });
         }
@@ -125,35 +126,35 @@ impl Device {
         Ok(Device { name: name_of(&device), number: u64::from(major) << 20 | u64::from(minor) })
     }
 
-    /// What a recording calls it.
+    /// The device's name in a recording.
     pub fn name(&self) -> &str {
         &self.name
     }
 }
 
-/// How many events there were.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// Requests that were given to the recorder.
+    /// Requests passed to the recorder.
     pub requests: u64,
-    /// Events that the kernel had no room for, and that are missing.
+    /// Events lost because the kernel's buffer was full.
     pub lost: u64,
-    /// Events that say nothing of data, such as those of zones.
+    /// Events without data, such as those of zones.
     pub others: u64,
 }
 
-/// A device's events while they come; dropping it leaves nothing behind in the kernel.
+/// A running capture. Dropping it removes its instance from the kernel.
 #[derive(Debug)]
 pub struct Capture {
     instance: PathBuf,
     pipe: File,
-    /// The beginning of a line whose end was not read yet.
+    /// An incomplete line.
     rest: Vec<u8>,
     captured: Captured,
 }
 
 impl Capture {
-    /// Begins: from now on every request to the device is told.
+    /// Starts a capture of all requests to the device.
     pub fn start(device: &Device) -> Result<Capture, CaptureError> {
         let tracefs = find_tracefs(&TRACEFS.map(Path::new))?;
         let instance = tracefs.join("instances").join(format!("{PREFIX}{}", std::process::id()));
@@ -166,7 +167,7 @@ impl Capture {
         let pipe = instance.join("trace_pipe");
         let opened = OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32).open(&pipe);
         let opened = opened.map_err(|error| {
-            // What failed is what is told.
+            // The first error is reported.
             let _ = fs::remove_dir(&instance);
             CaptureError::Trace { path: pipe, error }
         })?;
@@ -174,7 +175,7 @@ impl Capture {
         let event = format!("events/block/{EVENT}");
         for (file, value) in [
             ("buffer_size_kb", BUFFER_KIB.to_string()),
-            // Runs on over suspends of the clock's adjustment, in order on all processors.
+            // A monotonic clock that is consistent across processors.
             ("trace_clock", "mono".to_owned()),
             (&format!("{event}/filter"), format!("dev == {}", device.number)),
             (&format!("{event}/enable"), "1".to_owned()),
@@ -185,7 +186,7 @@ impl Capture {
         Ok(capture)
     }
 
-    /// Gives what comes to the recorder, until `ends` says so; then what has come before that.
+    /// Passes events to the recorder until `ends` returns true, and then the remaining ones.
     pub fn record(&mut self, recorder: &Recorder, mut ends: impl FnMut() -> bool) -> Result<Captured, CaptureError> {
         while !ends() {
             self.read(recorder)?;
@@ -197,7 +198,7 @@ impl Capture {
         Ok(self.captured)
     }
 
-    /// Reads what there is.
+    /// Reads all available events.
     fn read(&mut self, recorder: &Recorder) -> Result<(), CaptureError> {
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
@@ -235,9 +236,9 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // Nobody is told: what is left is an instance that nothing writes to, and the next start makes one of its own.
+        // Errors are ignored: an instance without events remains, and the next capture creates its own.
         let _ = fs::write(self.instance.join(format!("events/block/{EVENT}/enable")), "0");
-        // An instance that is read cannot be removed.
+        // An instance cannot be removed while it is open.
         if let Ok(null) = File::open("/dev/null") {
             self.pipe = null;
         }
@@ -249,23 +250,23 @@ impl Drop for Capture {
 #[derive(Debug, PartialEq, Eq)]
 enum Line<'a> {
     Event(Event<'a>),
-    /// This many events had no room.
+    /// Number of lost events.
     Lost(u64),
     Other,
 }
 
-/// A request, as the kernel tells it.
+/// A request as reported by the kernel.
 #[derive(Debug, PartialEq, Eq)]
 struct Event<'a> {
     time_us: u64,
-    /// Letters for what it does.
+    /// The letters of the operation.
     does: &'a str,
     sector: u64,
     sectors: u64,
 }
 
 impl Line<'_> {
-    /// `dd-17 [000] ..... 48524.917631: block_bio_queue: 7,0 WFS 0 + 8 [dd]`, or `CPU:1 [LOST 45 EVENTS]`.
+    /// Parses `dd-17 [000] ..... 48524.917631: block_bio_queue: 7,0 WFS 0 + 8 [dd]`, or `CPU:1 [LOST 45 EVENTS]`.
     fn read(line: &str) -> Line<'_> {
         if let Some((_, lost)) = line.split_once("[LOST ") {
             return lost.split(' ').next().and_then(|count| count.parse().ok()).map_or(Line::Other, Line::Lost);
@@ -276,7 +277,7 @@ impl Line<'_> {
 
 impl Event<'_> {
     fn read(line: &str) -> Option<Event<'_>> {
-        // No program's name is as long as what stands between.
+        // The name of a program is too short to contain this separator.
         let (before, after) = line.split_once(&format!(": {EVENT}: "))?;
         let (seconds, micros) = before.rsplit(' ').next()?.split_once('.')?;
         let time_us = seconds.parse::<u64>().ok()? * 1_000_000 + micros.parse::<u64>().ok()?;
@@ -287,7 +288,7 @@ impl Event<'_> {
         Some(Event { time_us, does, sector, sectors })
     }
 
-    /// What it is for a volume: a flush before it, and what it does itself.
+    /// Converts the event to requests to a volume: an optional flush, then the operation.
     fn requests(&self) -> impl Iterator<Item = Request> {
         let request = |operation, force_unit_access| Request {
             operation,
@@ -297,7 +298,7 @@ impl Event<'_> {
             data: Vec::new(),
             caching: Caching::Usual,
         };
-        // An F before the letter of the operation, or alone, is a flush; one after it is FUA.
+        // An F before the letter of the operation is a flush, an F after it is FUA.
         let flushes = self.does.starts_with('F');
         let does = self.does.strip_prefix('F').unwrap_or(self.does);
         let (letter, after) = does.split_at(does.len().min(1));
@@ -306,7 +307,7 @@ impl Event<'_> {
             "W" if after.starts_with('Z') => Some(ZEROES),
             "W" => Some(Operation::Write),
             "D" => Some(Operation::Trim),
-            // Older kernels have no letter for zeroes.
+            // Older kernels do not mark zeroes.
             "N" => Some(ZEROES),
             _ => None,
         };
@@ -322,7 +323,7 @@ const ZEROES: Operation = Operation::WriteZeroes { may_punch_holes: true, only_i
 mod tests {
     use super::*;
 
-    /// Lines of Linux 6.18 while dd and blkdiscard used a loop device.
+    /// Output of Linux 6.18 while dd and blkdiscard used a loop device.
     #[test]
     fn lines_of_the_kernel_are_read() {
         type Row = (&'static str, u64, &'static [(Operation, u64, u64, bool)]);
@@ -347,7 +348,7 @@ mod tests {
                 48_524_924_342,
                 &[(Operation::Flush, 0, 0, false)],
             ),
-            // A journal's commit: what was written before, then this block, durable.
+            // The commit of a journal: makes earlier writes durable, and then this block.
             (
                 "    jbd2/x: a [-7-12     [001] d..1.     0.000007: block_bio_queue: 7,0 FWFS 2048 + 8 [jbd2/x: a [-7]",
                 7,
@@ -373,9 +374,9 @@ mod tests {
         }
     }
 
-    /// Process numbers end at 4,194,304.
+    /// The highest process number is 4,194,304.
     #[test]
-    fn what_killed_captures_left_is_removed_and_nothing_else() {
+    fn only_the_leftovers_of_killed_captures_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let own = format!("flashwise-{}", std::process::id());
         for name in ["flashwise-4194305", "flashwise-x", "others", &own] {
@@ -390,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_device_is_refused() {
+    fn paths_without_a_block_device_are_refused() {
         let refused = |path| {
             let error = Device::open(Path::new(path), Path::new("/tmp")).unwrap_err();
             assert!(error.is_permanent());

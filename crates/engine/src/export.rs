@@ -1,6 +1,6 @@
-//! What a front end asks of a volume, and how it is answered: the border between protocols and the cache.
+//! The interface between protocol front ends and volumes: requests and their results.
 //!
-//! A volume is an [`Export`]; whatever else answers requests can be one too:
+//! A volume is an [`Export`]. Anything else that serves requests can implement it, too:
 //!
 //! ```
 //! use flashwise_engine::export::{Done, Error, Export, Extent, Operation, Request};
@@ -51,30 +51,30 @@ use flashwise_core::recording;
 
 pub use claims::{Claim, Claimable};
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Reads bytes.
     Read,
     /// Writes bytes.
     Write,
-    /// Makes durable all that was written, zeroed and trimmed, and answered, before this request came. Offset and length are 0.
+    /// Makes durable all writes, zeroes and trims that completed before this request. Offset and length are 0.
     Flush,
-    /// Gives bytes up: they read as zeroes or as before.
+    /// Discards bytes: they read as zeroes, or are unchanged.
     Trim,
     /// Makes bytes read as zeroes.
     WriteZeroes {
-        /// True if the space may be given back to the backend.
+        /// True if the backend may free the space.
         may_punch_holes: bool,
-        /// Whether to fail with [`Error::NotSupported`] where this is not faster than writing zeroes.
+        /// True to fail with [`Error::NotSupported`] if this is not faster than writing zeroes.
         only_if_fast: bool,
     },
-    /// Brings bytes into the cache, ahead of reads.
+    /// Reads bytes into the cache ahead of use.
     Cache,
 }
 
 impl Operation {
-    /// What a recording and the status call it.
+    /// The operation's name in recordings and in the status.
     pub fn recorded(self) -> recording::Operation {
         match self {
             Operation::Read => recording::Operation::Read,
@@ -87,46 +87,46 @@ impl Operation {
     }
 }
 
-/// A request to an export. Its range was checked against the export's size by the front end.
+/// A request to an export. The front end has checked its range against the export's size.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// First byte.
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,
-    /// True if what it changes must be durable before it is answered: not of a flush.
+    /// True if the change must be durable before the reply. Not used for flushes.
     pub force_unit_access: bool,
     /// The bytes to write, `length` of them; empty for other operations.
     pub data: Vec<u8>,
-    /// What the I/O filter says of the client.
+    /// The client's setting in the I/O filter.
     pub caching: Caching,
 }
 
 impl Request {
-    /// A flush as a client asks for it.
+    /// Creates a client's flush.
     pub(crate) fn flush() -> Request {
         let (operation, caching) = (Operation::Flush, Caching::Usual);
         Request { operation, offset: 0, length: 0, force_unit_access: false, data: Vec::new(), caching }
     }
 
-    /// True if it changes what is stored.
+    /// True if it changes stored data.
     pub(crate) fn changes(&self) -> bool {
         matches!(self.operation, Operation::Write | Operation::Trim | Operation::WriteZeroes { .. })
     }
 
-    /// True if it is a flush as a client asked for it, and was not begun before: one that was has to be durable itself.
+    /// True for a client's flush that has not started yet. Once started, it is marked as durable.
     pub(crate) fn is_flush(&self) -> bool {
         self.operation == Operation::Flush && !self.force_unit_access
     }
 
-    /// True if it is answered once something is durable.
+    /// True if the reply waits until something is durable.
     pub(crate) fn makes_durable(&self) -> bool {
         self.operation == Operation::Flush || self.force_unit_access && self.operation != Operation::Read
     }
 
-    /// Has bytes from `offset` on be what this change, of those that it is about, makes them.
+    /// Applies this change to bytes that begin at `offset`.
     pub(crate) fn put_over(&self, offset: u64, bytes: &mut [u8]) {
         let (from, to) = (offset.max(self.offset), (offset + bytes.len() as u64).min(self.offset + self.length));
         if from >= to {
@@ -140,31 +140,31 @@ impl Request {
         }
     }
 
-    /// True if it changes bytes that `other` is about.
+    /// True if it changes bytes in the range of `other`.
     pub(crate) fn changes_part_of(&self, other: &Request) -> bool {
         self.changes() && self.offset < other.offset + other.length && other.offset < self.offset + self.length
     }
 }
 
-/// Why a request failed. A front end translates it to its protocol's error.
+/// Why a request failed. The front end translates it to its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Writing to a read-only export.
+    /// A write to a read-only export.
     #[error("not permitted")]
     NotPermitted,
     /// A device failed, or the only copy of the data was lost.
     #[error("input/output error")]
     Io,
-    /// Memory ran out.
+    /// Out of memory.
     #[error("out of memory")]
     OutOfMemory,
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("invalid argument")]
     Invalid,
-    /// The backend is full, or the request ends past the export's end.
+    /// The backend is full, or the request is beyond the end of the export.
     #[error("no space left")]
     NoSpace,
-    /// The export cannot do this.
+    /// Not supported by the export.
     #[error("not supported")]
     NotSupported,
     /// The server is shutting down.
@@ -172,7 +172,7 @@ pub enum Error {
     ShuttingDown,
 }
 
-/// What clients are told of a device's failure: that it is full, or no more than that it failed.
+/// Maps a device error to the error for clients: either full or failed.
 impl From<&std::io::Error> for Error {
     fn from(error: &std::io::Error) -> Error {
         match error.kind() {
@@ -182,22 +182,22 @@ impl From<&std::io::Error> for Error {
     }
 }
 
-/// Takes the answer of a request: the bytes that were read (none for other operations), or why it failed. May be called on any
-/// thread, before or after [`Export::submit`] returns, once.
+/// Receives the result of a request: the bytes read (empty for other operations) or an error. Called once, on any
+/// thread, before or after [`Export::submit`] returns.
 pub type Done = Box<dyn FnOnce(Result<Vec<u8>, Error>) + Send>;
 
-/// Bytes that are alike in how they are stored.
+/// Adjacent bytes that are stored in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Number of bytes.
     pub length: u64,
-    /// True if they have no space allocated.
+    /// True if no space is allocated for them.
     pub hole: bool,
     /// True if they read as zeroes.
     pub zero: bool,
 }
 
-/// A client that has an export open, as the export knows it.
+/// A client of an export.
 #[derive(Debug, Default)]
 pub struct Guest {
     client: Client,
@@ -206,28 +206,28 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// A client and what the I/O filter says of it.
+    /// Creates a client with its setting in the I/O filter.
     pub fn new(client: Client, caching: Caching) -> Guest {
         Guest { client, caching: AtomicU8::new(caching.number()) }
     }
 
-    /// Tells the log what became of it.
+    /// Logs an event of the client.
     pub fn tell(&self, what: &str) {
         let Client { export, protocol, address, initiator, .. } = &self.client;
         tracing::debug!(export, protocol, ?address, ?initiator, "{what}");
     }
 
-    /// What is known of it.
+    /// The client's description.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// What the I/O filter says of it now: what its next request carries.
+    /// The current setting in the I/O filter, which applies to the next request.
     pub fn caching(&self) -> Caching {
         Caching::of_number(self.caching.load(Ordering::Relaxed)).expect("it is the number of one")
     }
 
-    /// Changes that, for requests that come from now on.
+    /// Changes the setting for later requests.
     pub fn set_caching(&self, caching: Caching) {
         self.caching.store(caching.number(), Ordering::Relaxed);
     }
@@ -239,22 +239,22 @@ impl Drop for Guest {
     }
 }
 
-/// Something that clients read and write like a disk.
+/// A device that clients read and write.
 pub trait Export: Send + Sync {
     /// Size in bytes; may change while the export is in use.
     fn size(&self) -> u64;
 
-    /// True if it cannot be written.
+    /// True if it is read-only.
     fn read_only(&self) -> bool {
         false
     }
 
-    /// A line for people.
+    /// A description for users, in one line.
     fn description(&self) -> String {
         String::new()
     }
 
-    /// What tells it from all others, wherever they are, where that is known: the same as long as its content is.
+    /// The globally unique identity of the content, if known.
     fn identity(&self) -> Option<[u8; 16]> {
         None
     }
@@ -264,32 +264,32 @@ pub trait Export: Send + Sync {
         (1, 4096, 32 << 20)
     }
 
-    /// Aligned trims of so many bytes, a power of two, give space back.
+    /// Aligned trims of this many bytes, a power of two, free space.
     fn trim_granularity(&self) -> u32 {
         4096
     }
 
-    /// Takes note of a client that opens it, for as long as that keeps what is returned. By default all clients are alike.
+    /// Registers a client until the returned value is dropped. By default, all clients are treated the same.
     fn enter(&self, client: Client) -> Arc<Guest> {
         Arc::new(Guest::new(client, Caching::Usual))
     }
 
-    /// Starts a request. Requests that overlap are performed in the order in which they were submitted.
+    /// Starts a request. Overlapping requests are performed in the order of submission.
     fn submit(&self, request: Request, done: Done);
 
-    /// As [`submit`](Self::submit), from a thread that has nothing else to do until the answer comes. So this may wait for a device that is
-    /// quick, which spares waking other threads; never for slow storage. Returns whether it did.
+    /// Like [`submit`](Self::submit), from a thread that only waits for the result. So it may wait for a fast device,
+    /// to avoid wakeups of other threads, but never for slow storage. True if it waited.
     fn submit_and_wait(&self, request: Request, done: Done) -> bool {
         self.submit(request, done);
         false
     }
 
-    /// How the bytes from `offset` are stored: at least one and at most `extents_max` extents, which together cover at most
+    /// Returns how the bytes from `offset` are stored: between 1 and `extents_max` extents. Together they cover at most
     /// `length` bytes.
     fn extents(&self, offset: u64, length: u64, extents_max: usize) -> Result<Vec<Extent>, Error>;
 }
 
-/// The exports that clients can open, by name. Clones share the same table.
+/// The exports that clients can open, by name. Clones share one table.
 #[derive(Clone, Default)]
 pub struct Exports {
     by_name: Arc<RwLock<BTreeMap<String, Entry>>>,
@@ -297,22 +297,22 @@ pub struct Exports {
 
 struct Entry {
     export: Arc<Claimable>,
-    /// True if the name is one more of an export that has another.
+    /// True if the name is an additional one.
     is_alias: bool,
 }
 
 impl Exports {
-    /// Adds an export; returns whether the name was free.
+    /// Adds an export. Returns false if the name is in use.
     pub fn add(&self, name: &str, export: Arc<dyn Export>) -> bool {
         self.insert(name, export, false)
     }
 
-    /// Adds a further name of an export that has one; returns whether it was free.
+    /// Adds another name of an export. Returns false if the name is in use.
     pub fn add_alias(&self, name: &str, export: Arc<dyn Export>) -> bool {
         self.insert(name, export, true)
     }
 
-    /// Takes an export away; those who have it open keep it.
+    /// Removes an export. Clients that have it open keep it.
     pub fn remove(&self, name: &str) {
         let mut by_name = self.by_name.write();
         let Some(Entry { export, .. }) = by_name.remove(name) else { return };
@@ -326,7 +326,7 @@ impl Exports {
         if by_name.contains_key(name) {
             return false;
         }
-        // Claims are on an export, whatever the name.
+        // Claims belong to an export, regardless of its names.
         let is_it = |entry: &&Entry| Arc::ptr_eq(entry.export.export(), &export);
         let known = by_name.values().find(is_it).map(|entry| Arc::clone(&entry.export));
         let export = known.unwrap_or_else(|| Arc::new(Claimable::new(export)));
@@ -334,7 +334,8 @@ impl Exports {
         true
     }
 
-    /// The export of this name, and the name. The empty name means the only export, if there is just one.
+    /// Finds an export by name, and returns its name. The empty name stands for the only export, if there is exactly
+    /// one.
     pub fn find(&self, name: &str) -> Option<(String, Arc<Claimable>)> {
         let by_name = self.by_name.read();
         if let Some(entry) = by_name.get(name) {
@@ -347,14 +348,14 @@ impl Exports {
         }
     }
 
-    /// The name of an export, which is not one more that it has.
+    /// Returns the name of an export, not an additional one.
     pub fn name_of(&self, export: &Arc<Claimable>) -> Option<String> {
         let by_name = self.by_name.read();
         let is_it = |entry: &Entry| !entry.is_alias && Arc::ptr_eq(&entry.export, export);
         by_name.iter().find(|(_, entry)| is_it(entry)).map(|(name, _)| name.clone())
     }
 
-    /// All names, in order.
+    /// Returns all names, in order.
     pub fn names(&self) -> Vec<String> {
         self.by_name.read().keys().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! A flash device as a cache's home: formatting it, opening it, and recovering what it holds.
+//! A flash device as the storage of a cache: formats, opens and recovers it.
 
 use std::collections::HashMap;
 use std::io;
@@ -38,7 +38,7 @@ pub enum FlashError {
     Recovery(RecoveryError<io::Error>),
 }
 
-// Their texts have their causes.
+// The messages include those of the causes.
 impl From<io::Error> for FlashError {
     fn from(error: io::Error) -> FlashError {
         FlashError::Io(error)
@@ -57,11 +57,11 @@ impl From<RecoveryError<io::Error>> for FlashError {
     }
 }
 
-/// What helps where a cache is damaged.
-const SALVAGE: &str = "; 'flashwise detach --salvage' writes back what is certain, and lists the rest";
+/// A hint for damaged caches.
+const SALVAGE: &str = "; 'flashwise detach --salvage' writes back certain blocks and lists the rest";
 
 impl FlashError {
-    /// True if trying again cannot mend it: it is what the device holds, not that it cannot be read now.
+    /// True if a retry cannot succeed: the contents are wrong, not just unreadable at present.
     pub fn is_permanent(&self) -> bool {
         !matches!(
             self,
@@ -70,7 +70,7 @@ impl FlashError {
     }
 }
 
-/// The pages of both copies of the superblock: of a zoned flash, those that were written last, as many as there are.
+/// Reads the pages of both copies of the superblock. On a zoned flash, they are the last ones written, at most two.
 pub fn superblock_pages(flash: &dyn Disk) -> io::Result<Vec<Page>> {
     if let Some(zoned) = flash.zoned() {
         return zoned.superblocks();
@@ -80,7 +80,7 @@ pub fn superblock_pages(flash: &dyn Disk) -> io::Result<Vec<Page>> {
     Ok((0..SUPERBLOCK_COPIES).map(|copy| *pages.page(copy)).collect())
 }
 
-/// Both copies of the superblock, as [`superblock_pages`] has them.
+/// Decodes both copies of the superblock from [`superblock_pages`].
 pub fn read_copies(flash: &dyn Disk) -> io::Result<Vec<Result<Superblock, PageError>>> {
     Ok(superblock_pages(flash)?.iter().map(Superblock::decode).collect())
 }
@@ -88,7 +88,7 @@ pub fn read_copies(flash: &dyn Disk) -> io::Result<Vec<Result<Superblock, PageEr
 /// Reads the superblock.
 pub fn read_superblock(flash: &dyn Disk) -> Result<Superblock, FlashError> {
     let copies = read_copies(flash)?;
-    // A newer version in either copy means that a newer program was here.
+    // A newer version in either copy means that a newer program wrote it.
     if let Some(Err(newer @ PageError::Version { .. })) =
         copies.iter().find(|copy| matches!(copy, Err(PageError::Version { .. })))
     {
@@ -112,12 +112,13 @@ pub fn read_superblock(flash: &dyn Disk) -> Result<Superblock, FlashError> {
     }
 }
 
-/// True if the place of the superblock is all zeroes, so that nothing is lost by formatting.
+/// True if both copies of the superblock are zeroes, so formatting loses nothing.
 pub fn is_blank(flash: &dyn Disk) -> io::Result<bool> {
     Ok(superblock_pages(flash)?.iter().flatten().all(|&byte| byte == 0))
 }
 
-/// Writes the superblock in the place of its older copy, or behind the last one on a zoned flash, durably, and counts its generation up.
+/// Increments the generation of the superblock and writes it durably, over the older copy or, on a zoned flash, after
+/// the last one.
 pub fn write_superblock(flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<()> {
     superblock.generation += 1;
     if let Some(zoned) = flash.zoned() {
@@ -131,10 +132,10 @@ pub fn write_superblock(flash: &dyn Disk, superblock: &mut Superblock) -> io::Re
     flash.sync()
 }
 
-/// Makes an empty cache of a flash device: no unit looks as if it belonged to the log.
+/// Formats a flash device as an empty cache, without any unit that belongs to the log.
 ///
-/// Its superblock counts on from what is there, so that the copy that held until now is the last to go: who is interrupted finds either
-/// the old cache, as it was left last, or the new one.
+/// The generation continues from the old superblock, whose newest copy is replaced last. If this is interrupted, the
+/// device has either the old cache or the new one.
 pub fn format(flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<()> {
     if let Some(failed) = flash.zoned().map(ZonedFlash::failed_zones)
         && !failed.is_empty()
@@ -146,7 +147,7 @@ pub fn format(flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<()> {
     }
     let copies = read_copies(flash)?;
     superblock.generation = copies.iter().flatten().map(|copy| copy.generation).max().unwrap_or(0);
-    // Both copies, so that no older one is left; the log's pages belong to another cache's UUID, if to any.
+    // Replaces both copies, so that no old one remains. Existing pages of the log have the UUID of another cache.
     write_superblock(flash, superblock)?;
     write_superblock(flash, superblock)?;
     if let Some(zoned) = flash.zoned() {
@@ -156,33 +157,33 @@ pub fn format(flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<()> {
     Ok(())
 }
 
-/// First 8 bytes of a cache's UUID, as the log's pages have them.
+/// The first 8 bytes of a cache's UUID, which identify the pages of its log.
 pub fn cache_tag(superblock: &Superblock) -> u64 {
     Known::of(superblock).cache
 }
 
-/// Is told how many erase units were read, and of how many.
+/// Receives the number of erase units read, and their total.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 
-/// Transfers at the start of a cache: enough to keep a device busy.
+/// Number of concurrent transfers at the start of a cache, enough to keep a device busy.
 pub const SCAN_THREADS: u32 = 32;
-/// Pages of units whose footers are handed over together.
+/// Pages of the units in one batch of footers.
 const BATCH_PAGES: u32 = 8192;
 
-/// The log on a flash device, which is read on some threads.
+/// The log on a flash device, read by several threads.
 pub(crate) struct FlashUnits<'a> {
     flash: &'a dyn Disk,
     geometry: Geometry,
     cache: u64,
     threads: u32,
     progress: Progress<'a>,
-    /// Units read, and to be read as far as is known.
+    /// Number of units read so far, and the total as far as known.
     done: AtomicU64,
     all: AtomicU64,
 }
 
 impl<'a> FlashUnits<'a> {
-    /// To be read by one thread, which tells nobody.
+    /// Creates the log for one thread, without progress.
     pub(crate) fn of(flash: &'a dyn Disk, superblock: &Superblock) -> Self {
         let (geometry, cache) = (superblock.geometry, cache_tag(superblock));
         let (done, all) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -217,7 +218,7 @@ impl<'a> FlashUnits<'a> {
         Ok(parts.concat())
     }
 
-    /// A unit's footer and the first page of the next lie side by side: one transfer reads both.
+    /// One transfer reads the footer of a unit and the first page of the next, which are adjacent.
     fn scan_range(&self, units: Range<u32>) -> io::Result<Vec<UnitScan>> {
         let footer_bytes = self.geometry.footer_pages() as usize * BLOCK_BYTES;
         let mut first = Memory::new(1);
@@ -260,7 +261,7 @@ impl Units for FlashUnits<'_> {
         Ok(self.flash.zoned().map_or(self.geometry.unit_pages, |zoned| zoned.written_pages(unit)))
     }
 
-    /// Threads take batches of units in turn, and are a batch ahead each.
+    /// Threads read batches of units in turn, each one batch ahead.
     fn read_footers(
         &self,
         units: &[u32],
@@ -286,7 +287,7 @@ impl Units for FlashUnits<'_> {
                     let mut pages = footer();
                     for batch in batches.iter().skip(thread).step_by(threads) {
                         let footers = batch.iter().map(|&unit| self.read_footer(unit, &mut pages));
-                        // Nobody waits for more after an error.
+                        // After an error, the receiver is gone.
                         if sender.send(footers.collect::<io::Result<Vec<_>>>()).is_err() {
                             break;
                         }
@@ -296,14 +297,14 @@ impl Units for FlashUnits<'_> {
             };
             let receivers: Vec<mpsc::Receiver<io::Result<Vec<Option<Footer>>>>> = (0..threads).map(read).collect();
             (0..batches.len()).try_for_each(|batch| {
-                let footers = receivers[batch % threads].recv().expect("a batch is read, or why not is told");
+                let footers = receivers[batch % threads].recv().expect("each batch is read or fails");
                 footers.map_err(RecoveryError::Read)?.into_iter().try_for_each(&mut *each)
             })
         })
     }
 }
 
-/// Finds out what the log of a cache holds. Writes nothing: before anything is, [`settle`] is called.
+/// Determines the contents of a cache's log. Writes nothing; [`settle`] must be called before any write.
 pub fn recover_log(
     flash: &dyn Disk,
     superblock: &Superblock,
@@ -316,10 +317,10 @@ pub fn recover_log(
     Ok(recover(geometry, Known::of(superblock), units.scan()?, &units)?)
 }
 
-/// Makes durable what was recovered, and wipes what an interrupted run left behind the end of the log; of a zoned flash, resets what is
-/// no part of the log.
+/// Makes the recovered log durable, and erases leftovers of an interrupted run after its end. On a zoned flash, resets
+/// all other zones.
 pub fn settle(flash: &dyn Disk, recovered: &Recovered) -> io::Result<()> {
-    // What was read must not be lost by a later crash: it may be in the device's volatile cache only.
+    // The data that was read may still be in the device's volatile cache.
     flash.sync()?;
     if let Some(zoned) = flash.zoned() {
         let log = &recovered.log;

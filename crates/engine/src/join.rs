@@ -1,4 +1,4 @@
-//! The answer of a request that was cut into pieces.
+//! The combined result of a request that was split into pieces.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::time::Mutex;
 
 use crate::export::{Done, Error};
 
-/// What waits for the answers of all pieces: it has the bytes that were read, or the first error.
+/// Collects the results of all pieces: the bytes read, or the first error.
 pub(crate) struct Join {
     inner: Mutex<Inner>,
 }
@@ -19,13 +19,13 @@ struct Inner {
 }
 
 impl Join {
-    /// Waits for `pieces` answers, at least one, and puts what they read into `bytes`.
+    /// Expects `pieces` results, at least one, and stores what they read in `bytes`.
     pub(crate) fn new(pieces: usize, bytes: Vec<u8>, done: Done) -> Arc<Join> {
         assert!(pieces > 0, "a request has a piece");
         Arc::new(Join { inner: Mutex::new(Inner { left: pieces, bytes, error: None, done: Some(done) }) })
     }
 
-    /// Takes the answer of the piece whose bytes begin at `at`.
+    /// Returns the completion of the piece that begins at `at`.
     pub(crate) fn piece(self: &Arc<Join>, at: usize) -> Done {
         let join = self.clone();
         Box::new(move |result| join.answered(at, result))

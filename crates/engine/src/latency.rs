@@ -1,7 +1,7 @@
-//! How long requests took, by operation, in bounded memory.
+//! Latencies of requests by operation, in bounded memory.
 //!
-//! Source: Tene, HdrHistogram: counts in buckets whose width is at most a thousandth of their value. What was answered is handed
-//! over in batches, so that recording costs one lock for many requests.
+//! Source: Tene, HdrHistogram: counts in buckets whose width is at most a thousandth of their value. Completed requests
+//! are recorded in batches, with one lock for many requests.
 
 use crate::time::Mutex;
 use flashwise_core::recording::Operation;
@@ -10,15 +10,15 @@ use hdrhistogram::Histogram;
 use crate::engine::Answered;
 use crate::status::{LatencyBucket, LatencyStatus};
 
-/// Upper bounds of the buckets that the metrics show: 1, 2.5 and 5 of each decade from 10 us to 10 s.
+/// Upper bounds of the buckets in the metrics: 1, 2.5 and 5 of each decade from 10 us to 10 s.
 pub const BUCKET_BOUNDS_US: [u64; 19] = [
     10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     2_500_000, 5_000_000, 10_000_000,
 ];
 
-/// Latencies from 1 us are told apart up to this; longer ones count as this long. An hour.
+/// Maximum recorded latency, one hour. Longer ones count as this.
 const LATENCY_US_MAX: u64 = 3_600_000_000;
-/// Errors of percentiles are below a thousandth.
+/// Percentiles have a relative error below 1/1000.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// Latencies of all operations of a volume.
@@ -29,10 +29,11 @@ pub struct Latencies {
 
 #[derive(Debug)]
 struct Distribution {
-    /// Some 180 KiB.
+    /// About 180 KiB.
     histogram: Histogram<u64>,
     sum_us: u64,
-    /// Latencies up to each of [`BUCKET_BOUNDS_US`] and above the one before it; beyond the last they are in none.
+    /// Number of latencies per bucket: up to its bound in [`BUCKET_BOUNDS_US`] and above the previous one. Longer ones
+    /// are in none.
     buckets: [u64; BUCKET_BOUNDS_US.len()],
 }
 
@@ -78,7 +79,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Records requests that were answered at a time on the clock of their start. Those that failed count too.
+    /// Records completed requests, including failed ones. `now_us` is on the clock of their start.
     pub fn record(&self, answered: &[Answered], now_us: u64) {
         if answered.is_empty() {
             return;
@@ -89,7 +90,7 @@ impl Latencies {
         }
     }
 
-    /// The operations that were asked for, in the order of [`Operation::ALL`].
+    /// Returns the status of the operations that occurred, in the order of [`Operation::ALL`].
     pub fn status(&self) -> Vec<LatencyStatus> {
         let by_operation = self.by_operation.lock();
         let asked_for = Operation::ALL.iter().zip(by_operation.iter()).filter(|(_, seen)| !seen.histogram.is_empty());
@@ -120,7 +121,7 @@ mod tests {
         for (found, exact) in [(read.p50_us, 5000), (read.p99_us, 9900), (read.p999_us, 9990), (read.max_us, 10_000)] {
             assert!((exact..=exact + exact / 1000).contains(&found), "{found} for {exact}");
         }
-        // Of 1..=10,000, up to each bound and above the one before.
+        // Counts of 1..=10,000, up to each bound and above the previous one.
         let buckets: Vec<_> = read.buckets.iter().map(|bucket| bucket.count).collect();
         let expected = [10, 15, 25, 50, 150, 250, 500, 1500, 2500, 5000, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(buckets, expected);

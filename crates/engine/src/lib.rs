@@ -1,7 +1,7 @@
-//! Performs on real devices what the cache of `flashwise-core` plans, and knows no protocol.
+//! Executes the plans of the cache of `flashwise-core` on real devices. It implements no protocol.
 //!
-//! A volume is an [`Export`](export::Export) that answers [`Request`](export::Request)s from memory, flash and its backend, which are
-//! [`Disk`](disk::Disk)s.
+//! A volume is an [`Export`](export::Export) that serves [`Request`](export::Request)s from memory, flash and its
+//! backend, which are [`Disk`](disk::Disk)s.
 
 pub mod attach;
 pub mod capture;

@@ -1,22 +1,23 @@
-//! How busy the backend is: what shows whether a volume waits for its slow device, and for how long.
+//! The load of the backend, which shows if and how long a volume waits for its slow device.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What the backend was asked since the volume was opened. Transfers that the page cache answered at once do not count.
+/// The transfers of the backend since the volume was opened. Transfers that the page cache served immediately do not
+/// count.
 ///
-/// The mean number of transfers under way is the growth of `transfer_seconds` over time. A transfer takes the growth of `transfer_seconds`
-/// divided by that of `transfers`, its wait in the device's queue included. Where the device serves one at a time, `busy_seconds` in place of
-/// `transfer_seconds` is its service time.
+/// The mean number of concurrent transfers is the rate of `transfer_seconds`. The mean latency of a transfer, including
+/// its time in the device's queue, is the growth of `transfer_seconds` divided by that of `transfers`. If the device
+/// serves one transfer after the other, `busy_seconds` instead of `transfer_seconds` gives its service time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BackendLoad {
-    /// Transfers that are under way.
+    /// Transfers in progress.
     pub under_way: u64,
-    /// Transfers that ended.
+    /// Completed transfers.
     pub transfers: u64,
-    /// Time that all transfers took together, in seconds.
+    /// Sum of the durations of all transfers, in seconds.
     pub transfer_seconds: f64,
-    /// Time in which at least one transfer was under way, in seconds.
+    /// Time with at least one transfer in progress, in seconds.
     pub busy_seconds: f64,
 }
 
@@ -24,30 +25,30 @@ pub struct BackendLoad {
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     load: BackendLoad,
-    /// Until when time is counted.
+    /// The time of the last update.
     counted_us: u64,
 }
 
 impl Load {
-    /// So many transfers begin.
+    /// Records that transfers began.
     pub fn begin(&mut self, transfers: u64, now_us: u64) {
         self.count(now_us);
         self.load.under_way += transfers;
     }
 
-    /// One ends.
+    /// Records that a transfer ended.
     pub fn end(&mut self, now_us: u64) {
         self.count(now_us);
         self.load.under_way -= 1;
         self.load.transfers += 1;
     }
 
-    /// One that began was done at once.
+    /// Removes a transfer that was served immediately.
     pub fn pass_over(&mut self) {
         self.load.under_way -= 1;
     }
 
-    /// What happened until now.
+    /// Returns the load up to now.
     pub fn until(&self, now_us: u64) -> BackendLoad {
         let passed = now_us.saturating_sub(self.counted_us) as f64 / 1e6;
         let BackendLoad { under_way, transfer_seconds, busy_seconds, .. } = self.load;
@@ -72,7 +73,7 @@ mod tests {
     #[test]
     fn a_device_that_serves_one_at_a_time_has_a_queue_and_a_service_time() {
         let mut load = Load::default();
-        // Three transfers of a second each, which begin together, after a second of rest.
+        // After a second of idle time, three transfers begin together and take a second each.
         load.begin(3, 1_000_000);
         (2..=4).for_each(|second| load.end(second * 1_000_000));
         let BackendLoad { under_way, transfers, transfer_seconds, busy_seconds } = load.until(9_000_000);

@@ -1,4 +1,4 @@
-//! The memory that data passes through: aligned frames, shared with transfers that are under way.
+//! The memory for data: aligned frames, which are shared with transfers in progress.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -7,24 +7,24 @@ use flashwise_core::format::{BLOCK_BYTES, Page};
 
 use crate::disk::Buffer;
 
-/// Frames of one block each. Who uses a frame while a transfer does is for the engine to decide: it starts no step and no transfer
-/// on a frame while another one changes it.
+/// Frames of one block each. The engine prevents conflicts: it starts no step and no transfer on a frame while another
+/// one changes it.
 #[derive(Debug)]
 pub struct Memory {
-    /// What was allocated.
+    /// The allocation.
     allocation: NonNull<u8>,
-    /// Its first byte that is aligned.
+    /// Its first aligned byte.
     start: NonNull<u8>,
     frames: usize,
 }
 
-// SAFETY: the memory belongs to this value alone, apart from transfers, whose submitter keeps the rules of `Transfer`.
+// SAFETY: this value owns the memory, apart from transfers, whose submitter obeys the rules of `Transfer`.
 #[allow(unsafe_code)]
 unsafe impl Send for Memory {}
 
 #[allow(unsafe_code)]
 impl Memory {
-    /// `frames` zeroed frames, at least one.
+    /// Allocates zeroed frames, at least one.
     pub fn new(frames: usize) -> Memory {
         assert!(frames > 0, "memory of no frames");
         let layout = Memory::layout(frames);
@@ -36,8 +36,8 @@ impl Memory {
         Memory { allocation, start, frames }
     }
 
-    /// Room for the frames wherever it begins. What is allocated with an alignment of its own, the standard library fills with zeroes,
-    /// so that all of it takes memory at once; other memory is zeroed by never having been used, and takes none until it is.
+    /// The layout has room for alignment. The standard library would zero an aligned allocation explicitly, which takes
+    /// all its memory at once. Memory that the system zeroes takes none until it is used.
     fn layout(frames: usize) -> Layout {
         Layout::array::<u8>((frames + 1) * BLOCK_BYTES).expect("memory that fits the address space")
     }
@@ -48,19 +48,19 @@ impl Memory {
         unsafe { self.start.as_ptr().add(frame as usize * BLOCK_BYTES) }
     }
 
-    /// The frame as bytes.
+    /// Returns a frame.
     pub fn page(&self, frame: u32) -> &Page {
         // SAFETY: a frame is a block of initialised bytes; no transfer changes it while steps read it.
         unsafe { &*self.at(frame).cast::<Page>() }
     }
 
-    /// The frame as bytes to change.
+    /// Returns a mutable frame.
     pub fn page_mut(&mut self, frame: u32) -> &mut Page {
-        // SAFETY: as above, and no transfer uses a frame that a step changes.
+        // SAFETY: a frame is a block of initialised bytes, and no transfer uses a frame that a step changes.
         unsafe { &mut *self.at(frame).cast::<Page>() }
     }
 
-    /// All frames as bytes to change.
+    /// Returns the bytes of all frames, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the allocation is this long and initialised; no transfer uses it.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.frames * BLOCK_BYTES) }
@@ -74,7 +74,7 @@ impl Memory {
         unsafe { std::ptr::copy_nonoverlapping(from, to, BLOCK_BYTES) }
     }
 
-    /// `count` frames from `frame`, for a transfer.
+    /// Returns `count` frames from `frame` for a transfer.
     pub fn buffer(&self, frame: u32, count: u32) -> Buffer {
         assert!((frame + count) as usize <= self.frames);
         Buffer { start: self.at(frame), length: count as usize * BLOCK_BYTES }

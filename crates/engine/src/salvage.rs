@@ -1,7 +1,7 @@
-//! Salvaging a damaged cache offline: what is certain to be the newest is written back, the rest is listed.
+//! Salvaging a damaged cache offline: certain newest copies are written back, and all other blocks are listed.
 //!
-//! Nothing is changed on flash until everything was written back or an operator gives up the rest, so that a salvage can be repeated,
-//! after an interruption or with other options.
+//! The flash is not changed until everything was written back, or the administrator gives up the rest. So a salvage can
+//! be repeated, after an interruption or with other options.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -21,27 +21,27 @@ use crate::memory::Memory;
 use crate::wlfc::mended::Mended;
 use crate::wlfc::{made_up, start};
 
-/// What an operator allows.
+/// The options of the administrator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Copies that may not be the newest are written back too.
+    /// True to also write back copies that may be outdated.
     pub with_uncertain: bool,
-    /// What was not written back is given up.
+    /// True to give up blocks that were not written back.
     pub discard_rest: bool,
-    /// How the flash is divided, where its superblock no longer says so.
+    /// The geometry of the flash, if the superblock is lost.
     pub geometry: Option<Geometry>,
 }
 
 /// Why a block is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// A copy is known, and a newer one may be missing.
+    /// A copy is known, but a newer one may be missing.
     Uncertain,
     /// The data of its copy is damaged.
     Damaged,
-    /// Its only copy was lost before.
+    /// The only copy was lost earlier.
     Lost,
-    /// The newest copy may be one of those of which it is no longer known what block they are of.
+    /// The newest copy may be among those whose block is unknown.
     Unknown,
 }
 
@@ -57,16 +57,16 @@ impl Reason {
     }
 }
 
-/// Blocks that the backend may not have as they were last.
+/// Blocks whose newest data the backend may lack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The logical disk that they are of, of a pool.
+    /// The logical disk of a pool that owns them.
     pub disk: Option<String>,
     /// The blocks.
     pub blocks: Range<u64>,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// True if a copy of them was written back all the same.
+    /// True if a copy was written back nevertheless.
     pub written_back: bool,
 }
 
@@ -76,54 +76,55 @@ impl Listed {
     }
 }
 
-/// What was done.
+/// The result of a salvage.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// True if the cache was detached: now, or before.
+    /// True if the cache is detached, now or since before.
     pub detached: bool,
-    /// True if it was detached before.
+    /// True if the cache was detached before.
     pub was_detached: bool,
-    /// True if it is damaged and everything was written through, so that nothing is missed.
+    /// True if the cache is damaged but held no dirty blocks.
     pub was_empty: bool,
-    /// Blocks that were written back and are certain.
+    /// Number of certain blocks that were written back.
     pub certain_blocks: u64,
-    /// Blocks that were written back and are not.
+    /// Number of uncertain blocks that were written back.
     pub uncertain_blocks_written: u64,
-    /// Everything that is not certain, in the order of the blocks.
+    /// All uncertain blocks, in order.
     pub listed: Vec<Listed>,
     /// Where records are missing.
     pub gaps: Vec<Gap>,
-    /// Pages of metadata of which one bit was wrong.
+    /// Number of metadata pages in which one wrong bit was corrected.
     pub mended_pages: u64,
 }
 
 impl Outcome {
-    /// How many blocks are listed for a reason.
+    /// Returns the number of blocks listed for a reason.
     pub fn blocks(&self, reason: Reason) -> u64 {
         self.listed.iter().filter(|it| it.reason == reason).map(|it| it.blocks.end - it.blocks.start).sum()
     }
 
-    /// Pages of headers and data of which nothing is known.
+    /// Returns the number of pages of headers and data whose contents are unknown.
     pub fn gap_pages(&self) -> u64 {
         self.gaps.iter().map(|gap| u64::from(gap.pages.end - gap.pages.start)).sum()
     }
 }
 
-/// A damaged cache and the backend that it belongs to.
+/// A damaged cache and its backend.
 #[derive(Clone, Copy)]
 pub struct Pair<'a> {
     /// The cache.
     pub flash: &'a dyn Disk,
     /// The backend.
     pub backend: &'a dyn Disk,
-    /// What the backend knows of its cache.
+    /// The backend's record of its cache.
     pub side: &'a dyn BackendSide,
-    /// Which backend it is.
+    /// The expected pairing.
     pub pairing: &'a Pairing,
 }
 
-/// Writes back what can be told for certain of a damaged cache. `list` has to keep what is not certain, before the cache is
-/// given up. `reading` is told how far the flash was read, `progress` how many blocks were written back, and of how many.
+/// Writes back the certain blocks of a damaged cache. `list` must store the uncertain ones before the cache is given
+/// up. `reading` receives the progress of reading the flash, `progress` the number of blocks written back and their
+/// total.
 pub fn salvage(
     pair: Pair<'_>,
     options: &Options,
@@ -151,7 +152,7 @@ pub fn salvage(
         return Ok(Outcome { detached: true, was_empty: true, ..outcome });
     }
     let mut known = look(flash, &superblock, is_whole, &mending, reading, &mut outcome.mended_pages)?;
-    // Where recovery needs no mended page, it is the judge.
+    // If recovery works without corrected pages, its result is used.
     if let Ok(recovered) = recovered
         && is_whole
         && (outcome.mended_pages == 0 || !known.gaps.is_empty())
@@ -173,8 +174,11 @@ pub fn salvage(
     Ok(outcome)
 }
 
-/// As [`salvage`], of a cache of buckets. Of a bucket of the backend whose newest bucket on flash is damaged nothing is certain. Where it is not known which one that
-/// is, logs alone are certain, in buckets that are whole and after an orderly end: of a bucket of the backend there is one bucket of logs then.
+/// Like [`salvage`], for a cache of buckets.
+///
+/// If the newest bucket on flash of a bucket of the backend is damaged, no block of that bucket is certain. If it is
+/// not known which bucket of the backend is affected, only logs in intact buckets are certain, and only after a clean
+/// shutdown. Then each bucket of the backend has one bucket of logs.
 fn salvage_buckets(
     Pair { flash, backend, side, .. }: Pair<'_>,
     (superblock, is_whole): (Superblock, bool),
@@ -196,11 +200,12 @@ fn salvage_buckets(
         all_but(volume_blocks, [&all_but(volume_blocks, ranges), others].concat())
     };
     let damaged: BTreeSet<u32> = missing.backends.iter().flatten().copied().collect();
-    // Where its superblocks are gone, the flash may be one of before, or lack what came last: but for one that ended as the backend knows it to have.
+    // If the superblocks are lost, the flash may be outdated or incomplete, unless it ends where the backend's record
+    // says.
     let Place { sequence, page } = superblock.durable;
     let is_end = |end: &RunEnd| end.run == start::run(superblock.attach, page) && end.sequence >= sequence;
     let is_closed = sequence > 0 && held.ends.iter().any(is_end);
-    // After a crash, older logs that were evicted may still be there.
+    // After a crash, outdated logs that were evicted may still exist.
     let has_newest_logs = superblock.state == State::Clean || !is_whole && is_closed;
     let is_newest = |oob: &Oob| oob.state == BucketState::Write && has_newest_logs;
     let is_whole = (is_whole || is_closed) && !missing.any_may_be_older;
@@ -243,14 +248,14 @@ fn salvage_buckets(
     Ok(outcome)
 }
 
-/// What is listed as who uses it knows it: of a pool, by logical disk, without what none of them has.
+/// Maps listed blocks to their owners. For a pool, these are logical disks, and blocks without an owner are dropped.
 fn of_owners(side: &dyn BackendSide, listed: Vec<Listed>) -> Vec<Listed> {
     let blocks: Vec<Range<u64>> = listed.iter().map(|listed| listed.blocks.clone()).collect();
     let owned = side.owned(&blocks).into_iter();
     owned.map(|owned| Listed { disk: owned.disk, blocks: owned.blocks, ..listed[owned.of].clone() }).collect()
 }
 
-/// The blocks below `end` that are in none of `ranges`, by range.
+/// Returns the ranges below `end` that are not in `ranges`.
 fn all_but(end: u64, mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut at = 0;
@@ -264,13 +269,13 @@ fn all_but(end: u64, mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     left
 }
 
-/// The superblock, mended if need be, or made up from the backend's record. The second tells whether the log is known to end where it
-/// seems to; of buckets made up, [those](salvage_buckets) tell it.
+/// Finds the superblock, corrects it if necessary, or derives it from the backend's record. The second value is true if
+/// the end of the log is certain. For derived buckets, [`salvage_buckets`] determines that.
 fn find_superblock(pair: Pair<'_>, options: &Options, mending: &Mending) -> Result<(Superblock, bool), DetachError> {
     let Pair { flash, backend, side, pairing } = pair;
     match read_superblock(flash) {
         Ok(superblock) => return Ok((superblock, true)),
-        // A newer version is a newer version, unless one bit makes it one.
+        // A newer version is an error, unless one wrong bit causes it.
         Err(FlashError::Damaged(..) | FlashError::NoSuperblock(_)) => {}
         Err(error) => return Err(DetachError::cache(flash, error)),
     }
@@ -313,14 +318,14 @@ fn find_superblock(pair: Pair<'_>, options: &Options, mending: &Mending) -> Resu
     Ok((superblock, closed.is_some()))
 }
 
-/// The newest copy of the superblock of which no more than one bit is wrong.
+/// Returns the newest copy of the superblock with at most one wrong bit.
 pub(crate) fn mended_superblock(flash: &dyn Disk, mending: &Mending) -> io::Result<Option<Superblock>> {
     let pages = superblock_pages(flash)?;
     let mended = pages.iter().filter_map(|page| mending.superblock(page));
     Ok(mended.max_by_key(|superblock| superblock.generation))
 }
 
-/// True if there is a page of the cache on the flash, if it is divided as its superblock says.
+/// True if the flash has a page of the cache, given the geometry of the superblock.
 fn holds_any(flash: &dyn Disk, superblock: &Superblock) -> io::Result<bool> {
     let mut any = false;
     for_each_unit(flash, superblock, &Mending::new(), |remains| any |= !remains.is_empty())?;
@@ -338,7 +343,7 @@ fn for_each_unit(
     for unit in 1..geometry.units {
         let offset = u64::from(geometry.slot(unit, 0)) * BLOCK_BYTES as u64;
         if flash.read_at(bytes.bytes_mut(), offset).is_err() {
-            // What cannot be read is a page that is damaged.
+            // An unreadable page counts as damaged.
             for page in 0..geometry.unit_pages {
                 if flash.read_at(bytes.page_mut(page), offset + u64::from(page) * BLOCK_BYTES as u64).is_err() {
                     bytes.page_mut(page).fill(0);
@@ -350,7 +355,7 @@ fn for_each_unit(
     Ok(())
 }
 
-/// Looks at all of the flash.
+/// Reads the whole flash.
 fn look(
     flash: &dyn Disk,
     superblock: &Superblock,

@@ -1,7 +1,7 @@
-//! Time and waiting: on the machine's clock, or on the clock of a [`World`].
+//! Time and waiting, with the machine's clock or the clock of a [`World`].
 //!
-//! Whatever in this crate sleeps, waits for another thread, or asks what time it is does so by this module. A test can so run a whole
-//! volume or pool in virtual time, on one thread of the machine, and the same seed gives the same run.
+//! All code in this crate that sleeps, waits for a thread or reads the time uses this module. So tests can run a volume
+//! or pool in virtual time on one thread, and the same seed gives the same run.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub(crate) use parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
-/// A clock, and threads of which one runs at a time: each until it waits.
+/// A virtual clock with threads. One thread runs until it waits, then another.
 pub trait World {
-    /// The time since the world began.
+    /// Time since the start of the world.
     fn now(&self) -> Duration;
 
-    /// Lets others run until `what` is woken, or until it is `until`. Returns whether it was woken.
+    /// Runs other threads until `what` is woken, or until the time `until`. True if it was woken.
     fn wait(&self, what: Option<usize>, until: Option<Duration>) -> bool;
 
-    /// Wakes the one that has waited longest for `what`, or `all`.
+    /// Wakes the thread that has waited longest for `what`, or `all` of them.
     fn wake(&self, what: usize, all: bool);
 
     /// Starts a thread.
@@ -28,20 +28,20 @@ pub trait World {
 }
 
 thread_local! {
-    /// True if there is a world: asked often, so it is cheaper than to look for one.
+    /// True if there is a world. Cheaper to check than `WORLD`.
     static IS_VIRTUAL: Cell<bool> = const { Cell::new(false) };
     static WORLD: RefCell<Option<Rc<dyn World>>> = const { RefCell::new(None) };
-    /// A mark of the thread that runs, of the machine's or the world's.
+    /// A mark of the current thread, real or virtual.
     static MARK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// When the clock of all worlds, and that of the machine in this process, began.
+/// The start of the clock of all worlds, and of the machine's clock in this process.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// How long a thread of a world waits before it looks again at what another holds.
+/// Interval at which a virtual thread retries to take a lock.
 const LOOK_INTERVAL: Duration = Duration::from_micros(5);
 
-/// Has this thread of the machine run in a world, or in none again.
+/// Makes the current thread run in a world, or leave it.
 pub fn enter(world: Option<Rc<dyn World>>) {
     IS_VIRTUAL.set(world.is_some());
     WORLD.set(world);
@@ -51,7 +51,7 @@ fn world() -> Option<Rc<dyn World>> {
     if IS_VIRTUAL.get() { WORLD.with_borrow(Clone::clone) } else { None }
 }
 
-/// Waits in the world, and keeps the mark of the thread that waits.
+/// Waits in the world, and restores the mark of the current thread.
 fn wait(world: &dyn World, what: Option<usize>, until: Option<Duration>) -> bool {
     let mark = MARK.get();
     let woken = world.wait(what, until);
@@ -59,7 +59,7 @@ fn wait(world: &dyn World, what: Option<usize>, until: Option<Duration>) -> bool
     woken
 }
 
-/// The time.
+/// The current time.
 pub fn now() -> Instant {
     world().map_or_else(Instant::now, |world| *START + world.now())
 }
@@ -69,19 +69,19 @@ pub fn elapsed(earlier: Instant) -> Duration {
     now().saturating_duration_since(earlier)
 }
 
-/// Microseconds on a clock that all share.
+/// Microseconds of a clock that the whole process shares.
 pub(crate) fn now_us() -> u64 {
     let start = *START;
     now().saturating_duration_since(start).as_micros() as u64
 }
 
-/// Seconds since the beginning of 1970, or of the world.
+/// Seconds since 1970, or since the start of the world.
 pub(crate) fn unix_seconds() -> f64 {
     let since = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     world().map_or_else(since, |world| world.now()).as_secs_f64()
 }
 
-/// Waits for a while.
+/// Sleeps for a time.
 pub fn sleep(time: Duration) {
     match world() {
         None => std::thread::sleep(time),
@@ -89,32 +89,32 @@ pub fn sleep(time: Duration) {
     }
 }
 
-/// True if this thread of the machine runs in a world.
+/// True if this thread runs in a world.
 pub(crate) fn is_virtual() -> bool {
     IS_VIRTUAL.get()
 }
 
-/// How many threads share work, where there could be `threads`: in a world one does it all.
+/// Limits a number of worker threads to one in a world.
 pub(crate) fn threads(threads: u32) -> u32 {
     if IS_VIRTUAL.get() { 1 } else { threads }
 }
 
-/// Sets the mark of the thread that runs; returns what it was.
+/// Sets the mark of the current thread, and returns the old one.
 pub(crate) fn mark(mark: bool) -> bool {
     MARK.replace(mark)
 }
 
-/// True if the thread that runs has a mark.
+/// True if the current thread is marked.
 pub(crate) fn is_marked() -> bool {
     MARK.get()
 }
 
-/// What is waited for: the place of something that stays where it is while that is waited for.
+/// Returns the address of a value, as the identity of a waiting point. The value must not move while threads wait.
 fn place<T: ?Sized>(of: &T) -> usize {
     std::ptr::from_ref(of).cast::<u8>() as usize
 }
 
-/// Tries in a world until it succeeds.
+/// Retries in a world until the attempt succeeds.
 fn try_until<T>(world: &dyn World, mut attempt: impl FnMut() -> Option<T>) -> T {
     loop {
         if let Some(got) = attempt() {
@@ -124,7 +124,7 @@ fn try_until<T>(world: &dyn World, mut attempt: impl FnMut() -> Option<T>) -> T 
     }
 }
 
-/// Takes what others may hold: `block` waits as the machine's threads do, `attempt` takes it if it is free.
+/// Takes a lock: with `block` on the machine, or with `attempt` in a world.
 pub(crate) fn take<T>(mut attempt: impl FnMut() -> Option<T>, block: impl FnOnce() -> T) -> T {
     match world() {
         None => block(),
@@ -132,7 +132,7 @@ pub(crate) fn take<T>(mut attempt: impl FnMut() -> Option<T>, block: impl FnOnce
     }
 }
 
-/// A lock.
+/// A mutex.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T: ?Sized>(parking_lot::Mutex<T>);
 
@@ -152,7 +152,7 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
-/// A lock that many share to read.
+/// A lock for many readers or one writer.
 #[derive(Debug, Default)]
 pub(crate) struct RwLock<T>(parking_lot::RwLock<T>);
 
@@ -170,7 +170,7 @@ impl<T> RwLock<T> {
     }
 }
 
-/// Where threads wait for a change of what a lock guards.
+/// A condition variable.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(parking_lot::Condvar);
 
@@ -179,7 +179,7 @@ impl Condvar {
         Condvar(parking_lot::Condvar::new())
     }
 
-    /// Waits until it is notified, or until `until`. Returns `guard` of `mutex` again.
+    /// Waits until it is notified, or until the time `until`. Returns the `guard` of `mutex` again.
     pub(crate) fn wait<'a, T>(
         &self,
         mutex: &'a Mutex<T>,
@@ -215,7 +215,7 @@ impl Condvar {
     }
 }
 
-/// Waits in the world until [`wake_all`] wakes those who wait at `what`, for at most `time`. Returns whether it was woken.
+/// Waits in the world until [`wake_all`] wakes the threads at `what`, for at most `time`. True if it was woken.
 ///
 /// # Panics
 /// There is no world.
@@ -224,28 +224,28 @@ pub(crate) fn wait_at<T: ?Sized>(what: &T, time: Duration) -> bool {
     wait(&*world, Some(place(what)), Some(world.now() + time))
 }
 
-/// Wakes all that [wait](wait_at) there, if there is a world.
+/// Wakes all threads that [wait](wait_at) at `what`, if there is a world.
 pub(crate) fn wake_all<T: ?Sized>(what: &T) {
     if let Some(world) = world() {
         world.wake(place(what), true);
     }
 }
 
-/// A channel from threads to one.
+/// Creates a channel from several threads to one.
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = mpsc::channel();
     let place = Arc::new(0);
     (Sender { sender, place: place.clone() }, Receiver { receiver, place })
 }
 
-/// Where messages are given.
+/// The sending side of a channel.
 pub struct Sender<T> {
     sender: mpsc::Sender<T>,
     place: Arc<u8>,
 }
 
 impl<T> Sender<T> {
-    /// Gives a message; an error if nobody takes it any more.
+    /// Sends a message. Fails if the receiver was dropped.
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
         self.sender.send(message)?;
         wake_all(&*self.place);
@@ -267,19 +267,19 @@ impl<T> Clone for Sender<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        // The receiver looks once this thread waits: then there is one sender less.
+        // The receiver runs once this thread waits. Then this sender is gone.
         wake_all(&*self.place);
     }
 }
 
-/// Where messages are taken.
+/// The receiving side of a channel.
 pub struct Receiver<T> {
     receiver: mpsc::Receiver<T>,
     place: Arc<u8>,
 }
 
 impl<T> Receiver<T> {
-    /// Waits for a message; an error if nobody can give one any more.
+    /// Waits for a message. Fails if all senders were dropped.
     pub fn recv(&self) -> Result<T, RecvError> {
         match world() {
             None => self.receiver.recv(),
@@ -312,7 +312,7 @@ impl<T> Receiver<T> {
     }
 }
 
-/// A thread that can be waited for.
+/// A thread that can be joined.
 #[derive(Debug)]
 pub(crate) enum JoinHandle {
     Machine(std::thread::JoinHandle<()>),
@@ -320,7 +320,7 @@ pub(crate) enum JoinHandle {
 }
 
 impl JoinHandle {
-    /// Waits for its end.
+    /// Waits for the thread to end.
     pub(crate) fn join(self) -> std::thread::Result<()> {
         match self {
             JoinHandle::Machine(thread) => thread.join(),
@@ -336,7 +336,7 @@ impl JoinHandle {
     }
 }
 
-/// Starts a thread in the world, if there is one, or else as `spawn` does.
+/// Starts a thread in the world, if there is one, and otherwise with `spawn`.
 pub(crate) fn spawn<F: FnOnce() + Send + 'static>(
     name: &str,
     body: F,
@@ -357,10 +357,10 @@ pub(crate) fn spawn<F: FnOnce() + Send + 'static>(
     Ok(JoinHandle::Virtual(ended))
 }
 
-/// Starts a thread that nobody waits for.
+/// Starts a detached thread.
 ///
 /// # Panics
-/// There is no world, and no thread to be had.
+/// There is no world, and the thread cannot be started.
 pub fn start(name: &str, body: impl FnOnce() + Send + 'static) {
     let machine = |body| std::thread::Builder::new().name(name.to_owned()).spawn(body);
     drop(spawn(name, body, machine).expect("there is a thread"));

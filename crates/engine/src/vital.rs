@@ -1,5 +1,5 @@
-//! Threads and state that a server cannot go on without. After a panic in them nobody would answer what waits, or what is half changed would be
-//! written: the process aborts, which loses nothing that was flushed.
+//! Threads and state that a server cannot work without. A panic in them would leave requests without a reply, or
+//! inconsistent state that might be written. So the process aborts, which loses nothing that was flushed.
 
 use std::io;
 use std::sync::TryLockError;
@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use crate::time::{self, JoinHandle};
 
-/// The standard library's locks, because they record a panic of their holder. Other locks are [`time::Mutex`], which do not.
+/// The standard library's locks, because they record a panic of their holder. Other locks are [`time::Mutex`], which do
+/// not.
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
 /// Starts a thread whose panic aborts the process.
 ///
 /// # Errors
-/// There is no thread to be had.
+/// The thread cannot be started.
 pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
     struct AbortOnPanic;
     impl Drop for AbortOnPanic {
@@ -31,7 +32,7 @@ pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Res
     })
 }
 
-/// Locks what a panic may have left half changed: then the process aborts.
+/// Locks state, and aborts the process if a panic left it inconsistent.
 pub(crate) fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     let attempt = || match state.try_lock() {
         Ok(guard) => Some(guard),
@@ -46,12 +47,12 @@ fn abort() -> ! {
     std::process::abort()
 }
 
-/// Where threads wait for a change of what a lock guards.
+/// A condition variable.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(std::sync::Condvar);
 
 impl Condvar {
-    /// Waits until it is notified, for at most `time`. Returns `guard` of `mutex` again, and whether that time has passed.
+    /// Waits until it is notified, for at most `time`. Returns the `guard` of `mutex`, and true if the time has passed.
     pub(crate) fn wait_timeout<'a, T>(
         &self,
         mutex: &'a Mutex<T>,
@@ -85,7 +86,7 @@ mod tests {
 
     const ABORTED: i32 = 6;
 
-    /// Runs a part of a test in a process of its own, which it may end; returns the signal that ended it.
+    /// Runs a part of a test in a separate process, which may abort. Returns the signal that ended it.
     fn apart(test: &str, part: impl FnOnce()) -> Option<i32> {
         if std::env::var_os("APART").is_some() {
             part();

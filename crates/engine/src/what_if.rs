@@ -1,12 +1,14 @@
-//! What a volume's cache would do with another policy or another size: small caches without data that see a sample of the accesses.
+//! Estimates for a volume's cache with another policy or size, from small caches without data that see a sample of
+//! accesses.
 //!
-//! Source: Waldspurger, Park, Garthwaite, Ahmad: Efficient MRC construction with SHARDS. FAST 2015, sections 3.2 and 3.4 (SHARDS-adj). A
-//! block is in the sample if its hash is below a bound, so that all its accesses are or none; a cache over the sample is as much
-//! smaller. What the sample has too many or too few of in accesses is taken for hits.
+//! Source: Waldspurger, Park, Garthwaite, Ahmad: Efficient MRC construction with SHARDS. FAST 2015, sections 3.2 and
+//! 3.4 (SHARDS-adj). A block is sampled if its hash is below a bound, so either all its accesses are sampled or none.
+//! The cache is scaled down by the same factor. A difference between the expected and the actual number of sampled
+//! accesses counts as hits.
 //!
-//! Each is the policy alone, as `flashwise simulate` runs it without RAM, layout and admission rule, since the volume was opened. Whoever
-//! asks for blocks pays for a hash of each, and for a push to a queue of fixed size for each of the sample: a thread that keeps time
-//! shows them to the caches. What the queue has no room for is dropped and counted, never waited for.
+//! Each small cache is only the policy, as `flashwise simulate` runs it without RAM, layout and admission rule, since
+//! the volume was opened. A request costs a hash for each block, and a push to a queue of fixed size for each sampled
+//! one. A background thread feeds the caches. If the queue is full, accesses are dropped and counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,46 +25,47 @@ use utoipa::ToSchema;
 
 use crate::export::{Operation, Request};
 
-/// A small cache has at least this many blocks, or as many as the real one: with fewer it would tell little.
+/// Minimum number of blocks of a small cache, unless the real one is smaller. Fewer blocks would make poor estimates.
 const BLOCKS_MIN: f64 = 2048.0;
-/// Least share of the blocks that are sampled: larger small caches tell no more.
+/// Minimum share of sampled blocks. Larger small caches are no more accurate.
 const RATE_MIN: f64 = 1e-4;
-/// Sampled accesses that can wait: those of a second, at 300,000 blocks a second of which a fifth is sampled.
+/// Length of the queue: the accesses of one second, at 300,000 blocks per second, a fifth of them sampled.
 const QUEUE_ACCESSES: usize = 1 << 16;
-/// Other sizes than the present one, as factors of it.
+/// Estimated sizes as factors of the present one.
 const SIZES: [f64; 4] = [0.25, 0.5, 2.0, 4.0];
-/// Most blocks that a policy remembers beside each that it keeps: LIRS would take 2,500, and the memory of a server with them.
+/// Maximum number of ghost blocks per cached block. The default of LIRS, 2,500, would take all memory of a server.
 const GHOSTS_MAX: f64 = 4.0;
-/// Which blocks are sampled; any number does.
+/// An arbitrary seed of the sample.
 const SEED: u64 = 17;
 
-/// What another policy or size would do.
+/// Estimates for other policies and sizes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WhatIfStatus {
-    /// The share of all blocks that is sampled.
+    /// The share of sampled blocks.
     pub sampled_share: f64,
     /// Block accesses since the volume was opened.
     pub accesses: u64,
-    /// Those of them that were sampled and looked at.
+    /// Sampled accesses that reached the small caches.
     pub sampled_accesses: u64,
-    /// Those that were sampled and not looked at, for want of time. Where they are many, the estimates are worth little.
+    /// Sampled accesses that were dropped for lack of time. If there are many, the estimates are inaccurate.
     pub dropped_accesses: u64,
-    /// The estimates: of the policy that the volume was opened with at several sizes, smallest first, then of the others at its present size.
+    /// The estimates: first for the policy that the volume was opened with, by increasing size, then for other policies
+    /// at the present size.
     pub estimates: Vec<EstimateStatus>,
 }
 
-/// What one policy at one size would do.
+/// The estimate for one policy at one size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EstimateStatus {
     /// The policy with its options.
     pub policy: String,
     /// The size of the cache, in bytes.
     pub capacity_bytes: u64,
-    /// True if this is what the volume has now.
+    /// True for the present policy and size.
     pub is_present: bool,
-    /// Reads that would hit, 0 to 1; absent before anything was read.
+    /// Expected hit ratio of reads, 0 to 1; absent before the first read.
     pub read_hit_ratio: Option<f64>,
-    /// Bytes that would be written to flash: writes that hit, and what is taken in.
+    /// Bytes that would be written to flash: write hits and admissions.
     pub flash_bytes_written: u64,
 }
 
@@ -73,7 +76,7 @@ struct Small {
     counters: Counters,
 }
 
-/// A policy that remembers at most [`GHOSTS_MAX`] times as many blocks as it keeps; where its default is more, with that option.
+/// Returns the policy with at most [`GHOSTS_MAX`] ghosts, set as an option if its default is higher.
 fn remembering_little(info: &Info) -> String {
     let ghosts = info.parameters.iter().find(|parameter| parameter.name == "ghosts");
     match ghosts.and_then(|ghosts| ghosts.default.parse::<f64>().ok()) {
@@ -87,7 +90,7 @@ pub struct WhatIf {
     sampler: Sampler,
     rate: f64,
     queue: ArrayQueue<Access<u64>>,
-    /// Reads and writes of blocks.
+    /// Accessed blocks, by operation: reads and writes.
     seen: [AtomicU64; 2],
     dropped: AtomicU64,
     small: Mutex<Vec<Small>>,
@@ -100,7 +103,7 @@ impl std::fmt::Debug for WhatIf {
 }
 
 impl WhatIf {
-    /// For a cache of this many blocks with this policy.
+    /// Creates the small caches for a cache of this many blocks with this policy.
     pub fn new(policy: &Spec, capacity_blocks: u64) -> WhatIf {
         let rate = (BLOCKS_MIN / capacity_blocks as f64).clamp(RATE_MIN, 1.0);
         let small = |policy: &Spec, blocks: u64| {
@@ -126,7 +129,7 @@ impl WhatIf {
         }
     }
 
-    /// Takes note of a request.
+    /// Records a request.
     #[inline]
     pub fn note(&self, request: &Request) {
         let op = match request.operation {
@@ -145,14 +148,14 @@ impl WhatIf {
         }
     }
 
-    /// Shows the caches what they have not seen yet; to be called once a second.
+    /// Feeds queued accesses to the caches. To be called once per second.
     pub fn catch_up(&self) {
         if self.queue.is_empty() {
             return;
         }
         let mut small = self.small.lock();
         let new: Vec<Access<u64>> = std::iter::from_fn(|| self.queue.pop()).take(QUEUE_ACCESSES).collect();
-        // One cache after another: each one's tables at a time are what the processor's caches hold.
+        // One cache after the other, because the processor's caches hold the tables of only one.
         for Small { cache, counters, .. } in small.iter_mut() {
             for access in &new {
                 let outcome = cache.access(*access);
@@ -161,7 +164,7 @@ impl WhatIf {
         }
     }
 
-    /// What the caches tell, of all accesses so far. `policy` is the one that the volume has now.
+    /// Returns the estimates for all accesses so far. `policy` is the present one.
     pub fn status(&self, policy: &Spec) -> WhatIfStatus {
         self.catch_up();
         let small = self.small.lock();
@@ -179,7 +182,8 @@ impl WhatIf {
 
     fn estimate(&self, small: &Small, seen: [u64; 2], present: &(String, u64)) -> EstimateStatus {
         let Small { policy, capacity_blocks, counters, .. } = small;
-        // As many accesses as a sample of this rate should have; the difference are those of a few popular blocks, which hit.
+        // Scales to the number of accesses expected at this rate. The difference comes from a few popular blocks, which
+        // hit.
         let hits = |op: Op| {
             let of = counters.of(op);
             let expected = seen[op as usize] as f64 * self.rate;
@@ -204,7 +208,7 @@ mod tests {
 
     use super::*;
 
-    /// Blocks of which the k-th is asked for 1/k as often as the first, and a scan now and then.
+    /// A Zipf-like distribution, where block k is accessed 1/k as often as the first, with occasional scans.
     fn requests(count: usize) -> Vec<(Op, u64)> {
         let mut random = Random::new(5);
         let blocks = 200_000_f64;
@@ -218,7 +222,7 @@ mod tests {
             .collect()
     }
 
-    /// All policies and sizes against the policies themselves over all accesses, which is what `flashwise simulate` runs.
+    /// Compares all policies and sizes with full simulations of the policies, as `flashwise simulate` runs them.
     #[test]
     fn estimates_are_close_to_whole_runs() {
         let capacity = 20_000;
@@ -261,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_counted() {
+    fn accesses_beyond_the_queue_are_counted() {
         let what_if = WhatIf::new(&Spec::parse("lru").unwrap(), 64);
         let read = |offset| Request {
             operation: Operation::Read,

@@ -1,4 +1,4 @@
-//! Wiping: a cache is given up, after its operator was told what it holds.
+//! Wiping a cache, after the administrator was informed of its contents.
 
 use std::io;
 
@@ -12,10 +12,10 @@ use crate::memory::Memory;
 use crate::salvage::mended_superblock;
 use crate::wlfc::start;
 
-/// Bytes that are discarded at once.
+/// Number of bytes in one discard.
 const DISCARD_BYTES: u64 = 1 << 30;
 
-/// Why a flash is not wiped.
+/// Why a flash was not wiped.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum WipeError {
@@ -27,29 +27,29 @@ pub enum WipeError {
         "flash {path}: it holds something that is not a cache, which is not wiped here; expected the magic number of a cache"
     )]
     Foreign { path: String },
-    #[error("flash {path} and backend {backend}: {error}; without --backend the flash alone is wiped")]
+    #[error("flash {path} and backend {backend}: {error}; without --backend only the flash is wiped")]
     Pair { path: String, backend: String, error: AttachError },
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// What a flash holds.
+/// The contents of a flash.
 #[derive(Clone, Debug)]
 pub struct Holding {
-    /// What its superblock says; none if both copies are damaged.
+    /// The superblock; `None` if both copies are damaged.
     pub superblock: Option<Superblock>,
-    /// Blocks that the backend does not have, lost ones included; none where that cannot be told.
+    /// Number of dirty and lost blocks; `None` if unknown.
     pub dirty_blocks: Option<u64>,
 }
 
 impl Holding {
-    /// True if something would be lost that the backend does not have.
+    /// True if data could be lost that the backend lacks.
     pub fn may_be_dirty(&self) -> bool {
         self.dirty_blocks != Some(0)
     }
 }
 
-/// Finds out what a flash holds.
+/// Determines the contents of a flash.
 pub fn examine(flash: &dyn Disk) -> Result<Holding, WipeError> {
     let path = || flash.description();
     let error = |error| WipeError::Flash { path: path(), error };
@@ -84,7 +84,7 @@ pub fn examine(flash: &dyn Disk) -> Result<Holding, WipeError> {
     Ok(Holding { superblock, dirty_blocks })
 }
 
-/// Clears a flash that was examined, durably. With a backend, its record says from then on that it misses nothing.
+/// Wipes a flash that was examined, durably. With a backend, its record is updated: it lacks no data from then on.
 pub fn wipe(
     flash: &dyn Disk,
     holding: &Holding,
@@ -92,7 +92,7 @@ pub fn wipe(
 ) -> Result<(), WipeError> {
     if let (Some((backend, side, pairing)), Some(superblock)) = (pair, &holding.superblock) {
         let error = |error| WipeError::Pair { path: flash.description(), backend: backend.description(), error };
-        // Of a detached cache, and of one that is out of date, the backend misses nothing.
+        // A detached or outdated cache has no data that the backend lacks.
         let superblock = paired(flash, side, superblock.clone(), pairing).map_err(error)?;
         if superblock.state != State::Detached {
             Attachment::of(superblock, side.inode()).abandon(side)?;
@@ -101,12 +101,12 @@ pub fn wipe(
     Ok(clear(flash)?)
 }
 
-/// Clears a flash that nothing is missed of, durably.
+/// Clears a flash without data that the backend lacks, durably.
 pub fn clear(flash: &dyn Disk) -> io::Result<()> {
     if let Some(zoned) = flash.zoned() {
         return zoned.wipe();
     }
-    // The newest copy goes last: who is interrupted finds the cache as it was, or none.
+    // The newest copy is cleared last. If this is interrupted, the cache is either unchanged or gone.
     let copies = read_copies(flash)?;
     let mut order: Vec<u32> = (0..SUPERBLOCK_COPIES).collect();
     order.sort_by_key(|&copy| copies[copy as usize].as_ref().map_or(0, |superblock| superblock.generation));
@@ -118,7 +118,7 @@ pub fn clear(flash: &dyn Disk) -> io::Result<()> {
     let mut at = u64::from(SUPERBLOCK_COPIES) * BLOCK_BYTES as u64;
     while at < flash.size() {
         let length = DISCARD_BYTES.min(flash.size() - at);
-        // No more than a favour to the device: what is there belongs to no cache any more.
+        // Optional for the device, because the contents belong to no cache any more.
         if flash.discard(at, length).is_err() {
             break;
         }

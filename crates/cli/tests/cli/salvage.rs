@@ -334,7 +334,7 @@ fn a_copy_of_the_backend_is_refused_with_salvage_too() {
     assert!(error.contains("the backend is a copy of the file"), "{error}");
     let wiped = ["wipe", "--flash", "cache.img", "--backend", "copy.img", "--yes", "--discard-dirty"];
     let (_, error) = setting.fails(&wiped, 2);
-    assert!(error.contains("without --backend the flash alone is wiped"), "{error}");
+    assert!(error.contains("without --backend only the flash is wiped"), "{error}");
     setting.serve().end();
 }
 

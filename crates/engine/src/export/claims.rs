@@ -1,7 +1,7 @@
-//! Exports whose bytes one client can claim for a moment, against the writes of all others.
+//! Exclusive claims of one client on bytes of an export.
 //!
-//! A command that reads before it writes, as SCSI's COMPARE AND WRITE, claims its bytes, reads, and writes within its claim. What others
-//! write there meanwhile, over whatever protocol, waits for its end.
+//! A command that reads before it writes, such as SCSI's COMPARE AND WRITE, claims its bytes, reads, and writes within
+//! its claim. Writes of others to these bytes wait for the end of the claim, over any protocol.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -11,19 +11,19 @@ use flashwise_core::filter::Client;
 
 use super::{Done, Error, Export, Extent, Guest, Operation, Request};
 
-/// Bytes from a first one up to an end.
+/// First byte and end.
 type Range = (u64, u64);
 
 /// An export with claims on its bytes.
 pub struct Claimable {
     export: Arc<dyn Export>,
     claims: RwLock<Vec<Range>>,
-    /// Taken while the claims are locked, so that none ends unseen.
+    /// Locked only while the claims are locked, so that no end of a claim is missed.
     waiting: Mutex<Waiting>,
     withdrawn: RwLock<bool>,
 }
 
-/// What waits for a claim to end.
+/// Requests and clients that wait for a claim to end.
 #[derive(Default)]
 struct Waiting {
     writes: Vec<(Request, Done)>,
@@ -31,30 +31,29 @@ struct Waiting {
 }
 
 impl Claimable {
-    /// An export nobody has a claim on.
+    /// Wraps an export without claims.
     pub fn new(export: Arc<dyn Export>) -> Claimable {
         Claimable { export, claims: RwLock::default(), waiting: Mutex::default(), withdrawn: RwLock::default() }
     }
 
-    /// It is no longer among the exports that clients find, and never will be again. What is done [while it is](Self::while_offered) has
-    /// ended then.
+    /// Marks the export as removed, permanently. Waits for all work [while it was offered](Self::while_offered).
     pub(super) fn withdraw(&self) {
         *self.withdrawn.write() = true;
     }
 
-    /// Does `work`, unless the export was taken away from clients, to whom another of its name may be offered; it is not while this lasts.
+    /// Runs `work` if the export was not removed. It is not removed meanwhile.
     pub fn while_offered<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
         let withdrawn = self.withdrawn.read();
         (!*withdrawn).then(work)
     }
 
-    /// The export as it is, without regard to claims.
+    /// The export without claims.
     pub fn export(&self) -> &Arc<dyn Export> {
         &self.export
     }
 
-    /// Claims bytes, for as long as what is returned lasts. Where another claim is on some of them there is none, and `waker` is woken
-    /// when it may be worth trying again.
+    /// Claims bytes until the returned value is dropped. If another claim overlaps, returns `None`, and wakes `waker`
+    /// when a retry may succeed.
     pub fn claim(self: &Arc<Self>, offset: u64, length: u64, waker: &Waker) -> Option<Claim> {
         let mut claims = self.claims.write();
         if overlaps(&claims, offset, length) {
@@ -66,14 +65,14 @@ impl Claimable {
         Some(Claim { of: Arc::clone(self), range })
     }
 
-    /// Submits what changes bytes unless they are claimed; then it waits, and `submit` is not called.
+    /// Submits a change. If its bytes are claimed, it waits instead, and `submit` is not called.
     fn change<R>(&self, request: Request, done: Done, submit: impl FnOnce(Request, Done) -> R) -> Option<R> {
         let claims = self.claims.read();
         if overlaps(&claims, request.offset, request.length) {
             self.waiting.lock().writes.push((request, done));
             return None;
         }
-        // Whoever claims next comes behind it: an export performs what overlaps in the order in which it was submitted.
+        // A later claimant comes after it, because exports perform overlapping requests in order.
         Some(submit(request, done))
     }
 
@@ -83,7 +82,7 @@ impl Claimable {
         claims.swap_remove(at);
         let Waiting { writes, claimants } = std::mem::take(&mut *self.waiting.lock());
         drop(claims);
-        // Those that another claim keeps waiting wait on.
+        // Requests that another claim blocks are queued again.
         writes.into_iter().for_each(|(request, done)| self.submit(request, done));
         claimants.into_iter().for_each(Waker::wake);
     }
@@ -147,7 +146,7 @@ impl Export for Claimable {
     }
 }
 
-/// Bytes that one client has for itself, until this goes.
+/// Bytes that one client has exclusively, until this is dropped.
 pub struct Claim {
     of: Arc<Claimable>,
     range: Range,
@@ -159,7 +158,7 @@ impl Claim {
         self.range.0
     }
 
-    /// Where the claimant writes.
+    /// The export for the claimant's writes.
     pub fn export(&self) -> &Arc<dyn Export> {
         self.of.export()
     }
@@ -177,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    /// Says what it was asked, and answers at once.
+    /// Reports each request, and completes it immediately.
     struct Told(Mutex<Sender<(Operation, u64)>>);
 
     impl Export for Told {
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_write_to_claimed_bytes_waits_and_all_else_does_not() {
+    fn writes_of_others_to_claimed_bytes_wait_and_other_requests_do_not() {
         let (sender, told) = channel();
         let export = Arc::new(Claimable::new(Arc::new(Told(Mutex::new(sender)))));
         let (answer, answered) = channel();
@@ -221,7 +220,7 @@ mod tests {
         ask(Operation::Trim, 1400);
         assert_eq!(told.try_iter().collect::<Vec<_>>(), [(Operation::Read, 1024), (Operation::Write, 512)]);
         drop(claim);
-        // The second goes over into the other claim.
+        // The second request overlaps the other claim.
         assert_eq!(told.try_iter().collect::<Vec<_>>(), [(Operation::Write, 1020)]);
         drop(other);
         assert_eq!(told.try_iter().collect::<Vec<_>>(), [(Operation::Trim, 1400)]);
