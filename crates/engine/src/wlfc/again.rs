@@ -1,5 +1,5 @@
-//! Finding the cache again while its user runs, where something failed that it relies on: as a start does after a crash of the process,
-//! around what failed.
+//! Recovery of the cache while its volume is in use, after a failure of a device. It works like a start after a crash
+//! of the process, but avoids what failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,15 +14,18 @@ use crate::disk::zoned::ZonedFlash;
 use crate::engine::BACKEND;
 use crate::flash::FlashError;
 
-/// Backend buckets that may fail one by one; where more do, none is written before one of them could be.
+/// Maximum number of failing backend buckets that are tracked individually. If more fail, nothing is written back until
+/// a trial succeeds.
 const FAILING_APART_MAX: usize = 2;
 
-/// The engine that goes on where `before` has stopped and nothing of it is under way. `backend_fails`: the last write of the backend failed.
+/// Creates the engine that continues after `before` stopped and all its transfers ended. `backend_fails` is true if the
+/// last write to the backend failed.
 ///
-/// What was answered and not done is made again. Buckets that failed are known to the superblock first. Where that cannot be written, or too few are left, the flash is [frozen](flashwise_core::wlfc::Wlfc::is_frozen).
+/// Acknowledged changes that are not done are made again. Failed buckets are recorded in the superblock first. If it
+/// cannot be written, or too few buckets remain, the flash is [frozen](flashwise_core::wlfc::Wlfc::is_frozen).
 ///
 /// # Errors
-/// The flash cannot be read, which may pass; or what is on it is no cache any more.
+/// The flash cannot be read, possibly only for now, or it no longer holds this cache.
 pub fn find_again(
     before: &mut Engine,
     flash: &dyn Disk,
@@ -37,13 +40,13 @@ pub fn find_again(
         before.cache().remembered(bucket, epoch, end)
     };
     let known = failed_units(attachment.superblock(), &before.layout.failures);
-    // What this process knows to be durable is not torn, whatever became of it since.
+    // Data that this process knows to be durable cannot be torn.
     attachment.note_ends(&[before.end().run]);
     let superblock = Superblock { failed_units: listed(&known), ..attachment.superblock().clone() };
     let in_use = InUse { remembered: &remembered, read_pause: before.settings.read_pause };
     let mut held = match start::scan_again(flash, &superblock, &in_use) {
         Ok(held) => held,
-        // Where nothing is on it alone, it can be done without.
+        // Not needed if the flash holds no dirty blocks.
         Err(error @ FlashError::Io(_)) => match Held::remembered(&superblock, &remembered) {
             Some(held) if !held.may_be_dirty() => {
                 frozen = true;
@@ -78,7 +81,7 @@ pub fn find_again(
     wlfc.succeed(before.cache());
     if wlfc.is_frozen() && !was_frozen {
         let path = flash.description();
-        tracing::error!(path, "the flash cannot be written any more: what is on it can be read, and writes fail");
+        tracing::error!(path, "the flash is no longer writable: its blocks can be read, and writes fail");
     }
     if before.layout.waits {
         tracing::warn!(path = flash.description(), "the flash can be read again");
@@ -90,17 +93,17 @@ pub fn find_again(
     engine.faults = before.faults;
     engine.layout.frozen = is_frozen;
     engine.layout.holds_frozen = holds_frozen && settings.holds_failed;
-    // A flush that works later says nothing of what one that failed was to make durable.
+    // A later flush does not cover the data of a failed one.
     engine.layout.failures.flushes = !settled;
     engine.layout.unreadable.extend(&before.layout.unreadable);
     engine.make_again(before);
     Ok(engine)
 }
 
-/// What the cache has to go around, on a flash that can be written.
+/// Returns the failures that the cache must avoid, on a writable flash.
 fn around(before: &Engine, held: &Held, backend_fails: bool) -> Around {
     let mut failing: BTreeSet<u32> = before.cache().failing().clone();
-    // Where it cannot be flushed, what is written to it counts for nothing either.
+    // If the backend cannot be flushed, writes to it are useless, too.
     let all_fail = failing.len() > FAILING_APART_MAX || before.stopped() == Some(BACKEND);
     if all_fail && backend_fails {
         failing.extend(before.cache().dirty_backends());
@@ -109,7 +112,7 @@ fn around(before: &Engine, held: &Held, backend_fails: bool) -> Around {
     Around { failing, unread: held.unread.clone(), ..Around::default() }
 }
 
-/// The units that failed by now, and whether what is on them counts.
+/// Returns the units that have failed, and whether their contents still count.
 fn failed_units(superblock: &Superblock, failures: &Failures) -> BTreeMap<u32, bool> {
     let known = superblock.failed_units.iter().map(|failed| (failed.unit, failed.counts));
     let mut all: BTreeMap<u32, bool> = known.collect();

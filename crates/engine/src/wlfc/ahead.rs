@@ -1,9 +1,9 @@
-//! Changes that are answered before they are appended. What clients were told is done is kept until it is, and with it all that was answered
-//! after it: where the cache has to be found again, they are made again in the order in which they came, so that a read finds what was
-//! answered last.
+//! Changes that are acknowledged before they are appended. Each is kept until it is done, together with all later
+//! acknowledged changes. If the cache must be recovered, they are made again in their order, so that a read returns the
+//! newest data.
 //!
-//! What cannot be made again either is lost, as what waits in a volatile cache of a device may be: it cannot be read and no flush succeeds until
-//! it is written anew, by a client or, once nothing fails any more, as it was.
+//! A change that cannot be made again is lost, like data in the volatile cache of a device. Its blocks cannot be read,
+//! and no flush succeeds, until a client rewrites them or, after all failures have ended, the change itself is made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -17,34 +17,35 @@ use super::memory::BLOCK;
 use crate::engine::Asked;
 use crate::export::{Operation, Request};
 
-/// What a change takes of memory besides its data.
+/// Memory of a change besides its data, in bytes.
 const CHANGE_BYTES: u64 = 512;
 
-/// The changes that were answered and may have to be made again, by number.
+/// The acknowledged changes that may have to be made again, by number.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     kept: BTreeMap<u64, Request>,
-    /// Bytes that they take.
+    /// Memory that they take, in bytes.
     bytes: u64,
-    /// Of each change, the steps that are not done and that its client does not wait for, and whether it is being made again.
+    /// Of each change, the number of unfinished steps that its client does not wait for, plus 1 while it is being made
+    /// again.
     unfinished: BTreeMap<u64, u32>,
-    /// Blocks whose newest content was answered and is nowhere, each with the changes that it is of, by number.
+    /// Blocks whose newest acknowledged content is lost, with the changes of each, by number.
     lost: BTreeMap<u64, BTreeMap<u64, Arc<Request>>>,
 }
 
-/// True if a step may be done after the client was answered whose change it makes durable or keeps.
+/// True if a step that makes a change durable, or caches it, may run after the reply to the client.
 pub(super) fn is_done_after(step: &Step) -> bool {
     use Step::{Append, FlushBackend, FlushFlash, KeepInRam, Reset};
     matches!(step, Append { .. } | KeepInRam { .. } | Reset { .. } | FlushFlash | FlushBackend)
 }
 
 impl Ahead {
-    /// A step of a change is planned that its client does not wait for, or the change is made again.
+    /// Counts a planned step of a change that its client does not wait for, or a change that is made again.
     pub fn begin(&mut self, number: u64) {
         *self.unfinished.entry(number).or_default() += 1;
     }
 
-    /// Such a step is done, or the change is made.
+    /// Counts the end of such a step or change.
     pub fn end(&mut self, number: u64) {
         let left = self.unfinished.get_mut(&number).expect("its steps were counted");
         *left -= 1;
@@ -54,8 +55,8 @@ impl Ahead {
         }
     }
 
-    /// A change was answered: whole blocks that it is about are lost no more, if they were before it. Those who came before it may still be told what
-    /// had become of them: what is returned.
+    /// Records an acknowledged change. Lost blocks that it covers, and that were lost before it, are lost no more.
+    /// Returns the replaced changes, which requests in progress may still need.
     pub fn answered(&mut self, number: u64, request: Request) -> Vec<Request> {
         let mut replaced = Vec::new();
         if !self.lost.is_empty() {
@@ -72,7 +73,7 @@ impl Ahead {
         replaced
     }
 
-    /// What is done stays known while a change before it may have to be made again, and it would be made behind it.
+    /// A finished change is kept while an earlier one may have to be made again, because it must then be made after it.
     pub fn remember(&mut self, number: u64, request: Request) {
         if !self.unfinished.is_empty() || !self.kept.is_empty() {
             self.bytes += bytes(&request);
@@ -80,13 +81,13 @@ impl Ahead {
         }
     }
 
-    /// A change that was answered has to be made again.
+    /// Keeps an acknowledged change that has to be made again.
     pub fn keep(&mut self, number: u64, request: Request) {
         self.begin(number);
         self.remember(number, request);
     }
 
-    /// Lets go of what is done, and with it all before it.
+    /// Drops finished changes up to the first unfinished one.
     fn let_go(&mut self) {
         let unfinished = self.unfinished.first_key_value().map_or(u64::MAX, |(number, _)| *number);
         while let Some(first) = self.kept.first_entry()
@@ -97,12 +98,12 @@ impl Ahead {
         }
     }
 
-    /// Bytes that they take.
+    /// Memory that they take, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What has to be made again, in order: what is not done, and what took its place since.
+    /// Takes the changes to make again, in order: unfinished ones, and later ones that overlap them.
     pub fn take(&mut self) -> Vec<(u64, Request)> {
         let mut again: Vec<(u64, Request)> = Vec::new();
         for (number, request) in std::mem::take(&mut self.kept) {
@@ -116,7 +117,8 @@ impl Ahead {
         again
     }
 
-    /// What a request changes is nowhere, but for what was answered since and took its place. What is trimmed may be anything.
+    /// Records that a change is lost, except where a later acknowledged change covers it. A trim cannot be lost,
+    /// because it defines no content.
     pub fn lose(&mut self, number: u64, request: Request) {
         if request.operation == Operation::Trim {
             return;
@@ -128,12 +130,12 @@ impl Ahead {
         }
     }
 
-    /// The changes that could not be made, in order, of blocks that are lost.
+    /// Returns the lost changes, in order, restricted to lost blocks.
     pub fn not_made(&self) -> Vec<Request> {
         Ahead { lost: self.lost.clone(), ..Ahead::default() }.take_not_made()
     }
 
-    /// Takes the changes that could not be made, in order, of blocks that are lost; none is lost any more as far as this knows.
+    /// Takes the lost changes, in order, restricted to lost blocks. No block is lost afterwards.
     pub fn take_not_made(&mut self) -> Vec<Request> {
         let mut changes: BTreeMap<u64, (Arc<Request>, Vec<u64>)> = BTreeMap::new();
         for (block, of_block) in std::mem::take(&mut self.lost) {
@@ -151,7 +153,7 @@ impl Ahead {
         taken
     }
 
-    /// Has bytes from `offset` on, as they are without the changes that could not be made, be what they are with them.
+    /// Applies the lost changes to bytes that begin at `offset`.
     pub fn put_over(&self, offset: u64, bytes: &mut [u8]) {
         let end = offset + bytes.len() as u64;
         for (block, changes) in self.lost.range(blocks_of(offset, bytes.len() as u64)) {
@@ -161,28 +163,28 @@ impl Ahead {
         }
     }
 
-    /// Those of some bytes that are lost.
+    /// Returns the lost blocks of a byte range.
     pub fn lost_of(&self, offset: u64, length: u64) -> impl Iterator<Item = u64> {
         self.lost.range(blocks_of(offset, length)).map(|(block, _)| *block)
     }
 
-    /// All blocks that are lost, in order.
+    /// Returns all lost blocks, in order.
     pub fn lost(&self) -> impl Iterator<Item = &u64> {
         self.lost.keys()
     }
 
-    /// True if any is.
+    /// True if any block is lost.
     pub fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
 
-    /// Goes on from what another engine left.
+    /// Takes over the lost changes of an earlier engine.
     pub fn succeed(&mut self, before: &mut Ahead) {
         self.lost.append(&mut before.lost);
     }
 }
 
-/// What a change does to one of its blocks.
+/// Returns the part of a change in one block.
 fn part_of(change: &Request, block: u64) -> Request {
     let start = change.offset.max(block * BLOCK);
     let end = (change.offset + change.length).min((block + 1) * BLOCK);
@@ -202,7 +204,7 @@ fn blocks(request: &Request) -> Range<u64> {
     blocks_of(request.offset, request.length)
 }
 
-/// The blocks of which it says what every byte is. A trim says of none, and may come to nothing.
+/// Returns the blocks that a change defines completely. A trim defines none, and may have no effect.
 fn whole_blocks(request: &Request) -> Range<u64> {
     match request.operation {
         Operation::Trim => 0..0,
@@ -215,45 +217,46 @@ fn blocks_of(offset: u64, length: u64) -> Range<u64> {
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// Bytes that changes take which were answered and are not done.
+    /// Memory of acknowledged changes that are not done, in bytes.
     pub fn answered_bytes(&self) -> u64 {
         self.layout.ahead.bytes()
     }
 
-    /// What was answered and is not done is lost, after it came to nothing again and again.
+    /// Gives up all acknowledged changes that are not done, after several attempts failed.
     pub fn lose_answered(&mut self) {
         for (number, request) in self.layout.ahead.take() {
             self.layout.ahead.lose(number, request);
         }
     }
 
-    /// How many blocks wait in memory for a place.
+    /// Number of blocks that wait in memory for a place.
     pub fn unwritten_blocks(&self) -> usize {
         self.layout.ahead.lost().count()
     }
 
-    /// Blocks whose newest content is in memory alone or nowhere, in order.
+    /// Returns the blocks whose newest content is only in memory or lost, in order.
     pub fn not_durable_blocks(&self) -> Vec<u64> {
         let all: BTreeSet<u64> = self.layout.unreadable.iter().chain(self.layout.ahead.lost()).copied().collect();
         all.into_iter().collect()
     }
 
-    /// What was answered and could not be made, in order, of blocks that are lost without it.
+    /// Returns the acknowledged changes that could not be made, in order, restricted to lost blocks.
     pub fn unwritten(&self) -> Vec<Request> {
         self.layout.ahead.not_made()
     }
 
-    /// Takes what was answered and could not be made, in order, to be made elsewhere: of blocks that are lost without it.
+    /// Takes the acknowledged changes that could not be made, in order, restricted to lost blocks, to make them
+    /// elsewhere.
     pub fn take_unwritten(&mut self) -> Vec<Request> {
         self.layout.ahead.take_not_made()
     }
 
-    /// Once nothing fails any more, makes what was answered and could not be made.
+    /// Makes the lost changes once nothing fails any more.
     pub fn make_what_was_lost(&mut self) {
         if self.layout.stopped.is_some() || self.cache.next_tick_us(u64::MAX).is_some() {
             return;
         }
-        // What a client changes of it just now is newer, and what is made now would be written over that.
+        // A client's current change of these blocks is newer, and would be overwritten.
         let is_of_lost = |request: &Request| self.layout.ahead.lost_of(request.offset, request.length).next().is_some();
         if self.clients.requests().any(|request| request.changes() && is_of_lost(request)) {
             return;
@@ -264,7 +267,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
-    /// Makes again what `before` has answered and not done.
+    /// Makes the unfinished acknowledged changes of `before` again.
     pub(super) fn make_again(&mut self, before: &mut Engine<C>) {
         self.requests = before.requests;
         self.layout.ahead.succeed(&mut before.layout.ahead);
@@ -292,15 +295,15 @@ mod tests {
         ahead.lost().copied().collect()
     }
 
-    /// The older of two changes comes to nothing once the newer was answered.
+    /// An older change is not lost where a newer acknowledged one covers it.
     #[test]
-    fn what_took_the_place_of_a_change_is_not_lost_with_it() {
+    fn a_newer_change_is_not_lost_with_an_older_one() {
         let mut ahead = Ahead::default();
         ahead.begin(1);
         ahead.answered(2, write(BLOCK, BLOCK, 2));
         ahead.lose(1, write(512, 3 * BLOCK, 1));
         assert_eq!(lost(&ahead), [0, 2, 3]);
-        // Of the block between, a part is lost later: the rest of it is the newer's.
+        // Later, a part of the block in between is lost. The rest of it is that of the newer change.
         ahead.lose(3, write(BLOCK, 512, 3));
         let mut bytes = vec![2; BLOCK as usize];
         ahead.put_over(BLOCK, &mut bytes);
@@ -310,9 +313,9 @@ mod tests {
         assert!(!ahead.has_lost());
     }
 
-    /// What was answered while an older change was being made again is made behind it, though all of it was done.
+    /// A change that was acknowledged while an older one was being made again is made after it, even if it was done.
     #[test]
-    fn what_came_behind_a_change_that_is_made_again_comes_behind_it_again() {
+    fn changes_after_one_that_is_made_again_come_after_it_again() {
         let mut ahead = Ahead::default();
         ahead.begin(1);
         ahead.answered(2, write(0, BLOCK, 2));

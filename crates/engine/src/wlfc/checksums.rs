@@ -1,4 +1,4 @@
-//! Where the checksums of data are: in header pages on flash, which are known by a bit for each page. Those that were used last are in memory.
+//! Finds the checksums of data: in header pages on flash, which a bitmap marks. Recently used checksums are in memory.
 
 use std::ops::Range;
 
@@ -6,14 +6,14 @@ use flashwise_core::format::Page;
 use flashwise_core::wlfc::State;
 use flashwise_core::wlfc::header::{Crc, HEADER_BLOCKS, Header};
 
-/// Pages of the flash for each checksum in memory, which has 8 bytes.
+/// Number of flash pages per checksum in memory, which takes 8 bytes.
 const PAGES_PER_CELL: u32 = 16;
-/// Checksums that are taken from a header page with those that were asked for: what is read next is often what follows.
+/// Minimum number of checksums taken from a header page, because adjacent pages are often read next.
 const AHEAD: u32 = 64;
-/// No page of the flash.
+/// Not a page of the flash.
 const NOWHERE: u32 = u32::MAX;
 
-/// Which pages of the buckets are headers, as a bit each.
+/// A bitmap of the header pages of all buckets.
 #[derive(Clone, Debug)]
 pub struct HeaderPages {
     bits: Vec<u64>,
@@ -21,7 +21,7 @@ pub struct HeaderPages {
 }
 
 impl HeaderPages {
-    /// Of so many empty buckets.
+    /// Creates the bitmap for empty buckets.
     pub fn new(buckets: u32, unit_pages: u32) -> HeaderPages {
         let words = (u64::from(buckets) * u64::from(unit_pages)).div_ceil(64);
         HeaderPages { bits: vec![0; words as usize], unit_pages }
@@ -31,14 +31,14 @@ impl HeaderPages {
         bucket * self.unit_pages + page
     }
 
-    /// A page is a header, or holds data.
+    /// Marks a page as a header or as data.
     pub fn set(&mut self, bucket: u32, page: u32, is_header: bool) {
         let slot = self.slot(bucket, page);
         let word = &mut self.bits[slot as usize / 64];
         *word = *word & !(1 << (slot % 64)) | u64::from(is_header) << (slot % 64);
     }
 
-    /// The header pages of a bucket are where `before` has them.
+    /// Copies the header pages of a bucket from `before`.
     pub fn take_over(&mut self, bucket: u32, before: &HeaderPages) {
         for page in 0..self.unit_pages {
             let slot = self.slot(bucket, page);
@@ -46,12 +46,12 @@ impl HeaderPages {
         }
     }
 
-    /// The last header page of a bucket before a page of data, if there is any.
+    /// Returns the last header page of a bucket before a data page, if any.
     fn last_before(&self, bucket: u32, page: u32) -> Option<u32> {
         let (first, mut at) = (self.slot(bucket, 0), self.slot(bucket, page));
         while at > first {
             let below = at % 64;
-            // The bits of the word below the page.
+            // The bits of this word below the page.
             let word =
                 if below == 0 { self.bits[at as usize / 64 - 1] } else { self.bits[at as usize / 64] << (64 - below) };
             if word != 0 {
@@ -63,32 +63,33 @@ impl HeaderPages {
         None
     }
 
-    /// The header page that has the checksum of a page of data, as far as it is known without reading one.
+    /// Returns the header page with the checksum of a data page, as far as the bitmap shows it.
     pub fn of(&self, bucket: u32, state: State, page: u32) -> Option<u32> {
         let last = self.last_before(bucket, page)?;
-        // The headers of a copy are all at its start.
+        // A copy has all its headers at the start.
         Some(if state == State::Write { last } else { ((page - last - 1) / HEADER_BLOCKS).min(last) })
     }
 }
 
-/// What a header page says of a page of data.
+/// The contents of a header page about a data page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Says {
-    /// Its checksum, or why it has no content.
+    /// The checksum, or why there is no content.
     Checksum(Crc),
-    /// That another header page has it.
+    /// Another header page has it.
     Elsewhere(u32),
-    /// Nothing: it cannot be made out, or is about something else.
+    /// None: the header is damaged, or about other pages.
     Nothing,
 }
 
-/// What a header page says of itself: the one at this page of a bucket, if it is of this use of the bucket.
+/// Decodes the header page at this page of a bucket. Returns `None` unless it belongs to the current epoch of the
+/// bucket.
 pub fn header_at(bytes: &Page, cache: u64, epoch: u64, at: u32) -> Option<Header> {
     let (header, _) = Header::decode(bytes)?;
     ((header.cache, header.oob.epoch, header.page + header.part) == (cache, epoch, at)).then_some(header)
 }
 
-/// What a header page says of a page of data.
+/// Looks up a data page in a header page.
 pub fn says(header: Option<&Header>, bytes: &Page, page: u32) -> Says {
     let Some(header) = header.filter(|header| (header.data_page()..header.end()).contains(&page)) else {
         return Says::Nothing;
@@ -100,7 +101,7 @@ pub fn says(header: Option<&Header>, bytes: &Page, page: u32) -> Says {
     Says::Elsewhere(header.page + number / HEADER_BLOCKS)
 }
 
-/// The checksums that were used last: each page of the flash has one cell that may hold its.
+/// The recently used checksums. Each flash page has one cell that may hold its checksum.
 #[derive(Debug)]
 pub(super) struct Checksums {
     cells: Vec<(u32, u32)>,
@@ -116,13 +117,13 @@ impl Checksums {
         &mut self.cells[slot as usize % cells]
     }
 
-    /// The checksum of a page, if it is in memory.
+    /// Returns the checksum of a page, if it is in memory.
     pub fn get(&self, slot: u32) -> Option<u32> {
         let (of, crc) = self.cells[slot as usize % self.cells.len()];
         (of == slot).then_some(crc)
     }
 
-    /// Data was programmed: what these pages held before is forgotten, and a few checksums are kept.
+    /// Records programmed data: old checksums of these pages are dropped, and the new ones are kept if they are few.
     pub fn program(&mut self, first: u32, checksums: &[Crc]) {
         let keeps = checksums.len() <= AHEAD as usize;
         self.forget(first, checksums.len() as u32);
@@ -133,7 +134,7 @@ impl Checksums {
         }
     }
 
-    /// Nothing is known of so many pages from `first` on.
+    /// Drops the checksums of `pages` pages from `first` on.
     pub fn forget(&mut self, first: u32, pages: u32) {
         for slot in first..first + pages {
             if self.get(slot).is_some() {
@@ -142,7 +143,7 @@ impl Checksums {
         }
     }
 
-    /// Keeps what a header page says of these pages, of which the first is `slot`, and of some that follow.
+    /// Keeps the checksums of a header page for the wanted pages, which begin at `slot`, and for some after them.
     pub fn keep(&mut self, header: &Header, bytes: &Page, slot: u32, page: u32, wanted: u32) {
         let described = header.described();
         let numbers: Range<u32> = page - header.data_page()..described.end;
@@ -173,7 +174,7 @@ mod tests {
         let of = |page| headers.of(1, State::Write, page);
         assert_eq!([1, 2, 3, 4, 5, 129, 130, 131, 199].map(of), [0, 0, 0, 3, 3, 3, 3, 130, 130].map(Some));
         assert_eq!((of(0), headers.of(2, State::Write, 199)), (None, None));
-        // Every bit at the border of words.
+        // All bits at the borders of words.
         for page in 0..200 {
             let mut headers = HeaderPages::new(2, 200);
             headers.set(1, page, true);
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_in_memory_are_those_of_what_was_programmed_last() {
+    fn checksums_in_memory_are_those_of_the_last_programs() {
         let mut checksums = Checksums::new(2048);
         checksums.program(5, &[Ok(1), Err(Missing::Lost), Ok(3)]);
         assert_eq!([5, 6, 7, 133].map(|slot| checksums.get(slot)), [Some(1), None, Some(3), None]);

@@ -1,4 +1,4 @@
-//! Requests of clients: planned when they come, and answered or handed back once their steps are done.
+//! Requests of clients: planned on arrival, and answered or handed back once their steps are done.
 
 use flashwise_core::cache::{self, Cache, Event};
 use flashwise_core::wlfc::Step;
@@ -8,8 +8,8 @@ use crate::engine::{Answered, Asked, Client, kind};
 use crate::export::{Done, Error, Operation, Request};
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// Begins a request, unless the cache has stopped or a read needs the outcome of a change that is not answered. A read that showed the
-    /// content of a change that then fails would show content that comes and goes.
+    /// Begins a request. A read waits if it depends on a change without a reply, because it must not return content of
+    /// a change that then fails. If the cache has stopped, the request is held or fails.
     pub(super) fn admit(&mut self, request: Request, done: Done, asked: Asked, now_us: u64) {
         if self.layout.stopped.is_some() {
             if self.settings.holds_failed && !self.layout.waits {
@@ -26,14 +26,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
-    /// Begins the reads whose changes are answered now.
+    /// Begins the reads whose changes have their replies now.
     pub(super) fn admit_delayed(&mut self) {
         for (request, done, asked, now_us) in std::mem::take(&mut self.layout.delayed) {
             self.admit(request, done, asked, now_us);
         }
     }
 
-    /// Plans a request as a whole.
+    /// Plans a whole request.
     pub(super) fn plan_whole(&mut self, number: u32, now_us: u64) {
         let request = &self.clients.get(number).request;
         let durable = request.makes_durable();
@@ -51,7 +51,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             (client.error, client.is_own) = (Some(Error::Io), true);
         }
         let (Asked { number, again, .. }, incomplete) = (client.asked, client.incomplete);
-        // What a flush of the backend was to make durable that failed is gone, and what came after it may have taken its place.
+        // Data of a failed flush of the backend is lost, and later changes may have replaced it.
         let is_gone = client.passed && !incomplete && !again && self.layout.backend_flush_failed;
         let is_repeated = !client.is_own && !is_gone;
         if client.error.is_some() && self.layout.stopped.is_some() && self.settings.holds_failed && is_repeated {
@@ -64,11 +64,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 return;
             }
             if !incomplete && request.changes() {
-                // What was written is not written again by itself: a later write may have taken its place.
+                // A completed write is not repeated by itself, because a later write may have replaced it.
                 let flush = Request { caching: request.caching, ..Request::flush() };
                 self.layout.ahead.remember(number, std::mem::replace(&mut request, flush));
             }
-            // It came before what failed.
+            // The flush came before the failure.
             request.force_unit_access |= request.operation == Operation::Flush;
             self.held.push((number, request, done));
             return;

@@ -1,4 +1,4 @@
-//! Buckets as the engine of a volume.
+//! The engine of buckets as the engine of a volume.
 
 use flashwise_core::cache::{Cache, Mode, Reads};
 use flashwise_core::quantity::Share;
@@ -16,10 +16,10 @@ use crate::flash::{FlashError, cache_tag};
 use crate::status::{CacheStatus, VolumeStatus};
 use crate::volume::{Opening, READ_PATIENCE, READ_PAUSE, VolumeError};
 
-/// The most bytes of memory of requests in progress, besides those of one more.
+/// Maximum memory of requests in progress, in bytes, besides one more request.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Makes the engine of a volume from the buckets that were found on its flash.
+/// Creates the engine of a volume from the buckets found on its flash.
 pub fn open(opening: &mut Opening<'_>, held: start::Held) -> Result<Engine, VolumeError> {
     let &mut Opening { config, flash, attachment, size_bytes, ref mut opened } = opening;
     let superblock = attachment.superblock();
@@ -90,7 +90,7 @@ impl Driver for Engine {
     ) -> Result<(), FlashError> {
         let found = find_again(self, flash, attachment, backend_fails);
         match &found {
-            // What cannot be read for now is there as it was.
+            // A flash that is unreadable for now still has its contents.
             Err(FlashError::Io(_)) => self.wait(),
             Err(_) => self.give_up(),
             Ok(_) => {}

@@ -1,4 +1,4 @@
-//! Reads that failed: of a block that another device has too, of one that may be read later, and of one that is lost.
+//! Handling of failed reads: of blocks that another device has, too, that may be readable later, or that are lost.
 
 use flashwise_core::cache::Cache;
 use flashwise_core::order::StepId;
@@ -13,11 +13,11 @@ use crate::disk::Operation;
 use crate::engine::{BACKEND, FLASH, Part};
 use crate::export::{Error, Operation as AskFor, Request};
 
-/// Blocks that are read again at a time.
+/// Maximum number of blocks in one round of retries.
 const READ_AGAIN_MAX: usize = 8;
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// True if the blocks that a part read of the backend came.
+    /// Records if the blocks of a partial read of the backend were read.
     pub(super) fn came(&mut self, id: StepId, part: &Part, came: bool) {
         let running = self.step(id);
         running.state.unread |= !came;
@@ -26,14 +26,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let missing = (!came).then_some(Missing::OfBackend);
         for block in first..first + part.length / BLOCK {
             region.set_missing(block, missing);
-            // What is newer on flash is read after it.
+            // If the flash has newer data, it is read afterwards.
             if came {
                 self.layout.unreadable.remove(&block);
             }
         }
     }
 
-    /// Blocks of the backend that could not be read together are read one by one, so that the bad ones alone are missing.
+    /// Reads the blocks of a failed read of the backend one by one, so that only the bad ones are missing.
     pub(super) fn read_apart(&mut self, id: StepId, part: &Part) -> bool {
         if part.length > BLOCK {
             let (first, plan) = (part.offset / BLOCK, self.step(id).state.plan);
@@ -53,7 +53,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         apart
     }
 
-    /// What could not be read is in the backend too, or is known to be bad from now on.
+    /// Handles a read that failed permanently: clean blocks are read from the backend instead, others are missing from
+    /// now on.
     pub(super) fn read_failed(&mut self, id: StepId, flash: bool) {
         let retries = self.settings.retries;
         let running = self.step(id);
@@ -72,10 +73,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.transfer(id, BACKEND, Operation::Read, block * BLOCK, block, blocks);
             return;
         }
-        // Where a checksum was wrong, it is known which blocks are; where nothing came, all.
+        // If only checksums were wrong, the bad blocks are known; otherwise all are bad.
         let region = self.layout.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
         let all = !(flash && region.has_bad(block, blocks));
-        // What is clean the backend has too.
+        // The backend has the same content as a clean block.
         let missing = if flash && !clean { Missing::Lost } else { Missing::OfBackend };
         for block in block..block + u64::from(blocks) {
             if all || clean && region.is_bad(block) {
@@ -89,8 +90,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.finish(id, Ok(()));
     }
 
-    /// What cannot be read and is about to be moved would be lost by that: it is read again after a while, and at last it is seen whether the flash
-    /// can be read at all. Whether that is so.
+    /// Delays an unreadable block that is about to be moved, because the move would lose it. It is retried several
+    /// times, and at last a probe tests if the flash is readable at all. True if the read was delayed.
     pub(super) fn is_patient(&mut self, id: StepId) -> bool {
         let (retries, patience) = (self.settings.retries, self.settings.patience);
         let StepState { plan, holds, .. } = self.step(id).state;
@@ -119,7 +120,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         true
     }
 
-    /// A page of the flash that can be read if any can: the first or, where buckets are zones, that of another bucket that was programmed.
+    /// Returns the offset of a page that is readable unless the flash has failed: the first one. If buckets are zones,
+    /// it is in another programmed bucket.
     fn probed_page(&mut self, id: StepId) -> Option<u64> {
         if !self.settings.zoned {
             return Some(0);
@@ -131,7 +133,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         (0..self.layout.on_flash.len() as u32).find(is_other).map(|other| self.unit_offset(other))
     }
 
-    /// It was tried whether the flash can be read at all. Where it cannot, nothing of it is given up.
+    /// Handles the result of the probe. If the flash is unreadable, none of its contents are given up.
     pub(super) fn probed(&mut self, id: StepId, can_be_read: bool) {
         if can_be_read {
             return self.read_failed(id, true);
@@ -140,7 +142,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.finish(id, Err(Error::Io));
     }
 
-    /// Tries those reads again that were put off, and some of the blocks that could not be read, which may be there again.
+    /// Retries the delayed reads, and some unreadable blocks, which may have become readable.
     pub fn read_later(&mut self) {
         for id in std::mem::take(&mut self.layout.postponed) {
             self.read_flash(id);

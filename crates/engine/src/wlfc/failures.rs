@@ -1,4 +1,4 @@
-//! What failed of the devices, and what requests have of that.
+//! Failures of the devices and their effects on requests.
 
 use std::collections::BTreeSet;
 
@@ -8,19 +8,19 @@ use flashwise_core::wlfc::Step;
 use super::Engine;
 use crate::export::{Done, Request};
 
-/// What failed of a flash since its cache was found.
+/// The failures of a flash since its cache was recovered.
 #[derive(Clone, Debug, Default)]
 pub struct Failures {
-    /// Cache buckets that cannot be written any more.
+    /// Cache buckets that are no longer writable.
     pub buckets: BTreeSet<u32>,
-    /// Cache buckets that cannot be reset, of which nothing counts.
+    /// Cache buckets that cannot be reset, and whose contents are invalid.
     pub dead: BTreeSet<u32>,
-    /// It cannot be flushed.
+    /// True if a flush has failed.
     pub flushes: bool,
 }
 
 impl Engine {
-    /// Backend buckets that are not written back, as the flash has lost some of what they lack.
+    /// Number of backend buckets that are not written back, because the flash has lost some of their dirty blocks.
     pub fn lossy(&self) -> usize {
         let blocks = u64::from(self.layout.bucket_blocks);
         let is_lossy = |backend: &&u32| {
@@ -30,41 +30,43 @@ impl Engine {
         self.cache.failing().iter().filter(is_lossy).count()
     }
 
-    /// True if every change is answered with an error, because nothing is written to the flash any more.
+    /// True if every change fails, because the flash is no longer written.
     pub fn refuses_changes(&self) -> bool {
         self.cache.is_frozen() && !self.layout.holds_frozen
     }
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// What failed of the flash.
+    /// The failures of the flash.
     pub fn failures(&self) -> &Failures {
         &self.layout.failures
     }
 
-    /// True if something failed that the cache relies on, of the flash, as 0, or the backend, as 1: no request is performed any more.
+    /// The device whose failure stopped the engine: 0 for the flash, 1 for the backend. A stopped engine performs no
+    /// requests.
     pub fn stopped(&self) -> Option<usize> {
         self.layout.stopped
     }
 
-    /// Erase units of the flash that failed.
+    /// Returns the failed erase units of the flash.
     pub fn failed_units(&self) -> Vec<u32> {
         let all = self.layout.worn.iter().chain(&self.layout.failures.buckets).chain(&self.layout.failures.dead);
         all.map(|bucket| bucket + 1).collect::<BTreeSet<u32>>().into_iter().collect()
     }
 
-    /// The flash cannot be read for now: requests fail until the cache is found again.
+    /// Makes requests fail while the flash is unreadable, until the cache is recovered.
     pub fn wait(&mut self) {
         self.layout.waits = true;
     }
 
-    /// True if it waits for the flash to be read again.
+    /// True if the engine waits for the flash to become readable.
     pub fn waits(&self) -> bool {
         self.layout.waits
     }
 
-    /// Requests that fail from now on, as nothing is written to the flash any more, are answered. Hands back those that failed before and wait until
-    /// nothing runs: no other call does. Where the cache has to be found again, they are [handed back](crate::engine::Output::held) after that.
+    /// From now on, requests that fail on a frozen flash are answered with an error. Returns those that failed earlier
+    /// and are held while nothing runs; no other call returns them. If the cache must be recovered, they are [handed
+    /// back](crate::engine::Output::held) afterwards.
     #[must_use]
     pub fn stop_holding(&mut self) -> Vec<(Request, Done)> {
         self.layout.holds_frozen = false;
@@ -72,22 +74,22 @@ impl<C: Cache<Step = Step>> Engine<C> {
         held.into_iter().map(|(_, request, done)| (request, done)).collect()
     }
 
-    /// Every request fails from now on.
+    /// Makes all further requests fail.
     pub fn give_up(&mut self) {
         self.settings.holds_failed = false;
     }
 
-    /// True if every request fails for good.
+    /// True if all requests fail permanently.
     pub fn is_given_up(&self) -> bool {
         self.layout.stopped.is_some() && !self.settings.holds_failed
     }
 
-    /// Returns how many blocks the flash has lost that the backend does not have.
+    /// Returns the number of dirty blocks that the flash has lost.
     pub fn unreadable(&self) -> usize {
         self.layout.unreadable.len()
     }
 
-    /// The blocks whose only copy could not be read, in order.
+    /// Returns the blocks whose only copy was unreadable, in order.
     pub fn lost_blocks(&self) -> Vec<u64> {
         let all: BTreeSet<u64> = self.layout.unreadable.iter().copied().collect();
         all.into_iter().collect()

@@ -1,4 +1,4 @@
-//! A cache of buckets whose superblocks are lost: what its pages say of it.
+//! Reconstruction of the superblock of a cache of buckets from its pages.
 
 use std::io;
 
@@ -9,8 +9,8 @@ use crate::disk::Disk;
 use crate::flash::cache_tag;
 use crate::memory::Memory;
 
-/// The superblock of a cache of buckets as far as `superblock` knows it and the flash has pages of it, and whether all of these are where it would have
-/// them, up to the end of the device; none if it has none.
+/// Completes `superblock` from the cache's pages on the flash, up to the end of the device. The second value is true if
+/// all pages are where the superblock expects them. Returns `None` if there are no pages.
 pub(crate) fn made_up(flash: &dyn Disk, superblock: &Superblock) -> io::Result<Option<(Superblock, bool)>> {
     let (cache, Geometry { units, unit_pages }) = (cache_tag(superblock), superblock.geometry);
     let (mut is_there, mut resets, mut in_place) = (false, Resets::Unmarked, true);

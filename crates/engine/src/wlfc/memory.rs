@@ -1,4 +1,4 @@
-//! The memory of plans: the blocks of a backend bucket that a plan moves, each at its place.
+//! The memory of plans: the blocks of a backend bucket that a plan moves.
 
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::wlfc::header::Missing;
@@ -8,20 +8,20 @@ use smallvec::SmallVec;
 use crate::disk::Buffer;
 use crate::memory::Memory;
 
-/// Bytes of a block.
+/// Size of a block in bytes.
 pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Blocks of one backend bucket, side by side.
+/// Adjacent blocks of one backend bucket.
 #[derive(Debug)]
 pub(super) struct Region {
-    /// The first block, of the volume's.
+    /// The first block, by its number in the volume.
     pub first: u64,
-    /// How many.
+    /// The number of blocks.
     pub blocks: u32,
-    /// Steps that still use it.
+    /// Number of steps that still use it.
     uses: u32,
     memory: Option<Memory>,
-    /// Blocks without content, a bit each; none in most. And those of them that the backend has.
+    /// Bitmap of the blocks without content; usually empty. And bitmap of those among them that the backend has.
     bad: Vec<u64>,
     of_backend: Vec<u64>,
 }
@@ -40,19 +40,19 @@ impl Region {
         self.memory.get_or_insert_with(|| Memory::new(blocks))
     }
 
-    /// Blocks for a transfer.
+    /// Returns the memory of blocks for a transfer.
     pub fn buffer(&mut self, block: u64, blocks: u32) -> Buffer {
         let at = self.at(block);
         self.memory().buffer(at, blocks)
     }
 
-    /// Bytes of the volume from `offset` on.
+    /// Returns bytes of the volume from `offset` on.
     pub fn bytes(&mut self, offset: u64, length: usize) -> &mut [u8] {
         let at = (offset - self.first * BLOCK) as usize;
         &mut self.memory().bytes_mut()[at..at + length]
     }
 
-    /// Why a block has no content, if it has none.
+    /// Returns why a block has no content, if it has none.
     pub fn missing(&self, block: u64) -> Option<Missing> {
         let at = self.at(block);
         let has = |bits: &[u64]| bits.get(at as usize / 64).is_some_and(|word| word >> (at % 64) & 1 == 1);
@@ -68,22 +68,22 @@ impl Region {
         self.missing(block).is_some()
     }
 
-    /// True if any of these has none.
+    /// True if any of these blocks has no content.
     pub fn has_bad(&self, block: u64, blocks: u32) -> bool {
         !self.bad.is_empty() && (block..block + u64::from(blocks)).any(|block| self.is_bad(block))
     }
 
-    /// True if any of these is lost.
+    /// True if any of these blocks is lost.
     pub fn has_lost(&self, block: u64, blocks: u32) -> bool {
         self.has_any(Missing::Lost, block, blocks)
     }
 
-    /// True if any of these is missing for this reason.
+    /// True if any of these blocks is missing for this reason.
     pub fn has_any(&self, missing: Missing, block: u64, blocks: u32) -> bool {
         !self.bad.is_empty() && (block..block + u64::from(blocks)).any(|block| self.missing(block) == Some(missing))
     }
 
-    /// Remembers whether a block has content.
+    /// Records if a block has content.
     pub fn set_missing(&mut self, block: u64, missing: Option<Missing>) {
         if self.bad.is_empty() {
             if missing.is_none() {
@@ -102,16 +102,16 @@ impl Region {
     }
 }
 
-/// The memory of a plan: a region of each backend bucket that it is about.
+/// The memory of a plan: a region for each backend bucket.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
     regions: SmallVec<[Region; 2]>,
-    /// Those before it are not used any more.
+    /// Regions before this index are no longer used.
     start: usize,
 }
 
 impl Regions {
-    /// A step uses these blocks, which are of one backend bucket.
+    /// Adds a step's use of these blocks, which are in one backend bucket.
     pub fn add_use(&mut self, block: u64, blocks: u32, bucket_blocks: u32) {
         let bucket = |block: u64| block / u64::from(bucket_blocks);
         let end = block + u64::from(blocks);
@@ -131,13 +131,13 @@ impl Regions {
         region.uses += 1;
     }
 
-    /// The region that has a block.
+    /// Returns the region with a block.
     pub fn of(&mut self, block: u64) -> &mut Region {
         let has = |region: &&mut Region| (region.first..region.first + u64::from(region.blocks)).contains(&block);
         self.regions[self.start..].iter_mut().find(has).expect("a step's blocks have a region")
     }
 
-    /// A step that used a block is done: memory that no step uses any more is given back.
+    /// Ends a step's use of a block. Frees memory that no step uses any more.
     pub fn end_use(&mut self, block: u64) {
         let region = self.of(block);
         region.uses -= 1;
@@ -149,7 +149,7 @@ impl Regions {
         }
     }
 
-    /// Bytes of the largest two: what is in use at a time.
+    /// Size of the two largest regions in bytes, which is the maximum in use at one time.
     pub fn bytes(&self) -> u64 {
         let mut largest = [0, 0];
         for region in &self.regions {
@@ -160,7 +160,7 @@ impl Regions {
     }
 }
 
-/// The blocks of memory that a step uses.
+/// Returns the blocks of memory that a step uses.
 pub(super) fn blocks_of(step: &Step, bucket_blocks: u32) -> Option<(u64, u32)> {
     let bytes = |offset: u64, length: u32| {
         let (first, end) = (offset / BLOCK, (offset + u64::from(length)).div_ceil(BLOCK));

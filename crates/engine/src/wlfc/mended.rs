@@ -1,4 +1,4 @@
-//! A flash of cache buckets as it was before a bit went wrong in some of its pages.
+//! Reads a flash of cache buckets, and corrects wrong bits in its pages.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,10 +12,10 @@ use crate::disk::Disk;
 use crate::disk::zoned::ZonedFlash;
 use crate::flash::cache_tag;
 
-/// The most bits by which the mark of a bucket that was reset may differ from what is known of it: all.
+/// Maximum number of wrong bits in the mark of a reset bucket, which is known completely.
 const MARK_BITS_MAX: u32 = 8;
 
-/// Reads header pages of which one bit is wrong, and marks of buckets that were reset, as they were written; writes nothing by itself.
+/// Reads header pages with one wrong bit, and marks of reset buckets, as they were written. Never writes.
 pub(crate) struct Mended<'a> {
     flash: &'a dyn Disk,
     mending: &'a Mending,
@@ -30,12 +30,12 @@ impl<'a> Mended<'a> {
         Mended { flash, mending, geometry, cache, pages: Mutex::default() }
     }
 
-    /// How many pages were mended.
+    /// Returns the number of corrected pages.
     pub fn pages(&self) -> u64 {
         self.pages.lock().len() as u64
     }
 
-    /// A page of the flash as it was written, where that is known and it is not so any more.
+    /// Returns the original contents of a page, if they are known and differ.
     fn mend(&self, number: u64, page: &Page) -> Option<Page> {
         let unit_pages = u64::from(self.geometry.unit_pages);
         let (unit, page_of_bucket) = (number / unit_pages, (number % unit_pages) as u32);
@@ -50,7 +50,7 @@ impl<'a> Mended<'a> {
         if page_of_bucket > 0 {
             return None;
         }
-        // The other sectors name the time of the reset, since version 8.
+        // The other sectors contain the time of the reset, since version 8.
         let at = (1..SECTORS_PER_PAGE).find_map(|number| reset_at(page, number, self.cache, bucket));
         let mark = reset_mark(self.cache, bucket, at.unwrap_or_default());
         let wrong: u32 = mark[..512].iter().zip(page).map(|(expected, found)| (expected ^ found).count_ones()).sum();

@@ -1,25 +1,27 @@
-//! The layout of buckets, WLFC: steps of blocks that a plan has side by side in memory.
+//! The layout of buckets, WLFC: the steps of a plan work on adjacent blocks in memory.
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `mod.rs` | plans: requests and what the cache does by itself |
+//! | `mod.rs` | plans: requests and background work of the cache |
 //! | `clients.rs` | requests of clients |
-//! | `ahead.rs` | changes that are answered before they are appended |
+//! | `ahead.rs` | changes that are acknowledged before they are appended |
 //! | `memory.rs` | the memory of a plan |
-//! | `order.rs` | which steps wait for which |
-//! | `perform.rs` | what each step does |
-//! | `read.rs` | reads of the flash, and what they are compared with |
-//! | `failed_reads.rs` | what becomes of reads that failed |
-//! | `transfers.rs` | which transfers are joined |
-//! | `start.rs` | what a flash holds, at a start and formatted |
-//! | `start/scan.rs` | reading it |
-//! | `mended.rs` | reading a flash of which some bits are wrong |
-//! | `again.rs` | going on where something failed |
-//! | `checksums.rs` | where the checksums of data are |
+//! | `order.rs` | the order of steps |
+//! | `perform.rs` | the execution of each step |
+//! | `read.rs` | reads of the flash, and their checksums |
+//! | `failed_reads.rs` | the handling of failed reads |
+//! | `transfers.rs` | the joining of transfers |
+//! | `start.rs` | the contents of a flash, read at a start or formatted |
+//! | `start/scan.rs` | reading them |
+//! | `mended.rs` | reading a flash with wrong bits |
+//! | `again.rs` | recovery after a failure |
+//! | `checksums.rs` | the location of checksums |
 //!
-//! A block that cannot be read makes the requests fail that want it, and no other: what is programmed in its place says that it never came.
-//! Once something fails that the cache relies on, nothing is begun any more: the cache is found again from what is on flash, as after a crash
-//! of the process, and its next engine is told what to go around. Requests that were not answered are handed back, and are made again.
+//! An unreadable block fails only the requests that need it. If other data is programmed with it, its place is marked
+//! as missing.
+//!
+//! If a device fails that the cache relies on, nothing new begins. The cache is recovered from flash, as after a crash
+//! of the process, and the next engine avoids the failure. Requests without a reply are handed back and made again.
 
 pub mod again;
 mod ahead;
@@ -61,7 +63,7 @@ use memory::{Regions, blocks_of};
 use order::{Entered, Resets};
 use start::Started;
 
-/// Backend buckets that could not be written and are tried again, each time that it is looked at what is due.
+/// Maximum number of failing backend buckets that are tried again in each round of background work.
 const TRIALS_MAX: usize = 4;
 
 /// The engine of buckets.
@@ -73,18 +75,18 @@ type Running<C> = engine::Running<Buckets<C>>;
 pub enum Work {
     /// One of the plan.
     Step(Step),
-    /// The answer waits for flushes that other plans began.
+    /// The reply waits for flushes of other plans.
     Await,
 }
 
-/// Whose request a step is part of.
+/// The request that a step belongs to.
 #[derive(Clone, Copy, Debug)]
 enum AskedBy {
-    /// It follows from one.
+    /// A consequence of a request.
     NoOne,
-    /// A client that waits for it.
+    /// A client waits for the step.
     Waits(u32),
-    /// A client that is answered before it is done, as the request of this number.
+    /// A client got its reply before the step is done. The number is that of the request.
     Answered(u64),
 }
 
@@ -92,34 +94,34 @@ enum AskedBy {
 #[derive(Debug)]
 pub struct StepState {
     plan: u32,
-    /// The number of the request that it is part of, if that is answered before it is done.
+    /// The number of its request, if the reply comes before the step is done.
     answered: Option<u64>,
-    /// What the bucket of the flash that it reads holds.
+    /// The state of the flash bucket that it reads.
     holds: State,
-    /// The backend is read in place of the flash.
+    /// True if the backend is read instead of the flash.
     falls_back: bool,
-    /// True if the flash can be read at all is being tried.
+    /// True while a probe tests if the flash is readable at all.
     probes: bool,
-    /// What is to be transferred after this, last first.
+    /// The remaining transfers, last first.
     next: Vec<Part>,
-    /// Its blocks are read one by one.
+    /// True if its blocks are read one by one.
     apart: bool,
-    /// Some of what it reads of the backend did not come.
+    /// True if a part of its read of the backend failed.
     unread: bool,
-    /// Of what it reads of the flash, the checksums so far, ...
+    /// The checksums of its read of the flash that are known so far.
     expected: SmallVec<[Crc; 4]>,
-    /// ... and the header page that is read for more of them, and whether it is read with the data.
+    /// The header page that is being read for more checksums, and whether it is read together with the data.
     header: Option<(u32, bool)>,
-    /// The number of what is programmed; what a flush covers.
+    /// The number of the program, or of the last program that a flush covers.
     sequence: u64,
-    /// What was programmed before.
+    /// The previous program.
     before: Option<Witness>,
     /// Memory of its own.
     memory: Option<Memory>,
 }
 
 impl<C: Cache<Step = Step>> Running<C> {
-    /// True if it does what a client asked for: not what follows from it.
+    /// True if a client requested it. False for consequences.
     fn is_asked_for(&self) -> bool {
         self.request.is_some() || self.state.answered.is_some()
     }
@@ -128,28 +130,29 @@ impl<C: Cache<Step = Step>> Running<C> {
 #[derive(Debug)]
 struct Plan {
     regions: Regions,
-    /// Steps that are not done.
+    /// Number of unfinished steps.
     unfinished: u32,
-    /// What it counts of the bytes that plans take.
+    /// Its share of the memory of plans, in bytes.
     bytes: u64,
-    /// It puts blocks elsewhere, where they were then forgotten: in a copy, on the backend, or in the log with what a client changes of them.
+    /// True if it moves blocks whose old copies are then dropped: to a copy, to the backend, or to the log with a
+    /// client's change.
     moves: bool,
 }
 
-/// What is known of a cache bucket on flash.
+/// The state of a cache bucket on flash.
 #[derive(Clone, Debug)]
 struct OnFlash {
-    /// The state of what was planned to be programmed last, ...
+    /// The state of the last planned program.
     state: State,
-    /// ... and the epoch of what was programmed.
+    /// The epoch of the last program.
     epoch: u64,
-    /// The checksum of the header that was programmed last.
+    /// The checksum of the last programmed header.
     last: u32,
-    /// What was programmed and may not be durable: its number, and the page behind it.
+    /// Programs that may not be durable: number, and the page after each.
     volatile: VecDeque<(u64, u32)>,
-    /// Pages that are durable.
+    /// Number of durable pages.
     durable_end: u32,
-    /// Pages that are programmed.
+    /// Number of programmed pages.
     end: u32,
 }
 
@@ -164,57 +167,57 @@ pub struct BucketsEnd {
 
 /// The layout of buckets.
 pub struct Buckets<C = Wlfc> {
-    /// Pages and blocks of a bucket.
+    /// Number of pages and blocks of a bucket.
     bucket_pages: u32,
     bucket_blocks: u32,
-    /// Bytes of a cache bucket.
+    /// Size of a cache bucket in bytes.
     unit_bytes: u64,
     shape: Shape,
     resets: Resets,
     plans: Vec<Option<Plan>>,
     free_plans: Vec<u32>,
-    /// Bytes that plans take.
+    /// Memory of plans in bytes.
     planned_bytes: u64,
-    /// Which pages are headers, and the checksums of data that were used last.
+    /// The header pages, and the recently used checksums of data.
     headers: HeaderPages,
     checksums: Checksums,
     on_flash: Vec<OnFlash>,
-    /// The frames of the read cache in RAM, and those whose content never came.
+    /// The frames of the read cache in RAM, and those without content.
     ram: Option<Memory>,
     bad_frames: FxHashSet<u32>,
-    /// The number of what was programmed or reset last, and below which everything is durable.
+    /// The number of the last program or reset, and the number below which everything is durable.
     sequence: u64,
     durable: u64,
-    /// What was planned to be programmed last.
+    /// The last planned program.
     programmed: Option<Witness>,
-    /// What [`pause`](Engine::pause) saw and said last.
+    /// The values of `sequence` and `durable` at the last [`pause`](Engine::pause).
     seen: u64,
     noted: u64,
-    /// The device whose failure has stopped everything: the flash, as 0, or the backend, as 1.
+    /// The device whose failure stopped the engine: 0 for the flash, 1 for the backend.
     stopped: Option<usize>,
-    /// A flush of the backend has failed.
+    /// True if a flush of the backend has failed.
     backend_flush_failed: bool,
     failures: Failures,
-    /// Cache buckets that failed before, and are not reset.
+    /// Cache buckets that failed earlier, and are not reset.
     worn: BTreeSet<u32>,
-    /// Reads that wait for the answers of changes, each with the time at which it came.
+    /// Reads that wait for the replies of changes, with their times of arrival.
     delayed: Vec<(Request, Done, Asked, u64)>,
     ahead: Ahead,
-    /// Blocks that could not be read from flash and that the backend does not have.
+    /// Dirty blocks that could not be read from flash.
     unreadable: FxHashSet<u64>,
-    /// Which of them is read again next.
+    /// The next one of them to retry.
     reread: u64,
-    /// Reads of the flash that are put off.
+    /// Delayed reads of the flash.
     postponed: Vec<StepId>,
-    /// First blocks of what was not written back, as some of it is lost.
+    /// First blocks of failed write-backs, because some of their blocks are lost.
     lossy: BTreeSet<u64>,
-    /// The flash cannot be read for now: all requests fail until the cache is found again.
+    /// True while the flash is unreadable: all requests fail until the cache is recovered.
     waits: bool,
-    /// Nothing is written to the flash any more since the cache was found again, ...
+    /// True if the flash is no longer written since the cache was recovered.
     frozen: bool,
-    /// ... and requests that fail are handed back.
+    /// True if requests that fail in this state are handed back.
     holds_frozen: bool,
-    /// Steps that wait for a header page of a bucket that another reads.
+    /// Steps that wait for a header page that another step reads.
     reading: FxHashMap<(u32, u32), Vec<StepId>>,
     cache: PhantomData<fn(C)>,
 }
@@ -224,7 +227,7 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
     type Step = Work;
     type State = StepState;
 
-    // Logs that are read together are next to each other on flash, with their headers.
+    // Logs that are read together are adjacent on flash, with their headers.
     const SORTS: bool = true;
 
     fn admit(engine: &mut Engine<C>, request: Request, done: Done, asked: Asked, now_us: u64) {
@@ -288,7 +291,7 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
         engine.answer(client);
     }
 
-    /// What is programmed is tried again together, in order.
+    /// Programs are retried together, in order.
     fn splits(operation: Operation) -> bool {
         operation == Operation::Read
     }
@@ -299,7 +302,7 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
 
     fn before_output(engine: &mut Engine<C>) {
         if engine.layout.stopped.is_some() && !engine.layout.postponed.is_empty() {
-            // Nothing moves any more, and what did not is where it was.
+            // Nothing moves any more, so the unmoved blocks are still in place.
             let postponed = std::mem::take(&mut engine.layout.postponed);
             postponed.into_iter().for_each(|id| engine.finish(id, Err(Error::Io)));
             engine.run_ready();
@@ -324,7 +327,7 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// An engine for a cache and what a start found on its flash.
+    /// Creates an engine from a cache and the result of a start.
     pub fn new(cache: C, settings: Settings, started: Started) -> Engine<C> {
         let geometry = cache.geometry();
         let bucket_pages = started.unit_pages;
@@ -371,18 +374,18 @@ impl<C: Cache<Step = Step>> Engine<C> {
         engine
     }
 
-    /// Bytes of memory that plans take which are not done.
+    /// Memory of unfinished plans in bytes.
     pub fn planned_bytes(&self) -> u64 {
         self.layout.planned_bytes
     }
 
-    /// Requests that are under way.
+    /// Number of requests in progress.
     pub fn requests(&self) -> usize {
         self.clients.len() + self.layout.delayed.len()
     }
 
-    /// Asked once in a while: up to where what this run programmed is durable, if nothing was programmed since it was asked before and it has not
-    /// said so yet. If nothing is under way, it flushes programs and resets that are not durable.
+    /// Called periodically. Returns the durable end of this run, if it is new and nothing was programmed since the last
+    /// call. If no transfer is in progress, also flushes programs and resets that are not durable.
     pub fn pause(&mut self) -> Option<BucketsEnd> {
         let seen = std::mem::replace(&mut self.layout.seen, self.layout.sequence);
         if self.layout.stopped.is_some() || self.layout.waits || self.running() > 0 {
@@ -405,7 +408,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.layout.sequence == 0 || self.layout.durable > self.layout.sequence
     }
 
-    /// Up to where what this run programmed is durable.
+    /// Returns the durable end of this run.
     pub fn end(&self) -> BucketsEnd {
         let Settings { start, found_again, .. } = self.settings;
         let run = start::run(start, found_again);
@@ -420,7 +423,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         BucketsEnd { run: RunEnd { run, sequence: self.layout.durable, last }, digest }
     }
 
-    /// True if the backend's copy of `block` is not its newest, or is being changed.
+    /// True if the backend's copy of `block` is outdated or being changed.
     pub fn is_newer_than_backend(&self, block: u32) -> bool {
         self.is_written(block.into()) || self.cache.is_newer_than_backend(block)
     }
@@ -429,8 +432,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.layout.plans[number as usize].as_mut().expect("a plan is there until its steps are done")
     }
 
-    /// Enters the steps of a plan; those before the `Reply` are waited for by the `request`, but for those that are [done after](ahead::is_done_after)
-    /// a change was answered which need not be `durable` then.
+    /// Queues the steps of a plan. The `request` waits for the steps before the `Reply`. If it need not be `durable`,
+    /// it does not wait for steps that may be [done after](ahead::is_done_after) the reply.
     fn enqueue_plan(&mut self, steps: &mut Vec<Step>, request: Option<u32>, durable: bool) {
         if steps.is_empty() {
             return;
@@ -443,7 +446,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         let bytes = if request.is_some() { regions.bytes() } else { 0 };
         self.layout.planned_bytes += bytes;
-        // One more until all are entered.
+        // Counts one more until all steps are queued.
         let moves = steps.iter().any(|step| matches!(step, Step::Append { .. } | Step::WriteBackend { .. }));
         let plan =
             insert(&mut self.layout.plans, &mut self.layout.free_plans, Plan { regions, unfinished: 1, bytes, moves });
@@ -462,7 +465,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                     client = AskedBy::NoOne;
                 }
                 Step::Append { bucket, page: 0, .. } if self.layout.resets.lacks_flush(bucket) => {
-                    // What the bucket held must not come back once it is written over.
+                    // The old content must not reappear after the bucket was overwritten.
                     self.enqueue(Work::Step(Step::FlushFlash), plan, client, &mut entered);
                     self.enqueue(Work::Step(step), plan, client, &mut entered);
                 }
@@ -483,10 +486,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
-    /// How many of the first steps of a plan the request waits for.
+    /// Returns the number of first steps of a plan that the request waits for.
     fn waited_for(&self, steps: &[Step], request: Option<u32>, durable: bool) -> usize {
         let reply = steps.iter().position(|step| *step == Step::Reply).unwrap_or(steps.len());
-        // What cannot be written back takes room that an answered change might not find.
+        // Blocks that cannot be written back take room, which an acknowledged change might then lack.
         let may_wait = request.is_some_and(|request| self.clients.get(request).request.changes())
             && self.cache.next_tick_us(u64::MAX).is_none();
         if !may_wait || durable {
@@ -530,12 +533,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         waits.sort_unstable();
         waits.dedup();
-        // Those that are done are known by the order of the plan alone.
+        // Finished steps remain only in the order of the plan.
         waits.retain(|other| *other != id && self.steps[*other as usize].is_some());
         let is_asked_for = !matches!(asked_by, AskedBy::NoOne);
         let bond = |other: &Running<C>| {
-            // What others do that relies on it is not begun: the cache is found again.
-            // What follows the answer does not need what the client alone has asked for.
+            // Other plans that rely on it do not begin, because the cache is recovered first. Consequences of a request
+            // do not depend on the steps for its client.
             let needs = other.state.plan == plan && (is_asked_for || !other.is_asked_for());
             if needs { Bond::Needs } else { Bond::Follows }
         };
@@ -544,7 +547,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.wait_for(id, waits.into_iter());
     }
 
-    /// What a step means for steps that are planned after it.
+    /// Records the effect of a step on later ones.
     fn note_planned(&mut self, id: StepId, step: &Step) {
         match *step {
             Step::Append { bucket, page, oob, .. } => {
@@ -559,7 +562,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::ReadFlash { bucket, .. } => {
                 self.step(id).state.holds = self.layout.on_flash[bucket as usize].state;
             }
-            // A mark says when its bucket was reset.
+            // A mark contains the time of the reset.
             Step::Reset { .. } => self.layout.sequence += 1,
             _ => {}
         }

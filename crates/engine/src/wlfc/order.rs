@@ -1,6 +1,6 @@
-//! Puts steps into the table of what unfinished steps use, and takes them out.
+//! Adds steps to the table of uses by unfinished steps, and removes them.
 //!
-//! Within a plan each step also waits for the one before it. Consecutive reads of different blocks are done at the same time.
+//! Within a plan, each step also waits for the one before it. Consecutive reads of different blocks run concurrently.
 
 use flashwise_core::order::{StepId, Use};
 use flashwise_core::wlfc::{FLASH, Step};
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::{Cache, Engine, Work};
 
-/// Buckets that were reset, and the flush that makes the reset durable, if one was planned since.
+/// Buckets that were reset, and the flush that makes each reset durable, if one is planned.
 #[derive(Debug, Default)]
 pub(super) struct Resets(FxHashMap<u32, Option<StepId>>);
 
@@ -19,7 +19,8 @@ impl Resets {
         self.0.get(&bucket) == Some(&None)
     }
 
-    /// A step is planned. Returns the flush that it has to wait for: the old content of a bucket must not come back once it is written over.
+    /// Records a planned step. Returns the flush that it must wait for, so that the old content of a bucket cannot
+    /// reappear after it was overwritten.
     fn begin(&mut self, id: StepId, step: &Step) -> Option<StepId> {
         match *step {
             Step::Reset { bucket } => drop(self.0.insert(bucket, None)),
@@ -38,23 +39,24 @@ impl Resets {
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// True if blocks of the backend bucket of a block are being changed.
+    /// True if blocks in the backend bucket of this block are being changed.
     pub(super) fn is_written(&self, block: u64) -> bool {
         self.order.blocks().writer(self.layout.shape.bucket_of(block)).is_some()
     }
 
-    /// From now on, a step reads the backend in place of the flash.
+    /// Records that a step reads the backend instead of the flash.
     pub(super) fn also_reads_backend(&mut self, id: StepId, block: u64) {
         self.order.begin(id, Use::ReadBlock(self.layout.shape.bucket_of(block)), |_| ());
     }
 
-    /// Records the uses of a step; adds the steps that it waits for.
+    /// Records the uses of a step, and adds the steps that it waits for.
     pub(super) fn register(&mut self, id: StepId, step: &Step, waits: &mut SmallVec<[StepId; 8]>) {
         waits.extend(self.layout.resets.begin(id, step));
         step.uses(self.layout.shape, |used| self.order.begin(id, used, |other| waits.push(other)));
     }
 
-    /// Removes the uses of a step that has ended; `read_backend`: it [also read the backend](Self::also_reads_backend).
+    /// Removes the uses of a step that has ended. `read_backend` is true if it [also read the
+    /// backend](Self::also_reads_backend).
     pub(super) fn unregister(&mut self, id: StepId, step: &Step, read_backend: bool) {
         self.layout.resets.end(id, step);
         step.uses(self.layout.shape, |used| self.order.end(id, used));
@@ -64,17 +66,17 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 }
 
-/// The steps of a plan that were entered last: reads of different blocks are done at the same time.
+/// The last queued steps of a plan. Reads of different blocks run concurrently.
 #[derive(Debug, Default)]
 pub(super) struct Entered {
-    /// Reads that go on together, with the blocks that they read.
+    /// Concurrent reads, with their blocks.
     together: Vec<(StepId, u64, u32)>,
-    /// What they all wait for.
+    /// The steps that all of them wait for.
     before: SmallVec<[StepId; 4]>,
 }
 
 impl Entered {
-    /// Enters the next step of the plan; `after` is told of each that it waits for.
+    /// Queues the next step of the plan. Calls `after` with each step that it waits for.
     pub fn enter(&mut self, id: StepId, work: &Work, mut after: impl FnMut(StepId)) {
         let read = match work {
             Work::Step(Step::ReadFlash { block, blocks, .. } | Step::ReadBackend { block, blocks }) => {

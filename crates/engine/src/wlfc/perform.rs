@@ -1,4 +1,4 @@
-//! What each step does, once all that it waits for is done, and what becomes of it.
+//! The execution of steps, once the steps that they wait for are done, and their results.
 
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::checksum;
@@ -16,15 +16,15 @@ use crate::engine::{BACKEND, FLASH, Part};
 use crate::export::Error;
 use crate::memory::Memory;
 
-/// What came of a step that was begun.
+/// The result of starting a step.
 pub(super) enum Begun {
-    /// It is done, or it failed.
+    /// It is done, with success or failure.
     Done(bool),
-    /// It is being transferred.
+    /// A transfer is in progress.
     UnderWay,
 }
 
-/// True if it changes the backend for a client, or for another trial: not for something to leave the cache.
+/// True if it changes the backend for a client or a trial, not to evict something from the cache.
 pub(super) fn goes_past(step: &Step) -> bool {
     matches!(step, Step::WriteBackend { gives_up: false, .. } | Step::ZeroBackend { .. })
 }
@@ -84,7 +84,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 let region = self.plan(plan).regions.of(block);
                 let (has_lost, has_bad) = (region.has_lost(block, blocks), region.has_bad(block, blocks));
                 if has_lost && !self.settings.skips_bad {
-                    // What is lost stays known as lost on flash.
+                    // Lost blocks are recorded on flash.
                     self.layout.lossy.insert(block);
                     return Begun::Done(false);
                 }
@@ -127,7 +127,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 return Begun::UnderWay;
             }
             Step::Fail => {
-                // What a flush tells of it tells of once, whatever else fails.
+                // A flush reports this once, regardless of other failures.
                 if let (false, Some(request)) = (self.layout.holds_frozen, self.step(id).request) {
                     let client = self.clients.get_mut(request);
                     client.is_own |= client.request.is_flush();
@@ -139,7 +139,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         Begun::Done(true)
     }
 
-    /// Bytes before a cache bucket: the first unit holds superblocks.
+    /// Returns the offset of a cache bucket. The first unit holds superblocks.
     pub(super) fn unit_offset(&self, bucket: u32) -> u64 {
         (u64::from(bucket) + 1) * self.layout.unit_bytes
     }
@@ -154,8 +154,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.clients.get_mut(number).request.data = data;
     }
 
-    /// Changes bytes in memory: `change` gets the offset of the first and the bytes. The request fails if it changes part of a block whose
-    /// rest never came or is nowhere. A block of which a change still waits in memory stays as the flash has it, for that change.
+    /// Changes bytes in memory: `change` gets the offset of the first and the bytes. If a part of a block without
+    /// content is changed, the request fails. Blocks with a lost change that waits in memory are left as on flash, for
+    /// that change.
     fn change_memory(&mut self, id: StepId, plan: u32, offset: u64, length: u32, change: impl FnOnce(u64, &mut [u8])) {
         let (mut from, mut to) = (offset, offset + u64::from(length));
         for block in self.layout.ahead.lost_of(offset, length.into()) {
@@ -176,7 +177,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if let (true, Some(number)) = (fails, self.step(id).request) {
             let client = self.clients.get_mut(number);
             client.error = Some(Error::Io);
-            // Not all of it is done, whatever else has failed: nothing but an error may be the answer.
+            // The request is incomplete, so it must end with an error, regardless of other failures.
             client.is_own |= !client.asked.again;
         }
     }
@@ -226,7 +227,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.hand_over(Part { buffers, ..Part::new(id, disk, operation, offset, length) });
     }
 
-    /// Writes the blocks whose content came to the backend.
+    /// Writes only the blocks with content to the backend.
     fn write_what_came(&mut self, id: StepId, plan: u32, block: u64, blocks: u32) -> Begun {
         let region = self.plan(plan).regions.of(block);
         let came = (block..block + u64::from(blocks)).rev().filter(|block| !region.is_bad(*block)).collect::<Vec<_>>();
@@ -238,14 +239,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         Begun::UnderWay
     }
 
-    /// True if what is appended says of blocks that they are in the backend, as they could not be read there: what was written of them has to
-    /// be durable first, as what they were on flash counts no more.
+    /// True if the append marks blocks as being on the backend, because they were unreadable there. Earlier writes to
+    /// them must be durable first, because older copies on flash become invalid.
     fn says_backend_has(&mut self, plan: u32, step: &Step) -> bool {
         blocks_of(step, self.layout.bucket_blocks)
             .is_some_and(|(block, blocks)| self.plan(plan).regions.of(block).has_any(Missing::OfBackend, block, blocks))
     }
 
-    /// The backend was flushed for what is to be appended, or refused it.
+    /// Handles the flush of the backend before an append.
     fn flushed_before(&mut self, id: StepId, ok: bool) {
         if ok {
             return self.append_with_next(id);
@@ -257,7 +258,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.finish(id, Err(Error::Io));
     }
 
-    /// Programs data behind header pages that describe it.
+    /// Programs data after header pages that describe it.
     fn append(&mut self, id: StepId) {
         let (durable, settings) = (self.layout.durable, self.settings);
         let running = self.step(id);
@@ -307,7 +308,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
         }
         if oob.state == State::Write && !self.layout.unreadable.is_empty() {
-            // They are anew what they are.
+            // These blocks are no longer unreadable.
             let is_there = |number: u32| !has_data || checksums[number as usize].is_ok();
             let anew = (0..oob.blocks).filter(|number| is_there(*number)).map(|number| block + u64::from(number));
             anew.for_each(|block| {
@@ -317,7 +318,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let parts = header.parts();
         (page..header.end()).for_each(|at| self.layout.headers.set(bucket, at, at < page + parts));
         self.layout.checksums.program(bucket * self.layout.bucket_pages + header.data_page(), &checksums);
-        // A zone that holds a copy is full, so that the device need not keep it open.
+        // A zone with a copy is filled, so that the device need not keep it open.
         let padding =
             if settings.zoned && oob.state != State::Write { self.layout.bucket_pages - header.end() } else { 0 };
         let mut memory = Memory::new((parts + padding) as usize);
@@ -338,7 +339,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.hand_over_part(id, FLASH, Operation::Write, offset, u64::from(header.pages() + padding) * BLOCK, buffers);
     }
 
-    /// Programs what is to be appended and, behind it in the same transfer, what waits for nothing but that.
+    /// Programs an append and, in the same transfer, the appends that wait only for it.
     fn append_with_next(&mut self, mut id: StepId) {
         let mut buffers = 0;
         self.append(id);
@@ -359,7 +360,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
-    /// The append behind `id` that waits for nothing else.
+    /// Returns the next append that waits only for `id`.
     fn appended_next(&self, id: StepId) -> Option<StepId> {
         let Some(Running { step: Work::Step(Step::Append { bucket, page, pages, .. }), .. }) = self.steps[id as usize]
         else {
@@ -369,7 +370,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.waits_alone_for(id, follows)
     }
 
-    /// The step of some work that waits for `id` and nothing else.
+    /// Returns a matching step that waits only for `id`.
     fn waits_alone_for(&self, id: StepId, is_wanted: impl Fn(&Work) -> bool) -> Option<StepId> {
         let mut dependents = self.peek(id).dependents.iter().map(|(dependent, _)| *dependent);
         dependents.find(|next| {
@@ -378,13 +379,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
         })
     }
 
-    /// Takes from `next` that it waits for `id`: it is begun at the same time.
+    /// Removes the dependency of `next` on `id`, so that both begin together.
     fn begin_with(&mut self, id: StepId, next: StepId) {
         self.step(id).dependents.retain(|(dependent, _)| *dependent != next);
         self.step(next).waiting = 0;
     }
 
-    /// Flushes a device for those too that wait for this flush alone: what they make durable is done.
+    /// Merges flushes that wait only for this one into it.
     fn flush_on(&mut self, mut id: StepId, disk: usize, flush: &Step) {
         while let Some(next) = self.waits_alone_for(id, |work| matches!(work, Work::Step(step) if step == flush)) {
             self.begin_with(id, next);
@@ -393,13 +394,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
-    /// Empties a bucket: the zone is reset or, where it is none, its first page says that it was.
+    /// Empties a bucket: resets its zone or, without zones, overwrites its first page with a mark.
     fn reset(&mut self, id: StepId, bucket: u32) {
         let offset = self.unit_offset(bucket);
         if self.settings.zoned {
             return self.hand_over_part(id, FLASH, Operation::Discard, offset, self.layout.unit_bytes, smallvec![]);
         }
-        // What is behind is not discarded: it may go before this page does, and is then missed.
+        // The rest is not discarded: it could vanish before this page is written, and would then be missing.
         let run = super::start::run(self.settings.start, self.settings.found_again);
         let memory = super::start::mark(self.settings.cache, bucket, (run, self.step(id).state.sequence));
         let buffers = smallvec![memory.buffer(0, 1)];
@@ -422,11 +423,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let wrong = if read_flash && result.is_ok() { self.compare(id) } else { false };
         let failed = result.is_err() || wrong;
         self.faults.flash_checksum_errors += u64::from(wrong);
-        // A flush that failed says nothing the second time.
+        // A flush is not retried, because a second one would not report the failure.
         if failed && self.step(id).retries > 0 && part.operation != Operation::Sync {
             self.step(id).retries -= 1;
             if wrong {
-                // Its header page may be what is wrong.
+                // The header page may be the wrong one.
                 self.read_again(id);
             } else {
                 self.hand_over(part);
@@ -447,7 +448,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 return self.read_failed(id, read_flash);
             }
             if let Some(request) = request {
-                // What leaves the cache between two parts of a request is no affair of the client's.
+                // An eviction between two parts of a request does not concern the client.
                 let leaves = matches!(self.step(id).step, Work::Step(Step::WriteBackend { gives_up: true, .. }));
                 let client = self.clients.get_mut(request);
                 client.error.get_or_insert(error);
@@ -512,12 +513,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             self.note_ended(running, &step, result.is_ok());
         }
-        // A frame that is not kept is known to be bad; what came before it may have failed all the same.
+        // A frame that is not kept is marked as bad, which is not a failure, unless an earlier step failed.
         let is_frame = matches!(running.step, Work::Step(Step::KeepInRam { .. })) && !running.is_doomed();
         if is_frame { Ok(()) } else { result }
     }
 
-    /// Tells the cache what became of a step, and remembers what follows from it.
+    /// Reports the end of a step to the cache, and records its consequences.
     fn note_ended(&mut self, running: &Running<C>, step: &Step, ok: bool) {
         if ok {
             if *step == Step::FlushFlash {
@@ -532,17 +533,17 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 Step::WriteBackend { block, .. } => drop(self.layout.lossy.remove(&block)),
                 _ => {}
             }
-            // Its steps go on without what did not come, and the cache makes no more of them.
+            // The steps continue without the unread blocks, and the cache plans no more on them.
             let is_unread = running.state.unread && matches!(step, Step::ReadBackend { .. });
             let event = if is_unread { Event::Failed { step, missing: false } } else { Event::Done(step) };
             self.tell(event);
         } else {
-            // The cache does not rely on these: a client hears of it, or it is tried again.
+            // The cache does not rely on these: the client gets an error, or they are tried again.
             if let Some(device) = step.changes().or(step.flushes()).filter(|_| !goes_past(step)) {
                 self.layout.stopped.get_or_insert(if device == wlfc::FLASH { FLASH } else { BACKEND });
             }
             self.layout.backend_flush_failed |= *step == Step::FlushBackend;
-            // A flush tells of what was answered before it came; an error of a change speaks of that alone.
+            // A flush reports on changes acknowledged before it; the error of a change is only about that change.
             let told = running.request.is_some_and(|request| self.clients.get(request).alone);
             let told = told && !running.is_doomed();
             let missing = if *step == Step::FlushBackend { told } else { running.is_doomed() };

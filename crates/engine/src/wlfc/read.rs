@@ -1,4 +1,4 @@
-//! Reads of the flash: the data, and before it the header pages that have its checksums, where those are not in memory.
+//! Reads of the flash: the data, and before it the header pages with checksums that are not in memory.
 
 use std::collections::hash_map::Entry;
 
@@ -18,10 +18,10 @@ use crate::disk::Operation;
 use crate::engine::{FLASH, Part};
 use crate::memory::Memory;
 
-/// A header page that is at most so many pages before the data is read with it.
+/// A header page within this distance before the data is read together with it.
 const TOGETHER: u32 = 4;
 
-/// What a step reads: pages of a bucket, into blocks of the volume.
+/// The read of a step: pages of a bucket, for blocks of the volume.
 struct Run {
     bucket: u32,
     page: u32,
@@ -37,10 +37,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         Run { bucket, page: slot, block, blocks }
     }
 
-    /// Begins to read: the data alone if all its checksums are in memory.
+    /// Begins a read: only the data, if all its checksums are in memory.
     pub(super) fn read_flash(&mut self, id: StepId) {
         let Run { bucket, page, block, blocks } = self.run(id);
-        // What was below them does not count.
+        // Content read earlier from the backend is replaced.
         let plan = self.step(id).state.plan;
         let region = self.plan(plan).regions.of(block);
         (block..block + u64::from(blocks)).for_each(|block| region.set_missing(block, None));
@@ -50,14 +50,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.read_more(id);
     }
 
-    /// Reads the next header page, or the data once all checksums are there.
+    /// Reads the next header page, or the data once all checksums are known.
     fn read_more(&mut self, id: StepId) {
         let Run { bucket, page, block, blocks } = self.run(id);
         let found = self.step(id).state.expected.len() as u32;
         let state = self.step(id).state.holds;
         match (found < blocks).then(|| self.layout.headers.of(bucket, state, page + found)).flatten() {
             Some(header) => self.read_header(id, header),
-            // What is missing has no checksum, and counts as wrong.
+            // Pages without a checksum count as wrong.
             None => {
                 self.step(id).state.header = None;
                 let offset = self.unit_offset(bucket) + u64::from(page) * BLOCK;
@@ -69,7 +69,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
-    /// Reads a header page: with the data if it is near, else once for all that want it.
+    /// Reads a header page: together with the data if it is near, otherwise once for all steps that need it.
     fn read_header(&mut self, id: StepId, header: u32) {
         let Run { bucket, page, .. } = self.run(id);
         if self.step(id).state.expected.is_empty() && page - header <= TOGETHER {
@@ -100,7 +100,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.hand_over_part(id, FLASH, Operation::Read, offset, u64::from(pages) * BLOCK, buffers);
     }
 
-    /// Takes over what a header page says, if one was read; whether the data is read after it.
+    /// Processes a header page, if one was read. True if the data must still be read.
     pub(super) fn expects_more(&mut self, id: StepId) -> bool {
         let Some((header, with_data)) = self.step(id).state.header.take() else { return false };
         let bucket = self.run(id).bucket;
@@ -113,7 +113,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         more
     }
 
-    /// A header page cannot be read, if one was: those that waited for it try themselves.
+    /// Handles an unreadable header page: the steps that waited for it try to read it themselves.
     pub(super) fn header_failed(&mut self, id: StepId) {
         if let Some((header, false)) = self.step(id).state.header.take() {
             let bucket = self.run(id).bucket;
@@ -123,7 +123,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
-    /// Takes over what a header page says of what a step reads, and goes on; whether there is more to read.
+    /// Takes the checksums for a step from a header page, and continues. True if there is more to read.
     fn take_over(&mut self, id: StepId, header: u32, bytes: &Page, with_data: bool) -> bool {
         let Run { bucket, page, blocks, .. } = self.run(id);
         let of = header_at(bytes, self.settings.cache, self.layout.on_flash[bucket as usize].epoch, header);
@@ -146,12 +146,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.layout.checksums.keep(&of, bytes, bucket * self.layout.bucket_pages + first, first, found - before);
         }
         match elsewhere {
-            // Another header page of what was programmed together: the right one, or the next.
+            // Another header page of the same program: the right one, or the next.
             Some(other) if other != header && (found > before) == (other > header) => self.read_header(id, other),
             _ if with_data => return false,
             _ => {
                 if found == before {
-                    // It says nothing of them: they count as wrong.
+                    // The header has no checksums for these pages, so they count as wrong.
                     self.step(id).state.expected.resize(blocks as usize, Err(Missing::Lost));
                 }
                 self.read_more(id);
@@ -160,14 +160,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         true
     }
 
-    /// What was read is not what its checksums say: they are read again too.
+    /// Repeats a read with wrong checksums, including its checksums.
     pub(super) fn read_again(&mut self, id: StepId) {
         let Run { bucket, page, blocks, .. } = self.run(id);
         self.layout.checksums.forget(bucket * self.layout.bucket_pages + page, blocks);
         self.read_flash(id);
     }
 
-    /// Compares what was read with its checksums; whether anything is wrong that may be right when it is read again.
+    /// Compares data with its checksums. True if a wrong page may be right when read again.
     pub(super) fn compare(&mut self, id: StepId) -> bool {
         let Run { block, blocks, .. } = self.run(id);
         let running = self.step(id);
@@ -190,8 +190,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         wrong
     }
 
-    /// What the flash has no content for because the backend has it is to be read there next. What writes that bucket of the backend meanwhile follows
-    /// this, or is as much under way.
+    /// Plans to read blocks from the backend that are marked as being only there. Later writes of that bucket of the
+    /// backend wait for this read; a write in progress is concurrent with it.
     pub(super) fn read_below(&mut self, id: StepId) {
         let Run { block, blocks, .. } = self.run(id);
         let plan = self.step(id).state.plan;

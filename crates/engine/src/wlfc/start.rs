@@ -1,4 +1,4 @@
-//! What a flash of cache buckets holds: read at a start, and formatted.
+//! The contents of a flash of cache buckets: read at a start, or formatted.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,50 +22,51 @@ mod scan;
 
 pub use scan::{InUse, Missing, scan, scan_again, scan_remains};
 
-/// What a volume may say of its buckets; the rest follows from its devices.
+/// The options of a volume for its buckets. Everything else follows from its devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// The share of the buckets that is for writing.
+    /// The share of write buckets.
     pub write_share: f64,
-    /// Write buckets that are allocated between two halvings of all priorities; as many as there may be if not given.
+    /// Number of write buckets allocated between two halvings of all priorities; by default, the length of the write
+    /// queue.
     pub halving: Option<u32>,
-    /// A write of more bytes goes past the cache; a bucket if not given.
+    /// Larger writes bypass the cache, in bytes; by default, the size of a bucket.
     pub large_write_bytes: Option<u64>,
-    /// When read copies are brought up to date.
+    /// When read copies are refreshed.
     pub refresh: Refresh,
-    /// Bytes of the read cache in RAM.
+    /// Size of the read cache in RAM, in bytes.
     pub ram_bytes: u64,
-    /// The most buckets that can be written at a time, where that is limited.
+    /// Maximum number of buckets that can be written concurrently, if limited.
     pub written_max: Option<u32>,
 }
 
-/// Zones that are written beside those of the write queue: one that is begun before another is reset, and a copy.
+/// Zones written besides those of the write queue: one that begins before another is reset, and a copy.
 const BESIDE_WRITE_QUEUE: u32 = 2;
-/// The largest bucket: a plan holds two of them in memory.
+/// Maximum size of a bucket: a plan holds two of them in memory.
 const BUCKET_BYTES_MAX: u64 = 64 << 20;
 
 /// Refuses a flash whose units cannot be buckets.
 pub fn check_flash(flash: &dyn Disk, geometry: Geometry) -> io::Result<()> {
     let bytes = u64::from(geometry.unit_pages) * BLOCK_BYTES as u64;
-    // One is left out for the superblocks.
+    // One zone is reserved for the superblocks.
     let zones = flash.zoned().and_then(ZonedFlash::written_max).map(|most| most + 1);
     check_units(bytes, zones)
         .map_err(|what| io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {what}", flash.description())))
 }
 
-/// As [`check_flash`], of units of so many bytes, of which so many may be active and open at a time, if that is limited.
+/// Like [`check_flash`], for units of this size. `zones_at_a_time` limits how many may be active and open.
 pub fn check_units(bytes: u64, zones_at_a_time: Option<u32>) -> Result<(), String> {
     let (found, most) = (ByteSize::new(bytes), ByteSize::new(BUCKET_BYTES_MAX));
     if bytes > BUCKET_BYTES_MAX {
         return Err(format!(
-            "its buckets would have {found} each, expected at most {most}, of which layout wlfc moves two at a time; use the layout log, or smaller \
+            "its buckets would have {found} each, expected at most {most}: layout wlfc holds two of them in memory. Use the layout log, or smaller \
              zones or erase units"
         ));
     }
     match zones_at_a_time.filter(|zones| *zones < BESIDE_WRITE_QUEUE + 2) {
         Some(zones) => Err(format!(
-            "at most {zones} of its zones may be active and open, expected at least {}: layout wlfc writes to one for each bucket of its write \
-             queue, and to three besides; use the layout log",
+            "at most {zones} of its zones may be active and open, expected at least {}. Layout wlfc writes to one for each bucket of its write \
+             queue, and to three more: use the layout log",
             BESIDE_WRITE_QUEUE + 2
         )),
         None => Ok(()),
@@ -85,7 +86,7 @@ impl Default for Options {
     }
 }
 
-/// The cache of a volume on a flash of this geometry, whose units but the first are its buckets.
+/// Returns the configuration of a cache on a flash of this geometry. All units except the first are its buckets.
 pub fn config(geometry: Geometry, options: &Options, volume_bytes: u64) -> Result<Config, ConfigError> {
     let bucket_blocks = Config::blocks_beside_headers(geometry.unit_pages, HEADER_BLOCKS);
     let config = Config::served(geometry.log_units(), bucket_blocks, HEADER_BLOCKS, options.write_share)?;
@@ -107,34 +108,34 @@ pub fn config(geometry: Geometry, options: &Options, volume_bytes: u64) -> Resul
     Ok(config)
 }
 
-/// What was found on a flash of cache buckets.
+/// The contents of a flash of cache buckets.
 #[derive(Clone, Debug)]
 pub struct Held {
-    /// What is in each bucket.
+    /// The contents of each bucket.
     pub scans: Vec<Scan>,
-    /// Which pages are headers.
+    /// The header pages.
     pub headers: HeaderPages,
-    /// Pages whose data never came.
+    /// Pages without data.
     pub absent: FxHashSet<u32>,
-    /// The checksum of the last header of each bucket: its value in a digest.
+    /// The checksum of the last header of each bucket, which is its value in a digest.
     pub lasts: Vec<u32>,
-    /// Buckets that failed and what is on them counts, and those of which nothing does.
+    /// Failed buckets with valid contents, and those with invalid contents.
     pub worn: BTreeSet<u32>,
     dead: BTreeSet<u32>,
-    /// Buckets whose pages cannot be read.
+    /// Unreadable buckets.
     pub unread: BTreeSet<u32>,
     unit_pages: u32,
-    /// The last run did not end in order.
+    /// True if the last run did not shut down cleanly.
     crashed: bool,
-    /// Up to where what was programmed since the last start is durable once this is [settled](Self::settle), by run.
+    /// The durable ends of the runs since the last start, valid once this is [settled](Self::settle).
     pub ends: Vec<RunEnd>,
-    /// The tag of the cache, and what its buckets are once they were reset.
+    /// The tag of the cache, and the mark of its reset buckets.
     cache: u64,
     resets: Resets,
 }
 
 impl Held {
-    /// A cache that is empty as yet.
+    /// Creates an empty cache.
     pub fn empty(superblock: &Superblock) -> Held {
         let geometry = superblock.geometry;
         let buckets = geometry.log_units() as usize;
@@ -154,7 +155,7 @@ impl Held {
         }
     }
 
-    /// What a flash that cannot be read holds, if that is known of every bucket.
+    /// Returns the contents of an unreadable flash, if those of every bucket are remembered.
     pub fn remembered(superblock: &Superblock, remembered: &dyn Fn(u32) -> Option<Scan>) -> Option<Held> {
         let mut held = Held::empty(superblock);
         for bucket in 0..superblock.geometry.log_units() {
@@ -170,26 +171,26 @@ impl Held {
         (self.scans[bucket as usize], self.lasts[bucket as usize]) = (scan, last);
     }
 
-    /// A bucket whose pages cannot be read was to hold this. Whether what is on it is lost is seen by those who read it.
+    /// Adds an unreadable bucket with its remembered contents. Later reads determine if they are lost.
     fn add_unread(&mut self, bucket: u32, scan: Scan) {
         self.unread.insert(bucket);
         self.worn.insert(bucket);
         self.scans[bucket as usize] = scan;
     }
 
-    /// Backend buckets of which something cannot be read.
+    /// Returns the backend buckets with unreadable dirty contents.
     pub fn unread_backends(&self) -> BTreeSet<u32> {
         let found = self.unread.iter().flat_map(|bucket| &self.scans[*bucket as usize].found);
         found.filter(|(_, oob)| oob.state != State::Read).map(|(_, oob)| oob.backend).collect()
     }
 
-    /// The blocks of the volume that something is of.
+    /// Returns the blocks of the volume in a program.
     fn blocks_of(&self, oob: &Oob) -> Range<u64> {
         let first = u64::from(oob.backend) * u64::from(self.bucket_blocks()) + u64::from(oob.at);
         first..first + u64::from(oob.blocks)
     }
 
-    /// Blocks of the volume that dirty copies do not have, and no log: they are lost.
+    /// Returns the lost blocks: those missing in dirty copies, and not in a log.
     fn lost(&self) -> FxHashSet<u64> {
         let mut lost = FxHashSet::default();
         if self.absent.is_empty() {
@@ -209,18 +210,19 @@ impl Held {
         lost
     }
 
-    /// True if anything may be newer than the backend's.
+    /// True if there may be dirty blocks.
     pub fn may_be_dirty(&self) -> bool {
         let found = self.scans.iter().flat_map(|scan| &scan.found);
         found.map(|(_, oob)| oob).any(|oob| oob.state != State::Read)
     }
 
-    /// Blocks of a bucket of the backend.
+    /// Number of blocks of a backend bucket.
     pub fn bucket_blocks(&self) -> u32 {
         Config::blocks_beside_headers(self.unit_pages, HEADER_BLOCKS)
     }
 
-    /// Blocks on flash, and how many of them may be newer than the backend's. One that is in several logs counts once for each.
+    /// Returns the number of blocks on flash, and how many of them may be dirty. A block in several logs counts several
+    /// times.
     pub fn blocks(&self) -> (u64, u64) {
         let found = self.scans.iter().flat_map(|scan| &scan.found);
         found.fold((0, 0), |(all, newer), (_, oob)| {
@@ -229,25 +231,25 @@ impl Held {
         })
     }
 
-    /// The blocks of what may be newer than the backend's and is as `is_wanted` says, by range.
+    /// Returns the block ranges of programs that may be dirty and that `is_wanted` accepts.
     pub fn newer(&self, is_wanted: impl Fn(&Oob) -> bool) -> Vec<Range<u64>> {
         let found = self.scans.iter().flat_map(|scan| &scan.found).map(|(_, oob)| oob);
         found.filter(|oob| oob.state != State::Read && is_wanted(oob)).map(|oob| self.blocks_of(oob)).collect()
     }
 
-    /// Has nothing of the buckets any more of which `is_wanted` says no.
+    /// Drops the buckets that `is_wanted` rejects.
     pub fn keep(&mut self, is_wanted: impl Fn(&Oob) -> bool) {
         let unwanted = |scan: &&mut Scan| scan.found.first().is_some_and(|(_, oob)| !is_wanted(oob));
         self.scans.iter_mut().filter(unwanted).for_each(|scan| *scan = Scan { torn: true, ..Scan::default() });
     }
 
-    /// Blocks in read copies that the backend has too, each once.
+    /// Number of blocks in read copies, which are clean.
     pub fn clean_blocks(&self) -> u64 {
         let clean = self.scans.iter().flat_map(|scan| &scan.found).filter(|(_, oob)| oob.state == State::Read);
         clean.map(|(_, oob)| u64::from(oob.blocks)).sum()
     }
 
-    /// Makes the buckets empty, durably, that hold copies of what the backend had.
+    /// Empties the buckets with clean copies, durably.
     pub fn drop_clean(&mut self, flash: &dyn Disk) -> io::Result<()> {
         for (bucket, (scan, last)) in (0..).zip(self.scans.iter_mut().zip(&mut self.lasts)) {
             if scan.found.first().is_some_and(|(_, oob)| oob.state == State::Read) {
@@ -265,8 +267,9 @@ impl Held {
         Digest::new(run(start, 0), 0, values)
     }
 
-    /// Makes durable what was found: it may be in the device's volatile cache only. Zones that are not written on are finished, and those of
-    /// which nothing counts are reset. Buckets of which nothing counts are marked as reset, where none was as yet.
+    /// Makes the contents durable, which may still be in the device's volatile cache. Finishes zones that are not
+    /// written further, and resets zones without valid contents. Marks buckets without valid contents as reset, if none
+    /// was marked before.
     pub fn settle(&mut self, flash: &dyn Disk) -> io::Result<()> {
         flash.sync()?;
         if flash.zoned().is_none() && self.marks_from_now_on() {
@@ -279,7 +282,7 @@ impl Held {
         }
         if let Some(zoned) = flash.zoned() {
             let scans = &mut self.scans;
-            // Of what a crash left more may be open than the device allows beside what is written next.
+            // After a crash, more zones may be open than the device allows besides those that are written next.
             scans.iter_mut().filter(|_| self.crashed).for_each(|scan| scan.torn = true);
             zoned.prepare(|unit| match scans.get(unit as usize - 1) {
                 Some(scan) if scan.found.is_empty() => Use::None,
@@ -294,23 +297,23 @@ impl Held {
         Ok(())
     }
 
-    /// True if [settling](Self::settle) marks the buckets that are empty, so that the superblock may say so of all from then on: not where some
-    /// failed, which cannot be marked.
+    /// True if [settling](Self::settle) marks all empty buckets, so that the superblock can record it. False if some
+    /// failed, because these cannot be marked.
     pub fn marks_from_now_on(&self) -> bool {
         self.resets < Resets::EverySector && self.worn.is_empty() && self.dead.is_empty()
     }
 
-    /// The cache, and what its engine has to know.
+    /// Creates the cache, and the initial state of its engine.
     pub fn start(self, config: Config) -> Result<(Wlfc, Started), ConfigError> {
         let (mut wlfc, mut started) = self.start_around(config, Around::default())?;
         started.steps.insert(0, wlfc.first_flush());
         Ok((wlfc, started))
     }
 
-    /// As [`start`](Self::start), on devices that failed in part, by a process that goes on: its next flush of the backend covers what it has written
-    /// there.
+    /// Like [`start`](Self::start), on devices that failed in part, in a running process. Its next flush of the backend
+    /// covers its earlier writes.
     pub fn start_around(self, config: Config, around: Around) -> Result<(Wlfc, Started), ConfigError> {
-        // What failed before anything was on it is as good as dead.
+        // A bucket that failed while it was empty is unusable.
         let empty = self.worn.iter().filter(|bucket| self.scans[**bucket as usize].found.is_empty());
         let failed = self.dead.iter().chain(empty).copied().collect();
         let unreadable = self.lost();
@@ -322,7 +325,7 @@ impl Held {
             epoch: scan.found.first().map_or(0, |(_, oob)| oob.epoch),
             last: *last,
             volatile: Default::default(),
-            // What was found was flushed before anything is written.
+            // The contents were flushed before any write.
             durable_end: scan.end,
             end: scan.end,
         };
@@ -333,7 +336,7 @@ impl Held {
     }
 }
 
-/// What an engine begins with.
+/// The initial state of an engine.
 #[derive(Debug)]
 pub struct Started {
     pub(super) unit_pages: u32,
@@ -344,7 +347,7 @@ pub struct Started {
     pub(super) steps: Vec<Step>,
 }
 
-/// The number of a run: which start it is of, and how many times its cache was found again since.
+/// The number of a run: its start, and how often its cache was recovered since.
 pub fn run(start: u64, found_again: u32) -> u64 {
     start << 32 | u64::from(found_again)
 }
@@ -359,14 +362,14 @@ fn wipe(flash: &dyn Disk, cache: u64, unit_pages: u32, bucket: u32) -> io::Resul
     flash.write_at(mark(cache, bucket, (0, 0)).bytes_mut(), offset)
 }
 
-/// What the first page of a bucket is once it was reset, where buckets are no zones.
+/// Returns the first page of a reset bucket, for buckets without zones.
 pub(super) fn mark(cache: u64, bucket: u32, at: ResetAt) -> Memory {
     let mut memory = Memory::new(1);
     *memory.page_mut(0) = reset_mark(cache, bucket, at);
     memory
 }
 
-/// Makes all buckets empty, durably.
+/// Empties all buckets, durably.
 pub fn format(flash: &dyn Disk, superblock: &Superblock) -> io::Result<()> {
     let geometry = superblock.geometry;
     flash.zoned().into_iter().for_each(ZonedFlash::write_many);

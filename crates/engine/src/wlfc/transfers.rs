@@ -1,4 +1,4 @@
-//! Which parts are joined to one transfer.
+//! Joins parts into one transfer.
 
 use super::Buckets;
 use super::memory::{BLOCK, Region};
@@ -7,21 +7,21 @@ use crate::engine::{BACKEND, FLASH, Joining, Part};
 use flashwise_core::order::StepId;
 use smallvec::smallvec;
 
-/// Buffers of a transfer: as many as the kernel takes at once.
+/// Maximum number of buffers of a transfer, given by the kernel.
 pub(super) const BUFFERS_MAX: usize = 1024;
 
-/// The most pages between two that are read together: what is between logs of one bucket is their headers and other logs, and what is between the
-/// blocks that logs lack in the backend is as short. A disk reads them sooner than it takes another request.
+/// Maximum gap in pages between two parts that are read together. A gap consists of headers and other logs of a bucket,
+/// or of blocks of the backend that logs replace. A disk reads it faster than another request.
 pub(super) const GAP_PAGES_MAX: usize = 8;
 
-/// One block of the backend.
+/// Creates the transfer of one block of the backend.
 pub(super) fn of_block(step: StepId, region: &mut Region, block: u64, operation: Operation) -> Part {
     let buffers = smallvec![region.buffer(block, 1)];
     Part { buffers, ..Part::new(step, BACKEND, operation, block * BLOCK, BLOCK) }
 }
 
 impl<C> Buckets<C> {
-    /// How far behind a transfer a part begins, if it can join that.
+    /// Returns the gap between a transfer and a part, if they can be joined.
     pub(super) fn gap_before(&self, joining: &Joining, part: &Part) -> Option<u64> {
         let first = &joining.parts()[0];
         let gap = part.offset.checked_sub(joining.end())?;

@@ -1,4 +1,4 @@
-//! Reading the buckets of a flash.
+//! Reads the buckets of a flash.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,13 +17,13 @@ use crate::disk::zoned::ZonedFlash;
 use crate::flash::{FlashError, Progress, cache_tag, superblock_pages};
 use crate::memory::Memory;
 
-/// Threads that read buckets, with a piece of a bucket each in memory.
+/// Maximum number of threads that read buckets, each with a piece of a bucket in memory.
 const THREADS_MAX: u32 = 8;
-/// How many times a bucket is read again that cannot be read, where the cache goes around it.
+/// Number of times that an unreadable bucket is read again, for a cache in use.
 const READ_TRIALS: u32 = 3;
-/// Where more than one in so many cannot be read, it is the flash that cannot be.
+/// If more than one in this many buckets is unreadable, the flash counts as unreadable.
 const UNREAD_SHARE_MAX: usize = 4;
-/// Buckets for which another of them is worth its while.
+/// Minimum number of buckets per thread.
 const BUCKETS_PER_THREAD: u32 = 16;
 
 /// The buckets of a flash.
@@ -57,7 +57,7 @@ impl Buckets for FlashBuckets<'_> {
     }
 }
 
-/// Does something for each bucket, on some threads; the first error ends it.
+/// Calls `work` for each bucket, on several threads. The first error ends it.
 fn for_each_bucket<T: Send>(
     buckets: u32,
     threads: u32,
@@ -88,10 +88,10 @@ fn for_each_bucket<T: Send>(
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
-/// Reads what a flash holds. Writes nothing.
+/// Reads the contents of a flash. Writes nothing.
 ///
 /// # Errors
-/// It cannot be read, or is damaged.
+/// The flash is unreadable or damaged.
 pub fn scan(
     flash: &dyn Disk,
     superblock: &Superblock,
@@ -101,18 +101,18 @@ pub fn scan(
     scan_with(flash, superblock, threads, progress, None, &mut |_, error| Err(error))
 }
 
-/// What is known of a cache in use, to find it again.
+/// Known properties of a cache in use, for its recovery.
 pub struct InUse<'a> {
-    /// What a bucket was to hold that cannot be read any more, as far as that is known.
+    /// Returns the remembered contents of an unreadable bucket, if known.
     pub remembered: &'a dyn Fn(u32) -> Option<Scan>,
-    /// After how long such a bucket is read again.
+    /// The pause before such a bucket is read again.
     pub read_pause: Duration,
 }
 
-/// As [`scan`], of a cache in use.
+/// Like [`scan`], for a cache in use.
 ///
 /// # Errors
-/// The flash cannot be read, but for a few buckets, or something else is there than the cache has put there.
+/// The flash, except for a few buckets, is unreadable, or has other contents than the cache wrote.
 pub fn scan_again(flash: &dyn Disk, superblock: &Superblock, in_use: &InUse) -> Result<Held, FlashError> {
     scan_with(flash, superblock, THREADS_MAX, &|_, _| (), Some(in_use), &mut |_, error| Err(error))
 }
@@ -122,11 +122,11 @@ pub fn scan_again(flash: &dyn Disk, superblock: &Superblock, in_use: &InUse) -> 
 pub struct Missing {
     /// The backend bucket of each damaged bucket, `None` if unknown.
     pub backends: Vec<Option<u32>>,
-    /// Any bucket may have older content.
+    /// True if any bucket may have older content.
     pub any_may_be_older: bool,
 }
 
-/// As [`scan`], where damage is made no account of.
+/// Like [`scan`], but tolerates damage.
 pub fn scan_remains(
     flash: &dyn Disk,
     superblock: &Superblock,
@@ -139,7 +139,7 @@ pub fn scan_remains(
             missing.backends.push(walk.backend());
             Ok(walk.clone().without_damage())
         }
-        // The bucket's content is older, so that its backend bucket is unknown.
+        // The bucket's content is older, so its backend bucket is unknown.
         ScanError::Changed { .. } => {
             missing.backends.push(None);
             Ok(Walk::of_nobody_knows_what().without_damage())
@@ -153,7 +153,7 @@ pub fn scan_remains(
     Ok((held, missing))
 }
 
-/// Is told of what cannot be judged, and may put something else in its place.
+/// Receives a bucket that cannot be decided, and may replace it.
 type Mend<'a> = &'a mut dyn FnMut(&Walk, ScanError<io::Error>) -> Result<Walk, ScanError<io::Error>>;
 
 fn scan_with(
@@ -190,7 +190,7 @@ fn scan_with(
         if unread.is_empty() {
             break;
         }
-        // What is to be read again later must not be gone around now.
+        // A flash that is only temporarily unreadable is an error, and not avoided.
         check_readable(flash)?;
         if unread.len() > walks.len() / UNREAD_SHARE_MAX {
             return Err(unreadable(flash, &format!("{} of its {count} buckets cannot be read", unread.len())));
@@ -204,12 +204,12 @@ fn scan_with(
     }
     let mut durable = Durable::default();
     walks.iter().flatten().for_each(|walk| walk.tell(&mut durable));
-    // Of an orderly end, or of a pause.
+    // From a clean shutdown, or a pause.
     durable.add(run(superblock.attach, superblock.durable.page), superblock.durable.sequence);
     superblock.ends.iter().for_each(|end| durable.add(end.run, end.sequence));
     confront(&mut walks, &durable, &superblock.ends);
-    // At an orderly end each bucket that is written begins with a header: a start erases what a crash has left of others. What it describes may be
-    // data that never came.
+    // After a clean shutdown, each bucket with written pages begins with a header, because starts erase leftovers of
+    // crashes. The data that it describes may be missing.
     let zones = flash.zoned().filter(|_| superblock.state == CacheState::Clean);
     let judged = |bucket: u32, walk: &Walk| {
         let found = judge(&config, bucket, walk, &durable, &buckets)?;
@@ -274,7 +274,7 @@ fn differ(
         _ => None,
     };
     let values: Vec<Option<u32>> = (0..).zip(walks.iter().zip(founds)).map(value).collect();
-    // An empty zone does not name the time of its reset.
+    // An empty zone does not contain the time of its reset.
     let may_have_been_reset = |bucket: u32| {
         let zoned = flash.zoned().filter(|_| superblock.state != CacheState::Clean);
         zoned.is_some_and(|zoned| zoned.written_pages(bucket + 1) == 0)
@@ -290,7 +290,7 @@ fn unreadable(flash: &dyn Disk, what: &str) -> FlashError {
     FlashError::Io(io::Error::other(format!("{}: {what}", flash.description())))
 }
 
-/// Fails unless the flash can be read at all: its superblocks, whatever they say.
+/// Fails unless the superblocks, and so the flash, are readable at all. Ignores their contents.
 fn check_readable(flash: &dyn Disk) -> Result<(), FlashError> {
     superblock_pages(flash).map(drop).map_err(FlashError::Io)
 }
