@@ -527,7 +527,8 @@ fn a_disk_is_added_and_another_emptied_and_the_pool_starts_without_it() {
     std::fs::rename(path.join("c.img"), path.join("away.img")).unwrap();
     let named = std::fs::read_to_string(path.join("tank.toml")).unwrap();
     let error = fail(path, &["serve", "tank.toml"], 2);
-    let expected = "c.img: cannot be opened: No such file or directory (os error 2); if the disk is gone, start without it by degraded = true";
+    let expected =
+        "c.img: cannot be opened: No such file or directory (os error 2); if the disk is gone, set degraded = true";
     assert!(error.contains(expected), "{error}");
     let config = named.replace(", 'c.img'", "");
     std::fs::write(path.join("tank.toml"), &config).unwrap();

@@ -406,7 +406,7 @@ mod tests {
 
     /// Only written disks are synced, with retries until that succeeds, for every kind of write.
     #[test]
-    fn a_disk_that_has_died_fails_the_syncs_of_what_it_was_written_alone() {
+    fn a_dead_disk_fails_only_the_syncs_of_its_own_writes() {
         let disks = [(); 2].map(|()| Arc::new(Synced(MemoryDisk::new(4 * CHUNK), AtomicBool::new(false), 0.into())));
         let range = |base: u32, disk: &Arc<Synced>| Range { base, chunks: 4, reserved: 1, disk: Some(disk.clone()) };
         let pool = PoolDisk::new("p", vec![range(0, &disks[0]), range(4, &disks[1])]);

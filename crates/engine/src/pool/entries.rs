@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_what_is_there() {
+    fn counts_match_the_entries() {
         let mut entries = Entries::default();
         entries.resize(4).unwrap();
         assert_eq!(entries.set(0, Entry::at(7, true)), Entry::default());

@@ -35,7 +35,7 @@ pub enum PoolError {
     #[error("{path} has {found} bytes, its label says {expected}; it was cut short")]
     CutShort { path: String, found: u64, expected: u64 },
     #[error(
-        "pool '{pool}' misses {}; give {}, or start without by degraded = true: what was there then answers with an error{}",
+        "pool '{pool}' misses {}; give {}, or set degraded = true to start without; requests for its data then fail{}",
         .missing.join(" and "), if .missing.len() == 1 { "it" } else { "them" },
         .others.iter().map(|(path, why)| format!("; {path} is another: {why}")).collect::<String>()
     )]
@@ -48,7 +48,7 @@ pub enum PoolError {
     )]
     Diverged { path: String, pool: String },
     #[error(
-        "pool '{pool}': {error}; if the disk is gone, start without it by degraded = true: what was there then answers with an error"
+        "pool '{pool}': {error}; if the disk is gone, set degraded = true to start without it; requests for its data then fail"
     )]
     Gone { pool: String, error: io::Error },
     #[error("pool '{pool}': no disk has a complete map, so its data cannot be found")]

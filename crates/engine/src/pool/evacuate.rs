@@ -447,7 +447,7 @@ mod tests {
 
     /// A logical disk that is deleted while its chunks move releases each place exactly once.
     #[test]
-    fn what_is_deleted_while_it_moves_gives_up_its_old_places_and_its_new_ones_once() {
+    fn a_logical_disk_deleted_during_a_move_releases_old_and_new_places_once() {
         let folder = tempfile::TempDir::new().unwrap();
         let disks: Vec<_> = ["a.img", "b.img"].map(|name| folder.path().join(name)).into();
         for path in &disks {

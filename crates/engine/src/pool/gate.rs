@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_drains_waits_for_those_who_came_before_and_not_for_those_who_come_later() {
+    fn draining_waits_for_earlier_requests_but_not_for_later_ones() {
         let gate = Gate::default();
         let early = gate.enter();
         let drained = AtomicBool::new(false);

@@ -69,7 +69,7 @@ pub(super) fn owned(map: &Map, ranges: &[Range<u64>]) -> Vec<Owned> {
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     known: HashMap<u32, Option<Owner>>,
-    /// The [number of allocations](Space::taken) when chunks were cached as unowned.
+    /// The [number of allocations](super::space::Space::taken) when chunks were cached as unowned.
     taken: u64,
 }
 
@@ -187,7 +187,7 @@ mod tests {
 
     /// The owner is always the current one, through any sequence of changes.
     #[test]
-    fn owners_are_those_who_have_a_chunk_now() {
+    fn owners_are_the_current_ones() {
         let mut map = map();
         let mut owners = Owners::default();
         let mut of = |map: &Map, chunks: &[u32]| {

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_first_write_leaves_of_its_chunks_is_made_zeroes_in_whole_blocks() {
+    fn a_first_write_zeroes_the_rest_of_its_chunks_in_whole_blocks() {
         let zeroes = |offset, length, new: &[(usize, u32)]| uncovered(&write(offset, length), new, new[0].0);
         assert_eq!(zeroes(3 * CHUNK, CHUNK, &[(3, 7)]), []);
         assert_eq!(zeroes(0, 4096, &[(0, 7)]), [(7 * CHUNK + 4096, CHUNK - 4096)]);

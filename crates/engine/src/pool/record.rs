@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_down_reads_back_and_what_is_cut_short_is_no_change() {
+    fn changes_decode_and_truncated_ones_do_not() {
         let member = Member {
             disk: Uuid::from_u128(1),
             path: "/dev/sdb".to_owned(),

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_changed_something_hears_of_each_failure_once() {
+    fn each_failure_is_reported_once_after_a_change() {
         let told = Told::new(3);
         let flush = |failed| told.answer(told.ask(), true, failed);
         let change = || {
@@ -108,7 +108,7 @@ mod tests {
 
     /// A flush makes completed changes durable; a failed one may lose the others.
     #[test]
-    fn what_is_under_way_during_a_flush_is_not_durable_by_it() {
+    fn a_flush_does_not_cover_changes_in_progress() {
         let told = Told::new(0);
         let flush = |failed| told.answer(told.ask(), true, failed);
         told.begin();

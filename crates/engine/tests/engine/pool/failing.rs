@@ -242,7 +242,7 @@ fn a_disk_that_cannot_be_read_at_a_start_is_missing() {
         Pool::open_on(config, disks.clone(), &|_, _| ())
     };
     let error = open(false).err().unwrap().to_string();
-    assert!(error.contains("bad.img: bad sector; if the disk is gone, start without it by degraded = true"), "{error}");
+    assert!(error.contains("bad.img: bad sector; if the disk is gone, set degraded = true"), "{error}");
     let (pool, opened) = open(true).unwrap();
     assert!(opened.notes.iter().any(|note| note.contains("bad.img cannot be read and is left out")), "{opened:?}");
     assert_eq!(pool.status().disks[0].state, PoolDiskState::Missing);
