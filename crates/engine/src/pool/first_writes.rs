@@ -1,8 +1,8 @@
 //! Writes to chunks of a logical disk without a place, and the release of places.
 //!
 //! The chunk is zeroed first, then the data is written. Requests for the chunk wait until both have completed; the next
-//! flush then records its place. The zeroes use the same caching as the data: the disk may hold another owner's data,
-//! which would show if the cache were lost.
+//! flush then records its place. If the cache may keep the data, whole chunks are zeroed, otherwise only the parts
+//! around the data. The disk may hold data of another owner, which a read would return if the cache were lost.
 
 use std::sync::atomic::Ordering;
 
