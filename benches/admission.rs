@@ -1,5 +1,7 @@
-//! Nanoseconds per access that an admission rule adds to LRU, on one core, on a prepared Zipf trace at a cache size of 10 %; an access is
-//! a microsecond. The runs of all rules take turns, so that a machine that is busy for a while slows all of them; time is that of the processor.
+//! Nanoseconds per access that an admission rule adds to LRU: one core, a prepared Zipf trace, a cache of 10 %.
+//!
+//! Each access is a microsecond later than the last. The rules take turns, so that other work on the machine slows all
+//! of them. Times are processor time.
 
 use flashwise_benches::{thread_seconds, zipf_trace};
 use flashwise_core::access::{Access, NEVER, Op};
@@ -13,7 +15,7 @@ use flashwise_trace::Trace;
 const ROUNDS: usize = 11;
 const ACCESSES: usize = 5_000_000;
 const BLOCK_BYTES: u64 = 4096;
-/// As far ahead as the simulator looks.
+/// The simulator's distance.
 const PREFETCH_DISTANCE: usize = 12;
 
 const RULES: [&str; 11] = [
@@ -47,13 +49,13 @@ fn main() {
     println!("{:44} {:>9} {:>9} {:>9} {:>9}", "", "ns least", "ns median", "added", "hits");
     times.iter_mut().for_each(|times| times.sort_by(f64::total_cmp));
     for ((rule, of_rule), hit_ratio) in rules.iter().zip(&times).zip(hits) {
-        let name = if rule.is_empty() { "lru alone" } else { rule };
+        let name = if rule.is_empty() { "lru, no rule" } else { rule };
         let (least, median, added) = (of_rule[0], of_rule[ROUNDS / 2], of_rule[0] - times[0][0]);
         println!("{name:44} {least:9.1} {median:9.1} {added:9.1} {:8.2}%", 100.0 * hit_ratio);
     }
 }
 
-/// Seconds of a run, and the hit ratio.
+/// Returns the seconds of a run, and the hit ratio.
 fn run(trace: &Trace, rule: &str) -> (f64, f64) {
     let lru = Spec::parse("lru").expect("a policy");
     let (index, capacity) = (Dense::new(trace.unique_blocks()), trace.unique_blocks() / 10);

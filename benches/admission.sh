@@ -1,6 +1,7 @@
 #!/bin/sh
-# Latency over lifetime by admission rule and trace, against LRU alone (Moon, Reddy, MSST 2016, Figure 10): a report, and the rows as CSV.
-# The traces are those of FLASHWISE_TRACES; the ones whose columns have to be named are converted first.
+# Latency over lifetime by admission rule and trace, compared with LRU without one (Moon, Reddy, MSST 2016, Figure 10).
+# Writes a report, and the rows as CSV. The traces are in FLASHWISE_TRACES; some are converted first, because their
+# columns must be named.
 set -eu
 traces=${FLASHWISE_TRACES:?names the directory of traces}
 report=${1:?a file for the report}
@@ -19,7 +20,8 @@ convert nexus5/Installing_log181.txt.zst nexus5.arrow \
     "csv:delimiter=space,offset=0,length=2,op=3,time=4,time-unit=s,offset-unit=512,read=0/4"
 convert opencas/rocksdb-ycsbA-load-0702.csv.zst rocksdb-load.arrow "csv:read=1,write=2"
 
-# The paper's cache of 5% of a storage that is twice the trace's blocks, its target and its sampling rate.
+# The paper's parameters: a cache of 5 % of a storage twice as large as the trace's blocks, its target and its sampling
+# rate.
 "$flashwise" simulate "$traces/captured/homes.csv.zst" "$traces/captured/netsfs.csv.zst" "$traces/captured/rocksdb-rww.csv.zst" \
     "$traces/captured/tpcc-pg.csv.zst" "$traces/captured/webserver.csv.zst" "$traces/cloudphysics/cloudPhysicsIO.vscsi.zst" \
     "$converted/dtrs.arrow" "$converted/financial1.arrow" "$traces/blktrace/java-f2fs.blkparse.zst" "$converted/nexus5.arrow" \

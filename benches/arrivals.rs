@@ -1,6 +1,8 @@
-//! Nanoseconds per access that requests waiting for devices add to LRU before an array, on one core, on a prepared Zipf trace at a cache size of
-//! 10 %; the trace has a million accesses a second. The runs take turns, so that a machine that is busy for a while slows all of them; time is
-//! that of the processor.
+//! Nanoseconds per access that `--arrivals` adds to LRU before an array: one core, a prepared Zipf trace, a cache of 10
+//! %.
+//!
+//! The trace has a million accesses per second. The runs take turns, so that other work on the machine slows all of
+//! them. Times are processor time.
 
 use flashwise_benches::{thread_seconds, zipf_trace};
 use flashwise_core::policy::Spec;

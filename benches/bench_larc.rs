@@ -12,34 +12,34 @@ struct Arguments {
     /// The program.
     #[arg(long, default_value = "target/dist/flashwise")]
     flashwise: PathBuf,
-    /// How many times smaller and shorter than the paper's the runs are.
+    /// Factor by which sizes and times are smaller than the paper's.
     #[arg(long, default_value_t = 40)]
     scale: u64,
-    /// How long a run takes in the paper's terms, in minutes.
+    /// Duration of a run in the paper's terms, in minutes.
     #[arg(long, default_value_t = MINUTES)]
     minutes: u64,
-    /// Runs of each kind, each with random numbers of its own.
+    /// Runs of each kind, each with its own seed.
     #[arg(long, default_value_t = 3)]
     runs: u64,
     /// Sizes of the flash in the paper's terms, in GB.
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 6])]
     sizes: Vec<u64>,
-    /// What is kept on flash: policies with their options, with spaces between.
+    /// Policies of the flash, with their options, separated by spaces.
     #[arg(long, value_delimiter = ' ', default_value = "lru larc larc:fill=ghost")]
     policies: Vec<String>,
     /// The I/O filter: longer sequential streams bypass the flash; 0B is off.
     #[arg(long, value_delimiter = ',', default_value = "0B,4MiB")]
     filters: Vec<String>,
-    /// Runs at a time.
+    /// Runs in parallel.
     #[arg(long, default_value_t = 12)]
     side_by_side: usize,
-    /// Only this workload.
+    /// Run this workload only.
     #[arg(long)]
     workload: Option<String>,
-    /// Where the files of the runs are for as long as they take.
+    /// Directory for the temporary files of the runs.
     #[arg(long, default_value = "/tmp")]
     directory: PathBuf,
-    /// The picture to be drawn.
+    /// File for the chart.
     #[arg(long)]
     svg: Option<PathBuf>,
 }

@@ -6,13 +6,13 @@ use clap::Parser;
 use flashwise_benches::ncache::{Experiment, Outcome, Problem, Template, chart, run, table};
 use flashwise_benches::side_by_side;
 
-/// Makes transactions against a pool with RAM alone and with flash, and prints how many and what they wrote.
+/// Runs transactions against a pool, with and without flash, and prints their rate and their writes.
 #[derive(Parser)]
 struct Arguments {
     /// The program.
     #[arg(long, default_value = "target/dist/flashwise")]
     flashwise: PathBuf,
-    /// How many times smaller and shorter than the paper's the runs are.
+    /// Factor by which sizes and times are smaller than the paper's.
     #[arg(long, default_value_t = 128)]
     scale: u64,
     /// Sizes of the RAM in the paper's terms, in MB.
@@ -21,28 +21,28 @@ struct Arguments {
     /// Sizes of the SSD in the paper's terms, in MB; 0 is none.
     #[arg(long, value_delimiter = ',', default_values_t = [0, 1536, 3072, 6144, 12288, 18432])]
     flashes: Vec<u64>,
-    /// The share of the RAM for the write buffer, in percent.
+    /// Share of the RAM for the write buffer, in percent.
     #[arg(long, default_value_t = 50)]
     write_buffer: u64,
-    /// What is kept on flash: a policy with its options.
+    /// Policy of the flash, with its options.
     #[arg(long, default_value = "larc")]
     policy: String,
-    /// How many times as long as it is measured a run lasts before that.
+    /// Duration of the warm-up, as a multiple of the measured time.
     #[arg(long, default_value_t = 2)]
     warm_up: u32,
-    /// Clients that make transactions at a time.
+    /// Clients that run transactions in parallel.
     #[arg(long, default_value_t = 16)]
     clients: usize,
-    /// Which random numbers.
+    /// Seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Runs at a time.
+    /// Runs in parallel.
     #[arg(long, default_value_t = 9)]
     side_by_side: usize,
-    /// Where the files of the runs are for as long as they take.
+    /// Directory for the temporary files of the runs.
     #[arg(long, default_value = "/tmp")]
     directory: PathBuf,
-    /// The picture to be drawn.
+    /// File for the chart.
     #[arg(long)]
     svg: Option<PathBuf>,
 }
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }));
         }
     }
-    // Programs in a folder of their own are found from everywhere.
+    // The servers have working directories of their own, so the path must be absolute.
     let program = std::path::absolute(&arguments.flashwise)?;
     let template = Template::make(&program, arguments.scale, &arguments.directory)?;
     let all = experiments.len();

@@ -8,16 +8,16 @@ use flashwise_report::{Panel, panels_chart};
 /// Draws dirty data, rates and waits over time.
 #[derive(Parser)]
 struct Arguments {
-    /// The table: a line for each second, below a line of names.
+    /// The table: a header, then a line for each second.
     csv: PathBuf,
-    /// The picture to be drawn.
+    /// File for the chart.
     svg: PathBuf,
 }
 
 /// A column of the table, and the name of its line.
 type Line = (&'static str, &'static str);
 
-/// The charts: what the vertical axis shows, the largest value that is drawn, and the lines.
+/// The charts: label of the vertical axis, largest value drawn, lines.
 const PANELS: [(&str, f64, &[Line]); 3] = [
     ("dirty data, MiB", f64::INFINITY, &[("dirty_flash_mib", "on flash"), ("dirty_ram_mib", "in RAM")]),
     (
@@ -32,7 +32,7 @@ const PANELS: [(&str, f64, &[Line]); 3] = [
     ),
 ];
 
-/// Reads the table: the names of its columns, and its lines.
+/// Returns the names of the table's columns, and its rows.
 fn read(path: &Path) -> Result<(Vec<String>, Vec<Vec<f64>>), String> {
     let at = |line: usize| format!("{}, line {}", path.display(), line + 1);
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -1,4 +1,5 @@
-//! How far estimates from samples are off: samples of each trace by many seeds, beside runs over the whole trace. Prints a table in Markdown.
+//! Errors of estimates from samples, as a table in Markdown. Each trace is sampled with many seeds and compared with
+//! runs over the whole trace.
 
 use std::path::PathBuf;
 
@@ -18,16 +19,16 @@ use flashwise_trace::tools::sample;
 
 const COUNTING: Counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
 
-/// Samples beside whole traces.
+/// Compares samples with whole traces.
 #[derive(Parser)]
 struct Arguments {
-    /// Traces; FILE=FORMAT where the format has to be named
+    /// Traces; FILE=FORMAT to name the format
     #[arg(required = true)]
     traces: Vec<String>,
     /// Shares of the blocks
     #[arg(long, value_delimiter = ',', default_value = "1%")]
     rates: Vec<Share>,
-    /// How many samples of each trace
+    /// Samples of each trace
     #[arg(long, default_value_t = 100)]
     seeds: u64,
     /// Policies
@@ -36,7 +37,7 @@ struct Arguments {
     /// Cache sizes
     #[arg(long, default_value = "1%,2%,5%,10%,20%,50%")]
     sizes: String,
-    /// cargo bench passes it on.
+    /// Ignored; cargo bench passes it.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -47,9 +48,9 @@ struct Errors {
     sum: f64,
     most: f64,
     number: u64,
-    /// Intervals that hold the truth.
+    /// Intervals that contain the true value.
     held: u64,
-    /// Standard errors that were stated.
+    /// Sum of the stated standard errors.
     stated: f64,
 }
 
@@ -59,7 +60,7 @@ impl Errors {
         self.sum += error;
         self.most = self.most.max(error);
         self.number += 1;
-        // Hit ratios of the whole trace are whole numbers of hits.
+        // The tolerance covers rounding.
         let held = sample.hit_ratio_low - 1e-9 <= truth && truth <= sample.hit_ratio_high + 1e-9;
         self.held += u64::from(held);
         self.stated += sample.hit_ratio_standard_error;

@@ -14,27 +14,27 @@ use flashwise_sim::wlfc::{BucketSettings, System};
 /// Runs WLFC, WLFC_c and B_like over random writes, the workloads of Table I and traces, and prints tables.
 #[derive(Parser)]
 struct Arguments {
-    /// How many times less is written, and to how many times less flash, than in the paper.
+    /// Factor by which the data written and the flash are smaller than the paper's.
     #[arg(long, default_value_t = 1)]
     scale: u64,
-    /// What random writes are to; the paper tells no range.
+    /// Ranges of the random writes; the paper names none.
     #[arg(long, value_delimiter = ',', default_values = ["256MiB", "512MiB", "1GiB", "4GiB", "15GiB"])]
     ranges: Vec<ByteSize>,
-    /// Which of these the picture shows.
+    /// The range that the chart shows.
     #[arg(long, default_value = "256MiB")]
     shown: ByteSize,
-    /// What mixed workloads are to besides, since the table tells no range either.
+    /// More ranges of the mixed workloads; the paper names none.
     #[arg(long, value_delimiter = ',', default_values = ["128MiB", "256MiB", "384MiB", "512MiB", "544MiB", "1GiB"])]
     mixed_ranges: Vec<ByteSize>,
-    /// Traces to run besides.
+    /// Traces to run as well.
     #[arg(long, value_delimiter = ',')]
     traces: Vec<String>,
-    /// The picture to be drawn.
+    /// File for the chart.
     #[arg(long)]
     svg: Option<PathBuf>,
 }
 
-/// 15 GB.
+/// 15 GB, as in the paper.
 const TOTAL_BYTES: u64 = 15_000_000_000;
 
 struct Plan {

@@ -1,5 +1,5 @@
-//! Page writes per second of processor time of the modelled SSD, on one core: uniform random writes at steady state, 1 Mi pages, 28 %
-//! over-provisioning.
+//! Page writes per second of processor time of the modelled SSD: one core, uniform random writes at steady state, 1 Mi
+//! pages, 28 % over-provisioning.
 
 use flashwise_benches::processor_seconds;
 use flashwise_core::step::FlashStep;
@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 const RUNS: usize = 5;
 const PAGES: u32 = 1 << 20;
-/// As many as there are pages, ten times over: processor time is told in hundredths of a second.
+/// Ten times the pages, because the resolution of processor time is 10 ms.
 const WRITES: u32 = 10 * PAGES;
 
 fn main() {

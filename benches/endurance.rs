@@ -1,5 +1,6 @@
-//! Block accesses per second of processor time of the passes of offline algorithms and of M+ and C on their devices, on one core, at cache
-//! sizes of 1 and 10 % without DRAM. The trace is a Zipf workload, or each of those that arguments name.
+//! Block accesses per second of processor time of the offline algorithms, and of M+ and C on their devices.
+//!
+//! One core, cache sizes of 1 and 10 %, no DRAM. The trace is a Zipf workload, or each trace in the arguments.
 
 use flashwise_benches::{ZIPF_ACCESSES, processor_seconds, zipf_trace};
 use flashwise_sim::cache_settings::Ram;
@@ -28,7 +29,7 @@ fn measure(trace: &Trace) {
         let mut times = [0.0; RUNS].map(|_| {
             let start = processor_seconds();
             work();
-            // The system counts in ticks of 10 ms.
+            // The resolution of processor time is 10 ms.
             (processor_seconds() - start).max(0.01)
         });
         times.sort_by(f64::total_cmp);
@@ -44,7 +45,7 @@ fn measure(trace: &Trace) {
     });
     for percent in [1, 10] {
         let capacity = trace.unique_blocks() * percent / 100;
-        // The default, or smaller ones, so that a small cache has spare ones.
+        // The default size, or a smaller one, so that a small cache has spare units.
         let geometry = [2 << 20, 256 << 10, 64 << 10].into_iter().find_map(|erase_unit_bytes| {
             let settings = Settings { ram: Ram::Bytes(0), erase_unit_bytes, ..Settings::default() };
             settings.geometry("", capacity, trace.block_size_bytes(), Buffers::Units(None)).ok()

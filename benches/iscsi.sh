@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Requests per second and processor time per request of `flashwise serve` over iSCSI, beside its own NBD and tgt, over loopback, in one run:
-# random reads and writes of 4 KiB at three depths, and 128 KiB one after the other; medians of RUNS (5) alternating runs of
-# SECONDS_EACH (1) each. Then what a pool's map costs a request. FLASHWISE names a program other than the one built here, and
-# PROFILE what is built (dist). As root, for tgt.
+# Requests per second and processor time per request of `flashwise serve` over iSCSI, compared with its NBD and with
+# tgt.
+# One run over loopback has random reads and writes of 4 KiB at three depths, and sequential ones of 128 KiB. Figures
+# are medians of RUNS (5) alternating runs of SECONDS_EACH (1) each. Then it measures the cost of a pool's map per
+# request.
+# FLASHWISE names another program, and PROFILE the profile to build (dist). Needs root, for tgt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${RUNS:-5} seconds=${SECONDS_EACH:-1} profile=${PROFILE:-dist} port=${PORT:-13260}
@@ -15,10 +17,10 @@ program=${FLASHWISE:-$folder/flashwise}
 command -v tgtd >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq tgt >/dev/null
 work=$(mktemp -d -p "${TMPDIR:-/var/tmp}")
 theirs=''
-# tgtd does not end while it has targets.
+# tgtd does not exit while it has targets.
 trap '[ -z "$theirs" ] || kill -KILL "$theirs"; kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 
-# Ours: all of it in RAM, as tgt has all of its file in the page cache.
+# flashwise has all of it in RAM, as tgt has all of its file in the page cache.
 truncate -s 64M "$work/ours.img" "$work/theirs.img"
 cat >"$work/ours.toml" <<END
 listen = ["nbd://127.0.0.1:$((port + 1))", "iscsi://127.0.0.1:$port"]
@@ -67,7 +69,7 @@ median() { # who, field of the lines
         awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
 }
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else printf "-" }'; }
-echo "| requests | KiB | depth | iSCSI/s | tgt/s | NBD/s | iSCSI CPU us | tgt CPU us | NBD CPU us | of tgt's | of NBD's |"
+echo "| requests | KiB | depth | iSCSI/s | tgt/s | NBD/s | iSCSI CPU us | tgt CPU us | NBD CPU us | relative to tgt | relative to NBD |"
 echo "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
 for point in read:4096:1 read:4096:16 read:4096:64 write:4096:1 write:4096:16 write:4096:64 \
     read-on:131072:1 read-on:131072:16 write-on:131072:1 write-on:131072:16; do

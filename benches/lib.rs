@@ -1,4 +1,4 @@
-//! Workloads and clocks that the benchmarks share.
+//! Workloads and clocks of the benchmarks.
 
 pub mod larc;
 pub mod ncache;
@@ -17,11 +17,11 @@ use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIter
 
 /// Accesses of the Zipf workload.
 pub const ZIPF_ACCESSES: usize = 20_000_000;
-/// Blocks that the Zipf workload draws from.
+/// Number of blocks of the Zipf workload.
 pub const ZIPF_BLOCKS: u64 = 3_300_000;
 
-/// Block numbers of a Zipf workload of exponent 1, scattered over the address range so that popular blocks are not neighbours,
-/// and whether each is written (3 in 10).
+/// Returns the block numbers and operations of a Zipf workload of exponent 1; 3 in 10 are writes. The blocks are
+/// scattered, so that popular blocks are not neighbours.
 pub fn zipf(accesses: usize) -> impl Iterator<Item = (u64, Op)> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
     let zipf = Zipf::new(ZIPF_BLOCKS as f64, 1.0).expect("the parameters are valid");
@@ -34,7 +34,7 @@ pub fn zipf(accesses: usize) -> impl Iterator<Item = (u64, Op)> {
     })
 }
 
-/// The Zipf workload as a mapped trace of 4 KiB blocks.
+/// Returns the Zipf workload as a mapped trace of 4 KiB blocks.
 pub fn zipf_trace(accesses: usize) -> Trace {
     let file = tempfile::tempfile().expect("a temporary file can be made");
     let mut normaliser = Normaliser::new("zipf", 4096, std::io::BufWriter::new(file)).expect("a trace can be begun");
@@ -47,7 +47,7 @@ pub fn zipf_trace(accesses: usize) -> Trace {
     Trace::map("zipf", &file).expect("what was written can be mapped")
 }
 
-/// Seconds that `work` takes: the least and the median of `runs` runs.
+/// Returns the minimum and the median of the seconds that `work` takes in `runs` runs.
 pub fn seconds(runs: usize, mut work: impl FnMut()) -> (f64, f64) {
     let mut times: Vec<f64> = (0..runs)
         .map(|_| {
@@ -60,20 +60,20 @@ pub fn seconds(runs: usize, mut work: impl FnMut()) -> (f64, f64) {
     (times[0], times[runs / 2])
 }
 
-/// Seconds of processor time that this process has taken, on all cores, where the system says so: on a shared machine it tells more than
-/// a clock.
+/// Returns the processor time of this process so far, in seconds on all cores, or 0 if the system has none. On a shared
+/// machine it is more reliable than wall time.
 pub fn processor_seconds() -> f64 {
     flashwise_testing::processor::seconds(std::process::id() as usize).unwrap_or(0.0)
 }
 
-/// Seconds that this thread has had a processor, where the system says so.
+/// Returns the processor time of this thread in seconds, or 0 if the system has none.
 pub fn thread_seconds() -> f64 {
     // proc(5), /proc/PID/schedstat: the first field is time on the processor in nanoseconds.
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().next().and_then(|nanoseconds| nanoseconds.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
 }
 
-/// The most memory that this process has had resident, mapped files included, where the system says so.
+/// Returns the peak of this process's resident memory, mapped files included, or 0 if the system has none.
 pub fn memory_peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -81,10 +81,10 @@ pub fn memory_peak_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Runs `experiments`, this many at a time, and puts beside each what came of it.
+/// Runs `experiments` on `threads` threads, and returns each with its result.
 ///
 /// # Errors
-/// What the first of them failed by that fails.
+/// The first error of an experiment.
 pub fn side_by_side<E: Send + Sync, O: Send, P: Send>(
     experiments: Vec<E>,
     threads: usize,

@@ -1,8 +1,13 @@
-//! RAM that a cache takes for each page of its flash: all that it has allocated, and the checksum of each page that the server keeps.
+//! RAM of a cache for each page of its flash, including the checksum of each page that the server keeps.
 //!
-//! What is allocated is the policy's table of blocks, which is the log's directory as well, with what the policy remembers of evicted
-//! blocks and whatever else it keeps; the log's bits of what is dirty and its units; and the segment that is being filled. There are
-//! no buffers of data. `-- lru arc` measures these policies alone.
+//! The cache allocates:
+//!
+//! - the policy's table of blocks, which is also the log's directory;
+//! - the policy's history of evicted blocks, and its other state;
+//! - the log's dirty bits and units;
+//! - the segment that is being filled.
+//!
+//! There are no buffers of data. `-- lru arc` measures only these policies.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

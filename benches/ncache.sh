@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Outside checks of `make bench-ncache`: pgbench's own TPC-B-like transactions on PostgreSQL on ext4 on a logical disk, and fio over NBD with nine of
-# ten requests in a tenth of it, each from RAM alone and with a flash, before three disks that take 8 ms for each transfer. SECONDS_EACH (60)
-# is how long each is measured. FLASHWISE names another program, POLICY another policy of the flash. As root, for nbdfuse, the loop device and the mount.
+# Independent checks of `make bench-ncache`, each with and without a flash, before three disks that take 8 ms per
+# transfer:
+# - pgbench's TPC-B-like transactions on PostgreSQL on ext4 on a logical disk.
+# - fio over NBD, with nine in ten requests to a tenth of the disk.
+# SECONDS_EACH (60) is the measured time of each. FLASHWISE names another program, POLICY another policy of the flash.
+# Needs root, for nbdfuse, the loop device and the mount.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${SECONDS_EACH:-60} ram=${RAM:-8MiB} flash=${FLASH:-64MiB} scale=${PGBENCH_SCALE:-10}
@@ -68,7 +71,7 @@ flash_lines="flash = \"flash.img\"
 flash-size = \"$flash\"
 erase-unit = \"256KiB\"${POLICY:+
 policy = \"$POLICY\"}"
-# The database is made without delays.
+# The database is created without delays.
 serve 0s ''
 "$program" disk create db --size 1GiB --striped --api "unix:$work/api.sock" >/dev/null
 "$program" disk create raw --size 256MiB --striped --api "unix:$work/api.sock" >/dev/null
@@ -77,7 +80,7 @@ fio --name=fill --ioengine=nbd --uri="nbd+unix:///raw?socket=$work/nbd.sock" \
 mount_disk
 install -d -o postgres "$work/mnt/pg" "$work/run"
 as_postgres initdb -D "$work/mnt/pg" -A trust >/dev/null
-# A database whose own buffer is small beside its data, as the paper's clients have it.
+# The database's own buffer is small compared with its data, as on the paper's clients.
 cat >>"$work/mnt/pg/postgresql.conf" <<END
 listen_addresses = ''
 unix_socket_directories = '$work/run'
@@ -108,7 +111,7 @@ fio_iops() { # lines of the cache
     tps=$(python3 -c 'import json, sys; text = open(sys.argv[1]).read(); job = json.loads(text[text.index("{"):])["jobs"][0]; print(job["read"]["iops"] + job["write"]["iops"])' "$work/fio.json")
     stop
 }
-# First all from RAM alone: the pool cannot do without a flash any more once it has one.
+# RAM only comes first: the pool cannot give up a flash once it has one.
 declare -A tps_of
 for cache in '' "$flash_lines"; do
     for check in pgbench_tps fio_iops; do
@@ -119,7 +122,7 @@ done
 row() { # what, function
     awk -v what="$1" -v a="${tps_of[$2]}" -v b="${tps_of[$2 flash]}" 'BEGIN { printf "| %s | %.0f | %.0f | %.2f |\n", what, a, b, b / a }'
 }
-echo "| check | RAM alone | with flash of $flash | acceleration |"
+echo "| check | RAM only | with flash of $flash | acceleration |"
 echo "| --- | --- | --- | --- |"
 row "pgbench on ext4, transactions/s" pgbench_tps
 row "fio, 8 KiB, half of them writes, requests/s" fio_iops

@@ -1,5 +1,7 @@
-//! What reading a trace costs per access on all cores, from a file in the page cache to parsed requests, and to a mapped trace: an
-//! oracleGeneral trace and CSV traces of requests of one block each, drawn by Zipf's law.
+//! Time to read a trace, per access on all cores. The file is in the page cache; the result is parsed requests, or a
+//! mapped trace.
+//!
+//! The traces are oracleGeneral and CSV. Their requests have one block each and follow Zipf's law.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -28,7 +30,7 @@ fn main() {
     }
 }
 
-/// Prints what `work` costs per access.
+/// Prints the cost of `work` per access.
 fn show(what: &str, work: impl FnMut()) {
     let before = processor_seconds();
     let (least, median) = seconds(RUNS, work);

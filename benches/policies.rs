@@ -1,5 +1,6 @@
-//! Nanoseconds per access of each policy with full counters, on one core, on a prepared Zipf trace at a cache size of 10 %, and
-//! the ratio to a straightforward LRU: a standard `HashMap` and a linked list.
+//! Nanoseconds per access of each policy with full counters: one core, a prepared Zipf trace, a cache of 10 %.
+//!
+//! Each is compared with a straightforward LRU: a standard `HashMap` and a linked list.
 
 use std::collections::HashMap;
 
@@ -46,7 +47,8 @@ fn run(trace: &Trace, policy: &Spec, capacity_blocks: usize) -> u64 {
     runs[0].counters.hits()
 }
 
-/// What one would write first: a `HashMap` from block to node and nodes in a doubly linked list, most recently used first.
+/// Returns the hits of a straightforward LRU: a `HashMap` from block to node, and a doubly linked list with the most
+/// recently used node first.
 fn plain_lru(trace: &Trace, capacity: usize) -> u64 {
     struct Node {
         block: u64,

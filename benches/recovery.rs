@@ -1,5 +1,6 @@
-//! Processor time and memory of recovery: a log of 64 GiB, full, as a start takes it in, from the pages of metadata to a cache that can
-//! be used. Devices are left out: the pages are made in memory, and the time that this takes is not counted.
+//! Processor time and memory of recovery. A full log of 64 GiB becomes a usable cache, from its pages of metadata.
+//!
+//! There are no devices: the pages are generated in memory, and this time is not counted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -57,14 +58,14 @@ const CACHE: u64 = 7;
 /// First page and data pages of the segments of a unit.
 const SEGMENTS: [(u32, u32); 3] = [(0, 252), (253, 252), (506, 2)];
 const END: u32 = 509;
-/// Units whose footers are made at a time.
+/// Units whose footers are generated in one batch.
 const BATCH: usize = 64;
 
-/// A log of which every slot holds a block, one in four of them dirty.
+/// A log with a block in every slot, one in four of them dirty.
 struct FullLog {
-    /// Blocks of the volume that the log draws from.
+    /// Number of blocks of the volume.
     blocks: u64,
-    /// Time that making pages took.
+    /// Time spent on generating pages.
     making_seconds: Cell<f64>,
 }
 
@@ -118,7 +119,7 @@ impl FullLog {
         made
     }
 
-    /// Time that the processor was had for anything but making pages.
+    /// Returns the processor time, except that for generating pages.
     fn seconds(&self) -> f64 {
         thread_seconds() - self.making_seconds.get()
     }
@@ -210,7 +211,7 @@ fn main() {
     let blocks = cache.log().len();
     let each = |bytes: usize| bytes as f64 / blocks as f64;
     println!(
-        "{blocks} blocks: {:.1} bytes allocated for each when steady, {:.1} at the peak, of which {:.1} were resident",
+        "{blocks} blocks: {:.1} bytes allocated for each in the steady state, {:.1} at the peak ({:.1} resident)",
         each(ALLOCATED.load(Relaxed)),
         each(PEAK.load(Relaxed)),
         each((memory_peak_bytes() - resident) as usize)

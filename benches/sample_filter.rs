@@ -1,5 +1,6 @@
-//! What taking a sample costs per access of a normalised trace on one core: finding the accesses of the sample, and taking them into a trace
-//! in memory.
+//! Cost of a sample per access of a normalised trace on one core.
+//!
+//! The sample's accesses are found, or also taken into a trace in memory.
 
 use flashwise_benches::{ZIPF_ACCESSES, processor_seconds, seconds, zipf_trace};
 use flashwise_trace::progress::Silent;
@@ -7,7 +8,7 @@ use flashwise_trace::sampling::Sampling;
 use flashwise_trace::tools::sample::{self, Kept};
 
 const RUNS: usize = 5;
-/// Accesses that are filtered at a time.
+/// Accesses filtered in one call.
 const CHUNK_ACCESSES: usize = 1 << 12;
 
 fn main() {
@@ -32,7 +33,7 @@ fn main() {
     }
 }
 
-/// Prints what `work` costs per access.
+/// Prints the cost of `work` per access.
 fn show(what: &str, work: impl FnMut()) {
     let before = processor_seconds();
     let (least, median) = seconds(RUNS, work);

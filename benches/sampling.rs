@@ -1,5 +1,7 @@
-//! By how much the hit ratio of a sampled shadow cache is off, in points: the mean and the worst of ten samples at each rate, for LRU,
-//! LARC and S3-FIFO behind LRU at a cache size of 10 %. Over a Zipf trace, and traces that are named.
+//! Errors of the hit ratios of sampled shadow caches, in points: the mean and the maximum of ten samples at each rate.
+//!
+//! The shadows are LRU, LARC and S3-FIFO behind LRU, at a cache size of 10 %. The traces are a Zipf trace and those in
+//! the arguments.
 
 use flashwise_benches::zipf_trace;
 use flashwise_core::access::{Access, NEVER};
@@ -63,7 +65,7 @@ fn accesses(trace: &Trace) -> impl Iterator<Item = Access<u32>> {
     trace.accesses().map(|(block, op)| Access { block, op, request_blocks: 1, next_use: NEVER })
 }
 
-/// What becomes of each access, and the hit ratio.
+/// Returns the outcome of each access, and the hit ratio.
 struct Outcomes<'a>(&'a Trace);
 
 impl Visitor<u32> for Outcomes<'_> {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# How far estimates from samples are off, over the traces in FLASHWISE_TRACES: a table in Markdown. Arguments go to bench_sampling. The traces
-# of ARC are in blocks of 512 bytes.
+# Errors of estimates from samples, over the traces in FLASHWISE_TRACES, as a table in Markdown. Arguments go to
+# bench_sampling. ARC's traces have blocks of 512 bytes.
 set -eu
 traces=${FLASHWISE_TRACES:?names the directory of traces}
 bench=${BENCH_SAMPLING:-target/release/bench_sampling}

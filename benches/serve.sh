@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Requests per second and processor time per request of `flashwise serve` beside nbdkit, over a Unix socket, in one run: random
-# requests at several queue depths and sizes, over one or more connections; medians of RUNS (5) alternating runs of SECONDS_EACH (1)
-# each. ROWS, a regular expression, chooses among them by their first column. FLASHWISE names a program other than the one built here,
-# and BEFORE an older one to run beside both.
+# Requests per second and processor time per request of `flashwise serve`, compared with nbdkit over a Unix socket.
+# One run has random requests at several queue depths and sizes, over one or more connections. Figures are medians of
+# RUNS (5) alternating runs of SECONDS_EACH (1) each. ROWS, a regular expression, selects rows by their first column.
+# FLASHWISE names another program, and BEFORE an older one to run as well.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${RUNS:-5} seconds=${SECONDS_EACH:-1}
@@ -10,7 +10,7 @@ cargo build --profile dist --quiet -p flashwise-server --example nbd_load
 [ -n "${FLASHWISE:-}" ] || cargo build --profile dist --quiet -p flashwise --bin flashwise
 program=${FLASHWISE:-target/dist/flashwise}
 load=target/dist/examples/nbd_load
-# On a disk: a file system in memory knows no way past the page cache.
+# On a disk, because a file system in memory has no direct I/O.
 work=$(mktemp -d -p "${TMPDIR:-/var/tmp}")
 trap 'kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 
@@ -25,7 +25,7 @@ begin() { # name, command: started, filled, and read until what fits RAM is ther
     "$load" "${uris[$name]}" 16 fill 0 >/dev/null
     "$load" "${uris[$name]}" 16 read 2 >/dev/null
 }
-# A volume of 64 MiB, with RAM for all of it or with none, through the page cache or past it.
+# A volume of 64 MiB, with RAM for all of it or none, with or without direct I/O.
 serve() { # name, program, RAM, mode, whether past the page cache
     local name=$1
     truncate -s 64M "$work/$name.img"

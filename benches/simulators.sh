@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Miss ratios and processor time of `flashwise simulate` beside Caffeine's simulator and libCacheSim, over the same accesses: each block access of
-# a trace (the bundled one unless it is named), at 1 %, 10 % and 50 % of its blocks.
+# Miss ratios and processor time of `flashwise simulate`, compared with Caffeine's simulator and libCacheSim.
+# All use the same accesses: each block access of a trace (by default the bundled one), at 1 %, 10 % and 50 % of its
+# blocks.
 # usage: benches/simulators.sh [TRACE]
-# Caffeine's simulator comes from the Maven registry, libCacheSim from PyPI, and Java from apt-get if it is missing. FLASHWISE names a program other than
-# the one built here.
+# Caffeine's simulator comes from the Maven registry, libCacheSim from PyPI, and Java from apt-get if it is missing.
+# FLASHWISE names another program.
 set -euo pipefail
 trace=$(realpath "${1:-$(dirname "$0")/../traces/netsfs.csv.zst}")
 cd "$(dirname "$0")/.."
@@ -15,7 +16,8 @@ if ! command -v mvn >/dev/null || ! command -v java >/dev/null; then
     DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq maven default-jdk-headless >/dev/null
 fi
 
-# The last version whose classes run on Java 11. What it would bring for JAXB comes from a registry that is gone, and nothing here uses it.
+# The last version whose classes run on Java 11. Its dependency for JAXB is on a registry that no longer exists, and
+# nothing here uses it.
 caffeine_version=3.2.0 caffeine=$PWD/target/caffeine
 if [ ! -f "$caffeine/simulator-$caffeine_version.jar" ]; then
     mkdir -p "$caffeine"
@@ -41,8 +43,8 @@ program=$(realpath --canonicalize-missing "${FLASHWISE:-target/release/flashwise
 work=$(mktemp -d -p "${TMPDIR:-/var/tmp}")
 trap 'rm -rf "$work"' EXIT
 
-# All read the same: libCacheSim as its oracleGeneral, a record for each block access without sizes and next uses; Caffeine's simulator as a line
-# for each, the block's number; flashwise the normalised trace.
+# All read the same accesses. libCacheSim reads oracleGeneral, a record per block access without sizes and next uses.
+# Caffeine's simulator reads block numbers, one a line. flashwise reads the normalised trace.
 "$program" --quiet trace convert "$trace" "$work/trace.arrow" >/dev/null
 "$program" --quiet trace export "$work/trace.arrow" "$work/trace.csv" >/dev/null
 python3 - "$work/trace.csv" "$work/trace.oracleGeneral" "$work/trace.lirs" <<'PYTHON'
@@ -60,8 +62,8 @@ with open(sys.argv[1], newline="") as rows, open(sys.argv[2], "wb") as out, open
 PYTHON
 blocks=$("$program" --quiet trace info "$work/trace.arrow" --json | python3 -c 'import json, sys; found = json.load(sys.stdin); print((found[0] if isinstance(found, list) else found)["unique_blocks"])')
 
-# flashwise's name of a policy, libCacheSim's, and Caffeine's; - where there is none. Caffeine's random admissions against attacks on its hashes are
-# off, and its LIRS may remember as much as flashwise's.
+# flashwise's name of a policy, libCacheSim's, and Caffeine's; - if it has none. Caffeine's random admissions against
+# attacks on its hashes are off. Its LIRS remembers as many blocks as flashwise's.
 policies=(
     'lru LRU linked.Lru' 'clock Clock linked.Clock' 'arc ARC adaptive.Arc' 'car - adaptive.Car' '2q TwoQ two-queue.TwoQueue' 'lfu LFU linked.Lfu'
     'sieve Sieve linked.Sieve' 's3-fifo - two-queue.S3Fifo' 's3-fifo:variant=libcachesim S3FIFO -' 'lirs LIRS irr.Lirs' 'clock-pro ClockPro -'

@@ -4,7 +4,7 @@ use flashwise_benches::{memory_peak_bytes, processor_seconds, seconds, zipf_trac
 use flashwise_sim::simulate::{Counting, PolicyCase, Warmup, simulate};
 use flashwise_trace::progress::Silent;
 
-/// As many as ARC's trace P12 has.
+/// The number of ARC's trace P12.
 const ACCESSES: usize = 13_200_000;
 const RUNS: usize = 3;
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Latency over lifetime by admission rule over generated weeks like those of MSR-Cambridge, against LRU alone, from the start and after a warm-up of
-# 20 %, and hotness with the first two of its thresholds: the table of docs/results/admission.md.
+# Latency over lifetime by admission rule over generated weeks like those of MSR-Cambridge, compared with LRU without a
+# rule. Runs start with the first access, and after a warm-up of 20 %. Hotness has the first two of its thresholds.
+# Makes the table of docs/results/admission.md.
 set -eu
 flashwise=${FLASHWISE:-target/dist/flashwise}
 weeks=$(mktemp -d)

@@ -1,4 +1,4 @@
-//! File sets and random variables as Filebench 1.4.9.1 has them.
+//! File sets and random variables of Filebench 1.4.9.1.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use rand_distr::{Distribution, Gamma};
 
 use super::guest::{Disk, FileId, Guest};
 
-/// A random variable by a table: how many percent of the values lie between which two, in KiB.
+/// The distribution of a random variable: percentages of the values with their lowest and highest value, in KiB.
 pub type Table = &'static [(u32, u64, u64)];
 
-/// Draws from a table, in whole KiB; the result is in bytes.
+/// Returns a value from a table, in bytes; a whole number of KiB.
 pub fn tabular(table: Table, random: &mut impl Rng) -> u64 {
     let mut percent = random.random_range(0..100);
     for &(share, low, high) in table {
@@ -23,21 +23,21 @@ pub fn tabular(table: Table, random: &mut impl Rng) -> u64 {
     unreachable!("the shares of a table add up to 100")
 }
 
-/// A file size from a gamma distribution with Filebench's shape of 1.5; the result is in bytes.
+/// Returns a file size in bytes, from a gamma distribution with Filebench's shape of 1.5.
 pub fn gamma_size(mean_bytes: u64, random: &mut impl Rng) -> u64 {
     let gamma = Gamma::new(1.5, mean_bytes as f64 / 1.5).expect("shape and scale are above 0");
     gamma.sample(random) as u64
 }
 
-/// Files by index. Those that are missing can be created.
+/// Files by index. Missing ones can be created.
 #[derive(Debug)]
 pub struct FileSet {
-    /// The size that each is created with, in bytes.
+    /// The initial size of each file, in bytes.
     sizes: Vec<u64>,
     files: Vec<Option<FileId>>,
     existing: BTreeSet<u32>,
     missing: BTreeSet<u32>,
-    /// Where the files of a directory lie, from directory to directory.
+    /// Distance between two directories on the disk, in blocks.
     directory_blocks: f64,
 }
 
@@ -45,8 +45,8 @@ pub struct FileSet {
 const DIRECTORY_FILES: u32 = 20;
 
 impl FileSet {
-    /// A set of files with these sizes over the first blocks of the disk, of which this many in a hundred exist. They are made in a random
-    /// order, each as near as can be to the others of its directory.
+    /// Creates a set of files with these sizes, over the first `blocks` blocks of the disk. Of them `existing_percent`
+    /// exist. They are placed in random order, each as close as possible to the others of its directory.
     pub fn new(
         guest: &mut Guest<impl Disk>,
         sizes: Vec<u64>,
@@ -80,25 +80,25 @@ impl FileSet {
         (f64::from(index / DIRECTORY_FILES) * self.directory_blocks) as u32
     }
 
-    /// An index by a gamma variable with alpha 0.1 and beta 1.0, times half the number of entries and wrapped around.
+    /// Returns an index: a gamma variable (alpha 0.1, beta 1.0) times half the number of entries, wrapped around.
     fn draw(&self, random: &mut impl Rng) -> u32 {
         let entries = self.sizes.len() as u64;
         let gamma = Gamma::new(0.1, 1.0).expect("shape and scale are above 0");
         ((gamma.sample(random) * (entries / 2) as f64) as u64 % entries) as u32
     }
 
-    /// A file that exists: its index, and itself.
+    /// Returns an existing file and its index.
     pub fn pick(&self, random: &mut impl Rng) -> (u32, FileId) {
         let index = nearest(&self.existing, self.draw(random));
         (index, self.files[index as usize].expect("it exists"))
     }
 
-    /// The size that this file was created with, in bytes.
+    /// Returns the initial size of this file, in bytes.
     pub fn size(&self, index: u32) -> u64 {
         self.sizes[index as usize]
     }
 
-    /// Creates a file that did not exist, empty.
+    /// Creates an empty file.
     pub fn create(&mut self, guest: &mut Guest<impl Disk>, random: &mut impl Rng) -> FileId {
         let index = nearest(&self.missing, self.draw(random));
         self.missing.remove(&index);
@@ -108,7 +108,7 @@ impl FileSet {
         file
     }
 
-    /// Takes a file out of the set, which is to be deleted.
+    /// Removes a file from the set; the caller deletes it.
     pub fn forget(&mut self, index: u32) {
         self.existing.remove(&index);
         self.missing.insert(index);
@@ -116,7 +116,7 @@ impl FileSet {
     }
 }
 
-/// The index, or the next higher one there is, or the first.
+/// Returns the index, the next higher one, or the first.
 fn nearest(indices: &BTreeSet<u32>, index: u32) -> u32 {
     let found = indices.range(index..).next().or_else(|| indices.first());
     *found.expect("some files exist, and some are missing")
@@ -135,8 +135,8 @@ mod tests {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         let set = FileSet::new(&mut guest(1), vec![1; 6250], 100, 20_000, &mut random);
         let first = (0..100_000).filter(|_| set.pick(&mut random).0 == 0).count();
-        // Below 1/3125 the distribution function is x^0.1 / gamma(1.1) = 0.4472 / 0.9514, but for less than a thousandth; what wraps
-        // around, beyond x = 2, adds 0.1 E1(2) = 0.005 over all indices, next to nothing here.
+        // Below 1/3125 the distribution function is x^0.1 / gamma(1.1) = 0.4472 / 0.9514, with an error below 0.001.
+        // Values beyond x = 2 wrap around; they add 0.1 E1(2) = 0.005 over all indices, hardly anything here.
         assert!((46_500..47_500).contains(&first), "{first}");
     }
 

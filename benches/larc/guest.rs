@@ -1,6 +1,6 @@
-//! The guest: files on a disk behind a page cache, read ahead and written back as Linux does.
+//! The guest: files on a disk behind a page cache, with Linux's read-ahead and write-back.
 //!
-//! Blocks are given to files when their pages are written, as in ext4. Directories, inodes and the journal are left out.
+//! As in ext4, pages get their blocks when they are written. Directories, inodes and the journal are left out.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
@@ -11,70 +11,70 @@ use super::space::FreeSpace;
 
 /// Bytes of a page, and of a block of the disk.
 pub const PAGE_BYTES: u64 = 4096;
-/// Pages that are read ahead at most: 128 KiB.
+/// Largest read-ahead: 128 KiB.
 const READ_AHEAD_MAX: u32 = 32;
-/// Pages that are written at once at most: 512 KiB.
+/// Largest write: 512 KiB.
 const WRITE_MAX: u32 = 128;
-/// Writes that writing back has under way. Linux has more, but an elevator that lets reads overtake them.
+/// Writes in flight during write-back. Linux has more, but its elevator lets reads overtake them.
 const WRITES_MAX: usize = 8;
-/// Of the page cache, in percent: writing back begins with this many dirty pages, whatever their age.
+/// Write-back starts at this percentage of dirty pages in the page cache, regardless of their age.
 const DIRTY_BACKGROUND: usize = 10;
-/// Of the page cache, in percent: writers wait with this many dirty pages.
+/// Writers wait at this percentage of dirty pages in the page cache.
 const DIRTY_MAX: usize = 20;
-/// A page that belongs to no block of the disk yet.
+/// The block of a page that has none yet.
 const NOWHERE: u32 = u32::MAX;
 
-/// Where the guest's transfers go.
+/// The target of the guest's transfers.
 pub trait Disk {
-    /// Begins to read or write blocks; the number by which its end will be told.
+    /// Starts to read or write blocks, and returns the number of the transfer.
     fn submit(&mut self, write: bool, blocks: Range<u32>) -> u64;
 }
 
-/// A file, of those that the guest ever had.
+/// A file, identified for the life of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(u32);
 
 impl FileId {
-    /// The file of this number.
+    /// Returns the file with this number.
     #[cfg(test)]
     pub fn of(number: u32) -> Self {
         Self(number)
     }
 }
 
-/// What a client of the guest does.
+/// A step of a client.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// Reads all of a file, this many pages at a time.
+    /// Reads all of a file, with this many pages per request.
     Read(FileId, u32),
     /// Adds bytes to the end of a file.
     Append(FileId, u64),
     /// Deletes a file.
     Delete(FileId),
-    /// Something that needs no data.
+    /// An operation without data.
     Look,
 }
 
 #[derive(Debug)]
 struct File {
     bytes: u64,
-    /// Where each page lies.
+    /// The block of each page.
     blocks: Vec<u32>,
-    /// Where the first is to lie.
+    /// The preferred block of the first page.
     goal: u32,
     dirty: BTreeSet<u32>,
-    /// Since when there are dirty pages.
+    /// Time of the oldest dirty page.
     dirty_since: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Task {
     step: Step,
-    /// The page that comes next.
+    /// The next page.
     page: u32,
-    /// How many are read ahead next.
+    /// Pages of the next read-ahead.
     window: u32,
-    /// Transfers that it waits for.
+    /// Transfers to wait for.
     waits: u32,
 }
 
@@ -85,16 +85,16 @@ struct Transfer {
     waiting: Vec<usize>,
 }
 
-/// How long written data stays in memory.
+/// Limits for the age of dirty pages.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteBack {
-    /// What is dirty for as long is written ...
+    /// Dirty pages of this age are written.
     pub age: Duration,
-    /// ... by a thread that looks so often.
+    /// Interval of the thread that looks for them.
     pub period: Duration,
 }
 
-/// Files, their page cache, and what the clients are doing.
+/// Files, their page cache, and the steps of the clients.
 #[derive(Debug)]
 pub struct Guest<D> {
     disk: D,
@@ -103,21 +103,21 @@ pub struct Guest<D> {
     space: FreeSpace,
     tasks: Vec<Option<Task>>,
     transfers: HashMap<u64, Transfer>,
-    /// Clients that wait until fewer pages are dirty.
+    /// Clients that wait for fewer dirty pages.
     throttled: Vec<usize>,
-    /// Files with dirty pages, by since when.
+    /// Files with dirty pages, by the time of the oldest one.
     dirty: BTreeSet<(Duration, FileId)>,
     write_back: WriteBack,
     looked_last: Duration,
-    /// Pages to be written, in runs that lie together.
+    /// Pages to write, in runs that are contiguous on the disk.
     to_write: VecDeque<(FileId, Vec<u32>)>,
     writes: usize,
-    /// Blocks that were read and written, by transfers that have ended.
+    /// Blocks read and written by completed transfers.
     transferred: [u64; 2],
 }
 
 impl<D: Disk> Guest<D> {
-    /// A guest with an empty page cache, this many clients, and a disk of this many blocks.
+    /// Creates a guest with an empty page cache.
     pub fn new(disk: D, disk_blocks: u32, cache_pages: usize, clients: usize, write_back: WriteBack) -> Self {
         Self {
             disk,
@@ -136,28 +136,28 @@ impl<D: Disk> Guest<D> {
         }
     }
 
-    /// Blocks that were read and written, by transfers that have ended.
+    /// Returns the blocks read and written by completed transfers.
     pub fn transferred_blocks(&self) -> [u64; 2] {
         self.transferred
     }
 
-    /// Where its transfers go.
+    /// Returns the target of its transfers.
     pub fn disk(&mut self) -> &mut D {
         &mut self.disk
     }
 
-    /// Nothing is written back any more.
+    /// Cancels all write-back that has not started.
     pub fn stop(&mut self) {
         self.dirty.clear();
         self.to_write.clear();
     }
 
-    /// Transfers that are under way.
+    /// Returns the number of transfers in flight.
     pub fn in_flight(&self) -> usize {
         self.transfers.len()
     }
 
-    /// Makes a file of this many bytes, which are on the disk, as near to `goal` as can be.
+    /// Creates a file of this size, on the disk, as close to `goal` as possible.
     pub fn make(&mut self, goal: u32, bytes: u64) -> FileId {
         let id = FileId(self.files.len() as u32);
         let mut blocks = Vec::new();
@@ -169,7 +169,8 @@ impl<D: Disk> Guest<D> {
         id
     }
 
-    /// A client begins a step. Whether it has ended at once; if not, the client is named by [`Self::ended`] when it can go on.
+    /// Starts a step of a client, and returns true if it has ended. Otherwise [`Self::ended`] returns the client when
+    /// it can continue.
     pub fn begin(&mut self, client: usize, step: Step, now: Duration) -> bool {
         let (page, window) = match step {
             Step::Read(_, io_pages) => (0, first_window(io_pages)),
@@ -179,7 +180,7 @@ impl<D: Disk> Guest<D> {
         self.go_on(client, now)
     }
 
-    /// A client that waited goes on. Whether its step has ended.
+    /// Continues the step of a client that waited, and returns true if it has ended.
     pub fn go_on(&mut self, client: usize, now: Duration) -> bool {
         let mut task = self.tasks[client].take().expect("the client has begun a step");
         let ended = match task.step {
@@ -198,7 +199,7 @@ impl<D: Disk> Guest<D> {
         ended
     }
 
-    /// Goes through the pages of a file, reading ahead from the first that is missing.
+    /// Goes through the pages of a file, with read-ahead from the first missing one.
     fn read(&mut self, client: usize, file: FileId, task: &mut Task) -> bool {
         let pages = pages_of(self.files[file.0 as usize].bytes);
         while task.page < pages {
@@ -222,7 +223,7 @@ impl<D: Disk> Guest<D> {
         true
     }
 
-    /// Reads those of the pages that are missing, and lets the client wait for them.
+    /// Reads the missing pages; the client waits for them.
     fn read_pages(&mut self, client: usize, file: FileId, pages: Range<u32>, task: &mut Task) {
         let missing: Vec<u32> = pages.filter(|&page| self.cache.state((file, page)) == State::Missing).collect();
         for run in self.runs(file, &missing, READ_AHEAD_MAX) {
@@ -291,7 +292,7 @@ impl<D: Disk> Guest<D> {
         self.transfers.get_mut(&transfer).expect("it is under way").waiting.push(client);
     }
 
-    /// Divides pages of a file into runs that lie together on the disk.
+    /// Divides the pages of a file into runs that are contiguous on the disk.
     fn runs(&self, file: FileId, pages: &[u32], pages_max: u32) -> Vec<Vec<u32>> {
         let block = |page: u32| self.files[file.0 as usize].blocks[page as usize];
         let mut runs: Vec<Vec<u32>> = Vec::new();
@@ -314,7 +315,7 @@ impl<D: Disk> Guest<D> {
         number
     }
 
-    /// A transfer has ended: the clients that can go on.
+    /// Handles the end of a transfer, and returns the clients that can continue.
     pub fn ended(&mut self, transfer: u64) -> Vec<usize> {
         let Transfer { write, pages, mut waiting } = self.transfers.remove(&transfer).expect("it was under way");
         self.transferred[usize::from(write)] += pages.len() as u64;
@@ -336,7 +337,7 @@ impl<D: Disk> Guest<D> {
         waiting
     }
 
-    /// The thread that writes back looks for old data once a period.
+    /// Looks for old dirty pages, once per period.
     pub fn look(&mut self, now: Duration) {
         if now >= self.looked_last + self.write_back.period {
             self.looked_last = now;
@@ -344,7 +345,7 @@ impl<D: Disk> Guest<D> {
         }
     }
 
-    /// Writes what is old, or too much, as far as may be under way at a time.
+    /// Writes pages that are old, or too many, up to the limit of writes in flight.
     fn write(&mut self) {
         while self.writes < WRITES_MAX {
             let Some((file, run)) = self.to_write.pop_front() else {
@@ -362,7 +363,7 @@ impl<D: Disk> Guest<D> {
         }
     }
 
-    /// What is written is not dirty, not even if it became so again before it was submitted.
+    /// Marks a page as clean, even if it was dirtied again before the write was submitted.
     fn is_clean(&mut self, id: FileId, page: u32) {
         let file = &mut self.files[id.0 as usize];
         if file.dirty.remove(&page) && file.dirty.is_empty() {
@@ -370,7 +371,7 @@ impl<D: Disk> Guest<D> {
         }
     }
 
-    /// Finds blocks for the file that has been dirty for longest, if it is to be written; whether it is.
+    /// Allocates blocks for the file that has been dirty for longest, if it is due. Returns true if it did.
     fn prepare(&mut self) -> bool {
         let Some(&(since, id)) = self.dirty.first() else { return false };
         let is_old = since + self.write_back.age <= self.looked_last;
@@ -386,7 +387,7 @@ impl<D: Disk> Guest<D> {
         if let Some(first) = first {
             let goal = first.checked_sub(1).map_or(file.goal, |before| file.blocks[before as usize] + 1);
             let runs = self.space.take(goal, wanted).expect("the disk is large enough");
-            // What has no block is the end of the file.
+            // Pages without a block are at the end of the file.
             for (page, block) in (first..).zip(runs.into_iter().flatten()) {
                 file.blocks[page as usize] = block;
             }
@@ -401,7 +402,7 @@ fn pages_of(bytes: u64) -> u32 {
     bytes.div_ceil(PAGE_BYTES) as u32
 }
 
-/// How many pages Linux reads at the beginning of a file for a request of this many.
+/// Returns the pages of Linux's first read-ahead for requests of `io_pages`.
 fn first_window(io_pages: u32) -> u32 {
     match io_pages.next_power_of_two() {
         pages if pages <= READ_AHEAD_MAX / 32 => pages * 4,
@@ -414,7 +415,7 @@ fn first_window(io_pages: u32) -> u32 {
 pub mod tests {
     use super::*;
 
-    /// A disk that remembers what it was asked for, and gives numbers in order.
+    /// A disk that records its requests and numbers them in order.
     #[derive(Debug, Default)]
     pub struct Recorded(Vec<(bool, Range<u32>)>);
 
@@ -425,7 +426,7 @@ pub mod tests {
         }
     }
 
-    /// A guest with a page cache of 1000 pages, which writes back after 30 s.
+    /// Returns a guest with a page cache of 1000 pages, which writes back after 30 s.
     pub fn guest(clients: usize) -> Guest<Recorded> {
         let write_back = WriteBack { age: Duration::from_secs(30), period: Duration::from_secs(5) };
         Guest::new(Recorded::default(), 100_000, 1000, clients, write_back)
@@ -437,9 +438,9 @@ pub mod tests {
     fn a_file_is_read_ahead_in_windows_that_double_and_only_once() {
         let mut guest = guest(2);
         let file = guest.make(50, 100 << 10);
-        // 8 KiB at a time: Linux begins with 16 KiB.
+        // Requests of 8 KiB: Linux starts with 16 KiB.
         assert!(!guest.begin(0, Step::Read(file, 2), NOW));
-        // Another client waits for what is coming.
+        // Another client waits for the same transfer.
         assert!(!guest.begin(1, Step::Read(file, 2), NOW));
         assert_eq!(guest.ended(0), [0, 1]);
         assert!(!guest.go_on(0, NOW));
@@ -464,7 +465,7 @@ pub mod tests {
         assert_eq!(guest.disk.0, []);
         guest.look(Duration::from_secs(34));
         assert_eq!(guest.disk.0, [(true, 7..9)]);
-        // More in the last page: it is written again, in place, and what follows lies behind it.
+        // An append to the last page writes it again in place; the new pages follow it.
         assert!(guest.begin(0, Step::Append(kept, 5000), Duration::from_secs(40)));
         assert!(guest.ended(0).is_empty());
         guest.look(Duration::from_secs(80));
@@ -475,7 +476,7 @@ pub mod tests {
     fn writers_wait_while_a_fifth_of_the_page_cache_is_dirty() {
         let mut guest = guest(1);
         let file = guest.make(0, 0);
-        // 250 of 1000 pages, more than a tenth: they are being written, at most 128 at a time.
+        // 250 of 1000 pages, more than a tenth, are written, at most 128 per request.
         assert!(guest.begin(0, Step::Append(file, 250 * PAGE_BYTES), NOW));
         assert_eq!(guest.disk.0, [(true, 0..128), (true, 128..250)]);
         assert!(!guest.begin(0, Step::Append(file, 1), NOW));

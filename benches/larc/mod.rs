@@ -1,10 +1,10 @@
-//! Figures 10 and 11 of the paper on LARC (Huang et al., MSST 2013), section V.C, with `flashwise serve` in the place of Flashcache:
-//! Filebench's webserver and netsfs over NBD, before a slow disk, from an empty cache.
+//! Figures 10 and 11 of the paper on LARC (Huang et al., MSST 2013), section V.C, with `flashwise serve` instead of
+//! Flashcache. Filebench's webserver and netsfs run over NBD, before a slow disk, from an empty cache.
 //!
-//! Everything that has a size is to scale, and so is everything that has an age: the run, what the guest and the server keep in memory
-//! for a while. What a transfer takes is not, so that the disk does as many transfers for each file as in the paper. The paper's runs
-//! take 30 minutes on a disk that serves a hundred threads in the order that it likes best, about 250 transfers a second; one at a time
-//! needs 60 minutes for as many.
+//! Sizes are scaled, and so are times: the run, and the ages in the guest and the server. The time of a transfer is
+//! not, so the disk has as many transfers for each file as in the paper. The paper's runs take 30 minutes. Its disk
+//! reorders the requests of a hundred threads and reaches about 250 transfers per second. One transfer at a time needs
+//! 60 minutes for as many.
 
 mod files;
 mod guest;
@@ -27,38 +27,38 @@ use self::server::Server;
 pub use self::server::Status;
 pub use self::workload::Kind;
 
-/// How long a run takes in the paper's terms, where nobody says.
+/// Default duration of a run in the paper's terms.
 pub const MINUTES: u64 = 60;
-/// The guest's page cache in the paper, at most.
+/// Largest page cache of the guest in the paper.
 const PAGE_CACHE_BYTES: u64 = 1 << 30;
-/// How old dirty pages are when the guest writes them back, and how often it looks.
+/// Age of dirty pages that the guest writes back, and the interval of its checks.
 const WRITE_BACK: WriteBack = WriteBack { age: Duration::from_secs(30), period: Duration::from_secs(5) };
 
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// What the clients do.
+    /// The workload.
     pub kind: Kind,
-    /// What is kept on flash: a policy with its options.
+    /// Policy of the flash, with its options.
     pub policy: String,
     /// Size of the flash in the paper's terms, in GB.
     pub paper_gb: u64,
     /// Size of the flash.
     pub flash_bytes: u64,
-    /// Sequential streams longer than this bypass the flash, as `sequential-bypass` is given.
+    /// Sequential streams longer than this bypass the flash (`sequential-bypass`).
     pub filter: String,
-    /// How many times smaller and shorter than the paper's everything is.
+    /// Factor by which everything is smaller and shorter than the paper's.
     pub scale: u64,
-    /// How long it takes in the paper's terms, in minutes.
+    /// Duration in the paper's terms, in minutes.
     pub minutes: u64,
-    /// Which random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
 impl Experiment {
-    /// A run with a flash of `paper_gb` GB to scale.
+    /// Returns a run with a flash of `paper_gb` GB, scaled.
     pub fn new(kind: Kind, policy: &str, paper_gb: u64, filter: &str, scale: u64, seed: u64) -> Self {
-        // In blocks; what is left of an erase unit is not used.
+        // Whole blocks. The rest of an erase unit is not used.
         let flash_bytes = (paper_gb << 30) / scale / PAGE_BYTES * PAGE_BYTES;
         Self {
             kind,
@@ -73,55 +73,55 @@ impl Experiment {
     }
 }
 
-/// What a run found.
+/// Results of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
-    /// How long it ran.
+    /// Duration.
     pub seconds: f64,
-    /// Operations that Filebench would have counted in that time.
+    /// Filebench's count of operations in that time.
     pub operations: u64,
-    /// Blocks that the guest read and wrote, with those of requests that were under way when the time was over.
+    /// Blocks that the guest read and wrote, including the requests in flight at the end.
     pub guest_blocks: [u64; 2],
-    /// The server's figures when the time was over.
+    /// The server's figures at the end of the measured time.
     pub status: Status,
-    /// The server's figures when all requests were answered.
+    /// The server's figures after the last reply.
     pub status_at_end: Status,
 }
 
 impl Outcome {
-    /// Operations per second.
+    /// Returns the operations per second.
     pub fn operations_per_second(&self) -> f64 {
         self.operations as f64 / self.seconds
     }
 
-    /// Blocks written to flash per operation, whatever for.
+    /// Returns the blocks written to flash per operation, for any reason.
     pub fn written_per_operation(&self) -> f64 {
         self.status.flash_bytes_written as f64 / PAGE_BYTES as f64 / self.operations as f64
     }
 
-    /// Blocks written to flash per operation, without those that the log moved.
+    /// Returns the blocks written to flash per operation, without those that the log copied.
     pub fn written_without_copies_per_operation(&self) -> f64 {
         self.written_per_operation() - self.status.flash_copy_forward_blocks as f64 / self.operations as f64
     }
 
-    /// The share of the guest's reads that hit flash.
+    /// Returns the share of the guest's reads that hit flash.
     pub fn read_hit_ratio(&self) -> f64 {
         self.status.flash_read_hits as f64 / self.status.reads as f64
     }
 }
 
-/// Why a run failed.
+/// The reason of a failed run.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// The server does not start, or says nothing that can be read.
+    /// The server did not start, or printed something unreadable.
     #[error("flashwise serve: {0}")]
     Server(String),
-    /// A file, a process or the connection.
+    /// An error of a file, a process or the connection.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
 
-/// Runs an experiment with the program at `program`, and its files in a directory of its own within `directory`.
+/// Runs an experiment with the program at `program`. Its files are in a temporary directory within `directory`.
 pub fn run(experiment: &Experiment, program: &Path, directory: &Path) -> Result<Outcome, Problem> {
     let Experiment { kind, scale, minutes, seed, .. } = *experiment;
     let directory = tempfile::tempdir_in(directory)?;
@@ -136,7 +136,7 @@ pub fn run(experiment: &Experiment, program: &Path, directory: &Path) -> Result<
 
     let (start, time) = (Instant::now(), to_scale(Duration::from_secs(60 * minutes)));
     let mut operations = 0;
-    // What the step of each client counts for.
+    // Operations for which each client's step counts.
     let mut counts = vec![0; kind.clients()];
     let mut ready: VecDeque<(usize, bool)> = (0..kind.clients()).map(|client| (client, false)).collect();
     while start.elapsed() < time {

@@ -1,4 +1,4 @@
-//! A connection to the server with many requests under way.
+//! A connection to the server with many requests in flight.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -14,25 +14,25 @@ use flashwise_testing::client::{Client, Socket, request_bytes};
 
 use super::guest::{Disk, PAGE_BYTES};
 
-/// Requests go out here; their ends come by the channel.
+/// The sending side of a connection; results arrive on the channel.
 pub struct Connection {
     socket: UnixStream,
     submitted: u64,
     data: Vec<u8>,
-    /// What went wrong; nothing is submitted after it.
+    /// The first error; nothing is submitted after it.
     problem: Option<io::Error>,
     replies: Option<JoinHandle<()>>,
 }
 
-/// The number of a request that has ended well, or why there will be no more.
+/// The number of a request that succeeded, or the error that ended the connection.
 pub type Ended = io::Result<u64>;
 
 impl Connection {
-    /// Opens the export of a server that listens at a Unix socket.
+    /// Opens the export of a server that listens on a Unix socket.
     pub fn open(socket: &Path, export: &str) -> io::Result<(Self, Receiver<Ended>)> {
         let client = Client::open(&Address::Unix(socket.to_owned()), export, false)?;
         let Socket::Unix(socket) = client.socket else { unreachable!("the address is a Unix socket") };
-        // The next request may come much later than the last.
+        // The next reply may come much later than the last.
         socket.set_read_timeout(None)?;
         let (sender, receiver) = channel();
         let input = socket.try_clone()?;
@@ -40,7 +40,7 @@ impl Connection {
         Ok((Self { socket, submitted: 0, data: Vec::new(), problem: None, replies }, receiver))
     }
 
-    /// What went wrong when a request was submitted.
+    /// Returns the error of submitting a request, if any.
     pub fn problem(&mut self) -> io::Result<()> {
         self.problem.take().map_or(Ok(()), Err)
     }
@@ -57,7 +57,7 @@ impl Connection {
 }
 
 impl Disk for Connection {
-    /// The number holds what its reply must be read with: whether it is a write, and of how many blocks.
+    /// Submits a request. Its number encodes the data needed to read the reply: its kind and its number of blocks.
     fn submit(&mut self, write: bool, blocks: Range<u32>) -> u64 {
         self.submitted += 1;
         let number = self.submitted << 17 | (blocks.len() as u64) << 1 | u64::from(write);
@@ -84,7 +84,7 @@ fn take_replies(mut input: UnixStream, ended: &Sender<Ended>) {
     loop {
         let reply = take_reply(&mut input, &mut data);
         let is_last = reply.is_err();
-        // Nobody listens any more when the run is over.
+        // The receiver is gone when the run is over.
         if ended.send(reply).is_err() || is_last {
             return;
         }

@@ -1,4 +1,4 @@
-//! The guest's page cache: pages of files, of which the one not used for longest makes room.
+//! The guest's page cache: pages of files, evicted in LRU order.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,14 +7,14 @@ use super::guest::FileId;
 /// A page of a file, by number.
 pub type Page = (FileId, u32);
 
-/// What the cache has of a page.
+/// The state of a page in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing.
+    /// Not in memory.
     Missing,
-    /// It is being read, by the transfer of this number.
+    /// The transfer of this number is reading it.
     Coming(u64),
-    /// Its content.
+    /// In memory.
     Here,
 }
 
@@ -23,7 +23,7 @@ struct Entry {
     used_last: u64,
     dirty: bool,
     coming: Option<u64>,
-    /// Writes under way.
+    /// Writes in flight.
     writes: u32,
 }
 
@@ -38,7 +38,7 @@ impl Entry {
 pub struct PageCache {
     capacity: usize,
     entries: HashMap<Page, Entry>,
-    /// Those that may make room, by when they were used last.
+    /// Pages that can be evicted, by the time of their last use.
     idle: BTreeMap<u64, Page>,
     uses: u64,
     /// Pages that are dirty or being written.
@@ -46,22 +46,22 @@ pub struct PageCache {
 }
 
 impl PageCache {
-    /// An empty cache of this many pages.
+    /// Creates an empty cache of this many pages.
     pub fn new(capacity: usize) -> Self {
         Self { capacity, entries: HashMap::new(), idle: BTreeMap::new(), uses: 0, unwritten: 0 }
     }
 
-    /// Number of pages.
+    /// Returns the capacity in pages.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Pages that are dirty or being written.
+    /// Returns the number of pages that are dirty or being written.
     pub fn unwritten(&self) -> usize {
         self.unwritten
     }
 
-    /// What the cache has of a page.
+    /// Returns the state of a page.
     pub fn state(&self, page: Page) -> State {
         match self.entries.get(&page) {
             None => State::Missing,
@@ -70,7 +70,7 @@ impl PageCache {
         }
     }
 
-    /// Changes a page, which is made if there is none, and counts as a use of it.
+    /// Changes a page, or creates it. Counts as a use.
     fn change(&mut self, page: Page, change: impl FnOnce(&mut Entry)) {
         self.uses += 1;
         let uses = self.uses;
@@ -94,22 +94,22 @@ impl PageCache {
         }
     }
 
-    /// A page is used.
+    /// Marks a page as used.
     pub fn touch(&mut self, page: Page) {
         self.change(page, |_| ());
     }
 
-    /// A page is being read.
+    /// Marks a page as being read.
     pub fn begin_read(&mut self, page: Page, transfer: u64) {
         self.change(page, |entry| entry.coming = Some(transfer));
     }
 
-    /// A page is new in memory.
+    /// Marks a page as dirty.
     pub fn dirty(&mut self, page: Page) {
         self.change(page, |entry| entry.dirty = true);
     }
 
-    /// A dirty page is being written.
+    /// Marks a dirty page as being written.
     pub fn begin_write(&mut self, page: Page) {
         self.keep_place(page, |entry| {
             entry.dirty = false;
@@ -117,7 +117,7 @@ impl PageCache {
         });
     }
 
-    /// A transfer of a page has ended; the page may be gone.
+    /// Handles the end of a page's transfer; the page may be gone.
     pub fn end(&mut self, page: Page, write: bool) {
         self.keep_place(page, |entry| match write {
             true => entry.writes -= 1,
@@ -125,7 +125,7 @@ impl PageCache {
         });
     }
 
-    /// Changes a page that is in memory, which is no use of it.
+    /// Changes a page in memory. Does not count as a use.
     fn keep_place(&mut self, page: Page, change: impl FnOnce(&mut Entry)) {
         let Some(entry) = self.entries.get_mut(&page) else { return };
         let before = entry.dirty || entry.writes > 0;
@@ -137,7 +137,7 @@ impl PageCache {
         }
     }
 
-    /// A page is of no use any more.
+    /// Removes a page.
     pub fn remove(&mut self, page: Page) {
         if let Some(entry) = self.entries.remove(&page) {
             self.idle.remove(&entry.used_last);
@@ -158,10 +158,10 @@ mod tests {
         cache.begin_read((file, 1), 7);
         cache.touch((file, 2));
         assert_eq!(cache.state((file, 1)), State::Coming(7));
-        // Only the last may go.
+        // Only the last can be evicted.
         cache.touch((file, 3));
         assert_eq!((cache.state((file, 2)), cache.state((file, 3))), (State::Missing, State::Here));
-        // Written and read, both may go, in the order in which they were used.
+        // After writing and reading both can be evicted, in the order of their use.
         cache.begin_write((file, 0));
         assert_eq!(cache.unwritten(), 1);
         cache.end((file, 0), true);

@@ -1,4 +1,4 @@
-//! What the runs found, beside what the paper found.
+//! Results of the runs, compared with the paper's.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use flashwise_report::{Panel, panels_chart};
 
 use super::{Experiment, Kind, Outcome};
 
-/// What LARC does to LRU in the paper, in percent: its operations per second, and its flash writes per operation.
+/// Returns LARC's change against LRU in the paper, in percent: operations per second, and flash writes per operation.
 fn paper(kind: Kind) -> [&'static str; 2] {
     match kind {
         Kind::Webserver => ["+36 to +49", "-51 to -73"],
@@ -42,7 +42,7 @@ impl Mean {
     }
 }
 
-/// Values that occur, in the order in which they occur first.
+/// Returns the distinct values, in the order of their first occurrence.
 fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     values.for_each(|value| {
@@ -53,13 +53,14 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     found
 }
 
-/// A value, and by how many percent it is more than LRU's.
+/// Returns a value, and its difference from LRU's in percent.
 fn beside(value: f64, lru: f64, decimals: usize) -> String {
     let change = if value == lru { String::new() } else { format!(" ({:+.0} %)", (value / lru - 1.0) * 100.0) };
     format!("{value:.decimals$}{change}")
 }
 
-/// The paper's two figures as a table in Markdown, means over the runs: each policy beside LRU, which comes first.
+/// Returns the paper's two figures as a table in Markdown: each policy compared with LRU, which comes first. Values are
+/// means over the runs.
 pub fn table(runs: &[Run]) -> String {
     let mut table = String::from(
         "| workload | I/O filter | flash | policy | operations/s | blocks written per operation | without copies | reads that hit flash |\n",
@@ -90,10 +91,11 @@ pub fn table(runs: &[Run]) -> String {
     table
 }
 
-/// The paper's two figures as a picture: operations per second at the left, blocks written per operation at the right.
+/// Returns the paper's two figures as a chart: operations per second on the left, blocks written per operation on the
+/// right.
 pub fn chart(runs: &[Run]) -> String {
     let panel = |kind: Kind, label: &str, value: fn(&Mean) -> f64| {
-        // More lines than those without the filter could not be told apart.
+        // Only the first filter: the lines of the others would overlap.
         let lines = distinct(runs.iter().map(|(run, _)| (run.policy.as_str(), runs[0].0.filter.as_str())));
         let line = |(policy, filter): (&str, &str)| {
             let sizes = distinct(runs.iter().map(|(run, _)| run.paper_gb));

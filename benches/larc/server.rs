@@ -1,4 +1,4 @@
-//! `flashwise serve` as its users start it, before a disk that takes 8 ms for each transfer, one at a time.
+//! `flashwise serve` as users start it, before a disk that takes 8 ms for each transfer, one at a time.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,26 +9,26 @@ use serde::Deserialize;
 
 use super::{Experiment, Problem};
 
-/// Far longer than anything takes that is waited for.
+/// Timeout, far longer than any wait.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Size of an erase unit: small beside a cache that is small to scale.
+/// Size of an erase unit, small because the scaled cache is small.
 const ERASE_UNIT: &str = "256KiB";
 
-/// A running server, which is killed when dropped.
+/// A running server, killed on drop.
 pub struct Server {
     child: Child,
     program: PathBuf,
     directory: PathBuf,
 }
 
-/// What the server says of its volume: the figures of `flashwise status` that are used here.
+/// The figures of `flashwise status` for its volume that are used here.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Status {
     /// Blocks that clients read.
     pub reads: u64,
     /// Blocks that clients wrote.
     pub writes: u64,
-    /// Blocks that were read from flash.
+    /// Blocks read from flash.
     pub flash_read_hits: u64,
     /// Blocks written to flash for clients' writes.
     pub flash_client_blocks: u64,
@@ -54,7 +54,7 @@ impl Server {
         let Experiment { policy, flash_bytes, filter, scale, .. } = experiment;
         let file = |name: &str| directory.join(name);
         File::create(file("disk.img"))?.set_len(u64::from(disk_blocks) * super::guest::PAGE_BYTES)?;
-        // What is a matter of time in the server is to scale as well.
+        // The server's times are scaled as well.
         let config = format!(
             "listen = \"nbd+unix:///?socket={socket}\"\nstate-directory = \"{state}\"\n[api]\nlisten = \"unix:{api}\"\n\
              [[volume]]\nname = \"v\"\nbackend = \"{backend}\"\nflash = \"{flash}\"\nflash-size = \"{flash_bytes}B\"\n\
@@ -89,17 +89,17 @@ impl Server {
         Ok(server)
     }
 
-    /// What it said so far.
+    /// Returns its output so far.
     fn told(&self) -> String {
         std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }
 
-    /// Where NBD clients connect.
+    /// Returns the path of the NBD socket.
     pub fn socket(&self) -> PathBuf {
         self.directory.join("nbd.sock")
     }
 
-    /// What `flashwise status` says.
+    /// Returns the figures of `flashwise status`.
     pub fn status(&self) -> Result<Status, Problem> {
         #[derive(Deserialize)]
         struct All {
@@ -116,7 +116,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Its files go with it, so that it need not end in order.
+        // Its files are deleted too, so no orderly shutdown is needed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

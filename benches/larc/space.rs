@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Runs of free blocks, by where they begin.
+/// Runs of free blocks, by their first block.
 #[derive(Debug)]
 pub struct FreeSpace {
     runs: BTreeMap<u32, u32>,
 }
 
 impl FreeSpace {
-    /// This many free blocks.
+    /// Creates this many free blocks.
     pub fn new(blocks: u32) -> Self {
         Self { runs: BTreeMap::from([(0, blocks)]) }
     }
 
-    /// Takes blocks in one run if there is one that is long enough, else in several: the first at or behind `goal`, then those from the
-    /// beginning. Nothing if there are not as many.
+    /// Takes blocks in one run if one is long enough, otherwise in several. It starts with the first free run at or
+    /// behind `goal`, then continues from the beginning. Returns `None` if there are too few free blocks.
     pub fn take(&mut self, goal: u32, blocks: u32) -> Option<Vec<Range<u32>>> {
         if let Some(run) = self.find(goal, blocks) {
             self.remove(&run);
@@ -37,7 +37,7 @@ impl FreeSpace {
         Some(taken)
     }
 
-    /// Gives blocks back.
+    /// Frees blocks.
     pub fn give(&mut self, run: Range<u32>) {
         let (mut start, mut end) = (run.start, run.end);
         if let Some((&before, &length)) = self.runs.range(..start).next_back()
@@ -51,12 +51,12 @@ impl FreeSpace {
         self.runs.insert(start, end - start);
     }
 
-    /// The end of the free run that `block` lies in.
+    /// Returns the end of the free run that contains `block`.
     fn end_of(&self, block: u32) -> u32 {
         self.runs.range(..=block).next_back().map_or(block, |(start, length)| start + length)
     }
 
-    /// The first run of this many free blocks at or behind `goal`, or else from the beginning.
+    /// Returns the first run of this many free blocks at or behind `goal`, otherwise from the beginning.
     fn find(&self, goal: u32, blocks: u32) -> Option<Range<u32>> {
         if self.end_of(goal) >= goal.saturating_add(blocks) {
             return Some(goal..goal + blocks);
@@ -87,7 +87,7 @@ mod tests {
         let mut space = FreeSpace::new(100);
         assert_eq!(space.take(40, 10), Some(vec![40..50]));
         assert_eq!(space.take(45, 10), Some(vec![50..60]));
-        // Nothing as long lies behind the goal: from the beginning.
+        // No run behind the goal is long enough.
         assert_eq!(space.take(55, 41), Some(vec![60..100, 0..1]));
         assert_eq!(space.take(0, 40), None);
         assert_eq!(space.take(0, 39), Some(vec![1..40]));

@@ -1,4 +1,4 @@
-//! The workloads webserver and netsfs as the files of Filebench 1.4.9.1 define them, with the changes that the paper made.
+//! The workloads webserver and netsfs from the files of Filebench 1.4.9.1, with the paper's changes.
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -9,13 +9,13 @@ use super::guest::{Disk, FileId, Guest, PAGE_BYTES, Step};
 /// A workload of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// 100 threads; each reads ten whole files and appends to a log, again and again.
+    /// 100 threads. Each repeatedly reads ten whole files and appends to a log.
     Webserver,
-    /// One thread; it launches programs, rewrites, appends to and looks at files.
+    /// One thread. It launches programs, and rewrites, appends to and looks at files.
     Netsfs,
 }
 
-/// What of the paper is scaled, unscaled.
+/// The paper's parameters, unscaled.
 struct Paper {
     clients: usize,
     files: u64,
@@ -38,28 +38,28 @@ impl Kind {
     fn paper(self) -> Paper {
         match self {
             Self::Webserver => Paper { clients: 100, files: 250_000, bytes: 250_000 * WEB_FILE_BYTES },
-            // 12 GB over 500,000 files are 24 KB each; the table below has a mean of 26.7.
+            // 12 GB over 500,000 files are 24 KB each; the table below has a mean of 26.7 KB.
             Self::Netsfs => Paper { clients: 1, files: 500_000, bytes: 500_000 * 26_700 },
         }
     }
 
-    /// Threads.
+    /// Returns the number of threads.
     pub fn clients(self) -> usize {
         self.paper().clients
     }
 
-    /// Blocks of a disk that is twice as large as the files, and has room for a log.
+    /// Returns the blocks of a disk twice as large as the files, plus space for a log.
     pub fn disk_blocks(self, scale: u64) -> u32 {
         ((2 * self.paper().bytes + LOG_BYTES_MAX) / PAGE_BYTES / scale) as u32
     }
 
-    /// Makes the files, and the clients that use them.
+    /// Creates the files, and the clients that use them.
     pub fn set_up(self, guest: &mut Guest<impl Disk>, scale: u64, seed: u64) -> Workload {
         // One stream of random numbers for the files, and one for each client.
         let random = |stream: u64| Xoshiro256PlusPlus::seed_from_u64(seed << 32 | stream);
         let mut files = random(0);
         let existing = self.paper().files / scale;
-        // The log comes last, where the disk is free.
+        // The log is last, on the free part of the disk.
         let blocks = (2 * self.paper().bytes / PAGE_BYTES / scale) as u32;
         let (sizes, percent): (Vec<u64>, u32) = match self {
             Self::Webserver => ((0..existing).map(|_| gamma_size(WEB_FILE_BYTES, &mut files)).collect(), 100),
@@ -76,15 +76,15 @@ impl Kind {
 
 /// Mean size of a file of webserver.
 const WEB_FILE_BYTES: u64 = 32 << 10;
-/// webserver appends as much on average as half of this, and at most this.
+/// Limit of webserver's appends; the mean is half of it.
 const WEB_APPEND_BYTES: u64 = 16 << 10;
-/// webserver reads 1 MiB at a time.
+/// webserver reads 1 MiB per request.
 const WEB_READ_PAGES: u32 = 256;
-/// More than the log grows to.
+/// A limit that the log never reaches.
 const LOG_BYTES_MAX: u64 = 128 << 30;
-/// Of the files of netsfs, this many in a hundred exist.
+/// Percentage of netsfs's files that exist.
 const NETSFS_EXISTING: u64 = 60;
-/// Sizes of the files of netsfs.
+/// Sizes of netsfs's files.
 const FILE_SIZE: Table = &[
     (33, 1, 1),
     (21, 1, 3),
@@ -97,29 +97,30 @@ const FILE_SIZE: Table = &[
     (2, 171, 341),
     (1, 341, 1707),
 ];
-/// How much netsfs reads at a time.
+/// Sizes of netsfs's reads.
 const READ_SIZE: Table = &[(85, 8, 8), (8, 17, 23), (4, 33, 39), (2, 65, 71), (1, 129, 135)];
-/// At most as much as this netsfs appends at a time.
+/// Limits of netsfs's appends.
 const WRITE_SIZE: Table = &[(50, 9, 15), (14, 17, 23), (14, 33, 39), (12, 65, 71), (10, 129, 135)];
 
 struct Client {
     random: Xoshiro256PlusPlus,
-    /// How many steps of the loop are done.
+    /// Completed steps of the loop.
     flowop: u32,
 }
 
-/// Clients in their loops.
+/// Clients and their loops.
 pub struct Workload {
     kind: Kind,
     set: FileSet,
     log: FileId,
     clients: Vec<Client>,
-    /// The file that netsfs rewrites, by index.
+    /// The file that netsfs is rewriting, and its index.
     source: Option<(u32, FileId)>,
 }
 
 impl Workload {
-    /// The next step of a client, and for how many of Filebench's operations it stands: opening, reading and closing count as one each.
+    /// Returns the next step of a client, and its number of Filebench operations. Open, read and close count as one
+    /// each.
     pub fn next(&mut self, client: usize, guest: &mut Guest<impl Disk>) -> (Step, u64) {
         match self.kind {
             Kind::Webserver => self.webserver(client),
@@ -136,7 +137,8 @@ impl Workload {
         }
     }
 
-    /// Three files are read, six are read, written anew and deleted, three appended to, one looked at: 61 operations.
+    /// A loop has 61 operations: three files are read; six are read, rewritten and deleted; three are appended to; one
+    /// is looked at.
     fn netsfs(&mut self, client: usize, guest: &mut Guest<impl Disk>) -> (Step, u64) {
         let Client { random, flowop } = &mut self.clients[client];
         let now = *flowop;
@@ -173,7 +175,7 @@ impl Workload {
     }
 }
 
-/// A uniform number of bytes below this.
+/// Returns a uniform number of bytes below `bytes`.
 fn up_to(bytes: u64, random: &mut impl Rng) -> u64 {
     random.random_range(0..bytes)
 }
@@ -183,7 +185,7 @@ mod tests {
     use super::super::guest::tests::guest;
     use super::*;
 
-    /// The operations of this many steps of the first client, and how many of them read, write and delete.
+    /// Returns the operations of the first client's steps, and how many steps read, write and delete.
     fn loops(kind: Kind, steps: usize) -> (u64, [usize; 3]) {
         let mut guest = guest(kind.clients());
         let mut workload = kind.set_up(&mut guest, 4000, 1);
@@ -203,7 +205,7 @@ mod tests {
 
     #[test]
     fn loops_have_the_operations_of_filebench() {
-        // Ten times opening, reading and closing, and an append.
+        // Ten times open, read and close, and an append.
         assert_eq!(loops(Kind::Webserver, 11 * 3), (3 * 31, [30, 3, 0]));
         // Launching 9, rewriting 6 times 7, appending 3 times 3, looking 1.
         assert_eq!(loops(Kind::Netsfs, 25 * 3), (3 * 61, [27, 27, 18]));

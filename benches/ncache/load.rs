@@ -1,5 +1,7 @@
-//! Transactions as in TPC-B: each reads the page of an account and writes it back, and writes the log's last block once more, as a database
-//! does that keeps tellers and branches in memory of its own.
+//! Transactions after TPC-B.
+//!
+//! Each reads and writes back the page of an account, and rewrites the last block of the log. This is the I/O of a
+//! database that keeps tellers and branches in its own memory.
 
 use std::io;
 use std::path::Path;
@@ -14,30 +16,30 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::Experiment;
 
-/// A page of a database.
+/// Size of a database page.
 const PAGE_BYTES: u64 = 8192;
-/// The log is written by blocks.
+/// Size of a log write.
 const LOG_BLOCK_BYTES: u64 = 4096;
-/// Transactions whose records fit into a block of the log: about 300 bytes each.
+/// Transactions whose records fit into a log block: about 300 bytes each.
 const LOG_RECORDS: u64 = 13;
-/// The log's part of the disk, in the end of which it begins anew: one of this many.
+/// The log takes this fraction at the end of the disk, and wraps around there.
 const LOG_SHARE: u64 = 32;
-/// The database is this many times as large as its hot data, which come first.
+/// Ratio of the database to its hot data, which come first.
 pub const HOT_SHARE: u64 = 10;
-/// The share of transactions that are about hot data.
+/// Share of transactions on hot data.
 pub const HOT_TRANSACTIONS: f64 = 0.9;
 
-/// What clients did.
+/// Counters of the clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Transactions that have ended.
+    /// Completed transactions.
     pub transactions: u64,
-    /// Of these, about hot data.
+    /// Completed transactions on hot data.
     pub hot: u64,
 }
 
 impl Totals {
-    /// What was done after `before`.
+    /// Returns the difference from `before`.
     pub fn since(self, before: Totals) -> Totals {
         Totals { transactions: self.transactions - before.transactions, hot: self.hot - before.hot }
     }
@@ -51,7 +53,7 @@ struct Shared {
     records: AtomicU64,
 }
 
-/// Clients that make transactions, one after the other each, until they are ended.
+/// Clients that run transactions one after the other until they are stopped.
 pub struct Load {
     shared: Arc<Shared>,
     clients: Vec<JoinHandle<io::Result<()>>>,
@@ -71,13 +73,13 @@ impl Load {
         Ok(Load { shared, clients })
     }
 
-    /// What they did so far.
+    /// Returns the counters so far.
     pub fn totals(&self) -> Totals {
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Totals { transactions: value(&self.shared.transactions), hot: value(&self.shared.hot) }
     }
 
-    /// Waits for the last transaction of each.
+    /// Stops the clients and waits for their last transactions.
     pub fn end(self) -> io::Result<()> {
         self.shared.ended.store(true, Ordering::Relaxed);
         self.clients.into_iter().try_for_each(|client| client.join().expect("no client panics"))

@@ -1,8 +1,11 @@
-//! The experiments of the paper on NCache (Yang, 2016), section 4, with `flashwise serve` in the place of its storage server: a pool of three
-//! slow disks, RAM of 512 MB and 1 GB, an SSD from none to more than the hot data, and transactions as in TPC-B over NBD.
+//! The experiments of the paper on NCache (Yang, 2016), section 4, with `flashwise serve` instead of its storage
+//! server.
 //!
-//! Everything that has a size is to scale, and so is everything that has an age. What a transfer of a disk takes is not. The paper tells
-//! neither its benchmark nor how large its database is; `docs/ncache.md` has what is assumed.
+//! A pool of three slow disks has RAM of 512 MB and 1 GB. Its SSD has sizes from 0 to more than the hot data.
+//! Transactions after TPC-B run over NBD.
+//!
+//! Sizes and times are scaled, except the time of a disk transfer. The paper names neither its benchmark nor the size
+//! of its database; `docs/ncache.md` lists our assumptions.
 
 mod load;
 mod report;
@@ -17,9 +20,9 @@ pub use self::server::{Status, Template};
 
 use self::server::Server;
 
-/// The hot data in the paper's terms, in MB: what nine of ten transactions are about.
+/// The hot data of nine in ten transactions, in the paper's terms, in MB.
 pub const HOT_MB: u64 = 3 << 10;
-/// How long a run is measured in the paper's terms.
+/// Measured time in the paper's terms.
 const MEASURED: Duration = Duration::from_secs(3600);
 /// One run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,17 +31,17 @@ pub struct Experiment {
     pub ram_mb: u64,
     /// Size of the SSD in the paper's terms, in MB; 0 is none.
     pub flash_mb: u64,
-    /// The share of the RAM for the write buffer, in percent.
+    /// Share of the RAM for the write buffer, in percent.
     pub write_buffer_percent: u64,
-    /// What is kept on flash: a policy with its options.
+    /// Policy of the flash, with its options.
     pub policy: String,
-    /// How many times smaller and shorter than the paper's everything is.
+    /// Factor by which everything is smaller and shorter than the paper's.
     pub scale: u64,
-    /// How many times as long as it is measured it runs before that.
+    /// Duration of the warm-up, as a multiple of the measured time.
     pub warm_up: u32,
-    /// How many clients make transactions at a time.
+    /// Clients that run transactions in parallel.
     pub clients: usize,
-    /// Which random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
@@ -48,62 +51,63 @@ impl Experiment {
         (paper_mb << 20) / self.scale / 4096 * 4096
     }
 
-    /// How long it is measured.
+    /// Returns the measured time.
     pub fn measured(&self) -> Duration {
         MEASURED / self.scale as u32
     }
 }
 
-/// Bytes of the database, to scale.
+/// Returns the size of the database, scaled.
 pub fn database_bytes(scale: u64) -> u64 {
     (HOT_MB << 20) * HOT_SHARE / scale / (64 << 10) * (64 << 10)
 }
 
-/// What a run found in the time in which it was measured.
+/// Results of the measured time of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
-    /// How long that was.
+    /// Duration.
     pub seconds: f64,
-    /// What the clients did.
+    /// The clients' counters.
     pub totals: Totals,
-    /// What the server did.
+    /// The server's counters.
     pub status: Status,
 }
 
 impl Outcome {
-    /// Transactions per second.
+    /// Returns the transactions per second.
     pub fn tps(&self) -> f64 {
         self.totals.transactions as f64 / self.seconds
     }
 
-    /// Write requests of the cache to the flash per transaction.
+    /// Returns the cache's write requests to the flash per transaction.
     pub fn write_requests(&self) -> f64 {
         self.status.flash_write_requests as f64 / self.totals.transactions as f64
     }
 
-    /// Blocks written to the flash because clients wrote, per transaction.
+    /// Returns the blocks written to the flash for clients' writes, per transaction.
     pub fn written_blocks(&self) -> f64 {
         self.status.flash_client_blocks as f64 / self.totals.transactions as f64
     }
 
-    /// The share of the blocks read that RAM or flash had.
+    /// Returns the share of blocks read from RAM or flash.
     pub fn read_hit_ratio(&self) -> f64 {
         (self.status.ram_read_hits + self.status.flash_read_hits) as f64 / self.status.reads as f64
     }
 }
 
-/// Why a run failed.
+/// The reason of a failed run.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// The server does not start, or says nothing that can be read.
+    /// The server did not start, or printed something unreadable.
     #[error("flashwise: {0}")]
     Server(String),
-    /// A file, a process or a connection.
+    /// An error of a file, a process or a connection.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
 
-/// Runs an experiment with the program at `program` on a copy of the pool in `template`, in a folder of its own within `folder`.
+/// Runs an experiment with the program at `program` on a copy of the pool in `template`. Its files are in a temporary
+/// folder within `folder`.
 pub fn run(experiment: &Experiment, program: &Path, template: &Template, folder: &Path) -> Result<Outcome, Problem> {
     let folder = tempfile::tempdir_in(folder)?;
     let server = Server::start(program, template, folder.path(), experiment)?;

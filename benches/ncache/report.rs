@@ -1,4 +1,4 @@
-//! What the runs found, beside what the paper found.
+//! Results of the runs, compared with the paper's.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use super::{Experiment, Outcome};
 
 type Run = (Experiment, Outcome);
 
-/// The run with this RAM, SSD and write buffer.
+/// Returns the run with this RAM, SSD and write buffer.
 fn find(runs: &[Run], ram_mb: u64, flash_mb: u64, write_buffer_percent: u64) -> Option<&Outcome> {
     let wanted = |run: &&Run| {
         (run.0.ram_mb, run.0.flash_mb, run.0.write_buffer_percent) == (ram_mb, flash_mb, write_buffer_percent)
@@ -25,17 +25,17 @@ fn flashes(runs: &[Run]) -> BTreeSet<u64> {
     runs.iter().map(|run| run.0.flash_mb).collect()
 }
 
-/// The share that all runs but those without have for the write buffer.
+/// Returns the share of the write buffer in all runs that have one.
 fn share(runs: &[Run]) -> u64 {
     runs.iter().map(|run| run.0.write_buffer_percent).max().unwrap_or(0)
 }
 
-/// By how much less, in percent.
+/// Returns the relative difference, in percent.
 fn less(with: f64, without: f64) -> String {
     if without > 0.0 { format!("{:+.0} %", (with / without - 1.0) * 100.0) } else { "-".to_owned() }
 }
 
-/// Tables in Markdown: transactions and acceleration, then write requests with the write buffer and without.
+/// Returns tables in Markdown: transactions and acceleration, then write requests with and without the write buffer.
 pub fn table(runs: &[Run]) -> String {
     let share = share(runs);
     let mut table = String::from(
@@ -83,7 +83,7 @@ pub fn table(runs: &[Run]) -> String {
     table
 }
 
-/// The paper's Figures 4 and 5 as a picture, and write requests with the write buffer and without.
+/// Returns the paper's Figures 4 and 5 as a chart, and the write requests with and without the write buffer.
 pub fn chart(runs: &[Run]) -> String {
     let share = share(runs);
     let line = |ram: u64, name: String, write_buffer: u64, value: &dyn Fn(&Outcome) -> Option<f64>| {
@@ -101,7 +101,7 @@ pub fn chart(runs: &[Run]) -> String {
         let name = format!("RAM of {ram} MB, no write buffer");
         requests.push(line(ram, name, 0, &|outcome| Some(outcome.write_requests())));
     }
-    // Without an SSD there are none.
+    // Without an SSD there are no write requests to it.
     requests.iter_mut().for_each(|(_, points)| points.retain(|(flash, _)| *flash > 0.0));
     requests.retain(|(_, points)| points.len() > 1);
     let panel = |label: &str, lines| Panel { label: label.to_owned(), lines };

@@ -1,4 +1,4 @@
-//! A pool as its users make and serve it, on three files that stand for slow disks.
+//! A pool as users create and serve it, on three files that represent slow disks.
 
 use std::fs::File;
 use std::io;
@@ -14,42 +14,42 @@ use super::{Experiment, Problem, database_bytes};
 
 /// The disks of the pool.
 const DISKS: [&str; 3] = ["disk0.img", "disk1.img", "disk2.img"];
-/// Size of an erase unit: small beside a cache that is small to scale.
+/// Size of an erase unit, small because the scaled cache is small.
 const ERASE_UNIT: &str = "256KiB";
-/// A chunk of a logical disk.
+/// Size of a chunk of a logical disk.
 const CHUNK_BYTES: u64 = 64 << 10;
-/// Far longer than anything takes that is waited for.
+/// Timeout, far longer than any wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the server says of its cache: the figures of `flashwise status` that are used here.
+/// The figures of `flashwise status` for its cache that are used here.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Status {
     /// Blocks that clients read.
     pub reads: u64,
     /// Blocks that clients wrote.
     pub writes: u64,
-    /// Blocks that were read from RAM.
+    /// Blocks read from RAM.
     pub ram_read_hits: u64,
-    /// Blocks that were read from flash.
+    /// Blocks read from flash.
     pub flash_read_hits: u64,
     /// Writes to blocks that waited in the write buffer.
     pub ram_write_hits: u64,
-    /// Write requests to the flash for what clients wrote.
+    /// Write requests to the flash for clients' writes.
     pub flash_write_requests: u64,
-    /// Blocks written to flash for what clients wrote.
+    /// Blocks written to flash for clients' writes.
     pub flash_client_blocks: u64,
     /// All bytes written to flash.
     pub flash_bytes_written: u64,
     /// Blocks read from the disks.
     pub backend_read_blocks: u64,
-    /// Blocks written to the disks past the flash.
+    /// Blocks written to the disks, bypassing the flash.
     pub backend_written_blocks: u64,
     /// Blocks written back to the disks.
     pub destaged_blocks: u64,
 }
 
 impl Status {
-    /// What happened after `before`.
+    /// Returns the difference from `before`.
     pub fn since(self, before: Status) -> Status {
         Status {
             reads: self.reads - before.reads,
@@ -67,13 +67,14 @@ impl Status {
     }
 }
 
-/// A pool of three disks with a striped logical disk `db` that has all of its chunks on them, which runs begin with a copy of.
+/// A pool of three disks with a striped logical disk `db`, all of whose chunks are allocated. Each run starts with a
+/// copy.
 pub struct Template {
     folder: tempfile::TempDir,
 }
 
 impl Template {
-    /// Makes it, in a folder of its own within `folder`.
+    /// Creates it, in a temporary folder within `folder`.
     pub fn make(program: &Path, scale: u64, folder: &Path) -> Result<Template, Problem> {
         let folder = tempfile::tempdir_in(folder)?;
         let path = folder.path();
@@ -93,7 +94,7 @@ impl Template {
         let mut server = Server::begin(program, path, "ram = \"64MiB\"\n")?;
         let size_text = size.to_string();
         run(&["disk", "create", "db", "--striped", "--size", &size_text, "--api", "unix:api.sock"])?;
-        // A block of each chunk gives the whole chunk its place.
+        // Writing one block of each chunk allocates the chunk.
         let mut client = Client::open(&Address::Unix(path.join("nbd.sock")), "db", false)?;
         for chunk in 0..size / CHUNK_BYTES {
             let error = client.write(chunk * CHUNK_BYTES, &[1; 4096])?;
@@ -113,7 +114,7 @@ impl Template {
     }
 }
 
-/// A running server, which is killed when dropped.
+/// A running server, killed on drop.
 pub struct Server {
     child: Child,
     program: PathBuf,
@@ -134,7 +135,7 @@ impl Server {
             0 => String::new(),
             _ => format!("flash = \"flash.img\"\nflash-size = \"{}B\"\n", experiment.bytes(*flash_mb)),
         };
-        // The paper's write buffer and SSD keep what is written until it makes room, whatever its age.
+        // The paper's write buffer and SSD keep writes until they need the space, regardless of their age.
         let cache = format!(
             "{flash}erase-unit = \"{ERASE_UNIT}\"\nram = \"{}B\"\nwrite-buffer-share = \"{write_buffer_percent}%\"\n\
              policy = \"{policy}\"\nwrite-mode = \"write-back\"\ndirty-age = \"1h\"\ncommit-age = \"1h\"\n\
@@ -170,12 +171,12 @@ impl Server {
         Ok(server)
     }
 
-    /// Where NBD clients connect.
+    /// Returns the path of the NBD socket.
     pub fn socket(&self) -> PathBuf {
         self.folder.join("nbd.sock")
     }
 
-    /// What `flashwise status` says of the pool's cache.
+    /// Returns the figures of `flashwise status` for the pool's cache.
     pub fn status(&self) -> Result<Status, Problem> {
         #[derive(Deserialize)]
         struct All {
@@ -189,7 +190,7 @@ impl Server {
         Ok(status)
     }
 
-    /// Ends it in order.
+    /// Shuts it down in order.
     fn end(&mut self) -> Result<(), Problem> {
         let pid = self.child.id().to_string();
         Command::new("kill").args(["-TERM", &pid]).status()?;
@@ -203,7 +204,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Its files go with it, so that it need not end in order.
+        // Its files are deleted too, so no orderly shutdown is needed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Figures 5 to 8 of the paper on WLFC, in simulation: what is run, and what is told of it.
+//! Figures 5 to 8 of the paper on WLFC, in simulation: the runs and their report.
 
 mod report;
 mod workload;
@@ -11,28 +11,28 @@ use rayon::prelude::*;
 pub use report::{chart, mixed_table, random_table, range_table, sweep_table};
 pub use workload::{Mixed, RandomWrites, TABLE_1, Workload};
 
-/// Flash of the paper's device.
+/// Size of the flash in the paper.
 pub const FLASH_BYTES: u64 = 1 << 30;
 
-/// A cache that a workload runs over.
+/// A workload on a cache.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What runs.
+    /// The workload.
     pub workload: Workload,
     /// The cache.
     pub system: System,
-    /// What it is made of.
+    /// The settings of the cache.
     pub settings: BucketSettings,
-    /// What is told of it where settings differ.
+    /// The difference in settings, as a name for reports.
     pub name: String,
-    /// Its flash.
+    /// Size of its flash.
     pub flash_bytes: u64,
 }
 
-/// Runs all, on all cores; the figures come in the order of the runs.
+/// Runs all on all cores, and returns the figures in the order of the runs.
 ///
 /// # Errors
-/// Settings that make no cache, and traces that cannot be read.
+/// Invalid settings of a cache, or a trace that cannot be read.
 pub fn run_all(runs: &[Run]) -> Result<Vec<BucketFigures>, BucketError> {
     let run = |run: &Run| {
         let each =

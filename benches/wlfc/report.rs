@@ -1,4 +1,4 @@
-//! What the runs found, beside what the paper found.
+//! Results of the runs, compared with the paper's.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,8 @@ fn change(value: f64, other: f64) -> String {
     if other == 0.0 { "-".to_owned() } else { format!("{:+.1} %", (value / other - 1.0) * 100.0) }
 }
 
-/// What the paper found of WLFC against B_like at a size of requests: latency and throughput, as far as its text has them.
+/// Returns the paper's result of WLFC against B_like at a size of requests: latency and throughput, if its text has
+/// them.
 fn paper(request_bytes: u64) -> [&'static str; 2] {
     match request_bytes >> 10 {
         4 => ["-80 %", "4.5"],
@@ -35,7 +36,7 @@ fn paper(request_bytes: u64) -> [&'static str; 2] {
     }
 }
 
-/// Pairs of WLFC and B_like of the same workload and name.
+/// Returns pairs of system `of` and B_like with the same workload and name.
 fn pairs<'a>(found: &[Found<'a>], of: System) -> Vec<(Found<'a>, Found<'a>)> {
     let ours = found.iter().filter(|(run, _)| run.system == of);
     let pair = |(run, figures): &Found<'a>| {
@@ -47,7 +48,7 @@ fn pairs<'a>(found: &[Found<'a>], of: System) -> Vec<(Found<'a>, Found<'a>)> {
     ours.filter_map(pair).collect()
 }
 
-/// Figures 5 and 6 as a table: WLFC beside B_like.
+/// Returns Figures 5 and 6 as a table: WLFC compared with B_like.
 pub fn random_table(found: &[Found]) -> String {
     let mut table = header(&[
         "range",
@@ -90,7 +91,7 @@ pub fn random_table(found: &[Found]) -> String {
     table
 }
 
-/// What the paper found of a mixed workload: mean latency of WLFC_c against B_like.
+/// Returns the paper's result for a mixed workload: mean latency of WLFC_c against B_like.
 fn paper_mixed(name: &str) -> &'static str {
     match name {
         "LevelDB" => " (-39.3 %)",
@@ -100,7 +101,7 @@ fn paper_mixed(name: &str) -> &'static str {
     }
 }
 
-/// Figures 7 and 8 as a table: all three caches.
+/// Returns Figures 7 and 8 as a table of all three caches.
 pub fn mixed_table(found: &[Found]) -> String {
     let mut table = header(&[
         "workload",
@@ -149,7 +150,7 @@ pub fn mixed_table(found: &[Found]) -> String {
     table
 }
 
-/// What the range of a mixed workload changes: WLFC_c beside B_like.
+/// Returns the influence of a mixed workload's range as a table: WLFC_c compared with B_like.
 pub fn range_table(found: &[Found]) -> String {
     let mut table = header(&[
         "workload",
@@ -180,7 +181,7 @@ pub fn range_table(found: &[Found]) -> String {
     table
 }
 
-/// What settings that the paper does not print change: each against B_like with the same buckets.
+/// Returns the influence of settings that the paper omits as a table: each compared with B_like with the same buckets.
 pub fn sweep_table(found: &[Found]) -> String {
     let mut table = header(&[
         "workload",
@@ -207,7 +208,7 @@ pub fn sweep_table(found: &[Found]) -> String {
     table
 }
 
-/// Figures 5 and 6 as a picture, for one range.
+/// Returns Figures 5 and 6 as a chart, for one range.
 pub fn chart(found: &[Found], name: &str) -> String {
     let panel = |label: &str, of: fn(&BucketFigures) -> f64| {
         let line = |system: System| {

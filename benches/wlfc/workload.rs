@@ -11,13 +11,13 @@ use rand_distr::{Distribution, Zipf};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 const BLOCK: u64 = 4096;
-/// Where popularity is counted: requests gather in regions of this size.
+/// Size of a region; popularity is counted per region.
 const REGION: u64 = 4 << 20;
 
-/// Requests of a run.
+/// The requests of a run.
 #[derive(Clone, Debug)]
 pub enum Workload {
-    /// Writes at random: section V.A.
+    /// Random writes: section V.A.
     Random(RandomWrites),
     /// A row of Table I: section V.B.
     Mixed(Mixed),
@@ -25,39 +25,40 @@ pub enum Workload {
     Trace(String),
 }
 
-/// Writes of one size at random over a range.
+/// Random writes of one size over a range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomWrites {
-    /// Bytes of a request.
+    /// Size of a request in bytes.
     pub request_bytes: u64,
-    /// Bytes that are written to, which the paper does not tell.
+    /// Range of the writes in bytes. The paper names none.
     pub range_bytes: u64,
-    /// Bytes that are written in all.
+    /// Bytes written in total.
     pub total_bytes: u64,
 }
 
 /// A row of Table I. Sizes are in KiB and GiB; the seventh column is the share of requests that read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mixed {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Bytes read and written in all: the table's working sets are the sums of what is read and written.
+    /// Bytes read and written in total; the table's working sets are these sums.
     pub total_gib: f64,
     /// Mean size of a read.
     pub read_kib: f64,
-    /// Mean size of a write; none where there is none.
+    /// Mean size of a write.
     pub write_kib: f64,
-    /// Reads per request.
+    /// Share of requests that read.
     pub read_share: f64,
-    /// Bytes that requests are to, which the table does not tell: chosen.
+    /// Range of the requests. The table names none; chosen.
     pub range_gib: f64,
-    /// How popular regions of 4 MiB are: the r-th is asked for in proportion to 1 / r^skew. Chosen.
+    /// Popularity of the 4 MiB regions: the r-th is requested in proportion to 1 / r^skew. Chosen.
     pub skew: f64,
-    /// How many requests follow the one before them, as a share. Chosen.
+    /// Share of requests that continue the one before them. Chosen.
     pub sequential: f64,
 }
 
-/// Table I. Of LevelDB's reads and writes the means stand in each other's column, with which its mean over all would be 29.29 and not 29.67.
+/// Table I. LevelDB's mean read and write sizes are swapped in the paper: as printed, its overall mean would be 29.29
+/// and not 29.67.
 pub const TABLE_1: [Mixed; 4] = [
     Mixed {
         name: "LevelDB",
@@ -106,7 +107,7 @@ fn request(kind: Kind, offset_bytes: u64, length_bytes: u64) -> CacheRequest {
 }
 
 impl Workload {
-    /// Hands over its requests, in order, the same each time.
+    /// Passes its requests to `consume`, in the same order each time.
     ///
     /// # Errors
     /// A trace that cannot be read.
@@ -122,7 +123,7 @@ impl Workload {
         Ok(())
     }
 
-    /// What tables call it.
+    /// Returns its name in tables.
     pub fn name(&self) -> String {
         match self {
             Workload::Random(random) => format!("{} KiB", random.request_bytes >> 10),
@@ -143,7 +144,7 @@ impl RandomWrites {
 }
 
 impl Mixed {
-    /// The same with the amount of data and the range this many times smaller.
+    /// Divides the amount of data and the range by `scale`.
     pub fn scaled(self, scale: f64) -> Mixed {
         Mixed { total_gib: self.total_gib / scale, range_gib: self.range_gib / scale, ..self }
     }
@@ -158,7 +159,7 @@ impl Mixed {
         while moved < total {
             let reads = random.random_bool(self.read_share);
             let mean_blocks = if reads { self.read_kib } else { self.write_kib } / 4.0;
-            // From a block to as many as make this the mean.
+            // Uniform from 1 to a maximum that gives this mean.
             let blocks = random.random_range(1..=((2.0 * mean_blocks - 1.0).round() as u64).max(1));
             let offset = if random.random_bool(self.sequential) {
                 end

@@ -1,5 +1,7 @@
-//! A client of the management API: any bytes, or requests that HTTP allows. Each of the latter is answered with a status and, if it
-//! failed, with words as JSON; nothing is answered without the token but whether the server lives.
+//! A client of the management API sends any bytes, or requests valid in HTTP.
+//!
+//! Each valid request gets a status and, if it fails, an error in JSON. Without the token, the API only answers that it
+//! is alive.
 #![no_main]
 
 use std::io::{Read, Write};
@@ -15,7 +17,7 @@ use flashwise_server::manage::{Address, Api, DetachProgress, ManageError, Manage
 use libfuzzer_sys::arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
 
-/// Two volumes, of which everything succeeds.
+/// Two volumes; every call succeeds.
 struct Fake;
 
 impl Managed for Fake {
@@ -59,7 +61,7 @@ impl Managed for Fake {
 
 const TOKEN: &str = "secret";
 
-/// The addresses of an API that is open to its user, and of one with a token.
+/// Returns the addresses of an API without a token, and of one with a token.
 fn addresses() -> &'static [Address; 2] {
     static ADDRESSES: OnceLock<[Address; 2]> = OnceLock::new();
     ADDRESSES.get_or_init(|| {
@@ -77,16 +79,16 @@ fn addresses() -> &'static [Address; 2] {
     })
 }
 
-/// The answer to all that a client says, who then stops talking if `ends`.
+/// Returns the reply to all bytes of a client, which closes its side afterwards if `ends`.
 fn talk(address: &Address, said: &[u8], ends: bool) -> Vec<u8> {
     let socket: OwnedFd = match address {
         Address::Unix(path) => UnixStream::connect(path).expect("the API listens").into(),
         Address::Tcp(host, port) => TcpStream::connect((host.as_str(), *port)).expect("the API listens").into(),
     };
-    // Both kinds are read, written and shut down in the same way.
+    // Both kinds of sockets are read, written and shut down in the same way.
     let mut socket = TcpStream::from(socket);
     let mut heard = Vec::new();
-    // The server may end the connection before it has heard everything.
+    // The server may close the connection before it has read everything.
     let _ = socket.write_all(said);
     if ends {
         let _ = socket.shutdown(Shutdown::Write);
@@ -110,12 +112,12 @@ const PATHS: [&str; 11] = [
     "/",
 ];
 
-/// A request that HTTP allows, and whether it bears the token.
+/// Returns the path and bytes of a request valid in HTTP, and true if it has the token.
 fn request(program: &mut Unstructured) -> (String, Vec<u8>, bool) {
     let [method, path, token, more] = program.arbitrary::<[u8; 4]>().unwrap_or_default();
     let path = PATHS[usize::from(path) % PATHS.len()];
     let more = program.bytes(usize::from(more % 64).min(program.len())).unwrap_or_default();
-    // Of the path's bytes those that may stand there as they are, the others in percents.
+    // Bytes that a path may contain stay; the others are percent-encoded.
     let more: String = more
         .iter()
         .map(|byte| match byte {
@@ -138,7 +140,7 @@ fn request(program: &mut Unstructured) -> (String, Vec<u8>, bool) {
     );
     let whole = format!("{path}{more}");
     let asked = whole.split('?').next().unwrap_or_default();
-    // The page is there before anybody has signed in.
+    // These work without signing in.
     let public = ["/", "/healthz", "/readyz", "/v1/session"].contains(&asked) || asked.starts_with("/page/");
     ([head.as_str()].concat(), body.to_vec(), token % 4 == 0 || public)
 }

@@ -1,5 +1,5 @@
-//! Any commands to a logical unit, one after the other: each is answered, memory is bounded by what was announced, and nothing reaches the
-//! export beyond its end.
+//! Any sequence of commands to a logical unit. Each gets a reply. Memory is limited by the announced length, and no
+//! request to the export exceeds its end.
 #![no_main]
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use flashwise_server::scsi::unit::Unit;
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 
-/// A command of the table with some of its bytes, or any.
+/// Returns a command of the table with some of its bytes, or any bytes.
 fn command(program: &mut Unstructured) -> Result<[u8; 16]> {
     let mut cdb = [0; 16];
     let choice: u8 = program.arbitrary()?;
@@ -34,7 +34,7 @@ fn command(program: &mut Unstructured) -> Result<[u8; 16]> {
     Ok(cdb)
 }
 
-/// Performs one command; returns its answer.
+/// Performs one command and returns its reply.
 fn perform(unit: &Arc<Unit>, nexus: &Nexus, program: &mut Unstructured) -> Result<Answer> {
     let cdb = command(program)?;
     let begun = match opcodes::begin(unit, nexus, &cdb) {
@@ -60,7 +60,7 @@ fn perform(unit: &Arc<Unit>, nexus: &Nexus, program: &mut Unstructured) -> Resul
             export.submit(request, Box::new(move |result| drop(sender.send(result))));
         };
         match plan.advance(unit, result.take(), Caching::Usual, Waker::noop(), submit) {
-            // The export answers at once, and panics where a request goes beyond its end.
+            // The export replies immediately, and panics if a request exceeds its end.
             Progress::Submitted => result = Some(receiver.recv().expect("the export answers")),
             Progress::Blocked => panic!("there is one command at a time"),
             Progress::Done(answer) => return Ok(answer),

@@ -1,4 +1,4 @@
-//! Any text as a configuration is read or refused, with words.
+//! Any text as a configuration: it is accepted, or refused with an error message.
 #![no_main]
 
 use std::path::Path;
@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|text: &str| {
     match ServerConfig::parse(Path::new("flashwise.toml"), text) {
         Ok(config) => {
-            // What is served is told apart, and the cleaner has somewhere to stop.
+            // Exports have distinct names, and the cleaner has a place to stop.
             let names: std::collections::HashSet<&str> =
                 config.volumes.iter().map(|volume| volume.name.as_str()).collect();
             assert_eq!(names.len(), config.volumes.len());

@@ -1,4 +1,5 @@
-//! Any text as a description of devices: an array and its workloads, or a flash device. What is read has figures that are numbers.
+//! Any text as a description of devices: an array and its workloads, or a flash device. If it is accepted, all figures
+//! are numbers.
 #![no_main]
 
 use std::sync::LazyLock;

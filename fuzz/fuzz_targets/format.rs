@@ -1,5 +1,5 @@
-//! Any page as a superblock, a segment's header or a footer: what is read is written again as the same. Magic numbers, the version and
-//! checksums are mended, or almost no input would pass them.
+//! Any page as a superblock, a segment's header or a footer. A decoded page is encoded to the same bytes. Magic
+//! numbers, version and checksums are corrected first; otherwise almost no input would pass them.
 #![no_main]
 
 use flashwise_core::format::{
@@ -8,7 +8,7 @@ use flashwise_core::format::{
 use libfuzzer_sys::fuzz_target;
 
 fn superblock(bytes: &Page) {
-    // What was not written by this program is as likely.
+    // The page as it is, without corrections.
     if let Ok(superblock) = Superblock::decode(bytes) {
         assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
     }
@@ -21,7 +21,7 @@ fn superblock(bytes: &Page) {
     page[8..12].copy_from_slice(&crc.to_le_bytes());
     if let Ok(superblock) = Superblock::decode(&page) {
         let geometry = superblock.geometry;
-        // What follows from a geometry does not overflow.
+        // Values derived from a geometry do not overflow.
         assert!(geometry.segments_end() < geometry.unit_pages && geometry.log_units() < geometry.units);
         assert!(geometry.slot(geometry.units - 1, geometry.unit_pages - 1) < geometry.pages());
         assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));

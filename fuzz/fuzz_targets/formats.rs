@@ -1,11 +1,13 @@
-//! A trace in a format that its first line names, as on the command line (`csv:time=0,offset=3`): no record makes a parser panic, what it
-//! takes lies within a volume, and how the trace is cut into chunks makes no difference.
+//! A trace in the format that its first line names, as on the command line (`csv:time=0,offset=3`).
+//!
+//! No record makes a parser panic, accepted requests lie within a volume, and the division into chunks makes no
+//! difference.
 #![no_main]
 
 use flashwise_trace::formats::{Batch, FormatSpec, Parse, REQUEST_BYTES_MAX, Sample};
 use libfuzzer_sys::fuzz_target;
 
-/// Requests with the names of their volumes, and numbers of malformed records.
+/// Requests with the names of their volumes, and the numbers of malformed records.
 type Read = (Vec<(Vec<u8>, i64, u64, u64)>, Vec<u64>, u64, u64);
 
 fn read(parser: &dyn Parse, chunks: &[&[u8]]) -> Read {
@@ -34,7 +36,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (first, contents) = bytes.split_at(bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len()));
     let Some(contents) = contents.get(1..) else { return };
     let sample = Sample { bytes: contents, whole: true };
-    // Whatever it is recognised as.
+    // Any format may be recognised.
     let _ = FormatSpec::recognise("trace", &sample);
     let Some(spec) = std::str::from_utf8(first).ok().and_then(|text| text.parse::<FormatSpec>().ok()) else { return };
     let Ok(parser) = spec.parser(&sample, 4096) else { return };

@@ -1,5 +1,7 @@
-//! A client that haggles, with any bytes or with options of any data: each message is taken or refused, what is answered is bounded by
-//! what was said, and how the bytes arrive makes no difference.
+//! A client negotiates with any bytes, or with options of any data.
+//!
+//! Each message is accepted or refused, and the input's length limits the reply's length. The division into packets
+//! makes no difference.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};
@@ -11,7 +13,7 @@ use flashwise_server::front::nbd::protocol::NBD_OPTS_MAGIC;
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 
-/// Client flags and options whose numbers, data and lengths the program says.
+/// Returns client flags and options; the program determines numbers, data and lengths.
 fn options(program: &mut Unstructured) -> Result<Vec<u8>> {
     let mut said = u32::from(program.arbitrary::<u8>()? % 4).to_be_bytes().to_vec();
     while !program.is_empty() {
@@ -19,7 +21,7 @@ fn options(program: &mut Unstructured) -> Result<Vec<u8>> {
         let mut data = Vec::new();
         for _ in 0..parts % 4 {
             match program.arbitrary::<u8>()? {
-                // Names and queries as they come, numbers, and any bytes.
+                // Plain names and queries, numbers, and any bytes.
                 kind @ 0..=127 => {
                     let texts = ["disk", "", "base:allocation", "base:", "sectors", "read-only", "\0", "é"];
                     let text = texts[usize::from(kind) % texts.len()];
@@ -44,7 +46,7 @@ fn options(program: &mut Unstructured) -> Result<Vec<u8>> {
     Ok(said)
 }
 
-/// What is answered to `said`, of which `at_once` bytes arrive at a time, and whether an export was opened.
+/// Returns the reply to `said`, which arrives in pieces of `at_once` bytes, and true if an export was opened.
 fn answers(said: &[u8], encryption: Encryption, at_once: usize) -> (Vec<u8>, bool) {
     static EXPORTS: LazyLock<Exports> = LazyLock::new(|| {
         let exports = Exports::default();
@@ -84,7 +86,7 @@ fuzz_target!(|bytes: &[u8]| {
     };
     for encryption in [Encryption::Off, Encryption::Allowed, Encryption::Required] {
         let whole = answers(&said, encryption, said.len().max(1));
-        // An option of 16 bytes is answered with no more than the list of all exports and words about each.
+        // An option has at least 16 bytes. The longest reply is the list of all exports with a description of each.
         assert!(whole.0.len() <= 4096 + 64 * said.len(), "{} bytes for {}", whole.0.len(), said.len());
         assert!(answers(&said, encryption, 7) == whole);
     }

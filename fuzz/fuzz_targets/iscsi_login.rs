@@ -1,5 +1,7 @@
-//! An initiator that logs in with any bytes, or with keys of any values: each message is answered or ends the connection, nobody gets in
-//! without the secret, and how the bytes arrive makes no difference.
+//! An initiator logs in with any bytes, or with keys of any values.
+//!
+//! Each message gets a reply or ends the connection, no login succeeds without the secret, and the division into
+//! packets makes no difference.
 #![no_main]
 
 use flashwise_server::front::iscsi::login::{Login, Step};
@@ -55,7 +57,7 @@ fn messages(program: &mut Unstructured) -> Result<Vec<u8>> {
     Ok(said)
 }
 
-/// What is answered to `said`, of which `at_once` bytes arrive at a time, and whether there is a session.
+/// Returns the reply to `said`, which arrives in pieces of `at_once` bytes, and true if there is a session.
 fn answers(said: &[u8], access: &Iscsi, at_once: usize) -> (Vec<u8>, bool) {
     let exists = |name: &str| name == "disk";
     let random = |bytes: &mut [u8]| {

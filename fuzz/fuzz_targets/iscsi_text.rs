@@ -1,4 +1,4 @@
-//! Any header and any text: what is taken apart is put together again.
+//! Any header and any text: decoding and encoding give the same bytes.
 #![no_main]
 
 use flashwise_server::front::iscsi::discovery::{Asked, answer};
@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(length <= bytes.len() && found.data_bytes() < 1 << 24);
             let mut output = Vec::new();
             put(&mut output, found, b"data", digests);
-            // Additional headers are not written again.
+            // Additional headers are not encoded.
             assert!(found.additional_bytes() > 0 || take_header(&output, digests).is_ok_and(|again| again.is_some()));
         }
     }

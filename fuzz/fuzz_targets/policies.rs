@@ -1,5 +1,6 @@
-//! A policy with any options, alone or behind any admission rule with any, and any accesses. What the kinds of its options allow is
-//! read and built, decides as a policy may, and stays sound.
+//! Any accesses to a policy with any options, with or without an admission rule with any options.
+//!
+//! Values that the kinds of the options allow are accepted. The policy makes valid decisions and keeps its invariants.
 #![no_main]
 
 use std::collections::HashSet;
@@ -18,26 +19,26 @@ use libfuzzer_sys::fuzz_target;
 const BLOCK_BYTES: u64 = 4096;
 static ARRAY: LazyLock<Array> = LazyLock::new(flashwise_device::paper);
 
-/// A number from `min` to `max`: more often small, near an end, or one of them.
+/// Returns a number from `min` to `max`, more often a small one, one near an end, or an end.
 fn count(program: &mut Unstructured, min: u64, max: u64) -> Result<u64> {
     let choice = program.arbitrary::<u8>()?;
     Ok(match choice {
         0 => max,
         1 => max - (max - min).min(1),
         2 => program.int_in_range(min..=max)?,
-        // Powers of two are where arithmetic goes wrong.
+        // Powers of two are where arithmetic fails.
         3..=63 => (1_u64 << choice).clamp(min, max),
         _ => min.saturating_add(u64::from(choice) - 64).min(max),
     })
 }
 
-/// A value that a parameter may have.
+/// Returns a valid value of a parameter.
 fn value(program: &mut Unstructured, kind: Kind) -> Result<String> {
     Ok(match kind {
         Kind::Number(min, max) => match program.arbitrary::<u8>()? {
             0 => format!("{min}"),
             1 => format!("{max}"),
-            // What is no number becomes the least.
+            // NaN becomes the minimum.
             2 => format!("{}", f64::from_bits(program.arbitrary()?).max(min).min(max)),
             share => format!("{}", (min + f64::from(share) / 64.0).clamp(min, max)),
         },
@@ -55,7 +56,7 @@ fn value(program: &mut Unstructured, kind: Kind) -> Result<String> {
     })
 }
 
-/// `name` with some of its options.
+/// Returns `name` with some of its options.
 fn spec(program: &mut Unstructured, name: &str, parameters: &[Parameter]) -> Result<String> {
     let mut text = name.to_owned();
     for parameter in parameters {
@@ -67,7 +68,7 @@ fn spec(program: &mut Unstructured, name: &str, parameters: &[Parameter]) -> Res
     Ok(text)
 }
 
-/// Accesses by the bytes that are left: two for each, a block and what is done with it.
+/// Accesses given by the remaining bytes: a block and an operation in two bytes.
 struct Run<'a> {
     program: &'a [u8],
     capacity: usize,
@@ -82,7 +83,7 @@ fn is_access(step: &&[u8; 2]) -> bool {
     step[1] % 16 > 1
 }
 
-/// Of each access the position of the next to its block.
+/// Returns the position of the next access to the same block, for each access.
 fn next_uses(program: &[u8]) -> Vec<u32> {
     let mut next_use_of = [NEVER; 64];
     let accesses = steps(program).filter(is_access).count() as u32;
@@ -133,7 +134,7 @@ impl Visitor<u32> for Run<'_> {
     }
 }
 
-/// A policy, a rule if there is one, and a capacity.
+/// Returns a policy, an optional rule, and a capacity.
 fn choice(program: &mut Unstructured) -> Result<Option<(Spec, Option<admission::Spec>, usize)>> {
     let info = program.choose(POLICIES)?;
     let text = spec(program, info.name, info.parameters)?;
@@ -144,7 +145,7 @@ fn choice(program: &mut Unstructured) -> Result<Option<(Spec, Option<admission::
             let text = spec(program, info.name, info.parameters)?;
             match text.parse() {
                 Ok(rule) => Some(rule),
-                // Words for a list of policies may be refused.
+                // Texts for a list of policies may be refused.
                 Err(_) if info.parameters.iter().any(|parameter| parameter.kind == Kind::Text) => return Ok(None),
                 Err(error) => panic!("{text}: {error}"),
             }

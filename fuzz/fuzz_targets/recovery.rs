@@ -1,5 +1,8 @@
-//! Recovery of a log: what a server wrote is found again, block for block, after any run of segments, tears and restarts; of one that
-//! was damaged then, with checksums that are right or not, comes a log that is sound, the same again, or a refusal.
+//! Recovery of a log. After any sequence of segments, tears and restarts, it finds everything that a server wrote,
+//! block for block.
+//!
+//! Then the log is damaged, with correct or wrong checksums. Recovery gives a consistent log, the same one each time,
+//! or an error.
 #![no_main]
 
 use flashwise_core::format::{BLOCK_BYTES, Header, Kind, Page, Record, Role, decode_metadata, encode_metadata};
@@ -22,7 +25,7 @@ fn records(program: &mut Unstructured, kinds: &[Kind], count_max: u8) -> Result<
         .collect()
 }
 
-/// What a server does; whether it went on.
+/// Performs an action of a server; returns true if it continued.
 fn serve(program: &mut Unstructured, log: &mut LogWriter) -> Result<bool> {
     match program.arbitrary::<u8>()? % 16 {
         0 => return Ok(false),
@@ -49,7 +52,7 @@ fn restart(log: &mut LogWriter) {
     log.epoch = log.epoch.max(recovered.epoch);
 }
 
-/// Small numbers and the largest.
+/// Returns a small number, or the largest.
 fn number(program: &mut Unstructured) -> Result<u64> {
     Ok(match program.arbitrary::<u8>()? {
         255 => u64::MAX,
@@ -85,7 +88,7 @@ fn change(program: &mut Unstructured, header: &mut Header, records: &mut Vec<Rec
     Ok(())
 }
 
-/// Damages a page of the log: bytes, a page in the place of another, or what a page says.
+/// Damages a page of the log: changes bytes or decoded fields, or replaces the page by another.
 fn damage(program: &mut Unstructured, log: &LogWriter) -> Result<()> {
     let slot = |program: &mut Unstructured| -> Result<u32> {
         let (unit, page) = (u32::from(program.arbitrary::<u8>()?), u32::from(program.arbitrary::<u8>()?));

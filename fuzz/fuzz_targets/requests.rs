@@ -1,4 +1,4 @@
-//! Any header of a request: what is given to an export lies within it.
+//! Any header of a request: requests passed to an export lie within it.
 #![no_main]
 
 use flashwise_engine::export::Operation;

@@ -1,5 +1,6 @@
-//! A client of an NBD server, from the greeting on: any bytes, or requests after a handshake as it should be. Each request is answered
-//! in order, with the bytes that were written; what is no request ends the connection.
+//! A client of an NBD server, from the greeting on, sends any bytes, or requests after a valid handshake.
+//!
+//! Each request gets a reply in order, with the bytes that were written. An invalid request ends the connection.
 #![no_main]
 
 use std::io::{Read, Write};
@@ -18,7 +19,7 @@ use flashwise_server::front::{Address, Options, Server, nbd};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 
-/// All bytes of requests that one client sends.
+/// Bytes of all requests of one client.
 const SENT_BYTES_MAX: usize = 1 << 20;
 /// Writable; read-only; in sectors.
 const NAMES: [&str; 3] = ["disk", "read-only", "sectors"];
@@ -45,8 +46,8 @@ fn serving() -> &'static Serving {
     })
 }
 
-/// What the server says to all that a client says, which may close the connection behind it. Where the server ends the connection, the client may
-/// not get rid of the rest.
+/// Returns the server's output for all bytes of a client, which may close the connection afterwards. If the server
+/// closes the connection, the client may be unable to send the rest.
 fn talk(said: &[u8], closes: bool) -> Vec<u8> {
     let mut socket = UnixStream::connect(&serving().path).expect("the server listens");
     let mut writing = socket.try_clone().expect("a socket has handles");
@@ -58,7 +59,7 @@ fn talk(said: &[u8], closes: bool) -> Vec<u8> {
                 let _ = writing.shutdown(Shutdown::Write);
             }
         });
-        // A reset after what was heard is an end as well.
+        // A reset after the output counts as an end.
         let _ = socket.read_to_end(&mut heard);
     });
     heard
@@ -71,7 +72,7 @@ fn put_option(said: &mut Vec<u8>, number: u32, data: &[u8]) {
     said.extend(data);
 }
 
-/// A handshake as a client should do it.
+/// Returns a valid handshake of a client.
 fn handshake(name: &str, structured: bool) -> Vec<u8> {
     let mut said = 3_u32.to_be_bytes().to_vec();
     let counted = |text: &str| [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat();
@@ -80,7 +81,7 @@ fn handshake(name: &str, structured: bool) -> Vec<u8> {
         let contexts = [counted(name), 1_u32.to_be_bytes().to_vec(), counted(BASE_ALLOCATION)].concat();
         put_option(&mut said, option::NBD_OPT_SET_META_CONTEXT, &contexts);
     }
-    // One fact is asked for: the block sizes.
+    // It requests one fact: the block sizes.
     put_option(&mut said, option::NBD_OPT_GO, &[counted(name), vec![0, 1, 0, 3]].concat());
     said
 }
@@ -91,11 +92,11 @@ struct Asked {
     offset: u64,
     length: u32,
     fill: u8,
-    /// Whether the whole request was sent.
+    /// True if the whole request was sent.
     whole: bool,
 }
 
-/// The next request, as the program has it; appended to what is said.
+/// Appends the program's next request to `said` and returns it.
 fn request(program: &mut Unstructured, said: &mut Vec<u8>) -> Result<Option<Asked>> {
     let [kind, flags, cookie, fill, place, span] = program.arbitrary::<[u8; 6]>()?;
     if kind == 255 {
@@ -125,7 +126,7 @@ fn request(program: &mut Unstructured, said: &mut Vec<u8>) -> Result<Option<Aske
     Ok(Some(asked))
 }
 
-/// Appends a request without its data to what is said.
+/// Appends a request without its data to `said`.
 fn put_request(said: &mut Vec<u8>, flags: u16, kind: u16, cookie: u64, offset: u64, length: u32) -> Asked {
     said.extend(NBD_REQUEST_MAGIC.to_be_bytes());
     said.extend(flags.to_be_bytes());
@@ -157,7 +158,7 @@ impl<'a> Heard<'a> {
         u64::from_be_bytes(self.bytes(8).try_into().expect("eight bytes"))
     }
 
-    /// Takes the greeting and the replies to options, up to the end of the last option.
+    /// Reads the greeting and the replies to options, up to the end of the last option.
     fn handshake(&mut self) {
         assert_eq!(self.bytes(18), b"NBDMAGICIHAVEOPT\0\x03");
         loop {
@@ -171,7 +172,7 @@ impl<'a> Heard<'a> {
         }
     }
 
-    /// The error of the answer to `asked`, and what was read.
+    /// Returns the error of the reply to `asked`, and the bytes read.
     fn reply(&mut self, asked: &Asked, structured: bool) -> (u32, &'a [u8]) {
         if !structured {
             assert_eq!(self.u32(), NBD_SIMPLE_REPLY_MAGIC);
@@ -212,7 +213,7 @@ impl<'a> Heard<'a> {
 
 fn converse(program: &mut Unstructured, name: usize, structured: bool) {
     let export = &serving().exports[name];
-    // What an earlier input wrote is forgotten, so that each can be repeated alone.
+    // Clears the writes of earlier inputs, so that each input can be reproduced on its own.
     export.bytes().fill(0);
     let mut model = vec![0; EXPORT_BYTES as usize];
     let mut said = handshake(NAMES[name], structured);
@@ -221,13 +222,13 @@ fn converse(program: &mut Unstructured, name: usize, structured: bool) {
     while !program.is_empty() && said.len() < SENT_BYTES_MAX && !closes {
         match request(program, &mut said) {
             Ok(Some(asked)) => all_asked.push(asked),
-            // What follows bytes of any kind cannot be foreseen.
+            // The result of any bytes is unknown.
             _ => closes = true,
         }
     }
     closes |= all_asked.iter().any(|asked| !asked.whole);
     if !closes {
-        // A client that takes its leave is answered before; the requests of one that is gone are dropped.
+        // A client that disconnects gets its replies first; requests of a client that vanished are dropped.
         all_asked.push(put_request(&mut said, 0, command::NBD_CMD_DISC, 0, 0, 0));
     }
     let answer = talk(&said, closes);

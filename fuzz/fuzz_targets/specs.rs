@@ -1,5 +1,7 @@
-//! Any text where the command line, the configuration and the API take a word of their own: sizes, durations, policies, rules, patterns,
-//! formats, addresses. It is read or refused with words, and what is shown of it is read as the same.
+//! Any text for each syntax of the command line, the configuration and the API: sizes, durations, policies, rules,
+//! patterns, formats, addresses.
+//!
+//! Each is accepted, or refused with an error message. The displayed form is parsed to the same value.
 #![no_main]
 
 use std::fmt::Display;
@@ -23,12 +25,12 @@ use flashwise_trace::formats::FormatSpec;
 use flashwise_trace::tools::generate::{PatternSpec, parse_rate, parse_request_blocks};
 use libfuzzer_sys::fuzz_target;
 
-/// Reads `text`; what it says is refused in words.
+/// Parses `text`; an error must have a message.
 fn read<T, E: Display>(result: Result<T, E>) -> Option<T> {
     result.map_err(|error| assert!(!error.to_string().is_empty())).ok()
 }
 
-/// Reads `text` and, if it is taken, what is shown of it, which is shown the same.
+/// Parses `text` and, if it is accepted, its displayed form, which is displayed the same.
 fn again<T: FromStr<Err: Display> + Display>(text: &str) {
     let Some(value) = read(text.parse::<T>()) else { return };
     let shown = value.to_string();
@@ -68,6 +70,6 @@ fuzz_target!(|text: &str| {
     read(parse_request_blocks(text)).inspect(|blocks| assert!(*blocks.start() >= 1 && !blocks.is_empty()));
     read(parse_rate(text)).inspect(|rate| assert!(*rate > 0.0 && rate.is_finite()));
     read(manage::parse_changes(text.as_bytes()));
-    // One key for each text: to try all takes longer than the rest.
+    // One key for each text, because trying all takes longer than everything else.
     read(SETTINGS[text.len() % SETTINGS.len()].read(&Given::Text(text)));
 });

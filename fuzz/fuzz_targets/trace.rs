@@ -1,5 +1,6 @@
-//! Any bytes as a trace, in whatever format and compression they look like: read to the end or refused. What is read is mapped, and its
-//! requests are those that are put together again from its accesses.
+//! Any bytes as a trace, in the format and compression that they are recognised as: read to the end, or refused.
+//!
+//! A trace that was read is mapped, and requests rebuilt from its accesses equal the original ones.
 #![no_main]
 
 use std::io::Cursor;
@@ -13,7 +14,7 @@ use flashwise_trace::requests::rebuild;
 use flashwise_trace::tools::info::Info;
 use libfuzzer_sys::fuzz_target;
 
-/// What small inputs can be decompressed to; tests tell that memory is bounded beyond.
+/// Limit for the decompressed size of small inputs; tests check the limit on memory beyond it.
 const CONTENTS_BYTES_MAX: usize = 1 << 20;
 
 fn contents(bytes: &[u8]) -> Option<Vec<u8>> {

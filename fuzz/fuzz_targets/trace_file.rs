@@ -1,5 +1,5 @@
-//! A normalised trace that was damaged: any bytes, or some changes to a file that was right, which reach further. What is mapped is
-//! walked through; what is not is refused.
+//! A damaged normalised trace: any bytes, or some changes to a valid file, which reach deeper. A trace that can be
+//! mapped is read completely; all others are refused.
 #![no_main]
 
 use std::io::{Cursor, Read, Seek, Write};
@@ -13,7 +13,7 @@ use flashwise_trace::requests::rebuild;
 use flashwise_trace::tools::info::Info;
 use libfuzzer_sys::fuzz_target;
 
-/// A file that is right: two volumes, requests of one block and of several.
+/// Returns a valid file: two volumes, requests of one block and of several.
 fn right() -> &'static [u8] {
     static RIGHT: OnceLock<Vec<u8>> = OnceLock::new();
     RIGHT.get_or_init(|| {
@@ -36,7 +36,8 @@ fn right() -> &'static [u8] {
     })
 }
 
-/// Changes of a byte each: its place, from the start or from the end, where the tables are, and what becomes of it.
+/// Changes single bytes of a valid file. Each change has a position from the start or from the end, where the tables
+/// are, and a new value.
 fn changed(changes: &[u8]) -> Vec<u8> {
     let mut bytes = right().to_vec();
     for change in changes.chunks_exact(4).take(64) {
@@ -67,6 +68,6 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(info.accesses, trace.len() as u64);
     assert!(trace.accesses().all(|(block, _)| (block as usize) < trace.unique_blocks()));
     assert_eq!(trace.next_uses(&Silent).expect("a small trace").len(), trace.len());
-    // What the description says of requests may be wrong.
+    // The description's data about requests may be wrong.
     let _ = rebuild(&trace, &Silent, |_| Ok(()));
 });

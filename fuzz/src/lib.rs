@@ -1,4 +1,4 @@
-//! What fuzz targets share: a log that is written as a server writes it, and an export in memory.
+//! Shared parts of the fuzz targets: a log written as a server writes it, and an export in memory.
 
 pub mod log_writer;
 pub mod memory_export;

@@ -1,5 +1,5 @@
-//! Writes a log as a server does, so that targets reach what lies behind magic numbers, sequences and checksums, and knows what recovery
-//! must find in it.
+//! Writes a log as a server does, and knows what recovery must find in it. So targets get past magic numbers, sequences
+//! and checksums.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,8 @@ use flashwise_engine::flash::{cache_tag, format};
 /// A small device: ten units of a log.
 pub const GEOMETRY: Geometry = Geometry { units: 11, unit_pages: 16 };
 
-/// The region that a record is about whose block this is, of as many blocks as two servers wrote it, or of the whole volume.
+/// Returns the region of a record for this block: as many blocks as two servers wrote in one record, or the whole
+/// volume.
 fn region_of(block: u32) -> Region {
     match block {
         0..8 => Region::of(block, 4),
@@ -23,19 +24,19 @@ fn region_of(block: u32) -> Region {
     }
 }
 
-/// A log that is written, and what is in it.
+/// A log that is being written, and its contents.
 pub struct LogWriter {
-    /// Where it is written.
+    /// The flash.
     pub flash: MemoryDisk,
-    /// What the device is a cache of.
+    /// The superblock of the device.
     pub superblock: Superblock,
-    /// The epoch of what is written next.
+    /// The epoch of the next write.
     pub epoch: u64,
-    /// The epoch of what was written last.
+    /// The epoch of the last write.
     pub written_epoch: u64,
     sequence: u64,
     tail: u64,
-    /// The tail that the last whole segment or footer tells of.
+    /// The tail in the last complete segment or footer.
     written_tail: u64,
     previous_end: u32,
     end: u32,
@@ -43,11 +44,11 @@ pub struct LogWriter {
     units: BTreeMap<u64, Vec<Record>>,
 }
 
-/// A block and where it is, and whether it is dirty.
+/// Blocks with their slots, and true if dirty.
 pub type Copies = BTreeMap<u32, (u32, bool)>;
 
 impl LogWriter {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new() -> LogWriter {
         let flash = MemoryDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES);
         let mut superblock = Superblock::new([7; 16], [9; 16], GEOMETRY, 1 << 20);
@@ -67,7 +68,7 @@ impl LogWriter {
         }
     }
 
-    /// First bytes of the cache's UUID.
+    /// Returns the first bytes of the cache's UUID.
     pub fn tag(&self) -> u64 {
         cache_tag(&self.superblock)
     }
@@ -84,17 +85,17 @@ impl LogWriter {
         page
     }
 
-    /// Gives up the oldest units, as many as there are up to `units`.
+    /// Frees up to `units` of the oldest units.
     pub fn advance_tail(&mut self, units: u64) {
         self.tail = (self.tail + units).min(self.sequence.max(1));
     }
 
-    /// Notes that all was flushed.
+    /// Records that everything was flushed.
     pub fn flush(&mut self) {
         self.durable_end = self.end;
     }
 
-    /// Ends the unit with its footer, or as a server that was killed in between does, without it.
+    /// Ends the unit with its footer, or without it, as a server does that is killed before it is written.
     pub fn close(&mut self, with_footer: bool) {
         if self.end == 0 {
             return;
@@ -125,14 +126,14 @@ impl LogWriter {
         }
     }
 
-    /// Appends a segment: data of these kinds and blocks, then marks. One that is torn lacks the data of its last page.
+    /// Appends a segment: data of these kinds and blocks, then marks. A torn one lacks the data of its last page.
     pub fn append(&mut self, data: &[(Kind, u32)], marks: &[(Kind, u32)], is_torn: bool) {
         if self.end + 1 + data.len() as u32 > GEOMETRY.segments_end() {
             self.close(true);
         }
         if self.end == 0 {
             self.sequence += 1;
-            // The unit after this one is free before it is begun, and one in reserve.
+            // The next unit is free before it is started, and one is reserved.
             self.tail = self.tail.max((self.sequence + 3).saturating_sub(u64::from(GEOMETRY.log_units())));
             self.units.insert(self.sequence, Vec::new());
         }
@@ -180,7 +181,7 @@ impl LogWriter {
         self.units.range(self.written_tail..).flat_map(|(_, records)| records)
     }
 
-    /// Whether some record says that the only copy of a block was lost.
+    /// Returns true if a record reports the loss of a block's only copy.
     pub fn has_losses(&self) -> bool {
         self.records().any(|record| record.kind == Kind::Lost)
     }
@@ -192,10 +193,10 @@ impl LogWriter {
         }
     }
 
-    /// The blocks whose copies recovery must find.
+    /// Returns the blocks whose copies recovery must find.
     pub fn copies(&self) -> Copies {
         let mut copies = Copies::new();
-        // Blocks of regions that are unsure; copies that stand before what says that they do not count once they are clean.
+        // Blocks of unsure regions. Clean copies before the record that marks the region as unsure do not count.
         let (mut unsure, mut forgotten) = (BTreeSet::new(), BTreeSet::new());
         for Record { kind, block, slot, .. } in self.records() {
             match kind {
@@ -235,7 +236,7 @@ impl Default for LogWriter {
     }
 }
 
-/// The blocks whose copies recovery found.
+/// Returns the blocks whose copies recovery found.
 pub fn found(recovered: &Recovered) -> Copies {
     let log = &recovered.log;
     let copy = |block| log.find(block).map(|slot| (block, (slot, log.is_dirty(slot))));

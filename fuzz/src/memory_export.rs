@@ -1,4 +1,4 @@
-//! An export whose bytes are in memory, which answers at once.
+//! An export in memory that replies immediately.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use flashwise_engine::export::{Done, Error, Export, Extent, Operation, Request};
 /// Size of an export in bytes.
 pub const EXPORT_BYTES: u64 = 256 << 10;
 
-/// See the module.
+/// An export in memory.
 #[derive(Debug)]
 pub struct MemoryExport {
     bytes: Mutex<Vec<u8>>,
@@ -16,12 +16,12 @@ pub struct MemoryExport {
 }
 
 impl MemoryExport {
-    /// An export of zeroes.
+    /// Creates an export of zeroes.
     pub fn new(read_only: bool, block_bytes_min: u32) -> MemoryExport {
         MemoryExport { bytes: Mutex::new(vec![0; EXPORT_BYTES as usize]), read_only, block_bytes_min }
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
