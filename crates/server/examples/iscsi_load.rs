@@ -1,6 +1,7 @@
-//! Requests of one size to any iSCSI target, at a queue depth, over one session, and how fast they were answered:
-//! `iscsi_load ADDRESS TARGET LUN QUEUE_DEPTH read|write|read-on|write-on|fill SECONDS [SERVER_PID [REQUEST_BYTES]]`. `read` and `write` are at
-//! random places, `read-on` and `write-on` one after the other.
+//! Makes requests of one size to any iSCSI target, at a queue depth, over one session, and prints their speed.
+//!
+//! `iscsi_load ADDRESS TARGET LUN QUEUE_DEPTH read|write|read-on|write-on|fill SECONDS [SERVER_PID [REQUEST_BYTES]]`.
+//! `read` and `write` are random, `read-on` and `write-on` sequential.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -10,15 +11,15 @@ use flashwise_testing::initiator::{self, Initiator, text};
 use flashwise_testing::processor;
 
 const BLOCK_BYTES: usize = 512;
-/// What targets are asked to take and give at a time.
+/// Segment size to negotiate.
 const SEGMENT_BYTES: usize = 256 << 10;
-/// The longest header with its digests, which are not asked for, is 48 bytes.
+/// The longest header; digests are not negotiated.
 const HEADER_BYTES: usize = 48;
 const NO_TAG: u32 = u32::MAX;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// What the session does.
+/// The load of the session.
 #[derive(Clone, Copy)]
 struct Load {
     depth: usize,
@@ -28,13 +29,13 @@ struct Load {
     duration: Duration,
 }
 
-/// A session as it was agreed on.
+/// A session with its negotiated parameters.
 struct Session {
     initiator: Initiator,
     lun: u8,
-    /// The most that the target takes in a message.
+    /// Longest data segment that the target accepts.
     segment_bytes: usize,
-    /// The most that comes with a command.
+    /// Limit of immediate data.
     immediate_bytes: usize,
     blocks: u64,
 }
@@ -104,7 +105,7 @@ impl Session {
         let immediate_bytes = segment_bytes.min(value("FirstBurstLength", 64 << 10));
         let mut session = Session { initiator, lun, segment_bytes, immediate_bytes, blocks: 0 };
         for _ in 0..4 {
-            // Attentions come first.
+            // Unit attentions come first.
             let mut header = session.initiator.command(0x80, 0, &[0; 6]);
             header[9] = lun;
             session.initiator.send(header, &[])?;
@@ -119,7 +120,7 @@ impl Session {
         Ok(session)
     }
 
-    /// The header of request `slot`, which is its tag, with what comes with it.
+    /// Appends the header and the immediate data of request `slot`, whose number is its tag.
     fn put(&mut self, output: &mut Vec<u8>, slot: usize, place: u64, load: Load, data: &[u8]) {
         let blocks = (load.request_bytes / BLOCK_BYTES) as u16;
         let code = if load.writes { 0x2a } else { 0x28 };
@@ -134,7 +135,7 @@ impl Session {
         output.extend(&data[..sent]);
     }
 
-    /// What was asked for with a message that is ready to transfer.
+    /// Appends the data that the target requests with R2T.
     fn put_data(&self, output: &mut Vec<u8>, ready: &[u8], data: &[u8]) {
         let word = |at: usize| u32::from_be_bytes([ready[at], ready[at + 1], ready[at + 2], ready[at + 3]]) as usize;
         let (from, length) = (word(40), word(44));
@@ -157,7 +158,7 @@ impl Session {
         }
     }
 
-    /// Asks for as long as the load lasts, or `count` times; how long each request took.
+    /// Makes requests for the duration of the load, or `count` of them. Returns the latency of each.
     fn run(&mut self, load: Load, count: Option<u64>) -> Result<Vec<u64>, Failure> {
         let places = self.blocks / (load.request_bytes / BLOCK_BYTES) as u64;
         let data: Vec<u8> = (0..load.request_bytes).map(|index| (index % 251) as u8).collect();
@@ -205,7 +206,7 @@ impl Session {
                     |at: usize| u32::from_be_bytes([message[at], message[at + 1], message[at + 2], message[at + 3]]);
                 let ended = match message[0] & 0x3f {
                     0x21 if message[3] == 0 => true,
-                    // With the last data may come the status.
+                    // The last data may contain the status.
                     0x25 => message[1] & 1 != 0,
                     0x31 => {
                         self.put_data(&mut output, &message[..HEADER_BYTES], &data);

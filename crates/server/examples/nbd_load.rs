@@ -1,6 +1,8 @@
-//! Requests of one size to any NBD server, at a queue depth, over one or more connections, and how fast they were answered:
-//! `nbd_load URI QUEUE_DEPTH read|write|read-on|write-on|fill SECONDS [SERVER_PID [REQUEST_BYTES [CONNECTIONS]]]`. The depth is that
-//! of each connection. `read` and `write` are at random places, `read-on` and `write-on` one after the other.
+//! Makes requests of one size to any NBD server, at a queue depth, over one or more connections, and prints their
+//! speed.
+//!
+//! `nbd_load URI QUEUE_DEPTH read|write|read-on|write-on|fill SECONDS [SERVER_PID [REQUEST_BYTES [CONNECTIONS]]]`. Each
+//! connection has this depth. `read` and `write` are random, `read-on` and `write-on` sequential.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -13,7 +15,7 @@ use flashwise_testing::processor;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// What each connection does.
+/// The load of each connection.
 #[derive(Clone, Copy)]
 struct Load {
     depth: usize,
@@ -23,7 +25,7 @@ struct Load {
     duration: Duration,
 }
 
-/// What a connection found.
+/// The results of a connection.
 struct Figures {
     seconds: f64,
     latencies_ns: Vec<u64>,
@@ -53,7 +55,7 @@ fn main() -> Result<(), Failure> {
     let clients = (0..connections).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
     let cpu_before = pid.map(processor::seconds).transpose()?;
     let barrier = Barrier::new(connections);
-    // The connections stay open until the server's processor time is known, which closing them is no part of.
+    // The connections stay open until the server's processor time is read, so that it excludes closing them.
     let ended: Vec<(Client, Figures)> = std::thread::scope(|scope| {
         let start = |(index, mut client): (usize, Client)| {
             let barrier = &barrier;
@@ -74,7 +76,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes all of the export, so that reads find something.
+/// Writes all of the export, so that reads find data.
 fn fill(client: &mut Client) -> Result<(), Failure> {
     let chunk: Vec<u8> = (0..1 << 20).map(|index| (index % 251) as u8).collect();
     for offset in (0..client.size).step_by(chunk.len()) {

@@ -1,4 +1,4 @@
-//! Serves an export in memory, to measure the NBD server by itself: `nbd_memory URI SIZE_BYTES [later]`.
+//! Serves an export in memory, to measure only the NBD server: `nbd_memory URI SIZE_BYTES [later]`.
 
 use std::sync::Arc;
 

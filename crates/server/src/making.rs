@@ -1,4 +1,4 @@
-//! Pools that are made while a server runs: they are served at once, and again after a restart.
+//! Pools that are created while a server runs. They are served immediately, and again after a restart.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::config::made::{self, MadePool};
 use crate::manage::plan::Plan;
 use crate::manage::{ManageError, NewPool};
 
-/// Makes pools, and keeps what they are made of.
+/// Creates pools, and saves their definitions.
 #[derive(Debug)]
 pub struct Making {
     known: Mutex<Known>,
@@ -26,11 +26,11 @@ pub struct Making {
 
 #[derive(Debug)]
 struct Known {
-    /// The configuration with the pools that were made.
+    /// The configuration, including created pools.
     config: ServerConfig,
-    /// What the pools are made of, those of earlier starts too.
+    /// The definitions of created pools, including those of earlier starts.
     pools: Vec<MadePool>,
-    /// What of that is in the file.
+    /// The definitions in the file.
     kept: Vec<MadePool>,
 }
 
@@ -39,7 +39,7 @@ impl Known {
         &self.config.state_directory
     }
 
-    /// Refuses where the file has other things than this server left there, which would be lost, or can surely not be written.
+    /// Refuses if the file was changed since this server wrote it, or is certainly not writable.
     fn check_file(&self) -> Result<(), ManageError> {
         let (folder, file) = (self.folder(), made::path(self.folder()));
         made::check_unchanged(folder, &self.kept).map_err(|error| ManageError::Failed(error.to_string()))?;
@@ -51,7 +51,7 @@ impl Known {
         }
     }
 
-    /// Writes what is not in the file yet.
+    /// Saves the definitions that are not in the file yet.
     fn write(&mut self) -> Result<(), ManageError> {
         self.check_file()?;
         let file = made::path(self.folder());
@@ -61,7 +61,7 @@ impl Known {
         Ok(())
     }
 
-    /// Changes what the file has; where that cannot be written, nothing is changed.
+    /// Changes the definitions and saves them. If saving fails, nothing changes.
     fn change(&mut self, change: impl FnOnce(&mut Vec<MadePool>)) -> Result<(), ManageError> {
         let before = self.pools.clone();
         change(&mut self.pools);
@@ -73,12 +73,12 @@ impl Known {
     }
 }
 
-/// Why something of a pool was not done, in what answers a request.
+/// Converts an error of a pool to one of the API.
 pub(crate) fn error(error: PoolError) -> ManageError {
     let what = error.to_string();
     match error.cause() {
         PoolError::Name { .. } | PoolError::Size { .. } | PoolError::Pinned { .. } => ManageError::Invalid(what),
-        // What was named is not there, or is nothing that could be a disk.
+        // The path does not exist, or cannot be a disk.
         PoolError::Open { source } if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
             ManageError::Invalid(what)
         }
@@ -92,7 +92,7 @@ pub(crate) fn error(error: PoolError) -> ManageError {
     }
 }
 
-/// What a request asks for.
+/// Returns the definition of a requested pool.
 fn asked(new: &NewPool) -> Result<MadePool, ManageError> {
     let NewPool { name, disks, wipe, settings } = new;
     let invalid = |what: String| Err(ManageError::Invalid(what));
@@ -119,7 +119,7 @@ fn paths(of: &[String]) -> Vec<PathBuf> {
     of.iter().map(PathBuf::from).collect()
 }
 
-/// Refuses a flash that holds something or is used: a cache is not given away by a slip.
+/// Refuses flash that holds data or is in use, so that no cache is overwritten by mistake.
 fn check_flash(path: &Path) -> Result<(), ManageError> {
     if !path.exists() || may_have_zones(path) {
         return Ok(());
@@ -134,24 +134,24 @@ fn check_flash(path: &Path) -> Result<(), ManageError> {
 }
 
 impl Making {
-    /// With the configuration that the server was started with.
+    /// Starts with the server's configuration.
     pub fn new(config: ServerConfig) -> Making {
         let pools = config.made_pools.clone();
         Making { known: Mutex::new(Known { config, kept: pools.clone(), pools }) }
     }
 
-    /// Whether a pool was made by a running server, so that no configuration has it.
+    /// True if a running server created the pool, so that it is not in the configuration.
     pub fn is_made(&self, pool: &str) -> bool {
         self.known.lock().config.is_made(pool)
     }
 
-    /// Refuses to change the disks of a pool that was made, where that cannot be kept.
+    /// Refuses to change the disks of a created pool if the change cannot be saved.
     pub fn check_kept(&self, pool: &str) -> Result<(), ManageError> {
         let known = self.known.lock();
         if known.config.is_made(pool) { known.check_file() } else { Ok(()) }
     }
 
-    /// The configuration with a pool that is wanted, if that can be made.
+    /// Returns the configuration with a new pool, if it is valid.
     fn check(&self, pool: &MadePool) -> Result<(ServerConfig, PoolConfig), ManageError> {
         let known = self.known.lock();
         let config = &known.config;
@@ -169,7 +169,7 @@ impl Making {
         Ok((config, made))
     }
 
-    /// What making a pool would do.
+    /// Returns the plan for creating a pool.
     pub fn plan(&self, new: &NewPool) -> Result<Plan, ManageError> {
         let pool = asked(new)?;
         let (config, made) = self.check(&pool)?;
@@ -193,7 +193,7 @@ impl Making {
         Ok(Plan { does, destroys: !wipes.is_empty(), wipes })
     }
 
-    /// Makes a pool and opens it.
+    /// Creates a pool and opens it.
     pub fn make(&self, new: &NewPool) -> Result<(Arc<Pool>, Opened), ManageError> {
         let pool = asked(new)?;
         let (config, made) = self.check(&pool)?;
@@ -205,7 +205,7 @@ impl Making {
         let opened = opened.and_then(|(made, opened)| {
             let mut known = self.known.lock();
             if let Err(error) = known.change(|pools| pools.push(pool)) {
-                // That it cannot be kept is what there is to say.
+                // The error of saving is the one to report.
                 drop(made.close());
                 return Err(error);
             }
@@ -215,7 +215,7 @@ impl Making {
         match opened {
             Ok(opened) => Ok(opened),
             Err(error) => {
-                // They are as blank as they were made for it.
+                // The disks become blank again.
                 if let Err(error) = prepare::unmake(uuid, &disks) {
                     tracing::error!(%error, "a disk of a pool that could not be made is not blank");
                 }
@@ -224,7 +224,7 @@ impl Making {
         }
     }
 
-    /// Refuses to end a pool that is of the configuration, or that cannot be taken out of the file.
+    /// Refuses to delete a pool that is in the configuration, or cannot be removed from the file.
     fn check_end(&self, pool: &Pool) -> Result<(), ManageError> {
         let known = self.known.lock();
         if !known.config.is_made(pool.name()) {
@@ -238,7 +238,7 @@ impl Making {
         known.check_file()
     }
 
-    /// What ending a pool would do.
+    /// Returns the plan for deleting a pool.
     pub fn plan_end(&self, pool: &Pool) -> Result<Plan, ManageError> {
         self.check_end(pool)?;
         let mut plan = Plan::from(pool.plan_end().map_err(error)?);
@@ -246,7 +246,7 @@ impl Making {
         Ok(plan)
     }
 
-    /// Ends a pool that was made here and that [`plan_end`](Self::plan_end) refuses nothing of, and forgets it; its disks are blank then.
+    /// Deletes a created pool for which [`plan_end`](Self::plan_end) succeeds; its disks become blank.
     pub fn end(&self, pool: &Pool) -> Result<(), ManageError> {
         {
             let mut known = self.known.lock();
@@ -258,7 +258,7 @@ impl Making {
             })?;
             known.config = config;
         }
-        // From here on no start opens it.
+        // From now on no start opens it.
         let failed = |error| ManageError::Failed(format!("the pool is not served any more, but: {error}"));
         pool.end().map_err(|error| failed(error.to_string()))?;
         self.drop_from_file(pool.name()).map_err(|error| failed(error.to_string()))
@@ -275,17 +275,17 @@ impl Making {
         Ok(())
     }
 
-    /// The file that has what pools are made of.
+    /// Returns the path of the file with the definitions.
     pub fn file(&self) -> PathBuf {
         made::path(self.known.lock().folder())
     }
 
-    /// Whether the file has a pool, be it served or not.
+    /// True if the file has the pool, served or not.
     pub fn keeps(&self, name: &str) -> bool {
         self.known.lock().pools.iter().any(|made| made.name == name)
     }
 
-    /// What forgetting a pool would do that is not served.
+    /// Returns the plan for forgetting a pool that is not served.
     pub fn plan_forget(&self, name: &str) -> Result<Plan, ManageError> {
         let known = self.known.lock();
         known.check_file()?;
@@ -298,22 +298,22 @@ impl Making {
         Ok(Plan { does, destroys: true, ..Plan::default() })
     }
 
-    /// Takes a pool out of the file that is not served; its disks are left as they are.
+    /// Removes a pool that is not served from the file; its disks keep their contents.
     pub fn forget(&self, name: &str) -> Result<(), ManageError> {
         self.drop_from_file(name)
     }
 
-    /// Takes note of the disks that a pool has now, if it was made here.
+    /// Saves the current disks of a pool, if it was created here.
     pub fn note_disks(&self, pool: &str, disks: &[String]) -> Result<(), ManageError> {
         self.note(pool, |made| made.disks = disks.to_vec())
     }
 
-    /// Takes note that a pool goes on without its flash, if it was made here.
+    /// Saves that a pool runs without its flash from now on, if it was created here.
     pub fn note_detached(&self, pool: &str) -> Result<(), ManageError> {
         self.note(pool, MadePool::leave_flash_out)
     }
 
-    /// What cannot be written now is written with what comes next, at the latest when the server ends.
+    /// Changes a definition. If saving fails now, the next change saves it, or the end of the server.
     fn note(&self, pool: &str, change: impl FnOnce(&mut MadePool)) -> Result<(), ManageError> {
         let mut known = self.known.lock();
         if !known.config.is_made(pool) {
@@ -326,7 +326,7 @@ impl Making {
     }
 }
 
-/// Goes on with deletions that were interrupted: the disks of such pools are blank then, and their flash.
+/// Resumes interrupted deletions: the disks and the flash of such pools become blank.
 pub fn finish_deletions(config: &mut ServerConfig) {
     let ended = |made: &MadePool| made.ended.map(|pool| (pool, made.clone()));
     for (pool, made) in config.made_pools.iter().filter_map(ended).collect::<Vec<_>>() {

@@ -1,4 +1,4 @@
-//! What a server serves: volumes, and pools, which may come and go while it runs.
+//! The volumes and pools of a server, which may change while it runs.
 
 use std::sync::{Arc, OnceLock};
 
@@ -26,7 +26,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// These volumes and pools, and those that could not be opened.
+    /// Creates the list of these volumes and pools, and those that could not be opened.
     pub fn new(volumes: Vec<Arc<Volume>>, pools: Vec<Arc<Pool>>, unserved: Unopened) -> Served {
         Served { volumes, pools: RwLock::new(pools), unserved: RwLock::new(unserved), comparison: OnceLock::new() }
     }
@@ -42,43 +42,43 @@ impl Served {
         self.comparison.get().cloned()
     }
 
-    /// The volumes, and behind them those that are the caches of pools.
+    /// Returns the volumes, followed by the caches of pools.
     pub fn volumes(&self) -> Vec<Arc<Volume>> {
         let of_pools = self.pools().into_iter().map(|pool| pool.volume().clone()).collect::<Vec<_>>();
         self.volumes.iter().cloned().chain(of_pools).collect()
     }
 
-    /// The pools.
+    /// Returns the pools.
     pub fn pools(&self) -> Vec<Arc<Pool>> {
         self.pools.read().clone()
     }
 
-    /// The pool of this name, if there is one.
+    /// Returns the pool of this name.
     pub fn pool(&self, name: &str) -> Option<Arc<Pool>> {
         self.pools().into_iter().find(|pool| pool.name() == name)
     }
 
-    /// The volumes that could not be opened.
+    /// Returns the volumes that could not be opened.
     pub fn unserved_volumes(&self) -> Vec<Unserved> {
         self.unserved.read().volumes.clone()
     }
 
-    /// The pools that could not be opened.
+    /// Returns the pools that could not be opened.
     pub fn unserved_pools(&self) -> Vec<Unserved> {
         self.unserved.read().pools.clone()
     }
 
-    /// Forgets a pool that could not be opened.
+    /// Removes a pool that could not be opened.
     pub fn forget(&self, name: &str) {
         self.unserved.write().pools.retain(|pool| pool.name != name);
     }
 
-    /// Lets go of a pool.
+    /// Removes a pool.
     pub fn remove(&self, name: &str) {
         self.pools.write().retain(|pool| pool.name() != name);
     }
 
-    /// Takes up a pool that was made.
+    /// Adds a pool.
     pub fn add(&self, pool: Arc<Pool>) {
         self.pools.write().push(pool);
     }

@@ -1,4 +1,4 @@
-//! A server: its volumes, the front end that serves them, the API that manages them and the recording of what is asked.
+//! A server: its volumes, its front end, its management API, and the recording of requests.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -27,7 +27,7 @@ use flashwise_engine::record::{RecordError, Recorder};
 use flashwise_engine::status::Unserved;
 use flashwise_engine::volume::{Opened, Volume, VolumeError};
 
-/// Why a server does not start, or does not end in order.
+/// The reason why a server cannot start, or cannot shut down in order.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ServerError {
@@ -60,7 +60,7 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// Whether trying again cannot mend it: the configuration has to change, or what the devices hold.
+    /// True if a retry cannot succeed: the configuration or the contents of the devices must change.
     pub fn is_permanent(&self) -> bool {
         match self {
             ServerError::Volume(error) => error.is_permanent(),
@@ -88,7 +88,8 @@ impl ServerError {
     }
 }
 
-/// Whether no program can listen there: the folder of a socket is missing, its path is too long, or the port is for others.
+/// True if no program can listen there: the socket's folder is missing, its path is too long, or the port is
+/// privileged.
 fn is_of_the_address(error: &io::Error) -> bool {
     use io::ErrorKind::{AlreadyExists, InvalidInput, NotADirectory, NotFound, PermissionDenied};
     matches!(error.kind(), AlreadyExists | NotFound | NotADirectory | PermissionDenied | InvalidInput)
@@ -100,19 +101,19 @@ pub struct Server {
     api: Option<Api>,
     front: front::Server,
     volumes: Vec<(Arc<Volume>, Opened)>,
-    /// By their names: who is deleted is let go of.
+    /// By their names. Deleted pools are removed.
     pools: Vec<(String, Opened)>,
     served: Arc<Served>,
     recorder: Option<Arc<Recorder>>,
 }
 
 impl Server {
-    /// Opens the volumes and serves them. Where something fails, the volumes that were opened are closed in order. `progress` is told which
-    /// volume is being opened, how many erase units of its cache were read, and of how many.
+    /// Opens the volumes and serves them. On failure the opened volumes are closed in order. `progress` gets the volume
+    /// being opened, and the number of its erase units read and in total.
     pub fn start(config: &ServerConfig, progress: &(dyn Fn(&str, u64, u64) + Sync)) -> Result<Server, ServerError> {
         files::raise_limit(config.limits.connections_max);
         let options = options(config)?;
-        // Before flash is made, opened and recovered, so that an address that cannot be had changes nothing.
+        // Before flash is created, opened and recovered, so that an unavailable address changes nothing.
         let listening = Listening::at(config)?;
         let mut config = config.clone();
         finish_deletions(&mut config);
@@ -130,7 +131,7 @@ impl Server {
                 Ok(Server { config: config.clone(), api, front, volumes, pools, served, recorder })
             }
             Err(error) => {
-                // Of what goes wrong now, the first cause is the one to tell.
+                // Later errors are ignored: the first one is the cause.
                 pools.iter().for_each(|(pool, _)| drop(pool.close()));
                 volumes.iter().for_each(|(volume, _)| drop(volume.close()));
                 Err(error)
@@ -138,7 +139,7 @@ impl Server {
         }
     }
 
-    /// What it was started with.
+    /// Returns the configuration at its start.
     pub(crate) fn config(&self) -> &ServerConfig {
         &self.config
     }
@@ -151,43 +152,43 @@ impl Server {
         self.api.as_ref()
     }
 
-    /// The volumes, and how each was opened.
+    /// Returns the volumes, and how each was opened.
     pub fn volumes(&self) -> &[(Arc<Volume>, Opened)] {
         &self.volumes
     }
 
-    /// All that is served, what was made since the start too.
+    /// Returns everything that is served, including later additions.
     pub fn served(&self) -> Arc<Served> {
         self.served.clone()
     }
 
-    /// The names of the pools that it was started with, and how each was opened.
+    /// Returns the names of the pools at its start, and how each was opened.
     pub fn pools(&self) -> &[(String, Opened)] {
         &self.pools
     }
 
-    /// How clients reach a volume.
+    /// Returns the URIs of a volume.
     pub fn uris(&self, volume: &str) -> Vec<String> {
         self.front.uris(volume)
     }
 
-    /// What the files of the recording are called, if there is one, with NUMBER for the number.
+    /// Returns the file names of the recording, if any, with NUMBER for the number.
     pub fn recording(&self) -> Option<String> {
         self.recorder.as_ref().map(|recorder| recorder.pattern())
     }
 
-    /// Where the management API listens, if it does.
+    /// Returns the address of the management API, if enabled.
     pub fn api(&self) -> Option<&Address> {
         self.api.as_ref().map(Api::address)
     }
 
-    /// Ends connections, which have `grace` to get their answers, then flushes and closes the volumes.
+    /// Ends connections within `grace`, then flushes and closes the volumes.
     pub fn stop(self, grace: Duration) -> Result<(), ServerError> {
         if let Some(api) = self.api {
             api.stop();
         }
         self.front.stop(grace);
-        // Every volume is closed, also where one before it fails.
+        // Every volume is closed, even after a failure of an earlier one.
         let pools: Vec<_> = self.served.pools().iter().map(|pool| pool.close()).collect();
         let closed: Vec<_> = self.volumes.iter().map(|(volume, _)| volume.close()).collect();
         let recorded = self.recorder.map(|recorder| recorder.finish()).transpose();
@@ -198,7 +199,7 @@ impl Server {
     }
 }
 
-/// Opens the volumes. A volume that cannot be opened does not keep the others from being served.
+/// Opens the volumes. A failure does not prevent the others from being served.
 fn open_volumes(
     config: &ServerConfig,
     volumes: &mut Vec<(Arc<Volume>, Opened)>,
@@ -241,7 +242,7 @@ fn unopened(
     Ok(pools)
 }
 
-/// Refuses pools whose disks are not those of a pool, or whose logical disks have names of others, before anything is written to a disk.
+/// Rejects wrong disks of pools, and logical disks with names of other exports, before anything is written to a disk.
 fn check_pools(config: &ServerConfig) -> Result<(), ServerError> {
     if config.pools.len() + config.volumes.len() < 2 {
         return Ok(());
@@ -263,7 +264,7 @@ fn check_pools(config: &ServerConfig) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// Opens the pools. Returns those that could not be opened: of those that a running server made, and of those of the configuration.
+/// Opens the pools. Returns those that could not be opened: pools created by a running server, and configured ones.
 fn open_pools(
     config: &ServerConfig,
     pools: &mut Vec<(Arc<Pool>, Opened)>,
@@ -311,7 +312,7 @@ impl Listening {
     }
 }
 
-/// The parts of a server that runs.
+/// The parts of a running server.
 struct Started {
     front: front::Server,
     api: Option<Api>,
@@ -373,7 +374,7 @@ fn serve(
             );
         }
     }
-    // The cache of a pool is a volume like others, but for its clients.
+    // The cache of a pool is a volume like others, except that it has no clients.
     let own = volumes.iter().map(|(volume, _)| volume.clone()).collect();
     let served = Arc::new(Served::new(own, pools.iter().map(|(pool, _)| pool.clone()).collect(), unserved));
     let access = options.iscsi.clone();
@@ -390,7 +391,7 @@ fn serve(
             let making = Arc::new(Making::new(config.clone()));
             let pools = ServedPools::new(served.clone(), making, exports, assignments, Reach::of(config));
             let volumes = Volumes::new(served.clone(), listening, insecure, load, recorder.clone(), pools, clients);
-            // Who has no such directory has no use for what outlives the process.
+            // Without a state directory, there is no history.
             let history = config.state_directory.is_dir().then(|| config.state_directory.join("history.redb"));
             Some(Api::serve(api, history, Arc::new(volumes))?)
         }
@@ -399,7 +400,7 @@ fn serve(
     Ok(Started { front, api, recorder, served })
 }
 
-/// What the token files hold, as far as there are any.
+/// Reads the token files, if any.
 pub(crate) fn tokens(config: &ServerConfig) -> Result<Tokens, ServerError> {
     let read = |path: &PathBuf| {
         let text = secret::read(path).map_err(|error| ServerError::Token { path: path.clone(), error })?;
@@ -409,7 +410,7 @@ pub(crate) fn tokens(config: &ServerConfig) -> Result<Tokens, ServerError> {
     Ok(Tokens { change: of(&config.api.token_file)?, read: of(&config.api.read_token_file)? })
 }
 
-/// The files of TLS, unless it is off.
+/// Returns the files of TLS, unless it is off.
 pub(crate) fn tls_files(config: &ServerConfig) -> Option<TlsFiles> {
     let tls = &config.tls;
     let (certificate, key) = (tls.certificate.clone()?, tls.key.clone()?);
@@ -417,7 +418,7 @@ pub(crate) fn tls_files(config: &ServerConfig) -> Option<TlsFiles> {
     (tls.mode != TlsMode::Off).then_some(TlsFiles { certificate, key, client_authorities })
 }
 
-/// Who may come over iSCSI, with the secrets, and which exports are for some clients alone.
+/// Reads the options of iSCSI, with the secrets, and the assignments of exports.
 fn iscsi(config: &ServerConfig) -> Result<front::Iscsi, ServerError> {
     let iscsi = &config.iscsi;
     let credentials = |name: &Option<String>, path: &Option<PathBuf>| -> Result<_, ServerError> {
@@ -426,7 +427,7 @@ fn iscsi(config: &ServerConfig) -> Result<front::Iscsi, ServerError> {
         Ok(Some(Credentials { name: name.clone(), secret: read_secret(path).map_err(refuse)? }))
     };
     let assigned = iscsi.assignments.clone();
-    // Who may not look into the directory has kept nothing there, and needs nothing where no client can be named.
+    // If the directory is not readable, nothing was saved there. Nothing needs to be, if no client can be named.
     let are_named = |uri: &String| uri.parse().is_ok_and(|uri: Uri| uri.endpoint.protocol.guarded);
     let are_named = config.tls.asks_clients() || config.listen.iter().any(are_named);
     let assignments = match are_named || kept::can_look_into(&config.state_directory) {

@@ -1,17 +1,17 @@
-//! Where a server listens.
+//! Addresses of listeners.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// Where a server listens.
+/// The address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// A TCP port. An empty host means all addresses of this machine.
     Tcp {
-        /// Name or address, without brackets.
+        /// Name or IP address, without brackets.
         host: String,
-        /// Port; 0 means any that is free.
+        /// Port; 0 for any free one.
         port: u16,
     },
     /// A Unix socket.
@@ -19,7 +19,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Whether only this machine can connect there, as far as the name tells.
+    /// True if only this machine can connect, as far as the address shows.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp { host, .. } => {

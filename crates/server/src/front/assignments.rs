@@ -1,5 +1,7 @@
-//! Which clients may open an export: what the configuration says, and in its place what was said while a server ran, which is kept over
-//! restarts. Clients are initiators of iSCSI, and clients of NBD by the names in their certificates.
+//! Assignments of exports to clients.
+//!
+//! Assignments made while a server runs override the configuration and survive restarts. A client is an iSCSI
+//! initiator, or an NBD client identified by a name in its certificate.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,23 +16,23 @@ use utoipa::ToSchema;
 use super::iscsi::names;
 use crate::kept;
 
-/// What the file holds.
+/// The contents of the file, for error messages.
 const WHAT: &str = "assignments of exports to clients";
-/// What stands before the name in a certificate.
+/// Prefix of a name in a certificate.
 const CERTIFICATE: &str = "tls:";
 /// Longest name in a certificate, in bytes; a DNS name has at most 253.
 const CERTIFICATE_NAME_BYTES_MAX: usize = 1024;
 
-/// What a client may do with an export.
+/// A client's permission for an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// Read it.
+    /// Read only.
     Read,
-    /// Read and write it.
+    /// Read and write.
     Write,
 }
 
-/// What is wrong with the name of a client that an export is assigned to, if anything.
+/// Checks the name of a client; the error describes the problem.
 pub fn check_client(name: &str) -> Result<(), String> {
     let is_right = match name.strip_prefix(CERTIFICATE) {
         None => names::is_initiator(name),
@@ -41,25 +43,25 @@ pub fn check_client(name: &str) -> Result<(), String> {
     };
     is_right.then_some(()).ok_or_else(|| {
         format!(
-            "found '{name}', expected the name of an initiator, such as iqn.1993-08.org.debian:01:abc, or for NBD tls: and a name in the \
-             client's certificate, such as tls:db.example.com"
+            "found '{name}', expected the name of an initiator, such as iqn.1993-08.org.debian:01:abc, or tls: and a \
+             name in an NBD client's certificate, such as tls:db.example.com"
         )
     })
 }
 
-/// An export that a client may open.
+/// An assignment of an export to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    /// The export's name, not one of its aliases.
+    /// The export's name; not an alias.
     pub export: String,
     /// The initiator's name, or `tls:` and a name in a certificate.
     pub initiator: String,
-    /// Whether it may read only.
+    /// True if it may only read.
     pub read_only: bool,
 }
 
 impl Assignment {
-    /// The name that the client's certificate has, unless this is for an initiator of iSCSI.
+    /// Returns the name in the client's certificate; `None` for an iSCSI initiator.
     pub fn certificate(&self) -> Option<&str> {
         self.initiator.strip_prefix(CERTIFICATE)
     }
@@ -68,7 +70,8 @@ impl Assignment {
 impl FromStr for Assignment {
     type Err = String;
 
-    /// `EXPORT INITIATOR` or `EXPORT tls:NAME`, and `read-only` behind them. A name in a certificate may have spaces.
+    /// Parses `EXPORT INITIATOR` or `EXPORT tls:NAME`, optionally followed by `read-only`. A name in a certificate may
+    /// contain spaces.
     fn from_str(text: &str) -> Result<Assignment, String> {
         let (export, rest) = text.trim().split_once(char::is_whitespace).unwrap_or_default();
         let rest = rest.trim_start();
@@ -77,32 +80,32 @@ impl FromStr for Assignment {
         let has_spaces = !client.starts_with(CERTIFICATE) && client.contains(char::is_whitespace);
         if client.is_empty() || has_spaces {
             return Err(format!(
-                "found '{text}', expected an export, an initiator and perhaps read-only, such as 'mail \
-                 iqn.1993-08.org.debian:01:abc read-only', or tls: and a name in a certificate for the initiator"
+                "found '{text}', expected an export, an initiator (or tls: and a name in a certificate) and optionally \
+                 read-only, such as 'mail iqn.1993-08.org.debian:01:abc read-only'"
             ));
         }
         Ok(Assignment { export: export.to_owned(), initiator: client.to_owned(), read_only: reads.is_some() })
     }
 }
 
-/// A client that an export is assigned to.
+/// A client to which an export is assigned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Assigned {
-    /// The name of an initiator; or `tls:` and a name in the certificate of a client of NBD.
+    /// The name of an initiator, or `tls:` and a name in an NBD client's certificate.
     pub initiator: String,
-    /// Whether it may read only.
+    /// True if it may only read.
     #[serde(default)]
     pub read_only: bool,
 }
 
 impl Assigned {
-    /// The name that the client's certificate has, unless this is an initiator of iSCSI.
+    /// Returns the name in the client's certificate; `None` for an iSCSI initiator.
     pub fn certificate(&self) -> Option<&str> {
         self.initiator.strip_prefix(CERTIFICATE)
     }
 
-    /// Whether another is the same client.
+    /// True if both are the same client.
     pub fn is_same(&self, other: &Assigned) -> bool {
         match (self.certificate(), other.certificate()) {
             (Some(one), Some(other)) => one.eq_ignore_ascii_case(other),
@@ -111,7 +114,8 @@ impl Assigned {
     }
 }
 
-/// What an initiator may do with an export that is assigned so, if it may open it: one that is assigned to nobody in particular is for all.
+/// Returns an initiator's permission for an export with these assignments. An export without assignments is open to
+/// all.
 pub fn right_over_iscsi(initiator: &str, assigned: Option<&[Assigned]>) -> Option<Right> {
     let Some(assigned) = assigned else { return Some(Right::Write) };
     let mut of_iscsi = assigned.iter().filter(|own| own.certificate().is_none());
@@ -119,8 +123,8 @@ pub fn right_over_iscsi(initiator: &str, assigned: Option<&[Assigned]>) -> Optio
     Some(if own.read_only { Right::Read } else { Right::Write })
 }
 
-/// What a client of NBD may do, whose certificate has `tls_names`: an export that no certificate is named for is for all, and who is named
-/// twice has the larger right.
+/// Returns the permission of an NBD client with the names `tls_names` in its certificate. An export whose assignments
+/// name no certificate is open to all. A client that matches several assignments has the largest permission.
 pub fn right_over_nbd(tls_names: &[String], assigned: Option<&[Assigned]>) -> Option<Right> {
     let assigned = assigned.unwrap_or_default();
     if !names_certificates(assigned) {
@@ -132,16 +136,16 @@ pub fn right_over_nbd(tls_names: &[String], assigned: Option<&[Assigned]>) -> Op
     Some(if rights.all(|read_only| read_only) { Right::Read } else { Right::Write })
 }
 
-/// Whether any of them is a client of NBD, so that the export is over NBD for those alone.
+/// True if an assignment names a certificate. Over NBD the export is then open to such clients only.
 pub fn names_certificates(assigned: &[Assigned]) -> bool {
     assigned.iter().any(|own| own.certificate().is_some())
 }
 
-/// Exports that are for the clients alone that they are assigned to.
+/// Assignments of all exports.
 #[derive(Debug, Default)]
 pub struct Assignments {
     configured: Vec<Assignment>,
-    /// By the export's name, in place of what is configured for it.
+    /// Assignments made while a server ran, by the export's name. They override the configuration.
     given: RwLock<BTreeMap<String, Vec<Assigned>>>,
     file: Option<PathBuf>,
 }
@@ -153,7 +157,7 @@ impl From<Vec<Assignment>> for Assignments {
 }
 
 impl Assignments {
-    /// What the configuration says, and what a file has in its place.
+    /// Opens the configured assignments, and those in the file, which override them.
     pub fn open(configured: Vec<Assignment>, file: PathBuf) -> io::Result<Assignments> {
         let given: BTreeMap<String, Vec<Assigned>> = kept::read(&file, WHAT)?.unwrap_or_default();
         for own in given.values().flatten() {
@@ -164,7 +168,7 @@ impl Assignments {
         Ok(Assignments { configured, given: RwLock::new(given), file: Some(file) })
     }
 
-    /// Whom an export is for; nobody in particular where it is assigned to none.
+    /// Returns the clients of an export; `None` if it is open to all.
     pub fn of(&self, export: &str) -> Option<Vec<Assigned>> {
         if let Some(given) = self.given.read().get(export) {
             return Some(given.clone());
@@ -172,7 +176,7 @@ impl Assignments {
         self.configured(export)
     }
 
-    /// Whom it is for as the configuration has it.
+    /// Returns the clients of an export according to the configuration.
     pub fn configured(&self, export: &str) -> Option<Vec<Assigned>> {
         let own = self.configured.iter().filter(|assignment| assignment.export == export);
         let own: Vec<_> = own
@@ -184,17 +188,17 @@ impl Assignments {
         (!own.is_empty()).then_some(own)
     }
 
-    /// The exports for which something else than the configuration holds, since it was said while a server ran.
+    /// Returns the exports whose assignments override the configuration.
     pub fn given(&self) -> Vec<String> {
         self.given.read().keys().cloned().collect()
     }
 
-    /// Whether what holds for an export was said while a server ran.
+    /// True if the export's assignments override the configuration.
     pub fn is_given(&self, export: &str) -> bool {
         self.given.read().contains_key(export)
     }
 
-    /// Assigns an export from now on, durably; without `assigned`, as the configuration has it.
+    /// Assigns an export durably, with immediate effect. `None` restores the configured assignments.
     pub fn set(&self, export: &str, assigned: Option<Vec<Assigned>>) -> io::Result<()> {
         let mut given = self.given.write();
         let mut new = given.clone();
@@ -215,7 +219,7 @@ impl Assignments {
         Ok(())
     }
 
-    /// Has what was said of an export while a server ran hold for it under its own name, where it was said of one that is an alias of it now.
+    /// Moves the assignments of `alias` to the export's own name, unless that has some already.
     pub fn follow(&self, alias: &str, own: &str) -> io::Result<()> {
         let said = self.given.read().get(alias).cloned();
         let Some(said) = said else { return Ok(()) };
@@ -225,7 +229,8 @@ impl Assignments {
         self.set(alias, None)
     }
 
-    /// Forgets an export that was deleted, so that another of its name is nobody's: whom it was assigned to, and who has reserved it.
+    /// Deletes the assignments and reservations of a deleted export, so that a new export of this name does not inherit
+    /// them.
     pub fn forget(&self, export: &str) -> io::Result<()> {
         self.set(export, None)?;
         let Some(folder) = self.file.as_ref().and_then(|file| file.parent()) else { return Ok(()) };
@@ -248,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_assigned_is_read_as_it_is_written() {
+    fn assignments_are_parsed_as_they_are_written() {
         let read = |text: &str| {
             let Assignment { export, initiator, read_only } = text.parse().unwrap();
             (export, initiator, read_only)
@@ -298,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_later_stands_in_place_of_the_configuration_and_is_kept() {
+    fn later_assignments_override_the_configuration_and_survive_restarts() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("state/assignments.json");
         let configured = || vec!["mail iqn.a:1".parse().unwrap(), "mail iqn.b:2 read-only".parse().unwrap()];
@@ -334,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_server_wrote_is_not_written_over() {
+    fn changes_by_another_server_are_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("assignments.json");
         let [one, other] = [(); 2].map(|()| Assignments::open(Vec::new(), file.clone()).unwrap());
@@ -347,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_leaves_nothing_to_another_of_its_name() {
+    fn a_new_export_inherits_nothing_from_a_deleted_one() {
         let folder = tempfile::tempdir().unwrap();
         let assignments = Assignments::open(Vec::new(), folder.path().join("assignments.json")).unwrap();
         assignments.set("mail", Some(vec![assigned("iqn.a:1", false)])).unwrap();
@@ -359,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused_and_changes_nothing() {
+    fn a_change_that_cannot_be_saved_is_refused_without_effect() {
         let assignments = Assignments::from(Vec::new());
         assert!(assignments.set("mail", Some(Vec::new())).is_err());
         assert_eq!(assignments.of("mail"), None);

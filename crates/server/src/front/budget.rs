@@ -1,18 +1,21 @@
-//! The memory that requests and answers of all connections share, and how it is shared out.
+//! Division of the memory for requests and replies among all connections.
 //!
-//! A quarter of it belongs to the connections in equal parts, as many as there may be: each can always make small requests, whatever
-//! others do. Memory for one longest request is the lane, see below. The rest is a pool. There a connection may hold a quarter of what is
-//! free, so that nobody counts connections, and each that comes finds something, less the more there are. Source: A. K. Choudhury and
-//! E. L. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6(2), 1998.
+//! A quarter belongs to the connections in equal parts, as many as the limit of connections. So each can always make
+//! small requests. The lane is memory for one longest request, see below. The rest is a pool. A connection may hold a
+//! quarter of the pool's free memory. So no connections are counted, and a new one always finds some memory, less the
+//! more there are. Source: A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet
+//! Switches", IEEE/ACM Transactions on Networking 6(2), 1998.
 //!
-//! A read is admitted whole. A write takes memory in parts, each when data for it has come, so that a client that announces much and sends
-//! little holds little. What is over a connection's share waits until the connection holds less. If nothing of the connection would
-//! end by itself, it waits in a queue and is admitted in its turn; a sixteenth of the pool is left to others meanwhile.
+//! A read is admitted as a whole. A write takes memory in parts, each when its data arrives, so a client that announces
+//! much and sends little holds little. A request above its connection's share waits until the connection holds less. If
+//! the connection has nothing in progress that will free memory, the request enters a queue and is admitted in its
+//! turn. A sixteenth of the pool stays reserved for others.
 //!
-//! Writes that have come in part could fill the pool and all wait for their rest. So if the pool has nothing for the first in the queue, the
-//! lane holds all that a request still needs: in turn of the one that has waited longest and of the one that needs least. The lane is free for
-//! the next when the request is answered, or when its client stalls, for which it has little time, and is cut off. So as long as some
-//! client sends its data and takes its answers, each request comes to its turn, and one that needs little does so soon.
+//! Writes that have arrived in part could fill the pool and all wait for their rest. So if the pool has nothing for the
+//! first in the queue, the lane holds all that a request still needs. It goes alternately to the request that has
+//! waited longest, and to the one that needs least. The lane is free for the next when the request is answered, or when
+//! its client stalls: it is disconnected after a short timeout. So while some client sends its data and reads its
+//! replies, each request gets its turn, and small requests soon.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,57 +26,57 @@ use parking_lot::Mutex;
 use super::completions::Completions;
 use crate::limits::{Limit, Limits};
 
-/// One part in this number of the budget belongs to the connections.
+/// Divisor: the part of the budget that belongs to the connections.
 const OWN: usize = 4;
-/// A connection may hold one part in this number of what is free in the pool.
+/// Divisor: the part of the pool's free memory that a connection may hold.
 const SHARE: usize = 4;
-/// One part in this number of the pool is not for long requests that have waited.
+/// Divisor: the part of the pool that is not for long requests from the queue.
 const RESERVE: usize = 16;
-/// Memory of a request beside its data, at most.
+/// Largest memory of a request in addition to its data.
 const OVERHEAD_BYTES: usize = 4 << 10;
 
-/// The end of the next part of a write of which `received` bytes have come: each part is as long as all before it, and at least
-/// `part_bytes_min`.
+/// Returns the end of the next part of a write after `received` bytes. Each part is as long as all before it, and at
+/// least `part_bytes_min`.
 pub fn next_part(received: usize, length: usize, part_bytes_min: usize) -> usize {
     (received + received.max(part_bytes_min)).min(length)
 }
 
-/// Memory that a request asks for.
+/// The memory that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// What it needs to go on; more than 0.
+    /// Bytes to continue; more than 0.
     pub bytes: usize,
-    /// What it needs from now on until it is whole; at least `bytes`.
+    /// Bytes until it is complete; at least `bytes`.
     pub rest_bytes: usize,
 }
 
 impl Need {
-    /// A request that is admitted whole.
+    /// Returns the need of a request that is admitted as a whole.
     pub fn whole(bytes: usize) -> Need {
         Need { bytes, rest_bytes: bytes }
     }
 }
 
-/// One budget, of the connections of one server.
+/// The budget of the connections of one server.
 #[derive(Debug)]
 pub struct Budget {
     bytes_max: usize,
-    /// What each connection has for itself.
+    /// Memory of each connection's own.
     own_bytes: usize,
     accounts: AtomicUsize,
     pool_bytes: usize,
-    /// For the rest of one longest request, or of several, beside the pool.
+    /// Memory for the rest of at least one longest request, outside the pool.
     lane_bytes: usize,
     lane_used_bytes: AtomicUsize,
-    /// Whether the lane is next for the request that needs least.
+    /// True if the lane goes next to the request that needs least.
     is_turn_of_least: AtomicBool,
-    /// Left to others when a request that has waited is admitted.
+    /// Memory left for others when a request from the queue is admitted.
     reserve_bytes: usize,
-    /// Of the pool.
+    /// Used memory of the pool.
     used_bytes: AtomicUsize,
-    /// What the request asks for that has waited longest; 0 if none waits.
+    /// Memory needed by the request that has waited longest; 0 if none waits.
     promised_bytes: AtomicUsize,
-    /// Fewest free bytes with which a waiting request is admitted; `usize::MAX` if none waits.
+    /// Fewest free bytes that admit a waiting request; `usize::MAX` if none waits.
     needed_bytes: AtomicUsize,
     queue: Mutex<VecDeque<Waiting>>,
     limits: Arc<Limits>,
@@ -83,23 +86,24 @@ pub struct Budget {
 #[derive(Debug)]
 struct Waiting {
     need: Need,
-    /// What its connection holds of the pool.
+    /// Memory of the pool that its connection holds.
     held_bytes: usize,
     seat: Arc<Seat>,
 }
 
-/// What a connection and the budget both know of the connection's wait.
+/// State of a connection's wait, shared with the budget.
 #[derive(Debug)]
 struct Seat {
     admitted: AtomicBool,
-    /// Whether it was admitted to the lane, with the rest of its request.
+    /// True if the rest of its request was admitted to the lane.
     has_lane: AtomicBool,
     completions: Arc<Completions>,
 }
 
 impl Budget {
-    /// A budget of `bytes_max`, of which nothing is used, for at most `connections_max` connections, whose requests have at most
-    /// `request_bytes_max` of data: less than three quarters of the budget. `limits` counts requests that wait.
+    /// Creates an unused budget of `bytes_max` for at most `connections_max` connections. Their requests have at most
+    /// `request_bytes_max` of data, which is less than three quarters of the budget. `limits` counts requests that
+    /// wait.
     pub fn new(bytes_max: usize, connections_max: usize, request_bytes_max: usize, limits: Arc<Limits>) -> Budget {
         let connections_max = connections_max.max(1);
         let own_bytes = bytes_max / OWN / connections_max;
@@ -122,41 +126,41 @@ impl Budget {
         }
     }
 
-    /// Its size.
+    /// Returns its size.
     pub fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
-    /// What is taken now, with what each connection has for itself.
+    /// Returns the memory in use, including each connection's own.
     pub fn used_bytes(&self) -> usize {
         let shared_bytes = self.used_bytes.load(SeqCst) + self.lane_used_bytes.load(SeqCst);
         self.accounts.load(SeqCst) * self.own_bytes + shared_bytes
     }
 
-    /// Whether a request waits that can only be admitted when others give something back.
+    /// True if a request waits until others free memory.
     pub fn is_awaited(&self) -> bool {
         self.needed_bytes.load(SeqCst) < usize::MAX
     }
 
-    /// What of `bytes` a connection holds of the pool.
+    /// Returns the part of a connection's `bytes` that comes from the pool.
     fn pooled(&self, bytes: usize) -> usize {
         bytes.saturating_sub(self.own_bytes)
     }
 
-    /// Whether a connection may hold so much of the pool when so much is free: a share of it, less what is promised to the first of the queue,
-    /// but for the reserve.
+    /// True if a connection may hold `held_bytes` of the pool with `free_bytes` free. Memory promised to the first of
+    /// the queue does not count as free, except the reserve.
     fn is_share(&self, held_bytes: usize, free_bytes: usize, promised_bytes: usize) -> bool {
         let shared_bytes = free_bytes.saturating_sub(promised_bytes).max(free_bytes.min(self.reserve_bytes));
         held_bytes <= shared_bytes / SHARE
     }
 
-    /// Fewest free bytes with which `is_share` holds.
+    /// Returns the fewest free bytes for which `is_share` is true.
     fn needed_for_share(&self, held_bytes: usize, promised_bytes: usize) -> usize {
         let shared_bytes = held_bytes * SHARE;
         if shared_bytes <= self.reserve_bytes { shared_bytes } else { shared_bytes + promised_bytes }
     }
 
-    /// Takes `bytes` if `may` says so of what is free.
+    /// Takes `bytes` of the pool if `may`, given the free bytes, is true.
     fn take_if(&self, bytes: usize, may: impl Fn(usize) -> bool) -> bool {
         let take = |used: usize| {
             let free = self.pool_bytes - used;
@@ -165,7 +169,7 @@ impl Budget {
         self.used_bytes.fetch_update(SeqCst, SeqCst, take).is_ok()
     }
 
-    /// Takes `bytes` for a connection that holds `held_bytes`, if both together are no more than its share.
+    /// Takes `bytes` for a connection that holds `held_bytes`, if the sum is within its share.
     fn take_share(&self, held_bytes: usize, bytes: usize) -> bool {
         let promised_bytes = self.promised_bytes.load(SeqCst);
         self.take_if(bytes, |free| self.is_share(held_bytes + bytes, free, promised_bytes))
@@ -183,7 +187,7 @@ impl Budget {
         self.admit(&mut self.queue.lock());
     }
 
-    /// Admits a waiting request to the lane; `false` if the one whose turn it is does not fit.
+    /// Admits a waiting request to the lane; false if the next one does not fit.
     fn admit_to_lane(&self, queue: &mut VecDeque<Waiting>) -> bool {
         let of_least = self.is_turn_of_least.load(SeqCst);
         let least = queue.iter().enumerate().min_by_key(|(_, waiting)| waiting.need.rest_bytes).map(|(at, _)| at);
@@ -192,14 +196,14 @@ impl Budget {
         if self.lane_used_bytes.load(SeqCst) + rest_bytes > self.lane_bytes {
             return false;
         }
-        // More is only taken with the queue locked.
+        // Memory of the lane is only taken with the queue locked.
         self.lane_used_bytes.fetch_add(rest_bytes, SeqCst);
         self.is_turn_of_least.store(!of_least, SeqCst);
         queue.remove(at).into_iter().for_each(|waiting| waiting.seat.admit(true));
         true
     }
 
-    /// Admits those who wait and whose turn it is: the first one once there is enough, those behind it within their share.
+    /// Admits waiting requests: the first once there is enough memory, those behind it within their share.
     fn admit(&self, queue: &mut VecDeque<Waiting>) {
         loop {
             while let Some(Waiting { need, held_bytes, seat }) = queue.front() {
@@ -230,7 +234,8 @@ impl Budget {
                 true
             });
             self.needed_bytes.store(needed_bytes, SeqCst);
-            // Who gives back looks at what is needed after giving. Who gave before it was written has not seen it.
+            // Freeing memory checks `needed_bytes` afterwards. Memory freed before this store was not checked against
+            // it.
             if self.pool_bytes - self.used_bytes.load(SeqCst) < needed_bytes {
                 return;
             }
@@ -246,23 +251,23 @@ impl Seat {
     }
 }
 
-/// What one connection holds of a budget; given back when it is dropped.
+/// The memory of one connection, freed on drop.
 #[derive(Debug)]
 pub struct Account {
     budget: Arc<Budget>,
     seat: Arc<Seat>,
-    /// What requests and answers hold: of the lane, then the connection's own part, then of the pool.
+    /// Memory of requests and replies: from the lane, then the connection's own, then from the pool.
     held_bytes: usize,
-    /// What of that is of the lane.
+    /// The part that is from the lane.
     lane_bytes: usize,
-    /// What buffers hold of the pool that the connection could do without.
+    /// Memory of the pool for optional buffers.
     buffer_bytes: usize,
-    /// What the connection waits in the queue for, and what of that its own part has no room for.
+    /// The need that the connection waits for, and the part of it that its own memory does not cover.
     waits_for: Option<(Need, usize)>,
 }
 
 impl Account {
-    /// An account of a connection whose bell rings when it has waited and is admitted.
+    /// Creates the account of a connection, whose bell rings when a waiting request is admitted.
     pub fn new(budget: &Arc<Budget>, completions: &Arc<Completions>) -> Account {
         let (admitted, has_lane) = (AtomicBool::new(false), AtomicBool::new(false));
         let seat = Arc::new(Seat { admitted, has_lane, completions: Arc::clone(completions) });
@@ -270,14 +275,14 @@ impl Account {
         Account { budget: Arc::clone(budget), seat, held_bytes: 0, lane_bytes: 0, buffer_bytes: 0, waits_for: None }
     }
 
-    /// What requests and answers hold of the pool.
+    /// Returns the memory of the pool for requests and replies.
     fn pooled_bytes(&self) -> usize {
         self.budget.pooled(self.held_bytes - self.lane_bytes)
     }
 
-    /// Takes memory for a request; returns how much it got: none, what it needs to go on, or all that it needs. If none, it is worth asking
-    /// again when the connection holds less, or after its bell rang. `is_idle` says that nothing of the connection ends by itself, so that
-    /// it waits in the queue.
+    /// Takes memory for a request and returns the bytes taken: 0, enough to continue, or all. After 0, try again when
+    /// the connection holds less, or after its bell rings. `is_idle` means that nothing of the connection is in
+    /// progress, so the request enters the queue.
     pub fn take(&mut self, need: Need, is_idle: bool) -> usize {
         let held_bytes = self.pooled_bytes();
         let more_bytes = self.budget.pooled(self.held_bytes - self.lane_bytes + need.bytes) - held_bytes;
@@ -327,7 +332,7 @@ impl Account {
         }
     }
 
-    /// Gives back what requests and answers hold beyond `bytes`, the lane first.
+    /// Frees the memory of requests and replies beyond `bytes`, the lane's first.
     pub fn keep(&mut self, bytes: usize) {
         let spare_bytes = self.held_bytes.saturating_sub(bytes);
         let of_lane = spare_bytes.min(self.lane_bytes);
@@ -342,7 +347,7 @@ impl Account {
         }
     }
 
-    /// Takes what buffers need to hold `bytes`; returns whether it got that. Half of the pool is never for buffers.
+    /// Takes memory for buffers of `bytes`; true if it succeeds. Buffers never take half of the pool.
     pub fn grow_buffers(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.buffer_bytes);
         let grown = self.budget.take_if(more, |free| free >= more + self.budget.pool_bytes / 2);
@@ -350,17 +355,17 @@ impl Account {
         grown
     }
 
-    /// Whether it holds a part of the lane, for which it has little time.
+    /// True if it holds memory of the lane, which shortens its timeout.
     pub fn has_lane(&self) -> bool {
         self.lane_bytes > 0
     }
 
-    /// Whether it holds what another connection waits for.
+    /// True if it holds memory that another connection waits for.
     pub fn is_in_the_way(&self) -> bool {
         self.lane_bytes + self.pooled_bytes() + self.buffer_bytes > 0 && self.budget.is_awaited()
     }
 
-    /// Gives back what buffers hold.
+    /// Frees the memory of buffers.
     pub fn drop_buffers(&mut self) {
         self.budget.give_back(std::mem::take(&mut self.buffer_bytes));
     }

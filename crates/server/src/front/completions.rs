@@ -1,4 +1,4 @@
-//! Requests that an export has answered, on their way back to the thread of their connection.
+//! Completed requests of exports, on their way back to the connection's thread.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,27 +10,27 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use flashwise_engine::export::{Done, Error};
 
-/// What a reply needs to know of its request.
+/// The data of a request that its reply needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// Names the request.
+    /// Identifies the request.
     pub cookie: u64,
-    /// First byte.
+    /// Offset of its first byte.
     pub offset: u64,
     /// Number of bytes.
     pub length: u32,
-    /// Whether the reply has data.
+    /// True if the reply has data.
     pub reads: bool,
-    /// Memory that is set aside for it, in bytes.
+    /// Memory reserved for it, in bytes.
     pub reserved_bytes: usize,
 }
 
-/// An answered request.
+/// A completed request.
 #[derive(Debug)]
 pub struct Completed {
-    /// What was asked.
+    /// The request.
     pub asked: Asked,
-    /// The answer.
+    /// The result.
     pub result: Result<Vec<u8>, Error>,
 }
 
@@ -40,7 +40,8 @@ struct Queue {
     sleeping: bool,
 }
 
-/// The answered requests of one connection. Filling it never waits for the client: it holds at most as many as are in flight.
+/// The completed requests of one connection. Adding one never waits for the client: there are at most as many as are in
+/// flight.
 #[derive(Debug)]
 pub struct Completions {
     queue: Mutex<Queue>,
@@ -48,53 +49,53 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new() -> io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { queue: Mutex::default(), bell })
     }
 
-    /// What an export calls to answer a request.
+    /// Returns the function that an export calls to complete a request.
     pub fn done(self: &Arc<Self>, asked: Asked) -> Done {
-        // An export that forgets a request is a broken one, but its client must not wait for ever.
+        // An export must not drop a request, but if it does, the client must not wait forever.
         let answer = Answer { completions: Arc::clone(self), asked, result: Err(Error::Io) };
         Box::new(move |result| answer.give(result))
     }
 
-    /// Swaps all answers into `completed`, which is empty.
+    /// Moves all completed requests into `completed`, which is empty.
     pub fn take(&self, completed: &mut Vec<Completed>) {
         debug_assert!(completed.is_empty());
         std::mem::swap(&mut self.queue.lock().completed, completed);
     }
 
-    /// Whether there are answers to take.
+    /// True if there are completed requests.
     pub fn has_any(&self) -> bool {
         !self.queue.lock().completed.is_empty()
     }
 
-    /// Notes that the connection waits for [`Self::bell`]; returns whether there is reason to wait.
+    /// Records that the connection waits for [`Self::bell`]; false if it need not wait.
     pub fn fall_asleep(&self) -> bool {
         let mut queue = self.queue.lock();
         queue.sleeping = queue.completed.is_empty();
         queue.sleeping
     }
 
-    /// Notes that the connection has stopped waiting. `rung` says whether the bell was heard.
+    /// Records that the connection has stopped waiting. `rung` is true if the bell rang.
     pub fn wake_up(&self, rung: bool) {
         self.queue.lock().sleeping = false;
         if rung {
-            // Fails if another thread was faster, which cannot be, or the bell is silent, which is what is wanted.
+            // Fails only if the bell has not rung, which does no harm.
             let _ = rustix::io::read(&self.bell, &mut [0; 8]);
         }
     }
 
-    /// Wakes the connection up, whatever it waits for.
+    /// Wakes the connection up unconditionally.
     pub fn ring(&self) {
-        // Fails only after 2^64 - 1 unheard rings.
+        // Fails only after 2^64 - 1 unread rings.
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
-    /// Becomes readable when an answer comes while the connection sleeps.
+    /// Returns the bell. It becomes readable when a request completes while the connection sleeps.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
@@ -106,7 +107,7 @@ impl Wake for Completions {
     }
 }
 
-/// An answer that is delivered when it is dropped, so that none is lost.
+/// A result that is delivered on drop, so that none is lost.
 struct Answer {
     completions: Arc<Completions>,
     asked: Asked,

@@ -1,4 +1,4 @@
-//! A client that was accepted, and what a server can do to it.
+//! An accepted client, and the server's control over it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,25 +15,25 @@ use super::counters::Counters;
 use super::options::Options;
 use flashwise_engine::export::Exports;
 
-/// What a protocol is given to serve one client, on a thread of its own.
+/// The context of a protocol that serves one client, on its own thread.
 pub struct Connection<'a> {
-    /// The client's socket, and whether the connection has to end.
+    /// The client's socket, and the state of its shutdown.
     pub control: &'a Arc<Control>,
-    /// Who the client is, as far as the socket tells.
+    /// The client's identity, as far as the socket shows it.
     pub client: Client,
-    /// What there is to serve.
+    /// The available exports.
     pub exports: &'a Exports,
-    /// What the server allowed when the client came.
+    /// The server's options when the client connected.
     pub options: &'a Options,
-    /// Where the server speaks the same protocol.
+    /// The server's addresses with the same protocol.
     pub addresses: &'a [Address],
     /// The memory that all connections share.
     pub budget: &'a Arc<Budget>,
-    /// What the server has done so far.
+    /// The server's counters.
     pub counters: &'a Counters,
 }
 
-/// What others can do to a connection.
+/// Control over a connection from other threads.
 #[derive(Debug)]
 pub struct Control {
     socket: Arc<OwnedFd>,
@@ -43,7 +43,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Control over the connection behind `socket`.
+    /// Takes control of the connection on `socket`.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             socket: Arc::new(socket),
@@ -53,37 +53,37 @@ impl Control {
         })
     }
 
-    /// The client's socket.
+    /// Returns the client's socket.
     pub fn socket(&self) -> &Arc<OwnedFd> {
         &self.socket
     }
 
-    /// Ends the connection when what was received is answered.
+    /// Ends the connection once all received requests are answered.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
-        // Wakes up a thread that waits for bytes. Fails where the client is gone, which is as good.
+        // Wakes a thread that waits for bytes. Fails if the client is gone, which has the same effect.
         let _ = shutdown(&self.socket, Shutdown::Read);
         self.completions.ring();
     }
 
-    /// Ends the connection, even if requests are not answered.
+    /// Ends the connection, even with unanswered requests.
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::SeqCst);
         let _ = shutdown(&self.socket, Shutdown::Both);
         self.completions.ring();
     }
 
-    /// Whether the connection has to end.
+    /// True if the connection is ending.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// Whether the connection has to end now.
+    /// True if the connection must end immediately.
     pub fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::SeqCst)
     }
 
-    /// The answers of the connection's requests.
+    /// Returns the queue of completed requests.
     pub fn completions(&self) -> &Arc<Completions> {
         &self.completions
     }

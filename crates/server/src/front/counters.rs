@@ -1,32 +1,32 @@
-//! What a server has done so far.
+//! Counters of a server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limits::Limits;
 
-/// Counters of one server, from its start; they may be read at any time.
+/// Counters of one server since its start. They can be read at any time.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Connections that are open.
+    /// Open connections.
     pub connections: AtomicU64,
-    /// Connections that were accepted.
+    /// Accepted connections.
     pub connections_accepted: AtomicU64,
-    /// Connections that were closed at once, since there were too many.
+    /// Connections closed immediately, because there were too many.
     pub connections_refused: AtomicU64,
-    /// Connections that ended before they opened an export, by an error, a wrong message or too long a wait.
+    /// Connections that ended before they opened an export: by an error, an invalid message or a timeout.
     pub handshakes_failed: AtomicU64,
-    /// Connections that a wrong request ended.
+    /// Connections ended by an invalid request.
     pub connections_broken: AtomicU64,
-    /// Requests that were received.
+    /// Requests received.
     pub requests: AtomicU64,
-    /// Requests that were answered with an error.
+    /// Requests answered with an error.
     pub requests_failed: AtomicU64,
-    /// Bytes that were read by clients.
+    /// Bytes read by clients.
     pub bytes_read: AtomicU64,
-    /// Bytes that were written by clients.
+    /// Bytes written by clients.
     pub bytes_written: AtomicU64,
-    /// How often each limit was reached.
+    /// Counters of the limits that were reached.
     pub limits: Arc<Limits>,
 }
 

@@ -1,4 +1,4 @@
-//! Messages before a client is served: each is waited for and answered in turn, within a deadline.
+//! Messages before a client is served: each is received and answered in turn, within a deadline.
 
 use std::io;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ pub struct Exchange<'a> {
     control: &'a Control,
     /// Its socket.
     pub transport: Transport,
-    /// What it has sent.
+    /// Received bytes.
     pub input: Input,
     deadline: Option<Instant>,
 }
 
 impl<'a> Exchange<'a> {
-    /// The start: messages are at most `input_bytes` long.
+    /// Starts an exchange with messages of at most `input_bytes`.
     pub fn new(control: &'a Control, input_bytes: usize, deadline: Option<Instant>) -> Exchange<'a> {
         let transport = Transport::new(Arc::clone(control.socket()));
         Exchange { control, transport, input: Input::new(input_bytes), deadline }
     }
 
-    /// Goes on over TLS.
+    /// Switches to TLS.
     pub fn start_tls(&mut self, config: &Arc<Config>) -> io::Result<()> {
         self.transport.start_tls(config)
     }
@@ -51,7 +51,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Waits for more; returns how many bytes came, 0 for the end.
+    /// Waits for more bytes and returns their number; 0 at the end.
     pub fn receive(&mut self) -> io::Result<usize> {
         loop {
             self.check_stop()?;

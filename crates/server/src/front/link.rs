@@ -1,4 +1,4 @@
-//! A client that is served: its buffers, and waiting for it and for the answers of its export.
+//! A client being served: its buffers, and waiting for the client and for the export.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,66 +12,66 @@ use super::polling::Polling;
 use super::transport::{Patience, Transport};
 use crate::limits::Limit;
 
-/// Size of the buffer that messages are received into, at first and where the client fills it.
+/// Initial size of the receive buffer; it grows if the client fills it.
 pub const INPUT_BYTES_MIN: usize = 4 << 10;
 const INPUT_BYTES_MAX: usize = 128 << 10;
-/// A client that is silent for this time needs no buffers.
+/// After this silence a client's buffers are freed.
 const SILENCE: Duration = Duration::from_secs(1);
-/// A client that moves fewer bytes of what it asked for in the time that it may stall, stalls.
+/// A client stalls if it moves fewer of the expected bytes than this within the time limit.
 const PROGRESS_BYTES_MIN: u64 = 16 << 10;
-/// A client that holds the lane of the budget has this part of the time.
+/// Divisor of the time limit for a client that holds the lane of the budget.
 const LANE_HASTE: u32 = 5;
-/// Data that is at least as long is received where it stays.
+/// Data of at least this length is received directly into its final buffer.
 pub const DIRECT_BYTES_MIN: usize = 32 << 10;
 
-/// Data that is received where it stays.
+/// Data that is received directly into its final buffer.
 pub struct Direct<'a> {
-    /// Where.
+    /// The buffer.
     pub data: &'a mut Vec<u8>,
-    /// How long it is when all of it has come that there is memory for.
+    /// Its length once all data that there is memory for has arrived.
     pub length: usize,
 }
 
-/// What a session waits for.
+/// The events that a session waits for.
 #[derive(Clone, Copy, Debug)]
 pub struct Awaited {
-    /// Bytes from the client.
+    /// True for bytes from the client.
     pub bytes: bool,
-    /// Number of requests that the export has not answered.
+    /// Number of requests that the export has not completed.
     pub answers: usize,
-    /// Whether the client was asked for bytes.
+    /// True if the client was asked for bytes.
     pub asked: bool,
 }
 
-/// A client that is served.
+/// A client being served.
 pub struct Link<'a> {
     control: &'a Control,
     transport: Transport,
     counters: &'a Counters,
     stall_time_max: Duration,
-    /// Bytes that the client has sent and taken.
+    /// Bytes sent and received.
     moved_bytes: u64,
-    /// How long the client was waited for since it moved enough of what it owes, and the bytes by then.
+    /// The time since the client last made enough progress, and the bytes moved by then.
     stalled: (Duration, u64),
     polling: Polling,
-    /// Its part of the memory that all share.
+    /// Its share of the common memory.
     pub account: Account,
-    /// What it has sent.
+    /// Received bytes.
     pub input: Input,
-    /// What it is sent.
+    /// Bytes to send.
     pub output: Output,
-    /// Whether its buffers are given up.
+    /// True if its buffers are freed.
     resting: bool,
-    /// Whether more is received.
+    /// True while bytes are received.
     pub open: bool,
-    /// Whether the client ended the connection, rather than the server.
+    /// True if the client ended the connection, rather than the server.
     pub hung_up: bool,
-    /// Whether it is gone, so that answers go nowhere.
+    /// True if it is gone; replies are discarded.
     pub gone: bool,
 }
 
 impl<'a> Link<'a> {
-    /// A client over `transport`; `input` has what it has sent already.
+    /// Serves a client over `transport`; `input` holds the bytes received so far.
     pub fn new(
         control: &'a Control,
         transport: Transport,
@@ -102,12 +102,12 @@ impl<'a> Link<'a> {
         link
     }
 
-    /// Whether all is sent, or nobody is there to take it.
+    /// True if everything is sent, or the client is gone.
     pub fn is_sent(&self) -> bool {
         self.gone || !self.transport.has_more(&self.output)
     }
 
-    /// Sends what the client takes at once.
+    /// Sends as many bytes as the socket accepts immediately.
     pub fn send(&mut self) {
         let unsent = self.output.length();
         if !self.gone && self.transport.send(&mut self.output).is_err() {
@@ -116,39 +116,40 @@ impl<'a> Link<'a> {
         self.moved_bytes += unsent.saturating_sub(self.output.length()) as u64;
     }
 
-    /// Notes that the client is gone. Its requests go on in the export, so the connection lasts, and counts, until they end.
+    /// Records that the client is gone. Its requests continue in the export; the connection exists, and counts, until
+    /// they end.
     pub fn lose(&mut self) {
         self.gone = true;
         self.end();
         self.output.discard();
     }
 
-    /// Receives no more.
+    /// Stops receiving.
     fn end(&mut self) {
         self.open = false;
         // A server that stops closes this side itself.
         self.hung_up |= !self.control.is_stopping();
     }
 
-    /// Receives no more if the client has closed its side. A session that let requests wait for room asks this before it begins them: another
-    /// client may have changed the same bytes since.
+    /// Stops receiving if the client has closed its side. A session calls this before it starts requests that waited
+    /// for memory: another client may have changed the same bytes since.
     pub fn look_for_end(&mut self) {
         if self.open && !self.control.is_stopping() && self.transport.has_hung_up() {
             self.end();
         }
     }
 
-    /// Whether the client is silent, so that its buffers are given up.
+    /// True if the client is silent, so that its buffers are freed.
     pub fn is_resting(&self) -> bool {
         self.resting
     }
 
-    /// Says goodbye.
+    /// Closes the connection in order.
     pub fn close(&mut self) {
         self.transport.close();
     }
 
-    /// Waits for what is awaited, and for the client to take what is unsent.
+    /// Waits for the awaited events, and for the client to read the output.
     pub fn wait(&mut self, awaited: Awaited, direct: Option<Direct<'_>>) {
         if let Err(error) = self.try_wait(awaited, direct)
             && error.kind() != io::ErrorKind::WouldBlock
@@ -161,7 +162,7 @@ impl<'a> Link<'a> {
         let read = awaited.bytes && self.open;
         let write = !self.is_sent();
         if write {
-            // What waits for a slow client is all that it holds.
+            // The output for a slow client should hold only unsent bytes.
             self.output.trim();
         }
         let since = Instant::now();
@@ -173,7 +174,7 @@ impl<'a> Link<'a> {
         slept
     }
 
-    /// Looks for bytes and answers for a moment; whether any came.
+    /// Polls for bytes and completions; true if there were any.
     fn poll(&mut self, awaited: Awaited, direct: &mut Option<Direct<'_>>) -> io::Result<bool> {
         let Some(turn) = self.polling.begin() else { return Ok(false) };
         while turn.lasts() {
@@ -198,7 +199,7 @@ impl<'a> Link<'a> {
             return received;
         }
         if read && self.transport.encrypted() {
-            // Bytes may have come out of the socket already.
+            // TLS may have received bytes before.
             match self.receive(Patience::Now, direct) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 received => return received,
@@ -229,7 +230,7 @@ impl<'a> Link<'a> {
         if ready?.readable { self.receive(Patience::Now, direct) } else { Ok(()) }
     }
 
-    /// What to do when the client was silent, or stalled what it asked for.
+    /// Handles a client that was silent, or stalled.
     fn stalled(&mut self, asked: bool) -> io::Result<()> {
         self.stalled = (Duration::ZERO, self.moved_bytes);
         if asked && self.account.is_in_the_way() {
@@ -241,7 +242,7 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// Gives up the buffers, until the client says something.
+    /// Frees the buffers until the client sends something.
     fn rest(&mut self) {
         self.resting = true;
         self.input.resize(INPUT_BYTES_MIN);
@@ -249,7 +250,7 @@ impl<'a> Link<'a> {
         self.output.trim();
     }
 
-    /// Makes the buffer larger that the client has filled, if there is memory for that.
+    /// Enlarges the buffer if the client has filled it and memory is available.
     fn grow_input(&mut self) {
         let capacity = (2 * self.input.capacity()).min(INPUT_BYTES_MAX);
         if capacity > self.input.capacity() && self.account.grow_buffers(capacity) {
@@ -257,7 +258,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Looks for bytes that have come; where there are none, that is no error.
+    /// Receives bytes that have arrived; none is no error.
     pub fn look(&mut self, direct: Option<Direct<'_>>) -> bool {
         let mut direct = direct;
         self.receive(Patience::Now, &mut direct).is_ok()
@@ -270,14 +271,14 @@ impl<'a> Link<'a> {
             {
                 data.reserve_exact(*length - data.len());
                 let count = self.transport.receive(data, patience)?;
-                // The allocator may have given more room than was asked for.
+                // The allocator may have provided more room than requested.
                 if data.len() > *length {
                     self.input.extend(&data.split_off(*length));
                 }
                 count
             }
             _ => {
-                // The next part of the data goes where it stays, once there is memory for it.
+                // The next part of the data goes to its final buffer once there is memory for it.
                 let begins_part = direct.as_ref().is_some_and(|direct| direct.data.len() == direct.length);
                 if self.input.is_too_small() && !begins_part {
                     self.grow_input();

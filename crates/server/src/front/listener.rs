@@ -1,4 +1,4 @@
-//! Sockets that clients connect to.
+//! Listening sockets.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -13,47 +13,47 @@ use rustix::net::sockopt::set_socket_keepalive;
 use super::address::Address;
 use super::peer::peer;
 
-/// Clients that may wait to be accepted.
+/// Clients that can wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// Why a server cannot listen.
+/// The reason why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Another program listens there.
+    /// The address is in use.
     #[error("{address}: address in use: another program listens there; stop it or choose another address")]
     InUse {
-        /// Where.
+        /// The address.
         address: String,
     },
-    /// A file is in the way.
+    /// A file that is no socket exists at the path.
     #[error("{path}: found a file that is not a socket; remove it or choose another path")]
     NotASocket {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
-    /// The system refuses.
+    /// The system reports an error.
     #[error("{address}: cannot listen: {error}")]
     Io {
-        /// Where.
+        /// The address.
         address: String,
-        /// What it says.
+        /// The error.
         error: io::Error,
     },
 }
 
 enum Socket {
     Tcp(TcpListener),
-    /// With the device and inode of its file.
+    /// With its path, and the device and inode of its file.
     Unix(UnixListener, PathBuf, (u64, u64)),
 }
 
-/// A socket that clients connect to. The file of a Unix socket goes when this goes.
+/// A listening socket. The file of a Unix socket is removed on drop.
 pub struct Listener {
     socket: Socket,
 }
 
 impl Listener {
-    /// Listens at an address: at several sockets if its name stands for several.
+    /// Listens at an address, on several sockets if its name has several IP addresses.
     pub fn bind(address: &Address) -> Result<Vec<Self>, ListenError> {
         match address {
             Address::Unix(path) => Ok(vec![bind_unix(path)?]),
@@ -61,7 +61,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens, with the port that the system chose.
+    /// Returns the address, with the port that the system chose.
     pub fn address(&self) -> io::Result<Address> {
         match &self.socket {
             Socket::Tcp(listener) => {
@@ -72,14 +72,14 @@ impl Listener {
         }
     }
 
-    /// The next client, if one waits, and who it is.
+    /// Returns the next waiting client's socket and identity.
     pub fn accept(&self) -> io::Result<(OwnedFd, Client)> {
         match &self.socket {
             Socket::Tcp(listener) => {
                 let (stream, address) = listener.accept()?;
                 stream.set_nonblocking(false)?;
                 stream.set_nodelay(true)?;
-                // A client whose machine is gone says nothing; this finds out.
+                // Detects clients whose machine is gone.
                 set_socket_keepalive(&stream, true)?;
                 let client = Client { address: Some(address.ip().to_canonical()), ..Client::default() };
                 Ok((stream.into(), client))
@@ -106,7 +106,7 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Socket::Unix(_, path, identity) = &self.socket {
-            // Someone may have put another socket there.
+            // Another socket may have replaced it.
             if std::fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == *identity) {
                 let _ = std::fs::remove_file(path);
             }
@@ -125,7 +125,7 @@ fn failed(address: &dyn ToString) -> impl Fn(io::Error) -> ListenError + use<> {
 fn bind_tcp(host: &str, port: u16, address: &Address) -> Result<Vec<Listener>, ListenError> {
     let failed = failed(address);
     let resolved: Vec<SocketAddr> = if host.is_empty() {
-        // Takes IPv4 as well, where it is not turned off.
+        // Accepts IPv4 as well, unless that is disabled.
         vec![SocketAddr::from(([0_u16; 8], port)), SocketAddr::from(([0_u8; 4], port))]
     } else {
         (host, port).to_socket_addrs().map_err(&failed)?.collect()
@@ -142,7 +142,7 @@ fn bind_tcp(host: &str, port: u16, address: &Address) -> Result<Vec<Listener>, L
             Err(error) if is_absent(&error) => absent = Some(error),
             Err(error) => return Err(failed(error)),
         }
-        // Of all addresses the first covers the second; of any free port there is one.
+        // The first covers all addresses; and there is only one free port.
         if !listeners.is_empty() && (host.is_empty() || port == 0) {
             break;
         }
@@ -153,7 +153,7 @@ fn bind_tcp(host: &str, port: u16, address: &Address) -> Result<Vec<Listener>, L
     }
 }
 
-/// Whether this machine does not have the address, as when a name stands for IPv6 too, and that is turned off.
+/// True if this machine lacks the address, for example if a name also has an IPv6 address and IPv6 is disabled.
 fn is_absent(error: &io::Error) -> bool {
     let unsupported = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
     error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(unsupported)

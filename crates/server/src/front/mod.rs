@@ -1,28 +1,28 @@
-//! Front ends: the protocols over which clients reach exports, and what all of them need to serve over sockets.
+//! Front ends: the protocols for clients of exports, and their common infrastructure for sockets.
 //!
 //! A protocol is a folder beside these files and one row of [`PROTOCOLS`].
 //!
-//! | file | holds | knows nothing of |
+//! | file | holds | independent of |
 //! | --- | --- | --- |
-//! | `protocol.rs` | what a protocol brings; endpoints and URIs | which protocols there are |
-//! | `address.rs` | where a server listens | what is spoken there |
-//! | `assignments.rs` | which clients an export is for | who they are |
-//! | `options.rs` | what a server allows | how it sees to that |
-//! | `server.rs` | listeners, connections, and their end | what clients say |
-//! | `listener.rs` | sockets that clients connect to | connections |
-//! | `peer.rs` | who is at the other end of a socket | what that changes |
-//! | `connection.rs` | a client that was accepted, and how it is stopped | listeners, other connections |
-//! | `transport.rs` | a client's socket, plain or under TLS | what clients say |
+//! | `protocol.rs` | the interface of a protocol; endpoints and URIs | the list of protocols |
+//! | `address.rs` | addresses of listeners | protocols |
+//! | `assignments.rs` | assignments of exports to clients | connections |
+//! | `options.rs` | options of a server | their enforcement |
+//! | `server.rs` | listeners, connections, shutdown | messages |
+//! | `listener.rs` | listening sockets | connections |
+//! | `peer.rs` | the process at the other end of a Unix socket | its permissions |
+//! | `connection.rs` | an accepted client and its control | listeners, other connections |
+//! | `transport.rs` | a client's socket, plain or with TLS | messages |
 //! | `tls.rs` | certificates and keys | sockets |
-//! | `exchange.rs` | messages before a client is served | what they mean |
-//! | `link.rs` | waiting for a client that is served, and its buffers | what it says |
-//! | `input.rs` | bytes that came from a client | what they mean |
-//! | `output.rs` | bytes on their way to a client | what they mean |
-//! | `completions.rs` | answers on their way from an export to a connection | what clients say |
-//! | `budget.rs` | the memory that all connections share | what it is used for |
-//! | `polling.rs` | looking for a request for a moment before sleeping | what comes |
-//! | `uri_parts.rs` | parts of URIs that all protocols write alike | which protocols there are |
-//! | `counters.rs` | what a server has done | why |
+//! | `exchange.rs` | messages before a client is served | their meaning |
+//! | `link.rs` | buffers and waiting for a client being served | messages |
+//! | `input.rs` | received bytes | their meaning |
+//! | `output.rs` | bytes to send | their meaning |
+//! | `completions.rs` | completed requests on their way to the connection | messages |
+//! | `budget.rs` | the memory that all connections share | its use |
+//! | `polling.rs` | polling for a request before sleeping | requests |
+//! | `uri_parts.rs` | common parts of the protocols' URIs | the list of protocols |
+//! | `counters.rs` | counters of a server | their use |
 
 mod address;
 mod assignments;
@@ -61,7 +61,7 @@ pub(crate) use server::is_exhausted;
 pub use server::{Connections, Listening, Server, StartError};
 pub use tls::{Config as TlsConfig, Tls, TlsError, TlsFiles};
 
-/// The protocols that are served, one row each.
+/// The protocols, one row each.
 pub static PROTOCOLS: &[&Protocol] = &[&nbd::PROTOCOL, &iscsi::PROTOCOL];
 
 impl FromStr for Uri {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uri_finds_its_protocol_by_its_scheme_and_another_one_is_told_the_forms() {
+    fn a_uri_finds_its_protocol_by_its_scheme_and_errors_list_the_forms() {
         for protocol in PROTOCOLS {
             let tcp = (protocol.write)(&Address::Tcp { host: "host".into(), port: 7000 }, false, "disk");
             let uri: Uri = tcp.parse().unwrap();

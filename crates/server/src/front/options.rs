@@ -1,4 +1,4 @@
-//! What a server allows.
+//! Options of a server.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,51 +8,53 @@ use std::time::Duration;
 use super::assignments::{Assigned, Assignments, Right, right_over_iscsi};
 use super::tls::Tls;
 
-/// What a server allows.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whether connections are encrypted, and how.
+    /// Use of TLS.
     pub tls: Tls,
-    /// Most connections at a time.
+    /// Maximum number of connections.
     pub connections_max: usize,
-    /// How long a client may take to open an export.
+    /// Timeout for a client to open an export.
     pub handshake_time_max: Duration,
-    /// Most requests of one connection that are not answered yet.
+    /// Maximum number of unanswered requests of one connection.
     pub requests_in_flight_max: usize,
-    /// Most bytes that one connection's requests hold, and their answers; at least the longest request.
+    /// Maximum memory of one connection's requests and replies, in bytes; at least the longest request.
     pub bytes_in_flight_max: usize,
-    /// Most bytes that all connections' requests hold, and their answers; at least two of the longest request.
+    /// Maximum memory of all connections' requests and replies, in bytes; at least two of the longest request.
     pub memory_max: usize,
-    /// A client that neither takes nor sends a byte of what it asked for in this time is cut off, if another one waits for its memory.
+    /// A client that neither sends nor reads any expected byte for this time is disconnected, if another client waits
+    /// for its memory.
     pub stall_time_max: Duration,
-    /// Who may come over iSCSI, and what is kept of them.
+    /// Options of iSCSI.
     pub iscsi: Iscsi,
 }
 
-/// Who may come over iSCSI, and what is kept of them; and which exports are for some clients alone, over both protocols.
+/// Permissions and persistent state of iSCSI, and the assignments of exports for both protocols.
 #[derive(Clone, Debug, Default)]
 pub struct Iscsi {
-    /// Names of the initiators that may log in; none where all may.
+    /// Names of the initiators that may log in; `None` for all.
     pub initiators: Option<Vec<String>>,
-    /// Names of those that may read only; none where all may write, too.
+    /// Names of the initiators that may only read.
     pub read_only_initiators: Vec<String>,
-    /// Exports that are for the clients alone that they are assigned to.
+    /// Assignments of exports to clients.
     pub assignments: Arc<Assignments>,
-    /// What initiators prove that they know by CHAP.
+    /// Credentials with which initiators authenticate (CHAP).
     pub chap: Option<Credentials>,
-    /// What the target proves that it knows, to initiators that ask for it.
+    /// Credentials with which the target authenticates, if an initiator requests it.
     pub mutual_chap: Option<Credentials>,
-    /// Where persistent reservations are kept over restarts.
+    /// Directory for persistent reservations.
     pub state_directory: Option<PathBuf>,
 }
 
 impl Iscsi {
-    /// What an initiator that may log in may do with an export, if it may open it: one that is not assigned is for all.
+    /// Returns the permission of an initiator that may log in for an export. An export without assignments is open to
+    /// all.
     pub fn right(&self, initiator: &str, export: &str) -> Option<Right> {
         self.right_of(initiator, self.assignments.of(export).as_deref())
     }
 
-    /// The same of an export that is assigned so.
+    /// Returns the same for an export with these assignments.
     pub fn right_of(&self, initiator: &str, assigned: Option<&[Assigned]>) -> Option<Right> {
         let right = right_over_iscsi(initiator, assigned)?;
         let reads = self.read_only_initiators.iter().any(|own| own == initiator);

@@ -1,38 +1,38 @@
-//! Bytes on their way to a client: small replies gathered side by side, long data as it came.
+//! Bytes to send: small replies are gathered in one buffer, long data stays in its own.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// Data up to this length is copied beside its header; longer data is sent from where it is.
+/// Data up to this length is copied behind its header; longer data is sent from its own buffer.
 const COPIED_BYTES_MAX: usize = 16 << 10;
-/// Where the gathering buffer is closed and another one begun.
+/// At this length the gathering buffer is closed and another one started.
 const GATHERED_BYTES: usize = 128 << 10;
-/// Most pieces that are sent in one call.
+/// Maximum number of pieces sent in one call.
 const SLICES_MAX: usize = 32;
 
-/// A queue of bytes. Sent in order: `closed`, then `gathered`.
+/// A queue of bytes. It is sent in order: `closed`, then `gathered`.
 #[derive(Debug, Default)]
 pub struct Output {
     closed: VecDeque<Vec<u8>>,
     gathered: Vec<u8>,
-    /// How much of the first piece is sent.
+    /// Bytes of the first piece that are sent.
     sent: usize,
     length: usize,
     spare: Vec<u8>,
 }
 
 impl Output {
-    /// Number of bytes that are not sent yet.
+    /// Returns the number of unsent bytes.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// Memory that what is not sent yet takes, with the part of a piece that is sent.
+    /// Returns the memory of the unsent pieces, including sent bytes of the first one.
     pub fn held_bytes(&self) -> usize {
         self.length + self.sent
     }
 
-    /// Gives up what is kept to be used again.
+    /// Frees the spare buffer.
     pub fn trim(&mut self) {
         self.spare = Vec::new();
         if self.gathered.is_empty() {
@@ -40,12 +40,12 @@ impl Output {
         }
     }
 
-    /// Whether all is sent.
+    /// True if everything is sent.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Appends what `put` appends.
+    /// Appends the bytes that `put` appends.
     pub fn put(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
         if self.gathered.len() >= GATHERED_BYTES {
             self.close();
@@ -73,13 +73,13 @@ impl Output {
         }
     }
 
-    /// The first piece that is not sent yet.
+    /// Returns the first unsent piece.
     #[cfg(any(feature = "tls", test))]
     pub fn front(&self) -> &[u8] {
         &self.closed.front().unwrap_or(&self.gathered)[self.sent..]
     }
 
-    /// Calls `send` with the pieces that are not sent yet, or the first of them.
+    /// Calls `send` with the first unsent pieces.
     pub fn slices<Sent>(&self, send: impl FnOnce(&[IoSlice<'_>]) -> Sent) -> Sent {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let mut count = 0;
@@ -92,7 +92,7 @@ impl Output {
         send(&slices[..count])
     }
 
-    /// Forgets the first `length` bytes: they are sent.
+    /// Removes the first `length` bytes, which are sent.
     pub fn consume(&mut self, length: usize) {
         assert!(length <= self.length, "no more is sent than there is");
         self.length -= length;
@@ -103,7 +103,7 @@ impl Output {
             }
             self.sent -= first.len();
             let mut first = self.closed.pop_front().expect("there is a first piece");
-            // The buffer of gathered replies is used again; that of a long read goes back to where it came from.
+            // The gathering buffer is reused; the buffer of a long read is freed.
             if self.spare.capacity() == 0 && first.capacity() <= 2 * GATHERED_BYTES {
                 first.clear();
                 self.spare = first;
@@ -115,7 +115,7 @@ impl Output {
         }
     }
 
-    /// Forgets all: the client is gone.
+    /// Discards everything, because the client is gone.
     pub fn discard(&mut self) {
         *self = Self::default();
     }
@@ -125,7 +125,7 @@ impl Output {
 mod tests {
     use super::*;
 
-    /// Everything in `output`, sent in steps of `step` bytes.
+    /// Returns everything in `output`, sent in steps of `step` bytes.
     fn sent(output: &mut Output, step: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while !output.is_empty() {

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection on this machine: its process. Source: unix(7), SO_PEERCRED; proc(5), /proc/PID/comm.
+//! The process at the other end of a Unix socket. Source: unix(7), SO_PEERCRED; proc(5), /proc/PID/comm.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -6,8 +6,9 @@ use std::os::unix::net::UnixStream;
 
 use flashwise_core::filter::Client;
 
-/// The process that connected, as it was then. A socket that is handed on, as nbd-client does to the kernel, stays that of the process
-/// that made it. What the system does not tell stays unknown: the pid of a process in a namespace that is not seen from here.
+/// Returns the process that connected, as it was at that time. A socket that is passed on, as nbd-client does to the
+/// kernel, keeps the process that created it. Fields that the system hides stay unknown, such as the pid of a process
+/// in an invisible namespace.
 pub fn peer(socket: &UnixStream) -> Client {
     let Ok(found) = credentials(socket) else { return Client::default() };
     let pid = u32::try_from(found.pid).ok().filter(|&pid| pid > 0);
@@ -16,7 +17,7 @@ pub fn peer(socket: &UnixStream) -> Client {
     Client { pid, uid: Some(found.uid), gid: Some(found.gid), program, ..Client::default() }
 }
 
-/// By the C library: that of rustix has no value for a pid of 0.
+/// Uses the C library, because rustix has no value for a pid of 0.
 #[allow(unsafe_code)]
 fn credentials(socket: &UnixStream) -> io::Result<libc::ucred> {
     let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
@@ -34,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_behind_a_unix_socket_is_told() {
+    fn the_process_behind_a_unix_socket_is_known() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let found = peer(&ours);
         assert_eq!(found.pid, Some(std::process::id()));

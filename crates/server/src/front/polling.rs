@@ -1,51 +1,51 @@
-//! Looking for a client's next request for a moment before sleeping.
+//! Polling for a client's next request before sleeping.
 //!
-//! To wake a thread up takes longer than to answer a request from memory. So a connection whose client comes back at once looks
-//! for the next request for up to [`POLL_TIME_MAX`] before it sleeps. As with halt polling for guests of Linux
-//! (Documentation/virt/kvm/halt-polling.rst), this is kept to where it helps: a connection polls only after a wait that was short,
-//! no more after it polled in vain, and one core at least is left to others.
+//! Waking a thread takes longer than answering a request from memory. So a connection whose client responds fast polls
+//! for the next request for up to [`POLL_TIME_MAX`] before it sleeps. This is limited to cases where it helps, as in
+//! Linux's halt polling for guests (Documentation/virt/kvm/halt-polling.rst). A connection polls only after a short
+//! wait, and not after it polled in vain. At least one core is left to others.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a connection polls at most, and the longest wait that shows that polling would have helped.
+/// Longest time to poll, and the longest wait that polling would have shortened.
 pub const POLL_TIME_MAX: Duration = Duration::from_micros(50);
 
-/// How many connections may begin to poll.
+/// Number of connections that may start to poll.
 static TURNS_LEFT: LazyLock<AtomicUsize> =
     LazyLock::new(|| AtomicUsize::new(std::thread::available_parallelism().map_or(0, |cores| cores.get() - 1)));
 
-/// This many requests in a row that came alone show a client that waits for each answer.
+/// After more than this number of single requests in a row, the client is assumed to wait for each reply.
 const ALONE_MIN: u32 = 8;
 
-/// Whether a client makes one request at a time. What such a client asks for next is not held up by a connection that waits for a
-/// device itself.
+/// Detects a client that makes one request at a time. Its connection may wait for a device itself, because no further
+/// request is delayed.
 #[derive(Debug, Default)]
 pub struct Solitude {
     alone: u32,
 }
 
 impl Solitude {
-    /// A request comes, after all before it were answered and with none behind it, or not.
+    /// Records a request. It is `alone` if all earlier ones were answered and none follows it yet.
     pub fn comes(&mut self, alone: bool) {
         self.alone = if alone { self.alone.saturating_add(1) } else { 0 };
     }
 
-    /// Whether no other request is likely to come before the last one is answered.
+    /// True if probably no other request arrives before the last one is answered.
     pub fn is_likely(&self) -> bool {
         self.alone > ALONE_MIN
     }
 }
 
-/// Whether one connection polls.
+/// State of polling of one connection.
 #[derive(Debug, Default)]
 pub struct Polling {
     worth_it: bool,
 }
 
 impl Polling {
-    /// A turn to poll, if it is worth it and not too many others do.
+    /// Returns a turn to poll, if it is worthwhile and not too many others poll.
     pub fn begin(&self) -> Option<Turn> {
         if !self.worth_it {
             return None;
@@ -55,20 +55,20 @@ impl Polling {
         Some(Turn { until: Instant::now() + POLL_TIME_MAX })
     }
 
-    /// The connection slept for this time, from when it began to wait, and polled before if it had a turn.
+    /// Records how long the connection waited, including the time it polled.
     pub fn slept(&mut self, time: Duration) {
         self.worth_it = time <= POLL_TIME_MAX;
     }
 }
 
-/// The time in which a connection polls.
+/// A period in which a connection polls.
 #[derive(Debug)]
 pub struct Turn {
     until: Instant,
 }
 
 impl Turn {
-    /// Whether it is not over.
+    /// True until it ends.
     pub fn lasts(&self) -> bool {
         Instant::now() < self.until
     }
@@ -109,7 +109,7 @@ mod tests {
     fn one_core_is_left_to_others() {
         let cores = std::thread::available_parallelism().unwrap().get();
         let polling = Polling { worth_it: true };
-        // Connections of other tests may have turns, too.
+        // Connections of other tests may hold turns as well.
         let turns: Vec<Turn> = std::iter::from_fn(|| polling.begin()).take(cores).collect();
         assert!(turns.len() < cores);
     }

@@ -1,4 +1,4 @@
-//! What a protocol brings, and the endpoints and URIs at which it is spoken.
+//! The interface of a protocol, and its endpoints and URIs.
 
 use std::fmt;
 
@@ -6,34 +6,34 @@ use super::address::Address;
 use super::connection::Connection;
 use super::options::Options;
 
-/// A protocol that clients speak: one row of [`PROTOCOLS`](super::PROTOCOLS).
+/// A protocol of clients: one row of [`PROTOCOLS`](super::PROTOCOLS).
 pub struct Protocol {
-    /// Its name, which its threads bear too.
+    /// Its name, also used for its threads.
     pub name: &'static str,
     /// The schemes of its URIs, such as `nbd+unix`.
     pub schemes: &'static [&'static str],
-    /// How its URIs are written.
+    /// The syntax of its URIs.
     pub forms: &'static str,
-    /// Bytes of the longest request, with its data; all connections together have memory for at least two.
+    /// Bytes of the longest request, with its data. All connections together have memory for at least two.
     pub request_bytes_max: usize,
-    /// Reads a URI that has one of the schemes.
+    /// Parses a URI with one of the schemes.
     pub parse: fn(&str) -> Result<Uri, UriError>,
-    /// Writes the URI of an export.
+    /// Formats the URI of an export.
     pub write: fn(&Address, encrypted: bool, export: &str) -> String,
-    /// Whether clients beyond this machine have to be named, or to prove who they are.
+    /// True if clients from other machines must be named, or authenticate.
     pub guarded: bool,
-    /// Starts to speak it: what all its clients share.
+    /// Starts the protocol: creates the state that its clients share.
     pub start: fn(&Options) -> Box<dyn Service>,
 }
 
-/// A protocol as one server speaks it.
+/// A protocol as spoken by one server.
 pub trait Service: Send + Sync {
-    /// Serves one client until it goes.
+    /// Serves one client until it disconnects.
     fn serve(&self, connection: Connection<'_>);
 }
 
 impl Protocol {
-    /// This protocol spoken at `address`.
+    /// Returns the endpoint of this protocol at `address`.
     pub fn at(&'static self, address: Address) -> Endpoint {
         Endpoint { protocol: self, address }
     }
@@ -45,17 +45,17 @@ impl fmt::Debug for Protocol {
     }
 }
 
-/// An address, and what is spoken there.
+/// An address and its protocol.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// What is spoken.
+    /// The protocol.
     pub protocol: &'static Protocol,
-    /// Where.
+    /// The address.
     pub address: Address,
 }
 
 impl Endpoint {
-    /// How clients reach an export here, with TLS or without.
+    /// Returns the URI of an export, with or without TLS.
     pub fn uri(&self, encrypted: bool, export: &str) -> String {
         (self.protocol.write)(&self.address, encrypted, export)
     }
@@ -64,20 +64,20 @@ impl Endpoint {
 /// A URI of any protocol; [`Uri::from_str`](std::str::FromStr::from_str) finds the protocol by the scheme.
 #[derive(Clone, Debug)]
 pub struct Uri {
-    /// Where the server listens, and what is spoken there.
+    /// The server's address and protocol.
     pub endpoint: Endpoint,
-    /// Whether the connection is encrypted.
+    /// True if the connection is encrypted.
     pub encrypted: bool,
-    /// Name of the export; empty where it names none.
+    /// Name of the export; empty if the URI has none.
     pub export: String,
 }
 
-/// Why a URI was not understood.
+/// An error in a URI.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("URI {uri:?}: {reason}")]
 pub struct UriError {
     /// The URI.
     pub uri: String,
-    /// What is wrong with it, and what was expected.
+    /// The problem, and the expected syntax.
     pub reason: String,
 }

@@ -1,4 +1,4 @@
-//! A server: its listeners, its connections, and their end.
+//! A server: its listeners, its connections, and its shutdown.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,26 +24,26 @@ use crate::files;
 use crate::limits::Limit;
 use flashwise_engine::export::Exports;
 
-/// Why a server does not start.
+/// The reason why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// It cannot listen.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The system gives it no thread, or nothing to wake one up with.
+    /// The system provides no thread or no file descriptor.
     #[error("cannot start to serve")]
     Io(#[from] io::Error),
 }
 
-/// Stack of a thread that serves a connection; exports that answer at once do so on it.
+/// Stack size of a connection's thread. Exports that answer immediately do so on it.
 const STACK_BYTES: usize = 256 << 10;
-/// How long accepting pauses when the system has no more file descriptors or memory.
+/// Pause in accepting when the system has no more file descriptors or memory.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 #[derive(Default)]
 struct Registry {
     connections: HashMap<u64, (Arc<Control>, JoinHandle<()>)>,
-    /// Threads that have nothing left to do but to end.
+    /// Threads that are about to end.
     finished: Vec<JoinHandle<()>>,
     next: u64,
 }
@@ -61,30 +61,30 @@ struct Shared {
 }
 
 impl Shared {
-    /// Where a protocol is spoken.
+    /// Returns the addresses of a protocol.
     fn addresses(&self, protocol: &str) -> Vec<Address> {
         let spoken = self.endpoints.iter().filter(|endpoint| endpoint.protocol.name == protocol);
         spoken.map(|endpoint| endpoint.address.clone()).collect()
     }
 
-    /// What it allows now.
+    /// Returns the current options.
     fn options(&self) -> Options {
         self.options.read().clone()
     }
 }
 
-/// The connections of a server, for as long as it runs.
+/// Control over the connections of a running server.
 #[derive(Clone)]
 pub struct Connections(Weak<Shared>);
 
 impl Connections {
-    /// Whether those that begin from now on can show certificates.
+    /// True if new connections can show certificates.
     pub fn ask_for_certificates(&self) -> bool {
         self.0.upgrade().is_some_and(|shared| shared.options().tls.asks_clients())
     }
 
-    /// Ends the connections of these numbers: nothing more is taken from any of them, and what they have sent is answered, unless that takes longer
-    /// than `patience`. Returns whether any was there.
+    /// Ends the connections with these numbers. They receive nothing more; received requests are answered, within
+    /// `patience`. Returns true if any of them existed.
     pub fn end(&self, numbers: &[u64], patience: Duration) -> bool {
         let Some(shared) = self.0.upgrade() else { return false };
         let deadline = Instant::now() + patience;
@@ -107,7 +107,7 @@ impl Connections {
     }
 }
 
-/// The sockets of a server that does not serve yet: who connects waits until it does.
+/// The sockets of a server that does not serve yet; clients that connect wait.
 pub struct Listening {
     listeners: Vec<(&'static Protocol, Listener)>,
     endpoints: Vec<Endpoint>,
@@ -128,7 +128,7 @@ impl Listening {
     }
 }
 
-/// A running server. It stops when it is dropped.
+/// A running server. It stops on drop.
 pub struct Server {
     shared: Arc<Shared>,
     acceptors: Vec<JoinHandle<()>>,
@@ -140,7 +140,7 @@ impl Server {
         Self::serve(Listening::at(endpoints)?, exports, options)
     }
 
-    /// Serves `exports` to those who connected and who will; exports may be added later.
+    /// Serves `exports` to waiting and future clients; exports may be added later.
     pub fn serve(listening: Listening, exports: Exports, options: Options) -> Result<Self, StartError> {
         let Listening { listeners, endpoints } = listening;
         let longest = endpoints.iter().map(|endpoint| endpoint.protocol.request_bytes_max).max().unwrap_or(0);
@@ -176,18 +176,18 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it listens, with the ports that the system chose.
+    /// Returns the endpoints, with the ports that the system chose.
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.shared.endpoints
     }
 
-    /// How clients reach an export, one URI for each endpoint.
+    /// Returns the URIs of an export, one for each endpoint.
     pub fn uris(&self, export: &str) -> Vec<String> {
         let encrypted = matches!(self.shared.options().tls, Tls::Required(_));
         self.shared.endpoints.iter().map(|endpoint| endpoint.uri(encrypted, export)).collect()
     }
 
-    /// Takes other certificates, for connections that begin from now on. Whether there is TLS stays as it is.
+    /// Replaces the certificates for new connections. The use of TLS does not change.
     pub fn set_tls(&self, config: Arc<Config>) {
         let mut options = self.shared.options.write();
         match &mut options.tls {
@@ -196,23 +196,24 @@ impl Server {
         }
     }
 
-    /// Its connections.
+    /// Returns control over its connections.
     pub fn connections(&self) -> Connections {
         Connections(Arc::downgrade(&self.shared))
     }
 
-    /// What it has done so far.
+    /// Returns its counters.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.shared.counters
     }
 
-    /// The memory that requests and answers of all connections share.
+    /// Returns the memory that all connections share.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.shared.budget
     }
 
-    /// Stops: no more clients are accepted, what they have sent is answered, and connections end. Requests that are not answered
-    /// after `grace` are given up. Returns whether all threads have ended; one that an export does not let go of is left behind.
+    /// Stops: accepts no more clients, answers received requests, and ends the connections. Requests that are
+    /// unanswered after `grace` are abandoned. Returns true if all threads have ended; a thread that an export blocks
+    /// is left behind.
     pub fn stop(mut self, grace: Duration) -> bool {
         self.end(grace)
     }
@@ -236,7 +237,7 @@ impl Server {
         self.wait_for_connections(Duration::from_secs(1))
     }
 
-    /// Waits until all connections have ended, and joins their threads; returns whether they have.
+    /// Waits until all connections have ended, and joins their threads; true if they have.
     fn wait_for_connections(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let mut registry = self.shared.registry.lock();
@@ -263,14 +264,14 @@ impl Drop for Server {
     }
 }
 
-/// Joins threads that are about to end. One that panicked has said so.
+/// Joins threads that are about to end. A thread that panicked has printed its message.
 fn join(finished: Vec<JoinHandle<()>>) {
     for thread in finished {
         let _ = thread.join();
     }
 }
 
-/// Takes clients in until the server stops.
+/// Accepts clients until the server stops.
 fn accept(name: &'static str, service: &Arc<dyn Service>, listener: &Listener, shared: &Arc<Shared>) {
     let mut exhausted = false;
     while !shared.stopping.load(Ordering::SeqCst) {
@@ -279,7 +280,7 @@ fn accept(name: &'static str, service: &Arc<dyn Service>, listener: &Listener, s
             PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
         ];
         let (count, timeout) = if exhausted { (1, Some(&PAUSE)) } else { (2, None) };
-        // Whatever it says, the next step is to look.
+        // Errors are ignored: the state is checked next in any case.
         let _ = poll(&mut polled[..count], timeout);
         let finished = std::mem::take(&mut shared.registry.lock().finished);
         join(finished);
@@ -302,7 +303,7 @@ fn accept(name: &'static str, service: &Arc<dyn Service>, listener: &Listener, s
     }
 }
 
-/// Whether an error of `accept(2)` will still be there at once, rather than be that of a client who went.
+/// True if an error of `accept(2)` will recur immediately, rather than belong to a client that left.
 pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].map(|errno| errno.raw_os_error());
@@ -351,14 +352,14 @@ fn admit(
     Ok(())
 }
 
-/// Counts a client that is closed at once, and the limit that it came up against.
+/// Counts a client that is rejected, and the limit that was reached.
 fn refuse(shared: &Shared, limit: Limit) -> io::Result<()> {
     Counters::add(&shared.counters.connections_refused, 1);
     shared.counters.limits.reached(limit);
     Ok(())
 }
 
-/// Takes a connection off the table when its thread ends, in whatever way.
+/// Removes a connection from the table when its thread ends for any reason.
 struct Leave<'a> {
     shared: &'a Shared,
     id: u64,

@@ -1,4 +1,4 @@
-//! TLS: whether connections are encrypted, and the files of certificates and keys. What encrypts is the feature `tls`.
+//! TLS: its use, and the files of certificates and keys. The feature `tls` provides the encryption.
 
 #[cfg(feature = "tls")]
 mod encrypting;
@@ -16,20 +16,20 @@ use std::sync::Arc;
 pub(super) use built::Session;
 pub use built::{Config, TlsError};
 
-/// Whether connections are encrypted, and how.
+/// Use of TLS.
 #[derive(Clone, Debug, Default)]
 pub enum Tls {
     /// Never.
     #[default]
     Off,
-    /// If the client wants it.
+    /// If the client requests it.
     Allowed(Arc<Config>),
     /// Always.
     Required(Arc<Config>),
 }
 
 impl Tls {
-    /// Certificates and keys, unless TLS is off.
+    /// Returns the certificates and keys, unless TLS is off.
     pub(super) fn config(&self) -> Option<&Arc<Config>> {
         match self {
             Self::Off => None,
@@ -37,19 +37,19 @@ impl Tls {
         }
     }
 
-    /// Whether clients can show certificates.
+    /// True if clients can show certificates.
     pub(super) fn asks_clients(&self) -> bool {
         self.config().is_some_and(|config| config.asks_clients())
     }
 }
 
-/// Where a server's certificate is.
+/// Files of a server's certificates.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// PEM file of the server's certificate, followed by those between it and its authority, if any.
+    /// PEM file of the server's certificate, followed by any intermediate certificates.
     pub certificate: PathBuf,
     /// PEM file of the certificate's private key.
     pub key: PathBuf,
-    /// PEM file of the authorities that clients' certificates must come from; without it clients need none.
+    /// PEM file of the authorities of clients' certificates; without it clients need none.
     pub client_authorities: Option<PathBuf>,
 }

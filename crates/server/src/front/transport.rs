@@ -1,4 +1,4 @@
-//! A client's socket, plain or under TLS, and waiting for it.
+//! A client's socket, plain or with TLS, and waiting for it.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,16 +14,16 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 use super::output::Output;
 use super::tls::{Config, Session};
 
-/// Whether receiving waits for bytes.
+/// Behaviour of receiving if there are no bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// It does, as long as was set; only for sockets without TLS.
+    /// Waits for the set time; only for sockets without TLS.
     Wait,
-    /// It fails with [`io::ErrorKind::WouldBlock`].
+    /// Fails with [`io::ErrorKind::WouldBlock`].
     Now,
 }
 
-/// What waiting ended with.
+/// The result of waiting.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ready {
     /// The socket has bytes, an end or an error.
@@ -32,41 +32,41 @@ pub struct Ready {
     pub rung: bool,
 }
 
-/// A connection that bytes go over.
+/// A connection for bytes.
 pub struct Transport {
     socket: Arc<OwnedFd>,
     tls: Option<Box<Session>>,
 }
 
 impl Transport {
-    /// A connection without TLS.
+    /// Creates a connection without TLS.
     pub fn new(socket: Arc<OwnedFd>) -> Self {
         Self { socket, tls: None }
     }
 
-    /// Goes on over TLS: the next bytes that are received are those of the client's first TLS message.
+    /// Switches to TLS: the next bytes received are the client's first TLS message.
     pub fn start_tls(&mut self, config: &Arc<Config>) -> io::Result<()> {
         assert!(self.tls.is_none(), "TLS is started once");
         self.tls = Some(Box::new(Session::new(config)?));
         Ok(())
     }
 
-    /// Makes receiving with [`Patience::Wait`] fail with [`io::ErrorKind::WouldBlock`] when nothing comes for `time`.
+    /// Makes receiving with [`Patience::Wait`] fail with [`io::ErrorKind::WouldBlock`] after `time` without bytes.
     pub fn set_patience(&self, time: Duration) -> io::Result<()> {
         Ok(set_socket_timeout(&self.socket, Timeout::Recv, Some(time))?)
     }
 
-    /// Whether it goes over TLS.
+    /// True if it uses TLS.
     pub fn encrypted(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// The names in the certificate that the client showed, if it showed one.
+    /// Returns the names in the client's certificate; none if it showed no certificate.
     pub fn tls_names(&self) -> Vec<String> {
         self.tls.as_ref().map(|tls| tls.names()).unwrap_or_default()
     }
 
-    /// Receives into the spare capacity of `into`, which there is. Returns how many bytes came; 0 is the end.
+    /// Receives into the spare capacity of `into`, which is not empty, and returns the number of bytes; 0 at the end.
     pub fn receive(&mut self, into: &mut Vec<u8>, patience: Patience) -> io::Result<usize> {
         debug_assert!(into.capacity() > into.len());
         match &mut self.tls {
@@ -83,7 +83,7 @@ impl Transport {
         }
     }
 
-    /// Sends as much of `output` as the socket takes at once.
+    /// Sends as much of `output` as the socket accepts immediately.
     pub fn send(&mut self, output: &mut Output) -> io::Result<()> {
         let sent = match &mut self.tls {
             Some(tls) => tls.send(&self.socket, output),
@@ -92,19 +92,19 @@ impl Transport {
         sent.or_else(|error| if error.kind() == io::ErrorKind::WouldBlock { Ok(()) } else { Err(error) })
     }
 
-    /// Whether there is more to send: `output`, or messages of TLS.
+    /// True if there is more to send: `output`, or messages of TLS.
     pub fn has_more(&self, output: &Output) -> bool {
         !output.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.has_more())
     }
 
-    /// Waits until the socket can be read, or written, or `bell` rings, or the time is up. Errors of the socket are told by the
-    /// next call that uses it.
+    /// Waits until the socket is readable or writable, `bell` rings, or the deadline passes. The next call that uses
+    /// the socket returns its errors.
     pub fn wait(&self, read: bool, write: bool, bell: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<Ready> {
         let mut events = PollFlags::empty();
         events.set(PollFlags::IN, read);
         events.set(PollFlags::OUT, write);
         let mut polled = [PollFd::from_borrowed_fd(bell, PollFlags::IN), PollFd::new(&self.socket, events)];
-        // An end of the connection is told whether or not it was asked for, again and again.
+        // poll(2) reports the end of the connection even if not requested, so an unwanted socket is left out.
         let count = if read || write { 2 } else { 1 };
         let timeout = match deadline {
             None => None,
@@ -126,13 +126,13 @@ impl Transport {
         Ok(Ready { readable, rung: !polled[0].revents().is_empty() })
     }
 
-    /// Whether the client has closed its side, even if bytes it sent before are not received yet.
+    /// True if the client has closed its side, even if earlier bytes are not received yet.
     pub fn has_hung_up(&self) -> bool {
         let mut polled = [PollFd::new(&self.socket, PollFlags::RDHUP)];
         poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// Says goodbye, if the socket takes it at once.
+    /// Closes TLS in order, if the socket accepts it immediately.
     pub fn close(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.close(&self.socket);
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_hangs_up_is_noticed_behind_what_it_sent() {
+    fn a_hang_up_is_detected_behind_unread_bytes() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let transport = Transport::new(Arc::new(ours.into()));
         std::io::Write::write_all(&mut theirs, b"unread").unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_is_gone_wakes_no_one_who_waits_for_the_bell() {
+    fn a_client_that_is_gone_wakes_no_wait_for_the_bell() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let transport = Transport::new(Arc::new(ours.into()));
         let completions = Completions::new().unwrap();

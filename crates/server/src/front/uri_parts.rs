@@ -1,10 +1,11 @@
-//! Parts of URIs that all protocols write alike. Source: RFC 3986.
+//! Common parts of the protocols' URIs. Source: RFC 3986.
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 use super::address::Address;
 
-/// Splits `HOST`, `HOST:PORT`, `[V6]` or `[V6]:PORT` into the host and what follows it, with its colon; none if a bracket is not closed.
+/// Splits `HOST`, `HOST:PORT`, `[V6]` or `[V6]:PORT` into the host and the rest, which starts with the colon. Returns
+/// `None` if a bracket is not closed.
 pub fn split_host(authority: &str) -> Option<(&str, &str)> {
     match authority.strip_prefix('[') {
         Some(rest) => rest.split_once(']'),
@@ -12,7 +13,7 @@ pub fn split_host(authority: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// Reads the host and the port, which is `default` where none is given.
+/// Parses the host and the port, which is `default` if missing.
 pub fn parse_authority(authority: &str, default: u16) -> Result<Address, String> {
     if authority.contains('@') {
         return Err("user names are not supported".into());
@@ -26,7 +27,7 @@ pub fn parse_authority(authority: &str, default: u16) -> Result<Address, String>
     Ok(Address::Tcp { host: decode(host)?, port })
 }
 
-/// Reads what was encoded with per cent signs.
+/// Decodes percent-encoded text.
 pub fn decode(text: &str) -> Result<String, String> {
     let decoded = percent_decode_str(text).decode_utf8().map_err(|_| format!("{text:?} is not UTF-8"))?;
     if decoded.contains('\0') {
@@ -35,10 +36,10 @@ pub fn decode(text: &str) -> Result<String, String> {
     Ok(decoded.into_owned())
 }
 
-/// What is encoded in hosts, where colons and brackets are written as they are.
+/// Characters to encode in hosts; colons and brackets stay.
 const ENCODED_IN_HOST: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'/').add(b'?').add(b'#').add(b'@');
 
-/// Writes a host.
+/// Formats a host.
 pub fn encode_host(host: &str) -> String {
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     utf8_percent_encode(&host, ENCODED_IN_HOST).to_string()

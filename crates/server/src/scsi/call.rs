@@ -1,4 +1,4 @@
-//! A command as its handler sees it, and what the handler makes of it.
+//! A command as its handler sees it, and the handler's result.
 
 use std::sync::Arc;
 
@@ -9,55 +9,55 @@ use super::plan::Plan;
 use super::status::Answer;
 use super::unit::Unit;
 
-/// A command whose fields, range and right were checked.
+/// A command whose fields, range and permission were checked.
 pub struct Call<'a> {
-    /// Whom it is for.
+    /// The addressed unit.
     pub unit: &'a Arc<Unit>,
-    /// Whom it is from.
+    /// The initiator's session.
     pub nexus: &'a Nexus,
     /// Its bytes.
     pub cdb: &'a Cdb,
-    /// Its first logical block, where it has one.
+    /// Its first logical block, if it has one.
     pub block: u64,
-    /// Its number of logical blocks, where it has one.
+    /// Its number of logical blocks, if it has one.
     pub blocks: u64,
-    /// What came with it.
+    /// Its data from the initiator.
     pub data: Vec<u8>,
 }
 
 impl Call<'_> {
-    /// Its first byte.
+    /// Returns the offset of its first byte.
     pub fn offset(&self) -> u64 {
         self.block * BLOCK_BYTES
     }
 
-    /// Its number of bytes.
+    /// Returns its number of bytes.
     pub fn bytes(&self) -> u64 {
         self.blocks * BLOCK_BYTES
     }
 
-    /// Whether a bit of a byte is set.
+    /// True if a bit of a byte is set.
     pub fn has(&self, byte: usize, bit: u8) -> bool {
         self.cdb[byte] & bit != 0
     }
 }
 
-/// What a command comes to.
+/// The work that a command requires.
 pub enum Work {
-    /// Its answer.
+    /// None: this is its reply.
     Answer(Answer),
     /// Requests to the export.
     Plan(Plan),
 }
 
-/// What a handler returns: an error is an answer too.
+/// The result of a handler; an error is a reply too.
 pub type Handled = Result<Work, Answer>;
 
-/// The answer with as much of `data` as the initiator has room for.
+/// Replies with as much of `data` as the initiator has allocated.
 pub fn data(mut data: Vec<u8>, allocated: u64) -> Handled {
     data.truncate(usize::try_from(allocated).unwrap_or(usize::MAX));
     Ok(Work::Answer(Answer::data(data)))
 }
 
-/// The answer that all went well.
+/// The reply of success.
 pub const GOOD: Handled = Ok(Work::Answer(Answer::GOOD));

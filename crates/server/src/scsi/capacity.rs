@@ -1,4 +1,5 @@
-//! READ CAPACITY, GET LBA STATUS, READ DEFECT DATA and START STOP UNIT. Source: SBC-3, sections 5.5, 5.15 to 5.18 and 5.25.
+//! READ CAPACITY, GET LBA STATUS, READ DEFECT DATA and START STOP UNIT. Source: SBC-3, sections 5.5, 5.15 to 5.18 and
+//! 5.25.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +11,7 @@ use super::plan::Plan;
 use super::status::{Answer, Sense, code, sense_of};
 use super::{BLOCK_BYTES, PHYSICAL_BLOCK_BYTES};
 
-/// Most extents that one GET LBA STATUS is answered with.
+/// Maximum number of extents in a reply of GET LBA STATUS.
 const EXTENTS_MAX: usize = 256;
 
 pub fn capacity_10(call: Call<'_>) -> Handled {
@@ -27,9 +28,9 @@ pub fn capacity_16(call: Call<'_>) -> Handled {
     let mut bytes = vec![0; 32];
     bytes[..8].copy_from_slice(&call.unit.blocks().saturating_sub(1).to_be_bytes());
     bytes[8..12].copy_from_slice(&(BLOCK_BYTES as u32).to_be_bytes());
-    // The exponent of logical blocks in a physical one.
+    // The exponent of the number of logical blocks in a physical one.
     bytes[13] = (PHYSICAL_BLOCK_BYTES / BLOCK_BYTES).ilog2() as u8;
-    // LBPME: blocks can be unmapped. LBPRZ is 0: what they read as then is left to the cache.
+    // LBPME: blocks can be unmapped. LBPRZ is 0: the content of unmapped blocks is undefined.
     bytes[14] = 0x80;
     data(bytes, Field(10, 4).of(call.cdb))
 }
@@ -52,7 +53,7 @@ pub fn lba_status(call: Call<'_>) -> Handled {
     let mut at = block * BLOCK_BYTES;
     for extent in extents {
         let end = at + extent.length;
-        // A block that is partly there is there.
+        // A block that is partly allocated is allocated.
         let (first, after) = if extent.hole {
             (at.div_ceil(BLOCK_BYTES), end / BLOCK_BYTES)
         } else {
@@ -77,7 +78,7 @@ pub fn lba_status(call: Call<'_>) -> Handled {
     data(bytes, allocated)
 }
 
-/// There are no defects that a client could know of.
+/// Reports no defects.
 pub fn defects_10(call: Call<'_>) -> Handled {
     data(vec![0, call.cdb[2] & 0x1f, 0, 0], Field(7, 2).of(call.cdb))
 }
@@ -88,11 +89,11 @@ pub fn defects_12(call: Call<'_>) -> Handled {
 
 pub fn start_stop(call: Call<'_>) -> Handled {
     if call.has(4, 0x02) {
-        // The medium cannot be taken out.
+        // The medium cannot be ejected.
         return Err(Sense::INVALID_FIELD.into());
     }
     if call.cdb[4] >> 4 != 0 {
-        // Power conditions are understood, and make no difference.
+        // Power conditions are accepted without effect.
         return GOOD;
     }
     let starts = call.has(4, 0x01);

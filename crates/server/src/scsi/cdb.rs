@@ -3,21 +3,21 @@
 /// Bytes of the longest command descriptor block.
 pub const CDB_BYTES: usize = 16;
 
-/// A command descriptor block; shorter ones are followed by zeroes.
+/// A command descriptor block, padded with zeroes.
 pub type Cdb = [u8; CDB_BYTES];
 
-/// A number in a command descriptor block: its first byte and how many bytes it has, the highest first.
+/// A big-endian number in a command descriptor block: its first byte and its number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field(pub usize, pub usize);
 
 impl Field {
-    /// Its value.
+    /// Returns its value.
     pub fn of(self, cdb: &Cdb) -> u64 {
         cdb[self.0..self.0 + self.1].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
     }
 }
 
-/// The number in up to eight bytes, the highest first.
+/// Returns the big-endian number in up to eight bytes.
 pub fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }

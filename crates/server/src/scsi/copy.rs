@@ -1,5 +1,7 @@
-//! EXTENDED COPY within the unit, and what became of it. Source: SPC-4, sections 6.4.3 to 6.4.6 (EXTENDED COPY (LID1) and its descriptors)
-//! and 6.21 to 6.24 (RECEIVE COPY STATUS (LID1), RECEIVE COPY OPERATING PARAMETERS).
+//! EXTENDED COPY within the unit, and its status.
+//!
+//! Source: SPC-4, sections 6.4.3 to 6.4.6 (EXTENDED COPY (LID1) and its descriptors) and 6.21 to 6.24 (RECEIVE COPY
+//! STATUS (LID1), RECEIVE COPY OPERATING PARAMETERS).
 
 use std::sync::Arc;
 
@@ -11,21 +13,21 @@ use super::nexus::CopyState;
 use super::plan::{Plan, Segment};
 use super::status::{Sense, code, key};
 
-/// Bytes of the header of the parameters.
+/// Bytes of the parameters' header.
 const HEADER_BYTES: usize = 16;
 /// The type of an identification descriptor, and its length.
 const IDENTIFICATION: u8 = 0xe4;
 const IDENTIFICATION_BYTES: usize = 32;
-/// The type of a descriptor of a copy from block device to block device, and its length.
+/// The type of a descriptor of a copy between block devices, and its length.
 const BLOCKS_TO_BLOCKS: u8 = 0x02;
 const BLOCKS_TO_BLOCKS_BYTES: usize = 28;
 const TARGETS_MAX: usize = 2;
 const SEGMENTS_MAX: usize = 8;
 const LIST_BYTES_MAX: usize = TARGETS_MAX * IDENTIFICATION_BYTES + SEGMENTS_MAX * BLOCKS_TO_BLOCKS_BYTES;
-/// Nothing is kept of a copy that is not asked for.
+/// The list identifier is not used, so the status is not kept.
 const DISCARD: u8 = 3;
 
-/// A copy that cannot begin.
+/// Returns the sense of a copy that cannot start.
 const fn aborted(code: u16) -> Sense {
     Sense::new(key::COPY_ABORTED, code)
 }
@@ -54,7 +56,7 @@ pub fn extended_copy(call: Call<'_>) -> Handled {
     Ok(Work::Plan(Plan::copy(segments, state)))
 }
 
-/// The number of targets, each of which is this unit.
+/// Returns the number of targets. Each must be this unit.
 fn targets(call: &Call<'_>, list: &[u8]) -> Result<usize, Sense> {
     if list.len() > TARGETS_MAX * IDENTIFICATION_BYTES {
         return Err(Sense::illegal(code::TOO_MANY_TARGET_DESCRIPTORS));
@@ -106,7 +108,7 @@ fn segments(call: &Call<'_>, list: &[u8], targets: usize) -> Result<Vec<Segment>
     Ok(segments)
 }
 
-/// How a copy with a list identifier went.
+/// Reports the status of the copy with a list identifier.
 pub fn copy_status(call: Call<'_>) -> Handled {
     let state = call.nexus.copy(call.cdb[2]).ok_or(Sense::wrong_byte(2))?;
     let (status, segments, bytes) = state.get();
@@ -118,7 +120,7 @@ pub fn copy_status(call: Call<'_>) -> Handled {
     data(report, Field(10, 4).of(call.cdb))
 }
 
-/// What copies may be like.
+/// Reports the limits of copies.
 pub fn operating_parameters(call: Call<'_>) -> Handled {
     let mut report = vec![0; 46];
     let mut put = |at: usize, value: u32| report[at..at + 4].copy_from_slice(&value.to_be_bytes());
@@ -126,7 +128,7 @@ pub fn operating_parameters(call: Call<'_>) -> Handled {
     put(8, (TARGETS_MAX << 16 | SEGMENTS_MAX) as u32);
     put(12, LIST_BYTES_MAX as u32);
     put(16, u32::from(u16::MAX) * BLOCK_BYTES as u32);
-    // Copies at a time, of all and of one initiator, and the exponent of their granularity.
+    // Number of concurrent copies, in total and per initiator, and the exponent of their granularity.
     put(34, 0x00ff_ff09);
     report[43] = 2;
     (report[44], report[45]) = (BLOCKS_TO_BLOCKS, IDENTIFICATION);

@@ -1,4 +1,5 @@
-//! INQUIRY with the vital product data, REPORT LUNS and REQUEST SENSE. Source: SPC-4, sections 6.4, 6.33, 6.39 and 7.8; SBC-3, section 6.6.
+//! INQUIRY with the vital product data, REPORT LUNS and REQUEST SENSE. Source: SPC-4, sections 6.4, 6.33, 6.39 and 7.8;
+//! SBC-3, section 6.6.
 
 use super::call::{Call, Handled, data};
 use super::cdb::{Cdb, Field};
@@ -11,9 +12,9 @@ const VENDOR: &[u8; 8] = b"flashws ";
 const PRODUCT: &[u8; 16] = b"flashwise volume";
 /// SAM-5, SPC-4, SBC-3 and iSCSI, without versions (SPC-4, table 149).
 const VERSIONS: [u16; 4] = [0x00a0, 0x0460, 0x04c0, 0x0960];
-/// Most blocks that one descriptor of an UNMAP may have.
+/// Maximum number of blocks in a descriptor of UNMAP.
 pub const UNMAP_BLOCKS_MAX: u32 = u32::MAX;
-/// Most descriptors that an UNMAP may have.
+/// Maximum number of descriptors in an UNMAP.
 pub const UNMAP_DESCRIPTORS_MAX: u32 = 256;
 
 /// A page of the vital product data.
@@ -43,7 +44,7 @@ pub fn inquiry(call: Call<'_>) -> Handled {
     data(bytes, allocated)
 }
 
-/// Of a logical unit that there is not: nothing is connected there, and nothing can be.
+/// Replies for a missing logical unit: no device is connected, and none can be.
 pub fn inquiry_of_none(cdb: &Cdb) -> Handled {
     if cdb[1] & 1 != 0 || cdb[2] != 0 {
         return Err(Sense::INVALID_FIELD.into());
@@ -54,11 +55,11 @@ pub fn inquiry_of_none(cdb: &Cdb) -> Handled {
 fn standard(kind: u8) -> Vec<u8> {
     let mut bytes = vec![0; 96];
     bytes[0] = kind;
-    // SPC-4; sense data and hierarchical LUNs as it says; commands are queued.
+    // SPC-4; sense data and hierarchical LUNs of that version; command queuing.
     bytes[2] = 0x06;
     bytes[3] = 0x12;
     bytes[4] = 96 - 5;
-    // 3PC: it copies by itself.
+    // 3PC: third-party copy.
     bytes[5] = paths::IMPLICIT | 0x08;
     bytes[7] = 0x02;
     bytes[8..16].copy_from_slice(VENDOR);
@@ -71,8 +72,8 @@ fn standard(kind: u8) -> Vec<u8> {
     bytes
 }
 
-/// What tells the unit from others, those of other servers too, and is the same after a restart: the FNV-1a of 64 bits of its export's
-/// identity, or of its name where that has none.
+/// Returns an identifier of the unit that differs from those of all other servers and survives restarts. It is the
+/// 64-bit FNV-1a of the export's identity, or of its name if it has none.
 fn hash(unit: &Unit) -> u64 {
     let identity = unit.export().identity();
     let of = identity.as_ref().map_or(unit.name().as_bytes(), |identity| &identity[..]);
@@ -100,7 +101,7 @@ fn identification(unit: &Unit) -> Vec<u8> {
     page
 }
 
-/// Whether a designator, by its code set, its type and its bytes, is one of the unit's.
+/// True if a designator, given by code set, type and bytes, is one of the unit's.
 pub fn is_designated(unit: &Unit, code_set: u8, kind: u8, designator: &[u8]) -> bool {
     let page = identification(unit);
     let mut rest = &page[..];
@@ -117,14 +118,14 @@ pub fn is_designated(unit: &Unit, code_set: u8, kind: u8, designator: &[u8]) -> 
 fn block_limits(unit: &Unit) -> Vec<u8> {
     let mut page = vec![0; 60];
     let physical = (PHYSICAL_BLOCK_BYTES / BLOCK_BYTES) as u32;
-    // Numbers of bytes are counted from the start of the page, which has a header of 4.
+    // Positions count from the start of the page, which has a header of 4 bytes.
     let mut put = |at: usize, value: u32| page[at - 4..at].copy_from_slice(&value.to_be_bytes());
     put(8, (TRANSFER_BYTES_MAX / BLOCK_BYTES) as u32);
     put(12, (1 << 20) / BLOCK_BYTES as u32);
     put(20, UNMAP_BLOCKS_MAX);
     put(24, UNMAP_DESCRIPTORS_MAX);
     put(28, unit.export().trim_granularity() / BLOCK_BYTES as u32);
-    // What is aligned begins at block 0, and that is valid.
+    // The alignment starts at block 0, and that field is valid.
     put(32, 0x8000_0000);
     page[5 - 4] = COMPARE_BLOCKS_MAX as u8;
     page[6 - 4..8 - 4].copy_from_slice(&(physical as u16).to_be_bytes());
@@ -133,7 +134,7 @@ fn block_limits(unit: &Unit) -> Vec<u8> {
 
 fn characteristics(_: &Unit) -> Vec<u8> {
     let mut page = vec![0; 60];
-    // It does not rotate, as far as clients can tell.
+    // A medium that does not rotate.
     page[1] = 1;
     page
 }

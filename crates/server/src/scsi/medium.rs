@@ -10,15 +10,15 @@ use super::plan::{Plan, Wish};
 use super::status::{Sense, code};
 
 const FORCE_UNIT_ACCESS: u8 = 0x08;
-/// Longest piece that is read to see that it can be.
+/// Longest piece of a read for verification.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Whether a command that writes also reads: WRITE AND VERIFY and ORWRITE.
+/// True if a writing command also reads: WRITE AND VERIFY and ORWRITE.
 pub fn reads_back(code: u8) -> bool {
     matches!(code, 0x2e | 0x8b | 0x8e | 0xae)
 }
 
-/// Whether a command forces its blocks through the cache; those of 6 bytes have no such bit.
+/// True if a command has FUA set. Commands of 6 bytes have no such bit.
 fn forces(call: &Call<'_>) -> bool {
     !matches!(call.cdb[0], 0x08 | 0x0a) && call.has(1, FORCE_UNIT_ACCESS)
 }
@@ -32,11 +32,11 @@ pub fn read(call: Call<'_>) -> Handled {
         return GOOD;
     }
     let read = Wish::of(Operation::Read, call.offset(), call.bytes());
-    // What is read has to be on the medium, if it came from there or not.
+    // FUA: the data must be on the medium before it is read.
     plan(if forces(&call) { Plan::read([Wish::flush(), read]) } else { Plan::read([read]) })
 }
 
-/// Of less data than it asks for, what there is.
+/// Writes the data. If it is shorter than the command says, only part is written.
 pub fn write(call: Call<'_>) -> Handled {
     if call.data.is_empty() {
         return GOOD;
@@ -74,10 +74,10 @@ pub fn verify(call: Call<'_>) -> Handled {
     }
 }
 
-/// A hint: what the cache takes in is left to it, so that all of it may fit or not.
+/// A hint. The cache decides, so the reply is GOOD and not CONDITION MET.
 pub fn prefetch(call: Call<'_>) -> Handled {
     let offset = call.offset();
-    // No blocks means all from there on.
+    // 0 blocks means all blocks up to the end.
     let bytes = if call.blocks == 0 { call.unit.blocks() * BLOCK_BYTES - offset } else { call.bytes() };
     if bytes == 0 {
         return GOOD;
@@ -85,7 +85,7 @@ pub fn prefetch(call: Call<'_>) -> Handled {
     plan(Plan::all([Wish::of(Operation::Cache, offset, bytes)]))
 }
 
-/// The cache has no part that is flushed alone.
+/// Flushes the whole cache, because parts of it cannot be flushed separately.
 pub fn synchronize(_: Call<'_>) -> Handled {
     plan(Plan::all([Wish::flush()]))
 }
@@ -96,7 +96,7 @@ fn zeroes(offset: u64, length: u64, may_punch_holes: bool) -> Wish {
 
 pub fn write_same(call: Call<'_>) -> Handled {
     let offset = call.offset();
-    // No blocks means all from there on.
+    // 0 blocks means all blocks up to the end.
     let end = if call.blocks == 0 { call.unit.blocks() * BLOCK_BYTES } else { offset + call.bytes() };
     if offset == end {
         return GOOD;
@@ -132,7 +132,7 @@ pub fn unmap(call: Call<'_>) -> Handled {
     plan(Plan::all(wishes))
 }
 
-/// The data has the blocks to compare with, then those to write.
+/// Compares and writes. The data contains the blocks to compare with, then those to write.
 pub fn compare_and_write(mut call: Call<'_>) -> Handled {
     if call.blocks == 0 {
         return GOOD;

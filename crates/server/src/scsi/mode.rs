@@ -1,5 +1,5 @@
-//! MODE SENSE and MODE SELECT: the caching page, the control page and the page of informational exceptions. Source: SPC-4, sections 6.9 to
-//! 6.12 and 7.5; SBC-3, section 6.5.
+//! MODE SENSE and MODE SELECT: the caching page, the control page and the page of informational exceptions. Source:
+//! SPC-4, sections 6.9 to 6.12 and 7.5; SBC-3, section 6.5.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ const CONTROL: u8 = 0x0a;
 const SENSE_IN_DESCRIPTORS: u8 = 0x04;
 const WRITE_PROTECTED: u8 = 0x08;
 
-/// A page: its number, its content now, and which bits of that can be changed.
+/// A page: its number, its current content, and its changeable bits.
 struct Page {
     number: u8,
     current: fn(&Unit) -> Vec<u8>,
@@ -36,7 +36,7 @@ const PAGES: [Page; 3] = [
         current: |unit| {
             let d_sense = if unit.sense_in_descriptors().load(Ordering::Relaxed) { SENSE_IN_DESCRIPTORS } else { 0 };
             let swp = if unit.write_protected().load(Ordering::Relaxed) { WRITE_PROTECTED } else { 0 };
-            // Commands may be reordered, each task is aborted alone.
+            // Commands may be reordered; each task is aborted separately.
             vec![d_sense, 0x10, swp, 0, 0, 0, 0xff, 0xff, 0, 0]
         },
         changeable: &[SENSE_IN_DESCRIPTORS, 0, WRITE_PROTECTED, 0, 0, 0, 0, 0, 0, 0],
@@ -44,7 +44,7 @@ const PAGES: [Page; 3] = [
     Page { number: 0x1c, current: |_| vec![0; 10], changeable: &[0; 10] },
 ];
 
-/// What a page control asks for.
+/// Returns the content for a page control.
 fn content(page: &Page, unit: &Unit, control: u8) -> Vec<u8> {
     match control {
         1 => page.changeable.to_vec(),
@@ -80,7 +80,7 @@ pub fn sense(call: Call<'_>) -> Handled {
     let in_long_form = is_long && call.has(1, 0x10);
     let descriptor = if with_descriptor { block_descriptor(call.unit.blocks(), in_long_form) } else { Vec::new() };
     let read_only = call.unit.read_only() || call.nexus.read_only();
-    // WP, and DPOFUA: DPO and FUA are understood.
+    // WP, and DPOFUA: DPO and FUA are supported.
     let specific = if read_only { 0x90 } else { 0x10 };
     let mut bytes = if is_long {
         let length = (6 + descriptor.len() + pages.len()) as u16;
@@ -110,7 +110,7 @@ fn block_descriptor(blocks: u64, in_long_form: bool) -> Vec<u8> {
 
 pub fn select(call: Call<'_>) -> Handled {
     if call.has(1, 0x01) {
-        // Nothing is saved.
+        // Saving pages is not supported.
         return Err(Sense::INVALID_FIELD.into());
     }
     if call.data.is_empty() {

@@ -1,4 +1,4 @@
-//! An initiator as a logical unit knows it: SAM-5 calls the two together an I_T nexus.
+//! An initiator as a logical unit sees it. SAM-5 calls the pair an I_T nexus.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,65 +6,65 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Most unit attentions that wait for one initiator; later ones of the same kind change nothing.
+/// Maximum number of pending unit attentions of an initiator.
 const ATTENTIONS_MAX: usize = 8;
 
-/// Names an initiator port: reservations hold for it, also after it has gone and come again.
+/// Identifies an initiator port. Reservations belong to it and survive its sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InitiatorPort {
-    /// Its transport ID (SPC-4, section 7.6.4), which other initiators are told: for iSCSI, the name and the ISID.
+    /// Its transport ID (SPC-4, section 7.6.4), which other initiators can read. For iSCSI: the name and the ISID.
     pub transport_id: Vec<u8>,
 }
 
-/// How far a copy has come.
+/// Progress of a copy.
 #[derive(Debug, Default)]
 pub struct CopyState {
-    /// 0 while it runs, 1 once it has ended, 2 once it has failed (SPC-4, table 225).
+    /// 0 while it runs, 1 after success, 2 after failure (SPC-4, table 225).
     status: AtomicU8,
     segments: AtomicU16,
     bytes: AtomicU64,
 }
 
 impl CopyState {
-    /// Its status, the segments that are copied, and the bytes.
+    /// Returns its status, the copied segments, and the copied bytes.
     pub fn get(&self) -> (u8, u16, u64) {
         let status = self.status.load(Ordering::Acquire);
         (status, self.segments.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 
-    /// This many bytes more are copied, with or without the end of a segment.
+    /// Adds copied bytes, and a segment if it is complete.
     pub fn copied(&self, bytes: u64, ends_segment: bool) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.segments.fetch_add(ends_segment.into(), Ordering::Relaxed);
     }
 
-    /// It has ended.
+    /// Ends it.
     pub fn end(&self, is_good: bool) {
         self.status.store(if is_good { 1 } else { 2 }, Ordering::Release);
     }
 }
 
-/// Most copies of one session whose states are kept.
+/// Maximum number of copies of one session whose states are kept.
 const COPIES_MAX: usize = 16;
 
 /// A session of an initiator with a logical unit.
 #[derive(Debug)]
 pub struct Nexus {
     port: InitiatorPort,
-    /// Whether it may read only.
+    /// True if it may only read.
     read_only: bool,
     attentions: Mutex<VecDeque<u16>>,
-    /// Whether there are any, without the lock.
+    /// True if there are unit attentions; read without the lock.
     attends: AtomicBool,
     known_bytes: AtomicU64,
-    /// How often its commands were aborted.
+    /// Number of aborts of its commands.
     aborts: AtomicU64,
     /// Copies by their list identifiers, the oldest first.
     copies: Mutex<VecDeque<(u8, Arc<CopyState>)>>,
 }
 
 impl Nexus {
-    /// A new session of `port`, which knows that the unit has `size` bytes.
+    /// Creates a session of `port` with a unit of `size` bytes.
     pub fn new(port: InitiatorPort, read_only: bool, size: u64) -> Nexus {
         Nexus {
             port,
@@ -77,17 +77,17 @@ impl Nexus {
         }
     }
 
-    /// Whose it is.
+    /// Returns its initiator port.
     pub fn port(&self) -> &InitiatorPort {
         &self.port
     }
 
-    /// Whether it may read only.
+    /// True if it may only read.
     pub fn read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Lets the next command fail with a unit attention of this code, once.
+    /// Makes the next command fail with a unit attention of this code, once.
     pub fn attend(&self, code: u16) {
         let mut attentions = self.attentions.lock();
         if !attentions.contains(&code) && attentions.len() < ATTENTIONS_MAX {
@@ -96,7 +96,7 @@ impl Nexus {
         self.attends.store(true, Ordering::Release);
     }
 
-    /// The oldest unit attention, which is then forgotten.
+    /// Removes and returns the oldest unit attention.
     pub fn take_attention(&self) -> Option<u16> {
         if !self.attends.load(Ordering::Acquire) {
             return None;
@@ -107,7 +107,7 @@ impl Nexus {
         code
     }
 
-    /// How often its commands were aborted: one that began before the last time is not answered.
+    /// Returns the number of aborts. A command that started before the last one gets no reply.
     pub fn aborts(&self) -> u64 {
         self.aborts.load(Ordering::Acquire)
     }
@@ -117,7 +117,7 @@ impl Nexus {
         self.aborts.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Keeps the state of a copy, in the place of an older one with this list identifier.
+    /// Keeps the state of a copy, replacing an older one with this list identifier.
     pub fn keep_copy(&self, id: u8, state: &Arc<CopyState>) {
         let mut copies = self.copies.lock();
         copies.retain(|(other, _)| *other != id);
@@ -127,13 +127,13 @@ impl Nexus {
         copies.push_back((id, Arc::clone(state)));
     }
 
-    /// The state of a copy.
+    /// Returns the state of a copy.
     pub fn copy(&self, id: u8) -> Option<Arc<CopyState>> {
         let copies = self.copies.lock();
         copies.iter().find(|(other, _)| *other == id).map(|(_, state)| Arc::clone(state))
     }
 
-    /// Notes the unit's size; returns whether it was another one.
+    /// Records the unit's size; true if it changed.
     pub fn notice_size(&self, size: u64) -> bool {
         self.known_bytes.load(Ordering::Relaxed) != size && self.known_bytes.swap(size, Ordering::Relaxed) != size
     }

@@ -1,4 +1,5 @@
-//! The table of commands: from it come what a command may contain, who may give it, and what initiators are told of it.
+//! The table of commands. It determines the valid bits of a command, the initiators that may issue it, and the reports
+//! about it.
 //!
 //! Source: SPC-4 and SBC-3 for each command's layout; SPC-2 for RESERVE (6) and RELEASE (6).
 
@@ -19,10 +20,10 @@ use super::{
     paths, reserve,
 };
 
-/// Memory of a command beside its data.
+/// Memory of a command in addition to its data.
 const OVERHEAD_BYTES: u64 = 4096;
 
-/// What an initiator sends with a command.
+/// The data that an initiator sends with a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Out {
     Nothing,
@@ -30,11 +31,11 @@ enum Out {
     Blocks,
     /// The blocks to compare with, then those to write.
     TwiceTheBlocks,
-    /// The blocks to compare with, one for all, or none, as BYTCHK says.
+    /// The blocks to compare with, one for all, or none, depending on BYTCHK.
     Compared,
-    /// One block, unless NDOB says that there is none.
+    /// One block, unless NDOB is set.
     OneBlock,
-    /// Parameters of this length.
+    /// Parameters; this field has their length.
     Parameters(Field),
 }
 
@@ -45,19 +46,19 @@ pub struct Opcode {
     pub name: &'static str,
     /// Its first byte.
     pub code: u8,
-    /// The service action in the second byte's lower bits, if it is told from others by that.
+    /// The service action in the lower bits of the second byte, if commands share the first.
     pub action: Option<u8>,
-    /// Which bits it may have, after the first byte: as long as the command.
+    /// The valid bits after the first byte; as long as the command.
     usage: &'static [u8],
-    /// What it does, as reservations see it.
+    /// Its effect, as reservations see it.
     pub access: Access,
-    /// Where its first block and its number of blocks are.
+    /// The fields of its first block and its number of blocks.
     range: Option<(Field, Field)>,
-    /// Whether it moves its blocks, so that their number is limited.
+    /// True if it transfers its blocks, so that their number is limited.
     moves: bool,
-    /// Whether it changes the medium.
+    /// True if it changes the medium.
     pub changes: bool,
-    /// Whether it needs a unit that is not stopped.
+    /// True if it needs a unit that is not stopped.
     needs_medium: bool,
     out: Out,
     perform: fn(Call<'_>) -> Handled,
@@ -110,12 +111,12 @@ impl Opcode {
         Opcode { moves: true, ..self }
     }
 
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     pub fn length(&self) -> usize {
         1 + self.usage.len()
     }
 
-    /// Its bytes with all bits set that it may have.
+    /// Returns its bytes with all valid bits set.
     fn usage_data(&self) -> Vec<u8> {
         let mut usage = vec![self.code];
         usage.extend(self.usage);
@@ -125,7 +126,7 @@ impl Opcode {
         usage
     }
 
-    /// The first byte of a command that has a bit which it may not have.
+    /// Returns the first byte with an invalid bit.
     fn wrong_byte(&self, cdb: &Cdb) -> Option<usize> {
         let service = if self.action.is_some() { 0x1f } else { 0 };
         let is_wrong = |at: &usize| {
@@ -136,7 +137,7 @@ impl Opcode {
         (1..self.length()).find(is_wrong)
     }
 
-    /// First block and number of blocks.
+    /// Returns its first block and number of blocks.
     fn range_of(&self, cdb: &Cdb) -> Option<(u64, u64)> {
         let (block, blocks) = self.range?;
         if self.length() == 6 {
@@ -147,7 +148,7 @@ impl Opcode {
         Some((block.of(cdb), blocks.of(cdb)))
     }
 
-    /// How much an initiator sends with it.
+    /// Returns the number of bytes that an initiator sends with it.
     fn out_bytes(&self, cdb: &Cdb, blocks: u64) -> u64 {
         let bytes = blocks * BLOCK_BYTES;
         match self.out {
@@ -166,7 +167,8 @@ impl Opcode {
     }
 }
 
-/// The bytes of a command of 10, 12 or 16 bytes that has an address and a number of blocks; `$flags` are the bits of the second.
+/// The valid bits of a command of 10, 12 or 16 bytes with an address and a number of blocks. `$flags` are the bits of
+/// the second byte.
 macro_rules! usage {
     (10, $flags:literal) => {
         &[$flags, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0]
@@ -305,7 +307,7 @@ const SUPPORTED: &[u8] = &[0, 0x87, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0,
 const GROUPS: &[u8] = &[0xe0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0];
 const DEFECTS_12: &[u8] = &[0x1f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0];
 
-/// The row of a command, or why there is none.
+/// Returns the row of a command, or an error if there is none.
 fn find(cdb: &Cdb) -> Result<&'static Opcode, Sense> {
     let action = cdb[1] & 0x1f;
     let mut of_code = OPCODES.iter().filter(|opcode| opcode.code == cdb[0]).peekable();
@@ -315,35 +317,36 @@ fn find(cdb: &Cdb) -> Result<&'static Opcode, Sense> {
     of_code.find(|opcode| opcode.action.is_none_or(|own| own == action)).ok_or(Sense::wrong_byte(1))
 }
 
-/// A command that was found to be in order, before what comes with it is here.
+/// A valid command whose data has not arrived yet.
 pub struct Begun {
     opcode: &'static Opcode,
     cdb: Cdb,
     block: u64,
     blocks: u64,
-    /// How much the initiator sends with it.
+    /// Number of bytes that the initiator sends with it.
     pub out_bytes: u64,
-    /// How much memory it takes, with what comes with it.
+    /// Its memory, including its data.
     pub memory_bytes: u64,
-    /// What is made of less than `out_bytes`, or more.
+    /// Handling of a different number of bytes than `out_bytes`.
     pub fit: Fit,
 }
 
-/// What is made of a command that comes with less data than it asks for, or more.
+/// Handling of a command with less data than it needs, or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It must be all; what is beyond is not taken.
+    /// Less is an error; excess data is ignored.
     Whole,
-    /// It must be all and no more.
+    /// Both are errors.
     Exact,
-    /// As much is written as there is.
+    /// Less is written in part; excess data is ignored.
     Part,
 }
 
-/// MODE SELECT, RESERVE, START STOP UNIT and PERSISTENT RESERVE OUT: who may read only keeps nobody from writing.
+/// MODE SELECT, RESERVE, START STOP UNIT and PERSISTENT RESERVE OUT: a read-only initiator must not stop others from
+/// writing.
 const KEEP_OTHERS_OUT: [u8; 5] = [0x15, 0x16, 0x1b, 0x55, 0x5f];
 
-/// Looks at a command. An error is its answer.
+/// Checks a command. An error is its reply.
 pub fn begin(unit: &Unit, nexus: &Nexus, cdb: &Cdb) -> Result<Begun, Answer> {
     let opcode = find(cdb)?;
     if unit.is_reserved() && !unit.lock_reservations().allow(nexus.port(), opcode.access) {
@@ -367,7 +370,7 @@ pub fn begin(unit: &Unit, nexus: &Nexus, cdb: &Cdb) -> Result<Begun, Answer> {
     if block.checked_add(blocks).is_none_or(|end| end > unit.blocks()) {
         return Err(Sense::illegal(code::LOGICAL_BLOCK_ADDRESS_OUT_OF_RANGE).into());
     }
-    // No number of blocks in a command is so large that its bytes overflow.
+    // The number of bytes cannot overflow for any number of blocks in a command.
     let out_bytes = opcode.out_bytes(cdb, blocks);
     let read_bytes = match opcode.out {
         Out::Nothing if !opcode.moves => 0,
@@ -398,12 +401,12 @@ pub fn begin(unit: &Unit, nexus: &Nexus, cdb: &Cdb) -> Result<Begun, Answer> {
 }
 
 impl Begun {
-    /// Its row.
+    /// Returns its row.
     pub fn opcode(&self) -> &'static Opcode {
         self.opcode
     }
 
-    /// How much of the data is of use where the initiator sends `sent` bytes. An error is the answer.
+    /// Returns the number of usable bytes if the initiator sends `sent` bytes. An error is the reply.
     pub fn wanted(&self, sent: u64) -> Result<u64, Answer> {
         match self.fit {
             Fit::Exact if sent != self.out_bytes => Err(Sense::INVALID_FIELD.into()),
@@ -412,14 +415,14 @@ impl Begun {
         }
     }
 
-    /// Makes of it what there is to do; `data` is what came with it, as much as is [wanted](Self::wanted).
+    /// Returns the work to do. `data` is the command's data, as much as is [wanted](Self::wanted).
     pub fn perform(&self, unit: &Arc<Unit>, nexus: &Nexus, data: Vec<u8>) -> Work {
         let call = Call { unit, nexus, cdb: &self.cdb, block: self.block, blocks: self.blocks, data };
         (self.opcode.perform)(call).unwrap_or_else(Work::Answer)
     }
 }
 
-/// The answer of a command to a logical unit that there is not. Source: SPC-4, section 6.4.2 (INQUIRY) and SAM-5, section 4.7.
+/// Returns the reply for a missing logical unit. Source: SPC-4, section 6.4.2 (INQUIRY) and SAM-5, section 4.7.
 pub fn absent(cdb: &Cdb) -> Answer {
     let answer = match cdb[0] {
         0x12 => inquiry::inquiry_of_none(cdb),

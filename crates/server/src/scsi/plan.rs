@@ -1,7 +1,7 @@
-//! The requests that a command comes to, one after the other, and the answer at their end.
+//! The sequence of a command's requests, and the reply at its end.
 //!
-//! A command that reads before it writes claims its bytes until its write is submitted: an export performs requests that overlap in the order
-//! in which they were submitted.
+//! A command that reads before it writes claims its bytes until its write is submitted. The export performs overlapping
+//! requests in the order of submission.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,33 +21,33 @@ pub const FILL_BYTES: u64 = 256 << 10;
 /// Longest piece of a copy, in bytes.
 pub const COPY_BYTES: u64 = 1 << 20;
 
-/// What a command asks of the export.
+/// A request to the export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
-    /// First byte.
+    /// Offset of its first byte.
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,
-    /// Whether what it changes must be durable before it is answered.
+    /// True if its changes must be durable before the reply.
     pub durable: bool,
     /// The bytes to write.
     pub data: Vec<u8>,
 }
 
 impl Wish {
-    /// To read or to give a hint about bytes.
+    /// Creates a read, or a hint about bytes.
     pub fn of(operation: Operation, offset: u64, length: u64) -> Wish {
         Wish { operation, offset, length, durable: false, data: Vec::new() }
     }
 
-    /// To write.
+    /// Creates a write.
     pub fn write(offset: u64, data: Vec<u8>, durable: bool) -> Wish {
         Wish { operation: Operation::Write, offset, length: data.len() as u64, durable, data }
     }
 
-    /// To make all durable.
+    /// Creates a flush.
     pub fn flush() -> Wish {
         Wish::of(Operation::Flush, 0, 0)
     }
@@ -57,24 +57,24 @@ impl Wish {
     }
 }
 
-/// What is made of the bytes that were read.
+/// The use of the bytes read by a request.
 #[derive(Debug)]
 enum After {
-    /// They are the answer.
+    /// They are the reply.
     Answer,
-    /// Nothing.
+    /// None.
     Nothing,
-    /// Nothing, and the unit that was stopped goes on if there was an error.
+    /// None; and on an error, the unit that was stopped starts again.
     Stopped,
-    /// They are compared with these.
+    /// They are compared with these bytes.
     Compare(Vec<u8>),
-    /// They are compared with these, and if they are the same, the others are written.
+    /// They are compared with these bytes; if they are equal, the others are written.
     CompareAndWrite(Vec<u8>, Vec<u8>, bool),
-    /// These are written, after an OR with what was read.
+    /// These bytes are written after an OR with those read.
     Or(Vec<u8>, bool),
 }
 
-/// A block that is written again and again.
+/// A block that is written repeatedly.
 #[derive(Debug)]
 struct Fill {
     pattern: Vec<u8>,
@@ -82,23 +82,23 @@ struct Fill {
     end: u64,
 }
 
-/// Bytes from a place to another one.
+/// Bytes to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// First byte that is read.
+    /// Offset of the source.
     pub from: u64,
-    /// First byte that is written.
+    /// Offset of the destination.
     pub to: u64,
     /// Number of bytes.
     pub length: u64,
 }
 
-/// Segments that are copied, one piece after the other.
+/// Segments that are copied piece by piece.
 #[derive(Debug)]
 struct Copying {
     segments: VecDeque<Segment>,
     state: Arc<CopyState>,
-    /// The length of the piece that is written.
+    /// Length of the piece being written.
     writing: u64,
 }
 
@@ -108,21 +108,21 @@ pub struct Plan {
     fill: Option<Fill>,
     copying: Option<Copying>,
     after: After,
-    /// Whether what it reads is for itself until it writes.
+    /// True if its bytes are claimed until it writes.
     exclusive: bool,
     claim: Option<Claim>,
-    /// What was submitted last, but for its data.
+    /// The last submitted request, without its data.
     changed: bool,
 }
 
-/// What came of advancing a plan.
+/// The result of advancing a plan.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// A request is submitted.
+    /// A request was submitted.
     Submitted,
-    /// Another command has the bytes; the waker is woken when it is worth trying again.
+    /// Another command has claimed the bytes. The waker signals when to try again.
     Blocked,
-    /// The command is answered.
+    /// The command has its reply.
     Done(Answer),
 }
 
@@ -131,47 +131,47 @@ impl Plan {
         Plan { wishes: wishes.into(), fill: None, copying: None, after, exclusive: false, claim: None, changed: false }
     }
 
-    /// One request after the other, answered with nothing.
+    /// Performs requests one after the other; their results are ignored.
     pub fn all(wishes: impl Into<VecDeque<Wish>>) -> Plan {
         Plan::new(wishes, After::Nothing)
     }
 
-    /// Makes all durable that a unit has which was stopped; one that cannot is not stopped.
+    /// Flushes a stopped unit. If that fails, the unit is not stopped.
     pub fn stop() -> Plan {
         Plan::new([Wish::flush()], After::Stopped)
     }
 
-    /// Requests, the last of which reads what is the answer.
+    /// Performs requests; the last one reads the reply.
     pub fn read(wishes: impl Into<VecDeque<Wish>>) -> Plan {
         Plan::new(wishes, After::Answer)
     }
 
-    /// Requests, the last of which reads what is compared with `expected`.
+    /// Performs requests; the last one's bytes are compared with `expected`.
     pub fn compare(wishes: impl Into<VecDeque<Wish>>, expected: Vec<u8>) -> Plan {
         Plan::new(wishes, After::Compare(expected))
     }
 
-    /// Writes `data` where `expected` is found.
+    /// Writes `data` if `expected` is found.
     pub fn compare_and_write(offset: u64, expected: Vec<u8>, data: Vec<u8>, durable: bool) -> Plan {
         let read = Wish::of(Operation::Read, offset, expected.len() as u64);
         let plan = Plan::new([read], After::CompareAndWrite(expected, data, durable));
         Plan { exclusive: true, ..plan }
     }
 
-    /// Sets the bits that `data` has.
+    /// Sets the bits of `data`.
     pub fn or(offset: u64, data: Vec<u8>, durable: bool) -> Plan {
         let read = Wish::of(Operation::Read, offset, data.len() as u64);
         Plan { exclusive: true, ..Plan::new([read], After::Or(data, durable)) }
     }
 
-    /// Writes a block to all places from `offset` up to `end`.
+    /// Writes a block repeatedly from `offset` up to `end`.
     pub fn fill(offset: u64, end: u64, block: &[u8]) -> Plan {
         let count = (end - offset).min(FILL_BYTES) as usize / block.len();
         let fill = Fill { pattern: block.repeat(count), at: offset, end };
         Plan { fill: Some(fill), ..Plan::new([], After::Nothing) }
     }
 
-    /// Copies segments in order; `state` is told how far it has come.
+    /// Copies segments in order; `state` has its progress.
     pub fn copy(segments: Vec<Segment>, state: Arc<CopyState>) -> Plan {
         let copying = Copying { segments: segments.into(), state, writing: 0 };
         let mut plan = Plan { copying: Some(copying), ..Plan::new([], After::Nothing) };
@@ -179,7 +179,7 @@ impl Plan {
         plan
     }
 
-    /// Makes the next read of a copy; where there is none, it has ended.
+    /// Creates the next read of a copy, if any is left.
     fn next_copy(&mut self) {
         let Some(copying) = &mut self.copying else { return };
         while copying.segments.front().is_some_and(|segment| segment.length == 0) {
@@ -194,7 +194,8 @@ impl Plan {
         }
     }
 
-    /// A read of a copy is written, after a write comes the next read. Whether there is more.
+    /// Writes the bytes of a copy's read, or continues after its write with the next read. Returns true if there is
+    /// more.
     fn copied(&mut self, found: Vec<u8>) -> bool {
         let Some(copying) = &mut self.copying else { return false };
         if copying.writing > 0 {
@@ -213,7 +214,7 @@ impl Plan {
         !self.wishes.is_empty()
     }
 
-    /// Makes the next write of a block that is written again and again.
+    /// Creates the next write of a repeated block.
     fn next_fill(&mut self) {
         let Some(fill) = &mut self.fill else { return };
         if !self.wishes.is_empty() || fill.at == fill.end {
@@ -224,8 +225,8 @@ impl Plan {
         fill.at += length;
     }
 
-    /// Goes on: first without a result, then with that of the request that was submitted, and again without one after it was blocked.
-    /// `submit` is given the next request, and the export that it is for.
+    /// Advances the plan: first without a result, then with that of the submitted request, and without one after it was
+    /// blocked. `submit` gets the next request and its export.
     pub fn advance(
         &mut self,
         unit: &Arc<Unit>,
@@ -263,7 +264,7 @@ impl Plan {
             data: wish.data,
             caching,
         };
-        // What could not be made durable was written.
+        // A flush counts as a write if it fails.
         self.changed = changes || wish.operation == Operation::Flush;
         if self.exclusive && self.claim.is_none() {
             self.claim = unit.export().claim(offset, length, waker);
@@ -282,7 +283,7 @@ impl Plan {
         Progress::Submitted
     }
 
-    /// The answer, if what was submitted last was the last of all, or failed.
+    /// Returns the reply, if the last submitted request was the last of all, or failed.
     fn ended(&mut self, unit: &Unit, result: Result<Vec<u8>, Error>) -> Option<Answer> {
         let found = match result {
             Ok(found) => found,
@@ -328,7 +329,7 @@ impl Plan {
     }
 }
 
-/// Good, or where the first difference is. Source: SBC-3, section 5.3.
+/// Returns success, or the position of the first difference. Source: SBC-3, section 5.3.
 fn compared(expected: &[u8], found: &[u8]) -> Answer {
     match expected.iter().zip(found).position(|(expected, found)| expected != found) {
         None if expected.len() == found.len() => Answer::GOOD,

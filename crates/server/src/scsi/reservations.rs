@@ -1,27 +1,28 @@
-//! Who may do what: the reservations of RESERVE (SPC-2) and of PERSISTENT RESERVE (SPC-4, section 5.13). No commands, no bytes.
+//! Permissions by the reservations of RESERVE (SPC-2) and PERSISTENT RESERVE (SPC-4, section 5.13). No commands, no
+//! bytes.
 
 use serde::{Deserialize, Serialize};
 
 use super::nexus::InitiatorPort;
 use super::status::code;
 
-/// Most initiators that can be registered.
+/// Maximum number of registered initiators.
 pub const REGISTRATIONS_MAX: usize = 256;
 
-/// What a command does, as reservations see it.
+/// The effect of a command, as reservations see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing that any reservation forbids.
+    /// Allowed by all reservations.
     Free,
-    /// Nothing that a persistent reservation forbids, but RESERVE does.
+    /// Allowed by persistent reservations; RESERVE forbids it.
     Informs,
     /// It reads.
     Reads,
-    /// It writes or changes how the unit behaves.
+    /// It writes, or changes the behaviour of the unit.
     Writes,
     /// It is RESERVE or RELEASE.
     Reserves,
-    /// It is PERSISTENT RESERVE OUT, which has rules of its own.
+    /// It is PERSISTENT RESERVE OUT, which has its own rules.
     Persistent,
 }
 
@@ -49,7 +50,7 @@ impl Kind {
         Kind::ExclusiveAccessAllRegistrants,
     ];
 
-    /// The type with this number.
+    /// Returns the type with this number.
     pub fn of_number(number: u8) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
@@ -81,70 +82,70 @@ pub struct Registration {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Holding {
     kind: Kind,
-    /// The transport ID of the one who made it.
+    /// The transport ID of its creator.
     holder: Vec<u8>,
 }
 
 /// All reservations of a unit.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Reservations {
-    /// Who has the unit by RESERVE; not kept over restarts.
+    /// The initiator that has reserved the unit by RESERVE; lost at a restart.
     #[serde(skip)]
     simple: Option<InitiatorPort>,
-    /// How often registrations have changed since the start.
+    /// Number of changes of the registrations since the start.
     #[serde(skip)]
     generation: u32,
     registrations: Vec<Registration>,
     holding: Option<Holding>,
-    /// Whether all this is kept over restarts.
+    /// True if they survive restarts.
     lasts: bool,
 }
 
-/// Who is told of a change, and what.
+/// The transport ID of an initiator to inform, and the code.
 pub type Notice = (Vec<u8>, u16);
 
-/// Why a change was refused.
+/// The reason why a change is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It conflicts with what others have.
+    /// It conflicts with other initiators.
     Conflict,
-    /// A parameter is wrong.
+    /// A parameter is invalid.
     InvalidParameter,
-    /// The reservation is of another type.
+    /// The reservation has another type.
     InvalidRelease,
     /// There are too many registrations.
     Full,
 }
 
 impl Reservations {
-    /// Whether there is nothing that forbids anything.
+    /// True if no reservation forbids anything.
     pub fn is_empty(&self) -> bool {
         self.simple.is_none() && self.registrations.is_empty()
     }
 
-    /// Whether they are kept over restarts.
+    /// True if they survive restarts.
     pub fn lasts(&self) -> bool {
         self.lasts
     }
 
-    /// How often registrations have changed since the start.
+    /// Returns the number of changes of the registrations since the start.
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Who is registered.
+    /// Returns the registrations.
     pub fn registrations(&self) -> &[Registration] {
         &self.registrations
     }
 
-    /// The persistent reservation: its type, and the key of its holder, which is 0 where all registrants hold it.
+    /// Returns the type of the persistent reservation and the key of its holder, which is 0 if all registrants hold it.
     pub fn holding(&self) -> Option<(Kind, u64)> {
         let holding = self.holding.as_ref()?;
         let key = if holding.kind.has_all_for_holders() { 0 } else { self.key_of(&holding.holder).unwrap_or(0) };
         Some((holding.kind, key))
     }
 
-    /// Whether a registered initiator holds the persistent reservation.
+    /// True if a registered initiator holds the persistent reservation.
     pub fn holds(&self, transport_id: &[u8]) -> bool {
         self.holding.as_ref().is_some_and(|holding| {
             holding.holder == transport_id || holding.kind.has_all_for_holders() && self.key_of(transport_id).is_some()
@@ -155,13 +156,13 @@ impl Reservations {
         self.registrations.iter().find(|one| one.transport_id == transport_id).map(|one| one.key)
     }
 
-    /// Whether a command of `port` is allowed. Source: SPC-2, table 9; SPC-4, tables 65 and 66.
+    /// True if a command of `port` is allowed. Source: SPC-2, table 9; SPC-4, tables 65 and 66.
     pub fn allow(&self, port: &InitiatorPort, access: Access) -> bool {
         if access == Access::Free {
             return true;
         }
         if self.simple.as_ref().is_some_and(|holder| holder != port) {
-            // RELEASE of someone else's reservation does nothing, which its handler sees to.
+            // RELEASE by another initiator has no effect; its handler ensures that.
             return false;
         }
         if matches!(access, Access::Persistent | Access::Informs) {
@@ -181,19 +182,19 @@ impl Reservations {
         self.simple = Some(port.clone());
     }
 
-    /// RELEASE: only of what the initiator has itself.
+    /// RELEASE, only of the initiator's own reservation.
     pub fn nexus_lost(&mut self, port: &InitiatorPort) {
         if self.simple.as_ref() == Some(port) {
             self.simple = None;
         }
     }
 
-    /// Releases what RESERVE has taken, whoever has it.
+    /// Releases any reservation by RESERVE.
     pub fn release_all_simple(&mut self) {
         self.simple = None;
     }
 
-    /// REGISTER, and REGISTER AND IGNORE EXISTING KEY, where `known` is none. A `key` of 0 takes the registration away.
+    /// REGISTER; without `known`, REGISTER AND IGNORE EXISTING KEY. A `key` of 0 removes the registration.
     pub fn register(
         &mut self,
         transport_id: &[u8],
@@ -206,7 +207,7 @@ impl Reservations {
             return Err(Refusal::Conflict);
         }
         if registered.is_none() && key == 0 {
-            // There was nothing to take away.
+            // There was no registration to remove.
             return Ok(Vec::new());
         }
         let mut notices = Vec::new();
@@ -224,7 +225,7 @@ impl Reservations {
         Ok(notices)
     }
 
-    /// Takes a registration away, and what its initiator held.
+    /// Removes a registration, and the reservation of its initiator.
     fn unregister(&mut self, transport_id: &[u8]) -> Vec<Notice> {
         self.registrations.retain(|one| one.transport_id != transport_id);
         let Some(holding) = &self.holding else { return Vec::new() };
@@ -238,7 +239,7 @@ impl Reservations {
         if told { self.notices(code::RESERVATIONS_RELEASED, transport_id) } else { Vec::new() }
     }
 
-    /// A notice to all that are registered but one.
+    /// Returns notices for all registered initiators except one.
     fn notices(&self, code: u16, but: &[u8]) -> Vec<Notice> {
         let others = self.registrations.iter().filter(|one| one.transport_id != but);
         others.map(|one| (one.transport_id.clone(), code)).collect()
@@ -286,7 +287,8 @@ impl Reservations {
         Ok(notices)
     }
 
-    /// PREEMPT, and PREEMPT AND ABORT: takes the registrations with the key `victim` away, and the reservation from one of them.
+    /// PREEMPT, and PREEMPT AND ABORT: removes the registrations with the key `victim`, and the reservation of one of
+    /// them.
     pub fn preempt(
         &mut self,
         transport_id: &[u8],
@@ -332,7 +334,7 @@ mod tests {
         InitiatorPort { transport_id: name.into() }
     }
 
-    /// Registers `a` with key 1 and `b` with key 2, and lets `a` reserve.
+    /// Registers `a` with key 1 and `b` with key 2; `a` reserves.
     fn reserved(kind: Kind) -> Reservations {
         let mut reservations = Reservations::default();
         reservations.register(b"a", None, 1, false).unwrap();
@@ -405,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_last_of_all_registrants_releases() {
+    fn the_last_registrant_to_leave_releases() {
         let mut reservations = reserved(Kind::WriteExclusiveAllRegistrants);
         reservations.register(b"a", Some(1), 0, false).unwrap();
         assert_eq!(reservations.holding(), Some((Kind::WriteExclusiveAllRegistrants, 0)));
@@ -418,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lasts_is_read_back() {
+    fn persistent_reservations_are_restored() {
         let mut reservations = reserved(Kind::WriteExclusive);
         assert!(!reservations.lasts());
         reservations.register(b"a", Some(1), 3, true).unwrap();

@@ -1,4 +1,5 @@
-//! RESERVE, RELEASE, PERSISTENT RESERVE IN and OUT. Source: SPC-2, sections 7.16 and 7.21; SPC-4, sections 6.15 and 6.16.
+//! RESERVE, RELEASE, PERSISTENT RESERVE IN and OUT. Source: SPC-2, sections 7.16 and 7.21; SPC-4, sections 6.15 and
+//! 6.16.
 
 use super::call::{Call, GOOD, Handled, data};
 use super::cdb::{Field, number};
@@ -31,7 +32,8 @@ pub fn reserve(call: Call<'_>) -> Handled {
     GOOD
 }
 
-/// Of what someone else has reserved, nothing is released, and that is no mistake.
+/// Releases the initiator's own reservation. If another initiator has reserved the unit, this is no error and has no
+/// effect.
 pub fn release(call: Call<'_>) -> Handled {
     let mut reservations = call.unit.lock_reservations();
     if !reservations.registrations().is_empty() {
@@ -42,7 +44,7 @@ pub fn release(call: Call<'_>) -> Handled {
     GOOD
 }
 
-/// The generation, the length of a list, and the list.
+/// Replies with the generation, the length of a list, and the list.
 fn listed(call: &Call<'_>, generation: u32, list: &[u8]) -> Handled {
     let mut bytes = generation.to_be_bytes().to_vec();
     bytes.extend((list.len() as u32).to_be_bytes());
@@ -122,7 +124,7 @@ pub fn persistent_out(call: Call<'_>) -> Handled {
         _ => None,
     };
     let mut guard = call.unit.lock_reservations();
-    // What cannot be kept is not changed.
+    // A change that cannot be saved is not made.
     let mut changed = guard.clone();
     let id = &call.nexus.port().transport_id;
     let notices = match (action, kind) {

@@ -1,4 +1,4 @@
-//! Status, sense data, and what a command is answered with. Source: SAM-5, section 5.3; SPC-4, section 4.5.
+//! Status, sense data, and replies of commands. Source: SAM-5, section 5.3; SPC-4, section 4.5.
 
 use flashwise_engine::export::Error;
 
@@ -30,7 +30,7 @@ pub mod key {
     pub const MISCOMPARE: u8 = 0xe;
 }
 
-/// Additional sense codes with their qualifiers, the code in the high byte.
+/// Additional sense codes and qualifiers, with the code in the high byte.
 pub mod code {
     #![allow(missing_docs)]
     pub const NONE: u16 = 0x0000;
@@ -68,7 +68,7 @@ pub mod code {
     pub const INSUFFICIENT_REGISTRATION_RESOURCES: u16 = 0x5504;
 }
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sense {
     /// One of [`key`].
@@ -77,39 +77,39 @@ pub struct Sense {
     pub code: u16,
     /// The information field: the first byte that differs, or the block that failed.
     pub information: Option<u32>,
-    /// The byte of the command that is wrong.
+    /// The invalid byte of the command.
     pub byte: Option<u16>,
 }
 
 /// Bytes of sense data in the fixed format.
 const FIXED_BYTES: usize = 18;
 
-/// The field pointer is valid, and is that of a byte of the command descriptor block.
+/// The field pointer is valid, and points into the command descriptor block.
 const IN_COMMAND: u8 = 0xc0;
 
 impl Sense {
-    /// Of a key and a code.
+    /// Creates one from a key and a code.
     pub const fn new(key: u8, code: u16) -> Sense {
         Sense { key, code, information: None, byte: None }
     }
 
-    /// An illegal request.
+    /// Creates an illegal request.
     pub const fn illegal(code: u16) -> Sense {
         Sense::new(key::ILLEGAL_REQUEST, code)
     }
 
-    /// A field of the command descriptor block is wrong.
+    /// A field of the command descriptor block is invalid.
     pub const INVALID_FIELD: Sense = Sense::illegal(code::INVALID_FIELD_IN_CDB);
 
-    /// A field of the parameters is wrong.
+    /// A field of the parameters is invalid.
     pub const INVALID_PARAMETER: Sense = Sense::illegal(code::INVALID_FIELD_IN_PARAMETER_LIST);
 
-    /// A byte of the command descriptor block is wrong.
+    /// A byte of the command descriptor block is invalid.
     pub const fn wrong_byte(byte: u16) -> Sense {
         Sense { byte: Some(byte), ..Sense::INVALID_FIELD }
     }
 
-    /// The sense data in bytes.
+    /// Encodes the sense data.
     pub fn encode(&self, in_descriptors: bool) -> Vec<u8> {
         let [code, qualifier] = self.code.to_be_bytes();
         if in_descriptors {
@@ -144,27 +144,27 @@ impl Sense {
     }
 }
 
-/// What a command is answered with.
+/// The reply of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Its status.
     pub status: Status,
-    /// Its sense data, where the status is [`Status::CheckCondition`].
+    /// Its sense data, if the status is [`Status::CheckCondition`].
     pub sense: Option<Sense>,
-    /// What the initiator reads.
+    /// The data for the initiator.
     pub data: Vec<u8>,
 }
 
 impl Answer {
-    /// A status with nothing else.
+    /// Creates one with only a status.
     pub const fn status(status: Status) -> Answer {
         Answer { status, sense: None, data: Vec::new() }
     }
 
-    /// All went well.
+    /// Success.
     pub const GOOD: Answer = Answer::status(Status::Good);
 
-    /// All went well, and there is something to read.
+    /// Creates a successful one with data.
     pub const fn data(data: Vec<u8>) -> Answer {
         Answer { status: Status::Good, sense: None, data }
     }
@@ -176,7 +176,7 @@ impl From<Sense> for Answer {
     }
 }
 
-/// What an export's error is to an initiator; `writes` says whether the request changed something.
+/// Returns the reply for an export's error; `writes` is true if the request changed something.
 pub fn sense_of(error: Error, writes: bool) -> Answer {
     let sense = match error {
         Error::NotPermitted => Sense::new(key::DATA_PROTECT, code::WRITE_PROTECTED),

@@ -1,4 +1,4 @@
-//! A logical unit: an export, and what its initiators share of it.
+//! A logical unit: an export and the shared state of its initiators.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,22 +19,22 @@ pub struct Unit {
     name: String,
     export: Arc<Claimable>,
     reservations: Mutex<Reservations>,
-    /// Whether there are any, without the lock.
+    /// True if there are reservations; read without the lock.
     reserved: AtomicBool,
     nexuses: Mutex<Vec<Weak<Nexus>>>,
-    /// Who has been here since the server started.
+    /// The initiators of sessions since the server started.
     seen: Mutex<Vec<InitiatorPort>>,
-    /// Where reservations are kept over restarts.
+    /// The file of persistent reservations.
     reservations_file: Option<PathBuf>,
-    /// The control mode page's bits D_SENSE and SWP.
+    /// The bits D_SENSE and SWP of the control mode page.
     sense_in_descriptors: AtomicBool,
     write_protected: AtomicBool,
-    /// Whether START STOP UNIT has stopped it.
+    /// True if START STOP UNIT has stopped it.
     stopped: AtomicBool,
 }
 
 impl Unit {
-    /// The unit of an export; `reservations_file` is where reservations are kept that last over restarts.
+    /// Opens the unit of an export; `reservations_file` holds its persistent reservations.
     pub fn open(name: &str, export: Arc<Claimable>, reservations_file: Option<PathBuf>) -> io::Result<Unit> {
         let reservations = match &reservations_file {
             Some(path) => kept::read(path, "reservations")?.unwrap_or_default(),
@@ -54,22 +54,22 @@ impl Unit {
         })
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it stands for.
+    /// Returns its export.
     pub fn export(&self) -> &Arc<Claimable> {
         &self.export
     }
 
-    /// Its size in logical blocks.
+    /// Returns its size in logical blocks.
     pub fn blocks(&self) -> u64 {
         self.export.size() / BLOCK_BYTES
     }
 
-    /// Whether nobody can write it.
+    /// True if it is read-only for all initiators.
     pub fn read_only(&self) -> bool {
         self.export.read_only() || self.write_protected.load(Ordering::Relaxed)
     }
@@ -84,12 +84,13 @@ impl Unit {
         &self.sense_in_descriptors
     }
 
-    /// Whether it was stopped.
+    /// True if it was stopped.
     pub fn stopped(&self) -> &AtomicBool {
         &self.stopped
     }
 
-    /// Takes note of a session. Who was not here since the server started is told that this unit has lost what it does not keep.
+    /// Starts a session. An initiator's first session since the server started gets a unit attention, because volatile
+    /// state was lost.
     pub fn enter(&self, port: InitiatorPort, read_only: bool) -> Arc<Nexus> {
         let nexus = Arc::new(Nexus::new(port, read_only, self.export.size()));
         let mut seen = self.seen.lock();
@@ -103,41 +104,41 @@ impl Unit {
         nexus
     }
 
-    /// Ends a session: what it reserved by RESERVE is released.
+    /// Ends a session and releases its RESERVE.
     pub fn leave(&self, nexus: &Nexus) {
         let mut reservations = self.lock_reservations();
         reservations.nexus_lost(nexus.port());
         self.note_reservations(&reservations);
     }
 
-    /// Tells sessions that something has happened: those that `whom` chooses.
+    /// Adds a unit attention to the sessions for which `whom` is true.
     pub fn attend(&self, code: u16, whom: impl Fn(&Nexus) -> bool) {
         let nexuses = self.nexuses.lock();
         nexuses.iter().filter_map(Weak::upgrade).filter(|nexus| whom(nexus)).for_each(|nexus| nexus.attend(code));
     }
 
-    /// Whether there are reservations or registrations.
+    /// True if there are reservations or registrations.
     pub fn is_reserved(&self) -> bool {
         self.reserved.load(Ordering::Acquire)
     }
 
-    /// Its reservations.
+    /// Locks and returns its reservations.
     pub fn lock_reservations(&self) -> MutexGuard<'_, Reservations> {
         self.reservations.lock()
     }
 
-    /// Notes that reservations have changed.
+    /// Records that reservations have changed.
     pub fn note_reservations(&self, reservations: &Reservations) {
         self.reserved.store(!reservations.is_empty(), Ordering::Release);
     }
 
-    /// Whether it can keep reservations over restarts.
+    /// True if reservations can survive restarts.
     pub fn keeps_reservations(&self) -> bool {
         self.reservations_file.is_some()
     }
 
-    /// Keeps reservations over restarts, or no longer, as they say. Those of an export that was deleted are not: their file would be that of
-    /// another export of its name.
+    /// Saves reservations, or deletes the file, depending on their persistence. Reservations of a deleted export are
+    /// not saved, because the file would belong to a new export of its name.
     pub fn keep_reservations(&self, reservations: &Reservations) -> io::Result<()> {
         let Some(path) = &self.reservations_file else { return Ok(()) };
         let kept = self.export.while_offered(|| match reservations.lasts() {
@@ -150,13 +151,13 @@ impl Unit {
         kept.unwrap_or_else(|| Err(io::Error::other(format!("{} was deleted", self.name))))
     }
 
-    /// Aborts the commands of the sessions that `whom` chooses.
+    /// Aborts the commands of the sessions for which `whom` is true.
     pub fn abort(&self, whom: impl Fn(&Nexus) -> bool) {
         let nexuses = self.nexuses.lock();
         nexuses.iter().filter_map(Weak::upgrade).filter(|nexus| whom(nexus)).for_each(|nexus| nexus.abort());
     }
 
-    /// Resets it: commands are aborted, RESERVE is released, and the mode pages are as at the start.
+    /// Resets it: aborts commands, releases RESERVE, and restores the initial mode pages.
     pub fn reset(&self) {
         self.abort(|_| true);
         let mut reservations = self.lock_reservations();

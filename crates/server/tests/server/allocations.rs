@@ -1,4 +1,4 @@
-//! What a server allocates, counted: it is all given back when the clients that it was for have gone.
+//! Memory of a server, counted by its allocator: everything is freed when the clients that used it have gone.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use flashwise_testing::waiting::wait_until;
 
 use crate::api::client::ask_at;
 
-/// The system's allocator, with what is in use counted: it is of the process, so that each test here has one of its own.
+/// The system's allocator with a counter of the bytes in use. It counts the whole process, so each test here has its
+/// own.
 #[allow(unsafe_code)]
 mod counting {
     use std::alloc::{GlobalAlloc, Layout, System};
@@ -52,14 +53,14 @@ mod counting {
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 12_000;
-/// Rounds until all that grows to a size of its own has grown: tables, lists of free steps, ghosts of policies.
+/// Rounds until everything with a natural size has reached it: tables, lists of free steps, ghosts of policies.
 const ROUNDS_BEFORE: usize = 8;
 const ROUNDS: usize = 5;
-/// In these, 80 clients make 16,000 requests and settings change 40 times: a leak of 9 bytes a request, of 2 KiB a client and of
-/// 4 KiB a change is found.
+/// In these, 80 clients make 16,000 requests and settings change 40 times. So a leak of 9 bytes per request, 2 KiB per
+/// client or 4 KiB per change is found.
 const GROWTH_BYTES_MAX: usize = 128 << 10;
 
-/// One client, which in the end leaves many answers unheard.
+/// Connects a client that finally leaves many replies unread.
 fn connect_and_go(address: &Address, structured: bool, state: &mut u64) {
     let mut client = Client::open(address, "v", structured).unwrap();
     for _ in 0..200 {
@@ -74,7 +75,7 @@ fn connect_and_go(address: &Address, structured: bool, state: &mut u64) {
             _ => drop(client.read(0, 1 << 20).unwrap()),
         }
     }
-    // The server may have ended the connection for it by then.
+    // The server may have closed the connection by then.
     let _unheard =
         (0..10).take_while(|&block| client.request(NBD_CMD_READ, 0, block, block * BLOCK, 1 << 18).is_ok()).count();
 }
@@ -85,7 +86,7 @@ fn ask(api: &manage::Address, method: &str, path: &str, body: &str) -> String {
     answer.body
 }
 
-/// Clients under each setting, and all that a manager asks for. Returns what is in use once all clients have gone.
+/// Runs clients under each setting, and all calls of the API. Returns the bytes in use once all clients have gone.
 fn round(address: &Address, api: &manage::Address, state: &mut u64) -> usize {
     for setting in [
         r#"{"policy": "lru"}"#,
@@ -121,7 +122,7 @@ fn nothing_that_was_allocated_for_clients_or_settings_stays() {
         let server =
             Server::start(&ServerConfig::parse(Path::new("flashwise.toml"), &text).unwrap(), &|_, _, _| ()).unwrap();
         let address = server.uris("v")[0].parse::<Uri>().unwrap().address;
-        // What remembers blocks knows all of them before it is looked at.
+        // The tables of blocks know all blocks before they are measured.
         let mut client = Client::open(&address, "v", true).unwrap();
         for _ in 0..2 {
             (0..BLOCKS * BLOCK).step_by(1 << 20).for_each(|offset| {
@@ -134,7 +135,7 @@ fn nothing_that_was_allocated_for_clients_or_settings_stays() {
         let in_use: Vec<usize> =
             (0..ROUNDS_BEFORE + ROUNDS).map(|_| round(&address, server.api().unwrap(), &mut state)).collect();
         println!("in use after each round: {in_use:?}");
-        // What a flush of the history takes for a moment does not stay.
+        // A flush of the history takes memory only for a moment.
         let (before, last) = (in_use[ROUNDS_BEFORE - 1], &in_use[ROUNDS_BEFORE + ROUNDS - 2..]);
         let after = *last.iter().min().unwrap();
         assert!(after <= before + GROWTH_BYTES_MAX, "bytes in use after each round: {in_use:?}");
@@ -142,12 +143,12 @@ fn nothing_that_was_allocated_for_clients_or_settings_stays() {
     });
 }
 
-/// What a server of buckets has in use, with its caches and its threads, after a client has come and gone.
+/// Returns the bytes in use of a bucket server, with its caches and threads, after a client has come and gone.
 fn in_use_of_buckets(flash_mib: u64) -> usize {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     std::fs::File::create(path.join("disk.img")).unwrap().set_len(BLOCKS * BLOCK).unwrap();
-    // A file that is there takes no more space than is written.
+    // An existing sparse file takes no more space than is written.
     std::fs::File::create(path.join("cache.img")).unwrap().set_len(flash_mib << 20).unwrap();
     let text = format!(
         "listen = [\"nbd+unix:///?socket={0}/nbd.sock\"]\n[[volume]]\nname = \"v\"\nbackend = \"{0}/disk.img\"\n\
@@ -169,7 +170,7 @@ fn in_use_of_buckets(flash_mib: u64) -> usize {
     in_use
 }
 
-/// 8 GiB more of flash are 2,097,152 pages more, in 4,096 buckets: buffers that come and go are 0.02 bytes a page then.
+/// 8 GiB more of flash are 2,097,152 more pages, in 4,096 buckets: temporary buffers take 0.02 bytes per page.
 #[test]
 fn buckets_take_less_than_a_byte_for_each_page_of_flash() {
     alone(|| {
@@ -181,7 +182,8 @@ fn buckets_take_less_than_a_byte_for_each_page_of_flash() {
     });
 }
 
-/// The documentation says how much RAM a page of flash takes, by policy: at first, and with all that a policy remembers of evicted blocks.
+/// The documentation lists the RAM for a page of flash by policy: initially, and with all that a policy remembers of
+/// evicted blocks.
 #[test]
 fn a_page_of_flash_takes_the_memory_that_the_documentation_says() {
     alone(|| {

@@ -1,4 +1,4 @@
-//! iSCSI over sockets: what initiators may do, in and out of order, and what hostile ones cannot.
+//! iSCSI over sockets: initiators that follow the protocol, in and out of order, and hostile ones.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -49,7 +49,7 @@ fn data_comes_with_the_command_without_being_asked_and_when_asked() {
     let mut initiator = ready(&address, 1);
     let data = noise(1, 300 << 10);
     let header = initiator.command(0x20, 300 << 10, &cdb_10(0x2a, 8, 600));
-    // 4 KiB at once, 60 KiB unasked, the rest of it when asked.
+    // 4 KiB immediate, 60 KiB unsolicited, the rest on request.
     initiator.send(header, &data[..4096]).unwrap();
     initiator.data_out(false, u32::MAX, 0, 4096, &data[4096..8192]);
     initiator.data_out(true, u32::MAX, 1, 8192, &data[8192..65536]);
@@ -63,7 +63,7 @@ fn data_comes_with_the_command_without_being_asked_and_when_asked() {
     let outcome = initiator.outcome();
     assert!(outcome.is_good() && outcome.residual == 0);
     assert!(disk.read(4096, 300 << 10) == data);
-    // The initiator takes 8 KiB at a time.
+    // The initiator accepts segments of 8 KiB.
     assert!(initiator.read(300 << 10, &cdb_10(0x28, 8, 600)).data == data);
     assert!(initiator.read(0, &cdb_10(0x35, 0, 0)).is_good());
     assert_eq!(disk.seen.flushes.load(Ordering::SeqCst), 1);
@@ -110,7 +110,7 @@ fn residuals_are_exact() {
     let outcome = initiator.write(&cdb_10(0x2a, 0, 2), &[7; 700]);
     assert!(outcome.is_good() && outcome.residual == 324, "{outcome:?}");
     assert!(disk.read(0, 700) == [7; 700] && disk.read(700, 324) == [0; 324]);
-    // What is refused has moved nothing.
+    // A rejected command has transferred nothing.
     let outcome = initiator.read(512, &cdb_10(0x28, u32::MAX, 1));
     assert_eq!((outcome.status, outcome.sense, outcome.residual), (2, Some((5, 0x21, 0)), -512));
 }
@@ -119,7 +119,7 @@ fn residuals_are_exact() {
 fn compare_and_write_is_atomic_among_sessions() {
     let disk = Arc::new(Memory::new(SIZE).answering_later(3));
     let (_server, address) = start(&disk, Options::default());
-    // Each of four sessions counts a number in block 5 up, a hundred times.
+    // Each of four sessions increments a number in block 5 a hundred times.
     let count = |isid: u8| {
         let mut initiator = ready(&address, isid);
         let mut counted = 0;
@@ -131,7 +131,7 @@ fn compare_and_write_is_atomic_among_sessions() {
     assert_eq!(disk.read(5 * 512, 8), 400_u64.to_be_bytes());
 }
 
-/// Counts the number at the beginning of block 5 up, where no other came in between; whether none did.
+/// Increments the number at the start of block 5, if no other session changed it meanwhile. Returns true if it did.
 fn count_up(initiator: &mut Initiator) -> bool {
     let found = initiator.read(512, &cdb_10(0x28, 5, 1)).data;
     let number = u64::from_be_bytes(found[..8].try_into().unwrap());
@@ -147,9 +147,9 @@ fn count_up(initiator: &mut Initiator) -> bool {
     }
 }
 
-/// A client of NBD writes the number's upper half, which sessions that count its lower half up must not undo.
+/// An NBD client writes the number's upper half, and sessions that increment its lower half must not undo that.
 #[test]
-fn compare_and_write_does_not_undo_what_a_client_of_nbd_wrote() {
+fn compare_and_write_does_not_undo_writes_over_nbd() {
     let disk = Arc::new(Memory::new(SIZE).answering_later(3));
     let exports = Exports::default();
     assert!(exports.add("disk", disk));
@@ -234,9 +234,9 @@ fn a_session_that_comes_again_ends_its_older_self() {
     wait_until("two sessions are left", || server.counters().connections.load(Ordering::SeqCst) == 2);
 }
 
-/// Who is told that its session has ended finds nothing of it, and neither do others.
+/// Once an initiator is informed of its session's end, its reservations are gone for all.
 #[test]
-fn what_a_session_has_reserved_is_free_once_its_logout_is_answered() {
+fn reservations_of_a_session_are_gone_once_its_logout_is_answered() {
     let (_disk, _server, address) = served();
     let mut other = ready(&address, 2);
     let (reserve, release) = ([0x16, 0, 0, 0, 0, 0], [0x17, 0, 0, 0, 0, 0]);
@@ -247,7 +247,7 @@ fn what_a_session_has_reserved_is_free_once_its_logout_is_answered() {
         logout[0] = 0x46;
         one.send(logout, &[]).unwrap();
         assert_eq!(one.receive().unwrap().opcode(), 0x26);
-        // The same initiator is back at once, and reserves the unit anew.
+        // The same initiator logs in again immediately, and reserves the unit anew.
         let mut again = (round % 2 == 0).then(|| ready(&address, 1));
         let next = again.as_mut().unwrap_or(&mut other);
         assert!(next.read(0, &reserve).is_good(), "round {round}");
@@ -261,7 +261,8 @@ fn what_a_session_has_reserved_is_free_once_its_logout_is_answered() {
     }
 }
 
-/// Linux sends all that was under way when its session was lost as soon as it is found again: it takes the window of before for open.
+/// After a session is reinstated, Linux immediately sends all commands that were in flight: it assumes that the old
+/// window is still open.
 #[test]
 fn commands_that_come_at_once_behind_a_login_are_all_answered() {
     let (_disk, _server, address) = served();
@@ -272,7 +273,7 @@ fn commands_that_come_at_once_behind_a_login_are_all_answered() {
         for (number, command) in commands.iter().enumerate() {
             let answer = initiator.receive().unwrap();
             assert_eq!((answer.opcode(), &answer.header[16..20]), (0x21, &command[16..20]), "command {number}");
-            // The first one is told that the unit was switched on.
+            // The first one reports that the unit was switched on.
             assert_eq!(answer.header[3], if (session, number) == (0, 0) { 2 } else { 0 });
         }
     }
@@ -292,7 +293,7 @@ fn aborted_commands_are_not_answered() {
     abort[20..24].copy_from_slice(&tag);
     initiator.command_number -= 1;
     initiator.send(abort, &[]).unwrap();
-    // The abortion waits for the read; what comes behind it does not.
+    // The abort waits for the read; later commands do not.
     let mut ping = initiator.command(0, 0, &[]);
     (ping[0], ping[1]) = (0x40, 0x80);
     ping[20..24].fill(0xff);
@@ -308,14 +309,14 @@ fn aborted_commands_are_not_answered() {
     assert!(initiator.read(512, &cdb_10(0x28, 0, 1)).is_good());
 }
 
-/// A write that waited for room when its session was lost would take effect after newer ones of others.
+/// A write that waited for memory when its session was lost would take effect after newer writes of others.
 #[test]
 fn commands_that_were_not_begun_end_with_their_session() {
     let disk = Arc::new(Memory::new(SIZE));
     let (server, address) = start(&disk, Options { bytes_in_flight_max: 1, ..Options::default() });
     let (mut first, mut second) = (ready(&address, 1), ready(&address, 2));
     disk.stall();
-    // As much as may be under way. Their answers are short, so that there is room for the write as soon as they come.
+    // The maximum in flight. Their replies are short, so there is memory for the write as soon as they arrive.
     *disk.failure.lock().unwrap() = Some(Error::Io);
     let reads = [(); 2].map(|()| first.command(0xc0, 16 << 20, &cdb_10(0x28, 0, 32_768)));
     let mut write = first.command(0xa0, 64 << 10, &cdb_10(0x2a, 8, 128));
@@ -334,7 +335,7 @@ fn commands_that_were_not_begun_end_with_their_session() {
 }
 
 #[test]
-fn who_is_not_named_or_names_nothing_is_not_let_in() {
+fn initiators_that_are_not_listed_or_send_no_name_are_rejected() {
     let iscsi = Iscsi {
         initiators: Some(vec![NAME.into(), "iqn.2026-11.org.example:reader".into()]),
         read_only_initiators: vec!["iqn.2026-11.org.example:reader".into()],
@@ -359,7 +360,7 @@ fn who_is_not_named_or_names_nothing_is_not_let_in() {
 }
 
 #[test]
-fn an_export_that_is_assigned_is_for_its_initiators_alone_by_whatever_name() {
+fn an_assigned_export_is_only_for_its_initiators_under_any_name() {
     let exports = Exports::default();
     let disk: Arc<Memory> = Arc::new(Memory::new(SIZE));
     assert!(exports.add("disk", disk.clone()) && exports.add_alias("same", disk));
@@ -393,9 +394,9 @@ fn an_export_that_is_assigned_is_for_its_initiators_alone_by_whatever_name() {
     }
 }
 
-/// More targets than fit into what an initiator takes at a time: it asks for the rest.
+/// The list of targets exceeds the initiator's segments: it requests the rest.
 #[test]
-fn a_thousand_targets_are_told_piece_by_piece() {
+fn a_thousand_targets_are_listed_piece_by_piece() {
     let exports = Exports::default();
     let names: Vec<String> = (0..1000).map(|number| format!("disk-{number:04}")).collect();
     names.iter().for_each(|name| assert!(exports.add(name, Arc::new(Memory::new(4096)))));
@@ -416,7 +417,7 @@ fn many_commands_at_a_time_fit_into_little_memory() {
     let (server, address) = start(&disk, options);
     let write = |isid: u8| {
         let mut initiator = ready(&address, isid);
-        // Of each write of 4 MiB nothing comes before it is asked for.
+        // No data of the 4 MiB writes is sent before it is requested.
         let data = noise(isid.into(), 4 << 20);
         for round in 0..4 {
             let outcome = initiator.write_solicited(&cdb_10(0x2a, u32::from(isid) * 8192, 8192), &data);
@@ -428,7 +429,7 @@ fn many_commands_at_a_time_fit_into_little_memory() {
     assert!(server.budget().used_bytes() <= server.budget().bytes_max());
 }
 
-/// Sessions announce 16 MiB each, are asked for the first part of it, and send nothing.
+/// Sessions announce 16 MiB each, are asked for the first part, and send nothing.
 #[test]
 fn sessions_that_announce_much_and_send_nothing_keep_no_command_from_its_turn() {
     let disk = Arc::new(Memory::new(SIZE));
@@ -453,28 +454,28 @@ fn sessions_that_announce_much_and_send_nothing_keep_no_command_from_its_turn() 
 }
 
 #[test]
-fn who_breaks_the_rules_is_cut_off_and_nobody_else() {
+fn only_an_initiator_that_violates_the_protocol_is_disconnected() {
     let (_disk, server, address) = served();
     type Crime = fn(&mut Initiator);
     let crimes: [Crime; 6] = [
-        // A command in place of another.
+        // A command instead of data.
         |one| {
             let mut header = one.command(0xc0, 512, &cdb_10(0x28, 0, 1));
             header[24..28].copy_from_slice(&(one.command_number + 3).to_be_bytes());
             one.send(header, &[]).unwrap();
         },
-        // More data than was announced.
+        // More data than announced.
         |one| {
             let header = one.command(0xa0, 512, &cdb_10(0x2a, 0, 1));
             one.send(header, &[0; 1024]).unwrap();
         },
-        // Data of another place.
+        // Data of another offset.
         |one| {
             let header = one.command(0x20, 1024, &cdb_10(0x2a, 0, 2));
             one.send(header, &[0; 512]).unwrap();
             one.data_out(true, u32::MAX, 0, 0, &[0; 512]);
         },
-        // A tag that is taken.
+        // A tag in use.
         |one| {
             let header = one.command(0x20, 1024, &cdb_10(0x2a, 0, 2));
             one.send(header, &[0; 512]).unwrap();
@@ -482,7 +483,7 @@ fn who_breaks_the_rules_is_cut_off_and_nobody_else() {
             again[16..20].copy_from_slice(&header[16..20]);
             one.send(again, &[0; 512]).unwrap();
         },
-        // A segment longer than was agreed on.
+        // A segment longer than negotiated.
         |one| {
             let mut header = one.command(0xa0, 1 << 20, &cdb_10(0x2a, 0, 2048));
             header[5..8].copy_from_slice(&[0x10, 0, 0]);
@@ -497,7 +498,7 @@ fn who_breaks_the_rules_is_cut_off_and_nobody_else() {
     ];
     for (number, crime) in crimes.iter().enumerate() {
         let mut initiator = ready(&address, 1);
-        // Some answers open the window.
+        // Some replies open the window.
         crime(&mut initiator);
         while let Ok(answer) = initiator.receive() {
             assert_ne!(answer.opcode(), 0x21, "crime {number} succeeds");
@@ -518,7 +519,7 @@ fn bytes_of_any_kind_end_connections_and_nothing_else() {
         for _ in 0..4 {
             let mut header = [0; 48];
             header.fill_with(|| random(&mut state) as u8);
-            // Requests of all kinds, some in order.
+            // Requests of all kinds, some with the expected number.
             header[0] = [0x40, 0x41, 0x42, 0x43, 0x44, 5, 0x46, 0x50, 1][random(&mut state) as usize % 9];
             header[4..7].fill(0);
             if random(&mut state).is_multiple_of(2) {
@@ -537,7 +538,7 @@ fn bytes_of_any_kind_end_connections_and_nothing_else() {
 }
 
 #[test]
-fn who_does_not_log_in_in_time_is_gone() {
+fn an_initiator_that_does_not_log_in_in_time_is_disconnected() {
     let disk = Arc::new(Memory::new(SIZE));
     let options = Options { handshake_time_max: Duration::from_millis(50), ..Options::default() };
     let (server, address) = start(&disk, options);

@@ -1,6 +1,6 @@
-//! The initiators of others: the tests and tools of libiscsi, qemu-img and qemu-io.
+//! Other initiators: the tests and tools of libiscsi, qemu-img and qemu-io.
 //!
-//! They have to be installed; where one is missing, its tests fail.
+//! They must be installed; without them these tests fail.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
@@ -12,16 +12,16 @@ use flashwise_testing::memory::{Memory, noise};
 
 const SIZE: u64 = 256 << 20;
 
-/// Tests of libiscsi 1.19 that are skipped, by their suite, and why.
+/// Skipped tests of libiscsi 1.19, by suite, with the reason.
 const SKIPPED: [(&str, usize, &str); 5] = [
     ("PreventAllow", 8, "the medium is not removable"),
     ("StartStopUnit", 1, "Simple ejects, and the medium is not removable"),
     ("ReadOnly", 1, "the unit can be written; it passes below, for an initiator that may read only"),
-    ("Sanitize", 11, "SANITIZE is not served; the tests run with --allow-sanitize alone"),
+    ("Sanitize", 11, "SANITIZE is not served; the tests run only with --allow-sanitize"),
     ("WriteAtomic16", 6, "WRITE ATOMIC (16) is not served: no backend is known to write more than a sector at once"),
 ];
 
-/// What fails, and why that is no fault of the target.
+/// Failed tests, and the reason why the target is correct.
 const FAILED: [(&str, &str); 1] = [(
     "GetLBAStatus.UnmapSingle",
     "asks for the status of block n + 1 and expects that of block n + 8, where a physical block has 8 logical ones: SBC-3, section 5.6, \
@@ -55,7 +55,7 @@ fn output(program: &str, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program} does not run: {error}"))
 }
 
-/// What a program prints; it has to succeed.
+/// Returns the output of a program, which must succeed.
 fn run(program: &str, arguments: &[&str]) -> String {
     let output = output(program, arguments);
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -70,7 +70,7 @@ enum Verdict {
     Failed,
 }
 
-/// What became of each test, by its name: the summary counts those that were skipped as passed.
+/// Returns the result of each test by its name. The summary counts skipped tests as passed.
 fn verdicts(log: &str) -> BTreeMap<String, Verdict> {
     let mut suite = "";
     let mut name = None;
@@ -119,7 +119,7 @@ fn the_tests_of_libiscsi_pass() {
 }
 
 #[test]
-fn who_may_read_only_sees_a_write_protected_unit() {
+fn a_read_only_initiator_sees_a_write_protected_unit() {
     let reader = "iqn.2026-11.org.example:reader";
     let rig = Rig::start(Iscsi { read_only_initiators: vec![reader.into()], ..Iscsi::default() });
     let output = output("iscsi-test-cu", &["-i", reader, "-t", "ALL.ReadOnly", "-d", "-v", &rig.uri("")]);
@@ -138,7 +138,7 @@ fn targets_are_found_and_described() {
     assert!(capacity.contains("LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT:3"), "{capacity}");
 }
 
-/// Over the loopback, which has two addresses of IPv4 here, and where there is IPv6 a third.
+/// Over loopback, which has two IPv4 addresses here, and an IPv6 address if available.
 #[test]
 fn all_portals_of_a_target_are_found_and_lead_to_it() {
     let exports = Exports::default();
@@ -155,7 +155,7 @@ fn all_portals_of_a_target_are_found_and_lead_to_it() {
         let listed = run("iscsi-ls", &["-s", &format!("iscsi://{portal}")]);
         let told: Vec<String> =
             told.iter().map(|portal| format!("Target:iqn.2026-11.org.flashwise:disk Portal:{portal},1")).collect();
-        // The tool puts what it is told last before the rest.
+        // The tool lists the last target first.
         let found: Vec<&str> = listed.lines().rev().filter(|line| line.starts_with("Target:")).collect();
         assert_eq!(found, told, "{listed}");
         // It has logged in at each of them.
@@ -188,7 +188,7 @@ fn secrets_are_proved_by_both_sides() {
 }
 
 #[test]
-fn qemu_img_and_qemu_io_read_what_they_wrote() {
+fn qemu_img_and_qemu_io_read_their_writes() {
     let rig = Rig::start(Iscsi::default());
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -1,6 +1,6 @@
-//! A server as its clients and managers see it, a file or folder per protocol or promise.
+//! A server as its clients and managers see it. Each protocol or promise has a file or folder.
 //!
-//! All are one binary: it is linked once, and its tests run side by side.
+//! All are one binary: it is linked once, and its tests run in parallel.
 
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 

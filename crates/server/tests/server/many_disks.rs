@@ -1,4 +1,5 @@
-//! A pool of a thousand logical disks, found on its disks, served, and opened by 64 sessions at once; what that takes is printed.
+//! A pool of a thousand logical disks is found on its disks, served, and opened by 64 sessions simultaneously. The
+//! times are printed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ fn open(disks: &[Arc<dyn Disk>]) -> Pool {
     Pool::open_on(config(), disks.to_vec(), &|_, _| ()).unwrap().0
 }
 
-/// A session with a logical disk, which reads and writes a block.
+/// Opens a session with a logical disk, and reads and writes a block.
 fn use_disk(address: &str, number: usize) {
     let target = format!("iqn.2026-11.org.flashwise:disk-{number}");
     let mut initiator = Initiator::connect(address);

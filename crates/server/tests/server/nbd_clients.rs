@@ -1,6 +1,6 @@
-//! The clients of others: nbdinfo, nbdcopy and nbdsh of libnbd, qemu-img and qemu-io, and nbdkit's own client.
+//! Other clients: nbdinfo, nbdcopy and nbdsh of libnbd, qemu-img and qemu-io, and nbdkit's client.
 //!
-//! They have to be installed; where one is missing, its tests fail.
+//! They must be installed; without them these tests fail.
 
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::support::Rig;
 const SIZE: u64 = 16 << 20;
 
 fn output(program: &str, arguments: &[&str]) -> Output {
-    // The system's libnbd is for the system's Python, which another Python may come before.
+    // The system's libnbd needs the system's Python, which may not be the first in PATH.
     let path = format!("/usr/bin:{}", std::env::var("PATH").unwrap());
     Command::new(program)
         .args(arguments)
@@ -25,7 +25,7 @@ fn output(program: &str, arguments: &[&str]) -> Output {
         .unwrap_or_else(|error| panic!("{program} does not run: {error}"))
 }
 
-/// What a program prints; it has to succeed.
+/// Returns the output of a program, which must succeed.
 fn run(program: &str, arguments: &[&str]) -> String {
     let output = output(program, arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -33,7 +33,7 @@ fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a program says of its failure.
+/// Returns the error message of a program, which must fail.
 fn fails(program: &str, arguments: &[&str]) -> String {
     let output = output(program, arguments);
     assert!(!output.status.success(), "{program} {arguments:?} succeeds");
@@ -81,13 +81,13 @@ fn nbdinfo_lists_exports_and_describes_them() {
 }
 
 #[test]
-fn nbdinfo_maps_what_is_allocated() {
+fn nbdinfo_maps_the_allocated_extents() {
     let disk = Arc::new(Memory::new(5 << 40));
     disk.write(1 << 20, &[1; 131_072]);
     disk.write((4 << 40) + 65536, &[1; 65536]);
     let rig = Rig::start(&[("disk", disk)], Options::default());
     let uri = rig.uri("disk");
-    // All of 5 TiB would take a question for each 4 GiB, and each of them a walk through its pages.
+    // All of 5 TiB would take a request for each 4 GiB, and a walk through the pages for each.
     let script = "
 h.add_meta_context(nbd.CONTEXT_BASE_ALLOCATION)
 h.connect_uri(uri)
@@ -168,7 +168,7 @@ fn qemu_io_writes_zeroes_discards_and_flushes() {
         "aio_flush",
     ];
     let uri = rig.uri("disk");
-    // Written back by the client only when told to.
+    // The client writes back only on request.
     let mut arguments = vec!["-f", "raw", "-t", "none"];
     for command in commands {
         arguments.extend(["-c", command]);
@@ -251,7 +251,7 @@ h.shutdown()
 }
 
 #[test]
-fn what_one_connection_flushed_another_reads() {
+fn a_connection_reads_the_flushed_writes_of_another() {
     let (rig, _disk) = Rig::with_disk(SIZE);
     let script = "
 handles = [nbd.NBD() for _ in range(8)]

@@ -1,4 +1,4 @@
-//! Clients that break the protocol, vanish, or never read. After each, one that does nothing wrong is served.
+//! Clients that break the protocol, vanish, or never read. After each, a well-behaved client is served.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -19,7 +19,7 @@ use crate::support::Rig;
 
 const SIZE: u64 = 1 << 20;
 
-/// All that a client says in a session that uses every option and command.
+/// Returns all bytes of a client in a session that uses every option and command.
 fn session() -> Vec<u8> {
     let query = named("disk", &[b"\0\0\0\x01", &named("base:allocation", b"")[..]].concat());
     let mut bytes = [
@@ -54,10 +54,10 @@ fn connect(rig: &Rig) -> UnixStream {
     socket
 }
 
-/// Says `bytes` and no more, and returns what the server says until it closes the connection.
+/// Sends `bytes` and returns the server's output until it closes the connection.
 fn say(rig: &Rig, bytes: &[u8]) -> Vec<u8> {
     let mut socket = connect(rig);
-    // The server may be gone before all is said.
+    // The server may close the connection before everything is sent.
     let _ = socket.write_all(bytes).and_then(|()| socket.shutdown(Shutdown::Write));
     let mut heard = Vec::new();
     match socket.read_to_end(&mut heard) {
@@ -71,7 +71,7 @@ fn wait_for_no_connection(rig: &Rig) {
     wait_until("connections end", || counters.connections.load(Ordering::Relaxed) == 0);
 }
 
-/// Changes some bytes, cuts some out, doubles some.
+/// Changes, removes and duplicates some bytes.
 fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
     for _ in 0..=random(state) % 3 {
         let at = random(state) as usize % bytes.len();
@@ -98,7 +98,7 @@ fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
 }
 
 #[test]
-fn mutated_sessions_end_and_hurt_no_one() {
+fn mutated_sessions_end_and_harm_no_other() {
     let (rig, _disk) = Rig::with_disk(SIZE);
     let valid = session();
     let mut state = 20_261_121;
@@ -235,7 +235,7 @@ fn names_that_are_not_text_or_too_long_are_refused() {
 }
 
 #[test]
-fn clients_that_vanish_in_the_middle_of_a_reply_hurt_no_one() {
+fn clients_that_vanish_in_the_middle_of_a_reply_harm_no_other() {
     let (rig, _disk) = Rig::with_disk(64 << 20);
     for round in 0..40 {
         let mut client = rig.open(round % 2 == 0);
@@ -263,7 +263,8 @@ fn clients_that_vanish_while_requests_are_in_flight_are_counted_until_these_end(
     rig.check_well_behaved();
 }
 
-/// Sends `bytes` until `is_full` holds and the server takes no more, while another client is served; returns how many were sent.
+/// Sends `bytes` until `is_full` is true and the server accepts no more, while another client is served. Returns the
+/// number of bytes sent.
 fn fill_up(rig: &Rig, client: &mut Client, bytes: &[u8], is_full: impl Fn() -> bool) -> usize {
     let Socket::Unix(socket) = &mut client.socket else { panic!("the rig listens at a Unix socket") };
     socket.set_nonblocking(true).unwrap();
@@ -313,7 +314,7 @@ fn requests_in_flight_are_limited_in_number_and_bytes() {
 }
 
 #[test]
-fn a_client_that_never_reads_blocks_itself_alone() {
+fn a_client_that_never_reads_blocks_only_itself() {
     for later in [false, true] {
         let mut disk = Memory::new(4 << 20);
         if later {
@@ -329,11 +330,11 @@ fn a_client_that_never_reads_blocks_itself_alone() {
             let before = rig.server.counters().requests.load(Ordering::Relaxed);
             let sent = fill_up(&rig, &mut client, &bytes, || true);
             assert!(sent < bytes.len(), "requests for {length} bytes are held up");
-            // What is unsent in the server, and as much again for what is in sockets.
+            // The unsent replies in the server, and as much again in the sockets.
             let accepted = rig.server.counters().requests.load(Ordering::Relaxed) - before;
             let unsent = accepted.saturating_sub(60) * (u64::from(length) + 28);
             assert!(unsent <= 2 * (65 << 20), "{accepted} requests for {length} bytes were accepted");
-            // It was slow, and no more.
+            // It was slow, but valid.
             for _ in 0..sent / 28 {
                 assert_eq!(client.reply(0).unwrap().error, 0);
                 if length == 4 << 20 {

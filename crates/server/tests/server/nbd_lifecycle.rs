@@ -1,4 +1,4 @@
-//! Where a server listens, and how it ends.
+//! Addresses of a server, and its shutdown.
 
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ fn stopping_waits_for_requests_in_flight_and_cuts_idle_clients_off() {
     assert!(stopping.join().unwrap());
 }
 
-/// Connections that are to end wait for nobody else: the one that cannot be answered yet keeps none of the others.
+/// Connections are ended together: one that waits for its export does not delay the others.
 #[test]
 fn connections_that_are_ended_together_take_nothing_more() {
     let disk = Arc::new(Memory::new(SIZE));
@@ -158,7 +158,7 @@ fn exports_can_be_added_while_the_server_runs() {
     assert_eq!(Client::open(rig.address(), "new", true).unwrap().size, 4096);
 }
 
-/// A write that waited for room when its client died would take effect after newer ones of others.
+/// A write that waited for memory when its client died would take effect after newer writes of others.
 #[test]
 fn requests_that_were_not_begun_end_with_their_client() {
     let disk = Arc::new(Memory::new(SIZE));

@@ -1,4 +1,5 @@
-//! The memory that all connections share: clients that take or send nothing, many that want all of it, and who goes on beside them.
+//! The memory that all connections share: clients that neither read nor send, many that want all of it, and
+//! well-behaved ones meanwhile.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::support::Rig;
 const SIZE: u64 = 64 << 20;
 const MIB: u32 = 1 << 20;
 
-/// A server with the least memory that there can be, with a disk that answers at once, or later and in another order.
+/// Starts a server with the least possible memory, and a disk that replies immediately, or later in another order.
 fn rig(later: bool, stall_time_max: Duration) -> (Rig, Arc<Memory>) {
     let disk = Memory::new(SIZE);
     let disk = Arc::new(if later { disk.answering_later(5) } else { disk });
@@ -27,7 +28,7 @@ fn rig(later: bool, stall_time_max: Duration) -> (Rig, Arc<Memory>) {
 
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// Clients that ask for much and take nothing, and others that announce much and send little.
+/// Connects clients that request much and read nothing, and others that announce much and send little.
 fn greedy(rig: &Rig, count: usize, length: u32) -> Vec<Client> {
     let reads: Vec<u8> = (0..64).flat_map(|cookie| request_bytes(NBD_CMD_READ, 0, cookie, 0, length)).collect();
     let write = [&request_bytes(NBD_CMD_WRITE, 0, 1, 0, length)[..], &noise(3, length as usize / 2)].concat();
@@ -53,7 +54,7 @@ fn small_requests_go_on_beside_clients_that_take_all_they_can() {
                 assert!(modest.read(offset, 4096).unwrap() == data);
                 assert!(budget.used_bytes() <= budget.bytes_max(), "{} bytes", budget.used_bytes());
             }
-            // Whoever takes its answers at last, gets all of them.
+            // A client that finally reads its replies gets all of them.
             let expected = disk.read(0, u64::from(length));
             let mut late = greedy.swap_remove(0);
             drop(greedy);
@@ -75,14 +76,14 @@ fn small_requests_go_on_beside_clients_that_take_all_they_can() {
 }
 
 #[test]
-fn whoever_stalls_is_cut_off_only_when_others_wait_for_its_memory() {
+fn a_stalled_client_is_disconnected_only_when_others_wait_for_its_memory() {
     let few = Duration::from_millis(100);
     let (rig, _disk) = rig(false, few);
     let mut slow = rig.open(false);
     slow.request(NBD_CMD_READ, 0, 1, 0, 32 * MIB).unwrap();
     let mut writer = rig.open(false);
     writer.give(&request_bytes(NBD_CMD_WRITE, 0, 2, 0, 4 * MIB)).unwrap();
-    // Elsewhere, who stalls later is cut off meanwhile.
+    // Elsewhere, clients that stall later are disconnected meanwhile.
     (0..5).for_each(|_| some_are_cut_off(&self::rig(false, few).0));
     assert_eq!(slow.reply(32 << 20).unwrap().data.len(), 32 << 20, "nobody waited for it");
     writer.give(&vec![1; 4 << 20]).unwrap();
@@ -91,7 +92,7 @@ fn whoever_stalls_is_cut_off_only_when_others_wait_for_its_memory() {
     some_are_cut_off(&rig);
 }
 
-/// Clients stall what others wait for.
+/// Clients stall while others wait for their memory.
 fn some_are_cut_off(rig: &Rig) {
     let stalled = greedy(rig, 6, 32 * MIB);
     let mut patient = rig.open(false);
@@ -102,9 +103,9 @@ fn some_are_cut_off(rig: &Rig) {
     rig.check_well_behaved();
 }
 
-/// Clients announce 32 MiB each, send a little of it, and are never cut off.
+/// Clients announce 32 MiB each, send a little of it, and are never disconnected.
 #[test]
-fn whoever_announces_much_and_sends_little_takes_little() {
+fn a_client_that_announces_much_and_sends_little_takes_little() {
     let (rig, _disk) = rig(false, NEVER);
     let announced = [&request_bytes(NBD_CMD_WRITE, 0, 1, 0, 32 * MIB)[..], &noise(3, 10_000)].concat();
     let stalled: Vec<Client> = (0..150)
@@ -122,7 +123,8 @@ fn whoever_announces_much_and_sends_little_takes_little() {
     drop(stalled);
 }
 
-/// Clients announce 32 MiB, send one, and come again when they are cut off. Together they want far more than there is.
+/// Clients announce 32 MiB, send 1 MiB, and reconnect when they are disconnected. Together they want far more than
+/// there is.
 #[test]
 fn stalled_clients_that_come_again_and_again_keep_no_request_from_its_turn() {
     let (rig, _disk) = rig(false, Duration::from_millis(500));
@@ -135,7 +137,7 @@ fn stalled_clients_that_come_again_and_again_keep_no_request_from_its_turn() {
                 while !stops.load(Ordering::Relaxed) {
                     let mut client = rig.open(false);
                     let _ = client.give(announced);
-                    // It says nothing more until it is cut off.
+                    // It sends nothing more until it is disconnected.
                     let mut rest = Vec::new();
                     let _ = client.socket.read_to_end(&mut rest);
                 }
@@ -152,13 +154,13 @@ fn stalled_clients_that_come_again_and_again_keep_no_request_from_its_turn() {
             });
         }
         stops.store(true, Ordering::Relaxed);
-        // Those that nobody waits for are not cut off.
+        // Clients whose memory is not needed stay connected.
         rig.server.connections().end(&(0..10_000).collect::<Vec<_>>(), Duration::ZERO);
     });
     assert!(rig.server.counters().limits.times(Limit::RequestMemory) > 0);
 }
 
-/// Requests of all lengths, several at a time. A wake-up that is lost leaves a client waiting, until its patience ends.
+/// Requests of all lengths, several in flight. A lost wake-up leaves a client waiting until its timeout.
 #[test]
 fn clients_that_together_want_far_more_than_there_is_are_all_served() {
     let (rig, _disk) = rig(true, NEVER);
@@ -178,7 +180,8 @@ fn clients_that_together_want_far_more_than_there_is_are_all_served() {
                             _ => 4096,
                         })
                         .collect();
-                    // The first is a write or a read, the others are reads: what is sent is taken before anything must be.
+                    // The first is a write or a read, the others are reads: requests are sent before replies must be
+                    // read.
                     let writes = random(&mut state).is_multiple_of(2);
                     if writes {
                         client.request(NBD_CMD_WRITE, 0, 0, 0, lengths[0]).unwrap();
@@ -205,7 +208,7 @@ fn clients_that_together_want_far_more_than_there_is_are_all_served() {
     rig.check_well_behaved();
 }
 
-/// Takes simple replies, whose length only their cookie tells.
+/// Reads simple replies; only their cookies identify their lengths.
 fn take_simple(client: &mut Client, lengths: &[u32], writes: bool) {
     for _ in lengths {
         let header = client.take(16).unwrap();

@@ -16,7 +16,7 @@ fn ok(cookie: u64) -> Reply {
     Reply { cookie, error: 0, data: vec![] }
 }
 
-/// A client that may ask for extents.
+/// Opens a client that may query extents.
 fn open_with_contexts(rig: &Rig) -> Client {
     let mut client = Client::connect(rig.address()).unwrap();
     client.give(&[0, 0, 0, 3]).unwrap();
@@ -121,7 +121,7 @@ fn a_read_only_export_says_so_and_refuses_writes() {
 }
 
 #[test]
-fn extents_are_told_to_those_who_asked_for_them() {
+fn extents_are_reported_to_clients_that_requested_them() {
     let (rig, disk) = Rig::with_disk(1 << 20);
     disk.write(65536, &[1; 65536]);
     let mut client = open_with_contexts(&rig);
@@ -183,7 +183,7 @@ fn answers_come_in_any_order_and_each_finds_its_request() {
                 for (cookie, &(offset, length)) in asked.iter().enumerate() {
                     client.request(NBD_CMD_READ, 0, cookie as u64, offset, length).unwrap();
                 }
-                // A simple reply does not tell its length; all lengths have to be equal where the order is not known.
+                // A simple reply has no length, so all lengths must be equal if the order is unknown.
                 if !structured {
                     for &(offset, length) in asked.iter().filter(|_| !later) {
                         let reply = client.reply(length as usize).unwrap();
@@ -232,7 +232,7 @@ fn large_and_small_writes_in_one_stream_arrive_whole() {
 }
 
 #[test]
-fn disconnecting_waits_for_what_is_in_flight() {
+fn disconnecting_waits_for_requests_in_flight() {
     let (rig, disk) = Rig::with_disk(1 << 20);
     let mut client = rig.open(true);
     disk.stall();
@@ -252,7 +252,7 @@ fn requests_go_on_when_sent_answers_have_made_room() {
     disk.stall_writes();
     client.request(NBD_CMD_WRITE, 0, 1, 0, 30 << 20).unwrap();
     client.give(&vec![1; 30 << 20]).unwrap();
-    // 30 MiB are held, 30 MiB more are unsent: another 30 MiB have to wait for these, but not for those.
+    // 30 MiB are held, and 30 MiB more are unsent. Another 30 MiB must wait for the latter, but not for the former.
     client.request(NBD_CMD_READ, 0, 2, 0, 30 << 20).unwrap();
     client.request(NBD_CMD_READ, 0, 3, 0, 30 << 20).unwrap();
     for cookie in [2, 3] {
@@ -269,7 +269,7 @@ fn answers_that_are_unsent_when_a_client_says_goodbye_still_come() {
     let (rig, disk) = Rig::with_disk(32 << 20);
     disk.write(0, &noise(8, 32 << 20));
     let mut client = rig.open(false);
-    // More than the socket takes, and less than what keeps requests from being accepted.
+    // More than the socket accepts, and less than the limit for accepting requests.
     client.request(NBD_CMD_READ, 0, 1, 0, 1_000_000).unwrap();
     client.request(NBD_CMD_DISC, 0, 0, 0, 0).unwrap();
     wait_until("both are received", || rig.server.counters().requests.load(Ordering::Relaxed) == 2);

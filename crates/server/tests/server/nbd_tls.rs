@@ -1,4 +1,4 @@
-//! TLS: whom a server lets in, and what it does not take from those who are not encrypted yet.
+//! TLS: clients that a server accepts, and input that it rejects before encryption.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -44,7 +44,7 @@ impl Rig {
         client
     }
 
-    /// A client that has started TLS, after what `before` says.
+    /// Returns a client that has started TLS, after `before`.
     fn encrypted(
         &self,
         identity: Option<&str>,
@@ -151,24 +151,24 @@ fn where_tls_is_off_it_cannot_be_started() {
 }
 
 #[test]
-fn what_comes_before_tls_does_not_survive_into_it() {
+fn input_before_tls_has_no_effect_after_it() {
     let rig = Rig::start(Tls::Required, false);
-    // An option that someone in the middle puts behind STARTTLS, to be taken as if it had been encrypted.
+    // An attacker puts an option behind STARTTLS, to be taken as encrypted.
     let mut client = rig.plain();
     let injected = option_bytes(option::NBD_OPT_LIST, b"");
     client.give(&[option_bytes(option::NBD_OPT_STARTTLS, b""), injected].concat()).unwrap();
     assert_eq!(client.take(20).unwrap()[12..], [0, 0, 0, 1, 0, 0, 0, 0]);
     assert!(client.is_closed());
-    // Bytes that are not TLS where TLS was agreed on.
+    // Bytes that are not TLS after TLS was agreed on.
     let mut client = rig.plain();
     client.option(option::NBD_OPT_STARTTLS, b"").unwrap();
     client.give(&option_bytes(option::NBD_OPT_LIST, b"")).unwrap();
     let mut heard = Vec::new();
     let _ = client.socket.read_to_end(&mut heard);
-    // A fatal alert of TLS (RFC 8446, section 6), at most.
+    // At most a fatal alert of TLS (RFC 8446, section 6).
     assert!(heard.is_empty() || heard[0] == 21, "{heard:?}");
     wait_until("both are counted", || rig.server.counters().handshakes_failed.load(Ordering::Relaxed) == 2);
-    // What was agreed on without TLS: replies are simple again.
+    // Agreements without TLS are discarded: replies are simple again.
     let mut stream = rig.encrypted(None, |client| {
         assert_eq!(client.option(option::NBD_OPT_LIST, b"").unwrap()[0].0, NBD_REP_ERR_TLS_REQD);
     });
@@ -189,13 +189,13 @@ fn clients_without_the_right_certificate_are_not_let_in() {
     rig.check_well_behaved(Some("client"));
 }
 
-/// The names of the certificate are "client", as those of the tests are made.
+/// The names in the certificate are "client", as in all tests.
 #[test]
-fn an_export_is_told_the_address_and_the_certificate_of_a_client() {
+fn an_export_knows_the_address_and_the_certificate_of_a_client() {
     let rig = Rig::start(Tls::Allowed, true);
     rig.check_well_behaved(Some("client"));
     rig.plain().go("").unwrap();
-    // The answer may come first.
+    // The reply may come first.
     wait_until("both have opened it", || rig.disk.entered.lock().unwrap().len() == 2);
     let entered = rig.disk.entered.lock().unwrap();
     let address = Some("127.0.0.1".parse().unwrap());
@@ -206,7 +206,7 @@ fn an_export_is_told_the_address_and_the_certificate_of_a_client() {
 }
 
 #[test]
-fn mutated_tls_ends_and_hurts_no_one() {
+fn mutated_tls_ends_and_harms_no_other() {
     let rig = Rig::start(Tls::Allowed, false);
     let mut state = 77;
     for length in 0..300 {
@@ -220,7 +220,7 @@ fn mutated_tls_ends_and_hurts_no_one() {
         part.rotate_left(flashwise_testing::memory::random(&mut state) as usize % part.len().clamp(1, 2));
         client.give(&record).unwrap();
         let Socket::Tcp(socket) = &client.socket else { panic!("the rig listens at TCP") };
-        // The server may have ended it already.
+        // The server may have closed it already.
         let _ = socket.shutdown(std::net::Shutdown::Write);
         let _ = client.socket.read_to_end(&mut Vec::new());
     }

@@ -1,4 +1,4 @@
-//! Clients that take all the files that they get.
+//! Clients that use up all file descriptors.
 
 use std::fs::File;
 

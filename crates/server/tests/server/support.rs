@@ -1,4 +1,4 @@
-//! What the tests of the server share.
+//! Shared parts of the server's tests.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use flashwise_testing::memory::{Memory, noise};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
-/// A running server over a Unix socket in a directory of its own.
+/// A running server on a Unix socket in a directory of its own.
 pub struct Rig {
     pub directory: TempDir,
     pub exports: Exports,
@@ -20,7 +20,7 @@ pub struct Rig {
 
 impl Rig {
     pub fn start(exports: &[(&str, Arc<Memory>)], options: Options) -> Self {
-        // Both ends of each connection are in this process, with those of the tests beside this one.
+        // Both ends of each connection are in this process, together with those of parallel tests.
         let limit = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
         let directory = TempDir::new().unwrap();
@@ -33,7 +33,7 @@ impl Rig {
         Self { directory, exports: table, server }
     }
 
-    /// A server of one export, `disk`, of `size` bytes.
+    /// Starts a server of one export, `disk`, of `size` bytes.
     pub fn with_disk(size: u64) -> (Self, Arc<Memory>) {
         let disk = Arc::new(Memory::new(size));
         (Self::start(&[("disk", disk.clone())], Options::default()), disk)
@@ -55,7 +55,7 @@ impl Rig {
         Client::open(self.address(), "disk", structured).unwrap()
     }
 
-    /// A client that does nothing wrong is served as if nothing had happened.
+    /// Checks that a well-behaved client is served normally.
     pub fn check_well_behaved(&self) {
         let mut client = self.open(true);
         let data = noise(client.size, 10_000);
@@ -66,7 +66,7 @@ impl Rig {
     }
 }
 
-/// The targets that an initiator is told of that takes so many bytes at a time.
+/// Returns the targets that an initiator with segments of this length discovers.
 pub fn targets(address: &str, name: &str, segment_bytes: u32) -> Vec<String> {
     let mut initiator = initiator::Initiator::connect(address);
     let segment = segment_bytes.to_string();

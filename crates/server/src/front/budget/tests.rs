@@ -6,7 +6,7 @@ use super::*;
 
 const MIB: usize = 1 << 20;
 
-/// A connection as far as a budget knows it.
+/// A connection, as seen by a budget.
 struct Connection {
     account: Account,
     completions: Arc<Completions>,
@@ -18,22 +18,22 @@ impl Connection {
         Connection { account: Account::new(budget, &completions), completions }
     }
 
-    /// Whether its bell rang since it was asked last.
+    /// True if its bell rang since the last call.
     fn is_rung(&self) -> bool {
         rustix::io::read(self.completions.bell(), &mut [0; 8]).is_ok()
     }
 
-    /// Takes memory for a whole request, if it gets it at once.
+    /// Takes memory for a whole request; true if it is available immediately.
     fn take(&mut self, bytes: usize) -> bool {
         self.account.take(Need::whole(bytes), false) == bytes
     }
 
-    /// Takes `bytes`, waiting as long as it needs.
+    /// Takes `bytes`, and waits until they are available.
     fn take_patiently(&mut self, bytes: usize) {
         self.take_parts(bytes, bytes);
     }
 
-    /// Takes `bytes` in parts of at most `part_bytes`, waiting as long as it needs.
+    /// Takes `bytes` in parts of at most `part_bytes`, and waits for each.
     fn take_parts(&mut self, bytes: usize, part_bytes: usize) {
         let mut taken = 0;
         while taken < bytes {
@@ -54,19 +54,19 @@ impl Connection {
     }
 }
 
-/// A pool of `bytes`, of which connections have nothing for themselves.
+/// Returns a budget of `bytes` that all belong to the pool.
 fn pool(bytes: usize) -> Arc<Budget> {
     Arc::new(Budget::new(bytes + OVERHEAD_BYTES, usize::MAX, 0, Arc::default()))
 }
 
 #[test]
-fn a_connection_may_hold_a_quarter_of_what_is_free() {
+fn a_connection_may_hold_a_quarter_of_the_free_memory() {
     // h <= (512 - h) / 4, so h <= 512 / 5 = 102.4.
     let budget = pool(512 * MIB);
     let mut alone = Connection::new(&budget);
     assert_eq!((0..512).filter(|_| alone.take(MIB)).count(), 102);
     assert_eq!(budget.used_bytes(), 102 * MIB);
-    // Free are 410: h <= (410 - h) / 4, so h <= 82.
+    // 410 are free: h <= (410 - h) / 4, so h <= 82.
     let mut other = Connection::new(&budget);
     assert_eq!((0..512).filter(|_| other.take(MIB)).count(), 82);
     alone.account.keep(10 * MIB);
@@ -76,9 +76,9 @@ fn a_connection_may_hold_a_quarter_of_what_is_free() {
     assert_eq!(budget.used_bytes(), 0);
 }
 
-/// 4,096 connections have 512 MiB / 4 / 4,096 = 32 KiB each for themselves.
+/// 4,096 connections have 512 MiB / 4 / 4,096 = 32 KiB each of their own.
 #[test]
-fn whoever_takes_all_they_can_leave_small_requests_of_others_alone() {
+fn greedy_connections_do_not_block_small_requests_of_others() {
     for request_bytes in [4 << 10, 256 << 10, MIB, 32 * MIB] {
         let budget = Arc::new(Budget::new(512 * MIB, 4096, 32 * MIB, Arc::default()));
         let mut hogs: Vec<Connection> = (0..4095).map(|_| Connection::new(&budget)).collect();
@@ -97,7 +97,7 @@ fn whoever_takes_all_they_can_leave_small_requests_of_others_alone() {
     }
 }
 
-/// 15 times 32 MiB leave 32, which is the reserve: one more would leave nothing to others.
+/// 15 times 32 MiB leave 32, which is the reserve; one more would leave nothing for others.
 #[test]
 fn a_long_request_waits_for_its_turn_and_others_go_on() {
     let budget = pool(512 * MIB);
@@ -126,7 +126,7 @@ fn a_long_request_waits_for_its_turn_and_others_go_on() {
 }
 
 #[test]
-fn who_goes_or_wants_something_else_leaves_the_queue_to_those_behind() {
+fn a_connection_that_ends_or_changes_its_need_leaves_the_queue() {
     let budget = pool(64 * MIB);
     let mut hog = Connection::new(&budget);
     hog.take_patiently(40 * MIB);
@@ -137,7 +137,7 @@ fn who_goes_or_wants_something_else_leaves_the_queue_to_those_behind() {
     waiting[0].account.keep(0);
     hog.account.keep(0);
     assert!(waiting[1].is_rung() && waiting[1].take(32 * MIB));
-    // Admitted, and gone before it knew.
+    // It was admitted, and left before it noticed.
     assert!(!waiting[0].take(32 * MIB));
     waiting[1].account.keep(0);
     assert_eq!(budget.used_bytes(), 32 * MIB);
@@ -145,14 +145,14 @@ fn who_goes_or_wants_something_else_leaves_the_queue_to_those_behind() {
     assert_eq!((budget.used_bytes(), budget.queue.lock().len()), (0, 0));
 }
 
-/// Writes have come in part and fill the pool. One after the other gets its rest from the lane, those that need little in between.
+/// Partial writes fill the pool. They get their rest from the lane one by one, those that need little in between.
 #[test]
 fn requests_that_hold_a_part_get_their_rest_from_the_lane_in_turn() {
     let budget = Arc::new(Budget::new(48 * MIB, usize::MAX, 32 * MIB, Arc::default()));
     let mut parts: Vec<Connection> = (0..8).map(|_| Connection::new(&budget)).collect();
     while parts.iter_mut().map(|part| part.take(MIB / 4)).filter(|taken| *taken).count() > 0 {}
     let need = |rest_bytes| Need { bytes: 16 * MIB, rest_bytes };
-    assert!(parts[0].account.take(need(32 * MIB), true) == 0, "it is told by its bell");
+    assert!(parts[0].account.take(need(32 * MIB), true) == 0, "its bell will ring");
     assert_eq!(parts[0].account.take(need(32 * MIB), true), 32 * MIB, "the lane is free");
     assert!(parts[0].account.has_lane());
     for part in &mut parts[1..4] {
@@ -182,9 +182,9 @@ fn buffers_take_no_more_than_half() {
     assert_eq!(budget.used_bytes(), 0);
 }
 
-/// Each waits for memory as a connection does. A wake-up that is lost leaves one waiting for ever.
+/// Each waits for memory as a connection does. A lost wake-up would leave one waiting forever.
 #[test]
-fn nobody_waits_for_ever() {
+fn no_request_waits_forever() {
     let budget = Arc::new(Budget::new(80 * MIB, 160, 32 * MIB, Arc::default()));
     std::thread::scope(|scope| {
         for number in 0..16_u64 {

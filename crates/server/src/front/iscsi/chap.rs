@@ -11,9 +11,9 @@ use super::text::{binary, hex, number, put};
 use crate::front::options::Credentials;
 use crate::secret;
 
-/// Shortest secret that is taken, in bytes. RFC 7143 demands 96 bits.
+/// Shortest accepted secret in bytes. RFC 7143 demands 96 bits.
 const SECRET_BYTES_MIN: usize = 12;
-/// Reads a secret: what a file holds but for white space around it. One that is too short is an error.
+/// Reads a secret: the file's contents without surrounding white space. A short secret is an error.
 pub fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
     let secret = secret::read(path)?.trim().as_bytes().to_vec();
     if secret.len() < SECRET_BYTES_MIN {
@@ -23,11 +23,11 @@ pub fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
     Ok(secret)
 }
 
-/// Bytes of a challenge of this server.
+/// Length of this server's challenges in bytes.
 const CHALLENGE_BYTES: usize = 16;
 const CHALLENGE_BYTES_MAX: usize = 1024;
 
-/// How a response is made.
+/// The hash of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Algorithm {
     Md5,
@@ -35,7 +35,7 @@ enum Algorithm {
 }
 
 impl Algorithm {
-    /// The algorithm with this number.
+    /// Returns the algorithm with this number.
     fn of_number(number: u32) -> Option<Algorithm> {
         match number {
             5 => Some(Algorithm::Md5),
@@ -63,11 +63,11 @@ fn digest<D: Digest>(identifier: u8, secret: &[u8], challenge: &[u8]) -> Vec<u8>
     D::new().chain_update([identifier]).chain_update(secret).chain_update(challenge).finalize().to_vec()
 }
 
-/// Why an initiator is not let in: it has not proved who it is.
+/// The initiator has not proved its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// What this side has asked.
+/// This side's challenge.
 #[derive(Debug)]
 pub struct Challenge {
     algorithm: Algorithm,
@@ -75,13 +75,14 @@ pub struct Challenge {
     bytes: Vec<u8>,
 }
 
-/// The value of a key.
+/// Returns the value of a key.
 fn value<'a>(pairs: &[(&str, &'a str)], key: &str) -> Option<&'a str> {
     pairs.iter().find(|(own, _)| *own == key).map(|(_, value)| *value)
 }
 
 impl Challenge {
-    /// A challenge with an algorithm of those that the initiator names, and its keys; `random` makes bytes that nobody foresees.
+    /// Starts a challenge with one of the algorithms that the initiator offers, and returns its keys. `random` fills a
+    /// buffer with secure random bytes.
     pub fn start(
         pairs: &[(&str, &str)],
         random: impl FnOnce(&mut [u8]) -> bool,
@@ -92,7 +93,7 @@ impl Challenge {
             .split(',')
             .filter_map(|one| Algorithm::of_number(number(one)?))
             .collect();
-        // The better one, whatever the initiator likes better.
+        // The stronger one, regardless of the initiator's preference.
         let algorithm =
             if offered.contains(&Algorithm::Sha256) { Some(Algorithm::Sha256) } else { offered.first().copied() };
         let algorithm = algorithm.ok_or(Refused)?;
@@ -107,7 +108,7 @@ impl Challenge {
         Ok(Challenge { algorithm, identifier, bytes })
     }
 
-    /// Looks at the initiator's response, and answers its own challenge, if it has one.
+    /// Verifies the initiator's response, and answers the initiator's challenge, if any.
     pub fn check(
         &self,
         pairs: &[(&str, &str)],
@@ -131,7 +132,7 @@ impl Challenge {
         let identifier = number(identifier).and_then(|number| u8::try_from(number).ok()).ok_or(Refused)?;
         let challenge = binary(challenge, CHALLENGE_BYTES_MAX).ok_or(Refused)?;
         if challenge == self.bytes {
-            // It wants to be told the answer to its own question.
+            // The initiator reflects our own challenge.
             return Err(Refused);
         }
         put(output, "CHAP_N", &mutual.name);
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_the_secret_is_let_in() {
+    fn only_an_initiator_with_the_secret_is_accepted() {
         let (challenge, asked) = started("5").unwrap();
         assert_eq!(asked, format!("CHAP_A=5\0CHAP_I=1\0CHAP_C=0x{}\0", "01".repeat(16)));
         // python3 -c "import hashlib; print(hashlib.md5(bytes([1]) + b'twelve bytes' + bytes([1]) * 16).hexdigest())"

@@ -1,4 +1,4 @@
-//! One client of iSCSI, from login to its end.
+//! One iSCSI client, from login to its end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,10 +23,10 @@ use crate::front::link::{INPUT_BYTES_MIN, Link};
 use crate::front::output::Output;
 use crate::scsi::nexus::InitiatorPort;
 
-/// How long a login may take at most, whatever the server allows otherwise.
+/// Upper limit for the time of a login, regardless of the options.
 const LOGIN_TIME_MAX: Duration = Duration::from_secs(15);
 
-/// Serves one client until it goes.
+/// Serves one client until it disconnects.
 pub fn serve(target: &Target, connection: Connection<'_>) {
     let Connection { control, client, exports, options, addresses, budget, counters } = connection;
     let deadline = Instant::now().checked_add(options.handshake_time_max.min(LOGIN_TIME_MAX));
@@ -51,7 +51,7 @@ pub fn serve(target: &Target, connection: Connection<'_>) {
 
 type Begun<'a> = (Agreed, Option<Use>, Seat<'a>);
 
-/// Logs the client in; an error where it is not let in or says nothing that makes sense, `None` where it goes.
+/// Logs the client in. Returns an error if it is rejected or sends nonsense, `None` if it disconnects.
 fn login<'a>(
     target: &'a Target,
     exchange: &mut Exchange<'_>,
@@ -111,20 +111,20 @@ fn open(target: &Target, agreed: &Agreed, exports: &Exports, client: &Client) ->
     let known = Client { export: name, protocol: "iscsi", initiator: Some(initiator.clone()), ..client.clone() };
     let guest = export.enter(known);
     let used = Use::new(unit, nexus, guest);
-    // Whoever takes the right away ends the sessions that are here by then; this one is from now on.
+    // A change of the permission ends the existing sessions; this one exists from now on.
     match target.access().right(initiator, &own) == Some(right) {
         true => Ok(Some(used)),
         false => Err(status::AUTHORIZATION_FAILURE),
     }
 }
 
-/// Where the client has connected.
+/// Returns the address that the client connected to.
 fn came_to(control: &Control) -> Option<SocketAddr> {
     let address = rustix::net::getsockname(control.socket()).ok()?;
     SocketAddr::try_from(address).ok()
 }
 
-/// Those addresses that are of TCP. Of a server that listens, they have no names.
+/// Returns the TCP addresses. A listening server has no host names there.
 fn listening(addresses: &[Address]) -> Vec<SocketAddr> {
     let of_tcp = |address: &Address| match address {
         Address::Tcp { host, port } => Some(SocketAddr::new(host.parse().ok()?, *port)),

@@ -1,4 +1,4 @@
-//! Text in a session: which targets there are. Source: RFC 7143, section 4.3 and appendix C.
+//! Text requests in a session: discovery of targets. Source: RFC 7143, section 4.3 and appendix C.
 
 use super::names;
 use super::negotiation::{Negotiated, Parameters};
@@ -7,17 +7,17 @@ use super::text::{Malformed, put};
 /// The only group of portals.
 pub const PORTAL_GROUP: &str = "1";
 
-/// Whom the initiator asks about, and where it can reach them.
+/// The data for a reply to SendTargets.
 pub struct Asked<'a> {
-    /// Names of the exports.
+    /// Names of the visible exports.
     pub exports: &'a [String],
-    /// Where it can connect, as `HOST:PORT`.
+    /// Addresses to connect to, as `HOST:PORT`.
     pub portals: &'a [String],
     /// The export of its session, unless that is for discovery.
     pub own: Option<&'a str>,
 }
 
-/// Answers text.
+/// Replies to a text request.
 pub fn answer(
     pairs: &[(&str, &str)],
     asked: &Asked<'_>,
@@ -27,7 +27,7 @@ pub fn answer(
     for (key, value) in pairs {
         match *key {
             "SendTargets" => send_targets(value, asked, reply),
-            // All else was agreed on at login.
+            // All other keys were negotiated at login.
             "MaxRecvDataSegmentLength" => match parameters.negotiate(key, value, reply) {
                 Negotiated::Answered => {}
                 Negotiated::Unknown | Negotiated::Wrong => return Err(Malformed),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_told_with_all_their_portals() {
+    fn replies_list_targets_with_all_their_portals() {
         let portals = "TargetAddress=127.0.0.1:3260,1\0TargetAddress=[::1]:3261,1\0";
         let one = |name: &str| format!("TargetName=iqn.2026-11.org.flashwise:{name}\0{portals}");
         assert_eq!(targets("All", None), one("a") + &one("b"));

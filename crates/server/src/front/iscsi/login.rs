@@ -1,4 +1,5 @@
-//! The login phase: bytes in, bytes out, until a session begins or the connection ends; no sockets. Source: RFC 7143, section 6.
+//! The login phase: bytes in, bytes out, until a session starts or the connection ends; no sockets. Source: RFC 7143,
+//! section 6.
 
 use super::chap::Challenge;
 use super::discovery::PORTAL_GROUP;
@@ -8,10 +9,10 @@ use super::pdu::{self, CONTINUES, Digests, FINAL, Header, request, response};
 use super::text::{self, TEXT_BYTES_MAX, put};
 use crate::front::options::Iscsi;
 
-/// Most requests of one login.
+/// Maximum number of requests of one login.
 const REQUESTS_MAX: u32 = 64;
 
-/// Why a login fails: status class and detail. Source: RFC 7143, section 11.13.5.
+/// Reasons of a failed login: status class and detail. Source: RFC 7143, section 11.13.5.
 pub mod status {
     #![allow(missing_docs)]
     pub const INITIATOR_ERROR: u16 = 0x0200;
@@ -25,25 +26,25 @@ pub mod status {
     pub const OUT_OF_RESOURCES: u16 = 0x0302;
 }
 
-/// What a session is for.
+/// The purpose of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To learn which targets there are.
+    /// Discovery of targets.
     Discovery,
-    /// To use the target of this export.
+    /// Use of this export's target.
     Normal(String),
 }
 
-/// What was agreed on with an initiator.
+/// The result of a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// Its name.
+    /// The initiator's name.
     pub initiator: String,
-    /// Its part of the session's identifier.
+    /// The initiator's part of the session's identifier.
     pub isid: [u8; 6],
-    /// What the session is for.
+    /// The purpose of the session.
     pub purpose: Purpose,
-    /// What was negotiated.
+    /// The negotiated parameters.
     pub parameters: Parameters,
     /// The number of its next command.
     pub command_number: u32,
@@ -51,14 +52,14 @@ pub struct Agreed {
     pub status_number: u32,
 }
 
-/// What comes after a message.
+/// The next step after a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The next message.
+    /// Wait for the next message.
     Continue,
-    /// The session: its last answer is written when it has begun, by [`Login::finish`].
+    /// Start the session. Its last reply follows with [`Login::finish`].
     Begin(Box<Agreed>),
-    /// Once the output is sent, the end of the connection.
+    /// End the connection once the output is sent.
     End,
 }
 
@@ -88,7 +89,7 @@ impl Stage {
     }
 }
 
-/// How far an initiator has come in proving who it is.
+/// State of the initiator's authentication.
 #[derive(Debug)]
 enum Proof {
     NotAsked,
@@ -100,29 +101,29 @@ enum Proof {
 /// The login of one connection.
 pub struct Login<'a> {
     access: &'a Iscsi,
-    /// Whether there is an export of this name.
+    /// True if there is an export of this name.
     exists: &'a dyn Fn(&str) -> bool,
-    /// Makes bytes that nobody foresees; returns whether it could.
+    /// Fills with secure random bytes; false on failure.
     random: &'a dyn Fn(&mut [u8]) -> bool,
     stage: Option<Stage>,
     proof: Proof,
-    /// Text whose rest is to come.
+    /// Text that is still incomplete.
     text: Vec<u8>,
-    /// Who it is, once it has said so.
+    /// The initiator's name, once known.
     initiator: Option<String>,
     purpose: Option<Purpose>,
     isid: [u8; 6],
     parameters: Parameters,
-    /// Whether the initiator was told how long a segment may be.
+    /// True if the longest segment was declared to the initiator.
     declared: bool,
     requests: u32,
     status_number: u32,
-    /// The last answer, which is sent when the session has begun.
+    /// The last reply, which is sent when the session has started.
     last: Option<(Header, Vec<u8>)>,
 }
 
 impl<'a> Login<'a> {
-    /// The start of a login.
+    /// Starts a login.
     pub fn new(
         access: &'a Iscsi,
         exists: &'a dyn Fn(&str) -> bool,
@@ -146,14 +147,14 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Takes at most one message from the start of `input` and appends its answer to `output`. Returns how many bytes it took: none if the
-    /// message is not whole yet. A message is at most [`TEXT_BYTES_MAX`] and its headers long.
+    /// Processes at most one message from the start of `input` and appends its reply to `output`. Returns the number of
+    /// bytes processed: 0 if the message is incomplete. A message is at most its headers and [`TEXT_BYTES_MAX`] long.
     pub fn advance(&mut self, input: &[u8], output: &mut Vec<u8>) -> (usize, Step) {
         let Ok(Some((header, header_bytes))) = pdu::take_header(input, Digests::default()) else {
             return (0, Step::Continue);
         };
         if header.opcode() != request::LOGIN || header.data_bytes() > TEXT_BYTES_MAX {
-            // Whoever says something else is no initiator.
+            // Anything else is not iSCSI.
             return (input.len(), Step::End);
         }
         let length = header.data_bytes();
@@ -176,7 +177,7 @@ impl<'a> Login<'a> {
         pdu::put(output, answer, &[], Digests::default());
     }
 
-    /// The header of an answer.
+    /// Returns the header of a reply.
     fn answer(&self, header: &Header, flags: u8) -> Header {
         let mut answer = Header::new(response::LOGIN, flags).with_tag(header.tag());
         answer.0[8..16].copy_from_slice(&header.0[8..16]);
@@ -251,7 +252,7 @@ impl<'a> Login<'a> {
         }
         self.check_proof()?;
         self.parameters.settle();
-        // The last answer leaves room for the number that the session gets.
+        // The last reply leaves room for the session's number.
         answer.0[14..16].copy_from_slice(&[0, 0]);
         self.last = Some((answer, reply));
         Ok(Step::Begin(Box::new(Agreed {
@@ -264,7 +265,7 @@ impl<'a> Login<'a> {
         })))
     }
 
-    /// Writes the last answer: with the number of the session, or why there is none.
+    /// Writes the last reply: the number of the session, or the reason of its failure.
     pub fn finish(&mut self, session: Result<u16, u16>, output: &mut Vec<u8>) {
         let Some((mut header, reply)) = self.last.take() else { return };
         match session {
@@ -280,7 +281,7 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Who it is, and what it wants: said in the first request.
+    /// Processes the initiator's identity and purpose from the first request.
     fn introduce(&mut self, pairs: &[(&str, &str)], reply: &mut Vec<u8>) -> Result<(), u16> {
         if self.initiator.is_some() {
             return Ok(());
@@ -317,7 +318,7 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Keys of the security stage.
+    /// Processes keys of the security stage.
     fn secure(&mut self, pairs: &[(&str, &str)], reply: &mut Vec<u8>) -> Result<(), u16> {
         let refused = |_| status::AUTHENTICATION_FAILURE;
         for (key, value) in pairs {
@@ -332,7 +333,7 @@ impl<'a> Login<'a> {
                 }
                 "InitiatorName" | "InitiatorAlias" | "SessionType" | "TargetName" => {}
                 key if key.starts_with("CHAP_") => {}
-                // Some initiators have all their keys in one request.
+                // Some initiators send all their keys in one request.
                 key => self.negotiate_one(key, value, reply)?,
             }
         }
@@ -350,7 +351,7 @@ impl<'a> Login<'a> {
         Ok(())
     }
 
-    /// Keys of the operational stage.
+    /// Processes keys of the operational stage.
     fn negotiate(&mut self, pairs: &[(&str, &str)], reply: &mut Vec<u8>) -> Result<(), u16> {
         for (key, value) in pairs {
             match *key {

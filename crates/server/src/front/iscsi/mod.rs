@@ -1,24 +1,24 @@
 //! iSCSI: SCSI commands over TCP. Source: RFC 7143.
 //!
-//! Each export is a target with one logical unit, LUN 0. A session has one connection; what is lost with it is not recovered
-//! (ErrorRecoveryLevel 0), the initiator logs in again.
+//! Each export is a target with one logical unit, LUN 0. A session has one connection. If it breaks, nothing is
+//! recovered (ErrorRecoveryLevel 0), and the initiator logs in again.
 //!
-//! | file | holds | knows nothing of |
+//! | file | holds | independent of |
 //! | --- | --- | --- |
-//! | `pdu.rs` | headers and digests | what they are for |
-//! | `text.rs` | keys and values as text | which there are |
-//! | `names.rs` | names of targets and initiators | who has them |
-//! | `negotiation.rs` | what both sides agree on | when |
-//! | `chap.rs` | proofs of who one is | who has to give them |
+//! | `pdu.rs` | headers and digests | their use |
+//! | `text.rs` | keys and values as text | the list of keys |
+//! | `names.rs` | names of targets and initiators | sessions |
+//! | `negotiation.rs` | negotiation of parameters | the phases of a session |
+//! | `chap.rs` | authentication | the login phase |
 //! | `login.rs` | the login phase, bytes in, bytes out | sockets |
-//! | `discovery.rs` | which targets there are | sessions |
-//! | `portals.rs` | where they can be reached | which targets there are |
-//! | `target.rs` | logical units and sessions of a server | what is said in them |
+//! | `discovery.rs` | discovery of targets | sessions |
+//! | `portals.rs` | addresses of targets | the list of targets |
+//! | `target.rs` | logical units and sessions of a server | messages |
 //! | `session.rs` | the full feature phase of a connection | other connections |
-//! | `session/segment.rs` | data segments as they come | what they are for |
+//! | `session/segment.rs` | data segments as they arrive | their use |
 //! | `session/task.rs` | a command and its data | the wire |
-//! | `session/commands.rs` | commands, from their arrival to their answer | |
-//! | `session/answers.rs` | answers as they are sent | what they say |
+//! | `session/commands.rs` | commands, from arrival to reply | |
+//! | `session/answers.rs` | replies as they are sent | their content |
 //! | `session/management.rs` | task management | |
 //! | `connection.rs` | a connection from login to its end | listeners |
 //! | `uri.rs` | iSCSI URIs | sockets |
@@ -58,7 +58,7 @@ pub static PROTOCOL: Protocol = Protocol {
     start: |options| Box::new(Targets(Target::new(options.iscsi.clone()))),
 };
 
-/// The targets of a server, which all its clients share.
+/// The targets of a server, shared by all its clients.
 struct Targets(Target);
 
 impl Service for Targets {

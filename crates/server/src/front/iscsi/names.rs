@@ -2,32 +2,32 @@
 
 use super::text::hex;
 
-/// What the names of targets begin with; the name of the export follows.
+/// Prefix of all targets' names; the export's name follows.
 pub const PREFIX: &str = "iqn.2026-11.org.flashwise:";
 /// Longest name in bytes.
 pub const NAME_BYTES_MAX: usize = 223;
 
-/// The name of an export's target.
+/// Returns the name of an export's target.
 pub fn target(export: &str) -> String {
     format!("{PREFIX}{export}")
 }
 
-/// The file in the state directory that keeps the persistent reservations of an export.
+/// Returns the name of the file in the state directory for the persistent reservations of an export.
 pub fn reservations_file(export: &str) -> String {
     format!("reservations-{export}.json")
 }
 
-/// The export that a target's name stands for, if it can be one of this server.
+/// Returns the export in a target's name, if the name has the right form.
 pub fn export(target: &str) -> Option<&str> {
     target.strip_prefix(PREFIX).filter(|export| !export.is_empty())
 }
 
-/// What is wrong with an export's name as part of a target's, if anything.
+/// Checks an export's name as part of a target's name; the error describes the problem.
 pub fn check_export(export: &str) -> Result<(), String> {
     let allowed = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "-.:".contains(letter);
     if let Some(letter) = export.chars().find(|letter| !allowed(*letter)) {
         return Err(format!(
-            "found '{export}', which has '{letter}'; expected lower-case letters, digits, '-', '.' and ':' alone, as iSCSI names have"
+            "found '{export}', which has '{letter}'; expected only lower-case letters, digits, '-', '.' and ':', as in iSCSI names"
         ));
     }
     let length = PREFIX.len() + export.len();
@@ -38,7 +38,7 @@ pub fn check_export(export: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether this can be the name of an initiator.
+/// True if this is a valid name of an initiator.
 pub fn is_initiator(name: &str) -> bool {
     let kinds = ["iqn.", "eui.", "naa."];
     name.len() <= NAME_BYTES_MAX
@@ -46,7 +46,7 @@ pub fn is_initiator(name: &str) -> bool {
         && !name.chars().any(|letter| letter.is_control() || letter.is_whitespace())
 }
 
-/// The transport ID of an initiator port, with its ISID. Source: SPC-4, section 7.6.4.6.
+/// Returns the transport ID of an initiator port, with its ISID. Source: SPC-4, section 7.6.4.6.
 pub fn transport_id(initiator: &str, isid: [u8; 6]) -> Vec<u8> {
     let mut name = format!("{initiator},i,{}", hex(&isid)).into_bytes();
     name.push(0);

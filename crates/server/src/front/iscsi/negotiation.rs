@@ -1,32 +1,32 @@
-//! What both sides agree on for a session. Source: RFC 7143, section 13.
+//! Negotiation of a session's parameters. Source: RFC 7143, section 13.
 
 use super::pdu::Digests;
 use super::text::{number, put};
 
-/// Longest data segment that this server takes.
+/// Longest data segment that this server accepts.
 pub const SEGMENT_BYTES_MAX: u32 = 256 << 10;
-/// Most data that this server asks for at a time.
+/// Most data that this server requests in one burst.
 const BURST_BYTES_MAX: u32 = 1 << 20;
-/// Most data that comes without being asked for.
+/// Most unsolicited data.
 const FIRST_BURST_BYTES_MAX: u32 = 256 << 10;
-/// Shortest burst or segment that can be agreed on.
+/// Shortest negotiable burst or segment.
 const BYTES_MIN: u32 = 512;
 const BYTES_MAX: u32 = (1 << 24) - 1;
 
-/// What both sides have agreed on; the defaults are those of the specification.
+/// The negotiated parameters; the defaults are those of the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// What is protected.
+    /// Use of digests.
     pub digests: Digests,
-    /// Longest data segment that the initiator takes.
+    /// Longest data segment that the initiator accepts.
     pub segment_bytes_max: u32,
     /// Most data in one sequence.
     pub burst_bytes_max: u32,
-    /// Most data that comes without being asked for.
+    /// Most unsolicited data.
     pub first_burst_bytes_max: u32,
-    /// Whether all data but the immediate has to be asked for.
+    /// True if all data except immediate data must be requested.
     pub initial_r2t: bool,
-    /// Whether data may come with a command.
+    /// True if a command may have immediate data.
     pub immediate_data: bool,
 }
 
@@ -43,19 +43,19 @@ impl Default for Parameters {
     }
 }
 
-/// What came of one key.
+/// The result of negotiating a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Negotiated {
-    /// It was answered.
+    /// The reply was appended.
     Answered,
-    /// It is not one of these.
+    /// The key is none of these.
     Unknown,
-    /// Its value makes no sense.
+    /// The value is invalid.
     Wrong,
 }
 
 impl Parameters {
-    /// Takes one key of the initiator, and appends the answer to it.
+    /// Negotiates one key of the initiator, and appends the reply.
     pub fn negotiate(&mut self, key: &str, value: &str, output: &mut Vec<u8>) -> Negotiated {
         let answered = match key {
             "HeaderDigest" => digest(value).map(|on| {
@@ -66,7 +66,7 @@ impl Parameters {
                 self.digests.data = on;
                 digest_name(on).to_owned()
             }),
-            // Each side says what it takes itself.
+            // Each side declares its own limit.
             "MaxRecvDataSegmentLength" => {
                 return match number(value).filter(|bytes| (BYTES_MIN..=BYTES_MAX).contains(bytes)) {
                     Some(bytes) => {
@@ -98,7 +98,7 @@ impl Parameters {
             "DefaultTime2Wait" => number(value).filter(|time| *time <= 3600).map(|time| time.max(2).to_string()),
             // Tasks do not outlive their session.
             "DefaultTime2Retain" => smaller(value, 0..=3600, 0).map(|time| time.to_string()),
-            // Markers are a thing of the past.
+            // Markers are obsolete.
             "OFMarker" | "IFMarker" => boolean(value).map(|_| yes(false)),
             _ => return Negotiated::Unknown,
         };
@@ -107,7 +107,7 @@ impl Parameters {
         Negotiated::Answered
     }
 
-    /// Sees to it that what was agreed on goes together.
+    /// Makes the parameters consistent with each other.
     pub fn settle(&mut self) {
         self.first_burst_bytes_max = self.first_burst_bytes_max.min(self.burst_bytes_max);
     }
@@ -129,7 +129,7 @@ fn yes(on: bool) -> String {
     if on { "Yes".to_owned() } else { "No".to_owned() }
 }
 
-/// The first of a list that is known here.
+/// Chooses the first supported digest of a list.
 fn digest(list: &str) -> Option<bool> {
     list.split(',').find_map(|name| match name {
         "CRC32C" => Some(true),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_make_no_sense_and_unknown_keys_are_told_apart() {
+    fn invalid_values_differ_from_unknown_keys() {
         let mut parameters = Parameters::default();
         for (key, value) in [
             ("HeaderDigest", "MD5"),

@@ -1,4 +1,4 @@
-//! Protocol data units: their headers, and the digests that protect them. Source: RFC 7143, section 11.
+//! Protocol data units: their headers and digests. Source: RFC 7143, section 11.
 
 use flashwise_core::checksum::{crc32c, crc32c_append};
 
@@ -6,7 +6,7 @@ use flashwise_core::checksum::{crc32c, crc32c_append};
 pub const HEADER_BYTES: usize = 48;
 /// Bytes of a digest.
 pub const DIGEST_BYTES: usize = 4;
-/// The tag that names nothing.
+/// The reserved tag, which identifies nothing.
 pub const NO_TAG: u32 = 0xffff_ffff;
 
 /// Opcodes of initiators.
@@ -45,9 +45,9 @@ pub mod reject {
     pub const INVALID_PDU_FIELD: u8 = 0x09;
 }
 
-/// The bit of the second byte that says that a sequence ends.
+/// The bit of the second byte for the end of a sequence.
 pub const FINAL: u8 = 0x80;
-/// The bit of the second byte that says that text goes on.
+/// The bit of the second byte for text that continues.
 pub const CONTINUES: u8 = 0x40;
 
 const IMMEDIATE: u8 = 0x40;
@@ -57,44 +57,44 @@ const IMMEDIATE: u8 = 0x40;
 pub struct Header(pub [u8; HEADER_BYTES]);
 
 impl Header {
-    /// An empty one of a target's response.
+    /// Creates a header of a target's response.
     pub fn new(opcode: u8, flags: u8) -> Header {
         let mut bytes = [0; HEADER_BYTES];
         (bytes[0], bytes[1]) = (opcode, flags);
         Header(bytes)
     }
 
-    /// The operation.
+    /// Returns the opcode.
     pub fn opcode(&self) -> u8 {
         self.0[0] & 0x3f
     }
 
-    /// Whether it is outside of the order of commands.
+    /// True for immediate commands.
     pub fn is_immediate(&self) -> bool {
         self.0[0] & IMMEDIATE != 0
     }
 
-    /// The second byte.
+    /// Returns the second byte.
     pub fn flags(&self) -> u8 {
         self.0[1]
     }
 
-    /// Whether a bit of the second byte is set.
+    /// True if a bit of the second byte is set.
     pub fn has(&self, flag: u8) -> bool {
         self.0[1] & flag != 0
     }
 
-    /// Bytes of the additional header segments.
+    /// Returns the length of the additional header segments in bytes.
     pub fn additional_bytes(&self) -> usize {
         usize::from(self.0[4]) * 4
     }
 
-    /// Bytes of the data segment, without padding.
+    /// Returns the length of the data segment in bytes, without padding.
     pub fn data_bytes(&self) -> usize {
         self.0[5..8].iter().fold(0, |length, byte| length << 8 | usize::from(*byte))
     }
 
-    /// Four bytes as a number.
+    /// Returns four bytes as a number.
     pub fn word(&self, at: usize) -> u32 {
         u32::from_be_bytes([self.0[at], self.0[at + 1], self.0[at + 2], self.0[at + 3]])
     }
@@ -104,58 +104,58 @@ impl Header {
         self.0[at..at + 4].copy_from_slice(&value.to_be_bytes());
     }
 
-    /// With the length of its data segment.
+    /// Sets the length of the data segment.
     pub fn with_data(mut self, length: usize) -> Header {
         debug_assert!(length < 1 << 24);
         self.0[5..8].copy_from_slice(&(length as u32).to_be_bytes()[1..]);
         self
     }
 
-    /// The logical unit number.
+    /// Returns the logical unit number.
     pub fn lun(&self) -> [u8; 8] {
         let mut lun = [0; 8];
         lun.copy_from_slice(&self.0[8..16]);
         lun
     }
 
-    /// With a logical unit number.
+    /// Sets the logical unit number.
     pub fn with_lun(mut self, lun: [u8; 8]) -> Header {
         self.0[8..16].copy_from_slice(&lun);
         self
     }
 
-    /// The initiator task tag.
+    /// Returns the initiator task tag.
     pub fn tag(&self) -> u32 {
         self.word(16)
     }
 
-    /// With an initiator task tag.
+    /// Sets the initiator task tag.
     pub fn with_tag(mut self, tag: u32) -> Header {
         self.set_word(16, tag);
         self
     }
 }
 
-/// Bytes that make a length a multiple of four.
+/// Returns the number of bytes that pad a length to a multiple of four.
 pub fn padding(length: usize) -> usize {
     length.wrapping_neg() % 4
 }
 
-/// Whether headers and data are protected.
+/// Use of digests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
-    /// Headers are.
+    /// True if headers have digests.
     pub header: bool,
-    /// Data segments are.
+    /// True if data segments have digests.
     pub data: bool,
 }
 
-/// What is wrong with bytes that should be a header.
+/// A header's digest is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongDigest;
 
-/// Takes a header off the start of `input`, with its additional segments and its digest: the header, and how long all that is. `None`
-/// if it is not whole yet.
+/// Decodes a header at the start of `input`, with its additional segments and digest. Returns the header and the total
+/// length, or `None` if it is incomplete.
 pub fn take_header(input: &[u8], digests: Digests) -> Result<Option<(Header, usize)>, WrongDigest> {
     let Some(bytes) = input.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let header = Header(*bytes);
@@ -179,7 +179,7 @@ pub fn put_header(output: &mut Vec<u8>, header: &Header, digests: Digests) {
     }
 }
 
-/// Appends what follows a data segment: its padding and its digest.
+/// Appends the padding and the digest behind a data segment.
 pub fn put_trailer(output: &mut Vec<u8>, data: &[u8], digests: Digests) {
     let padding = &[0; 3][..padding(data.len())];
     output.extend_from_slice(padding);
@@ -189,7 +189,7 @@ pub fn put_trailer(output: &mut Vec<u8>, data: &[u8], digests: Digests) {
     }
 }
 
-/// Appends a whole one with a short data segment.
+/// Appends a complete unit with a short data segment.
 pub fn put(output: &mut Vec<u8>, header: Header, data: &[u8], digests: Digests) {
     put_header(output, &header.with_data(data.len()), digests);
     output.extend_from_slice(data);

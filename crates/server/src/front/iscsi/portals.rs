@@ -1,15 +1,16 @@
-//! Which portals an initiator is told: the addresses at which it can reach the targets. Source: RFC 7143, section 4.4.1 and appendix C.
+//! Portals: the addresses at which an initiator can reach the targets. Source: RFC 7143, section 4.4.1 and appendix C.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::front::address::Address;
 
-/// The portals of a server that listens at `listening`, for an initiator that has come to `own`: that one first, each once.
+/// Returns the portals of a server that listens at `listening`, for an initiator that connected to `own`. Its own is
+/// first, and each occurs once.
 ///
-/// Who came from another machine cannot reach a loopback address, and an address of one link says nothing without that link. A portal at all
-/// addresses is told by the one that the initiator has come to, where that is of the same family.
+/// Loopback addresses are omitted for other machines, and link-local addresses except `own` always. A wildcard address
+/// is replaced by `own` if both have the same family.
 pub fn told(own: Option<SocketAddr>, listening: &[SocketAddr]) -> Vec<String> {
-    // All addresses of IPv6 take IPv4 on a machine where one of them did.
+    // The wildcard address of IPv6 also accepts IPv4 if one of its clients uses it.
     let mapped = own.is_some_and(|own| own.ip().to_canonical() != own.ip());
     let own = own.map(|own| SocketAddr::new(own.ip().to_canonical(), own.port()));
     let is_near = own.is_some_and(|own| is_loopback(own.ip()));
@@ -47,14 +48,14 @@ fn is_of_one_link(address: IpAddr) -> bool {
 mod tests {
     use super::*;
 
-    /// The portals that are told who came to `own`.
+    /// Returns the portals for an initiator that connected to `own`.
     fn to(own: &str, listening: &str) -> String {
         let listening: Vec<SocketAddr> = listening.split_whitespace().map(|text| text.parse().unwrap()).collect();
         told(own.parse().ok(), &listening).join(" ")
     }
 
     #[test]
-    fn all_portals_are_told_once_and_first_the_one_that_was_come_to() {
+    fn portals_are_listed_once_with_the_own_one_first() {
         let both = "10.0.0.1:3260 10.0.1.1:3260";
         assert_eq!(to("10.0.0.1:3260", both), both);
         assert_eq!(to("10.0.1.1:3260", both), "10.0.1.1:3260 10.0.0.1:3260");
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_told_to_those_who_came_over_it() {
+    fn loopback_is_listed_for_clients_on_loopback() {
         let portals = "127.0.0.1:3260 [::1]:3260 10.0.0.1:3260 [fe80::1]:3260 169.254.0.1:3260";
         assert_eq!(to("10.0.0.1:3260", portals), "10.0.0.1:3260");
         assert_eq!(to("[::1]:3260", portals), "[::1]:3260 127.0.0.1:3260 10.0.0.1:3260");
@@ -73,12 +74,12 @@ mod tests {
     }
 
     #[test]
-    fn all_addresses_are_told_as_the_one_that_was_come_to() {
+    fn a_wildcard_is_listed_as_the_own_address() {
         assert_eq!(to("10.0.0.1:3260", "0.0.0.0:3260"), "10.0.0.1:3260");
         assert_eq!(to("10.0.0.1:3260", "0.0.0.0:3260 0.0.0.0:3261"), "10.0.0.1:3260 10.0.0.1:3261");
         assert_eq!(to("10.0.0.1:3260", "10.0.0.1:3260 [::]:3261"), "10.0.0.1:3260", "it may take IPv6 alone");
         assert_eq!(to("[2001:db8::1]:3260", "[::]:3260 0.0.0.0:3261"), "[2001:db8::1]:3260");
-        // IPv4 at an IPv6 address: all of these take it.
+        // IPv4 mapped to IPv6: all of these accept it.
         assert_eq!(to("[::ffff:10.0.0.1]:3260", "[::]:3260 [::]:3261"), "10.0.0.1:3260 10.0.0.1:3261");
         assert_eq!(to("[::ffff:10.0.0.1]:3260", "[::]:3260 0.0.0.0:3261"), "10.0.0.1:3260 10.0.0.1:3261");
         assert_eq!(to("", "0.0.0.0:3260"), "");

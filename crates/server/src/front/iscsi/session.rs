@@ -1,10 +1,13 @@
-//! The full feature phase of one connection, which is all of its session. One thread receives, submits, and sends what the export has
-//! answered, as for NBD.
+//! The full feature phase of one connection, which is its whole session. One thread receives, submits, and sends
+//! replies, as for NBD.
 //!
-//! Memory is bounded by what is set aside: when a command is accepted, for its answer and for the data that comes unasked; for other data
-//! part by part, before it is asked for. It comes out of the [budget](crate::front::budget) that all connections share. While that has nothing left, no command is accepted and the client's bytes
-//! stay in its socket, unless data is to come that commands before them wait for: then those that bring no data wait, and those that do
-//! are told that the task set is full.
+//! Reserved memory limits the memory in use. A command reserves it when it is accepted, for its reply and its
+//! unsolicited data. Other data gets memory part by part, before it is requested. The memory comes from the
+//! [budget](crate::front::budget) of all connections. While nothing is left of it, no command is accepted, and the
+//! client's bytes stay in its socket.
+//!
+//! There is an exception if earlier commands wait for data behind those bytes. Then commands without data wait, and
+//! commands with data fail with TASK SET FULL.
 
 mod answers;
 mod commands;
@@ -38,33 +41,33 @@ use management::Pending;
 use segment::Segment;
 use task::Tasks;
 
-/// Unsent answers that are sent before all received messages are looked at.
+/// Above this many bytes, unsent replies are sent before all received messages are processed.
 const SENT_EARLY_BYTES: usize = 256 << 10;
-/// Unsent answers that keep commands from being accepted.
+/// Above this many bytes, unsent replies stop the acceptance of commands.
 const UNSENT_BYTES_MAX: usize = 1 << 20;
-/// The tag of text that goes on: there is one at a time.
+/// The tag of text that continues; there is only one.
 const TEXT_TAG: u32 = 1;
-/// Immediate commands beyond those that have a number.
+/// Maximum number of immediate commands, in addition to numbered ones.
 const IMMEDIATE_MAX: usize = 16;
 
 /// The logical unit of a session.
 pub struct Use {
     /// The unit.
     pub unit: Arc<Unit>,
-    /// The session as the unit knows it.
+    /// The session, as seen by the unit.
     pub nexus: Arc<Nexus>,
-    /// The session as the export knows it.
+    /// The session, as seen by the export.
     pub guest: Arc<Guest>,
     has_left: bool,
 }
 
 impl Use {
-    /// A session of a unit.
+    /// Opens a session of a unit.
     pub fn new(unit: Arc<Unit>, nexus: Arc<Nexus>, guest: Arc<Guest>) -> Use {
         Use { unit, nexus, guest, has_left: false }
     }
 
-    /// The session ends for the unit, once: an initiator that was told so may be back already.
+    /// Ends the session for the unit, once. An initiator that was informed may have logged in again already.
     fn leave(&mut self) {
         if !std::mem::replace(&mut self.has_left, true) {
             self.unit.leave(&self.nexus);
@@ -82,26 +85,26 @@ impl Drop for Use {
     }
 }
 
-/// Whose data segment is received.
+/// The receiver of a data segment.
 enum Owner {
-    /// A command's.
+    /// A command.
     Task(u32),
-    /// A message's that is looked at when it is whole.
+    /// A message that is processed when it is complete.
     Message(Header),
-    /// Nobody's.
+    /// None: the data is discarded.
     Nobody,
 }
 
-/// What the next bytes from the client are.
+/// The next bytes that are expected from the client.
 enum Expected {
     Header,
     Segment(Owner, Segment),
 }
 
-/// Why nothing more was made of the received bytes.
+/// The reason why received bytes are not processed further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pause {
-    /// They are all used.
+    /// All are processed.
     Starved,
     /// Too much is in flight or unsent.
     Full,
@@ -109,7 +112,7 @@ enum Pause {
     Over,
 }
 
-/// What to do with a message by its number.
+/// The handling of a message by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Now,
@@ -136,7 +139,7 @@ pub struct Session<'a> {
     access: &'a Iscsi,
     initiator: String,
     own: Option<String>,
-    /// None in a session for discovery.
+    /// `None` in a session for discovery.
     used: Option<Use>,
     parameters: Parameters,
     waker: Waker,
@@ -144,35 +147,35 @@ pub struct Session<'a> {
     bytes_in_flight_max: usize,
     /// Number of the next command.
     command_number: u32,
-    /// Number of the last command that may come.
+    /// Highest number of a command that the client may send.
     last_command_number: u32,
     status_number: u32,
     transfers: u32,
     expected: Expected,
-    /// What was made of the command whose header is next, while it waits for memory.
+    /// The result of decoding the next command, while it waits for memory.
     ahead: Option<Result<Begun, Answer>>,
     tasks: Tasks,
     /// Commands that wait for memory.
     waiting: VecDeque<u32>,
-    /// Commands that wait until others are done with their bytes.
+    /// Commands that wait for other commands on the same bytes.
     blocked: Vec<u32>,
-    /// Task management that waits for requests under way.
+    /// Task management that waits for requests in flight.
     pending: Vec<Pending>,
-    /// Text whose rest is to come.
+    /// Text that is still incomplete.
     text: Vec<u8>,
-    /// The rest of an answer, which the initiator asks for.
+    /// The rest of a reply that the initiator has to request.
     unsaid: Vec<u8>,
     solitude: Solitude,
     completed: Vec<Completed>,
     requests_in_flight: usize,
     bytes_in_flight: usize,
-    /// Memory that all commands take once their data has come.
+    /// Memory of all commands once their data has arrived.
     bytes_promised: usize,
     tally: Tally,
 }
 
 impl<'a> Session<'a> {
-    /// The session that was agreed on.
+    /// Starts the session after a login.
     #[allow(clippy::too_many_arguments)] // What a client is made of.
     pub fn new(
         control: &'a Arc<Control>,
@@ -204,7 +207,8 @@ impl<'a> Session<'a> {
             depth,
             bytes_in_flight_max: options.bytes_in_flight_max.max(crate::scsi::COMMAND_BYTES_MAX),
             command_number: agreed.command_number,
-            // More than the one that the login answered: an initiator whose session is found again still knows what was allowed before.
+            // Higher than in the reply to the login: an initiator that reinstates its session still knows the old
+            // limit.
             last_command_number: agreed.command_number.wrapping_add(depth as u32 - 1),
             status_number: agreed.status_number,
             transfers: 0,
@@ -225,7 +229,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Serves until the client goes and all its requests are answered. Commands that have not begun when it goes never do.
+    /// Serves until the client disconnects and all its requests are answered. Commands that have not started by then
+    /// never start.
     pub fn run(&mut self) {
         let mut pause = Pause::Starved;
         while !self.control.is_abandoned() {
@@ -248,7 +253,7 @@ impl<'a> Session<'a> {
             if !self.link.open && self.requests_in_flight == 0 && self.link.is_sent() {
                 break;
             }
-            // What was sent may have made room.
+            // Sending may have made room.
             if pause == Pause::Full && self.link.output.length() < unsent {
                 continue;
             }
@@ -271,7 +276,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Looks at the received bytes until they are used up or must wait.
+    /// Processes received bytes until none are left or it must wait.
     fn process(&mut self) -> Pause {
         loop {
             if self.link.output.length() >= SENT_EARLY_BYTES {
@@ -300,7 +305,7 @@ impl<'a> Session<'a> {
         Pause::Over
     }
 
-    /// Takes one header from the received bytes.
+    /// Processes one header from the received bytes.
     fn header(&mut self) -> Option<Pause> {
         let (header, length) = match pdu::take_header(self.link.input.available(), self.parameters.digests) {
             Ok(Some(found)) => found,
@@ -329,14 +334,14 @@ impl<'a> Session<'a> {
         None
     }
 
-    /// Expects the data segment of a message; its first `kept` bytes go behind `data`.
+    /// Expects the data segment of a message; its first `kept` bytes are appended to `data`.
     fn expect(&mut self, owner: Owner, data: Vec<u8>, header: &Header, kept: usize) {
         let length = header.data_bytes();
         let segment = Segment::new(data, length, kept.min(length), self.parameters.digests.data);
         self.expected = Expected::Segment(owner, segment);
     }
 
-    /// Whether it is a message's turn; if so, the next number is the one behind it.
+    /// Checks a message's number; if it is next, the following number becomes the next.
     fn turn(&mut self, header: &Header) -> Turn {
         if header.is_immediate() || header.opcode() == request::SNACK {
             return Turn::Now;
@@ -348,11 +353,11 @@ impl<'a> Session<'a> {
             return Turn::Now;
         }
         let window = self.last_command_number.wrapping_sub(self.command_number) as i32;
-        // Over one connection, nothing comes between.
+        // One connection keeps the order, so a gap is an error.
         if (ahead as i32) > 0 && ahead as i32 <= window { Turn::Broken } else { Turn::Never }
     }
 
-    /// A data segment is whole.
+    /// Processes a complete data segment.
     fn segment(&mut self, owner: Owner, data: Vec<u8>) -> Option<Pause> {
         match owner {
             Owner::Nobody => None,
@@ -415,13 +420,13 @@ impl<'a> Session<'a> {
         None
     }
 
-    /// Whether the initiator may open an export, by whatever name.
+    /// True if the initiator may open an export of this name, which may be an alias.
     fn may_open(&self, name: &str) -> bool {
         let own = self.exports.find(name).and_then(|(_, export)| self.exports.name_of(&export));
         self.access.right(&self.initiator, own.as_deref().unwrap_or(name)).is_some()
     }
 
-    /// Sends as much of an answer as fits into one segment of the initiator's.
+    /// Sends as much of a reply as fits into one segment of the initiator's.
     fn say(&mut self, header: &Header) {
         let length = self.unsaid.len().min(self.parameters.segment_bytes_max as usize);
         let rest = self.unsaid.split_off(length);
@@ -432,7 +437,7 @@ impl<'a> Session<'a> {
         self.put(answer, &said, true);
     }
 
-    /// Ends the session: commands that are not answered are not any more, and what it has reserved is free when it is told.
+    /// Ends the session. Unanswered commands stay unanswered, and its reservations are released before the reply.
     fn log_out(&mut self, header: &Header) -> Pause {
         self.abort_tasks(|_, _| true);
         self.used.iter_mut().for_each(Use::leave);
@@ -441,7 +446,7 @@ impl<'a> Session<'a> {
         Pause::Over
     }
 
-    /// Gives back the memory of what is answered and sent.
+    /// Frees the memory of replies that were sent.
     fn settle(&mut self) {
         self.link.account.keep(self.bytes_in_flight + self.link.output.held_bytes());
     }

@@ -1,4 +1,4 @@
-//! What all sessions of a server share: the logical units, and which sessions there are.
+//! State shared by all sessions of a server: logical units and the list of sessions.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,7 +14,7 @@ use crate::front::connection::Control;
 use crate::front::options::Iscsi;
 use crate::scsi::unit::Unit;
 
-/// What tells sessions apart: the initiator, its part of the session's identifier, and the export.
+/// The identity of a session: the initiator, its part of the session's identifier, and the export.
 type Name = (String, [u8; 6], String);
 
 #[derive(Default)]
@@ -33,24 +33,24 @@ pub struct Target {
 }
 
 impl Target {
-    /// Targets of a server that has served nobody yet.
+    /// Creates targets without sessions.
     pub fn new(access: Iscsi) -> Target {
         Target { access, units: Mutex::default(), sessions: Mutex::default(), left: Condvar::new() }
     }
 
-    /// Who may log in.
+    /// Returns the permissions of initiators.
     pub fn access(&self) -> &Iscsi {
         &self.access
     }
 
-    /// The logical unit of an export: the same under all names of it.
+    /// Returns the logical unit of an export: the same for all its names.
     pub fn unit(&self, exports: &Exports, name: &str, export: &Arc<Claimable>) -> io::Result<Arc<Unit>> {
         let mut units = self.units.lock();
         let address = Arc::as_ptr(export) as usize;
         if let Some(unit) = units.get(&address) {
             return Ok(Arc::clone(unit));
         }
-        // Those of exports that are gone, and that no session has, are no more.
+        // Drops units of removed exports that no session uses.
         units.retain(|_, unit| Arc::strong_count(unit) > 1 || exports.name_of(unit.export()).is_some());
         let name = exports.name_of(export).unwrap_or_else(|| name.to_owned());
         let folder = self.access.state_directory.as_ref();
@@ -60,7 +60,7 @@ impl Target {
         Ok(unit)
     }
 
-    /// Begins a session. An older one of the same name ends before that; if it does not in time, there is no new one.
+    /// Starts a session. An older one of the same identity ends first; if it does not end in time, this fails.
     pub fn enter(&self, agreed: &Agreed, control: &Arc<Control>, deadline: Option<Instant>) -> Result<Seat<'_>, u16> {
         let export = match &agreed.purpose {
             Purpose::Normal(export) => export.clone(),
@@ -79,7 +79,7 @@ impl Target {
                 Some(left) => drop(self.left.wait_for(&mut sessions, left)),
             }
         }
-        // Numbers are not 0, and those of sessions that last are not given again.
+        // A number is neither 0 nor that of an existing session.
         let is_taken = |number: u16| number == 0 || sessions.by_name.values().any(|(taken, _)| *taken == number);
         let mut number = sessions.last.wrapping_add(1);
         for _ in 0..=u16::MAX {
@@ -98,7 +98,7 @@ impl Target {
     }
 }
 
-/// A session that has begun; it has ended when this goes.
+/// A session; it ends on drop.
 pub struct Seat<'a> {
     target: &'a Target,
     name: Name,
@@ -106,7 +106,7 @@ pub struct Seat<'a> {
 }
 
 impl Seat<'_> {
-    /// The number by which the target names the session.
+    /// Returns the session's number.
     pub fn number(&self) -> u16 {
         self.number
     }
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    /// An export that is taken away, and its unit, go once no session has it and another unit is made.
+    /// The unit of a removed export is dropped once no session uses it and another unit is created.
     #[test]
     fn units_of_exports_that_are_gone_are_not_kept() {
         let (exports, target) = (Exports::default(), Target::new(Iscsi::default()));

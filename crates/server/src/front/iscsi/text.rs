@@ -2,15 +2,15 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 
-/// Most bytes of one text, over all its requests.
+/// Limit for the bytes of one text, over all its requests.
 pub const TEXT_BYTES_MAX: usize = 8 << 10;
 const KEY_BYTES_MAX: usize = 63;
 
-/// What is wrong with text.
+/// The text is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// The keys and values of a text: `KEY=VALUE` and a NUL, again and again.
+/// Parses a text: a sequence of `KEY=VALUE`, each with a NUL.
 pub fn parse(text: &[u8]) -> Result<Vec<(&str, &str)>, Malformed> {
     let mut pairs = Vec::new();
     for pair in text.split(|byte| *byte == 0).filter(|pair| !pair.is_empty()) {
@@ -33,7 +33,7 @@ pub fn put(text: &mut Vec<u8>, key: &str, value: &str) {
     text.push(0);
 }
 
-/// A number as text: decimal, or hexadecimal after 0x.
+/// Parses a number: decimal, or hexadecimal after 0x.
 pub fn number(value: &str) -> Option<u32> {
     match value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")) {
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) => u32::from_str_radix(digits, 16).ok(),
@@ -42,7 +42,7 @@ pub fn number(value: &str) -> Option<u32> {
     }
 }
 
-/// Binary data as text: hexadecimal after 0x, or base64 after 0b; at most `bytes_max` bytes.
+/// Parses binary data: hexadecimal after 0x, or base64 after 0b; at most `bytes_max` bytes.
 pub fn binary(value: &str, bytes_max: usize) -> Option<Vec<u8>> {
     let (kind, text) = value.split_at_checked(2)?;
     match kind {
@@ -71,7 +71,7 @@ fn base64(text: &str, bytes_max: usize) -> Option<Vec<u8>> {
     BASE64_STANDARD.decode(text).ok().filter(|bytes| bytes.len() <= bytes_max)
 }
 
-/// Binary data in hexadecimal after 0x.
+/// Formats binary data in hexadecimal after 0x.
 pub fn hex(bytes: &[u8]) -> String {
     format!("0x{}", crate::hex(bytes))
 }
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(text, b"InitiatorName=iqn.2026-11.org.example:a=b\0MaxBurstLength=\0");
         let pairs = [("InitiatorName", "iqn.2026-11.org.example:a=b"), ("MaxBurstLength", "")];
         assert_eq!(parse(&text).unwrap(), pairs);
-        // The last pair may end without a NUL, and padding is none.
+        // The last pair may end without a NUL; padding is ignored.
         assert_eq!(parse(b"a=b\0\0\0").unwrap(), [("a", "b")]);
         for wrong in [&b"a"[..], b"=b\0", b"a b=c\0", b"\xff=1\0", &[b'k'; 64]] {
             assert_eq!(parse(wrong), Err(Malformed), "{wrong:?}");

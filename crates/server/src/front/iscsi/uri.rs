@@ -1,4 +1,4 @@
-//! iSCSI URIs, as libiscsi and QEMU write them: `iscsi://HOST:PORT/TARGET/LUN`.
+//! iSCSI URIs, in the syntax of libiscsi and QEMU: `iscsi://HOST:PORT/TARGET/LUN`.
 
 use crate::front::address::Address;
 use crate::front::protocol::UriError;
@@ -6,14 +6,14 @@ use crate::front::uri_parts::{encode_host, parse_authority};
 
 use super::names;
 
-/// The port of iSCSI.
+/// Default port of iSCSI.
 pub const PORT: u16 = 3260;
 /// The schemes of iSCSI URIs.
 pub const SCHEMES: [&str; 1] = ["iscsi"];
-/// How iSCSI URIs are written.
+/// Syntax of iSCSI URIs.
 pub const FORMS: &str = "iscsi://HOST:PORT/iqn.2026-11.org.flashwise:EXPORT/0";
 
-/// Reads a URI: where the server listens, and the export, which may be empty.
+/// Parses a URI into the server's address and the export, which may be empty.
 pub fn parse(uri: &str) -> Result<(Address, String), UriError> {
     try_parse(uri).map_err(|reason| UriError { uri: uri.to_owned(), reason })
 }
@@ -33,11 +33,11 @@ fn try_parse(uri: &str) -> Result<(Address, String), String> {
     Ok((address, export.to_owned()))
 }
 
-/// Writes the URI of an export; without one, of the server.
+/// Formats the URI of an export; without one, of the server.
 pub fn write(address: &Address, export: &str) -> String {
     let authority = match address {
         Address::Tcp { host, port } => format!("{}:{port}", encode_host(host)),
-        // Nothing listens there; whoever reads it sees why.
+        // A Unix socket is not supported; the reader sees the path.
         Address::Unix(path) => path.display().to_string(),
     };
     if export.is_empty() {

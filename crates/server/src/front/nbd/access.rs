@@ -1,4 +1,5 @@
-//! What a client may open: an export that is for some certificates alone is not there for anybody else, whatever it is called.
+//! Exports that a client may open. An export assigned to certificates is invisible to all other clients, under any
+//! name.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use flashwise_engine::export::{Claimable, Export, Exports};
 
 use crate::front::assignments::{Assignments, Right, right_over_nbd};
 
-/// What a client may open.
+/// Exports that a client may open.
 pub struct Access {
     exports: Exports,
     assignments: Arc<Assignments>,
@@ -15,20 +16,20 @@ pub struct Access {
 
 /// An export that a client may open.
 pub struct Found {
-    /// The name that it was found by; its own where the client gave none.
+    /// The name that found it; its own if the client gave none.
     pub name: String,
     /// The export.
     pub export: Arc<Claimable>,
-    /// What the client may do with it.
+    /// The client's permission.
     pub right: Right,
 }
 
-/// Whether a client with this right cannot write an export.
+/// True if a client with this permission cannot write an export.
 pub fn is_read_only(export: &Claimable, right: Right) -> bool {
     export.read_only() || right == Right::Read
 }
 
-/// All of the exports, for anybody.
+/// All of the exports, for any client.
 impl From<Exports> for Access {
     fn from(exports: Exports) -> Access {
         Access::new(exports, Arc::default())
@@ -36,31 +37,32 @@ impl From<Exports> for Access {
 }
 
 impl Access {
-    /// What a client may open that has shown no certificate.
+    /// Returns the exports for a client without a certificate.
     pub fn new(exports: Exports, assignments: Arc<Assignments>) -> Access {
         Access { exports, assignments, tls_names: Vec::new() }
     }
 
-    /// Notes the names in the certificate that the client has shown.
+    /// Sets the names in the client's certificate.
     pub fn show(&mut self, tls_names: Vec<String>) {
         self.tls_names = tls_names;
     }
 
-    /// What the client may do with an export now, if it may open it.
+    /// Returns the client's current permission for an export.
     pub fn right(&self, export: &Arc<Claimable>) -> Option<Right> {
-        // One that was taken away meanwhile has no name, and may be anybody's.
+        // An export that was removed has no name, so its assignments are unknown.
         let name = self.exports.name_of(export)?;
         right_over_nbd(&self.tls_names, self.assignments.of(&name).as_deref())
     }
 
-    /// The export of this name, if the client may open it. The empty name means the only export, if there is just one.
+    /// Returns the export of this name, if the client may open it. The empty name selects the only export, if there is
+    /// just one.
     pub fn find(&self, name: &str) -> Option<Found> {
         let (name, export) = self.exports.find(name)?;
         let right = self.right(&export)?;
         Some(Found { name, export, right })
     }
 
-    /// All that the client may open, by all names, in their order.
+    /// Returns all exports that the client may open, under all names, in their order.
     pub fn all(&self) -> Vec<Found> {
         self.exports.names().iter().filter_map(|name| self.find(name)).collect()
     }

@@ -1,4 +1,4 @@
-//! One client of NBD, from greeting to goodbye.
+//! One NBD client, from greeting to disconnection.
 
 use std::io;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::front::output::Output;
 use crate::front::tls::Tls;
 use flashwise_engine::export::{Export, Exports};
 
-/// Size of the buffer while options are haggled over.
+/// Size of the buffer during option haggling.
 const HANDSHAKE_INPUT_BYTES: usize = OPTION_BYTES_MAX + 64;
 
-/// Serves one client until it goes.
+/// Serves one client until it disconnects.
 pub fn serve(connection: Connection<'_>) {
     let Connection { control, client, exports, options, budget, counters, .. } = connection;
     let deadline = Instant::now().checked_add(options.handshake_time_max);
@@ -37,7 +37,7 @@ pub fn serve(connection: Connection<'_>) {
             let client =
                 Client { export: session.name.clone(), protocol: "nbd", tls_names: transport.tls_names(), ..client };
             let guest = session.export.enter(client);
-            // Whoever takes the right away ends the connections that are here by then; this one is from now on.
+            // A change of the permission ends the existing connections; this one exists from now on.
             if access.right(&session.export) != Some(session.right) {
                 Counters::add(&counters.handshakes_failed, 1);
                 return transport.close();
@@ -53,7 +53,7 @@ pub fn serve(connection: Connection<'_>) {
     }
 }
 
-/// Agrees with the client on an export, of those that it may open; `None` if it wants none, or none that there is.
+/// Negotiates an export that the client may open. Returns `None` if it requests none, or none that exists.
 fn haggle(exchange: &mut Exchange<'_>, exports: &Exports, options: &Options) -> io::Result<Option<(Session, Access)>> {
     let access = Access::new(exports.clone(), Arc::clone(&options.iscsi.assignments));
     let mut handshake = Handshake::new(access, encryption(&options.tls));
@@ -71,11 +71,11 @@ fn haggle(exchange: &mut Exchange<'_>, exports: &Exports, options: &Options) -> 
                 if exchange.receive()? == 0 {
                     return Ok(None);
                 }
-                // What comes under TLS comes after the certificate.
+                // The certificate comes before everything under TLS.
                 handshake.show(exchange.transport.tls_names());
             }
             Step::StartTls => {
-                // Bytes that came along were not protected; who sends any is not the client.
+                // Bytes before TLS were not protected, so they may be forged.
                 if !exchange.input.available().is_empty() {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, "bytes between STARTTLS and TLS"));
                 }
@@ -89,7 +89,7 @@ fn haggle(exchange: &mut Exchange<'_>, exports: &Exports, options: &Options) -> 
     }
 }
 
-/// What the handshake says of TLS.
+/// Returns the handshake's use of TLS.
 fn encryption(tls: &Tls) -> Encryption {
     match tls {
         Tls::Off => Encryption::Off,

@@ -1,4 +1,5 @@
 //! Option haggling: bytes in, bytes out, until a client has opened an export or the connection ends; no sockets.
+//!
 //! Source: NetworkBlockDevice/nbd, doc/proto.md, "Fixed newstyle negotiation" and "Handshake phase".
 
 use std::sync::Arc;
@@ -12,51 +13,51 @@ use super::transmission::{PAYLOAD_BYTES_MAX, transmission_flags};
 use crate::front::assignments::Right;
 use flashwise_engine::export::{Claimable, Export};
 
-/// Longest data of an option that is looked at, in bytes: a name and a good number of queries.
+/// Longest data of an option that is processed, in bytes: a name and many queries.
 pub const OPTION_BYTES_MAX: usize = 16 << 10;
-/// Longest data of an option that is read and thrown away; a longer one ends the connection.
+/// Longest data of an option that is skipped; a longer one ends the connection.
 pub const SKIPPED_BYTES_MAX: u32 = 1 << 20;
-/// Most options on one connection.
+/// Maximum number of options on one connection.
 pub const OPTIONS_MAX: u32 = 256;
-/// Most queries for metadata contexts in one option.
+/// Maximum number of queries for metadata contexts in one option.
 pub const QUERIES_MAX: u32 = 64;
 
 const OPTION_HEADER_BYTES: usize = 16;
 
-/// Whether connections are encrypted.
+/// Use of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encryption {
     /// Never.
     Off,
-    /// If the client wants it.
+    /// If the client requests it.
     Allowed,
-    /// Always: nothing but the start of TLS is answered before it.
+    /// Always: before it, only the option that starts TLS is accepted.
     Required,
 }
 
-/// What was agreed on with a client.
+/// The result of the handshake.
 pub struct Session {
-    /// What it opened.
+    /// The opened export.
     pub export: Arc<Claimable>,
-    /// The name of that.
+    /// The name of the export.
     pub name: String,
-    /// What it was told that it may do.
+    /// The permission that the client was informed of.
     pub right: Right,
-    /// Whether replies are structured.
+    /// True if replies are structured.
     pub structured: bool,
-    /// Whether it may ask for extents, in the context `base:allocation`.
+    /// True if the client may query extents, in the context `base:allocation`.
     pub allocation: bool,
 }
 
-/// What comes after a message.
+/// The next step after a message.
 pub enum Step {
-    /// The next message.
+    /// Wait for the next message.
     Continue,
-    /// Once the output is sent, TLS. Input that came before counts for nothing; a client sends none.
+    /// Start TLS once the output is sent. Discard earlier input; a client sends none.
     StartTls,
-    /// Once the output is sent, requests.
+    /// Serve requests once the output is sent.
     Transmit(Session),
-    /// Once the output is sent, the end of the connection.
+    /// End the connection once the output is sent.
     End,
 }
 
@@ -66,7 +67,7 @@ enum State {
     Skipping { left: u32, option: u32, reply: u32, reason: &'static str },
 }
 
-/// The haggling with one client.
+/// Option haggling with one client.
 pub struct Handshake {
     access: Access,
     encryption: Encryption,
@@ -75,19 +76,19 @@ pub struct Handshake {
     fixed: bool,
     no_zeroes: bool,
     structured: bool,
-    /// The export that `base:allocation` was chosen for.
+    /// The export for which `base:allocation` was selected.
     allocation_of: Option<String>,
     options: u32,
 }
 
-/// Why an option is answered with an error.
+/// The error for an option.
 type Refusal = (u32, &'static str);
 
 const MALFORMED: Refusal = (option_reply::NBD_REP_ERR_INVALID, "the data of the option is malformed");
 const NO_SUCH_EXPORT: Refusal = (option_reply::NBD_REP_ERR_UNKNOWN, "no such export");
 
 impl Handshake {
-    /// The start of haggling, after [`greeting`](super::protocol::greeting) was sent.
+    /// Starts option haggling after [`greeting`](super::protocol::greeting) was sent.
     pub fn new(access: Access, encryption: Encryption) -> Self {
         Self {
             access,
@@ -102,25 +103,25 @@ impl Handshake {
         }
     }
 
-    /// Notes that TLS was started: what was agreed on before is forgotten, since anyone could have said it.
+    /// Records the start of TLS. Earlier agreements are discarded, because anyone could have made them.
     pub fn encrypted(&mut self) {
         self.encrypted = true;
         self.structured = false;
         self.allocation_of = None;
     }
 
-    /// Notes the names in the certificate that the client has shown, before anything is answered that it says under TLS.
+    /// Sets the names in the client's certificate, before any option under TLS is answered.
     pub fn show(&mut self, tls_names: Vec<String>) {
         self.access.show(tls_names);
     }
 
-    /// What the client may open.
+    /// Returns the exports that the client may open.
     pub fn into_access(self) -> Access {
         self.access
     }
 
-    /// Takes at most one message from the start of `input` and appends its answer to `output`. Returns how many bytes it took:
-    /// none if the message is not whole yet; a message is at most [`OPTION_BYTES_MAX`] and a header long.
+    /// Processes at most one message from the start of `input` and appends its reply to `output`. Returns the number of
+    /// bytes processed: 0 if the message is incomplete. A message is at most a header and [`OPTION_BYTES_MAX`] long.
     pub fn advance(&mut self, input: &[u8], output: &mut Vec<u8>) -> (usize, Step) {
         match self.state {
             State::ClientFlags => {
@@ -157,7 +158,7 @@ impl Handshake {
         let (Some(magic), Some(option), Some(length)) = (fields.u64(), fields.u32(), fields.u32()) else {
             return (0, Step::Continue);
         };
-        // Without the flag for fixed newstyle, the client knows this option only.
+        // Without the flag for fixed newstyle, the client knows only this option.
         let known = self.fixed || option == option::NBD_OPT_EXPORT_NAME;
         if magic != NBD_OPTS_MAGIC || !known || self.options == OPTIONS_MAX {
             return (input.len(), Step::End);
@@ -180,7 +181,7 @@ impl Handshake {
         (OPTION_HEADER_BYTES + data.len(), step)
     }
 
-    /// Whether the data of an option will be looked at.
+    /// Checks an option before its data is processed.
     fn admit(&self, option: u32, length: u32) -> Result<(), Refusal> {
         use option::*;
         let tls_is_due = self.encryption == Encryption::Required && !self.encrypted;
@@ -240,7 +241,7 @@ impl Handshake {
         Step::Transmit(self.session(name, found))
     }
 
-    /// `asked` is what the client calls the export.
+    /// Returns the session for an export; `asked` is the name that the client used.
     fn session(&self, asked: &str, Found { name, export, right }: Found) -> Session {
         let allocation = self.allocation_of.as_deref() == Some(asked);
         Session { export, name, right, structured: self.structured, allocation }
@@ -270,7 +271,7 @@ impl Handshake {
         let export = &found.export;
         let (block_bytes_min, preferred, block_bytes_max) = export.block_sizes();
         let sizes_asked = asked.contains(&info::NBD_INFO_BLOCK_SIZE);
-        // A client that does not ask may send requests as small as 512 bytes.
+        // A client that does not query the sizes may send requests as small as 512 bytes.
         if block_bytes_min > 512 && !sizes_asked {
             return Err((
                 option_reply::NBD_REP_ERR_BLOCK_SIZE_REQD,
@@ -316,7 +317,7 @@ impl Handshake {
         if count > QUERIES_MAX {
             return Err((option_reply::NBD_REP_ERR_TOO_BIG, "too many queries"));
         }
-        // Without queries a list has all contexts, and a choice none.
+        // Without queries, a list contains all contexts, and a selection none.
         let mut allocation = count == 0 && !choosing;
         for _ in 0..count {
             let query = text(string(&mut fields)?)?;
@@ -336,7 +337,7 @@ impl Handshake {
     }
 }
 
-/// A string that its length comes before.
+/// Reads a string preceded by its length.
 fn string<'a>(fields: &mut Fields<'a>) -> Result<&'a [u8], Refusal> {
     let length = fields.u32().ok_or(MALFORMED)?;
     fields.bytes(length as usize).ok_or(MALFORMED)
@@ -350,7 +351,7 @@ fn text(bytes: &[u8]) -> Result<&str, Refusal> {
     std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0')).ok_or(invalid)
 }
 
-/// A description as the protocol can send it.
+/// Converts a description to one that the protocol can send.
 fn line(mut description: String) -> String {
     description.retain(|character| character != '\0');
     let end = description.floor_char_boundary(STRING_BYTES_MAX);
@@ -395,7 +396,7 @@ mod tests {
         started(table.into(), encryption)
     }
 
-    /// After the client's flags.
+    /// Returns the state after the client's flags.
     fn started(access: Access, encryption: Encryption) -> Handshake {
         let mut handshake = Handshake::new(access, encryption);
         assert!(matches!(handshake.advance(&[0, 0, 0, 3], &mut Vec::new()), (4, Step::Continue)));
@@ -406,7 +407,7 @@ mod tests {
         [b"IHAVEOPT", &option.to_be_bytes()[..], &length_field(data.len()), data].concat()
     }
 
-    /// The replies to an option, type and data, and what comes next.
+    /// Returns the replies to an option, type and data, and the next step.
     fn ask(handshake: &mut Handshake, option: u32, data: &[u8]) -> (Vec<(u32, Vec<u8>)>, Step) {
         let input = message(option, data);
         let mut output = Vec::new();
@@ -438,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn go_answers_with_what_was_asked_and_opens_the_export() {
+    fn go_replies_with_the_requested_facts_and_opens_the_export() {
         let mut handshake = handshake(Encryption::Off, &[("disk", 1)]);
         let (replies, step) = ask(&mut handshake, option::NBD_OPT_GO, &named(b"", b"\0\x04\0\x03\0\x01\0\x02\0\x63"));
         let expected: [(u32, &[u8]); 5] = [
@@ -446,7 +447,7 @@ mod tests {
             (NBD_REP_INFO, b"\0\0\0\0\0\0\0\x01\0\0\x0d\x6d"),
             (NBD_REP_INFO, b"\0\x01disk"),
             (NBD_REP_INFO, b"\0\x02a fake"),
-            // 1, 4 KiB and, though the export would take more, 32 MiB.
+            // 1, 4 KiB and 32 MiB, although the export would accept more.
             (NBD_REP_INFO, b"\0\x03\0\0\0\x01\0\0\x10\0\x02\0\0\0"),
             (NBD_REP_ACK, b""),
         ];
@@ -469,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn zeroes_follow_export_name_unless_the_client_said_no() {
+    fn zeroes_follow_export_name_unless_the_client_declines() {
         let table = Exports::default();
         table.add("disk", Arc::new(Fake { block_bytes_min: 1 }));
         let mut handshake = Handshake::new(table.into(), Encryption::Off);
@@ -588,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_agreed_on_before_tls_is_forgotten() {
+    fn agreements_before_tls_are_discarded() {
         let mut handshake = handshake(Encryption::Allowed, &[("disk", 1)]);
         ask(&mut handshake, option::NBD_OPT_STRUCTURED_REPLY, b"");
         let query = named(b"disk", &[b"\0\0\0\x01", &named(BASE_ALLOCATION.as_bytes(), b"")[..]].concat());
@@ -621,7 +622,8 @@ mod tests {
             let name = |(_, data): &(u32, Vec<u8>)| Some(string(&mut Fields::new(data)).ok()?.to_vec());
             replies.iter().filter_map(name).map(|name| String::from_utf8(name).unwrap()).collect::<Vec<_>>()
         };
-        // What an initiator is named for is for all over NBD, and what is named by no certificate is not found by its name either.
+        // Over NBD, an export assigned to initiators only is open to all. One assigned to no certificate cannot be
+        // opened by its name either.
         for others in [&[][..], &["web"], &["iqn.a:1"], &["other", "d"]] {
             let mut handshake = begun(&["web"], others);
             assert_eq!(listed(&mut handshake), ["web"], "{others:?}");
@@ -639,7 +641,7 @@ mod tests {
                 assert!(replies.is_empty() && matches!(step, Step::End), "{others:?}");
             }
         }
-        // Flags 0xded: what a client may do that may write, and DF; 0x587: read-only, and nothing that writes.
+        // Flags 0xded: those of a writable export, and DF; 0x587: read-only, without any for writing.
         for (names, flags, right) in [
             (&["DB"][..], b"\x0d\xed", Right::Write),
             (&["backup"], b"\x05\x87", Right::Read),

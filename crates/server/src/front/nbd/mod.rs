@@ -1,13 +1,13 @@
 //! The Network Block Device protocol, fixed newstyle. Source: NetworkBlockDevice/nbd, doc/proto.md and doc/uri.md.
 //!
-//! | file | holds | knows nothing of |
+//! | file | holds | independent of |
 //! | --- | --- | --- |
-//! | `protocol.rs` | numbers and layouts of the specification | what they are for |
-//! | `access.rs` | what a client may open | what it says |
+//! | `protocol.rs` | numbers and layouts of the specification | their use |
+//! | `access.rs` | exports that a client may open | messages |
 //! | `handshake.rs` | option haggling, bytes in, bytes out | sockets |
-//! | `transmission.rs` | what to do with a request, and its answer in bytes | sockets |
+//! | `transmission.rs` | handling of a request, and its reply in bytes | sockets |
 //! | `session.rs` | the transmission phase of a connection | listeners, other connections |
-//! | `connection.rs` | a connection from greeting to goodbye | listeners, other connections |
+//! | `connection.rs` | a connection from greeting to disconnection | listeners, other connections |
 //! | `uri.rs` | NBD URIs | sockets |
 
 pub mod access;

@@ -1,5 +1,6 @@
-//! The numbers of the NBD protocol, under the names that its specification gives them, and the layouts of what the server
-//! sends. Source: NetworkBlockDevice/nbd, doc/proto.md; all integers are in network byte order.
+//! The numbers of the NBD protocol, under the names in its specification, and the layouts of the server's messages.
+//!
+//! Source: NetworkBlockDevice/nbd, doc/proto.md; all integers are in network byte order.
 
 /// First eight bytes of a connection, `NBDMAGIC`.
 pub const NBD_MAGIC: u64 = 0x4e42_444d_4147_4943;
@@ -18,7 +19,7 @@ pub const NBD_STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 pub mod handshake_flag {
     /// The server speaks fixed newstyle.
     pub const NBD_FLAG_FIXED_NEWSTYLE: u16 = 1 << 0;
-    /// The server can leave out the zeroes after the answer to `NBD_OPT_EXPORT_NAME`.
+    /// The server can omit the zeroes after the reply to `NBD_OPT_EXPORT_NAME`.
     pub const NBD_FLAG_NO_ZEROES: u16 = 1 << 1;
 }
 
@@ -26,7 +27,7 @@ pub mod handshake_flag {
 pub mod client_flag {
     /// The client speaks fixed newstyle.
     pub const NBD_FLAG_C_FIXED_NEWSTYLE: u32 = 1 << 0;
-    /// The client wants no zeroes after the answer to `NBD_OPT_EXPORT_NAME`.
+    /// The client wants no zeroes after the reply to `NBD_OPT_EXPORT_NAME`.
     pub const NBD_FLAG_C_NO_ZEROES: u32 = 1 << 1;
 }
 
@@ -34,45 +35,45 @@ pub mod client_flag {
 pub mod transmission_flag {
     /// Always set.
     pub const NBD_FLAG_HAS_FLAGS: u16 = 1 << 0;
-    /// The export cannot be written.
+    /// The export is read-only.
     pub const NBD_FLAG_READ_ONLY: u16 = 1 << 1;
-    /// `NBD_CMD_FLUSH` is served.
+    /// `NBD_CMD_FLUSH` is supported.
     pub const NBD_FLAG_SEND_FLUSH: u16 = 1 << 2;
-    /// `NBD_CMD_FLAG_FUA` is served.
+    /// `NBD_CMD_FLAG_FUA` is supported.
     pub const NBD_FLAG_SEND_FUA: u16 = 1 << 3;
-    /// `NBD_CMD_TRIM` is served.
+    /// `NBD_CMD_TRIM` is supported.
     pub const NBD_FLAG_SEND_TRIM: u16 = 1 << 5;
-    /// `NBD_CMD_WRITE_ZEROES` is served.
+    /// `NBD_CMD_WRITE_ZEROES` is supported.
     pub const NBD_FLAG_SEND_WRITE_ZEROES: u16 = 1 << 6;
-    /// `NBD_CMD_FLAG_DF` is served.
+    /// `NBD_CMD_FLAG_DF` is supported.
     pub const NBD_FLAG_SEND_DF: u16 = 1 << 7;
-    /// A flush on one connection covers what was answered on all of them.
+    /// A flush on one connection covers the completed writes of all of them.
     pub const NBD_FLAG_CAN_MULTI_CONN: u16 = 1 << 8;
-    /// `NBD_CMD_CACHE` is served.
+    /// `NBD_CMD_CACHE` is supported.
     pub const NBD_FLAG_SEND_CACHE: u16 = 1 << 10;
-    /// `NBD_CMD_FLAG_FAST_ZERO` is served.
+    /// `NBD_CMD_FLAG_FAST_ZERO` is supported.
     pub const NBD_FLAG_SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
 /// Numbers of options.
 pub mod option {
-    /// Opens an export; cannot be answered with an error.
+    /// Opens an export; the reply cannot be an error.
     pub const NBD_OPT_EXPORT_NAME: u32 = 1;
     /// Ends the session.
     pub const NBD_OPT_ABORT: u32 = 2;
-    /// Names the exports.
+    /// Lists the exports.
     pub const NBD_OPT_LIST: u32 = 3;
-    /// Goes on over TLS.
+    /// Starts TLS.
     pub const NBD_OPT_STARTTLS: u32 = 5;
     /// Describes an export.
     pub const NBD_OPT_INFO: u32 = 6;
     /// Describes an export and opens it.
     pub const NBD_OPT_GO: u32 = 7;
-    /// Asks for structured replies.
+    /// Enables structured replies.
     pub const NBD_OPT_STRUCTURED_REPLY: u32 = 8;
-    /// Names the metadata contexts of an export.
+    /// Lists the metadata contexts of an export.
     pub const NBD_OPT_LIST_META_CONTEXT: u32 = 9;
-    /// Chooses metadata contexts of an export.
+    /// Selects metadata contexts of an export.
     pub const NBD_OPT_SET_META_CONTEXT: u32 = 10;
 }
 
@@ -86,17 +87,17 @@ pub mod option_reply {
     pub const NBD_REP_INFO: u32 = 3;
     /// One metadata context.
     pub const NBD_REP_META_CONTEXT: u32 = 4;
-    /// The option is not known.
+    /// The option is unknown.
     pub const NBD_REP_ERR_UNSUP: u32 = (1 << 31) + 1;
-    /// The server is set not to allow the option.
+    /// The server's configuration forbids the option.
     pub const NBD_REP_ERR_POLICY: u32 = (1 << 31) + 2;
-    /// The option's data is not as specified.
+    /// The option's data is invalid.
     pub const NBD_REP_ERR_INVALID: u32 = (1 << 31) + 3;
-    /// TLS has to be started first.
+    /// TLS must be started first.
     pub const NBD_REP_ERR_TLS_REQD: u32 = (1 << 31) + 5;
     /// There is no such export.
     pub const NBD_REP_ERR_UNKNOWN: u32 = (1 << 31) + 6;
-    /// The client has to ask for block sizes first.
+    /// The client must query the block sizes first.
     pub const NBD_REP_ERR_BLOCK_SIZE_REQD: u32 = (1 << 31) + 8;
     /// The option's data is too long.
     pub const NBD_REP_ERR_TOO_BIG: u32 = (1 << 31) + 9;
@@ -122,29 +123,29 @@ pub mod command {
     pub const NBD_CMD_WRITE: u16 = 1;
     /// Ends the session.
     pub const NBD_CMD_DISC: u16 = 2;
-    /// Makes durable what was written.
+    /// Makes completed writes durable.
     pub const NBD_CMD_FLUSH: u16 = 3;
-    /// Gives bytes up.
+    /// Discards bytes.
     pub const NBD_CMD_TRIM: u16 = 4;
-    /// Brings bytes into the cache.
+    /// Reads bytes into the cache.
     pub const NBD_CMD_CACHE: u16 = 5;
     /// Makes bytes read as zeroes.
     pub const NBD_CMD_WRITE_ZEROES: u16 = 6;
-    /// Asks how bytes are stored.
+    /// Queries the allocation of bytes.
     pub const NBD_CMD_BLOCK_STATUS: u16 = 7;
 }
 
 /// Bits of the flags of a command.
 pub mod command_flag {
-    /// What the command writes is durable before it is answered.
+    /// The command's writes are durable before the reply.
     pub const NBD_CMD_FLAG_FUA: u16 = 1 << 0;
-    /// Zeroed bytes keep their space.
+    /// Zeroed bytes stay allocated.
     pub const NBD_CMD_FLAG_NO_HOLE: u16 = 1 << 1;
-    /// The answer comes in one chunk.
+    /// The reply has one chunk.
     pub const NBD_CMD_FLAG_DF: u16 = 1 << 2;
     /// One extent is enough.
     pub const NBD_CMD_FLAG_REQ_ONE: u16 = 1 << 3;
-    /// Fails where zeroing is no faster than writing.
+    /// Fails if zeroing is no faster than writing.
     pub const NBD_CMD_FLAG_FAST_ZERO: u16 = 1 << 4;
 }
 
@@ -156,9 +157,9 @@ pub mod reply_flag {
 
 /// Types of chunks.
 pub mod reply_type {
-    /// Nothing but the end.
+    /// No content, only the end.
     pub const NBD_REPLY_TYPE_NONE: u16 = 0;
-    /// Bytes that were read.
+    /// Bytes read.
     pub const NBD_REPLY_TYPE_OFFSET_DATA: u16 = 1;
     /// Extents of one metadata context.
     pub const NBD_REPLY_TYPE_BLOCK_STATUS: u16 = 5;
@@ -196,14 +197,14 @@ pub mod state {
 
 /// The only metadata context of this server.
 pub const BASE_ALLOCATION: &str = "base:allocation";
-/// Its number, which each answer about extents repeats.
+/// Its number, which each reply about extents repeats.
 pub const BASE_ALLOCATION_ID: u32 = 1;
 /// Longest string that the protocol allows, in bytes.
 pub const STRING_BYTES_MAX: usize = 4096;
 /// Length of a request without its data.
 pub const REQUEST_BYTES: usize = 28;
 
-/// What an extent is, to a client.
+/// The description of an extent for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     /// Number of bytes.
@@ -212,7 +213,7 @@ pub struct Descriptor {
     pub status: u32,
 }
 
-/// What the server says first.
+/// Returns the server's first message.
 pub fn greeting() -> [u8; 18] {
     let mut bytes = [0; 18];
     bytes[..8].copy_from_slice(&NBD_MAGIC.to_be_bytes());
@@ -234,7 +235,7 @@ pub fn put_option_reply(output: &mut Vec<u8>, option: u32, reply: u32, data: &[&
     }
 }
 
-/// A length as the protocol sends it.
+/// Returns a length in the protocol's format.
 pub fn length_field(length: usize) -> [u8; 4] {
     u32::try_from(length).expect("what the server sends is far shorter than 4 GiB").to_be_bytes()
 }
@@ -263,7 +264,7 @@ pub fn put_none_chunk(output: &mut Vec<u8>, cookie: u64) {
     put_chunk(output, reply_type::NBD_REPLY_TYPE_NONE, cookie, 0);
 }
 
-/// Appends the only chunk of an answered read, without the `length` bytes that were read.
+/// Appends the only chunk of a read's reply, without its `length` bytes of data.
 pub fn put_data_chunk(output: &mut Vec<u8>, cookie: u64, offset: u64, length: u32) {
     let payload_bytes = length.checked_add(8).expect("reads are far shorter than 4 GiB");
     put_chunk(output, reply_type::NBD_REPLY_TYPE_OFFSET_DATA, cookie, payload_bytes);
@@ -279,7 +280,7 @@ pub fn put_error_chunk(output: &mut Vec<u8>, cookie: u64, error: u32, message: &
     output.extend_from_slice(message.as_bytes());
 }
 
-/// Appends the only chunk of an answer about extents.
+/// Appends the only chunk of a reply about extents.
 pub fn put_block_status_chunk(output: &mut Vec<u8>, cookie: u64, descriptors: &[Descriptor]) {
     let payload_bytes = u32::try_from(4 + 8 * descriptors.len()).expect("extents are counted in thousands");
     put_chunk(output, reply_type::NBD_REPLY_TYPE_BLOCK_STATUS, cookie, payload_bytes);
@@ -290,17 +291,17 @@ pub fn put_block_status_chunk(output: &mut Vec<u8>, cookie: u64, descriptors: &[
     }
 }
 
-/// The fields of a message, taken from its start.
+/// The remaining fields of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// The fields of `bytes`.
+    /// Returns the fields of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// The next `length` bytes, if there are as many.
+    /// Returns the next `length` bytes, if there are enough.
     pub fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
         let (field, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
@@ -313,22 +314,22 @@ impl<'a> Fields<'a> {
         Some(*field)
     }
 
-    /// The next 16 bits.
+    /// Returns the next 16 bits.
     pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// The next 32 bits.
+    /// Returns the next 32 bits.
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// Whether nothing is left.
+    /// True if nothing is left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

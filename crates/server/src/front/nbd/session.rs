@@ -1,12 +1,13 @@
-//! The transmission phase of one connection. One thread receives, submits, and sends what the export has answered.
+//! The transmission phase of one connection. One thread receives, submits, and sends replies.
 //!
-//! An export that answers at once costs no other thread: while requests are buffered, their answers are gathered, and sent
-//! together. An export that answers later does so through [`Completions`](crate::front::completions::Completions), which wakes this
-//! thread up if it sleeps.
+//! An export that replies immediately needs no other thread: while requests are buffered, their replies are gathered,
+//! and sent together. An export that replies later does so through
+//! [`Completions`](crate::front::completions::Completions), which wakes this thread up if it sleeps.
 //!
-//! Memory is bounded by what is set aside: for the answer of a read when the request is accepted, for the data of a write part by part as it
-//! comes. It comes out of a [budget](crate::front::budget) that all connections share. While too much is set aside or unsent, no request is accepted, and the
-//! client's bytes stay in its socket. Buffers grow where they are filled, and are given up when the client is silent.
+//! Reserved memory limits the memory in use. A read reserves memory for its reply when it is accepted; a write for its
+//! data, part by part as it arrives. The memory comes from the [budget](crate::front::budget) of all connections. While
+//! too much is reserved or unsent, no request is accepted, and the client's bytes stay in its socket. Buffers grow when
+//! they are full, and are freed when the client is silent.
 
 use std::sync::Arc;
 
@@ -25,26 +26,26 @@ use crate::front::options::Options;
 use crate::front::polling::Solitude;
 use flashwise_engine::export::{Export, Guest, Operation, Request};
 
-/// What a request takes beside its data: what the server knows of it, and the header of its answer.
+/// Memory of a request in addition to its data: its state, and the header of its reply.
 const REQUEST_OVERHEAD_BYTES: usize = 512;
-/// The shortest part of a write's data for which memory is taken.
+/// Shortest part of a write's data that takes memory.
 const PART_BYTES_MIN: usize = 64 << 10;
-/// Unsent replies that are sent before all received requests are looked at.
+/// Above this many bytes, unsent replies are sent before all received requests are processed.
 const SENT_EARLY_BYTES: usize = 256 << 10;
-/// Unsent replies that keep requests from being accepted.
+/// Above this many bytes, unsent replies stop the acceptance of requests.
 const UNSENT_BYTES_MAX: usize = 1 << 20;
 
-/// What the next bytes from the client are.
+/// The next bytes that are expected from the client.
 enum Expected {
     Request,
     /// The rest of a write's data.
     Data {
         command: Command,
         data: Vec<u8>,
-        /// How much of the data has memory.
+        /// Bytes of the data that have memory.
         granted: usize,
     },
-    /// The rest of a refused write's data.
+    /// The rest of a rejected write's data.
     Refused {
         left: usize,
         cookie: u64,
@@ -53,7 +54,7 @@ enum Expected {
     },
 }
 
-/// Where the rest of a write's data is received.
+/// Returns the buffer for the rest of a write's data.
 fn direct(expected: &mut Expected) -> Option<Direct<'_>> {
     match expected {
         Expected::Data { data, granted, .. } => Some(Direct { data, length: *granted }),
@@ -61,10 +62,10 @@ fn direct(expected: &mut Expected) -> Option<Direct<'_>> {
     }
 }
 
-/// Why nothing more was made of the received bytes.
+/// The reason why received bytes are not processed further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pause {
-    /// They are all used.
+    /// All are processed.
     Starved,
     /// Too much is in flight or unsent.
     Full,
@@ -72,7 +73,7 @@ enum Pause {
     Over,
 }
 
-/// Memory that is set aside for a request until its answer is sent. What a refused write has for data is never kept.
+/// Returns the memory of a request until its reply is sent. The data of a rejected write is never kept.
 fn memory_bytes(command: &Command, verdict: Verdict) -> usize {
     match verdict {
         Verdict::Perform(Operation::Read | Operation::Write) => command.length as usize + REQUEST_OVERHEAD_BYTES,
@@ -110,7 +111,7 @@ pub struct Transmission<'a> {
 }
 
 impl<'a> Transmission<'a> {
-    /// The start of transmission.
+    /// Starts the transmission phase.
     pub fn new(
         control: &'a Control,
         link: Link<'a>,
@@ -149,7 +150,8 @@ impl<'a> Transmission<'a> {
         }
     }
 
-    /// Serves until the client goes and all its requests are answered. Those that still wait for room when it goes are never begun.
+    /// Serves until the client disconnects and all its requests are answered. Requests that still wait for memory by
+    /// then never start.
     pub fn run(&mut self) {
         let mut pause = Pause::Starved;
         while !self.control.is_abandoned() {
@@ -168,7 +170,7 @@ impl<'a> Transmission<'a> {
             if !self.link.open && self.requests_in_flight == 0 && self.link.is_sent() {
                 break;
             }
-            // What was sent may have made room.
+            // Sending may have made room.
             if pause == Pause::Full && self.link.output.length() < unsent {
                 continue;
             }
@@ -178,7 +180,7 @@ impl<'a> Transmission<'a> {
         self.link.close();
     }
 
-    /// Waits for bytes, if they are wanted, for answers, and for the client to take what is unsent.
+    /// Waits for bytes, if they are wanted, for completions, and for the client to read the output.
     fn wait(&mut self, starved: bool) {
         let awaited = Awaited {
             bytes: starved,
@@ -191,7 +193,7 @@ impl<'a> Transmission<'a> {
         }
     }
 
-    /// Looks at the received bytes until they are used up or must wait.
+    /// Processes received bytes until none are left or it must wait.
     fn process(&mut self) -> Pause {
         loop {
             if self.link.output.length() >= SENT_EARLY_BYTES {
@@ -226,14 +228,14 @@ impl<'a> Transmission<'a> {
                 && self.bytes_in_flight + self.link.output.length() + reserved_bytes > self.bytes_in_flight_max)
     }
 
-    /// Takes memory for a request; what was sent since it was last given back may be enough. Returns how much it got.
+    /// Takes memory for a request, after freeing that of sent replies if necessary. Returns the amount taken.
     fn take(&mut self, need: Need) -> usize {
         self.settle();
         let is_idle = self.requests_in_flight == 0 && self.link.output.held_bytes() == 0;
         self.link.account.take(need, is_idle)
     }
 
-    /// Takes the data of a write from the received bytes, and memory for each part of it when the first of the part has come.
+    /// Receives the data of a write. Each part takes its memory when its first bytes have arrived.
     fn data(&mut self) -> Option<Pause> {
         let Expected::Data { command, data, granted } = &mut self.expected else { return None };
         let length = command.length as usize;
@@ -259,12 +261,12 @@ impl<'a> Transmission<'a> {
         if taken == 0 { Some(Pause::Full) } else { None }
     }
 
-    /// Gives back the memory of what is answered and sent.
+    /// Frees the memory of replies that were sent.
     fn settle(&mut self) {
         self.link.account.keep(self.bytes_in_flight + self.link.output.held_bytes());
     }
 
-    /// Takes one request from the received bytes.
+    /// Processes one request from the received bytes.
     fn request(&mut self) -> Option<Pause> {
         let Some(header) = self.link.input.available().first_chunk::<REQUEST_BYTES>() else {
             return Some(Pause::Starved);
@@ -329,7 +331,8 @@ impl<'a> Transmission<'a> {
         let caching = self.guest.caching();
         let request = Request { operation, offset, length, force_unit_access, data, caching };
         let done = self.control.completions().done(asked);
-        // What came while the thread waited shows that the client did not. That the socket fails is told when it is used again.
+        // Bytes that arrived while the thread waited show that the client does not wait. The next use of the socket
+        // reports its errors.
         if !self.solitude.is_likely() {
             self.session.export.submit(request, done);
         } else if self.session.export.submit_and_wait(request, done) && self.link.look(direct(&mut self.expected)) {
@@ -357,7 +360,7 @@ impl<'a> Transmission<'a> {
         self.link.output.put(|output| put_error(output, structured, cookie, error, reason));
     }
 
-    /// Turns answers of the export into bytes to send.
+    /// Formats the export's results as replies.
     fn collect(&mut self) {
         let mut completed = std::mem::take(&mut self.completed);
         self.control.completions().take(&mut completed);

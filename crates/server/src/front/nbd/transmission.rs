@@ -1,5 +1,5 @@
-//! Requests as a client sends them, and what the protocol says to do with each; no sockets.
-//! Source: NetworkBlockDevice/nbd, doc/proto.md, "Transmission phase".
+//! Requests of a client, and their handling according to the protocol; no sockets. Source: NetworkBlockDevice/nbd,
+//! doc/proto.md, "Transmission phase".
 
 use super::protocol::{
     Descriptor, Fields, NBD_REQUEST_MAGIC, REQUEST_BYTES, command, command_flag, error, put_data_chunk,
@@ -9,9 +9,9 @@ use flashwise_engine::export::{Error, Extent, Operation};
 
 /// Longest read or write, in bytes.
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
-/// Longest data of a refused write that is read and thrown away; a longer one ends the connection.
+/// Longest data of a rejected write that is skipped; a longer one ends the connection.
 pub const DRAIN_BYTES_MAX: u32 = 64 << 20;
-/// Most extents in one answer.
+/// Maximum number of extents in one reply.
 pub const EXTENTS_MAX: usize = 1024;
 
 /// The header of a request.
@@ -21,16 +21,16 @@ pub struct Command {
     pub flags: u16,
     /// One of [`command`], or unknown.
     pub kind: u16,
-    /// Names the request in its reply.
+    /// Identifies the request in its reply.
     pub cookie: u64,
-    /// First byte.
+    /// Offset of its first byte.
     pub offset: u64,
     /// Number of bytes.
     pub length: u32,
 }
 
 impl Command {
-    /// Takes a header apart; `None` if it does not start with the magic number.
+    /// Decodes a header; `None` if it does not start with the magic number.
     pub fn decode(header: &[u8; REQUEST_BYTES]) -> Option<Self> {
         let mut fields = Fields::new(header);
         if fields.u32()? != NBD_REQUEST_MAGIC {
@@ -40,7 +40,7 @@ impl Command {
         Some(Self { flags, kind, cookie: fields.u64()?, offset: fields.u64()?, length: fields.u32()? })
     }
 
-    /// Number of bytes that follow the header.
+    /// Returns the number of bytes that follow the header.
     pub fn data_bytes(&self) -> u32 {
         if self.kind == command::NBD_CMD_WRITE { self.length } else { 0 }
     }
@@ -50,39 +50,39 @@ impl Command {
     }
 }
 
-/// What requests are judged by.
+/// The conditions for requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// Size of the export in bytes, now.
+    /// Current size of the export in bytes.
     pub size: u64,
-    /// Whether the client cannot write it.
+    /// True if the client cannot write it.
     pub read_only: bool,
     /// Smallest request in bytes.
     pub block_bytes_min: u32,
     /// Largest read or write in bytes.
     pub payload_bytes_max: u32,
-    /// Whether replies are structured.
+    /// True if replies are structured.
     pub structured: bool,
-    /// Whether the context `base:allocation` was chosen.
+    /// True if the context `base:allocation` was selected.
     pub allocation: bool,
 }
 
-/// What to do with a request.
+/// The handling of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Give it to the export.
+    /// Pass it to the export.
     Perform(Operation),
-    /// Answer it with at most as many extents.
+    /// Reply with at most this many extents.
     Extents(usize),
-    /// End the session when all is answered.
+    /// End the session when all requests are answered.
     Disconnect,
-    /// Answer with an error, after throwing away its data.
+    /// Skip its data and reply with an error.
     Refuse(u32, &'static str),
     /// End the connection.
     End,
 }
 
-/// Decides what to do with a request.
+/// Decides on the handling of a request.
 pub fn judge(command: &Command, terms: &Terms) -> Verdict {
     if command.kind == command::NBD_CMD_DISC {
         return Verdict::Disconnect;
@@ -119,7 +119,7 @@ fn check_flags(command: &Command, terms: &Terms) -> Result<Verdict, Refusal> {
         command::NBD_CMD_BLOCK_STATUS => return Err((error::NBD_EINVAL, "no metadata context was chosen")),
         _ => return Err((error::NBD_EINVAL, "unknown command")),
     };
-    // Clients are known to set FUA on any command; it says nothing on those that do not write.
+    // Some clients set FUA on any command; it has no meaning for commands that do not write.
     if command.flags & !(flags | NBD_CMD_FLAG_FUA) != 0 {
         return Err((error::NBD_EINVAL, "a flag that this command does not have"));
     }
@@ -159,7 +159,7 @@ fn check_range(command: &Command, terms: &Terms) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The protocol's number of an error.
+/// Returns the protocol's number of an error.
 pub fn error_number(error: Error) -> u32 {
     match error {
         Error::NotPermitted => error::NBD_EPERM,
@@ -172,7 +172,7 @@ pub fn error_number(error: Error) -> u32 {
     }
 }
 
-/// Appends the answer of a command that failed.
+/// Appends the reply of a failed command.
 pub fn put_error(output: &mut Vec<u8>, structured: bool, cookie: u64, error: u32, message: &str) {
     if structured {
         put_error_chunk(output, cookie, error, message);
@@ -181,7 +181,7 @@ pub fn put_error(output: &mut Vec<u8>, structured: bool, cookie: u64, error: u32
     }
 }
 
-/// Appends the answer of a command that succeeded and has no data.
+/// Appends the reply of a successful command without data.
 pub fn put_done(output: &mut Vec<u8>, structured: bool, cookie: u64) {
     if structured {
         put_none_chunk(output, cookie);
@@ -190,7 +190,7 @@ pub fn put_done(output: &mut Vec<u8>, structured: bool, cookie: u64) {
     }
 }
 
-/// Appends the answer of a read, but for the `length` bytes that were read.
+/// Appends the reply of a read, without its `length` bytes of data.
 pub fn put_read(output: &mut Vec<u8>, structured: bool, cookie: u64, offset: u64, length: u32) {
     if structured {
         put_data_chunk(output, cookie, offset, length);
@@ -199,7 +199,7 @@ pub fn put_read(output: &mut Vec<u8>, structured: bool, cookie: u64, offset: u64
     }
 }
 
-/// Extents as a client sees them: neighbours that are alike are one. `None` if they break the contract of
+/// Returns the extents for a client, with equal neighbours merged. `None` if they violate the contract of
 /// [`Export::extents`](flashwise_engine::export::Export::extents).
 pub fn descriptors(extents: &[Extent], length: u32, extents_max: usize) -> Option<Vec<Descriptor>> {
     let mut descriptors: Vec<Descriptor> = Vec::with_capacity(extents.len());
@@ -222,7 +222,7 @@ pub fn descriptors(extents: &[Extent], length: u32, extents_max: usize) -> Optio
     (1..=extents_max).contains(&descriptors.len()).then_some(descriptors)
 }
 
-/// The transmission flags of an export that can be written, or that is `read_only` for the client.
+/// Returns the transmission flags of an export, which is `read_only` for the client or not.
 pub fn transmission_flags(read_only: bool, structured: bool) -> u16 {
     use transmission_flag::*;
     let mut flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_CAN_MULTI_CONN | NBD_FLAG_SEND_CACHE;
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_agreed_on_is_refused() {
+    fn features_that_were_not_negotiated_are_refused() {
         let plain = Terms { structured: false, allocation: false, read_only: true, block_bytes_min: 512, ..TERMS };
         let judged = |kind, flags, offset, length| judge(&Command { flags, kind, cookie: 1, offset, length }, &plain);
         assert_eq!(refusal(judged(command::NBD_CMD_READ, command_flag::NBD_CMD_FLAG_DF, 0, 512)), error::NBD_EINVAL);

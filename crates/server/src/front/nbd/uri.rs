@@ -1,5 +1,4 @@
-//! NBD URIs: where a server listens, and which export a client wants.
-//! Source: NetworkBlockDevice/nbd, doc/uri.md.
+//! NBD URIs: the server's address and the export. Source: NetworkBlockDevice/nbd, doc/uri.md.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,20 +10,20 @@ use crate::front::address::Address;
 use crate::front::protocol::UriError;
 use crate::front::uri_parts::{decode, encode_host, parse_authority};
 
-/// The port of NBD.
+/// Default port of NBD.
 pub const PORT: u16 = 10809;
 
 /// The schemes of NBD URIs.
 pub const SCHEMES: [&str; 4] = ["nbd", "nbds", "nbd+unix", "nbds+unix"];
-/// How NBD URIs are written.
+/// Syntax of NBD URIs.
 pub const FORMS: &str = "nbd://HOST:PORT/EXPORT or nbd+unix:///EXPORT?socket=PATH, with nbds for TLS";
 
-/// An address of an export.
+/// The address of an export.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Uri {
-    /// Whether the connection is encrypted.
+    /// True if the connection is encrypted.
     pub encrypted: bool,
-    /// Where the server listens.
+    /// The server's address.
     pub address: Address,
     /// Name of the export; empty for the default one.
     pub export: String,
@@ -74,7 +73,7 @@ fn parse(uri: &str) -> Result<Uri, String> {
     Ok(Uri { encrypted, address, export })
 }
 
-/// What is encoded in names and paths.
+/// Characters to encode in names and paths.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 impl fmt::Display for Uri {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

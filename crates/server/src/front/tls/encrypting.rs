@@ -1,5 +1,7 @@
-//! What encrypts: certificates and keys from PEM files, and connections under TLS. Source: RFC 8446 and RFC 5280 by rustls; sections 4.1.2.6
-//! (subject) and 4.2.1.6 (subject alternative names) of the latter by x509-parser.
+//! Encryption: certificates and keys from PEM files, and connections with TLS.
+//!
+//! Source: RFC 8446 and RFC 5280 by rustls; sections 4.1.2.6 (subject) and 4.2.1.6 (subject alternative names) of the
+//! latter by x509-parser.
 
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,41 +28,41 @@ pub struct Config {
 }
 
 impl Config {
-    /// Whether clients have to show certificates.
+    /// True if clients must show certificates.
     pub fn asks_clients(&self) -> bool {
         self.asks_clients
     }
 }
 
-/// Why TLS cannot be set up.
+/// The reason why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read, or is not PEM.
     #[error("{what} {path}: {error}")]
     File {
-        /// Which of the files.
+        /// The kind of the file.
         what: &'static str,
-        /// Its name.
+        /// Its path.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         error: pem::Error,
     },
-    /// A file has none of what is looked for.
+    /// A file lacks the expected item.
     #[error("{what} {path}: no certificate found; expected a block BEGIN CERTIFICATE in PEM format")]
     Empty {
-        /// Which of the files.
+        /// The kind of the file.
         what: &'static str,
-        /// Its name.
+        /// Its path.
         path: PathBuf,
     },
-    /// The certificate and the key do not go together.
+    /// The certificate and the key do not match.
     #[error("TLS certificate {certificate} with key {key}: {error}")]
     Pair {
         /// The certificate's file.
         certificate: PathBuf,
         /// The key's file.
         key: PathBuf,
-        /// What is wrong.
+        /// The error.
         error: rustls::Error,
     },
     /// The authorities cannot be used.
@@ -68,7 +70,7 @@ pub enum TlsError {
     Authorities {
         /// Their file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 }
@@ -102,7 +104,7 @@ impl TlsFiles {
         let asks_clients = self.client_authorities.is_some();
         let mut server = builder.with_single_cert(certificates, key).map_err(pair)?;
         if asks_clients {
-            // A session that is resumed shows no certificate, which may have expired since it was shown.
+            // A resumed session shows no certificate, and the one shown before may have expired.
             server.session_storage = Arc::new(NoServerSessionStorage {});
             server.send_tls13_tickets = 0;
         }
@@ -121,27 +123,27 @@ fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
     Ok(certificates)
 }
 
-/// A connection under TLS.
+/// A connection with TLS.
 pub struct Session(ServerConnection);
 
 impl Session {
-    /// The start: the next bytes that are received are those of the client's first TLS message.
+    /// Starts TLS: the next bytes received are the client's first TLS message.
     pub fn new(config: &Arc<Config>) -> io::Result<Session> {
         ServerConnection::new(Arc::clone(&config.server)).map(Session).map_err(io::Error::other)
     }
 
-    /// The names in the certificate that the client showed, if it showed one.
+    /// Returns the names in the client's certificate; none if it showed no certificate.
     pub fn names(&self) -> Vec<String> {
         let shown = self.0.peer_certificates().and_then(|shown| shown.first());
         shown.map(|certificate| certificate_names(certificate)).unwrap_or_default()
     }
 
-    /// Whether TLS has messages of its own to send.
+    /// True if TLS has messages of its own to send.
     pub fn has_more(&self) -> bool {
         self.0.wants_write()
     }
 
-    /// Sends as much of `output` as the socket takes at once.
+    /// Sends as much of `output` as the socket accepts immediately.
     pub fn send(&mut self, socket: &OwnedFd, output: &mut Output) -> io::Result<()> {
         loop {
             while self.0.wants_write() {
@@ -155,7 +157,7 @@ impl Session {
         }
     }
 
-    /// Receives into the spare capacity of `into`. Returns how many bytes came; 0 is the end.
+    /// Receives into the spare capacity of `into` and returns the number of bytes; 0 at the end.
     pub fn receive(&mut self, socket: &OwnedFd, into: &mut Vec<u8>) -> io::Result<usize> {
         loop {
             let mut reader = self.0.reader();
@@ -173,22 +175,22 @@ impl Session {
                 return Ok(0);
             }
             let processed = self.0.process_new_packets();
-            // Answers of the handshake, or an alert that says what was wrong.
+            // Replies of the handshake, or an alert that describes the error.
             let sent = self.send(socket, &mut Output::default());
             processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             sent.or_else(|error| if error.kind() == io::ErrorKind::WouldBlock { Ok(()) } else { Err(error) })?;
         }
     }
 
-    /// Says goodbye, if the socket takes it at once.
+    /// Sends a close notification, if the socket accepts it immediately.
     pub fn close(&mut self, socket: &OwnedFd) {
         self.0.send_close_notify();
-        // The connection ends either way.
+        // The connection ends in any case.
         let _ = self.send(socket, &mut Output::default());
     }
 }
 
-/// The socket as the TLS library uses it.
+/// The socket, as used by the TLS library.
 struct Now<'a>(BorrowedFd<'a>);
 
 impl Read for Now<'_> {
@@ -208,8 +210,8 @@ impl Write for Now<'_> {
     }
 }
 
-/// The names in a certificate in DER: the common names of its subject, and the alternative names that are DNS names, mail addresses or
-/// URIs, without those that nobody could print. None if it is no certificate.
+/// Returns the names in a DER certificate: the common names of its subject, and the alternative names that are DNS
+/// names, mail addresses or URIs. Names that cannot be printed are omitted. Returns nothing if it is no certificate.
 fn certificate_names(der: &[u8]) -> Vec<String> {
     let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Vec::new() };
     let common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());

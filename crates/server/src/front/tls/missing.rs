@@ -1,4 +1,4 @@
-//! A server that was built without TLS: there is no certificate that it could load, and so no connection under TLS.
+//! A server built without TLS: it cannot load certificates, so there are no connections with TLS.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,13 +13,13 @@ use crate::front::output::Output;
 pub enum Config {}
 
 impl Config {
-    /// Whether clients have to show certificates.
+    /// True if clients must show certificates.
     pub fn asks_clients(&self) -> bool {
         match *self {}
     }
 }
 
-/// Why TLS cannot be set up.
+/// The reason why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "TLS certificate {certificate}: this server was built without TLS, expected the mode off, or a server that was built with the feature tls"
@@ -30,13 +30,13 @@ pub struct TlsError {
 }
 
 impl TlsFiles {
-    /// Refuses them.
+    /// Fails.
     pub fn load(&self) -> Result<Arc<Config>, TlsError> {
         Err(TlsError { certificate: self.certificate.clone() })
     }
 }
 
-/// A connection under TLS: there is none.
+/// A connection with TLS: there is none.
 pub enum Session {}
 
 impl Session {

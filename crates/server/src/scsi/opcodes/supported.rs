@@ -5,7 +5,7 @@ use crate::scsi::call::{Call, Handled, data};
 use crate::scsi::cdb::Field;
 use crate::scsi::status::Sense;
 
-/// A timeouts descriptor that says nothing of timeouts.
+/// A timeouts descriptor without timeouts.
 const TIMEOUTS: [u8; 12] = [0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 pub fn report(call: Call<'_>) -> Handled {
@@ -45,7 +45,7 @@ fn all(with_timeouts: bool) -> Vec<u8> {
 }
 
 fn one(opcode: Option<&Opcode>, with_timeouts: bool) -> Vec<u8> {
-    // Supported as the standard says, or not at all.
+    // Supported as in the standard, or not at all.
     let Some(opcode) = opcode else { return vec![0, 1, 0, 0] };
     let mut one = vec![0, 3 | u8::from(with_timeouts) << 7];
     one.extend((opcode.length() as u16).to_be_bytes());

@@ -1,4 +1,4 @@
-//! Commands by hand, byte for byte from the standards, and what holds for each row of the table.
+//! Commands byte for byte from the standards, and properties of each row of the table.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use super::*;
 use crate::scsi::nexus::InitiatorPort;
 use crate::scsi::plan::Progress;
 
-/// A disk that remembers what was asked of it; half of it is a hole.
+/// A disk that records its requests; half of it is a hole.
 struct Disk {
     bytes: Mutex<Vec<u8>>,
     asked: Mutex<Vec<(Operation, u64, u64, bool)>>,
@@ -109,7 +109,7 @@ impl Rig {
         }
     }
 
-    /// What the last commands asked of the disk.
+    /// Returns the requests of the last commands to the disk.
     fn asked(&self) -> Vec<(Operation, u64, u64, bool)> {
         std::mem::take(&mut self.disk.asked.lock())
     }
@@ -124,7 +124,7 @@ fn each_row_is_one_command_of_its_groups_length() {
     let mut seen = BTreeSet::new();
     for opcode in OPCODES {
         assert!(seen.insert((opcode.code, opcode.action)), "{} is there twice", opcode.name);
-        // SPC-4, section 4.2.5.1: the first three bits are those of a group of one length.
+        // SPC-4, section 4.2.5.1: the first three bits give the length of the command.
         let length = match opcode.code >> 5 {
             0 => 6,
             1 | 2 => 10,
@@ -141,7 +141,7 @@ fn each_row_is_one_command_of_its_groups_length() {
 }
 
 #[test]
-fn bits_that_a_command_does_not_have_are_told_by_their_byte() {
+fn errors_name_the_byte_of_an_invalid_bit() {
     let rig = Rig::new();
     for opcode in OPCODES {
         for at in 1..opcode.length() {
@@ -188,7 +188,7 @@ fn reads_and_writes_have_their_range_from_the_command() {
         assert_eq!(rig.perform(command, &[]), Answer::data(data.to_vec()));
         assert_eq!(rig.asked(), [(Operation::Read, 1536, 1024, false)]);
     }
-    // READ (6) of 0 blocks reads 256; READ (10) with FUA has the cache flushed first.
+    // READ (6) of 0 blocks reads 256; READ (10) with FUA flushes the cache first.
     assert_eq!(rig.perform(&[0x08, 0, 0, 0, 0, 0], &[]).data.len(), 256 * 512);
     rig.asked();
     rig.perform(&[0x28, 0x08, 0, 0, 0, 0, 0, 0, 1, 0], &[]);
@@ -231,13 +231,13 @@ fn space_is_given_up_and_filled() {
     list.extend([0, 0, 0, 0, 0, 0, 0, 64, 0, 0, 0, 1, 0, 0, 0, 0]);
     assert_eq!(rig.perform(&[0x42, 0, 0, 0, 0, 0, 0, 0, 40, 0], &list), Answer::GOOD);
     assert_eq!(rig.asked(), [(Operation::Trim, 4096, 4096, false), (Operation::Trim, 32768, 512, false)]);
-    // WRITE SAME (10) with UNMAP makes zeroes; of something else it writes all.
+    // WRITE SAME (10) with UNMAP zeroes; other data is written to all blocks.
     assert_eq!(rig.perform(&[0x41, 0x08, 0, 0, 0, 1, 0, 0, 2, 0], &[0; 512]), Answer::GOOD);
     let zeroes = Operation::WriteZeroes { may_punch_holes: true, only_if_fast: false };
     assert_eq!(rig.asked(), [(zeroes, 512, 1024, false)]);
     assert_eq!(rig.perform(&[0x41, 0, 0, 0, 4, 0, 0, 0, 0, 0], &[3; 512]), Answer::GOOD);
     assert!(rig.disk.bytes.lock()[1024 * 512..].iter().all(|byte| *byte == 3), "0 blocks mean all");
-    // GET LBA STATUS from block 1,022: two that are there, then the hole.
+    // GET LBA STATUS from block 1,022: two allocated blocks, then the hole.
     let mut status = [0; 16];
     (status[0], status[1], status[8], status[9], status[13]) = (0x9e, 0x12, 0x03, 0xfe, 64);
     let found = rig.perform(&status, &[]).data;
@@ -256,7 +256,8 @@ fn the_unit_describes_itself() {
     assert_eq!((found.len(), found[13], found[14]), (32, 3, 0x80));
     let inquired = rig.perform(&[0x12, 0, 0, 0, 36, 0], &[]).data;
     assert_eq!((inquired.len(), inquired[0], inquired[2], &inquired[8..16]), (36, 0, 6, &b"flashws "[..]));
-    // SBC-3, table 174: blocks of one transfer from byte 8 on, of an UNMAP from byte 20 on, its granularity from byte 28 on.
+    // SBC-3, table 174: maximum blocks of one transfer from byte 8 on, of an UNMAP from byte 20 on, its granularity
+    // from byte 28 on.
     let limits = rig.perform(&[0x12, 1, 0xb0, 0, 255, 0], &[]).data;
     assert_eq!((limits.len(), limits[3], limits[5], &limits[6..8]), (64, 60, 128, &[0, 8][..]));
     assert_eq!(
@@ -318,9 +319,9 @@ fn a_stopped_unit_and_one_that_is_not_there_say_so() {
     assert_eq!(sense(&absent(&[0; 16])), (5, 0x2500));
 }
 
-/// An initiator that may read only keeps nobody from writing: it neither reserves nor stops the unit, nor sets it to be read alone.
+/// A read-only initiator cannot stop others from writing: it cannot reserve, stop or write-protect the unit.
 #[test]
-fn who_may_read_only_keeps_nobody_out() {
+fn read_only_initiators_cannot_block_others() {
     let rig = Rig::new();
     let reader = rig.unit.enter(InitiatorPort { transport_id: vec![2] }, true);
     reader.take_attention();
@@ -349,7 +350,7 @@ fn a_unit_that_cannot_make_all_durable_does_not_stop() {
     rig.disk.fails_flushes.store(true, Ordering::Relaxed);
     assert_eq!(sense(&rig.perform(&[0x1b, 0, 0, 0, 0, 0], &[])).0, key::MEDIUM_ERROR);
     assert_eq!(rig.perform(&[0, 0, 0, 0, 0, 0], &[]), Answer::GOOD);
-    // One that is not to make anything durable does.
+    // With NO_FLUSH it stops.
     assert_eq!(rig.perform(&[0x1b, 0, 0, 0, 4, 0], &[]), Answer::GOOD);
     assert_eq!(sense(&rig.perform(&[0, 0, 0, 0, 0, 0], &[])), (2, 0x0403));
 }
@@ -388,9 +389,9 @@ fn blocks_are_copied_within_the_unit() {
     }
 }
 
-/// A session outlives the logical disk that it has open.
+/// A session outlives a deleted logical disk.
 #[test]
-fn what_is_reserved_of_a_deleted_export_is_not_kept_for_another_of_its_name() {
+fn a_new_export_does_not_inherit_reservations_of_a_deleted_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("reservations-disk.json");
     let disk = Disk::new;
@@ -403,7 +404,7 @@ fn what_is_reserved_of_a_deleted_export_is_not_kept_for_another_of_its_name() {
         nexus.take_attention();
         Rig { disk: disk(), unit, nexus }
     };
-    // PERSISTENT RESERVE OUT: registers, and wants that kept (APTPL).
+    // PERSISTENT RESERVE OUT: registers, with persistence (APTPL).
     let register = |rig: &Rig, key: u8| {
         let mut parameters = [0; 24];
         (parameters[15], parameters[20]) = (key, 1);
@@ -417,7 +418,7 @@ fn what_is_reserved_of_a_deleted_export_is_not_kept_for_another_of_its_name() {
     let new = open();
     assert!(!new.unit.is_reserved());
     assert_eq!((register(&new, 3).status, file.exists()), (Status::Good, true));
-    // Not to keep them any more is to take the file away: not the other's.
+    // Ending persistence would delete the file, which belongs to the other export now.
     let mut parameters = [0; 24];
     parameters[15] = 4;
     assert_eq!(old.perform(&[0x5f, 6, 0, 0, 0, 0, 0, 0, 24], &parameters).status, Status::CheckCondition);

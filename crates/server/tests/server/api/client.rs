@@ -1,4 +1,4 @@
-//! An HTTP client that sends what it is told, byte for byte.
+//! An HTTP client that sends its input byte for byte.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 
 use flashwise_server::manage::{Address, Api};
 
-/// An answer.
+/// A reply.
 pub struct Answer {
     pub status: u16,
     headers: Vec<(String, String)>,
@@ -19,10 +19,11 @@ impl Answer {
     }
 }
 
-/// Sends bytes and reads until the server closes.
+/// Sends bytes and reads until the server closes the connection.
 pub fn send(address: &Address, bytes: &[u8]) -> String {
     fn exchange(mut stream: impl Read + Write, bytes: &[u8]) -> String {
-        // A server that has read enough may have closed before all is sent, and cut its answer's connection off.
+        // A server that has read enough may close the connection before everything is sent, and so reset its reply's
+        // connection.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -34,7 +35,7 @@ pub fn send(address: &Address, bytes: &[u8]) -> String {
     }
 }
 
-/// Sends a request's head, to which `Connection: close` is added.
+/// Sends the head of a request, with `Connection: close` added.
 pub fn request(api: &Api, head: &str) -> Answer {
     parse(&send(api.address(), head.replacen("\r\n", "\r\nConnection: close\r\n", 1).as_bytes()))
 }
@@ -44,7 +45,7 @@ pub fn ask(api: &Api, method: &str, path: &str, body: &str) -> Answer {
     ask_at(api.address(), method, path, body)
 }
 
-/// The same.
+/// Sends a request to an address as clients do.
 pub fn ask_at(address: &Address, method: &str, path: &str, body: &str) -> Answer {
     let length = body.len();
     let head =

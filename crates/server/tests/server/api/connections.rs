@@ -1,4 +1,4 @@
-//! Clients that hold connections of the API, and others that ask beside them.
+//! Clients that hold connections of the API, and others that make requests meanwhile.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use super::client::ask;
 use super::{local, start};
 
-/// Longer than any answer takes; a client that is kept out fails then.
+/// Longer than any reply takes; a client that is blocked fails then.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 const TOKEN: &str = "open-sesame-01234";
 
-/// A connection that is answered or fails, but never waits for ever.
+/// Opens a connection with a timeout.
 fn connect(api: &Api) -> TcpStream {
     let Address::Tcp(host, port) = api.address() else { panic!("TCP") };
     let stream = TcpStream::connect((host.as_str(), *port)).unwrap();
@@ -24,7 +24,7 @@ fn connect(api: &Api) -> TcpStream {
     stream
 }
 
-/// Asks over an open connection; returns the status, or the error where there is no answer.
+/// Makes a request over an open connection. Returns the status, or an error if there is no reply.
 fn asks(stream: &mut TcpStream, path: &str, headers: &str) -> std::io::Result<u16> {
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").as_bytes())?;
     let mut head = Vec::new();
@@ -34,7 +34,7 @@ fn asks(stream: &mut TcpStream, path: &str, headers: &str) -> std::io::Result<u1
         head.extend(byte);
     }
     let head = String::from_utf8(head).unwrap();
-    // A stream of events has no length, and is left unread.
+    // A stream of events has no length, and is not read.
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
     stream.read_exact(&mut vec![0; length.map_or(0, |length| length.parse().unwrap())])?;
     Ok(head[9..12].parse().unwrap())
@@ -44,12 +44,12 @@ fn bearer() -> String {
     format!("Authorization: Bearer {TOKEN}\r\n")
 }
 
-/// Asks over a connection of its own.
+/// Makes a request over a connection of its own and returns the status.
 fn status_of(api: &Api, path: &str, headers: &str) -> u16 {
     asks(&mut connect(api), path, headers).unwrap_or_else(|error| panic!("{path} is not answered: {error}"))
 }
 
-/// Health checks, metrics and status are answered.
+/// Checks that health checks, metrics and status get replies.
 fn check_answers(api: &Api) {
     for _ in 0..3 {
         assert_eq!((status_of(api, "/healthz", ""), status_of(api, "/readyz", "")), (200, 200));
@@ -58,9 +58,9 @@ fn check_answers(api: &Api) {
     }
 }
 
-/// Some say nothing, some send half a request, some do not take what they were given, and some send a body that never ends.
+/// Some send nothing, some half a request; some do not read their reply, and some send a body that never ends.
 #[test]
-fn whoever_has_no_credential_keeps_no_one_from_asking() {
+fn clients_without_a_credential_do_not_block_others() {
     let (api, fake) = start("127.0.0.1:0", Some(TOKEN)).unwrap();
     let mut known = connect(&api);
     assert_eq!(asks(&mut known, "/v1/status", &bearer()).unwrap(), 200);
@@ -86,7 +86,7 @@ fn whoever_has_no_credential_keeps_no_one_from_asking() {
 }
 
 #[test]
-fn event_streams_that_no_one_reads_keep_no_one_from_asking() {
+fn unread_event_streams_do_not_block_others() {
     let (api, fake) = start("127.0.0.1:0", Some(TOKEN)).unwrap();
     let asked = (0..64).map(|_| {
         let mut stream = connect(&api);
@@ -98,7 +98,7 @@ fn event_streams_that_no_one_reads_keep_no_one_from_asking() {
     assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 32);
     assert_eq!(fake.limits.times(Limit::ApiStreams), 32);
     check_answers(&api);
-    // More than there are places for: the ones that are unused go, and no stream.
+    // More than the limit: the unused ones are closed, and no stream.
     let _idle: Vec<TcpStream> = (0..100)
         .map(|_| {
             let mut stream = connect(&api);
@@ -120,7 +120,7 @@ fn event_streams_that_no_one_reads_keep_no_one_from_asking() {
 
 /// As many flushes as there are threads wait for a device.
 #[test]
-fn calls_that_wait_for_devices_keep_no_health_check_waiting() {
+fn calls_that_wait_for_devices_do_not_block_health_checks() {
     let (api, fake) = start("127.0.0.1:0", Some(TOKEN)).unwrap();
     fake.hold_flush();
     let flush = format!("POST /v1/flush HTTP/1.1\r\nHost: localhost\r\n{}Content-Length: 0\r\n\r\n", bearer());

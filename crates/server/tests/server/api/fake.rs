@@ -1,4 +1,4 @@
-//! A server that only remembers what was asked of it.
+//! A server that only records its calls.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
@@ -22,7 +22,7 @@ struct State {
     second: VolumeState,
 }
 
-/// See the module.
+/// A server that only records its calls.
 #[derive(Debug, Default)]
 pub struct Fake {
     state: Mutex<State>,
@@ -30,7 +30,7 @@ pub struct Fake {
     pub limits: Arc<Limits>,
 }
 
-/// A volume whose figures are its seed and what follows.
+/// Returns a volume whose figures start with its seed.
 pub fn volume(name: &str, seed: u64) -> VolumeStatus {
     let latency = LatencyStatus {
         operation: "read".to_owned(),
@@ -60,12 +60,12 @@ impl Fake {
         self.state.lock().unwrap()
     }
 
-    /// Names of the calls so far.
+    /// Returns the names of the calls so far.
     pub fn calls(&self) -> Vec<String> {
         self.state().calls.clone()
     }
 
-    /// What was changed last.
+    /// Returns the last change.
     pub fn changes(&self) -> Settings {
         self.state().changes.clone()
     }
@@ -80,7 +80,7 @@ impl Fake {
         self.state().flush_held = true;
     }
 
-    /// Changes the state of the second volume.
+    /// Sets the state of the second volume.
     pub fn set_state(&self, state: VolumeState) {
         self.state().second = state;
     }
@@ -90,13 +90,13 @@ impl Fake {
         self.changed.notify_all();
     }
 
-    /// Waits until a call has come.
+    /// Waits for a call.
     pub fn wait_for(&self, call: &str) {
         let missing = |state: &mut State| !state.calls.iter().any(|made| made == call);
         drop(self.changed.wait_while(self.state(), missing).unwrap());
     }
 
-    /// What it says of itself, with what JSON leaves out.
+    /// Returns its status, including the fields that JSON omits.
     pub fn status_with_buckets(&self) -> ServerStatus {
         let mut status = self.status_now();
         // 20 us, 100 us and 20 s.
@@ -108,7 +108,7 @@ impl Fake {
         status
     }
 
-    /// What it says of itself.
+    /// Returns its status.
     pub fn status_now(&self) -> ServerStatus {
         let mut one = volume("one", 0);
         if let Some(policy) = &self.state().policy {
@@ -184,7 +184,7 @@ impl Managed for Fake {
 
     fn check_set(&self, name: &str, changes: &Settings) -> Result<(), ManageError> {
         self.volume(name)?;
-        // Whoever has the volume knows the other limit; of this one, both have their defaults.
+        // The other limit belongs to the volume; for this one, both have their defaults.
         changes.check().map_err(|error| ManageError::Invalid(error.to_string()))
     }
 

@@ -1,4 +1,4 @@
-//! The page and what it lives on: its files, signing in, events, history, and what a change would do.
+//! The page and its API: files, sign-in, events, history, and plans of changes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::client::{ask, request, send};
 use super::{error_of, json_of, local, over_tcp};
 
-/// The address of a page that is opened, and the path that opens it.
+/// Opens a page; returns its address and path.
 pub fn address(api: &Api) -> (Address, String) {
     let url = json_of(&ask(api, "POST", "/v1/page", ""))["url"].as_str().unwrap().to_owned();
     let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
@@ -19,8 +19,8 @@ pub fn address(api: &Api) -> (Address, String) {
     (address.parse().unwrap(), format!("/{path}"))
 }
 
-/// Who runs `flashwise page` gets an address on loopback, where every user of the machine can connect: it opens once, and nothing is to be had
-/// there without the cookie.
+/// `flashwise page` prints an address on loopback, where every user of the machine can connect. It opens once, and
+/// everything there needs the cookie.
 #[test]
 fn an_address_opens_the_page_once_and_nothing_is_there_without_its_cookie() {
     let (api, fake) = local();
@@ -53,9 +53,9 @@ fn an_address_opens_the_page_once_and_nothing_is_there_without_its_cookie() {
     api.stop();
 }
 
-/// Who may only look opens a page that may only look.
+/// A client with read-only access opens a read-only page.
 #[test]
-fn a_page_has_the_right_of_who_asked_for_it() {
+fn a_page_has_the_permission_of_its_client() {
     let (api, _) = over_tcp();
     let bearer = |token: &str| {
         let head = format!("POST /v1/page HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
@@ -144,7 +144,7 @@ fn another_token_signs_everybody_out() {
     assert!(lines.any(|line| line.unwrap() == "event: status"));
     api.set_tokens(Tokens { change: Some("abracadabra".to_owned()), ..Tokens::default() }).unwrap();
     assert_eq!(ask(), 401);
-    // Who follows the server is not told any more.
+    // The session's event stream ends.
     assert!(lines.filter(|line| line.as_ref().unwrap() == "event: status").count() <= 1);
 }
 
@@ -153,12 +153,12 @@ fn connect(api: &Api) -> UnixStream {
     UnixStream::connect(path).unwrap()
 }
 
-/// Events of a stream until this many of `status` were seen: their names and data.
+/// Returns the names and data of a stream's events, until `statuses` of them were `status`.
 fn events(api: &Api, statuses: usize) -> Vec<(String, Value)> {
     events_after(api, statuses, "")
 }
 
-/// As [`events`], asked for with this header.
+/// Returns the same for a request with this header.
 fn events_after(api: &Api, statuses: usize, header: &str) -> Vec<(String, Value)> {
     let mut stream = connect(api);
     stream.write_all(format!("GET /v1/events HTTP/1.1\r\nHost: localhost\r\n{header}\r\n").as_bytes()).unwrap();
@@ -182,7 +182,7 @@ fn events_after(api: &Api, statuses: usize, header: &str) -> Vec<(String, Value)
 }
 
 #[test]
-fn who_follows_sees_the_status_each_second_and_what_happened() {
+fn an_event_stream_has_the_status_each_second_and_the_events() {
     let (api, _) = local();
     ask(&api, "PATCH", "/v1/volumes/one", r#"{"policy": "lru"}"#);
     ask(&api, "POST", "/v1/volumes/one/detach", "");
@@ -194,13 +194,13 @@ fn who_follows_sees_the_status_each_second_and_what_happened() {
     let me = format!("by uid {} (pid {})", rustix::process::geteuid().as_raw(), std::process::id());
     assert_eq!(told, format!("Settings were changed: policy = lru, {me}"));
     assert_eq!((&happened[1]["volume"], &happened[1]["number"]), (&json!("one"), &json!(2)));
-    // Who comes again is told what is new, and of a server that was started anew all.
+    // A client that reconnects gets only new events; after a restart of the server, all of them.
     for (header, told) in [("1", vec![2]), ("2", vec![]), ("0", vec![1, 2]), ("999", vec![1, 2]), ("abc", vec![1, 2])] {
         let seen = events_after(&api, 2, &format!("Last-Event-ID: {header}\r\n"));
         let numbers: Vec<_> = seen.iter().filter_map(|(_, event)| event["number"].as_u64()).collect();
         assert_eq!(numbers, told, "{header}");
     }
-    // Those who follow do not hold up the end.
+    // Open streams do not delay the shutdown.
     let mut follower = connect(&api);
     follower.write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     BufReader::new(&follower).read_line(&mut String::new()).unwrap();
@@ -214,7 +214,7 @@ fn the_history_is_of_one_volume_and_range() {
         let past = json_of(&ask(&api, "GET", "/v1/volumes/one/history?range=15min", ""));
         (!past["points"].as_array().unwrap().is_empty()).then_some(past)
     });
-    // The figures of this server stand still.
+    // The figures of this server do not change.
     assert_eq!((&past["step_seconds"], &past["points"][0]["reads_per_second"]), (&json!(1), &json!(0.0)));
     assert_eq!(past["points"][0]["read_hit_ratio"], Value::Null);
     assert_eq!(json_of(&ask(&api, "GET", "/v1/volumes/one/history?range=30d", ""))["step_seconds"], 1800);
@@ -222,7 +222,7 @@ fn the_history_is_of_one_volume_and_range() {
 }
 
 #[test]
-fn a_dry_run_says_what_would_happen_and_does_nothing() {
+fn a_dry_run_reports_the_plan_without_effect() {
     let (api, fake) = local();
     let plan = json_of(&ask(&api, "PATCH", "/v1/volumes/one?dry-run=true", r#"{"policy": "lru"}"#));
     assert_eq!(plan["does"][0], "policy changes from larc to lru.");

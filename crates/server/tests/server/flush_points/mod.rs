@@ -1,7 +1,8 @@
-//! File systems at every flush: what ext4, xfs and btrfs write is recorded, played to the cache, and the power fails at flushes. What the
-//! cache recovers must be a file system that mounts and is sound, with all that fsync promised. Needs root, for loop devices and mounts.
+//! File systems at every flush. The writes of ext4, xfs and btrfs are recorded and played to the cache, and the power
+//! fails at flushes. The recovered volume must be a consistent file system that mounts, with everything that fsync
+//! promised. Needs root, for loop devices and mounts.
 //!
-//! `FLASHWISE_FLUSH_POINTS` sets at how many flushes, `FLASHWISE_SEED` the seed.
+//! `FLASHWISE_FLUSH_POINTS` sets the number of flushes, `FLASHWISE_SEED` the seed.
 
 mod recording;
 mod replay;
@@ -24,18 +25,18 @@ use tempfile::TempDir;
 use work::{Promise, Worker};
 
 const SIZE: u64 = 64 << 20;
-/// Work between two mounts.
+/// Steps of work between two mounts.
 const STEPS_MOUNTED: u64 = 15;
 
-/// What was asked of an export, and what was promised meanwhile.
+/// The requests to an export, and the promises made meanwhile.
 struct History {
     requests: Vec<Recorded>,
     promises: Vec<Promise>,
-    /// Requests until the file system was made and mounted.
+    /// Requests until the file system was created and mounted.
     made: usize,
 }
 
-/// A directory in memory: images are many and short-lived.
+/// Returns a directory in memory: images are many and short-lived.
 fn directory() -> TempDir {
     TempDir::new_in("/dev/shm").unwrap()
 }
@@ -43,7 +44,7 @@ fn directory() -> TempDir {
 fn make(file_system: &str, device: &str) {
     match file_system {
         "ext4" => run("mkfs.ext4", &["-q", "-F", device]),
-        // As small as this only for tests.
+        // This small size is for tests only.
         "xfs" => run("mkfs.xfs", &["-q", "-f", "--unsupported", device]),
         _ => run("mkfs.btrfs", &["-q", "-f", "--mixed", device]),
     };
@@ -70,7 +71,7 @@ fn record(file_system: &str, flushes: usize, seed: u64) -> History {
         worker.step();
         until_remount -= 1;
         if until_remount == 0 {
-            // What was cached above the volume is read from it again.
+            // Data cached above the volume is read from it again.
             until_remount = STEPS_MOUNTED;
             drop(mount);
             run("dd", &[&format!("if={}", text(&device.file)), "iflag=nocache", "count=0"]);
@@ -88,12 +89,12 @@ fn record(file_system: &str, flushes: usize, seed: u64) -> History {
 struct Crash {
     when: String,
     image: Vec<u8>,
-    /// Requests that were durable, and those that were made at all.
+    /// Number of durable requests, and of all requests.
     durable: usize,
     made: usize,
 }
 
-/// Whether the file system recovers, and everything that was promised is there.
+/// Checks that the file system recovers with everything that was promised, and returns the number of promises.
 fn judge(file_system: &str, directory: &Path, crash: &Crash, promises: &[Promise]) -> Result<usize, String> {
     let image = directory.join("image");
     write_sparse(&image, &crash.image);
@@ -124,7 +125,7 @@ fn write_sparse(path: &Path, bytes: &[u8]) {
     }
 }
 
-/// Plays the history and lets the power fail at `points` of its flushes; `crashed` takes what is left.
+/// Plays the history; the power fails at `points` of its flushes. `crashed` gets each resulting volume.
 fn replay(
     history: &History,
     setup: Setup,
@@ -139,7 +140,7 @@ fn replay(
     let mut chosen = (0..points).map(|point| point * flushes.len() / points).peekable();
     let mut flush_number = 0;
     let mut durable = 0;
-    // After so many requests the power fails as well.
+    // The request after which the power fails as well.
     let mut later = None;
     for (number, request) in history.requests.iter().enumerate() {
         let made = number + 1;
@@ -151,7 +152,7 @@ fn replay(
             }
             continue;
         }
-        // It covers what was answered before.
+        // A flush covers the requests that were answered before.
         replay.answer_all()?;
         let is_chosen = number >= history.made && chosen.next_if_eq(&flush_number).is_some();
         flush_number += usize::from(number >= history.made);
@@ -197,7 +198,7 @@ fn replay(
     Ok(replay.description())
 }
 
-/// Records, plays and judges; the number of power failures and of promises that were looked at.
+/// Records, plays and checks. Returns the numbers of power failures and of promises checked.
 fn recovers_at_flushes(
     file_system: &'static str,
     setup: Setup,
@@ -209,7 +210,7 @@ fn recovers_at_flushes(
     let (sender, receiver) = sync_channel::<Crash>(1);
     let judged = history.clone();
     let judge = std::thread::spawn(move || judge_all(file_system, &receiver, &judged.promises));
-    // Where judging ended early, its own verdict is what counts.
+    // If checking ended early, its result counts.
     let played = replay(&history, setup, points, seed, &mut |crash| sender.send(crash).map_err(|_| String::new()));
     drop(sender);
     let judged = judge.join().unwrap()?;
@@ -229,11 +230,11 @@ fn judge_all(file_system: &str, crashes: &Receiver<Crash>, promises: &[Promise])
     Ok((points, kept))
 }
 
-/// Flushes at which the power fails, of as many more in one history.
+/// Flushes in one history at which the power fails, and flushes in total.
 const ROUND_POINTS: usize = 25;
 const ROUND_FLUSHES: usize = 150;
 
-/// `share`: of the points, in tenths.
+/// `share` of the points, in tenths.
 fn recovers(file_system: &'static str, share: u64) {
     let seed = setting("FLASHWISE_SEED", 1);
     let mut left = (setting("FLASHWISE_FLUSH_POINTS", 100) * share).div_ceil(10) as usize;
@@ -275,7 +276,7 @@ fn btrfs_recovers_at_every_flush() {
     recovers("btrfs", 2);
 }
 
-/// The control: where flushes are answered and not done, the file system misses files that fsync promised, or is damaged.
+/// The control: if flushes have no effect, the file system misses files that fsync promised, or is damaged.
 #[test]
 fn a_cache_that_ignores_flushes_is_found_out_by_the_file_system() {
     let setup =

@@ -1,11 +1,11 @@
-//! An export in memory that remembers every request, with its data.
+//! An export in memory that records every request, with its data.
 
 use std::sync::{Arc, Mutex};
 
 use flashwise_engine::export::{Done, Error, Export, Extent, Operation, Request};
 use flashwise_testing::memory::Memory;
 
-/// A request that was made.
+/// A recorded request.
 #[derive(Clone)]
 pub struct Recorded {
     pub operation: Operation,
@@ -25,18 +25,19 @@ impl Recording {
         Recording { memory: Memory::new(size), requests: Mutex::default() }
     }
 
-    /// How many requests there were.
+    /// Returns the number of requests.
     pub fn len(&self) -> usize {
         self.requests.lock().unwrap().len()
     }
 
-    /// Requests up to and with the last flush: all that is durable by now is so after these.
+    /// Returns the number of requests up to and including the last flush. Everything durable by now is durable after
+    /// these.
     pub fn flushed(&self) -> usize {
         let requests = self.requests.lock().unwrap();
         requests.iter().rposition(|request| request.operation == Operation::Flush).map_or(0, |last| last + 1)
     }
 
-    /// How many of `requests` are flushes.
+    /// Returns the number of flushes among `requests`.
     pub fn flushes(&self, requests: std::ops::RangeFrom<usize>) -> usize {
         let is_flush = |request: &&Recorded| request.operation == Operation::Flush;
         self.requests.lock().unwrap()[requests].iter().filter(is_flush).count()
@@ -52,8 +53,8 @@ impl Export for Recording {
         self.memory.size()
     }
 
-    /// Each request is over, and its effect seen, before the next is taken down: what a client asked for because of an answer is
-    /// behind what was answered.
+    /// Completes each request before it records the next. So a request that a reply causes is recorded after the
+    /// request that was answered.
     fn submit(&self, request: Request, done: Done) {
         let mut requests = self.requests.lock().unwrap();
         let Request { operation, offset, length, force_unit_access, ref data, .. } = request;

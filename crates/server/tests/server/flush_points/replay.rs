@@ -1,4 +1,4 @@
-//! A recording played to the cache on disks that lose what was not flushed.
+//! A recording played to the cache, on disks that lose unflushed writes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use super::recording::Recorded;
 /// 3 MiB of flash, which is written several times over.
 const GEOMETRY: Geometry = Geometry { units: 24, unit_pages: 32 };
 const SECTOR_BYTES: usize = 512;
-/// Bytes that are read at once.
+/// Bytes of a read.
 const READ_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct Setup {
     pub policy: &'static str,
     pub ram_blocks: u32,
     pub sequential_blocks: u32,
-    /// Flushes are answered and not done: the control.
+    /// The control: flushes are answered without effect.
     pub ignores_flushes: bool,
 }
 
@@ -50,11 +50,11 @@ impl Setup {
 
 struct InFlight {
     transfer: Transfer,
-    /// The last write when the transfer was handed out: what a flush covers.
+    /// The last write when the transfer was started; a flush covers it.
     writes: u64,
 }
 
-/// The cache, its disks, and what is under way.
+/// The cache, its disks, and the work in flight.
 pub struct Replay {
     setup: Setup,
     disks: [FakeDisk; 2],
@@ -65,14 +65,14 @@ pub struct Replay {
     violations: Arc<Mutex<Vec<String>>>,
     output: Output,
     now_us: u64,
-    /// What the volume holds.
+    /// The content of the volume.
     pub content: Vec<u8>,
 }
 
 impl Replay {
     pub fn new(setup: Setup, size: u64, seed: u64) -> Replay {
         let flash = FakeDisk::new(GEOMETRY.pages() as usize, SECTOR_BYTES);
-        // What goes past the cache is as whole as the backend makes it: it writes blocks whole.
+        // Blocks written past the cache are atomic, because the backend writes whole blocks.
         let backend = FakeDisk::new(size as usize / BLOCK_BYTES, BLOCK_BYTES);
         let mut superblock = Superblock::new([7; 16], [9; 16], GEOMETRY, size);
         format(&flash, &mut superblock).unwrap();
@@ -111,7 +111,7 @@ impl Replay {
         })
     }
 
-    /// Makes a request; some of what is under way ends.
+    /// Makes a request; some of the work in flight completes.
     pub fn submit(&mut self, recorded: &Recorded) -> Result<(), String> {
         let Recorded { operation, offset, length, force_unit_access, ref data } = *recorded;
         if length == 0 && operation != Operation::Flush {
@@ -123,7 +123,7 @@ impl Replay {
             Operation::Write => self.content[range.clone()].copy_from_slice(data),
             Operation::WriteZeroes { .. } => self.content[range.clone()].fill(0),
             Operation::Trim => {
-                // Of blocks that are trimmed in part nothing is given up.
+                // A partly trimmed block keeps its content.
                 let first = range.start.next_multiple_of(BLOCK_BYTES);
                 let end = range.end / BLOCK_BYTES * BLOCK_BYTES;
                 self.content[first..end.max(first)].fill(0);
@@ -185,12 +185,12 @@ impl Replay {
         self.violations.lock().unwrap().first().map_or(Ok(()), |violation| Err(violation.clone()))
     }
 
-    /// Whether requests wait for an answer.
+    /// True if requests wait for a reply.
     pub fn is_answering(&self) -> bool {
         self.outstanding.load(Ordering::Relaxed) > 0
     }
 
-    /// One transfer takes place.
+    /// Completes one transfer.
     pub fn end_one(&mut self) {
         assert!(!self.in_flight.is_empty(), "requests hang");
         let chosen = self.random.below(self.in_flight.len() as u64) as usize;
@@ -204,7 +204,7 @@ impl Replay {
         self.collect();
     }
 
-    /// All requests are answered.
+    /// Completes all requests.
     pub fn answer_all(&mut self) -> Result<(), String> {
         while self.is_answering() {
             self.end_one();
@@ -219,7 +219,8 @@ impl Replay {
         self.check()
     }
 
-    /// The whole volume as it is after the power failed now: read through the cache, or once detached from the backend alone.
+    /// Returns the whole volume after a power failure now. It is read through the cache, or, once detached, from the
+    /// backend.
     pub fn after_power_failure(&mut self) -> Result<Vec<u8>, String> {
         let random = &mut self.random;
         let disks = self.disks.each_ref().map(FakeDisk::fork);
@@ -269,7 +270,7 @@ impl Replay {
         Ok((0..size / BLOCK_BYTES).flat_map(|page| self.disks[BACKEND].page(page)).collect())
     }
 
-    /// What the cache did, for people.
+    /// Returns a summary of the cache's work for people.
     pub fn description(&self) -> String {
         let figures = self.engine.cache().figures();
         format!(

@@ -1,4 +1,4 @@
-//! Work on a mounted file system, and what of it must survive a power failure at which request.
+//! Work on a mounted file system, and the files that must survive a power failure at each request.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -11,19 +11,20 @@ use flashwise_testing::random::Random;
 
 use super::recording::Recording;
 
-/// Something that fsync(2) or sync(1) promised.
+/// A promise of fsync(2) or sync(1).
 #[derive(Clone)]
 pub struct Promise {
-    /// Within the file system.
+    /// Path within the file system.
     pub path: PathBuf,
-    /// `None`: there is no such file any more.
+    /// The content; `None` if the file does not exist.
     pub content: Option<Vec<u8>>,
-    /// It holds after at least so many requests were made durable, and while no more than so many were made at all.
+    /// It is valid once the first number of requests is durable, and while at most the last number of requests was
+    /// made.
     pub requests: Range<usize>,
 }
 
 impl Promise {
-    /// Whether it is kept in the file system at `root`.
+    /// Checks it in the file system at `root`.
     pub fn check(&self, root: &Path) -> Result<(), String> {
         let found = fs::read(root.join(&self.path));
         match (&self.content, found) {
@@ -39,7 +40,7 @@ impl Promise {
     }
 }
 
-/// Bytes of files that are kept, at most.
+/// Maximum bytes of kept files.
 const KEPT_BYTES_MAX: usize = 6 << 20;
 const FILE_BYTES_MAX: u64 = 48 << 10;
 
@@ -47,9 +48,9 @@ pub struct Worker<'a> {
     root: &'a Path,
     recording: &'a Recording,
     random: Random,
-    /// Files that fsync promised and nothing changed since.
+    /// Files that fsync promised and that have not changed since.
     kept: VecDeque<(PathBuf, Vec<u8>, usize)>,
-    /// Files that nothing is promised of.
+    /// Files without a promise.
     loose: VecDeque<PathBuf>,
     trees: VecDeque<PathBuf>,
     promises: Vec<Promise>,
@@ -70,7 +71,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Does one thing.
+    /// Performs one step.
     pub fn step(&mut self) {
         while self.kept.iter().map(|(_, content, _)| content.len()).sum::<usize>() > KEPT_BYTES_MAX {
             self.delete();
@@ -103,19 +104,19 @@ impl<'a> Worker<'a> {
         File::open(self.root.join(path)).unwrap().sync_all().unwrap();
     }
 
-    /// The entries of a directory and of the one above are durable.
+    /// Makes the entries of a directory and its parent durable.
     fn sync_directory(&self, path: &Path) {
         let directory = self.root.join(path.parent().unwrap());
         File::open(directory).unwrap().sync_all().unwrap();
         File::open(self.root).unwrap().sync_all().unwrap();
     }
 
-    /// From now on the file is there with its content, until it is taken.
+    /// Promises that the file exists with its content, until it is taken.
     fn keep(&mut self, path: PathBuf, content: Vec<u8>) {
         self.kept.push_back((path, content, self.recording.flushed()));
     }
 
-    /// A file that is about to change: so far, its promise was to be kept.
+    /// Takes a file that is about to change. Its promise ends.
     fn take(&mut self) -> Option<(PathBuf, Vec<u8>)> {
         if self.kept.is_empty() {
             return None;
@@ -152,7 +153,7 @@ impl<'a> Worker<'a> {
         self.keep(path, content);
     }
 
-    /// As a log is written: a little, and made durable, several times.
+    /// Writes like a log: a little, then fsync, several times.
     fn append(&mut self) {
         let Some((path, mut content)) = self.take() else { return };
         let mut file = OpenOptions::new().append(true).open(self.root.join(&path)).unwrap();
@@ -192,7 +193,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A tree of sources; the oldest but one is removed.
+    /// Copies a tree of sources; removes the oldest except one.
     fn copy_sources(&mut self) {
         if self.trees.len() > 1 {
             let tree = self.trees.pop_front().unwrap();
@@ -212,21 +213,21 @@ impl<'a> Worker<'a> {
         self.trees.push_back(tree);
     }
 
-    /// What is kept reads as it was written.
+    /// Checks that the kept files read as they were written.
     pub fn read_all(&self) {
         for (path, content, _) in &self.kept {
             assert!(fs::read(self.root.join(path)).unwrap() == *content, "{} reads as something else", path.display());
         }
     }
 
-    /// All that was promised.
+    /// Returns all promises.
     pub fn promises(mut self) -> Vec<Promise> {
         while self.take().is_some() {}
         self.promises
     }
 }
 
-/// All files below a directory.
+/// Returns all files below a directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let below = |path: PathBuf| if path.is_dir() { files(&path) } else { vec![path] };
     fs::read_dir(directory).unwrap().flat_map(|entry| below(entry.unwrap().path())).collect()

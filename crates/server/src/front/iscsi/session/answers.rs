@@ -1,4 +1,4 @@
-//! Answers as they are sent. Source: RFC 7143, sections 11.4, 11.7, 11.8, 11.17 to 11.19.
+//! Replies as they are sent. Source: RFC 7143, sections 11.4, 11.7, 11.8, 11.17 to 11.19.
 
 use super::super::pdu::{self, FINAL, Header, NO_TAG, response};
 use super::Session;
@@ -10,7 +10,7 @@ const UNDERFLOW: u8 = 0x02;
 const HAS_STATUS: u8 = 0x01;
 
 impl Session<'_> {
-    /// Sets the numbers of an answer; one that has a status counts it.
+    /// Sets the numbers of a reply. A reply with a status increments the number of the status.
     fn number(&mut self, header: &mut Header, has_status: bool) {
         header.set_word(24, self.status_number);
         if has_status {
@@ -19,7 +19,7 @@ impl Session<'_> {
         header.set_word(28, self.command_number);
         let room = self.depth.saturating_sub(self.tasks.len()) as u32;
         let last = self.command_number.wrapping_add(room).wrapping_sub(1);
-        // The window never closes on what was allowed.
+        // The window never shrinks.
         if (last.wrapping_sub(self.last_command_number) as i32) > 0 {
             self.last_command_number = last;
         }
@@ -33,14 +33,14 @@ impl Session<'_> {
         self.link.output.put(|output| pdu::put(output, header, data, digests));
     }
 
-    /// Refuses a message. Source: RFC 7143, section 11.17.
+    /// Rejects a message. Source: RFC 7143, section 11.17.
     pub(super) fn reject(&mut self, reason: u8, refused: &Header) {
         let mut header = Header::new(response::REJECT, FINAL).with_tag(NO_TAG);
         header.0[2] = reason;
         self.put(header, &refused.0, true);
     }
 
-    /// Asks for data.
+    /// Requests data.
     pub(super) fn put_ready(&mut self, tag: u32, lun: [u8; 8], transfer: u32, number: u32, from: usize, length: usize) {
         let mut header = Header::new(response::READY_TO_TRANSFER, FINAL).with_lun(lun).with_tag(tag);
         header.set_word(20, transfer);
@@ -50,7 +50,7 @@ impl Session<'_> {
         self.put(header, &[], false);
     }
 
-    /// Sends the answer of a command.
+    /// Sends the reply of a command.
     pub(super) fn put_answer(&mut self, tag: u32, task: &Task, mut answer: Answer) {
         let residual = task.residual(answer.data.len());
         let flags = match residual {

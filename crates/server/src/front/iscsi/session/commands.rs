@@ -1,4 +1,4 @@
-//! Commands, from their arrival to their answer. Source: RFC 7143, sections 4.2 and 11.3 to 11.8.
+//! Commands, from arrival to reply. Source: RFC 7143, sections 4.2 and 11.3 to 11.8.
 
 use flashwise_engine::export::{Export, Operation, Request};
 
@@ -15,12 +15,12 @@ use crate::scsi::status::{Answer, Sense, Status, code, key};
 
 const READS: u8 = 0x40;
 const WRITES: u8 = 0x20;
-/// LUN 0, however it is written (SAM-5, section 4.7): the method of addressing is in the first two bits.
+/// True for LUN 0 in any addressing method (SAM-5, section 4.7); the first two bits hold the method.
 fn is_the_unit(lun: [u8; 8]) -> bool {
     lun[0] & 0x3f == 0 && lun[1..].iter().all(|byte| *byte == 0)
 }
 
-/// What a command of this session is, or why it is refused.
+/// Decodes a command of this session; the error is its reply.
 fn begin(used: &Use, header: &Header) -> Result<Begun, Answer> {
     let mut cdb = [0; CDB_BYTES];
     cdb.copy_from_slice(&header.0[32..48]);
@@ -30,12 +30,12 @@ fn begin(used: &Use, header: &Header) -> Result<Begun, Answer> {
     opcodes::begin(&used.unit, &used.nexus, &cdb)
 }
 
-/// How much an initiator sends with a command.
+/// Returns the number of bytes that an initiator sends with a command.
 fn sent(header: &Header) -> u64 {
     if header.has(WRITES) { header.word(20).into() } else { 0 }
 }
 
-/// The memory that a command needs to begin, with the data that comes unasked.
+/// Returns the memory that a command needs to start, including its unsolicited data.
 fn need_of(header: &Header, begun: &Result<Begun, Answer>, first_burst_bytes_max: usize) -> Need {
     let wanted = begun.as_ref().map(|begun| (begun, begun.wanted(sent(header))));
     let Ok((begun, Ok(wanted))) = wanted else { return Need::whole(OVERHEAD_BYTES) };
@@ -44,12 +44,12 @@ fn need_of(header: &Header, begun: &Result<Begun, Answer>, first_burst_bytes_max
 }
 
 impl Session<'_> {
-    /// True if a command that takes so many bytes in the end is too much beside the others.
+    /// True if a command with this much memory in total exceeds the limit, given the other commands.
     fn is_full(&self, bytes: usize) -> bool {
         self.bytes_promised > 0 && self.bytes_promised + self.link.output.length() + bytes > self.bytes_in_flight_max
     }
 
-    /// Takes memory; returns how much it got.
+    /// Takes memory and returns the amount taken.
     fn take(&mut self, need: Need) -> usize {
         self.settle();
         let is_idle = self.requests_in_flight == 0 && !self.tasks.await_data() && self.link.output.held_bytes() == 0;
@@ -58,7 +58,7 @@ impl Session<'_> {
         taken
     }
 
-    /// Takes note of memory that a command has taken.
+    /// Records the memory that a command has taken.
     fn reserve(&mut self, tag: u32, need: Need, taken: usize) {
         let Some(task) = self.tasks.get_mut(tag) else { return };
         let before = task.promised_bytes;
@@ -85,7 +85,7 @@ impl Session<'_> {
             return None;
         }
         if self.tasks.len() >= self.depth + IMMEDIATE_MAX {
-            // Those that have a number are not more than the window allows.
+            // The window limits the number of numbered commands.
             self.link.input.consume(length);
             self.reject(reject::TOO_MANY_IMMEDIATE_COMMANDS, header);
             self.expect(Owner::Nobody, Vec::new(), header, 0);
@@ -163,13 +163,13 @@ impl Session<'_> {
         self.tasks.insert(header.tag(), task);
     }
 
-    /// A data segment of a command begins.
+    /// Handles the start of a command's data segment.
     pub(super) fn data_out(&mut self, header: &Header) -> Option<Pause> {
         let tag = header.tag();
         let length = header.data_bytes();
         let first_burst_bytes_max = self.parameters.first_burst_bytes_max as usize;
         let Some(task) = self.tasks.get_mut(tag).filter(|task| task.awaits_data()) else {
-            // It was aborted, or has failed.
+            // The command was aborted, or has failed.
             self.expect(Owner::Nobody, Vec::new(), header, 0);
             return None;
         };
@@ -185,7 +185,7 @@ impl Session<'_> {
             return Some(self.break_off());
         }
         if header.word(36) != task.data_number && task.begun.is_ok() {
-            // Something is missing: the command fails when all that was to come has come.
+            // A segment is missing: the command fails once all its data has arrived.
             task.begun = Err(Sense::new(key::ABORTED_COMMAND, code::DATA_PHASE_ERROR).into());
             task.wanted = 0;
         }
@@ -201,7 +201,7 @@ impl Session<'_> {
         None
     }
 
-    /// A data segment of a command is whole.
+    /// Handles a complete data segment of a command.
     pub(super) fn task_segment(&mut self, tag: u32, data: Vec<u8>) -> Option<Pause> {
         let task = self.tasks.get_mut(tag)?;
         task.data = data;
@@ -215,7 +215,7 @@ impl Session<'_> {
         None
     }
 
-    /// All data that was to come has come: more is asked for, or the command is performed.
+    /// Handles the end of the awaited data: requests more, or performs the command.
     fn gathered(&mut self, tag: u32) {
         let Some(task) = self.tasks.get_mut(tag) else { return };
         if task.received < task.wanted {
@@ -264,7 +264,7 @@ impl Session<'_> {
         }
     }
 
-    /// Goes on with a command, with what its request was answered with.
+    /// Continues a command, with the result of its request.
     fn advance(&mut self, tag: u32, completed: Option<Completed>) {
         let Some(used) = &self.used else { return };
         let Some(task) = self.tasks.get_mut(tag) else { return };
@@ -278,7 +278,7 @@ impl Session<'_> {
             let asked = Asked { cookie: u64::from(tag), offset, length, reads, reserved_bytes: 0 };
             let done = completions.done(asked);
             solitude.comes(alone);
-            // What came while the thread waited shows that the client did not.
+            // Bytes that arrived while the thread waited show that the client does not wait.
             if solitude.is_likely() {
                 waited = export.submit_and_wait(request, done);
             } else {
@@ -299,7 +299,7 @@ impl Session<'_> {
         }
     }
 
-    /// Goes on with commands whose requests were answered.
+    /// Continues commands whose requests are completed.
     pub(super) fn collect(&mut self) {
         let mut completed = std::mem::take(&mut self.completed);
         loop {
@@ -334,7 +334,7 @@ impl Session<'_> {
         self.finish_management();
     }
 
-    /// Tries commands again that wait: for memory, or for others.
+    /// Retries commands that wait for memory or for others.
     pub(super) fn retry(&mut self) {
         if let Some(used) = &self.used
             && !self.tasks.is_empty()
@@ -359,7 +359,7 @@ impl Session<'_> {
         }
     }
 
-    /// Takes a command off the table, with its memory.
+    /// Removes a command from the table, and frees its memory.
     pub(super) fn forget(&mut self, tag: u32) -> Option<Task> {
         let task = self.tasks.remove(tag)?;
         self.bytes_in_flight -= task.reserved_bytes;

@@ -24,7 +24,7 @@ mod outcome {
     pub const NOT_SUPPORTED: u8 = 5;
 }
 
-/// An answer that waits until requests of aborted commands have ended.
+/// A reply that waits for the requests of aborted commands.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
     tag: u32,
@@ -32,10 +32,10 @@ pub struct Pending {
 }
 
 impl Session<'_> {
-    /// Aborts the commands that `which` chooses: those that have no request under way are gone at once.
+    /// Aborts the commands for which `which` is true. Those without a request in flight are removed immediately.
     pub(super) fn abort_tasks(&mut self, which: impl Fn(u32, &Task) -> bool) {
         let chosen: Vec<u32> = self.tasks.iter().filter(|(tag, task)| which(*tag, task)).map(|(tag, _)| tag).collect();
-        // A segment on its way belongs to its command until it is whole.
+        // A segment being received belongs to its command until it is complete.
         let receiving = match &self.expected {
             super::Expected::Segment(super::Owner::Task(tag), _) => Some(*tag),
             _ => None,
@@ -51,7 +51,7 @@ impl Session<'_> {
         }
     }
 
-    /// Performs a function of task management.
+    /// Performs a task management function.
     pub(super) fn manage(&mut self, header: &Header) {
         let Some(used) = &self.used else { return };
         let (unit, nexus) = (used.unit.clone(), used.nexus.clone());
@@ -92,7 +92,7 @@ impl Session<'_> {
         self.finish_management();
     }
 
-    /// Answers task management once no aborted command has a request under way.
+    /// Replies to task management once no aborted command has a request in flight.
     pub(super) fn finish_management(&mut self) {
         if self.pending.is_empty() || self.tasks.iter().any(|(_, task)| task.aborted) {
             return;

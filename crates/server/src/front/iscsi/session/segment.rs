@@ -1,50 +1,50 @@
-//! A data segment as it comes: what of it is kept, its padding and its digest.
+//! A data segment as it arrives: the part that is kept, the padding and the digest.
 
 use flashwise_core::checksum::crc32c_append;
 
 use super::super::pdu::{DIGEST_BYTES, padding};
 use crate::front::link::Direct;
 
-/// A data segment of which more is to come.
+/// A data segment that is incomplete.
 #[derive(Debug)]
 pub struct Segment {
-    /// What was kept so far, behind what was there before.
+    /// The kept data, appended to the earlier data.
     pub data: Vec<u8>,
-    /// How long `data` is when all that is kept has come.
+    /// Length of `data` when all kept data has arrived.
     end: usize,
-    /// Bytes that come after what is kept, and are not: too much data, and padding.
+    /// Bytes to skip behind the kept ones: excess data and padding.
     skipped: usize,
-    /// What has come of the digest, if there is one.
+    /// The received part of the digest, if there is one.
     digest: Option<([u8; DIGEST_BYTES], usize)>,
     crc: u32,
 }
 
 impl Segment {
-    /// A segment of `length` bytes, of which the first `kept` go behind `data`.
+    /// Starts a segment of `length` bytes, whose first `kept` bytes are appended to `data`.
     pub fn new(data: Vec<u8>, length: usize, kept: usize, has_digest: bool) -> Segment {
         debug_assert!(kept <= length);
         let digest = (has_digest && length > 0).then_some(([0; DIGEST_BYTES], 0));
         Segment { end: data.len() + kept, data, skipped: length - kept + padding(length), digest, crc: 0 }
     }
 
-    /// Where what is kept can be received to.
+    /// Returns the buffer for the kept data.
     pub fn direct(&mut self) -> Direct<'_> {
         Direct { length: self.end, data: &mut self.data }
     }
 
-    /// How much of the data that is kept has come.
+    /// Returns the number of kept bytes that have arrived.
     pub fn kept(&self) -> usize {
         self.data.len()
     }
 
-    /// Takes note of what was received to where it stays, since `data` had `before` bytes.
+    /// Records that data was received directly since `data` had `before` bytes.
     pub fn received(&mut self, before: usize) {
         if self.digest.is_some() {
             self.crc = crc32c_append(self.crc, &self.data[before..]);
         }
     }
 
-    /// Takes bytes from the start of `input`; returns how many.
+    /// Processes bytes from the start of `input` and returns their number.
     pub fn feed(&mut self, input: &[u8]) -> usize {
         let mut taken = (self.end - self.data.len()).min(input.len());
         if self.data.capacity() < self.end {
@@ -64,12 +64,12 @@ impl Segment {
         taken
     }
 
-    /// Whether all of it has come.
+    /// True if all of it has arrived.
     pub fn is_whole(&self) -> bool {
         self.data.len() == self.end && self.skipped == 0 && self.digest.is_none_or(|(_, have)| have == DIGEST_BYTES)
     }
 
-    /// Whether its digest is right; asked when it is whole.
+    /// True if its digest is correct. The segment must be complete.
     pub fn is_intact(&self) -> bool {
         self.digest.is_none_or(|(digest, _)| digest == self.crc.to_le_bytes())
     }

@@ -1,4 +1,4 @@
-//! The commands of a session, and the data that comes with them.
+//! The commands of a session, and their data.
 
 use rustc_hash::FxHashMap;
 
@@ -7,37 +7,37 @@ use crate::scsi::opcodes::Begun;
 use crate::scsi::plan::Plan;
 use crate::scsi::status::Answer;
 
-/// The shortest part of a command's data for which memory is taken and the initiator is asked: a common burst.
+/// Shortest part of a command's data that takes memory and is requested: a common burst.
 const PART_BYTES_MIN: usize = 256 << 10;
-/// Memory of a command that is refused, or waits.
+/// Memory of a command that is rejected, or waits.
 pub const OVERHEAD_BYTES: usize = 1024;
 
-/// The memory of a command that wants `wanted` bytes of data, of which `unasked` come without being asked for.
+/// Returns the first memory need of a command with `wanted` bytes of data, `unasked` of them unsolicited.
 pub fn first_need(begun: &Begun, wanted: usize, unasked: usize) -> Need {
     let rest_bytes = OVERHEAD_BYTES + begun.memory_bytes as usize;
     Need { bytes: rest_bytes - wanted.saturating_sub(unasked), rest_bytes }
 }
 
-/// What was asked of the initiator.
+/// A request for data (R2T).
 #[derive(Clone, Copy, Debug)]
 pub struct ReadyToTransfer {
-    /// Names it.
+    /// Its tag.
     pub tag: u32,
-    /// Where the data ends that was asked for.
+    /// The end of the requested data.
     pub end: usize,
 }
 
-/// How far a command has come.
+/// The state of a command.
 pub enum State {
-    /// It waits for memory: to begin, or to ask for the next part of its data.
+    /// Waits for memory: to start, or to request the next part of its data.
     Waiting,
-    /// Data that was not asked for is to come.
+    /// Waits for unsolicited data.
     Unsolicited,
-    /// Data that was asked for is to come.
+    /// Waits for requested data.
     Solicited(ReadyToTransfer),
-    /// Its data is on its way through the reader, or it is to be performed.
+    /// All its data is being received, or it is about to be performed.
     Gathered,
-    /// It is performed.
+    /// Being performed.
     Running(Box<Plan>),
 }
 
@@ -45,54 +45,54 @@ pub enum State {
 pub struct Task {
     /// Its logical unit, as the initiator wrote it.
     pub lun: [u8; 8],
-    /// How much the initiator expects to send or to read.
+    /// Bytes that the initiator expects to send or read.
     pub expected: usize,
-    /// Whether it expects to read.
+    /// True if the initiator expects to read.
     pub reads: bool,
-    /// Whether it expects to send.
+    /// True if the initiator expects to send.
     pub writes: bool,
-    /// What it is, or why it is refused.
+    /// The decoded command, or its rejection.
     pub begun: Result<Begun, Answer>,
-    /// How much it asks the initiator for.
+    /// Bytes that the command takes from the initiator.
     pub out_bytes: u64,
-    /// How much of its data is wanted.
+    /// Bytes of its data that are wanted.
     pub wanted: usize,
-    /// How much of that has memory.
+    /// The part of these that has memory.
     pub granted: usize,
-    /// What has come of that.
+    /// The part of these that has arrived.
     pub data: Vec<u8>,
-    /// How much has come, wanted or not.
+    /// Bytes that have arrived, wanted or not.
     pub received: usize,
     /// The number of the next data segment in its sequence.
     pub data_number: u32,
-    /// How often the initiator was asked for data.
+    /// Number of requests for data.
     pub asked: u32,
-    /// How far it has come. Once it is among the others, [`Tasks::set_state`] alone changes it.
+    /// Its state. Once it is in the table, only [`Tasks::set_state`] changes it.
     pub state: State,
-    /// Memory that is set aside for it.
+    /// Memory reserved for it.
     pub reserved_bytes: usize,
-    /// Memory that it takes once all of its data has come; 0 until some is set aside.
+    /// Its memory once all of its data has arrived; 0 until some is reserved.
     pub promised_bytes: usize,
-    /// How often commands of its session had been aborted when it came.
+    /// Value of its session's counter of aborts when it arrived.
     pub aborts: u64,
-    /// Whether it was aborted: it is not answered.
+    /// True if it was aborted: it gets no reply.
     pub aborted: bool,
-    /// Whether a request to the export is under way.
+    /// True if a request to the export is in flight.
     pub submitted: bool,
 }
 
 impl Task {
-    /// How much more it was to send or to read than the initiator expects (above 0), or less (below 0).
+    /// Returns the bytes to send or read beyond those that the initiator expects (above 0), or the shortfall (below 0).
     pub fn residual(&self, answered_bytes: usize) -> i64 {
         let (moves, moved) = match self.out_bytes {
             0 => (self.reads, answered_bytes as i64),
             out_bytes => (self.writes, out_bytes as i64),
         };
-        // What goes the other way than expected is beyond what is expected.
+        // Bytes in the unexpected direction all exceed the expectation.
         if moves || moved == 0 { moved - self.expected as i64 } else { moved }
     }
 
-    /// The memory that it needs for its next step: to begin, or to ask for the next part of its data.
+    /// Returns the memory for its next step: to start, or to request the next part of its data.
     pub fn need(&self) -> Need {
         match &self.begun {
             Ok(begun) if self.reserved_bytes == 0 => first_need(begun, self.wanted, 0),
@@ -104,7 +104,7 @@ impl Task {
         }
     }
 
-    /// Takes note of memory that was set aside for a need of it.
+    /// Records memory that was reserved for it.
     pub fn reserve(&mut self, need: Need, taken: usize) {
         if self.reserved_bytes == 0 {
             self.promised_bytes = need.rest_bytes;
@@ -113,7 +113,7 @@ impl Task {
         self.granted = self.wanted.saturating_sub(need.rest_bytes - taken);
     }
 
-    /// Whether data from the initiator is to come.
+    /// True if it awaits data from the initiator.
     pub fn awaits_data(&self) -> bool {
         matches!(self.state, State::Unsolicited | State::Solicited(_))
     }
@@ -123,54 +123,54 @@ impl Task {
 #[derive(Default)]
 pub struct Tasks {
     tasks: FxHashMap<u32, Task>,
-    /// Those that data is to come for: each command asks whether there are any.
+    /// Number of commands that await data; every command checks it.
     awaiting_data: usize,
 }
 
 impl Tasks {
-    /// How many there are.
+    /// Returns their number.
     pub fn len(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
 
-    /// All of them.
+    /// Returns all of them.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Task)> {
         self.tasks.iter().map(|(tag, task)| (*tag, task))
     }
 
-    /// Whether there is one with this tag.
+    /// True if there is one with this tag.
     pub fn contains(&self, tag: u32) -> bool {
         self.tasks.contains_key(&tag)
     }
 
-    /// The one with this tag.
+    /// Returns the one with this tag.
     pub fn get(&self, tag: u32) -> Option<&Task> {
         self.tasks.get(&tag)
     }
 
-    /// The one with this tag.
+    /// Returns the one with this tag.
     pub fn get_mut(&mut self, tag: u32) -> Option<&mut Task> {
         self.tasks.get_mut(&tag)
     }
 
-    /// Whether data from the initiator is to come for any.
+    /// True if any of them awaits data from the initiator.
     pub fn await_data(&self) -> bool {
         self.awaiting_data > 0
     }
 
-    /// One more, of a tag that none has.
+    /// Adds one with an unused tag.
     pub fn insert(&mut self, tag: u32, task: Task) {
         self.awaiting_data += usize::from(task.awaits_data());
         let before = self.tasks.insert(tag, task);
         debug_assert!(before.is_none(), "a tag names one command");
     }
 
-    /// How far one has come now.
+    /// Sets the state of one.
     pub fn set_state(&mut self, tag: u32, state: State) {
         let Some(task) = self.tasks.get_mut(&tag) else { return };
         self.awaiting_data -= usize::from(task.awaits_data());
@@ -178,7 +178,7 @@ impl Tasks {
         self.awaiting_data += usize::from(task.awaits_data());
     }
 
-    /// One less.
+    /// Removes one.
     pub fn remove(&mut self, tag: u32) -> Option<Task> {
         let task = self.tasks.remove(&tag)?;
         self.awaiting_data -= usize::from(task.awaits_data());
