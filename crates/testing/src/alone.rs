@@ -1,12 +1,13 @@
-//! Tests that need a process of their own: they count its memory, or take something from all of it.
+//! Tests in a process of their own: they measure its memory, or use up one of its resources.
 
 use std::any::type_name;
 use std::process::Command;
 
-/// Set in a process that is there for one test.
+/// Set in a process that runs one test.
 const ALONE: &str = "FLASHWISE_TEST_ALONE";
 
-/// Runs the test that this is called from in a process of its own: `body` is a closure in that test, after which it is named.
+/// Runs the calling test in a process of its own. `body` must be a closure in that test, because its type name has the
+/// test's name.
 pub fn alone<F: FnOnce()>(body: F) {
     let path = type_name::<F>();
     let (_, inside) = path.split_once("::").expect("a test is inside a crate");

@@ -1,10 +1,10 @@
-//! Proofs over random worlds: as many as there is time for, or as many as are asked for.
+//! Proofs over random worlds: as many as time allows, or as many as requested.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How much of a proof is done in a run of the tests.
+/// The size of a proof in a run of the tests.
 #[derive(Clone, Debug)]
 pub struct Budget {
     counts: Range<u64>,
@@ -12,14 +12,15 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// As many as the environment variable `name` asks for. Without it, as many as `seconds` are enough for, within `counts`.
+    /// Creates a budget of the number in the environment variable `name`; without it, as many as fit into `seconds`,
+    /// within `counts`.
     pub fn new(name: &str, counts: Range<u64>, seconds: f64) -> Budget {
         let asked = std::env::var_os(name).map(|_| crate::setting(name, 0));
         let counts = asked.map_or(counts, |asked| asked..asked);
         Budget { counts, until: Instant::now() + Duration::from_secs_f64(seconds) }
     }
 
-    /// Whether more is to be done once `done` is.
+    /// True if more is to be done after `done`.
     pub fn goes_on(&self, done: u64) -> bool {
         done < self.counts.start || done < self.counts.end && Instant::now() < self.until
     }
@@ -42,6 +43,6 @@ pub fn on_all_cores(goes_on: impl Fn(u64) -> bool + Sync, one: impl Fn(u64) + Sy
             });
         }
     });
-    // Each thread ends with one that it does not run.
+    // Each thread ends with a number that it does not run.
     begun.into_inner() - threads as u64
 }

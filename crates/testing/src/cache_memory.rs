@@ -1,4 +1,4 @@
-//! Memory that a cache takes for each page of its flash, in the situations in which it takes most.
+//! Memory of a cache for each page of its flash, in the situations that take the most.
 
 use std::collections::HashMap;
 
@@ -8,27 +8,27 @@ use flashwise_core::layout::containers::{Head, Log};
 use flashwise_core::random::next;
 
 const BLOCK_BYTES: u64 = 4096;
-/// Bytes of the checksum that the server keeps of each page.
+/// Bytes of the server's checksum of each page.
 const CHECKSUM_BYTES: f64 = 4.0;
-/// Blocks that are overwritten, for each page of flash: so many that a policy remembers all ghosts that it has room for.
+/// Blocks to overwrite for each page of flash: enough to fill a policy's memory of evicted blocks.
 const BLOCKS_PER_PAGE: u64 = 4;
 /// Overwrites for each page of flash.
 const OVERWRITES_PER_PAGE: u64 = 6;
 
-/// Bytes for a page of flash, with those of its checksum.
+/// Bytes for a page of flash, including its checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct PageBytes {
     /// After a restart with a full flash.
     pub restarted: f64,
-    /// After the flash was written from front to back.
+    /// After sequential writes of the whole flash.
     pub filled: f64,
     /// After random writes of single blocks.
     pub overwritten: f64,
-    /// The share of the pages that hold a block then: the others hold older copies.
+    /// Share of the pages that hold a current block after these writes; the others hold older copies.
     pub current_share: f64,
 }
 
-/// A cache of `units` erase units of 512 pages, and what it has allocated as `allocated` tells it.
+/// A cache of `units` erase units of 512 pages, and its allocated memory by `allocated`.
 struct Measured<'a> {
     cache: LogCache,
     before: usize,
@@ -36,7 +36,7 @@ struct Measured<'a> {
 }
 
 impl<'a> Measured<'a> {
-    /// A cache with the policy, over a log that `log` makes.
+    /// Creates a cache with the policy, over a log that `log` creates.
     fn new(config: Config, allocated: &'a dyn Fn() -> usize, log: impl FnOnce(Geometry) -> Log) -> Measured<'a> {
         let before = allocated();
         let log = log(config.geometry);
@@ -59,7 +59,7 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// Measures a policy with `units` erase units of 512 pages. `allocated` returns the bytes that are allocated now.
+/// Measures a policy with `units` erase units of 512 pages. `allocated` returns the bytes allocated now.
 pub fn measure(policy: &str, units: u32, allocated: &dyn Fn() -> usize) -> PageBytes {
     let geometry = Geometry { units, unit_pages: 512 };
     let pages = u64::from(geometry.pages());
@@ -76,7 +76,7 @@ pub fn measure(policy: &str, units: u32, allocated: &dyn Fn() -> usize) -> PageB
     PageBytes { restarted, filled, overwritten: one.page_bytes(), current_share }
 }
 
-/// The log that recovery makes of another: from its newest unit to its oldest.
+/// Returns the log that recovery creates from another, newest unit first.
 fn restarted(geometry: Geometry, before: &Log) -> Log {
     let (sequences, end) = (before.sequences(), before.end());
     let pages = geometry.unit_pages - 2;

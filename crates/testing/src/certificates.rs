@@ -1,4 +1,4 @@
-//! Certificates for one test: an authority, a server and clients that it vouches for, and a stranger.
+//! Certificates for one test: an authority, a server and clients that it signed, and a stranger.
 
 use std::path::PathBuf;
 
@@ -6,14 +6,14 @@ use flashwise_server::front::TlsFiles;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-/// A directory of PEM files, under the names that qemu looks for.
+/// A directory of PEM files, with the names that QEMU expects.
 pub struct Certificates {
-    /// Where they are.
+    /// The directory.
     pub directory: TempDir,
 }
 
 impl Default for Certificates {
-    /// Makes all of them.
+    /// Creates all of them.
     fn default() -> Self {
         let certificates = Self { directory: TempDir::new().unwrap() };
         let authority = certificates.authority("ca");
@@ -27,12 +27,12 @@ impl Default for Certificates {
 }
 
 impl Certificates {
-    /// The path of one of the files.
+    /// Returns the path of one of the files.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// A directory with the authority's certificate, and that of `name` as the client's.
+    /// Returns a directory with the authority's certificate, and that of `name` as the client's.
     pub fn of_client(&self, name: &str) -> TempDir {
         let directory = TempDir::new().unwrap();
         std::fs::copy(self.path("ca-cert.pem"), directory.path().join("ca-cert.pem")).unwrap();
@@ -43,7 +43,7 @@ impl Certificates {
         directory
     }
 
-    /// What the server is told.
+    /// Returns the server's settings.
     pub fn server_files(&self, clients_need_certificates: bool) -> TlsFiles {
         TlsFiles {
             certificate: self.path("server-cert.pem"),

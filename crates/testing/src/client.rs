@@ -1,4 +1,4 @@
-//! A client that says exactly what a test wants said, over a raw socket.
+//! An NBD client that sends exactly what a test wants, over a raw socket.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use flashwise_server::front::nbd::protocol::{
 
 use crate::waiting::PATIENCE;
 
-/// How it is connected.
+/// Its connection.
 pub enum Socket {
     /// On the same machine.
     Unix(UnixStream),
@@ -42,31 +42,31 @@ impl Write for Socket {
     }
 }
 
-/// A connection, with an export or before it.
+/// A connection, with or without an open export.
 pub struct Client {
     /// The connection.
     pub socket: Socket,
-    /// Whether structured replies were agreed on.
+    /// True if structured replies were negotiated.
     pub structured: bool,
-    /// Bytes of the export.
+    /// Size of the export in bytes.
     pub size: u64,
-    /// What the export can do.
+    /// The export's transmission flags.
     pub transmission_flags: u16,
 }
 
 /// A reply to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Of the request.
+    /// The request's cookie.
     pub cookie: u64,
-    /// 0, or why it failed.
+    /// The error; 0 for success.
     pub error: u32,
-    /// What was read.
+    /// The bytes read.
     pub data: Vec<u8>,
 }
 
 impl Client {
-    /// Sends as much as the server takes without waiting, over a Unix socket.
+    /// Sends as much as the server accepts without waiting, over a Unix socket.
     pub fn give_at_once(&mut self, bytes: &[u8]) {
         let Socket::Unix(socket) = &mut self.socket else { panic!("the server listens at a Unix socket") };
         socket.set_nonblocking(true).unwrap();
@@ -80,7 +80,7 @@ impl Client {
         socket.set_nonblocking(false).unwrap();
     }
 
-    /// Connects, and takes the greeting.
+    /// Connects, and reads the greeting.
     pub fn connect(address: &Address) -> io::Result<Self> {
         let socket = match address {
             Address::Unix(path) => {
@@ -116,7 +116,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Connects and opens an export as clients of the oldest kind do, which know no options with replies.
+    /// Connects and opens an export as the oldest clients do, which know no options with replies.
     pub fn open_unanswered(address: &Address, export: &str) -> io::Result<Self> {
         let mut client = Self::connect(address)?;
         client.give(&[0, 0, 0, 3])?;
@@ -144,7 +144,7 @@ impl Client {
         self.socket.write_all(bytes)
     }
 
-    /// Takes so many bytes.
+    /// Reads this many bytes.
     pub fn take(&mut self, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         self.socket.read_exact(&mut bytes)?;
@@ -155,7 +155,7 @@ impl Client {
         Ok(u32::from_be_bytes(self.take(4)?.try_into().unwrap()))
     }
 
-    /// Whether the server closes the connection, with nothing more to say.
+    /// True if the server closes the connection without sending more.
     pub fn is_closed(&mut self) -> bool {
         match self.socket.read(&mut [0; 1]) {
             Ok(count) => count == 0,
@@ -163,7 +163,7 @@ impl Client {
         }
     }
 
-    /// Sends an option and takes its replies: types and data, the last of them final.
+    /// Sends an option and returns its replies: types and data, the last of them final.
     pub fn option(&mut self, option: u32, data: &[u8]) -> io::Result<Vec<(u32, Vec<u8>)>> {
         self.give(&option_bytes(option, data))?;
         let mut replies = Vec::new();
@@ -185,7 +185,7 @@ impl Client {
         self.give(&request_bytes(kind, flags, cookie, offset, length))
     }
 
-    /// Takes one reply; `read_bytes` is how much data it has if it succeeds and is not structured.
+    /// Returns one reply. `read_bytes` is the length of its data if it is successful and simple.
     pub fn reply(&mut self, read_bytes: usize) -> io::Result<Reply> {
         let magic = self.take_u32()?;
         if magic == NBD_SIMPLE_REPLY_MAGIC {
@@ -217,7 +217,7 @@ impl Client {
         Ok(Reply { cookie, error, data })
     }
 
-    /// Reads and returns the bytes.
+    /// Reads bytes.
     pub fn read(&mut self, offset: u64, length: u32) -> io::Result<Vec<u8>> {
         self.request(0, 0, 77, offset, length)?;
         let reply = self.reply(length as usize)?;
@@ -235,17 +235,17 @@ impl Client {
     }
 }
 
-/// A string after its length, and what follows.
+/// Returns the length of a string, the string, and `rest`.
 pub fn named(name: &str, rest: &[u8]) -> Vec<u8> {
     [&(name.len() as u32).to_be_bytes(), name.as_bytes(), rest].concat()
 }
 
-/// An option and its data.
+/// Returns an option and its data.
 pub fn option_bytes(option: u32, data: &[u8]) -> Vec<u8> {
     [&NBD_OPTS_MAGIC.to_be_bytes()[..], &option.to_be_bytes(), &(data.len() as u32).to_be_bytes(), data].concat()
 }
 
-/// A request without its data.
+/// Returns a request without its data.
 pub fn request_bytes(kind: u16, flags: u16, cookie: u64, offset: u64, length: u32) -> [u8; 28] {
     let mut bytes = [0; 28];
     bytes[..4].copy_from_slice(&NBD_REQUEST_MAGIC.to_be_bytes());

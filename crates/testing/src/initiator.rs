@@ -1,58 +1,58 @@
-//! An initiator of iSCSI that says what a test wants, right or wrong. Written after RFC 7143, not after the server.
+//! An iSCSI initiator that sends what a test wants, valid or not. Written after RFC 7143, independently of the server.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
 use crate::waiting::PATIENCE;
 
-/// An answer: its header and its data.
+/// A reply: its header and its data.
 #[derive(Debug)]
 pub struct Answer {
     /// The 48 bytes before its data.
     pub header: [u8; 48],
-    /// What came with it.
+    /// Its data.
     pub data: Vec<u8>,
 }
 
 impl Answer {
-    /// Which kind of answer it is.
+    /// Returns its opcode.
     pub fn opcode(&self) -> u8 {
         self.header[0] & 0x3f
     }
 
-    /// Four bytes of the header as a number.
+    /// Returns four bytes of the header as a number.
     pub fn word(&self, at: usize) -> u32 {
         u32::from_be_bytes(self.header[at..at + 4].try_into().unwrap())
     }
 }
 
-/// What a command was answered with.
+/// The result of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// 0 where it was performed.
+    /// The status; 0 for success.
     pub status: u8,
     /// Key, code and qualifier of the sense data.
     pub sense: Option<(u8, u8, u8)>,
-    /// What was read.
+    /// The bytes read.
     pub data: Vec<u8>,
-    /// Bytes beyond what was expected (above 0), or fewer (below 0).
+    /// Bytes beyond the expected ones (above 0), or the shortfall (below 0).
     pub residual: i64,
 }
 
 impl Outcome {
-    /// Whether it was performed.
+    /// True if the command succeeded.
     pub fn is_good(&self) -> bool {
         self.status == 0
     }
 }
 
-/// A connection, with a session or before it.
+/// A connection, with or without a session.
 pub struct Initiator {
     /// The connection.
     pub stream: TcpStream,
-    /// Of the next command.
+    /// Number of the next command.
     pub command_number: u32,
-    /// Of the next status.
+    /// Number of the next status.
     pub status_number: u32,
     tag: u32,
 }
@@ -62,13 +62,13 @@ pub const NAME: &str = "iqn.2026-11.org.example:test";
 /// The target that is the export `disk`.
 pub const TARGET: &str = "iqn.2026-11.org.flashwise:disk";
 
-/// Keys and values as they are sent.
+/// Returns keys and values in their encoding.
 pub fn text(pairs: &[(&str, &str)]) -> Vec<u8> {
     pairs.iter().flat_map(|(key, value)| format!("{key}={value}\0").into_bytes()).collect()
 }
 
 impl Initiator {
-    /// A connection without a session.
+    /// Opens a connection without a session.
     pub fn connect(address: &str) -> Initiator {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -76,7 +76,7 @@ impl Initiator {
         Initiator { stream, command_number: 1, status_number: 0, tag: 0 }
     }
 
-    /// A session with the export `disk`, whose identifier ends with `isid`.
+    /// Opens a session with the export `disk`, whose identifier ends with `isid`.
     pub fn log_in(address: &str, name: &str, isid: u8) -> Initiator {
         let mut initiator = Initiator::connect(address);
         let pairs = [("InitiatorName", name), ("SessionType", "Normal"), ("TargetName", TARGET), ("InitialR2T", "No")];
@@ -85,7 +85,7 @@ impl Initiator {
         initiator
     }
 
-    /// One request of a login; `flags` are its second byte.
+    /// Sends one request of a login and returns the reply; `flags` is its second byte.
     pub fn login(&mut self, isid: u8, flags: u8, data: &[u8]) -> io::Result<Answer> {
         let mut header = [0; 48];
         (header[0], header[1]) = (0x43, flags);
@@ -104,7 +104,7 @@ impl Initiator {
         self.stream.write_all(&bytes)
     }
 
-    /// Takes an answer.
+    /// Receives a reply.
     pub fn receive(&mut self) -> io::Result<Answer> {
         let mut header = [0; 48];
         self.stream.read_exact(&mut header)?;
@@ -117,7 +117,7 @@ impl Initiator {
         Ok(answer)
     }
 
-    /// Whether the server has ended the connection.
+    /// True if the server has closed the connection.
     pub fn is_closed(&mut self) -> bool {
         let mut byte = [0];
         match self.stream.read(&mut byte) {
@@ -126,7 +126,7 @@ impl Initiator {
         }
     }
 
-    /// The header of a command; it takes a number.
+    /// Returns the header of a command, with the next number.
     pub fn command(&mut self, flags: u8, expected: u32, cdb: &[u8]) -> [u8; 48] {
         let mut header = [0; 48];
         self.tag += 1;
@@ -140,7 +140,7 @@ impl Initiator {
         header
     }
 
-    /// A data segment that was asked for, or not: `transfer` is its tag.
+    /// Sends a data segment, solicited or not: `transfer` is its tag.
     pub fn data_out(&mut self, is_last: bool, transfer: u32, number: u32, offset: u32, data: &[u8]) {
         let mut header = [0; 48];
         (header[0], header[1]) = (0x05, if is_last { 0x80 } else { 0 });
@@ -151,21 +151,21 @@ impl Initiator {
         self.send(header, data).unwrap();
     }
 
-    /// A command that reads at most `expected` bytes, or moves nothing.
+    /// Performs a command that reads at most `expected` bytes, or transfers nothing.
     pub fn read(&mut self, expected: u32, cdb: &[u8]) -> Outcome {
         let header = self.command(if expected > 0 { 0xc0 } else { 0x80 }, expected, cdb);
         self.send(header, &[]).unwrap();
         self.outcome()
     }
 
-    /// A command that comes with all its data.
+    /// Performs a command with all its data.
     pub fn write(&mut self, cdb: &[u8], data: &[u8]) -> Outcome {
         let header = self.command(0xa0, data.len() as u32, cdb);
         self.send(header, data).unwrap();
         self.outcome()
     }
 
-    /// Writes `data`, none of which is sent before it is asked for.
+    /// Writes `data`, only on request of the target.
     pub fn write_solicited(&mut self, cdb: &[u8], data: &[u8]) -> Outcome {
         let header = self.command(0xa0, data.len() as u32, cdb);
         self.send(header, &[]).unwrap();
@@ -183,7 +183,7 @@ impl Initiator {
         self.outcome()
     }
 
-    /// What the last command is answered with.
+    /// Returns the result of the last command.
     pub fn outcome(&mut self) -> Outcome {
         let mut data = Vec::new();
         loop {
@@ -211,13 +211,13 @@ impl Initiator {
         }
     }
 
-    /// Ends the unit attentions that wait.
+    /// Clears the pending unit attentions.
     pub fn clear_attentions(&mut self) {
         while self.read(0, &[0; 6]).status == 2 {}
     }
 }
 
-/// READ (10) or another of its form.
+/// Returns READ (10) or another command of its layout.
 pub fn cdb_10(code: u8, block: u32, blocks: u16) -> [u8; 10] {
     let mut cdb = [0; 10];
     cdb[0] = code;

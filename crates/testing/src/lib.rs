@@ -1,4 +1,4 @@
-//! What tests, examples and benchmarks of several crates share.
+//! Shared parts of the tests, examples and benchmarks of several crates.
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
 pub mod alone;
@@ -17,14 +17,14 @@ pub mod random;
 pub mod virtual_time;
 pub mod waiting;
 
-/// Writes a file that this user alone may read, as tokens, secrets and keys are.
+/// Writes a file that only this user may read, like tokens, secrets and keys.
 pub fn write_private(path: impl AsRef<std::path::Path>, text: &str) {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::write(&path, text).unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// The number that an environment variable sets, or else `default`.
+/// Returns the number in an environment variable, or `default`.
 pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is '{text}', not a number")))

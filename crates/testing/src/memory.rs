@@ -1,4 +1,4 @@
-//! An export in memory: sparse, so that terabytes are cheap, and as slow, wrong or silent as a test wants it.
+//! An export in memory: sparse, so terabytes are cheap, and as slow, wrong or silent as a test needs.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,18 +15,18 @@ const PAGE_BYTES: u64 = 64 << 10;
 type Pages = HashMap<u64, Box<[u8]>, FxBuildHasher>;
 type Answer = (Done, Result<Vec<u8>, Error>);
 
-/// How many requests of a kind there were.
+/// Counters of requests by kind.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Flushes.
     pub flushes: AtomicU64,
-    /// Writes that had to be durable at once.
+    /// Writes with FUA.
     pub forced: AtomicU64,
     /// Trims.
     pub trims: AtomicU64,
-    /// Zeroing, where it was not refused.
+    /// Zeroing that was not refused.
     pub zeroes: AtomicU64,
-    /// Requests to have something in the cache.
+    /// Requests to read into the cache.
     pub caches: AtomicU64,
 }
 
@@ -35,36 +35,36 @@ pub struct Seen {
 pub struct Memory {
     size: AtomicU64,
     pages: RwLock<Pages>,
-    /// Whether nothing can be written.
+    /// True if it is read-only.
     pub read_only: bool,
-    /// Whether zeroing is no faster than writing.
+    /// True if zeroing is no faster than writing.
     pub slow_zeroes: bool,
-    /// What it says that it is.
+    /// Its description.
     pub description: String,
-    /// Smallest request.
+    /// Smallest request in bytes.
     pub block_bytes_min: u32,
-    /// Where answers go to be given later, by another thread and in another order.
+    /// The queue of replies given later, by another thread and in another order.
     later: Option<Mutex<Sender<Answer>>>,
-    /// Fails every request with this.
+    /// The error of every request.
     pub failure: Mutex<Option<Error>>,
-    /// Whether answers are held back.
+    /// True if replies are held back.
     stalled: AtomicBool,
-    /// Whether those of writes are.
+    /// True if replies of writes are held back.
     writes_stalled: AtomicBool,
     held: Mutex<Vec<Answer>>,
-    /// Who has opened it.
+    /// The clients that have opened it.
     pub entered: Mutex<Vec<Client>>,
-    /// What was asked of it.
+    /// Its counters.
     pub seen: Seen,
 }
 
 impl Memory {
-    /// An export of `size` zeroes that answers at once.
+    /// Creates an export of `size` zeroes that replies immediately.
     pub fn new(size: u64) -> Self {
         Self { size: AtomicU64::new(size), block_bytes_min: 1, description: "in memory".into(), ..Self::default() }
     }
 
-    /// Answers later, on a thread of its own and in an order that `seed` decides.
+    /// Makes it reply later, on its own thread, in an order determined by `seed`.
     pub fn answering_later(mut self, seed: u64) -> Self {
         let (sender, receiver) = channel::<Answer>();
         self.later = Some(Mutex::new(sender));
@@ -84,22 +84,22 @@ impl Memory {
         self
     }
 
-    /// Is of `size` bytes from now on.
+    /// Changes its size in bytes.
     pub fn resize(&self, size: u64) {
         self.size.store(size, Ordering::SeqCst);
     }
 
-    /// Holds all answers back from now on.
+    /// Holds all replies back from now on.
     pub fn stall(&self) {
         self.stalled.store(true, Ordering::SeqCst);
     }
 
-    /// Holds the answers of writes back from now on.
+    /// Holds the replies of writes back from now on.
     pub fn stall_writes(&self) {
         self.writes_stalled.store(true, Ordering::SeqCst);
     }
 
-    /// Gives the answers that were held back, the last first, and holds no more.
+    /// Sends the replies held back, the last first, and stops holding them back.
     pub fn release(&self) {
         self.writes_stalled.store(false, Ordering::SeqCst);
         self.stalled.store(false, Ordering::SeqCst);
@@ -109,12 +109,12 @@ impl Memory {
         }
     }
 
-    /// Number of answers that are held back.
+    /// Returns the number of replies held back.
     pub fn held(&self) -> usize {
         self.held.lock().unwrap().len()
     }
 
-    /// Bytes of it.
+    /// Returns some of its bytes.
     pub fn read(&self, offset: u64, length: u64) -> Vec<u8> {
         let pages = self.pages.read().unwrap();
         let mut data = vec![0; length as usize];
@@ -129,7 +129,7 @@ impl Memory {
         data
     }
 
-    /// Puts bytes into it.
+    /// Changes some of its bytes.
     pub fn write(&self, offset: u64, data: &[u8]) {
         let mut pages = self.pages.write().unwrap();
         let mut rest = data;
@@ -238,7 +238,7 @@ impl Export for Memory {
     }
 }
 
-/// A range cut at the ends of pages: page, first byte in it, number of bytes.
+/// Divides a range at page boundaries: page, first byte in it, number of bytes.
 fn pieces(offset: u64, length: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     let end = offset + length;
     let mut next = offset;
@@ -250,7 +250,7 @@ fn pieces(offset: u64, length: u64) -> impl Iterator<Item = (u64, usize, usize)>
     })
 }
 
-/// Bytes that a seed decides.
+/// Returns bytes determined by a seed.
 pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed | 1;
     let mut bytes = Vec::with_capacity(length + 8);

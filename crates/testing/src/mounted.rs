@@ -1,28 +1,30 @@
-//! File systems on an export: nbdfuse shows it as a file, a loop device makes it a disk, and mount(8) mounts it. For root.
+//! File systems on an export: nbdfuse shows it as a file, a loop device makes it a disk, and mount(8) mounts it. Needs
+//! root.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::waiting::{found, wait_until};
 
-/// What a program prints, errors too; `Err` if it fails.
+/// Returns the output of a program, including its errors; `Err` if it fails.
 pub fn try_run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     if output.status.success() { Ok(said) } else { Err(format!("{program} {arguments:?}: {}\n{said}", output.status)) }
 }
 
-/// What a program prints; it has to succeed.
+/// Returns the output of a program, which must succeed.
 pub fn run(program: &str, arguments: &[&str]) -> String {
     try_run(program, arguments).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A path as text.
+/// Returns a path as text.
 pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Takes away what others still hold for a moment: a process that was just started has all files of this one open until it runs.
+/// Repeats `take_away` while others use its object for a moment: a process that is starting has all files of this one
+/// open until it runs.
 fn until_it_succeeds(mut take_away: impl FnMut() -> std::io::Result<Output>) -> bool {
     found(|| take_away().ok().filter(|output| output.status.success())).is_some()
 }
@@ -30,14 +32,14 @@ fn until_it_succeeds(mut take_away: impl FnMut() -> std::io::Result<Output>) -> 
 /// An export as a loop device over nbdfuse.
 pub struct Device {
     nbdfuse: Child,
-    /// The file that is the export.
+    /// The file of the export.
     pub file: PathBuf,
     /// The loop device.
     pub device: String,
 }
 
 impl Device {
-    /// Uses `directory` for the file that is the export.
+    /// Uses `directory` for the file of the export.
     pub fn new(directory: &Path, uri: &str) -> Device {
         let file = directory.join("export");
         std::fs::write(&file, b"").unwrap();
@@ -52,7 +54,7 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         let _ = Command::new("losetup").args(["--detach", &self.device]).output();
-        // A detached device goes when the last that looks at it has closed it.
+        // A detached device disappears when its last user has closed it.
         if !until_it_succeeds(|| Command::new("fusermount3").args(["-u", text(&self.file)]).output()) {
             let _ = self.nbdfuse.kill();
         }
@@ -64,12 +66,12 @@ impl Drop for Device {
 pub struct Mount(PathBuf);
 
 impl Mount {
-    /// The file system on `device`, mounted at a directory that is made.
+    /// Mounts the file system on `device` at a directory that is created.
     pub fn new(device: &str, at: &Path) -> Mount {
         Mount::with(&[device], at).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// `what`: the device or image, and options before it.
+    /// Mounts `what`: options, and the device or image.
     pub fn with(what: &[&str], at: &Path) -> Result<Mount, String> {
         std::fs::create_dir_all(at).unwrap();
         try_run("mount", &[what, &[text(at)]].concat())?;
@@ -83,7 +85,7 @@ impl Drop for Mount {
     }
 }
 
-/// Whether the unmounted file system on a device or image is sound.
+/// Checks the unmounted file system on a device or image.
 pub fn check(file_system: &str, device: &str) -> Result<(), String> {
     let said = match file_system {
         "ext4" => try_run("e2fsck", &["-fn", device]),

@@ -1,11 +1,12 @@
-//! Processor time of a server, and how a load generator tells what it found.
+//! Processor time of a server, and the report of a load generator.
 
 use std::error::Error;
 
-/// What the kernel counts processor time in, by second, on all common machines (`getconf CLK_TCK`).
+/// The kernel's unit of processor time, per second, on all common machines (`getconf CLK_TCK`).
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Processor time of a process and its threads, user and system: fields 14 and 15 of `/proc/PID/stat`.
+/// Returns the processor time of a process and its threads in seconds, user and system: fields 14 and 15 of
+/// `/proc/PID/stat`.
 pub fn seconds(pid: usize) -> Result<f64, Box<dyn Error + Send + Sync>> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let after_name = stat.rsplit_once(") ").ok_or("/proc/PID/stat has no name")?.1;
@@ -13,7 +14,7 @@ pub fn seconds(pid: usize) -> Result<f64, Box<dyn Error + Send + Sync>> {
     Ok(ticks.iter().sum::<u64>() as f64 / TICKS_PER_SECOND)
 }
 
-/// Prints what all requests took, and the server's processor time for each.
+/// Prints the latencies of all requests, and the server's processor time for each.
 pub fn tell(latencies_ns: &mut [u64], seconds: f64, server_cpu_seconds: Option<f64>) {
     latencies_ns.sort_unstable();
     let count = latencies_ns.len();

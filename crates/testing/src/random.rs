@@ -3,18 +3,18 @@
 /// Splitmix64.
 #[derive(Clone, Debug)]
 pub struct Random(
-    /// Its state, which begins with the seed.
+    /// Its state; initially the seed.
     pub u64,
 );
 
 impl Random {
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[allow(clippy::should_implement_trait)] // It has no end.
     pub fn next(&mut self) -> u64 {
         flashwise_core::random::next(&mut self.0)
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
@@ -24,7 +24,7 @@ impl Random {
         self.below(odds) == 0
     }
 
-    /// One of these.
+    /// Returns one of these.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }

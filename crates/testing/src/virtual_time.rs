@@ -1,5 +1,7 @@
-//! A world of threads on a virtual clock: one thread runs at a time, until it waits, and a seed decides who is next. The same seed gives
-//! the same run, and no time passes while threads run.
+//! A world of threads on a virtual clock.
+//!
+//! One thread runs until it waits, and a seed determines the next. The same seed gives the same run, and no time passes
+//! while threads run.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -14,13 +16,13 @@ use flashwise_engine::time::{self, World};
 use crate::random::Random;
 
 const STACK_BYTES: usize = 1 << 20;
-/// How long after the main thread the others may end: longer than anything waits.
+/// Time limit for the other threads after the main one ends; longer than any wait.
 pub const ENDS_IN: Duration = Duration::from_secs(600);
 
-/// A thread: it yields where it waits, and is resumed with whether it was woken.
+/// A thread. It yields when it waits, and resumes with true if it was woken.
 type Thread = Coroutine<bool, (), ()>;
 
-/// What a thread waits for, and how the wait ended.
+/// A thread that waits, and the result of the wait.
 #[derive(Default)]
 struct Waiter {
     name: String,
@@ -32,13 +34,13 @@ struct Waiter {
 #[derive(Default)]
 struct State {
     now: Duration,
-    /// None while it runs.
+    /// `None` while it runs.
     threads: BTreeMap<u64, Option<ManuallyDrop<Thread>>>,
     waiters: HashMap<u64, Waiter>,
     waiting_for: HashMap<usize, VecDeque<u64>>,
     timers: BTreeMap<(Duration, u64), u64>,
     ready: Vec<u64>,
-    /// Numbers given so far, of threads and timers.
+    /// Number of threads and timers so far.
     given: u64,
     running: u64,
 }
@@ -49,7 +51,7 @@ impl State {
         self.given
     }
 
-    /// Has a thread that waits run again.
+    /// Makes a waiting thread runnable.
     fn end_wait(&mut self, thread: u64, woken: bool) {
         let waiter = self.waiters.get_mut(&thread).expect("it waits");
         waiter.woken = woken;
@@ -64,7 +66,7 @@ impl State {
         self.ready.push(thread);
     }
 
-    /// Takes a thread to run next; the clock goes on where all wait.
+    /// Returns a thread to run next. If all wait, the clock advances.
     fn next(&mut self, random: &mut Random) -> Option<u64> {
         if self.ready.is_empty() {
             let (&(until, _), &thread) = self.timers.first_key_value()?;
@@ -80,7 +82,7 @@ thread_local! {
     static TURNS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Returns how often a thread of a world has run until it waited, in all worlds of this thread of the machine.
+/// Returns the number of turns of threads in all worlds of this thread of the machine.
 pub fn turns() -> u64 {
     TURNS.get()
 }
@@ -89,9 +91,9 @@ pub fn turns() -> u64 {
 #[derive(Default)]
 struct Threads {
     state: RefCell<State>,
-    /// Of the thread that runs, to give up its turn.
+    /// The running thread's yielder, to end its turn.
     yielder: Cell<Option<*const Yielder<bool, ()>>>,
-    /// Stacks of threads that have ended.
+    /// Stacks of finished threads.
     stacks: RefCell<Vec<DefaultStack>>,
 }
 
@@ -152,7 +154,7 @@ impl World for Threads {
 }
 
 impl Threads {
-    /// Lets the next thread run until it waits. Returns whether there is one: else all have ended, or wait for ever.
+    /// Runs the next thread until it waits. Returns false if all have ended, or wait forever.
     fn run_next(&self, random: &mut Random) -> bool {
         let (number, mut thread, woken) = {
             let state = &mut *self.state.borrow_mut();
@@ -176,16 +178,16 @@ impl Threads {
     }
 }
 
-/// Lets time pass in the world that runs.
+/// Lets time pass in the running world.
 pub fn pass(time: Duration) {
     time::sleep(time);
 }
 
-/// Runs `main`, and all threads that are started meanwhile, in a world of their own. Returns what `main` does, and the names of threads that
-/// do not end within [`ENDS_IN`] after it.
+/// Runs `main`, and all threads that are started meanwhile, in a world of their own. Returns the result of `main`, and
+/// the names of threads that do not end within [`ENDS_IN`] after it.
 ///
 /// # Panics
-/// A thread panics, or `main` waits for ever.
+/// A thread panics, or `main` waits forever.
 pub fn run<T: 'static>(seed: u64, main: impl FnOnce() -> T + 'static) -> (T, Vec<String>) {
     struct Leave;
     impl Drop for Leave {

@@ -1,14 +1,14 @@
-//! Waiting for what others do.
+//! Waiting for other threads and processes.
 
 use std::time::{Duration, Instant};
 
-/// Far longer than anything takes: a test that hangs fails instead.
+/// Timeout of every wait: a test that hangs fails instead.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Between two looks: short at first, for what comes at once.
+/// Pauses between two checks: short at first, for fast events.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(10));
 
-/// Waits until there is something, and returns it; `None` if it does not come in [`PATIENCE`].
+/// Waits until `look` returns something, and returns it; `None` after [`PATIENCE`].
 pub fn found<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let started = Instant::now();
     let mut pause = PAUSES.0;
@@ -22,17 +22,17 @@ pub fn found<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// Waits until there is something, and returns it. Fails after [`PATIENCE`], and says `what` did not come.
+/// Waits until `look` returns something, and returns it. Panics after [`PATIENCE`] with a message that names `what`.
 pub fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     found(look).unwrap_or_else(|| panic!("waited for {PATIENCE:?}: {what}"))
 }
 
-/// Waits until `condition` holds. Fails after [`PATIENCE`], and says `what` did not come.
+/// Waits until `condition` is true. Panics after [`PATIENCE`] with a message that names `what`.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     wait_for(what, || condition().then_some(()));
 }
 
-/// The time that a slow device takes for a transfer.
+/// Sleeps as long as a slow device takes for a transfer.
 pub fn take(time: Duration) {
     std::thread::sleep(time);
 }

@@ -1,6 +1,6 @@
-//! A disk with a volatile cache that fails in every way that is asked for.
+//! A disk with a volatile cache that fails in every requested way.
 //!
-//! Pages are shared between forks, so that a power failure costs what changed and not the size of the disk.
+//! Forks share pages, so the cost of a power failure depends on the changes and not on the size of the disk.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -17,7 +17,7 @@ mod zones;
 pub use zones::ACTIVE_MIN;
 use zones::{FakeZonedDevice, FakeZones};
 
-/// What a power failure leaves of the writes that were not flushed.
+/// The unflushed writes that survive a power failure.
 #[derive(Clone, Copy, Debug)]
 pub enum Loss {
     /// All of them, and they stay volatile: only the process died.
@@ -26,22 +26,22 @@ pub enum Loss {
     Nothing,
     /// None of them.
     Everything,
-    /// A random state of each sector, of those that it had since the last flush.
+    /// A random state of each sector since the last flush.
     Sectors,
-    /// Each write whole or not at all.
+    /// Each write completely or not at all.
     Writes,
 }
 
-/// What a read returns in the place of a page.
+/// The wrong result of reading a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Corruption {
     /// A bit is wrong.
     BitFlip,
     /// Zeroes.
     Zeroes,
-    /// What was on the page before.
+    /// The previous content of the page.
     Stale,
-    /// What is on another page.
+    /// The content of another page.
     Misdirected,
 }
 
@@ -57,11 +57,11 @@ struct Inner {
     sector: usize,
     stable: Vec<Arc<Page>>,
     visible: Vec<Arc<Page>>,
-    /// What was visible before the last write.
+    /// The visible pages before the last write.
     before: Vec<Arc<Page>>,
-    /// By page: what was written to it since the last flush, with the number of the write.
+    /// The writes to each page since the last flush, with their numbers.
     volatile: BTreeMap<usize, Vec<(u64, Arc<Page>)>>,
-    /// Where it has zones, these know what is volatile.
+    /// The volatile state of a disk with zones.
     zones: Option<FakeZones>,
     writes: u64,
     filter: Option<Filter>,
@@ -76,7 +76,7 @@ pub struct FakeDisk {
 }
 
 impl FakeDisk {
-    /// A zeroed disk that tears writes at `sector` bytes.
+    /// Creates a zeroed disk that tears writes at `sector` bytes.
     pub fn new(pages: usize, sector: usize) -> FakeDisk {
         let zero = Arc::new([0; BLOCK_BYTES]);
         let inner = Inner {
@@ -93,7 +93,7 @@ impl FakeDisk {
         FakeDisk::of(inner)
     }
 
-    /// A new disk whose units are zones, of which so many may be open or closed.
+    /// Creates a disk whose units are zones. At most `max_active` may be open or closed.
     pub fn zoned(geometry: Geometry, max_active: u32) -> FakeDisk {
         let pages = geometry.unit_pages as usize;
         let disk = FakeDisk::new((geometry.units as usize + 1) * pages, 512);
@@ -108,22 +108,22 @@ impl FakeDisk {
         FakeDisk { inner, zoned }
     }
 
-    /// One of its own with the same contents.
+    /// Returns an independent copy.
     pub fn fork(&self) -> FakeDisk {
         FakeDisk::of(self.inner.lock().unwrap().clone())
     }
 
-    /// Operations that a zoned device refused.
+    /// Returns the number of operations that a zoned device refused.
     pub fn refusals(&self) -> u64 {
         self.inner.lock().unwrap().zones.as_ref().map_or(0, |zones| zones.refusals)
     }
 
-    /// The pages of the superblock's copies; of zones, those that were written last, older first.
+    /// Returns the pages of the superblock's copies; with zones, those written last, older first.
     pub fn superblock_pages(&self) -> Vec<usize> {
         self.inner.lock().unwrap().zones.as_ref().map_or(vec![0, 1], FakeZones::superblock_pages)
     }
 
-    /// Nothing of a cache is there any more.
+    /// Clears everything.
     pub fn blank(&self) {
         let mut inner = self.inner.lock().unwrap();
         if let Some(zones) = &mut inner.zones {
@@ -139,37 +139,37 @@ impl FakeDisk {
         self.zoned.iter().for_each(|zoned| zoned.look_again().unwrap());
     }
 
-    /// What is written from now on is changed by `filter`.
+    /// Sets the filter for later writes.
     pub fn set_filter(&self, filter: Filter) {
         self.inner.lock().unwrap().filter = Some(filter);
     }
 
-    /// After so many more operations, all fail.
+    /// Makes all operations fail after `lives` more.
     pub fn set_lives(&self, lives: u64) {
         self.inner.lock().unwrap().lives = lives;
     }
 
-    /// Whether it has failed because of that.
+    /// True if it has failed because of that.
     pub fn is_dead(&self) -> bool {
         self.inner.lock().unwrap().lives == 0
     }
 
-    /// Counts an operation of something that fails with the disk.
+    /// Counts an operation of something that fails together with the disk.
     pub fn operate(&self) -> io::Result<()> {
         self.inner.lock().unwrap().operate(0)
     }
 
-    /// The number of the last write: a flush that is asked for now covers no later one.
+    /// Returns the number of the last write. A flush requested now covers no later one.
     pub fn writes(&self) -> u64 {
         self.inner.lock().unwrap().writes
     }
 
-    /// What was written up to a write, by its number, survives from now on.
+    /// Makes all writes up to this number durable.
     pub fn sync_until(&self, write: u64) {
         self.inner.lock().unwrap().sync_until(write);
     }
 
-    /// The power fails: what is visible from now on is what was kept.
+    /// Simulates a power failure: only the surviving writes stay visible.
     pub fn crash(&self, loss: Loss, random: &mut Random) {
         self.lose(loss, random);
         self.look_again();
@@ -211,17 +211,17 @@ impl FakeDisk {
         inner.visible.clone_from(&inner.stable);
     }
 
-    /// The page as it is read.
+    /// Returns a page as a read does.
     pub fn page(&self, page: usize) -> Page {
         *self.inner.lock().unwrap().visible[page]
     }
 
-    /// The page as it would be read after the worst power failure.
+    /// Returns a page as after the worst power failure.
     pub fn stable_page(&self, page: usize) -> Page {
         *self.inner.lock().unwrap().stable[page]
     }
 
-    /// What a bad read of the page returns.
+    /// Returns a wrong result of reading a page.
     pub fn corrupted(&self, page: usize, how: Corruption, random: &mut Random) -> Page {
         let inner = self.inner.lock().unwrap();
         match how {
@@ -236,7 +236,7 @@ impl FakeDisk {
         }
     }
 
-    /// Changes what reads return, now and after a crash.
+    /// Changes the result of reads, now and after a crash.
     pub fn set_page(&self, page: usize, bytes: Page) {
         let inner = &mut *self.inner.lock().unwrap();
         inner.volatile.remove(&page);
@@ -244,7 +244,7 @@ impl FakeDisk {
         inner.visible[page] = inner.stable[page].clone();
     }
 
-    /// Changes what reads return until it is changed back; returns what they returned.
+    /// Changes the result of reads until it is changed back, and returns the previous result.
     pub fn show_page(&self, page: usize, bytes: Page) -> Page {
         *std::mem::replace(&mut self.inner.lock().unwrap().visible[page], Arc::new(bytes))
     }
@@ -264,7 +264,7 @@ impl Inner {
         });
     }
 
-    /// Remembers what is visible of a zone before it is written.
+    /// Saves the visible pages of a zone before a write.
     fn keep_before(&mut self, zone: u32, offset: u64, length: usize) {
         let first = self.zones.as_ref().map_or(0, |zones| zones.first_page(zone));
         let first = first + offset as usize / BLOCK_BYTES;
@@ -334,7 +334,7 @@ impl Disk for FakeDisk {
         Ok(())
     }
 
-    /// Zones take a segment as one write.
+    /// Zones accept a segment as one write.
     fn write_vectored_at(&self, buffers: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
         if let Some(zoned) = &self.zoned {
             return zoned.write_vectored_at(buffers, offset);
@@ -347,7 +347,7 @@ impl Disk for FakeDisk {
         self.write_at(&vec![0; length as usize], offset)
     }
 
-    /// The worst that a device may do: what was discarded reads as noise.
+    /// The worst behaviour of a device: discarded bytes read as noise.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         if let Some(zoned) = &self.zoned {
             return zoned.discard(offset, length);

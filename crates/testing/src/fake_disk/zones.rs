@@ -1,6 +1,8 @@
-//! Zones of a fake disk: they refuse what a zoned device refuses, and a power failure leaves of each what was done first.
+//! Zones of a fake disk. They refuse everything that a zoned device refuses. After a power failure each zone keeps its
+//! first changes.
 //!
-//! Zone 0 has the pages of unit 0 of the disk, zone 1 those behind its last unit, and the others those of the units from 1 on.
+//! Zone 0 has the pages of unit 0 of the disk, zone 1 those behind its last unit. The others have those of the units
+//! from 1 on.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex};
@@ -11,7 +13,7 @@ use flashwise_engine::disk::zoned::{Condition, Limits, Zone, ZonedDevice};
 use super::{Inner, Loss};
 use crate::random::Random;
 
-/// Zones that may be open or closed: the fewest that a cache can do with, and one for what a planted bug leaves behind.
+/// Maximum number of open or closed zones: the minimum for a cache, and one that a planted bug leaves open.
 pub const ACTIVE_MIN: u32 = 4;
 
 #[derive(Clone, Debug)]
@@ -25,7 +27,7 @@ enum Change {
 struct FakeZone {
     visible: Zone,
     stable: Zone,
-    /// What was done since the last flush, with its number.
+    /// The changes since the last flush, with their numbers.
     volatile: Vec<(u64, Change)>,
 }
 
@@ -33,9 +35,9 @@ struct FakeZone {
 pub(super) struct FakeZones {
     zones: Vec<FakeZone>,
     pages: usize,
-    /// Zones that may be open or closed.
+    /// Maximum number of open or closed zones.
     max_active: u32,
-    /// Operations that a zoned device refuses.
+    /// Number of operations that a zoned device refuses.
     pub(super) refusals: u64,
 }
 
@@ -79,7 +81,7 @@ impl FakeZones {
         }
     }
 
-    /// What is at the start of `zone` of what was not flushed becomes stable: all changes up to a number.
+    /// Makes the first changes of each zone durable, up to a number.
     pub(super) fn sync_until(&mut self, number: u64, stable: &mut [Arc<Page>]) {
         for zone in 0..self.zones.len() as u32 {
             let covered = self.zones[zone as usize].volatile.partition_point(|(it, _)| *it <= number);
@@ -87,7 +89,7 @@ impl FakeZones {
         }
     }
 
-    /// The first changes of a zone, and some sectors of the next if that is an append, become stable.
+    /// Makes the first changes of a zone durable, and some sectors of the next one if it is an append.
     fn keep(&mut self, zone: u32, changes: usize, sectors: usize, stable: &mut [Arc<Page>]) {
         let mut kept = self.zones[zone as usize].clone();
         let first = self.first_page(zone);
@@ -100,7 +102,7 @@ impl FakeZones {
         self.zones[zone as usize] = kept;
     }
 
-    /// The power fails: of each zone, some of what was done first is kept.
+    /// Simulates a power failure: each zone keeps some of its first changes.
     pub(super) fn crash(&mut self, loss: Loss, random: &mut Random, stable: &mut [Arc<Page>]) {
         for zone in 0..self.zones.len() as u32 {
             let volatile = &self.zones[zone as usize].volatile;
@@ -130,26 +132,27 @@ impl FakeZones {
         }
     }
 
-    /// All zones are as new.
+    /// Resets all zones.
     pub(super) fn blank(&mut self) {
         self.zones.fill(FakeZone { visible: EMPTY, stable: EMPTY, volatile: Vec::new() });
     }
 
-    /// The pages of the superblocks that were written last, two at most, older first: the zones are used in turn.
+    /// Returns the pages of the superblocks that were written last, two at most, older first. The zones are used
+    /// alternately.
     pub(super) fn superblock_pages(&self) -> Vec<usize> {
         let pages = |zone: u32| -> Vec<usize> {
             let written = self.zones[zone as usize].visible.written as usize / BLOCK_BYTES;
             (0..written).map(|page| self.first_page(zone) + page).collect()
         };
         let full = |zone: u32| self.zones[zone as usize].visible.condition == Condition::Full;
-        // Both are full only between two writes; then zone 1 was written last, or zone 0 was before it was reset.
+        // Both are full only between two writes. Then zone 1 was written last, or zone 0 before it was reset.
         let newest = if pages(1).is_empty() || (full(1) && !pages(0).is_empty() && !full(0)) { 0 } else { 1 };
         let all = [pages(1 - newest), pages(newest)].concat();
         all[all.len().saturating_sub(2)..].to_vec()
     }
 }
 
-/// The device by which a fake disk's zones are reached.
+/// The device for the zones of a fake disk.
 pub(super) struct FakeZonedDevice {
     pub(super) inner: Arc<Mutex<Inner>>,
 }
