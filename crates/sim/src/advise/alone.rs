@@ -1,5 +1,5 @@
-//! Alternatives to a cache of flash: no cache, flash for all data, RAM without flash, and more storage devices. All run with the requests of the
-//! trace, as caches do.
+//! Alternatives to a flash cache: no cache, flash for all data, RAM without flash, and more storage devices. All run
+//! with the requests of the trace, as caches do.
 
 use flashwise_core::access::Op;
 use flashwise_core::tiers::{Device, Tier};
@@ -16,9 +16,9 @@ use crate::results::ResultRow;
 
 /// Name of a cache without flash.
 pub const RAM_ONLY: &str = "RAM only";
-/// Storage devices that are tried in place of those of the catalogue, as multiples of these: the least that may keep up, and more.
+/// Numbers of storage devices to try, as multiples of the catalogue's number or of the minimum that may keep up.
 const MORE_STORAGE: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
-/// More storage devices than this are no advice.
+/// Advice never contains more storage devices than this.
 const STORAGE_DEVICES_MAX: f64 = 1024.0;
 const GIB: u64 = 1 << 30;
 
@@ -39,14 +39,14 @@ impl Asked {
         Asked { reads: reads as f64, writes: writes as f64, block_bytes: trace.block_size_bytes() as f64 }
     }
 
-    /// How long a block takes on average where one device answers all, and nothing waits.
+    /// Returns the mean latency of a block if one device answers everything and nothing waits.
     pub fn latency_us(&self, device: &Device) -> f64 {
         let sum = self.reads * device.read_latency_us + self.writes * device.write_latency_us;
         sum / (self.reads + self.writes).max(1.0)
     }
 }
 
-/// The job of a cache that takes nothing in, behind so much RAM and in front of `storage`.
+/// Returns the job of a cache that admits nothing, behind this much RAM and in front of `storage`.
 fn job(search: &Search, storage: TierModel, ram_bytes: u64) -> Result<Job, AdviseError> {
     let job = Job {
         policy: Some(Choice::Policy("lru".parse().expect("it is a policy"))),
@@ -75,7 +75,7 @@ fn without(search: &Search, what: String, price: f64, array: &ArrayFigures) -> W
     }
 }
 
-/// The storage without a cache.
+/// Runs the storage without a cache.
 pub(super) fn no_cache(search: &Search) -> Result<Without, AdviseError> {
     let job = job(search, search.question.catalogue.storage, 0)?;
     let ran = run(search, &[job], "the storage without a cache")?;
@@ -101,7 +101,7 @@ pub(super) fn compare_with(search: &mut Search, no_cache: &Without) -> Result<()
     Ok(())
 }
 
-/// Flash for all data, of the offer that costs least for it and meets the targets.
+/// Returns flash for all data, from the cheapest offer that meets the targets.
 pub(super) fn all_flash(search: &Search) -> Result<Option<Without>, AdviseError> {
     let Some(data_bytes) = search.question.catalogue.data_bytes else { return Ok(None) };
     let asked = Asked::of(search);
@@ -131,7 +131,8 @@ pub(super) fn all_flash(search: &Search) -> Result<Option<Without>, AdviseError>
     Ok(found)
 }
 
-/// Sizes of RAM that a cache without flash may have: those of the catalogue, and powers of two up to all that the trace touches.
+/// Returns sizes of RAM for a cache without flash: those of the catalogue, and powers of two up to the size of all
+/// touched blocks.
 fn ram_sizes(search: &Search) -> Vec<u64> {
     let touched = search.workload.touched_bytes();
     let mut sizes = search.question.catalogue.ram_bytes.clone();
@@ -146,8 +147,8 @@ fn ram_sizes(search: &Search) -> Vec<u64> {
     sizes
 }
 
-/// Runs RAM without flash, as a read cache, in each size that costs less than `less_than`. Sizes that cost more than one that meets the targets are
-/// left out. Writes go to the storage at once.
+/// Runs RAM without flash, as a read cache, in each size that costs less than `less_than`. Sizes that cost more than
+/// one that meets the targets are omitted. Writes go directly to the storage.
 pub(super) fn ram_alone(search: &Search, less_than: f64) -> Result<Vec<AdvisedCache>, AdviseError> {
     let price = |bytes: u64| bytes as f64 / GIB as f64 * search.question.catalogue.ram_price_per_gib;
     let (mut ran, mut most) = (Vec::new(), less_than);
@@ -188,8 +189,8 @@ pub(super) fn ram_alone(search: &Search, less_than: f64) -> Result<Vec<AdvisedCa
     Ok(ran)
 }
 
-/// Returns a sentence on more storage devices behind `cache`, which misses the load or the latency. It has the fewest devices that meet the targets,
-/// or the wait with the most that ran. None if the flash wears out too soon.
+/// Returns a sentence on more storage devices behind `cache`, which misses the load or the latency. It has the fewest
+/// devices that meet the targets, or the wait with the most that ran. None if the flash wears out too soon.
 pub(super) fn more_storage(search: &Search, cache: &AdvisedCache) -> Result<Option<String>, AdviseError> {
     let storage = search.question.catalogue.storage;
     let (years, now) = (cache.cache_lifetime_years, storage.tier.devices);

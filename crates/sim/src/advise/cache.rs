@@ -1,4 +1,4 @@
-//! A cache that could be bought, how it is set, and the job that runs it.
+//! A cache to buy, its settings, and its job.
 
 use flashwise_core::cache::settings::{Given, Setting};
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
@@ -15,11 +15,11 @@ use crate::size::Size;
 
 /// The write modes of a cache.
 pub const MODES: [&str; 3] = ["write-back", "write-through", "write-around"];
-/// Erase units of the simulated and the advised cache: the server's own.
+/// Erase units of the simulated and the advised cache; the server's default.
 const UNIT_BYTES: u64 = 2 << 20;
 
 figures! {
-    /// A cache that can be bought, how it is set, and what it does on the trace. What does not wear lasts for ever, `null` in JSON.
+    /// A cache to buy, its settings, and its results on the trace. A lifetime without wear is infinite, `null` in JSON.
     pub struct AdvisedCache {
         /// The device, as the catalogue calls it.
         device: String, "";
@@ -55,7 +55,8 @@ figures! {
         storage_utilisation: Option<f64>, "share";
         /// Work of the busiest flash device, per time. Above 1 it cannot keep up. None for a trace without times.
         cache_utilisation: Option<f64>, "share";
-        /// Lifetime of the flash, from the endurance in the catalogue and the rate of writes in the trace. None for a trace without times.
+        /// Lifetime of the flash, from the endurance in the catalogue and the rate of writes in the trace. None for a
+        /// trace without times.
         cache_lifetime_years: Option<f64>, "years";
         /// Hits per access.
         hit_ratio: f64, "share";
@@ -71,13 +72,13 @@ figures! {
 }
 
 impl AdvisedCache {
-    /// The worst interval in words: its length, and its start after that of the trace.
+    /// Describes the worst interval: its length, and its start relative to that of the trace.
     pub fn worst_interval(&self) -> Option<String> {
         Some(after(self.latency_worst_seconds?, self.latency_worst_after_s?))
     }
 }
 
-/// What is bought.
+/// The hardware of a cache.
 #[derive(Clone, Debug)]
 pub(super) struct Purchase<'a> {
     pub offer: &'a Offer,
@@ -85,7 +86,7 @@ pub(super) struct Purchase<'a> {
     pub price: f64,
 }
 
-/// How it is set.
+/// The settings of a cache.
 #[derive(Clone, Debug)]
 pub(super) struct Way {
     pub policy: Spec,
@@ -95,15 +96,15 @@ pub(super) struct Way {
 }
 
 impl Purchase<'_> {
-    /// The flash that is simulated: what is bought, or as much as behaves like that where the trace touches far less. Beyond twice what the trace
-    /// touches nothing is evicted.
+    /// Returns the size of the simulated flash: that of the purchase, or less if the trace touches far less. Beyond
+    /// twice the touched bytes nothing is evicted, so the behaviour is the same.
     fn simulated_bytes(&self, over_provision: Share, touched_bytes: u64) -> u64 {
         let enough = 2.0 * touched_bytes as f64 / (1.0 - over_provision.of_one()) + 64.0 * UNIT_BYTES as f64;
         let bytes = self.offer.capacity_bytes().min(enough as u64);
         bytes - bytes % UNIT_BYTES
     }
 
-    /// Refuses flash that makes no cache.
+    /// Refuses flash that is too small for a cache.
     pub fn check(&self) -> Result<(), AdviseError> {
         let least = UNIT_BYTES * u64::from(Geometry::UNITS_MIN);
         let found = self.offer.capacity_bytes();
@@ -114,7 +115,7 @@ impl Purchase<'_> {
         Err(AdviseError::TooSmall { offer: self.offer.name.clone(), found, least })
     }
 
-    /// The job that runs it as a server does.
+    /// Returns the job that runs it as a server does.
     pub fn job(&self, way: &Way, base: &Job, touched_bytes: u64) -> Result<Job, JobError> {
         let size: Size = ByteSize::new(self.simulated_bytes(way.over_provision, touched_bytes)).to_string().parse()?;
         let text = self.offer.model.to_string();
@@ -134,7 +135,8 @@ impl Purchase<'_> {
         job.plain()
     }
 
-    /// The job that estimates what it keeps: the policy and the rule alone, behind RAM, over a cache of the blocks that the log can hold.
+    /// Returns the job that estimates its contents. Only the policy and the rule run, behind RAM, over a cache of the
+    /// blocks that the log can hold.
     pub fn estimating_job(&self, way: &Way, base: &Job, touched_bytes: u64) -> Result<Job, JobError> {
         let held = self.simulated_bytes(way.over_provision, touched_bytes) as f64 * (1.0 - way.over_provision.of_one());
         let held = (held as u64).min(touched_bytes) / BLOCK_BYTES as u64;
@@ -142,7 +144,7 @@ impl Purchase<'_> {
         let job = Job {
             policy: Some(Choice::Policy(way.policy.clone())),
             size: Some(size),
-            // Half of it buffers writes.
+            // The other half buffers writes.
             ram: Some(Ram::Bytes(self.ram_bytes / 2)),
             admission: way.admission.rule().is_some().then(|| way.admission.clone()),
             warmup: base.warmup,
@@ -150,7 +152,7 @@ impl Purchase<'_> {
             sample_by: base.sample_by,
             ..Job::default()
         };
-        // Only a rule that adapts asks for devices.
+        // Only adaptive rules need devices.
         let adapts = way.admission.rule().is_some_and(|rule| rule.spec().info().decides.is_some());
         match adapts {
             true => Job {

@@ -1,4 +1,4 @@
-//! The configuration of `flashwise serve` that follows from an advice.
+//! The configuration of `flashwise serve` for an advice.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use flashwise_device::offers::{Catalogue, WARRANTY_YEARS};
 use super::AdvisedCache;
 use super::words::gb;
 
-/// What the configuration calls the devices; what is not named, the reader has to name.
+/// Paths of the devices; the reader fills in missing ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Paths<'a> {
     /// The slow storage.
@@ -18,7 +18,7 @@ pub struct Paths<'a> {
     pub flash: Option<&'a str>,
 }
 
-/// The configuration of a server with such a cache, which `command` advised.
+/// Returns the configuration of a server with such a cache, which `command` advised.
 pub fn configuration(command: &str, cache: &AdvisedCache, catalogue: &Catalogue, paths: Paths) -> String {
     let share = Share::new(cache.over_provision).unwrap_or_default();
     let offer = catalogue.offers.iter().find(|offer| {
@@ -53,7 +53,7 @@ pub fn configuration(command: &str, cache: &AdvisedCache, catalogue: &Catalogue,
         key("storage-device", &catalogue.storage.to_string());
         let cycles = offer.model.tier.device.endurance_cycles;
         if cycles.is_finite() {
-            // As many drive writes per day as use up its endurance in the years of the warranty.
+            // The drive writes per day that use up its endurance within the warranty.
             let per_day = cycles / YEAR_DAYS / WARRANTY_YEARS;
             let _ = writeln!(text, "drive-writes-per-day = {per_day:?}\nwarranty-years = {WARRANTY_YEARS}");
         }
@@ -61,7 +61,7 @@ pub fn configuration(command: &str, cache: &AdvisedCache, catalogue: &Catalogue,
     text
 }
 
-/// Text as TOML has it.
+/// Quotes text for TOML.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {

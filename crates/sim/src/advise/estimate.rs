@@ -1,16 +1,16 @@
-//! What policies alone tell of the whole cache: how long accesses take, and how much is written to flash.
+//! Estimates for the whole cache from a simulation of only the policy: mean latency, and writes to flash.
 
 use flashwise_core::tiers::Device;
 
 use crate::results::ResultRow;
 
-/// An estimated latency that is longer than what is asked for by more than this is not tried.
+/// A cache is not tried if its estimated latency exceeds the target by more than this factor.
 const LATENCY_MARGIN: f64 = 1.5;
-/// A lifetime that is shorter by more than this is not tried: the log writes less than policies alone tell, since its buffer takes in what is
-/// written again, and more, since it copies forward.
+/// A cache is not tried if its estimated lifetime is shorter than the target by more than this factor. The log may
+/// write less than estimated, because its buffer absorbs overwrites, or more, because it copies forward.
 const YEARS_MARGIN: f64 = 3.0;
 
-/// The accesses of a trace by what answers them. Of a sample they are estimates.
+/// The accesses of a trace by the device that answers them. From a sample they are estimates.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Estimate {
     reads: f64,
@@ -42,13 +42,13 @@ impl Estimate {
         }
     }
 
-    /// How long an access takes on average. What is written back later is answered from RAM.
+    /// Returns the mean latency of an access. Data that is written back later is answered from RAM.
     pub fn latency_us(&self, mode: &str, cache: &Device, storage: &Device) -> f64 {
         let waiting_writes = if mode == "write-back" { self.bypassed_writes } else { self.writes };
         self.mean_us(waiting_writes, cache, storage)
     }
 
-    /// The same if RAM answers bypassed writes too, before they are on the storage.
+    /// Returns the same if RAM also answers bypassed writes before they reach the storage.
     pub fn shortest_us(&self, mode: &str, cache: &Device, storage: &Device) -> f64 {
         let waiting_writes = if mode == "write-back" { 0.0 } else { self.writes };
         self.mean_us(waiting_writes, cache, storage)
@@ -61,20 +61,22 @@ impl Estimate {
         sum / (self.reads + self.writes).max(1.0)
     }
 
-    /// What is written to flash because of accesses.
+    /// Returns the bytes written to flash for accesses.
     pub fn flash_bytes(&self, mode: &str) -> f64 {
         let writes = if mode == "write-around" { 0.0 } else { self.cached_writes };
         (writes + self.read_admissions) * self.block_bytes
     }
 
-    /// Whether a cache of which this is estimated may meet targets that it misses by these factors; errors of a sample widen what may be.
+    /// True if a cache with this estimate may meet targets that it misses by these factors. The errors of a sample
+    /// widen the margins.
     pub fn may_meet(&self, latency_missed_by: f64, years_missed_by: f64, storage_share: f64) -> bool {
-        // An error of the hit ratio is one of accesses that take the storage's time.
+        // An error of the hit ratio moves accesses to the storage's latency.
         let sampled = 3.0 * self.error * storage_share;
         latency_missed_by <= LATENCY_MARGIN + sampled && years_missed_by <= YEARS_MARGIN
     }
 
-    /// The shortest latency that an estimate of `latency_us` may stand for, where the storage takes `slowest_us` at most.
+    /// Returns the shortest latency within the error of an estimate of `latency_us`, if the storage takes at most
+    /// `slowest_us`.
     pub fn least_latency_us(&self, latency_us: f64, slowest_us: f64) -> f64 {
         (latency_us / LATENCY_MARGIN - 3.0 * self.error * slowest_us).max(0.0)
     }

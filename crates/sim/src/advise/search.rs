@@ -1,4 +1,5 @@
-//! The search: purchases by price, ways to set them by what is estimated, the most promising run exactly.
+//! The search. Purchases are tried by price; estimates order the settings of each, and the most promising ones run
+//! exactly.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,32 +17,32 @@ use crate::endurance::days;
 use crate::job::{Job, Runs, SampleBy, Written};
 use crate::results::ResultRow;
 
-/// Ways to set one purchase that are run exactly before the next purchase is looked at.
+/// Settings of one purchase that run exactly before the next purchase is tried.
 const RUNS_OF_PURCHASE: usize = 8;
-/// Ways that are run at a time, side by side.
+/// Runs in parallel.
 const RUNS_AT_ONCE: usize = 4;
-/// Caches of the whole catalogue that are run where the first purchase is too slow.
+/// Caches of the whole catalogue that run if the first purchase is too slow.
 const PROBES: usize = 4;
-/// A cache is far too slow, or overloaded, if it misses the latency, or the load, by more than this factor.
+/// A cache is far too slow, or overloaded, if it exceeds the latency or the load by more than this factor.
 const HOPELESS: f64 = 1.5;
-/// Requests one after the other, where a trace has no times.
+/// Requests one after the other, for a trace without times.
 pub(super) const ONE_BY_ONE: Arrivals = Arrivals::Closed { depth: 1 };
 
-/// A cache by its purchase and its way, and what is estimated of it.
+/// A purchase with its settings, and its estimates.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guess {
     pub purchase: usize,
     pub way: usize,
     pub latency_us: f64,
     pub years: Option<f64>,
-    /// By how much it misses the targets, as it is estimated.
+    /// Estimated factor by which it misses the targets.
     pub missed_by: f64,
     pub may_meet: bool,
-    /// What it costs at least.
+    /// Its least possible cost.
     pub least_cost: f64,
 }
 
-/// A cache that was run.
+/// A cache that ran.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub purchase: usize,
@@ -55,27 +56,27 @@ impl Found {
     }
 }
 
-/// A search under way.
+/// A search in progress.
 pub(super) struct Search<'a> {
     pub workload: &'a Workload,
     pub question: &'a Question<'a>,
     stages: &'a dyn Stages,
     pub purchases: Vec<Purchase<'a>>,
     pub ways: Vec<Way>,
-    /// What jobs have in common.
+    /// The common part of all jobs.
     pub base: Job,
-    /// Days that the counted accesses take, where the trace has times.
+    /// Days that the counted accesses take, if the trace has times.
     pub days: Option<f64>,
     estimates: HashMap<String, Estimate>,
     pub guesses: Vec<Guess>,
     pub found: Vec<Found>,
-    /// Requests that are counted.
+    /// Number of counted requests.
     requests: u64,
-    /// True once the fastest of the catalogue were run.
+    /// True once the fastest caches of the catalogue ran.
     probed: bool,
-    /// The largest purchases in the ways in which they are far too slow, once they were run.
+    /// The largest purchases with the settings for which they are far too slow, once they ran.
     too_slow: Option<Vec<(usize, usize)>>,
-    /// How long a request takes, for each block access that takes as long: where the storage answers all, and nothing waits.
+    /// Ratio of a request's latency to that of a block access, if the storage answers everything and nothing waits.
     pub request_factor: f64,
 }
 
@@ -160,7 +161,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The work of the cache and of the storage, per time. Requests that come one after the other are no load.
+    /// Returns the work of the cache and of the storage, per time. Requests one after the other are no load.
     pub fn utilisations(&self, array: &ArrayFigures) -> [Option<f64>; 2] {
         match self.base.arrivals {
             Some(ONE_BY_ONE) => [None; 2],
@@ -168,12 +169,12 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The work of the busiest device, per time: 1 is all that it can do.
+    /// Returns the work of the busiest device, per time. Above 1 it cannot keep up.
     pub fn utilisation(&self, array: &ArrayFigures) -> f64 {
         self.utilisations(array).into_iter().flatten().fold(0.0, f64::max)
     }
 
-    /// By how much something misses the targets, or its devices what they have to do: 1 or less if it meets them.
+    /// Returns the factor by which a cache misses the targets, or overloads its devices: at most 1 if it meets them.
     pub fn missed_by(&self, latency_us: f64, years: Option<f64>, utilisation: f64) -> f64 {
         self.targets().missed_by(latency_us, years).max(utilisation)
     }
@@ -182,7 +183,7 @@ impl<'a> Search<'a> {
         &self.question.targets
     }
 
-    /// The cheapest cache that meets the targets, the fastest among those, if there is one.
+    /// Returns the cheapest cache that meets the targets, and the fastest among equally cheap ones.
     pub fn run(&mut self) -> Result<Option<usize>, AdviseError> {
         for purchase in 0..self.purchases.len() {
             if self.question.exhaustive {
@@ -214,13 +215,13 @@ impl<'a> Search<'a> {
         Ok(self.best())
     }
 
-    /// True if a cache that was run is far too slow, or its devices fall behind.
+    /// True if a cache that ran is far too slow, or its devices cannot keep up.
     fn is_slow(&self, at: usize) -> bool {
         let cache = &self.found[at].cache;
         self.missed_by(cache.latency_mean_us, None, busiest(cache)) > HOPELESS
     }
 
-    /// Runs the caches of the whole catalogue that are estimated to be fastest.
+    /// Runs the caches of the whole catalogue with the lowest estimated latency.
     fn probe(&mut self) -> Result<(), AdviseError> {
         let mut guesses = Vec::new();
         for purchase in 0..self.purchases.len() {
@@ -235,7 +236,8 @@ impl<'a> Search<'a> {
         self.run_exactly(&caches)
     }
 
-    /// Runs the largest purchase of each device in each way that may meet the targets. A way that is far too slow there is too slow in smaller ones.
+    /// Runs the largest purchase of each device with all settings that may meet the targets. Settings that are far too
+    /// slow there are too slow in smaller purchases.
     fn run_largest(&mut self) -> Result<(), AdviseError> {
         let mut too_slow = Vec::new();
         let all = 0..self.purchases.len();
@@ -252,7 +254,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The purchase of the same device, and as many of it, that has most flash, and most RAM.
+    /// Returns the purchase of the same device, in the same number, with the most flash and the most RAM.
     fn largest(&self, purchase: usize) -> usize {
         let kind = |purchase: usize| {
             let TierModel { tier, service } = self.purchases[purchase].offer.model;
@@ -263,7 +265,7 @@ impl<'a> Search<'a> {
         same.max_by_key(size).unwrap_or(purchase)
     }
 
-    /// Runs the ways of a purchase that may be better than what is found, a few at a time.
+    /// Runs the settings of a purchase that may be better than the best so far, in batches.
     fn look_at(&mut self, purchase: usize) -> Result<(), AdviseError> {
         let mut guesses = self.estimate(purchase)?;
         guesses.retain(|guess| guess.may_meet);
@@ -286,7 +288,8 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Of what was run, the cheapest that meets the targets; of equal ones the fastest, then the longest-lived.
+    /// Returns the cheapest cache that ran and meets the targets. If several are equal, it is the fastest, then the
+    /// longest-lived.
     pub fn best(&self) -> Option<usize> {
         let key = |at: usize| {
             let cache = &self.found[at].cache;
@@ -296,7 +299,7 @@ impl<'a> Search<'a> {
         meet.min_by(|&one, &other| key(one).partial_cmp(&key(other)).expect("figures are numbers"))
     }
 
-    /// What is estimated of every way to set a purchase.
+    /// Estimates all settings of a purchase.
     pub fn estimate(&mut self, purchase: usize) -> Result<Vec<Guess>, AdviseError> {
         if self.guesses.iter().any(|guess| guess.purchase == purchase) {
             return Ok(self.guesses.iter().filter(|guess| guess.purchase == purchase).copied().collect());
@@ -345,14 +348,15 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Years that the flash of an offer lasts where this many bytes are written to it in the time of the trace.
+    /// Returns the lifetime of an offer's flash in years, if this many bytes are written to it in the time of the
+    /// trace.
     pub fn years(&self, offer: &Offer, written_bytes: f64) -> Option<f64> {
         let seconds = self.days? * 86_400.0;
         let per_cell = offer.model.tier.writes_per_cell(written_bytes) / seconds;
         Some(offer.model.tier.device.endurance_cycles / per_cell / YEAR_SECONDS)
     }
 
-    /// What the waits of all requests cost over the years that are asked for.
+    /// Returns the cost of the waits of all requests over the requested years.
     pub fn waiting_cost(&self, latency_us: f64) -> f64 {
         let price = self.question.catalogue.waiting_price_per_hour;
         let Some(days) = self.days.filter(|_| price > 0.0) else { return 0.0 };
@@ -360,7 +364,7 @@ impl<'a> Search<'a> {
         latency_us / 3600e6 * per_year * self.targets().years * price
     }
 
-    /// Runs caches as a server does, unless they were run before.
+    /// Runs caches as a server does, unless they have run already.
     pub fn run_exactly(&mut self, caches: &[(usize, usize)]) -> Result<(), AdviseError> {
         let is_new = |&(purchase, way): &(usize, usize)| {
             !self.found.iter().any(|found| (found.purchase, found.way) == (purchase, way))
@@ -418,7 +422,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The rows of jobs, over the sample or over the whole trace.
+    /// Returns the rows of jobs, over the sample or over the whole trace.
     pub fn rows(&self, jobs: &[Job], what: String, estimates: bool) -> Result<Vec<ResultRow>, AdviseError> {
         let traces = match &self.workload.sample {
             Some((_, sample)) if estimates => sample,
@@ -431,7 +435,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The work of the busiest device of a cache that was run, per time.
+/// Returns the work of the busiest device of a cache that ran, per time.
 pub(super) fn busiest(cache: &AdvisedCache) -> f64 {
     cache.storage_utilisation.unwrap_or(0.0).max(cache.cache_utilisation.unwrap_or(0.0))
 }
@@ -449,7 +453,7 @@ fn requests(trace: &Trace, skipped: u64) -> u64 {
     requests
 }
 
-/// Those that meet the targets by what is estimated come first, the fastest first; then those that miss them least.
+/// Returns a key for sorting: estimates that meet the targets first, by latency, then the others by their distance.
 fn rank(guess: &Guess) -> f64 {
     if guess.missed_by <= 1.0 { guess.latency_us / (guess.latency_us + 1e12) } else { guess.missed_by }
 }

@@ -1,4 +1,4 @@
-//! The trace that advice is for: all of it, with its requests, for exact runs, and a sample of it for estimates where it is long.
+//! The trace of an advice. Exact runs use all of it, with its requests; estimates use a sample if it is long.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use flashwise_trace::sampling::Sampling;
 const SAMPLE_ACCESSES: f64 = 500_000.0;
 /// Estimates run over at least this many different blocks.
 const SAMPLE_BLOCKS: f64 = 50_000.0;
-/// A sample that would be larger than this is all of the trace.
+/// Above this share the whole trace replaces the sample.
 const SHARE_MAX: f64 = 0.5;
 
-/// A trace, and how it is estimated.
+/// A trace, with its sample for estimates.
 #[derive(Debug)]
 pub struct Workload {
     pub(super) trace: [Trace; 1],
@@ -23,12 +23,13 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// All of a trace.
+    /// Creates a workload of the whole trace.
     pub fn new(trace: Trace, requests: RequestFile) -> Workload {
         Workload { trace: [trace], requests: Arc::from([requests]), sample: None }
     }
 
-    /// The sample that is to be opened beside the trace, if it is long. It is drawn by groups, since rules may ask how long requests are.
+    /// Returns the sample to open together with the trace, if it is long. It is drawn by groups, because rules may use
+    /// the lengths of requests.
     pub fn sampling(&self) -> Option<(Share, Sampling)> {
         let [trace] = &self.trace;
         let of_accesses = SAMPLE_ACCESSES / trace.len().max(1) as f64;
@@ -38,23 +39,23 @@ impl Workload {
         Some((share, Sampling::new(share.of_one(), 0)?.by_groups()))
     }
 
-    /// With the sample that was opened.
+    /// Sets the opened sample.
     pub fn with_sample(self, share: Share, sample: Trace) -> Workload {
         Workload { sample: Some((share, [sample])), ..self }
     }
 
-    /// The trace.
+    /// Returns the trace.
     pub fn trace(&self) -> &Trace {
         let [trace] = &self.trace;
         trace
     }
 
-    /// Its requests as they came.
+    /// Returns its original requests.
     pub fn requests(&self) -> Arc<[RequestFile]> {
         Arc::clone(&self.requests)
     }
 
-    /// Bytes of the blocks that it touches.
+    /// Returns the bytes of the blocks that it touches.
     pub fn touched_bytes(&self) -> u64 {
         let trace = self.trace();
         trace.unique_blocks() as u64 * trace.block_size_bytes()
