@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""What nbdkit's cache filter and flashwise write and read below them for the same requests, as a table in Markdown.
+"""Compares the writes and reads below nbdkit's cache filter and flashwise for the same requests, as a table in Markdown.
 
 usage: FLASHWISE=PROGRAM benches/cache_filter.py
 
-Zipf's law (exponent 1.1) over a volume of 256 MiB, 80 MiB in requests of 4 KiB, 70 % of them reads, 16 at a time, and a flush at the end; at most
-32 MiB in the cache. Both have a file below, in TMPDIR; nbdkit's is read and written through its filter stats. What nbdkit writes to its cache is
-what the kernel says that it wrote, less what it wrote to that file. The system's Python has libnbd (python3-libnbd), and nbdkit is installed: see run-tests.
+The requests follow Zipf's law (exponent 1.1) over a volume of 256 MiB: 80 MiB in requests of 4 KiB, 70 % reads, 16 in flight, and a final flush. The
+cache has 32 MiB. Both use a file in TMPDIR as the backend; nbdkit's filter stats counts its reads and writes. nbdkit's writes to its cache are the
+kernel's count of its writes, less its writes to that file. Needs libnbd for the system's Python (python3-libnbd) and nbdkit: see run-tests.
 """
 
 import bisect
@@ -26,7 +26,7 @@ UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 def requests():
-    """Pairs of offset and whether it is a read; every run has the same."""
+    """Yields offsets, each with True for a read; the same in every run."""
     chance = random.Random(1)
     blocks = list(range(VOLUME // BLOCK))
     chance.shuffle(blocks)
@@ -36,7 +36,7 @@ def requests():
 
 
 def replay(socket):
-    """Asks for all of them; the bytes that were read and written."""
+    """Makes all requests; returns the client, and the bytes read and written."""
     client = nbd.NBD()
     client.connect_unix(socket)
     read = written = 0
@@ -91,7 +91,7 @@ def nbdkit(folder, mode, block):
 def flashwise(folder, policy, mode):
     program = os.environ.get("FLASHWISE", "target/dist/flashwise")
     socket, api = f"{folder}/socket", f"{folder}/api"
-    # Room for what is cached, and for the log's reserve.
+    # Space for the cached blocks, and for the log's reserve.
     server = started(
         [program, "serve", "--backend", f"{folder}/backend", "--flash", f"{folder}/flash", "--flash-size", str(CACHE), "--ram", "0", "--policy", policy,
          "--write-mode", mode, "--listen", f"nbd+unix:///?socket={socket}", "--api", f"unix:{api}"],

@@ -49,7 +49,7 @@ tgt --op new --mode target --tid 1 -T "$theirs_name"
 tgt --op new --mode logicalunit --tid 1 --lun 1 -b "$work/theirs.img"
 tgt --op bind --mode target --tid 1 -I ALL
 
-load() { # who, depth, kind, bytes
+load() { # server, depth, kind, bytes
     case $1 in
     iscsi) "$folder/examples/iscsi_load" "127.0.0.1:$port" iqn.2026-11.org.flashwise:v 0 "$2" "$3" "$seconds" $ours "$4" ;;
     tgt) "$folder/examples/iscsi_load" "127.0.0.1:$((port + 2))" "$theirs_name" 1 "$2" "$3" "$seconds" $theirs "$4" ;;
@@ -64,7 +64,7 @@ for who in iscsi tgt; do load $who 16 fill 65536 >/dev/null; done
 load iscsi 16 read-on 65536 >/dev/null
 
 declare -A results
-median() { # who, field of the lines
+median() { # server, field of the lines
     awk -v field="$2" '{ for (i = 1; i < NF; i++) if ($i == field) print $(i + 1) }' <<<"${results[$1]}" | sort -g |
         awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
 }

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""How far `auto` is from a chooser that knows what every candidate has done so far, exactly and on the whole cache, and that changes for nothing.
+"""Compares `auto` with a leader: an ideal chooser that knows the exact results of every candidate so far on the whole cache, and that switches
+without cost.
 
     benches/leader.py TRACE [SIZE ...]
 
-Each candidate runs by itself, in epochs. The leader takes in each epoch what the candidate of the least latency over lifetime so far does in it. What
-it costs more than the best candidate no choice from the past could have saved; what `auto` costs more than the leader is its own: samples, and a cache
-whose contents are those of another policy.
+Each candidate runs separately, in epochs. For each epoch, the leader uses the candidate with the least latency over lifetime so far. No choice from
+the past can avoid the leader's cost above the best candidate. The cost of `auto` above the leader has two reasons: it uses samples, and after a switch
+its cache has the contents of another policy.
 """
 
 import json
@@ -24,7 +25,7 @@ def rows(*options):
 
 
 def parts(row):
-    """Latency of all accesses, wear of the cache and of the storage, accesses and seconds, by epoch."""
+    """Returns the latency of all accesses, the wear of cache and storage, the accesses and the seconds of each epoch."""
     return [
         (epoch["latency_mean_us"] * epoch["accesses"], epoch["cache_wear_rate"] * epoch["seconds"],
          epoch["storage_wear_rate"] * epoch["seconds"], epoch["accesses"], epoch["seconds"])
@@ -33,7 +34,7 @@ def parts(row):
 
 
 def cost(parts):
-    """Latency over lifetime, but for a constant."""
+    """Returns the latency over lifetime, up to a constant factor."""
     latency, cache, storage, accesses, seconds = (sum(of) for of in zip(*parts))
     return latency / accesses * max(cache, storage) / seconds
 

@@ -119,7 +119,7 @@ for cache in '' "$flash_lines"; do
         tps_of[$check${cache:+ flash}]=$tps
     done
 done
-row() { # what, function
+row() { # title, function
     awk -v what="$1" -v a="${tps_of[$2]}" -v b="${tps_of[$2 flash]}" 'BEGIN { printf "| %s | %.0f | %.0f | %.2f |\n", what, a, b, b / a }'
 }
 echo "| check | RAM only | with flash of $flash | acceleration |"

@@ -15,7 +15,7 @@ work=$(mktemp -d -p "${TMPDIR:-/var/tmp}")
 trap 'kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 
 declare -A pids uris results
-begin() { # name, command: started, filled, and read until what fits RAM is there
+begin() { # name, command: starts it, fills it, and reads until RAM is full
     local name=$1
     shift
     "$@" 2>"$work/$name.log" &
@@ -26,7 +26,7 @@ begin() { # name, command: started, filled, and read until what fits RAM is ther
     "$load" "${uris[$name]}" 16 read 2 >/dev/null
 }
 # A volume of 64 MiB, with RAM for all of it or none, with or without direct I/O.
-serve() { # name, program, RAM, mode, whether past the page cache
+serve() { # name, program, RAM, mode, true for direct I/O
     local name=$1
     truncate -s 64M "$work/$name.img"
     mkdir "$work/$name.state"
@@ -84,7 +84,7 @@ median() { # name, field of the lines
         awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
 }
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else printf "-" }'; }
-compare() { # what, kind, ours, theirs, then bytes:depth:connections each
+compare() { # title, kind, ours, theirs, then points of bytes:depth:connections
     local what=$1 kind=$2 kit=$4 names=("now-$3" "$4") bytes depth connections
     shift 2
     [[ $what =~ ${ROWS:-.} ]] || return 0

@@ -71,7 +71,7 @@ policies=(
     'w-tinylfu WTinyLFU sketch.WindowTinyLfu' 'w-tinylfu:climb=on - sketch.HillClimberWindowTinyLfu' 'lecar LeCaR -' 'cacheus Cacheus -'
     'fif - opt.Clairvoyant'
 )
-seconds() { # command: its processor time in seconds; what it prints goes to $work/out
+seconds() { # command: prints its processor time in seconds; its output goes to $work/out
     local TIMEFORMAT='%3U'
     { time "$@" >"$work/out" 2>"$work/err"; } 2>&1
 }

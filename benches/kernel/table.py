@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads and writes what benches/kernel/run works with: a trace for fio, and the table of what the guests told."""
+"""Helpers of benches/kernel/run: writes a trace for fio, and the table of the guests' results."""
 
 import csv
 import itertools
@@ -19,7 +19,7 @@ UNITS = {"k": 2**10, "M": 2**20, "G": 2**30}
 
 
 def iolog(requests_max):
-    """The first requests of a trace or a recording as an iolog of fio, for a device that is called DEVICE."""
+    """Prints the first requests of a trace or a recording as an iolog of fio, for a device named DEVICE."""
     print("fio version 2 iolog\nDEVICE add\nDEVICE open")
     for row in itertools.islice(csv.DictReader(sys.stdin), requests_max):
         operation = {"r": "read", "w": "write", "f": "sync"}[row["op"][0].lower()]
@@ -28,7 +28,7 @@ def iolog(requests_max):
 
 
 def recording(name):
-    """A recording of requests to 64 MiB: NAME or NAME-flushed, where each write is followed by a flush."""
+    """Prints a recording of requests to 64 MiB. In NAME-flushed, a flush follows each write."""
     workload, _, flushed = name.partition("-")
     random = Random(1)
     blocks, requests = 16384, {"random": 12000, "mixed": 8000}[workload]
@@ -46,7 +46,7 @@ def recording(name):
 
 
 def b_like(told, simulated, names):
-    """One row for each recording: what bcache wrote on flash, in the guest, and what its model says, by causes in bytes per byte of the user."""
+    """Prints a row for each recording: bcache's writes to flash in the guest, and its model's, by cause, in bytes per byte of the user."""
     print("| workload | requests | written by users, MiB | bcache: flash written per byte | of that, data | nodes of the B+ tree | journal and others "
           "| b-like: flash written per byte | of that, data | copies | journal | b-like against bcache |")
     print("|" + " --- |" * 12)
@@ -61,7 +61,7 @@ def b_like(told, simulated, names):
         flash, tree, metadata = (disks[9] - disks[1]) * 512, counters["btree_written"], counters["metadata_written"]
         blocks = lambda *keys: sum(model["flash_" + key + "_blocks"] for key in keys) * 4096
         of_model = model["flash_bytes_written"]
-        # Its metadata is all that is no data, nodes included.
+        # Its metadata includes everything except data, nodes too.
         shares = [flash, flash - metadata, tree, metadata - tree, of_model, blocks("client", "admission"),
                   blocks("copy_forward"), blocks("metadata")]
         print("|", " | ".join([name.replace("-", ", "), str(model["requests"]), f"{user / 2**20:.1f}", *(f"{share / user:.2f}" for share in shares),
@@ -73,17 +73,17 @@ def per(bytes_done, user_bytes):
 
 
 def table():
-    """One row for each workload and cache."""
+    """Prints a row for each workload and cache."""
     rows = {}
     for line in sys.stdin:
         if not line.startswith("done "):
             continue
         _, cache, workload, *numbers = line.split()
         if workload not in WORKLOADS:
-            # Recorded requests have a table of their own, beside the model.
+            # Recorded requests are in the table that compares them with the model.
             continue
         user_read, user_written, hits, reads, *disks = map(int, numbers)
-        # Sectors read and written, writes and flushes of the flash and of the backend: before, after, and when all was written back.
+        # Sectors read and written, writes and flushes of flash and backend: before, after, and once everything is written back.
         before, after, drained = disks[0:8], disks[8:16], disks[16:24]
         kilobytes = lambda then, field: (then[field] - before[field]) / 2
         rows[workload, cache] = [
