@@ -33,7 +33,7 @@ pub trait Cached: Clone + Debug {
 
     fn geometry(&self) -> Geometry;
     fn volume_blocks(&self) -> usize;
-    /// The number of requests at a time.
+    /// The number of concurrent requests.
     fn depth(&self) -> usize;
     fn writes_back(&self) -> bool {
         true
@@ -116,7 +116,7 @@ impl Devices {
         FakeSide { record: &self.record, backend: &self.disks[BACKEND], flash: &self.disks[FLASH] }
     }
 
-    /// What a server does first. `discards`: an operator gives up what is only on a cache that is not here.
+    /// Attaches the cache, as a server does first. With `discards`, an operator gives up dirty data of an absent cache.
     pub fn attach<S: Cached>(&self, setup: &S, discards: bool) -> Result<Attached, AttachError> {
         let wanted = Wanted {
             pairing: Pairing { backend: [9; 16], is_identified: false, discards },
@@ -341,7 +341,7 @@ impl<S: Cached> World<S> {
         self.check()
     }
 
-    /// Nothing is under way: reads that were put off are what is waited for.
+    /// Nothing is in progress, except for postponed reads.
     fn read_again(&mut self) -> Outcome<()> {
         S::read_again(self);
         self.collect();

@@ -61,18 +61,18 @@ pub struct Setup {
     pub write_buffer_blocks: u32,
     pub sequential_blocks: u32,
     pub copy_forward: CopyForward,
-    /// Of how many requests one is of a client whom the I/O filter denies the flash, and one of a client to whom it allows it always.
+    /// One request in this many is of a client that may not use the flash, and one of a client that always may.
     pub filtered_odds: u64,
     pub depth: usize,
     pub spare_frames: u32,
     pub regions: Regions,
-    /// Whether the flash has zones.
+    /// True if the flash has zones.
     pub zoned: bool,
     pub planted: Option<Planted>,
     pub faults: Vec<Fault>,
     /// Tries after the first.
     pub retries: u8,
-    /// Whether a flash that cannot be read counts as failed after a while.
+    /// True if an unreadable flash counts as failed after a while.
     pub gives_up: bool,
 }
 
