@@ -1,6 +1,6 @@
-//! Writes of the backend that no client waits for: few at a time and in its order, so that others do not wait for them. They bring dirty blocks
-//! back, or are [past](flashwise_core::cache) the flash and have their answers; the two kinds take turns. While a flush waits for the second kind, it
-//! gives way to reads alone.
+//! Transfers that no client waits for. They are few and in the order of their device, so that clients do not wait for
+//! them. Writes of the backend bring dirty blocks back, or are [past](flashwise_core::cache) the flash and already
+//! answered. The two kinds take turns. While a flush waits for the second kind, that kind yields only to reads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -14,16 +14,17 @@ use super::{BACKEND, Engine, Group, Layout, Part, TRANSFER_BLOCKS};
 use crate::disk::{Disk, Operation, Transfer};
 use crate::time;
 
-/// A client that read from the backend within this time will read from it again.
+/// A client that read from the backend within this time is expected to read from it again.
 const READS_US: u64 = 1_000_000;
-/// Blocks that are read from the flash at once, as a hit can wait for them.
+/// The most blocks that the background reads from flash concurrently, because a hit can wait for them.
 const BLOCKS_FROM_FLASH: usize = 32;
-/// The background has one transfer for so many that clients wait for.
+/// Transfers of clients per transfer of the background.
 const SHARE: usize = 4;
-/// While a flush waits for what goes past the flash, write-back has one transfer of so many.
+/// Transfers per transfer of write-back, while a flush waits for writes past the flash.
 const SHARE_OF_BACK: usize = 8;
 
-/// The writes of a kind that wait, and where the backend's arm is, so to speak: it moves upwards, and begins anew behind the last one.
+/// The waiting writes of one kind. The position is like that of a disk arm: it moves upwards, and starts again after
+/// the last write.
 #[derive(Debug, Default)]
 struct Waiting {
     /// By offset.
@@ -37,7 +38,7 @@ impl Waiting {
         assert!(before.is_none(), "a block is written back once at a time");
     }
 
-    /// The next writes in the backend's order, which can be one transfer.
+    /// Takes the next writes that can be one transfer.
     fn next(&mut self) -> Group {
         let mut group = Group::new();
         let ahead = self.parts.range(self.position..).next().or_else(|| self.parts.first_key_value());
@@ -53,26 +54,26 @@ impl Waiting {
     }
 }
 
-/// What waits for one of the backend's disks, and what is under way there.
+/// The waiting writes of one disk of the backend, and the transfers in progress there.
 #[derive(Debug, Default)]
 struct Lane {
-    /// Of batches.
+    /// Blocks of batches.
     back: Waiting,
-    /// Past the flash.
+    /// Writes past the flash.
     past: Waiting,
-    /// Transfers handed out since write-back had its turn.
+    /// Transfers handed out since the last turn of write-back.
     since_back: usize,
     under_way: usize,
-    /// Reads for others.
+    /// Reads of clients in progress.
     reads: usize,
-    /// Other transfers for others.
+    /// Other transfers of clients in progress.
     others: usize,
     depth: Depth,
-    /// When it was read for others last.
+    /// The time of the last read of a client.
     read_us: Option<u64>,
 }
 
-/// The backend, whose disks serve transfers side by side; none where nobody measures it.
+/// The backend, whose disks serve transfers in parallel; none if it is not measured.
 #[derive(Default)]
 struct Disks(Option<Arc<dyn Disk>>);
 
@@ -82,17 +83,17 @@ impl fmt::Debug for Disks {
     }
 }
 
-/// What waits, and what is under way.
+/// The transfers of the background: waiting and in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
-    /// Of each disk of the backend.
+    /// By disk of the backend.
     lanes: Vec<Lane>,
     disks: Disks,
-    /// Flushes that wait for what goes past the flash.
+    /// The number of flushes that wait for writes past the flash.
     flushes: usize,
-    /// Reads of the flash that wait.
+    /// Waiting reads of the flash.
     from_flash: VecDeque<Part>,
-    /// Blocks that are read from the flash.
+    /// The number of blocks being read from flash.
     blocks_from_flash: usize,
 }
 
@@ -108,12 +109,12 @@ pub(crate) fn continues(last: &Part, part: &Part, count: usize) -> bool {
 }
 
 impl Background {
-    /// The disk of the backend that has this byte; 0 for the flash.
+    /// Returns the disk of the backend that has a byte; 0 for the flash.
     pub(crate) fn lane_of(&self, disk: usize, offset: u64) -> u16 {
         self.disks.0.as_ref().filter(|_| disk == BACKEND).map_or(0, |disks| disks.lane(offset))
     }
 
-    /// The time, if the backend is measured.
+    /// Returns the time, if the backend is measured.
     fn now_us(&self) -> Option<u64> {
         self.disks.0.is_some().then(time::now_us)
     }
@@ -126,38 +127,38 @@ impl Background {
         &mut self.lanes[lane]
     }
 
-    /// A block of a batch is to be written back.
+    /// Adds a block of a batch.
     pub(crate) fn push_back(&mut self, part: Part) {
         self.lane(&part).back.push(part);
     }
 
-    /// An answered write goes past the flash.
+    /// Adds an answered write past the flash.
     pub(crate) fn push_past(&mut self, part: Part) {
         self.lane(&part).past.push(part);
     }
 
-    /// A block is to be read from the flash.
+    /// Adds a read of the flash.
     pub(crate) fn push_from_flash(&mut self, part: Part) {
         self.from_flash.push_back(part);
     }
 
-    /// The read of a step that a client waits for now, if it waits for its turn.
+    /// Takes the waiting read of a step, because a client now waits for it.
     pub(crate) fn take_from_flash(&mut self, step: StepId) -> Option<Part> {
         let at = self.from_flash.iter().position(|part| part.step == step)?;
         self.from_flash.remove(at).map(|part| Part { background: false, ..part })
     }
 
-    /// Blocks are read from the flash.
+    /// Notes that blocks are being read from flash.
     pub(super) fn started_from_flash(&mut self, blocks: usize) {
         self.blocks_from_flash += blocks;
     }
 
-    /// They were read, or could not be.
+    /// Notes that these reads have ended.
     pub(super) fn ended_from_flash(&mut self, blocks: usize) {
         self.blocks_from_flash -= blocks;
     }
 
-    /// The next blocks to be read from the flash, which can be one transfer; none if enough are read.
+    /// Takes the next reads of flash that can be one transfer; none if enough blocks are being read.
     fn next_from_flash(&mut self) -> Group {
         let mut group = Group::new();
         while self.blocks_from_flash + group.len() < BLOCKS_FROM_FLASH
@@ -169,29 +170,29 @@ impl Background {
         group
     }
 
-    /// A flush waits for what goes past the flash.
+    /// Notes that a flush waits for writes past the flash.
     pub(crate) fn flush_waits(&mut self) {
         self.flushes += 1;
     }
 
-    /// It does not any more.
+    /// Notes that it waits no longer.
     pub(crate) fn flush_goes(&mut self) {
         self.flushes -= 1;
     }
 
-    /// A transfer was handed out, with this part and maybe others.
+    /// Notes a transfer that was handed out with this part.
     pub(super) fn started(&mut self, part: &Part) {
         let now_us = self.now_us();
         self.lane(part).started(part, now_us);
     }
 
-    /// One ended.
+    /// Notes that a transfer has ended.
     pub(super) fn ended(&mut self, part: &Part) {
         let now_us = self.now_us();
         self.lane(part).ended(part, now_us);
     }
 
-    /// The next writes in the backend's order, which can be one transfer; none if enough are under way everywhere.
+    /// Takes the next writes of any disk that can be one transfer; none if enough are in progress everywhere.
     fn next(&mut self) -> Group {
         let (flushes, measures) = (self.flushes > 0, self.disks.0.is_some());
         let waiting = self.lanes.iter_mut().filter(|lane| !lane.back.parts.is_empty() || !lane.past.parts.is_empty());
@@ -228,7 +229,8 @@ impl Lane {
         }
     }
 
-    /// The next writes, which can be one transfer; none if enough are under way. `flushes`: a flush waits for what goes past the flash.
+    /// Takes the next writes that can be one transfer; none if enough are in progress. `flushes`: a flush waits for
+    /// writes past the flash.
     fn next(&mut self, flushes: bool, now_us: Option<u64>) -> Group {
         let reads_us = self.read_us.zip(now_us).map(|(read_us, now_us)| now_us - read_us);
         let beside_reads = self.reads > 0 || reads_us.is_some_and(|reads_us| reads_us < READS_US);
@@ -252,7 +254,7 @@ impl Lane {
 }
 
 impl<L: Layout> Engine<L> {
-    /// From now on this backend is measured, and the background keeps each of its disks busy by itself.
+    /// Measures this backend from now on, so that the background keeps each of its disks busy.
     pub fn set_backend(&mut self, backend: Arc<dyn Disk>) {
         self.background.disks = Disks(Some(backend));
     }

@@ -74,12 +74,12 @@ impl Clients {
         self.all.len() - self.free.len()
     }
 
-    /// True if one of them changes what is stored.
+    /// True if one of them changes data.
     pub fn any_changes(&self) -> bool {
         self.requests().any(Request::changes)
     }
 
-    /// True if a change that is not answered is about bytes of `request`.
+    /// True if an unanswered change overlaps `request`.
     pub fn is_being_changed(&self, request: &Request) -> bool {
         let mut first_time = self.all.iter().flatten().filter(|client| !client.asked.again);
         first_time.any(|client| client.request.changes_part_of(request))
@@ -93,18 +93,18 @@ impl Clients {
         self.all[number as usize].as_mut().expect("a request is there until it is answered")
     }
 
-    /// What clients asked for and is not answered.
+    /// Returns the unanswered requests.
     pub fn requests(&self) -> impl Iterator<Item = &Request> {
         self.all.iter().flatten().map(|client| &client.request)
     }
 
-    /// A change is made that was answered before any of those came that read what it is about.
+    /// Notes a change that is made now, and was answered before any of the overlapping requests came.
     pub fn make(&mut self, change: &Request) {
         let of_change = |client: &&mut Client| change.changes_part_of(&client.request);
         self.all.iter_mut().flatten().filter(of_change).for_each(|client| client.made_since.push(change.clone()));
     }
 
-    /// Notes that a change was answered: an older one that is under way and has to be repeated leaves out the bytes of this one.
+    /// Notes an answered change. An older unanswered one, if it is repeated, leaves out the bytes of this one.
     pub fn note_answered(&mut self, answered: &Client) {
         let change = &answered.request;
         if !change.changes() || self.len() == 0 {
@@ -117,7 +117,7 @@ impl Clients {
         }
     }
 
-    /// Takes out the request, if all that it waits for is done.
+    /// Takes a request that waits for no steps any more.
     pub fn take_complete(&mut self, number: u32) -> Option<Client> {
         let client = self.all[number as usize].take_if(|client| client.pending == 0 && client.planned)?;
         self.free.push(number);
@@ -149,14 +149,14 @@ impl Client {
         }
     }
 
-    /// What became of it, for latencies, and the answer; and what was asked.
+    /// Returns its result for the latencies, its answer, and the request.
     pub(crate) fn answer(self) -> (Answered, Done, Result<Vec<u8>, Error>, Request) {
         let Client { request, started_us, error, .. } = self;
         let answered = Answered { operation: request.operation, started_us, failed: error.is_some() };
         (answered, self.done, error.map_or(Ok(self.reply), Err), request)
     }
 
-    /// What was asked, and who is to be told, as if it had not been begun.
+    /// Returns the request as if it had not been begun.
     pub(crate) fn hand_back(self) -> (Request, Done) {
         (self.request, self.done)
     }
@@ -191,7 +191,7 @@ impl Client {
     }
 }
 
-/// Puts `new` where one is free, and says where.
+/// Puts `new` at a free position, and returns that.
 pub(crate) fn insert<T>(all: &mut Vec<Option<T>>, free: &mut Vec<u32>, new: T) -> u32 {
     match free.pop() {
         Some(number) => {
@@ -208,23 +208,23 @@ pub(crate) fn insert<T>(all: &mut Vec<Option<T>>, free: &mut Vec<u32>, new: T) -
 /// An answered request, for latencies.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
-    /// What it was.
+    /// The operation.
     pub operation: Operation,
-    /// When it came.
+    /// The time when it came.
     pub started_us: u64,
     /// True if it failed.
     pub failed: bool,
 }
 
-/// The answer to a request that is not given before a time.
+/// An answer that waits until a time.
 pub struct Paused {
-    /// That time.
+    /// The time.
     pub until_us: u64,
-    /// What was asked.
+    /// The request, for latencies.
     pub answered: Answered,
-    /// Who is to be told.
+    /// The function that takes the answer.
     pub done: Done,
-    /// What.
+    /// The answer.
     pub result: Result<Vec<u8>, Error>,
 }
 
@@ -280,7 +280,7 @@ impl<L: Layout> Engine<L> {
     }
 }
 
-/// What the cache calls an operation.
+/// Returns the kind of an operation for the cache.
 pub(crate) fn kind(operation: Operation) -> cache::Kind {
     match operation {
         Operation::Read => cache::Kind::Read,

@@ -1,15 +1,16 @@
-//! The number of background transfers that the backend should have at once: as many as it serves in parallel, and one more, so that it never idles.
+//! The number of concurrent background transfers of the backend. It is as many as the backend serves in parallel, and
+//! one more, so that the backend never idles.
 //!
-//! A transfer that the backend has alone takes its service time. A transfer that is one of `n` takes `n / parallel` service times. So each transfer
-//! that ends tells how many the backend serves in parallel, by Little's law.
+//! An only transfer takes its service time. One of `n` transfers takes `n / parallel` service times. So the end of each
+//! transfer measures the parallelism of the backend, by Little's law.
 
 use std::collections::HashMap;
 
 /// The weight of a new measurement in an average.
 const WEIGHT: f64 = 1.0 / 8.0;
-/// After so many transfers in company, one goes alone: the service time may have changed.
+/// After so many concurrent transfers, one goes alone, because the service time may have changed.
 const ALONE_EVERY: u32 = 64;
-/// More of them are never under way at once.
+/// The most concurrent transfers.
 const TRANSFERS_MAX: f64 = 64.0;
 /// The assumption before anything is measured.
 const PARALLEL_AT_FIRST: f64 = 4.0;
@@ -17,11 +18,11 @@ const PARALLEL_AT_FIRST: f64 = 4.0;
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     began_us: u64,
-    /// Transfers that the backend had then, with this one.
+    /// The transfers of the backend at that time, this one included.
     of: usize,
 }
 
-/// What is measured, and the transfers under way.
+/// The measurements, and the transfers in progress.
 #[derive(Debug)]
 pub(super) struct Depth {
     /// By offset.
@@ -29,7 +30,7 @@ pub(super) struct Depth {
     /// The service time of a transfer, in microseconds; 0 before it is measured.
     service_us: f64,
     parallel: f64,
-    /// Transfers in company since one was alone.
+    /// Concurrent transfers since one went alone.
     in_company: u32,
 }
 
@@ -40,12 +41,12 @@ impl Default for Depth {
 }
 
 impl Depth {
-    /// A transfer begins at this offset; the backend then has `of`.
+    /// Notes the start of a transfer at an offset. The backend then has `of` transfers.
     pub fn begin(&mut self, offset: u64, of: usize, now_us: u64) {
         self.under_way.insert(offset, Begun { began_us: now_us, of });
     }
 
-    /// The transfer at this offset ended.
+    /// Notes the end of the transfer at an offset.
     pub fn end(&mut self, offset: u64, now_us: u64) {
         let Some(Begun { began_us, of }) = self.under_way.remove(&offset) else { return };
         let took_us = (now_us - began_us).max(1) as f64;
@@ -66,7 +67,8 @@ impl Depth {
         self.parallel += (found - self.parallel.min(of)) * WEIGHT;
     }
 
-    /// Transfers that may be under way. Beside clients' reads there is none more than the backend serves.
+    /// Returns the number of transfers that may be in progress. Beside reads of clients it is at most the parallelism
+    /// of the backend.
     pub fn most(&self, beside_reads: bool) -> usize {
         if !beside_reads && self.in_company >= ALONE_EVERY {
             return 1;
