@@ -1,4 +1,4 @@
-//! Small things that are kept over restarts, as JSON in files of the state directory.
+//! Small state that survives restarts, as JSON in files of the state directory.
 
 use std::io;
 use std::path::Path;
@@ -9,14 +9,14 @@ use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Whether a folder can be looked into, or is not there.
+/// True if the folder can be searched, or does not exist.
 pub fn can_look_into(folder: &Path) -> bool {
     rustix::fs::access(folder, Access::EXEC_OK) != Err(Errno::ACCESS)
 }
 
-/// What a file holds, `what` for people; nothing where there is none.
+/// Reads a file's contents, called `what` in messages; `None` if the file does not exist.
 pub fn read<T: DeserializeOwned>(path: &Path, what: &str) -> io::Result<Option<T>> {
-    // A pipe would be waited for.
+    // Reading a pipe would block.
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         let problem = format!("{}: is no regular file, expected {what} as JSON", path.display());
         return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
@@ -33,7 +33,7 @@ pub fn read<T: DeserializeOwned>(path: &Path, what: &str) -> io::Result<Option<T
     }
 }
 
-/// Refuses where a file is there and has other things than its server left in it, which would be lost if it was written.
+/// Fails if the file exists and was changed since its server wrote `left`. Otherwise a write would lose the change.
 pub fn check_unchanged<T: DeserializeOwned + PartialEq>(path: &Path, what: &str, left: &T) -> io::Result<()> {
     let cannot = |problem: &dyn std::fmt::Display| format!("{} cannot be written: {problem}", path.display());
     match read::<T>(path, what).map_err(|error| io::Error::new(error.kind(), cannot(&error)))? {

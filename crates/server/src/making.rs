@@ -293,7 +293,7 @@ impl Making {
         let disks = known.pools.iter().filter(|made| made.name == name).flat_map(|made| made.disks.clone());
         let does = vec![
             format!("Pool {name} is not served, and {} does not have it any more.", file.display()),
-            format!("What {} hold is left as it is.", disks.collect::<Vec<_>>().join(" and ")),
+            format!("The contents of {} stay.", disks.collect::<Vec<_>>().join(" and ")),
         ];
         Ok(Plan { does, destroys: true, ..Plan::default() })
     }

@@ -1,4 +1,4 @@
-//! What the management API manages: the clients of a server, and who may open what.
+//! Clients of a server, for the management API: the list, disconnection, and assignments of exports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::manage::clients::{Clients, ExportAccess, IscsiStatus, OpenClient, tol
 use crate::manage::plan::Plan;
 use crate::served::Served;
 
-/// How long what a client has sent may take to be answered when it is disconnected.
+/// Time limit for answering a disconnected client's requests.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The clients of a server.
@@ -26,7 +26,7 @@ pub struct ServedClients {
     listening: Vec<String>,
 }
 
-/// What people know a client by.
+/// Returns the name of a client for people.
 fn shown(client: &ClientStatus) -> String {
     let program = client.program.as_ref().zip(client.pid).map(|(program, pid)| format!("{program} ({pid})"));
     let known = client.initiator.clone().or(program).or_else(|| client.address.clone());
@@ -38,7 +38,8 @@ fn shown(client: &ClientStatus) -> String {
 }
 
 impl ServedClients {
-    /// Clients of volumes and pools that opened `exports` over `connections`. Initiators connect at `listening`.
+    /// Creates the clients of volumes and pools that opened `exports` over `connections`. Initiators connect at
+    /// `listening`.
     pub fn new(
         served: Arc<Served>,
         exports: Exports,
@@ -54,19 +55,19 @@ impl ServedClients {
         found.ok_or_else(|| ManageError::NotFound(format!("no client {number}: it has gone, or never was here")))
     }
 
-    /// The name of an export that has this one, which may be an alias.
+    /// Returns the own name of the export with this name, which may be an alias.
     fn own_name(&self, name: &str) -> String {
         let export = self.exports.find(name);
         export.and_then(|(_, export)| self.exports.name_of(&export)).unwrap_or_else(|| name.to_owned())
     }
 
-    /// The clients that have an export open.
+    /// Returns the clients that have an export open.
     fn clients_of(&self, export: &str) -> Vec<ClientStatus> {
         let clients = self.clients().into_iter().map(|open| open.client);
         clients.filter(|client| self.own_name(&client.export) == export).collect()
     }
 
-    /// What a client may do with an export that is assigned so.
+    /// Returns the permission of a client for an export with these assignments.
     fn right(&self, client: &ClientStatus, assigned: Option<&[Assigned]>) -> Option<Right> {
         match &client.initiator {
             Some(initiator) => self.iscsi.right_of(initiator, assigned),
@@ -82,7 +83,7 @@ impl ServedClients {
         if !has_iscsi && !has_certificates && !takes_back {
             return Err(ManageError::Conflict(format!("{no_iscsi}; and {no_certificates}")));
         }
-        // What was said of an export that is gone can be taken back.
+        // Assignments of a removed export can be revoked.
         if !takes_back && (self.exports.find(export).is_none() || self.own_name(export) != export) {
             let there = self.own_names().join(", ");
             return Err(ManageError::NotFound(format!("no export '{export}', expected one of: {there}")));
@@ -109,7 +110,7 @@ impl ServedClients {
         self.exports.names().into_iter().filter(|name| self.own_name(name) == *name).collect()
     }
 
-    /// What is to be known besides.
+    /// Returns remarks on assignments.
     fn remarks(&self, assigned: &[Assigned]) -> Vec<String> {
         let mut remarks = Vec::new();
         let initiators = || assigned.iter().filter(|own| own.certificate().is_none());
@@ -126,8 +127,8 @@ impl ServedClients {
         }
         if initiators().next().is_some() {
             remarks.push(match &self.iscsi.chap {
-                Some(chap) => format!("Initiators prove who they are by CHAP, as {}.", chap.name),
-                None => "No initiator has to prove who it is: whoever can connect can say such a name.".to_owned(),
+                Some(chap) => format!("Initiators authenticate by CHAP as {}.", chap.name),
+                None => "Initiators do not authenticate: any client that can connect can use such a name.".to_owned(),
             });
         }
         remarks
@@ -211,7 +212,7 @@ impl Clients for ServedClients {
         let kept = self.iscsi.assignments.set(export, assigned);
         kept.map_err(|error| ManageError::Failed(format!("this cannot be kept: {error}")))?;
         let after = self.iscsi.assignments.of(export);
-        // They are looked for after the change, so that nobody who came meanwhile keeps an older right.
+        // Searched after the change, so that no client that connected meanwhile keeps an older permission.
         let is_changed =
             |client: &ClientStatus| self.right(client, before.as_deref()) != self.right(client, after.as_deref());
         let changed: Vec<u64> = self

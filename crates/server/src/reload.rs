@@ -1,11 +1,11 @@
-//! What a running server takes over of a configuration: TLS files and the API's tokens.
+//! Reloading the configuration of a running server: TLS files and the API's tokens.
 
 use crate::config::ServerConfig;
 use crate::server::{Server, ServerError, tls_files, tokens};
 
 impl Server {
-    /// Reads TLS files and tokens again, from where `config` says they are. What fails stays as it was. Returns a line for each of them,
-    /// and one for each key that needs a restart.
+    /// Reads TLS files and tokens again, from the paths in `config`. After a failure the old ones stay. Returns a
+    /// message for each, and for each key that needs a restart.
     pub fn reload(&self, config: &ServerConfig) -> Vec<String> {
         let started = self.config();
         let tls = tls_files(started).and(tls_files(config)).map(|files| {
@@ -25,7 +25,7 @@ impl Server {
             Err(error) => format!("cannot reload the {what}: {error}; what was loaded before stays in use"),
         });
         let kept = started.needs_restart(config).into_iter();
-        // A token or TLS where there was none, or none where there was one.
+        // Tokens or TLS are enabled or disabled only by a restart.
         let (old, new) = (&started.api, &config.api);
         let switched = [
             (old.token_file.is_some() != new.token_file.is_some(), "[api] token-file"),

@@ -1,4 +1,5 @@
-//! Files of tokens, secrets, keys and configurations: regular files of a bounded size. What is secret is nobody else's.
+//! Files of tokens, secrets, keys and configurations: regular files of limited size. Other users must have no access to
+//! secret ones.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -7,14 +8,14 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Most bytes of a token, a secret, a key or a certificate.
+/// Maximum size of a token, a secret, a key or a certificate in bytes.
 pub const BYTES_MAX: u64 = 1 << 20;
-/// Most bytes of a configuration: room for 100,000 volumes.
+/// Maximum size of a configuration in bytes: enough for 100,000 volumes.
 pub const CONFIGURATION_BYTES_MAX: u64 = 64 << 20;
-/// Fewest characters of a token or secret with which other machines can come in.
+/// Minimum length of a token or secret for access from other machines.
 pub const CHARACTERS_MIN: usize = 16;
 
-/// Reads what only this user and its group may read.
+/// Reads a file that only this user and its group may read.
 ///
 /// # Errors
 /// It cannot be read, is no regular file, is too large, is not text, or every user of the machine may read it.
@@ -30,7 +31,7 @@ pub fn read(path: &Path) -> io::Result<String> {
     text(file, BYTES_MAX)
 }
 
-/// Reads a file that everybody may read.
+/// Reads a file that every user may read.
 ///
 /// # Errors
 /// It cannot be read, is no regular file, is larger than `bytes_max`, or is not text.
@@ -38,7 +39,7 @@ pub fn read_public(path: &Path, bytes_max: u64) -> io::Result<String> {
     text(open(path, bytes_max)?, bytes_max)
 }
 
-/// Opens a file. A FIFO is refused at once, whether or not somebody writes to it.
+/// Opens a file. A FIFO is refused immediately, even without a writer.
 fn open(path: &Path, bytes_max: u64) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     let metadata = file.metadata()?;

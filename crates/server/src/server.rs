@@ -282,7 +282,7 @@ fn open_pools(
                 let lacks_disks = matches!(&error, OpenError::Pool(PoolError::Missing { .. } | PoolError::Gone { .. }));
                 let hint = match (pool.degraded, &error) {
                     (false, _) if lacks_disks => ", and it may have \"degraded\": \"true\" among its settings there",
-                    (true, OpenError::Pool(_)) => ", and what is no disk of it can be taken out of its disks there",
+                    (true, OpenError::Pool(_)) => "; remove disks that do not belong to it from its disks there",
                     _ => "",
                 };
                 let reason = format!("{error}; {file} has it{hint}");
