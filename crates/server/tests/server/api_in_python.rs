@@ -1,5 +1,5 @@
-//! The management API as Python programs see it: its description by an independent validator, its metrics by the parser of
-//! Prometheus's own client. Needs the `.venv` that `run-tests` makes.
+//! The management API for Python programs: its description by an independent validator, its metrics by the parser of
+//! Prometheus's client. Needs the `.venv` of `run-tests`.
 
 use std::process::Command;
 use std::sync::Arc;

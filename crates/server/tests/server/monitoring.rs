@@ -1,4 +1,4 @@
-//! The alert rules and the dashboard speak of metrics that there are, and the runbook tells what to do at each alert.
+//! The alert rules and the dashboard use only existing metrics, and the runbook describes each alert.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(project().join(path)).unwrap()
 }
 
-/// The names that begin with `flashwise_` in a text.
+/// Returns the names in a text that begin with `flashwise_`.
 fn metrics_in(text: &str) -> BTreeSet<&str> {
     let names = text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
     names.filter(|name| name.starts_with("flashwise_")).collect()
 }
 
-/// What the label `state` is compared with in a text.
+/// Returns the values in a text that the label `state` is compared with.
 fn states_in(text: &str) -> BTreeSet<&str> {
     text.split("state=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
 }
@@ -61,7 +61,7 @@ fn the_dashboard_is_json_whose_panels_lie_beside_each_other() {
     assert!(panels.len() > 20, "{} panels", panels.len());
 }
 
-/// The anchor that a heading of Markdown has.
+/// Returns the anchor of a heading in Markdown.
 fn anchor(heading: &str) -> String {
     let letters = heading.trim().to_lowercase().replace(' ', "-");
     letters.chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-').collect()
@@ -80,7 +80,7 @@ fn every_alert_has_its_section_in_the_runbook() {
     assert_eq!(found, alerts.matches("- alert: ").count());
 }
 
-/// Prometheus's own tool reads the rules and what they would tell, and finds nothing wrong with the metrics.
+/// Prometheus's tool accepts the rules and their alerts, and finds no fault with the metrics.
 #[cfg(feature = "client-tests")]
 #[test]
 fn promtool_finds_nothing_wrong() {

@@ -1,4 +1,4 @@
-//! What is said of what was found: what to buy, what else to think of, and when to buy nothing.
+//! The answer of a search: the purchase, the alternatives, or the reasons to buy nothing.
 
 use flashwise_trace::human;
 
@@ -9,23 +9,23 @@ use super::sentences::{self, FASTEST, LONGEST, overload};
 use super::words::{is_of_ram, latency, money, years};
 use super::{Advice, AdviseError, AdvisedCache, Alternative, Verdict, Without};
 
-/// A cache is called faster if it takes at most this share of the latency.
+/// Largest share of the latency for a cache to be called faster.
 const FASTER: f64 = 0.9;
-/// A faster cache is looked for among those that cost up to this many times as much.
+/// A faster cache may cost up to this many times as much.
 const DEARER_MAX: f64 = 10.0;
-/// A cache is called longer-lived if it lasts this many times as long.
+/// Smallest ratio of lifetimes for a cache to be called longer-lived.
 const LONGER: f64 = 1.25;
-/// Caches that are run to see which comes nearest.
+/// Number of caches that run in search of the nearest.
 const NEAREST_RUNS: usize = 4;
 
-/// The advice that follows from a search that found a cache, or none.
+/// Returns the advice of a search, which found a cache or none.
 pub(super) fn of(mut search: Search, found: Option<usize>, no_cache: Without) -> Result<Advice, AdviseError> {
     let is_enough = search.missed_by(no_cache.latency_mean_us, None, no_cache.utilisation) <= 1.0;
     let is_searched = !(is_enough && no_cache.cost == 0.0);
     let (mut missing, mut found) = (None, found);
     if is_searched && found.is_none() {
         missing = Some(nearest(&mut search)?);
-        // What was run to see what is nearest may meet the targets.
+        // A cache that ran in search of the nearest may meet the targets.
         found = search.best();
     }
     let found = found.map(|found| safest(&mut search, found)).transpose()?;
@@ -84,25 +84,25 @@ pub(super) fn of(mut search: Search, found: Option<usize>, no_cache: Without) ->
     Ok(advice)
 }
 
-/// By how much a cache that was run misses the targets.
+/// Returns the factor by which a cache that ran misses the targets.
 fn missed(search: &Search, cache: &AdvisedCache) -> f64 {
     search.missed_by(cache.latency_mean_us, cache.cache_lifetime_years, busiest(cache))
 }
 
-/// The cache of flash beside RAM that costs less.
+/// Returns the flash cache as an alternative to cheaper RAM.
 fn of_flash(search: &Search, found: usize, ram: &AdvisedCache) -> Alternative {
     let cache = search.found[found].cache.clone();
     let more = money(cache.cost - ram.cost, &search.question.catalogue.currency);
     Alternative { kind: "flash", but: format!("costs {more} more"), cache }
 }
 
-/// What to think of beside the cache that was found.
+/// Returns alternatives to the cache that was found.
 fn beside(search: &mut Search, found: usize) -> Result<Vec<Alternative>, AdviseError> {
     let answer = search.found[found].clone();
     let own = answer.cache.clone();
     let price = |search: &Search, purchase: usize| search.purchases[purchase].price;
     let mut told = Vec::new();
-    // Cheaper purchases miss a target; the nearest of them says by how much.
+    // Cheaper purchases miss a target; the nearest of them shows by how much.
     let cheaper: Vec<usize> =
         (0..search.purchases.len()).filter(|&purchase| price(search, purchase) < own.price).collect();
     if let Some(cheaper) = nearest_of(search, &cheaper)? {
@@ -111,7 +111,7 @@ fn beside(search: &mut Search, found: usize) -> Result<Vec<Alternative>, AdviseE
     }
     let mut dearer: Vec<usize> = (0..search.purchases.len())
         .filter(|&purchase| price(search, purchase) > own.price && price(search, purchase) <= DEARER_MAX * own.price)
-        // Nothing is faster than no time at all.
+        // No cache is faster than a latency of 0.
         .filter(|_| own.latency_mean_us > 0.0)
         .collect();
     dearer.dedup_by_key(|purchase| price(search, *purchase));
@@ -153,7 +153,7 @@ fn beside(search: &mut Search, found: usize) -> Result<Vec<Alternative>, AdviseE
     Ok(told)
 }
 
-/// The same purchase where nothing is only on flash, if that is as good in all that counts; else what was found.
+/// Returns the same purchase with write-through, if it is as good in all other respects; otherwise the found one.
 fn safest(search: &mut Search, found: usize) -> Result<usize, AdviseError> {
     let own = search.found[found].clone();
     if own.cache.write_mode != "write-back" {
@@ -165,7 +165,7 @@ fn safest(search: &mut Search, found: usize) -> Result<usize, AdviseError> {
     Ok(if is_as_good { at } else { found })
 }
 
-/// The same purchase where nothing is only on flash.
+/// Returns the same purchase with write-through.
 fn safer(search: &mut Search, answer: &Found) -> Result<Option<usize>, AdviseError> {
     let guesses = search.estimate(answer.purchase)?;
     let through = guesses.iter().filter(|guess| search.ways[guess.way].mode == "write-through");
@@ -175,7 +175,7 @@ fn safer(search: &mut Search, answer: &Found) -> Result<Option<usize>, AdviseErr
     Ok(search.found.iter().position(|found| (found.purchase, found.way) == (purchase, way)))
 }
 
-/// Of some purchases the cache that misses the targets least, of those that were run.
+/// Returns the cache of some purchases that misses the targets least, among those that ran.
 fn nearest_of(search: &mut Search, purchases: &[usize]) -> Result<Option<usize>, AdviseError> {
     let mut guesses = Vec::new();
     for &purchase in purchases {
@@ -186,7 +186,7 @@ fn nearest_of(search: &mut Search, purchases: &[usize]) -> Result<Option<usize>,
     Ok(least(search, all, |at| missed(search, &search.found[at].cache)))
 }
 
-/// Runs the caches of the least `measure` by what is estimated.
+/// Runs the caches with the lowest estimated `measure`.
 fn run_least(search: &mut Search, guesses: &[Guess], measure: impl Fn(&Guess) -> f64) -> Result<(), AdviseError> {
     let mut guesses = guesses.to_vec();
     let price = |guess: &Guess| search.purchases[guess.purchase].price;
@@ -195,13 +195,13 @@ fn run_least(search: &mut Search, guesses: &[Guess], measure: impl Fn(&Guess) ->
     search.run_exactly(&caches)
 }
 
-/// Of caches that were run the one of the least `measure`; of equal ones the cheapest.
+/// Returns the cache with the lowest `measure` among those that ran; of equal ones the cheapest.
 fn least(search: &Search, all: impl Iterator<Item = usize>, measure: impl Fn(usize) -> f64) -> Option<usize> {
     let key = |at: usize| (measure(at), search.found[at].cache.price);
     all.min_by(|&one, &other| key(one).partial_cmp(&key(other)).expect("figures are numbers"))
 }
 
-/// Where no cache meets the targets: the nearest, and what meets each target by itself.
+/// Returns the nearest caches if none meets the targets, and those that meet one target.
 fn nearest(search: &mut Search) -> Result<(Vec<Alternative>, Option<usize>), AdviseError> {
     let all: Vec<usize> = (0..search.purchases.len()).collect();
     let nearest = nearest_of(search, &all)?;
@@ -226,7 +226,7 @@ fn nearest(search: &mut Search) -> Result<(Vec<Alternative>, Option<usize>), Adv
     Ok((told, nearest))
 }
 
-/// Which targets a cache misses, and by how much.
+/// Describes the missed targets of a cache, with the factors.
 fn misses(search: &Search, cache: &AdvisedCache) -> String {
     let targets = search.targets();
     let slow = targets.latency_us.filter(|most| cache.latency_mean_us > *most);
@@ -241,7 +241,7 @@ fn slower(cache: &AdvisedCache, own: &AdvisedCache) -> String {
     format!("takes {} in place of {}", latency(cache.latency_mean_us), latency(own.latency_mean_us))
 }
 
-/// What follows from where the purchase stands in the catalogue.
+/// Describes the position of the purchase in the catalogue.
 fn of_purchase(search: &Search, cache: &AdvisedCache) -> Vec<String> {
     let (mut told, catalogue) = (Vec::new(), &search.question.catalogue);
     let sizes = || catalogue.offers.iter().map(|offer| offer.capacity_bytes());
@@ -259,19 +259,18 @@ fn of_purchase(search: &Search, cache: &AdvisedCache) -> Vec<String> {
     }
     if is_of_ram(cache.latency_mean_us) {
         told.push(
-            "RAM answers what is written before it is on flash. A client that flushes waits for the flash: that is not in the latency."
+            "RAM answers writes before they are on flash. A client that flushes waits for the flash; the latency does not include that."
                 .to_owned(),
         );
     }
     if cache.write_mode == "write-back" {
         told.push(
-            "In write-back, what was written last is on this flash alone: if it fails for good, that is lost."
-                .to_owned(),
+            "In write-back, the newest writes are only on this flash: if it fails for good, they are lost.".to_owned(),
         );
     }
     if cache.devices > 1 {
         told.push(format!(
-            "{} devices make one cache: stripe them (RAID 0), and if one fails, all of the cache has.",
+            "{} devices make one cache: stripe them (RAID 0). If one fails, the whole cache fails.",
             cache.devices
         ));
     }

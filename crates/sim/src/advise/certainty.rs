@@ -1,4 +1,5 @@
-//! How sure an advice is: how long the trace is, what was counted, how far estimates may be off, and how long requests wait in the worst interval.
+//! Certainty of an advice: the length of the trace, the counted accesses, the errors of estimates, and the waits in the
+//! worst interval.
 
 use flashwise_trace::human;
 use serde::Serialize;
@@ -8,25 +9,25 @@ use super::search::{ONE_BY_ONE, Search, busiest};
 use super::sentences::{overload, worst};
 use crate::results::caveat;
 
-/// Days from which a trace has what comes once a day, and once a week.
+/// Days from which a trace covers daily and weekly events.
 const DAYS: [f64; 2] = [1.0, 7.0];
 
-/// How sure an advice is.
+/// Certainty of an advice.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Certainty {
     /// `low`, `fair` or `good`.
     pub verdict: &'static str,
-    /// What it follows from: a name and a sentence each.
+    /// Reasons: a name and a sentence each.
     pub reasons: Vec<(&'static str, String)>,
 }
 
-/// That, and what it says of the answer that is to be thought of.
+/// The certainty, and cautions about the answer.
 pub(super) struct Checked {
     pub certainty: Certainty,
     pub cautions: Vec<String>,
 }
 
-/// How sure the answer is.
+/// Returns the certainty of the answer.
 pub(super) fn of(search: &Search, answer: Option<&AdvisedCache>) -> Checked {
     let trace = search.workload.trace();
     let accesses = format!("{} block accesses", human::count(trace.len() as u64));
@@ -64,7 +65,7 @@ pub(super) fn of(search: &Search, answer: Option<&AdvisedCache>) -> Checked {
     Checked { certainty, cautions }
 }
 
-/// When the requests of the answer came, and how busy its devices were.
+/// Describes the arrivals of the answer's requests, and the load of its devices.
 fn waiting(search: &Search, cache: &AdvisedCache) -> String {
     if search.base.arrivals == Some(ONE_BY_ONE) {
         return "the trace has no times: requests come one after the other".to_owned();
@@ -85,10 +86,10 @@ fn searched(search: &Search) -> String {
         return format!("all {all} were run exactly");
     }
     let estimated = match &search.workload.sample {
-        Some((share, _)) => format!("a sample of {share} of the blocks told which of {all} to look at"),
-        None => format!("policies alone told which of {all} to look at"),
+        Some((share, _)) => format!("a sample of {share} of the blocks chose among {all}"),
+        None => format!("simulations of only the policy chose among {all}"),
     };
-    format!("{estimated}; {ran} were run exactly, those that are shown here")
+    format!("{estimated}; the {ran} shown here were run exactly")
 }
 
 /// True if requests wait longer than the target in the worst interval.

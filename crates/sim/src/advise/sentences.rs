@@ -1,4 +1,4 @@
-//! An advice in sentences. The first says what to do, and what requests wait then.
+//! An advice in sentences. The first names the purchase and the resulting waits.
 
 use flashwise_trace::human;
 
@@ -7,13 +7,13 @@ use super::search::busiest;
 use super::words::{is_of_ram, latency, money, ram, years};
 use super::{Advice, AdvisedCache, Alternative, Verdict, shown};
 
-/// A cache that does not make the storage faster by this share is not worth money.
+/// A cache that makes the storage faster by less than this share is not worth its price.
 const GAIN_MIN: f64 = 0.1;
-/// The kinds of caches that meet one target where none meets both.
+/// The kinds of caches that meet one target if none meets both.
 pub(super) const FASTEST: &str = "fastest that lasts";
 pub(super) const LONGEST: &str = "longest-lived that is fast";
 
-/// The advice in sentences.
+/// Returns the advice in sentences.
 pub(super) fn of(advice: &Advice) -> Vec<String> {
     let words = Words { advice };
     match (advice.verdict, &advice.cache) {
@@ -35,12 +35,12 @@ pub(super) fn of(advice: &Advice) -> Vec<String> {
     }
 }
 
-/// How much more work the busiest device of a cache gets than it can do, if it does.
+/// Describes how far the busiest device of a cache is overloaded, if it is.
 pub(super) fn overload(cache: &AdvisedCache) -> Option<String> {
     overload_by(cache, "")
 }
 
-/// The same with words before the number, such as "at least ".
+/// Describes the same, with words before the number, such as "at least ".
 fn overload_by(cache: &AdvisedCache, before: &str) -> Option<String> {
     let busiest = busiest(cache);
     let which = if cache.storage_utilisation == Some(busiest) { "storage" } else { "flash" };
@@ -49,7 +49,7 @@ fn overload_by(cache: &AdvisedCache, before: &str) -> Option<String> {
     (busiest > 1.0).then(|| format!("the {which} gets {times} the work it can do"))
 }
 
-/// A factor with two decimals that is no larger.
+/// Rounds a factor down to two decimals.
 fn floor(factor: f64) -> f64 {
     (factor * 100.0).floor() / 100.0
 }
@@ -67,7 +67,7 @@ impl Words<'_> {
         format!("Buy {what} for {}: {}.", self.price(cache), waits(cache))
     }
 
-    /// The wait in the worst interval and without a cache, the years that the flash lasts, and the cost of waits.
+    /// Returns the waits in the worst interval and without a cache, the lifetime of the flash, and the cost of waits.
     fn beside(&self, cache: &AdvisedCache) -> String {
         let worst = worst(cache)
             .map(|worst| format!("A request waits {worst}; without"))
@@ -128,7 +128,7 @@ impl Words<'_> {
         vec![first, beside]
     }
 
-    /// No cache meets the targets; `cache` is the nearest that was run.
+    /// No cache meets the targets; `cache` is the nearest that ran.
     fn nothing(&self, cache: &AdvisedCache) -> Vec<String> {
         let (targets, advice) = (self.advice.targets.words(), self.advice);
         let targets = if targets.is_empty() { "the load".to_owned() } else { targets };
@@ -156,7 +156,7 @@ impl Words<'_> {
         sentences
     }
 
-    /// The targets to relax, and the values that a cache meets.
+    /// Returns the targets to relax, and the values that a cache meets.
     fn relaxed(&self) -> Vec<String> {
         let of = |kind: &str| self.advice.alternatives.iter().find(|told| told.kind == kind).map(|told| &told.cache);
         let latency = of(FASTEST).map(|cache| {
@@ -174,18 +174,18 @@ impl Words<'_> {
     }
 }
 
-/// How long a request waits on average.
+/// Describes the mean wait of a request.
 fn waits(cache: &AdvisedCache) -> String {
     let ram = if is_of_ram(cache.latency_mean_us) { ", since RAM answers it" } else { "" };
     format!("a request waits {} on average{ram}", latency(cache.latency_mean_us))
 }
 
-/// How long a request waits in the worst interval, and when that is.
+/// Describes the wait of a request in the worst interval, and the time of that.
 pub(super) fn worst(cache: &AdvisedCache) -> Option<String> {
     Some(format!("{} in the worst {}", latency(cache.latency_worst_us?), cache.worst_interval()?))
 }
 
-/// A purchase in words.
+/// Describes a purchase.
 fn name(cache: &AdvisedCache) -> String {
     let size = ram(cache.ram_bytes);
     if cache.device == RAM_ONLY {
@@ -195,12 +195,12 @@ fn name(cache: &AdvisedCache) -> String {
     format!("{number}{} with {size} of RAM", cache.device)
 }
 
-/// A latency as an option takes it, no shorter.
+/// Formats a latency as the value of an option, rounded up.
 fn up(us: f64) -> String {
     format!("{}us", us.ceil())
 }
 
-/// Years as an option takes them, no more.
+/// Formats years as the value of an option, rounded down.
 fn down(years: f64) -> String {
     if years.is_finite() { format!("{}", (years * 1e4).floor() / 1e4) } else { "100".to_owned() }
 }
