@@ -139,7 +139,7 @@ fn heat(id: &str, workload: &Workload) -> (Figure, String) {
         table.push(format!("{} to {}", count(blocks.0), count(blocks.1)), told(columns).map(sum).collect());
     }
     let caption = format!(
-        "Accesses over time and address. Each of the {} rows has equally many different blocks, lowest addresses at the bottom; the strongest shade stands for {} \
+        "Accesses over time and address. All {} rows have the same number of blocks, with the lowest addresses at the bottom. The strongest shade stands for {} \
          accesses, and each fainter one for about {} times fewer.",
         count(workload.heat.len() as u64),
         count(most),

@@ -1,4 +1,4 @@
-//! The management API over real sockets, in front of a server that only pretends.
+//! The management API over real sockets, in front of a simulated server.
 
 pub mod client;
 mod connections;
@@ -29,7 +29,7 @@ pub fn start(address: &str, token: Option<&str>) -> Result<(Api, Arc<Fake>), Api
     Ok((api, fake))
 }
 
-/// Over a Unix socket, as this user.
+/// Starts an API on a Unix socket, for this user.
 fn local() -> (Api, Arc<Fake>) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -37,7 +37,7 @@ fn local() -> (Api, Arc<Fake>) {
     start(&format!("unix:{}", std::env::temp_dir().join(name).display()), None).unwrap()
 }
 
-/// Over TCP, where only the token `sesame` counts.
+/// Starts an API over TCP, where only the token `sesame` is valid.
 fn over_tcp() -> (Api, Arc<Fake>) {
     start("127.0.0.1:0", Some("sesame")).unwrap()
 }
@@ -52,7 +52,7 @@ fn error_of(answer: &Answer) -> (u16, String) {
 }
 
 #[test]
-fn status_is_what_the_server_says() {
+fn status_has_the_values_of_the_server() {
     let (api, fake) = local();
     let answer = ask(&api, "GET", "/v1/status", "");
     assert_eq!(answer.status, 200);
@@ -71,7 +71,7 @@ fn status_is_what_the_server_says() {
 }
 
 #[test]
-fn flushes_reach_one_volume_or_all_and_their_failures_are_told() {
+fn flushes_reach_one_volume_or_all_and_failures_are_reported() {
     let (api, fake) = local();
     assert_eq!(ask(&api, "POST", "/v1/flush", "").status, 204);
     assert_eq!(ask(&api, "POST", "/v1/volumes/one/flush", "").status, 204);
@@ -109,7 +109,7 @@ fn settings_are_changed_and_wrong_ones_refused() {
     let (status, error) = error_of(&ask(&api, "PATCH", "/v1/volumes/one", r#"{"polcy": "lru"}"#));
     assert_eq!(status, 400);
     assert!(error.starts_with("polcy: unknown setting (did you mean 'policy'?)"), "{error}");
-    // Only whoever applies it knows the other limit, and says so before.
+    // Only the volume knows the other limit, and rejects the change early.
     for path in ["/v1/volumes/one", "/v1/volumes/one?dry-run=true"] {
         let (status, error) = error_of(&ask(&api, "PATCH", path, r#"{"dirty-low": 0.9}"#));
         assert_eq!((status, error.as_str()), (400, "dirty-low: found 90%, expected at most dirty-high, which is 50%"));
@@ -141,7 +141,7 @@ fn unknown_paths_and_methods_are_answered_as_json() {
 }
 
 #[test]
-fn tcp_needs_a_token_and_a_wrong_one_helps_nobody() {
+fn tcp_needs_a_valid_token() {
     for address in ["0.0.0.0:0", "127.0.0.1:0", "localhost:0", "[::1]:0"] {
         let refused = start(address, None).unwrap_err();
         assert!(matches!(&refused, ApiError::TokenNeeded { address: found } if found == address), "{refused}");
@@ -173,7 +173,7 @@ fn a_server_is_ready_where_all_volumes_serve_reads_and_writes() {
     for state in VolumeState::ALL {
         fake.set_state(state);
         let answer = ask(&api, "GET", "/readyz", "");
-        // It answers, whatever its volumes do.
+        // Health checks are independent of the volumes.
         assert_eq!(ask(&api, "GET", "/healthz", "").status, 200);
         if matches!(state, VolumeState::FlashFailed | VolumeState::BackendFailed) {
             let expected = "1 of 2 volumes and pools do not serve reads and writes; /v1/status says which".to_owned();
@@ -233,10 +233,10 @@ fn a_port_in_use_is_named() {
     assert!(error.starts_with(&format!("the management API cannot listen on {}: ", api.address())), "{error}");
 }
 
-/// What is sent with a request is read before it is answered, whatever the answer: who is still sending would find the connection closed,
-/// and never come to the answer.
+/// The body of a request is read before any reply. Otherwise a client that is still sending would find the connection
+/// closed, and never read the reply.
 #[test]
-fn what_is_sent_with_a_request_is_read_before_any_answer() {
+fn the_body_of_a_request_is_read_before_any_reply() {
     let (api, _) = local();
     let Address::Unix(path) = api.address() else { panic!("a Unix socket") };
     let mut stream = UnixStream::connect(path).unwrap();
@@ -263,7 +263,7 @@ fn what_is_sent_with_a_request_is_read_before_any_answer() {
 }
 
 #[test]
-fn stopping_lets_what_is_being_answered_end() {
+fn stopping_completes_requests_in_progress() {
     let (api, fake) = local();
     fake.hold_flush();
     let address = api.address().clone();
@@ -276,7 +276,7 @@ fn stopping_lets_what_is_being_answered_end() {
 }
 
 #[test]
-fn what_is_no_http_does_no_harm() {
+fn invalid_http_does_no_harm() {
     let (api, _) = local();
     for bytes in
         [&b"\0\0\0\0\r\n\r\n"[..], b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n"]
@@ -288,7 +288,7 @@ fn what_is_no_http_does_no_harm() {
     assert_eq!(ask(&api, "GET", "/healthz", "").status, 200);
 }
 
-/// Every number of a volume, set to a value of its own, changes what the metrics say.
+/// Every number of a volume, set to a unique value, changes the metrics.
 #[test]
 fn every_figure_of_a_volume_is_a_metric() {
     let plain = serde_json::to_value(VolumeStatus { name: "one".to_owned(), ..VolumeStatus::default() }).unwrap();
@@ -298,7 +298,7 @@ fn every_figure_of_a_volume_is_a_metric() {
     };
     let before = encode(plain.clone());
     let mut figures = 0;
-    // Who the clients are, and by which rules they are cached, is no figure.
+    // Clients, and their rules of caching, are no figures.
     let of_clients = ["clients", "cache_clients", "allow_clients", "deny_clients"];
     for (key, value) in plain.as_object().unwrap().iter().filter(|(key, _)| !of_clients.contains(&key.as_str())) {
         let changed = match value {
@@ -439,7 +439,7 @@ fn every_described_route_is_there() {
             let none = ["/v1/pools/", "/v1/disks", "/v1/clients/", "/v1/iscsi"];
             let of_pools = none.iter().any(|start| path.starts_with(start));
             match (method.as_str(), path.as_str()) {
-                // This server has no pools and no clients, and this is no token.
+                // This server has no pools and no clients, and the token is invalid.
                 _ if of_pools => assert!([400, 404].contains(&status), "{method} {path}: {status}"),
                 ("post", "/v1/session" | "/v1/pools") => assert_eq!(status, 400),
                 _ => assert!((200..300).contains(&status), "{method} {path}: {status}"),
@@ -448,9 +448,9 @@ fn every_described_route_is_there() {
     }
 }
 
-/// Every route that changes something refuses who may only look, and every other one answers.
+/// Every route that changes something rejects a read-only client; all others reply.
 #[test]
-fn who_may_look_sees_everything_and_changes_nothing() {
+fn a_read_only_client_sees_everything_and_changes_nothing() {
     let (api, fake) = start("127.0.0.1:0", Some("sesame")).unwrap();
     let description = serde_json::to_value(openapi()).unwrap();
     let mut refused = 0;
@@ -484,7 +484,7 @@ fn who_may_look_sees_everything_and_changes_nothing() {
 }
 
 #[test]
-fn a_change_of_what_was_changed_meanwhile_is_refused() {
+fn a_change_of_an_outdated_state_is_refused() {
     let (api, fake) = local();
     let tag = ask(&api, "GET", "/v1/volumes/one/settings", "").header("etag").unwrap().to_owned();
     let change = |tag: &str, path: &str| {
