@@ -192,7 +192,7 @@ fn nbdsh_gets_every_error_and_every_flag_through() {
     let script = "
 h.connect_uri(uri)
 assert h.get_structured_replies_negotiated()
-# The server is to judge, not the library.
+# The server decides, not the library.
 h.set_strict_mode(0)
 def fails(expected, call, *arguments):
     try:
