@@ -43,7 +43,7 @@ mod claims;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::time::RwLock;
 use flashwise_core::filter::{Caching, Client};
@@ -203,12 +203,50 @@ pub struct Guest {
     client: Client,
     /// The number of its [`Caching`].
     caching: AtomicU8,
+    requests: AtomicU64,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+}
+
+/// The requests of a client since it opened the export.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requested {
+    /// Requests of all kinds.
+    pub requests: u64,
+    /// Bytes that it asked to read.
+    pub read_bytes: u64,
+    /// Bytes that it asked to write.
+    pub written_bytes: u64,
 }
 
 impl Guest {
     /// Creates a client with its setting in the I/O filter.
     pub fn new(client: Client, caching: Caching) -> Guest {
-        Guest { client, caching: AtomicU8::new(caching.number()) }
+        Guest {
+            client,
+            caching: AtomicU8::new(caching.number()),
+            requests: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts a request of it.
+    pub fn count(&self, request: &Request) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let bytes = match request.operation {
+            Operation::Read => &self.read_bytes,
+            Operation::Write => &self.written_bytes,
+            _ => return,
+        };
+        bytes.fetch_add(request.length, Ordering::Relaxed);
+    }
+
+    /// Its requests so far.
+    pub fn requested(&self) -> Requested {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let [requests, read_bytes, written_bytes] = [&self.requests, &self.read_bytes, &self.written_bytes].map(of);
+        Requested { requests, read_bytes, written_bytes }
     }
 
     /// Logs an event of the client.

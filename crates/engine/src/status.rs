@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use flashwise_core::cache::{Figures, Reads};
-use flashwise_core::filter::{Caching, Client};
+use flashwise_core::filter::Client;
 use flashwise_core::tiers::YEAR_DAYS;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use crate::export::{Guest, Requested};
 
 pub use crate::load::BackendLoad;
 
@@ -184,6 +186,9 @@ pub struct VolumeStatus {
     pub latencies: Vec<LatencyStatus>,
     /// Keys of settings that were changed since the server was started. The next start takes them from the configuration again.
     pub changed_settings: Vec<String>,
+    /// True if a running server made it, so that no configuration has it.
+    #[serde(default)]
+    pub made: bool,
 }
 
 /// A budget of flash writes, per day and over the life of the flash. The budget is that of the admission rule, else the drive writes per day that the
@@ -285,17 +290,39 @@ pub struct ClientStatus {
     pub program: Option<String>,
     /// The names in its TLS certificate.
     pub tls_names: Vec<String>,
+    /// Its requests since it opened the export.
+    #[serde(default)]
+    pub requests: u64,
+    /// Bytes that it asked to read.
+    #[serde(default)]
+    pub read_bytes: u64,
+    /// Bytes that it asked to write.
+    #[serde(default)]
+    pub written_bytes: u64,
 }
 
 impl ClientStatus {
-    /// The status of a client of which the I/O filter says `caching`.
-    pub fn of(client: &Client, caching: Caching) -> ClientStatus {
+    /// The status of a client.
+    pub fn of(guest: &Guest) -> ClientStatus {
         let Client { connection, export, protocol, initiator, pid, uid, gid, program, address, tls_names } =
-            client.clone();
-        let (protocol, address) = (protocol.to_owned(), address.map(|address| address.to_string()));
-        let caching = caching.name().to_owned();
-        let number = connection;
-        ClientStatus { number, export, protocol, initiator, caching, address, pid, uid, gid, program, tls_names }
+            guest.client().clone();
+        let Requested { requests, read_bytes, written_bytes } = guest.requested();
+        ClientStatus {
+            number: connection,
+            export,
+            protocol: protocol.to_owned(),
+            initiator,
+            caching: guest.caching().name().to_owned(),
+            address: address.map(|address| address.to_string()),
+            pid,
+            uid,
+            gid,
+            program,
+            tls_names,
+            requests,
+            read_bytes,
+            written_bytes,
+        }
     }
 }
 

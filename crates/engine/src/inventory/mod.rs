@@ -7,11 +7,15 @@
 //! | `signature.rs` | detects contents by magic numbers |
 //! | `mounts.rs` | mounted file systems and swap |
 //! | `locks.rs` | locks of processes |
+//! | `condition.rs` | the state of a disk |
 //! | `wear.rs` | wear and temperature |
+//! | `smart.rs` | the same of SATA and SAS disks |
 
+mod condition;
 mod locks;
 mod mounts;
 mod signature;
+mod smart;
 mod wear;
 
 use std::collections::BTreeMap;
@@ -28,8 +32,8 @@ use self::mounts::Mounts;
 pub(crate) use self::mounts::same;
 use self::signature::{CACHE, Ends, POOL};
 pub use self::signature::{POOL_MAGIC, Signature};
+use self::wear::condition;
 pub(crate) use self::wear::written_bytes;
-use self::wear::{Condition, condition};
 
 /// The sector size in sysfs, regardless of the device's.
 const SECTOR: u64 = 512;
@@ -119,6 +123,21 @@ pub struct DiskInfo {
     pub wear_percent: Option<u16>,
     /// Temperature in degrees Celsius, if the disk reports it.
     pub temperature_celsius: Option<f64>,
+    /// Errors that the disk could not correct, if it reports them.
+    #[serde(default)]
+    pub media_errors: Option<u64>,
+    /// Sectors replaced by spare ones, if the disk reports them.
+    #[serde(default)]
+    pub reallocated: Option<u64>,
+    /// Hours in operation, if the disk reports them.
+    #[serde(default)]
+    pub power_on_hours: Option<u64>,
+    /// Remaining spare capacity in percent, if the disk reports it.
+    #[serde(default)]
+    pub spare_percent: Option<u16>,
+    /// True if the disk predicts its own failure.
+    #[serde(default)]
+    pub is_failing: Option<bool>,
     /// The use of the disk.
     pub role: Role,
     /// Why a pool would refuse the disk as it is, or null.
@@ -251,7 +270,7 @@ fn device(places: &Places, mounts: &Mounts, name: &str) -> DiskInfo {
     let inside = |name: &str| attribute(&folder.join("device"), name);
     let size_bytes = size(&folder);
     let open = File::open(&path).ok().filter(|_| size_bytes > 0);
-    let Condition { wear_percent, temperature_celsius } = condition(&folder, open.as_ref());
+    let condition = condition(&folder, &path, open.as_ref());
     let mut disk = DiskInfo {
         path: path.display().to_string(),
         size_bytes,
@@ -267,8 +286,13 @@ fn device(places: &Places, mounts: &Mounts, name: &str) -> DiskInfo {
         mounts: mounts.of(&path, attribute(&folder, "dev").as_deref()),
         holders: inside_of(&folder.join("holders")),
         partitions: partitions(places, mounts, &folder),
-        wear_percent,
-        temperature_celsius,
+        wear_percent: condition.wear_percent,
+        temperature_celsius: condition.temperature_celsius,
+        media_errors: condition.media_errors,
+        reallocated: condition.reallocated,
+        power_on_hours: condition.power_on_hours,
+        spare_percent: condition.spare_percent,
+        is_failing: condition.is_failing,
         ..DiskInfo::default()
     };
     judge(&mut disk, ends(&path, size_bytes).as_ref());

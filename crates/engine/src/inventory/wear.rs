@@ -2,8 +2,8 @@
 //!
 //! NVMe: the SMART / health information log (page 02h of Get Log Page; NVM Express base specification), by the admin
 //! command of linux/nvme_ioctl.h. eMMC: `life_time` in sysfs (JEDEC 84-B51, `DEVICE_LIFE_TIME_EST`). Other
-//! temperatures: hwmon in sysfs, which supports SATA disks with the kernel module drivetemp. The wear of SATA and SAS
-//! disks is not supported.
+//! temperatures: hwmon in sysfs, which supports SATA disks with the kernel module drivetemp. For SATA and SAS disks,
+//! see `smart.rs`.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -11,25 +11,28 @@ use std::path::Path;
 
 use rustix::ioctl::{Opcode, Updater, opcode};
 
-use super::attribute;
+use super::condition::Condition;
+use super::{attribute, smart};
 
-/// The condition of a disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Condition {
-    /// Used share of the rated endurance in percent; may exceed 100.
-    pub wear_percent: Option<u16>,
-    /// Temperature in degrees Celsius.
-    pub temperature_celsius: Option<f64>,
-}
-
-/// Returns the condition of the disk at `sysfs`, which is open as `device`.
-pub fn condition(sysfs: &Path, device: Option<&File>) -> Condition {
+/// Returns the condition of the disk at `sysfs`, whose device at `path` is open as `device`.
+pub fn condition(sysfs: &Path, path: &Path, device: Option<&File>) -> Condition {
     let is_nvme = sysfs.file_name().is_some_and(|name| name.to_string_lossy().starts_with("nvme"));
-    let told = device.filter(|_| is_nvme).and_then(health_log).map(|log| of_health_log(&log)).unwrap_or_default();
+    let told = match device {
+        Some(device) if is_nvme => health_log(device).map(|log| of_health_log(&log)),
+        Some(_) => is_scsi(sysfs).then(|| smart::condition(path)),
+        None => None,
+    };
+    let told = told.unwrap_or_default();
     Condition {
         wear_percent: told.wear_percent.or_else(|| emmc_wear(sysfs)),
         temperature_celsius: told.temperature_celsius.or_else(|| sensor(sysfs)),
+        ..told
     }
+}
+
+/// True for SATA and SAS disks, and others that speak SCSI.
+fn is_scsi(sysfs: &Path) -> bool {
+    sysfs.file_name().is_some_and(|name| name.to_string_lossy().starts_with("sd"))
 }
 
 /// `struct nvme_admin_cmd` of linux/nvme_ioctl.h.
@@ -91,12 +94,20 @@ fn written_of_health_log(log: &[u8; HEALTH_BYTES]) -> Option<u64> {
     (bytes > 0).then_some(bytes)
 }
 
-/// The temperature in kelvin is in bytes 1 and 2. The percentage used is in byte 5, where 255 means more than 254.
+/// Critical warnings are in byte 0, the temperature in kelvin in bytes 1 and 2, and the available spare in byte 3. Byte 5 has the percentage used; 255 is
+/// more than 254. Bytes 128 to 143 have the hours, and bytes 160 to 175 the media and data integrity errors.
 fn of_health_log(log: &[u8; HEALTH_BYTES]) -> Condition {
     let kelvin = u16::from_le_bytes([log[1], log[2]]);
+    // 16 bytes each, of which no drive needs more than eight.
+    let count = |at: usize| log[at..at + 8].try_into().ok().map(u64::from_le_bytes);
     Condition {
         wear_percent: Some(u16::from(log[5])),
         temperature_celsius: (kelvin > 0).then(|| f64::from(kelvin) - 273.0),
+        media_errors: count(160),
+        reallocated: None,
+        power_on_hours: count(128),
+        spare_percent: Some(u16::from(log[3])),
+        is_failing: Some(log[0] != 0),
     }
 }
 
@@ -131,7 +142,19 @@ mod tests {
     fn the_health_log_has_temperature_and_wear_where_the_specification_says() {
         let mut log = [0; HEALTH_BYTES];
         (log[1], log[2], log[3], log[5]) = (0x37, 0x01, 100, 7);
-        assert_eq!(of_health_log(&log), Condition { wear_percent: Some(7), temperature_celsius: Some(38.0) });
+        (log[128], log[129], log[160]) = (0x10, 0x27, 3);
+        let expected = Condition {
+            wear_percent: Some(7),
+            temperature_celsius: Some(38.0),
+            media_errors: Some(3),
+            reallocated: None,
+            power_on_hours: Some(10_000),
+            spare_percent: Some(100),
+            is_failing: Some(false),
+        };
+        assert_eq!(of_health_log(&log), expected);
+        log[0] = 4;
+        assert_eq!(of_health_log(&log).is_failing, Some(true));
         assert_eq!(of_health_log(&[0; HEALTH_BYTES]).temperature_celsius, None);
         assert_eq!(size_of::<AdminCommand>(), 72, "as linux/nvme_ioctl.h has it");
     }
@@ -151,11 +174,11 @@ mod tests {
     #[test]
     fn sysfs_tells_the_temperature_of_disks_with_a_sensor_and_the_wear_of_emmc() {
         let disk = sysfs(&[("device/hwmon/hwmon3/temp1_input", "41500")]);
-        assert_eq!(condition(disk.path(), None).temperature_celsius, Some(41.5));
+        assert_eq!(condition(disk.path(), Path::new(""), None).temperature_celsius, Some(41.5));
         let nvme = sysfs(&[("device/hwmon1/temp1_input", "38850")]);
-        assert_eq!(condition(nvme.path(), None).temperature_celsius, Some(38.85));
+        assert_eq!(condition(nvme.path(), Path::new(""), None).temperature_celsius, Some(38.85));
         let emmc = sysfs(&[("device/life_time", "0x02 0x01")]);
-        assert_eq!(condition(emmc.path(), None).wear_percent, Some(20));
-        assert_eq!(condition(sysfs(&[("size", "8")]).path(), None), Condition::default());
+        assert_eq!(condition(emmc.path(), Path::new(""), None).wear_percent, Some(20));
+        assert_eq!(condition(sysfs(&[("size", "8")]).path(), Path::new(""), None), Condition::default());
     }
 }

@@ -57,7 +57,7 @@ impl Guests {
     /// Those who are there, in the order in which they came.
     pub fn status(&self) -> Vec<ClientStatus> {
         let guests: Vec<_> = self.inner().present.iter().filter_map(Weak::upgrade).collect();
-        guests.iter().map(|guest| ClientStatus::of(guest.client(), guest.caching())).collect()
+        guests.iter().map(|guest| ClientStatus::of(guest)).collect()
     }
 }
 

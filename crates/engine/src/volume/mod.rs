@@ -52,7 +52,7 @@ use crate::disk::slow::{SlowTransfers, Slowness};
 use crate::disk::{Completed, Completion, Disk, Method, Transfers, transfers};
 use crate::engine::Driver;
 use crate::export::{Done, Error, Export, Extent, Guest, Request};
-use crate::flash::superblock_pages;
+use crate::flash::{read_superblock, superblock_pages};
 use crate::latency::Latencies;
 use crate::load::Load;
 use crate::record::Recorder;
@@ -70,6 +70,7 @@ pub(crate) use self::opening::Opening;
 pub use self::opening::{Opened, Storage};
 pub use self::reads::{Part, ReadFigures};
 
+use self::devices::open_flash;
 use self::extents::overlay;
 use self::opening::{Pair, size_of};
 use self::pacer::Pacer;
@@ -349,6 +350,22 @@ impl Volume {
             return Ok(());
         }
         wipe::clear(&*self.flash)
+    }
+
+    /// Clears the flash that was detached from this volume, durably, if it still holds the cache.
+    ///
+    /// # Errors
+    /// The flash cannot be opened or written.
+    pub fn clear_detached_flash(&self) -> io::Result<()> {
+        if self.lock().state != VolumeState::Detached || !self.config.flash.exists() {
+            return Ok(());
+        }
+        // The volume has let go of it.
+        let flash = open_flash(&self.config, || Ok(())).map_err(io::Error::other)?;
+        match read_superblock(&*flash) {
+            Ok(superblock) if superblock.backend == self.identity => wipe::clear(&*flash),
+            _ => Ok(()),
+        }
     }
 
     /// Does something to the pair; nothing where there is no flash.
