@@ -43,7 +43,7 @@ pub const MORE: &str = "More options:\n  \
 /// Commands by purpose, in the order of the list. Others follow under [`OTHER_COMMANDS`].
 const GROUPS: [(&str, &[&str]); 3] = [
     ("Find out", &["simulate", "advise", "curve", "pareto", "sweep", "lifetime", "policies", "trace", "capture"]),
-    ("Serve", &["serve", "demo", "pool", "disk", "set", "flush"]),
+    ("Serve", &["serve", "demo", "volume", "pool", "disk", "set", "flush"]),
     ("Look after", &["status", "page", "disks", "detach", "check", "wipe"]),
 ];
 const OTHER_COMMANDS: &str = "Other";

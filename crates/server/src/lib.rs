@@ -30,6 +30,7 @@ pub mod manage;
 pub mod managed;
 pub mod managed_clients;
 pub mod managed_pools;
+mod managed_volumes;
 mod reach;
 mod reload;
 pub mod scsi;

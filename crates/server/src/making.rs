@@ -1,4 +1,6 @@
-//! Pools that are created while a server runs. They are served immediately, and again after a restart.
+//! Volumes and pools that are created while a server runs. They are served immediately, and again after a restart.
+
+mod volumes;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,11 +16,11 @@ use rustix::fs::Access;
 use rustix::io::Errno;
 
 use crate::config::ServerConfig;
-use crate::config::made::{self, MadePool};
+use crate::config::made::{self, Kind, Made};
 use crate::manage::plan::Plan;
 use crate::manage::{ManageError, NewPool};
 
-/// Creates pools, and saves their definitions.
+/// Creates volumes and pools, and saves their definitions.
 #[derive(Debug)]
 pub struct Making {
     known: Mutex<Known>,
@@ -26,12 +28,24 @@ pub struct Making {
 
 #[derive(Debug)]
 struct Known {
-    /// The configuration, including created pools.
+    /// The configuration, including created volumes and pools.
     config: ServerConfig,
-    /// The definitions of created pools, including those of earlier starts.
-    pools: Vec<MadePool>,
+    volumes: List,
+    pools: List,
+}
+
+/// The definitions of a kind, including those of earlier starts.
+#[derive(Debug)]
+struct List {
+    all: Vec<Made>,
     /// The definitions in the file.
-    kept: Vec<MadePool>,
+    kept: Vec<Made>,
+}
+
+impl List {
+    fn of(kept: &[Made]) -> List {
+        List { all: kept.to_owned(), kept: kept.to_owned() }
+    }
 }
 
 impl Known {
@@ -39,10 +53,18 @@ impl Known {
         &self.config.state_directory
     }
 
+    fn list(&mut self, kind: Kind) -> &mut List {
+        match kind {
+            Kind::Volume => &mut self.volumes,
+            Kind::Pool => &mut self.pools,
+        }
+    }
+
     /// Refuses if the file was changed since this server wrote it, or is certainly not writable.
-    fn check_file(&self) -> Result<(), ManageError> {
-        let (folder, file) = (self.folder(), made::path(self.folder()));
-        made::check_unchanged(folder, &self.kept).map_err(|error| ManageError::Failed(error.to_string()))?;
+    fn check_file(&self, kind: Kind) -> Result<(), ManageError> {
+        let (folder, file) = (self.folder(), kind.path(self.folder()));
+        let list = if kind == Kind::Volume { &self.volumes } else { &self.pools };
+        made::check_unchanged(folder, kind, &list.kept).map_err(|error| ManageError::Failed(error.to_string()))?;
         match rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK) {
             Err(error) if error != Errno::NOENT => {
                 Err(ManageError::Failed(format!("{} cannot be written: {error}", file.display())))
@@ -51,23 +73,44 @@ impl Known {
         }
     }
 
+    /// Returns the configuration with a new volume or pool, if its name is free and it can be saved.
+    fn check_new(&self, kind: Kind, made: &Made) -> Result<ServerConfig, ManageError> {
+        let config = &self.config;
+        if config.path.is_none() {
+            let what = format!(
+                "this server was started by flags, which describe one volume; start it with a configuration to make {kind}s"
+            );
+            return Err(ManageError::Conflict(what));
+        }
+        let names = config.volumes.iter().map(|volume| (Kind::Volume, &volume.name));
+        let names = names.chain(config.pools.iter().map(|pool| (Kind::Pool, &pool.cache.name)));
+        if let Some((taken, _)) = { names }.find(|(_, name)| **name == made.name) {
+            return Err(ManageError::Conflict(format!("there is a {taken} '{}' already", made.name)));
+        }
+        let config = config.with_made(kind, made).map_err(|error| ManageError::Invalid(error.to_string()))?;
+        self.check_file(kind)?;
+        Ok(config)
+    }
+
     /// Saves the definitions that are not in the file yet.
-    fn write(&mut self) -> Result<(), ManageError> {
-        self.check_file()?;
-        let file = made::path(self.folder());
-        made::write(self.folder(), &self.pools)
-            .map_err(|error| ManageError::Failed(format!("{} cannot be written: {error}", file.display())))?;
-        self.kept.clone_from(&self.pools);
+    fn write(&mut self, kind: Kind) -> Result<(), ManageError> {
+        self.check_file(kind)?;
+        let folder = self.config.state_directory.clone();
+        let list = self.list(kind);
+        made::write(&folder, kind, &list.all).map_err(|error| {
+            ManageError::Failed(format!("{} cannot be written: {error}", kind.path(&folder).display()))
+        })?;
+        list.kept.clone_from(&list.all);
         Ok(())
     }
 
     /// Changes the definitions and saves them. If saving fails, nothing changes.
-    fn change(&mut self, change: impl FnOnce(&mut Vec<MadePool>)) -> Result<(), ManageError> {
-        let before = self.pools.clone();
-        change(&mut self.pools);
-        let written = self.write();
+    fn change(&mut self, kind: Kind, change: impl FnOnce(&mut Vec<Made>)) -> Result<(), ManageError> {
+        let before = self.list(kind).all.clone();
+        change(&mut self.list(kind).all);
+        let written = self.write(kind);
         if written.is_err() {
-            self.pools = before;
+            self.list(kind).all = before;
         }
         written
     }
@@ -93,7 +136,7 @@ pub(crate) fn error(error: PoolError) -> ManageError {
 }
 
 /// Returns the definition of a requested pool.
-fn asked(new: &NewPool) -> Result<MadePool, ManageError> {
+fn asked(new: &NewPool) -> Result<Made, ManageError> {
     let NewPool { name, disks, wipe, settings } = new;
     let invalid = |what: String| Err(ManageError::Invalid(what));
     if disks.is_empty() {
@@ -112,7 +155,7 @@ fn asked(new: &NewPool) -> Result<MadePool, ManageError> {
             "found {key} among the settings, expected keys of a pool's cache, such as flash or ram"
         ));
     }
-    Ok(MadePool { name: name.clone(), disks: disks.clone(), settings: settings.clone(), ended: None })
+    Ok(Made { name: name.clone(), disks: disks.clone(), settings: settings.clone(), ended: None })
 }
 
 fn paths(of: &[String]) -> Vec<PathBuf> {
@@ -136,8 +179,8 @@ fn check_flash(path: &Path) -> Result<(), ManageError> {
 impl Making {
     /// Starts with the server's configuration.
     pub fn new(config: ServerConfig) -> Making {
-        let pools = config.made_pools.clone();
-        Making { known: Mutex::new(Known { config, kept: pools.clone(), pools }) }
+        let (volumes, pools) = (List::of(&config.made_volumes), List::of(&config.made_pools));
+        Making { known: Mutex::new(Known { config, volumes, pools }) }
     }
 
     /// True if a running server created the pool, so that it is not in the configuration.
@@ -148,22 +191,12 @@ impl Making {
     /// Refuses to change the disks of a created pool if the change cannot be saved.
     pub fn check_kept(&self, pool: &str) -> Result<(), ManageError> {
         let known = self.known.lock();
-        if known.config.is_made(pool) { known.check_file() } else { Ok(()) }
+        if known.config.is_made(pool) { known.check_file(Kind::Pool) } else { Ok(()) }
     }
 
     /// Returns the configuration with a new pool, if it is valid.
-    fn check(&self, pool: &MadePool) -> Result<(ServerConfig, PoolConfig), ManageError> {
-        let known = self.known.lock();
-        let config = &known.config;
-        if config.path.is_none() {
-            let what = "this server was started by flags, which describe one volume; start it with a configuration to make pools";
-            return Err(ManageError::Conflict(what.to_owned()));
-        }
-        if config.pools.iter().any(|other| other.cache.name == pool.name) {
-            return Err(ManageError::Conflict(format!("there is a pool '{}' already", pool.name)));
-        }
-        let config = config.with_made(pool).map_err(|error| ManageError::Invalid(error.to_string()))?;
-        known.check_file()?;
+    fn check(&self, pool: &Made) -> Result<(ServerConfig, PoolConfig), ManageError> {
+        let config = self.known.lock().check_new(Kind::Pool, pool)?;
         let made = config.pools.last().expect("the pool is the last one").clone();
         check_flash(&made.cache.flash)?;
         Ok((config, made))
@@ -188,7 +221,7 @@ impl Making {
             true => format!("Its cache has {ram} of RAM and no flash."),
             false => format!("Its cache has {ram} of RAM, and lies on {}.", made.cache.flash.display()),
         });
-        let file = made::path(&config.state_directory);
+        let file = Kind::Pool.path(&config.state_directory);
         does.push(format!("It is served at once, and after each restart: {} has it.", file.display()));
         Ok(Plan { does, destroys: !wipes.is_empty(), wipes })
     }
@@ -204,7 +237,7 @@ impl Making {
         let opened = Pool::open(made, &|_, _| {}).map_err(|error| ManageError::Failed(error.to_string()));
         let opened = opened.and_then(|(made, opened)| {
             let mut known = self.known.lock();
-            if let Err(error) = known.change(|pools| pools.push(pool)) {
+            if let Err(error) = known.change(Kind::Pool, |pools| pools.push(pool)) {
                 // The error of saving is the one to report.
                 drop(made.close());
                 return Err(error);
@@ -235,14 +268,14 @@ impl Making {
             );
             return Err(ManageError::Conflict(what));
         }
-        known.check_file()
+        known.check_file(Kind::Pool)
     }
 
     /// Returns the plan for deleting a pool.
     pub fn plan_end(&self, pool: &Pool) -> Result<Plan, ManageError> {
         self.check_end(pool)?;
         let mut plan = Plan::from(pool.plan_end().map_err(error)?);
-        plan.does.push(format!("{} does not have it any more.", self.file().display()));
+        plan.does.push(format!("{} does not have it any more.", self.file(Kind::Pool).display()));
         Ok(plan)
     }
 
@@ -250,10 +283,10 @@ impl Making {
     pub fn end(&self, pool: &Pool) -> Result<(), ManageError> {
         {
             let mut known = self.known.lock();
-            let config = known.config.without_made(pool.name());
+            let config = known.config.without_made(Kind::Pool, pool.name());
             let config = config.map_err(|error| ManageError::Failed(error.to_string()))?;
             let uuid = pool.uuid();
-            known.change(|pools| {
+            known.change(Kind::Pool, |pools| {
                 pools.iter_mut().filter(|made| made.name == pool.name()).for_each(|made| made.ended = Some(uuid));
             })?;
             known.config = config;
@@ -261,82 +294,99 @@ impl Making {
         // From now on no start opens it.
         let failed = |error| ManageError::Failed(format!("the pool is not served any more, but: {error}"));
         pool.end().map_err(|error| failed(error.to_string()))?;
-        self.drop_from_file(pool.name()).map_err(|error| failed(error.to_string()))
+        self.drop_from_file(Kind::Pool, pool.name()).map_err(|error| failed(error.to_string()))
     }
 
-    fn drop_from_file(&self, name: &str) -> Result<(), ManageError> {
+    fn drop_from_file(&self, kind: Kind, name: &str) -> Result<(), ManageError> {
         let mut known = self.known.lock();
         let config = match known.config.is_made(name) {
-            true => known.config.without_made(name).map_err(|error| ManageError::Failed(error.to_string()))?,
+            true => known.config.without_made(kind, name).map_err(|error| ManageError::Failed(error.to_string()))?,
             false => known.config.clone(),
         };
-        known.change(|pools| pools.retain(|made| made.name != name))?;
+        known.change(kind, |all| all.retain(|made| made.name != name))?;
         known.config = config;
         Ok(())
     }
 
-    /// Returns the path of the file with the definitions.
-    pub fn file(&self) -> PathBuf {
-        made::path(self.known.lock().folder())
+    /// Returns the path of the file with the definitions of a kind.
+    pub fn file(&self, kind: Kind) -> PathBuf {
+        kind.path(self.known.lock().folder())
     }
 
-    /// True if the file has the pool, served or not.
-    pub fn keeps(&self, name: &str) -> bool {
-        self.known.lock().pools.iter().any(|made| made.name == name)
+    /// True if the file has one of that name, served or not.
+    pub fn keeps(&self, kind: Kind, name: &str) -> bool {
+        self.known.lock().list(kind).all.iter().any(|made| made.name == name)
+    }
+
+    /// Refuses the name of a created one that is not served.
+    pub fn check_unserved(&self, kind: Kind, name: &str, is_served: bool) -> Result<(), ManageError> {
+        if is_served || !self.keeps(kind, name) {
+            return Ok(());
+        }
+        let file = self.file(kind);
+        Err(ManageError::Conflict(format!(
+            "there is a {kind} '{name}' already in {}, which is not served; to forget it, delete it",
+            file.display()
+        )))
     }
 
     /// Returns the plan for forgetting a pool that is not served.
     pub fn plan_forget(&self, name: &str) -> Result<Plan, ManageError> {
-        let known = self.known.lock();
-        known.check_file()?;
-        let file = made::path(known.folder());
-        let disks = known.pools.iter().filter(|made| made.name == name).flat_map(|made| made.disks.clone());
-        let does = vec![
-            format!("Pool {name} is not served, and {} does not have it any more.", file.display()),
-            format!("The contents of {} stay.", disks.collect::<Vec<_>>().join(" and ")),
-        ];
-        Ok(Plan { does, destroys: true, ..Plan::default() })
+        let disks = {
+            let known = self.known.lock();
+            let of_name = known.pools.all.iter().filter(|made| made.name == name);
+            of_name.flat_map(|made| made.disks.clone()).collect::<Vec<_>>()
+        };
+        self.plan_forget_of(Kind::Pool, name, format!("The contents of {} stay.", disks.join(" and ")))
     }
 
-    /// Removes a pool that is not served from the file; its disks keep their contents.
-    pub fn forget(&self, name: &str) -> Result<(), ManageError> {
-        self.drop_from_file(name)
+    fn plan_forget_of(&self, kind: Kind, name: &str, leaves: String) -> Result<Plan, ManageError> {
+        self.known.lock().check_file(kind)?;
+        let mut title = kind.to_string();
+        title[..1].make_ascii_uppercase();
+        let first =
+            format!("{title} {name} is not served, and {} does not have it any more.", self.file(kind).display());
+        Ok(Plan { does: vec![first, leaves], destroys: true, ..Plan::default() })
+    }
+
+    /// Removes one that is not served from the file; its devices keep their contents.
+    pub fn forget(&self, kind: Kind, name: &str) -> Result<(), ManageError> {
+        self.drop_from_file(kind, name)
     }
 
     /// Saves the current disks of a pool, if it was created here.
     pub fn note_disks(&self, pool: &str, disks: &[String]) -> Result<(), ManageError> {
-        self.note(pool, |made| made.disks = disks.to_vec())
+        self.note(Kind::Pool, pool, |made| made.disks = disks.to_vec())
     }
 
-    /// Saves that a pool runs without its flash from now on, if it was created here.
-    pub fn note_detached(&self, pool: &str) -> Result<(), ManageError> {
-        self.note(pool, MadePool::leave_flash_out)
+    /// Saves that a volume or a pool runs without its flash from now on, if it was created here.
+    pub fn note_detached(&self, name: &str) -> Result<(), ManageError> {
+        Kind::ALL.into_iter().try_for_each(|kind| self.note(kind, name, Made::leave_flash_out))
     }
 
     /// Changes a definition. If saving fails now, the next change saves it, or the end of the server.
-    fn note(&self, pool: &str, change: impl FnOnce(&mut MadePool)) -> Result<(), ManageError> {
+    fn note(&self, kind: Kind, name: &str, change: impl FnOnce(&mut Made)) -> Result<(), ManageError> {
         let mut known = self.known.lock();
-        if !known.config.is_made(pool) {
+        if !known.config.is_made(name) {
             return Ok(());
         }
-        if let Some(made) = known.pools.iter_mut().find(|made| made.name == pool) {
-            change(made);
-        }
-        known.write()
+        let Some(made) = known.list(kind).all.iter_mut().find(|made| made.name == name) else { return Ok(()) };
+        change(made);
+        known.write(kind)
     }
 }
 
 /// Resumes interrupted deletions: the disks and the flash of such pools become blank.
 pub fn finish_deletions(config: &mut ServerConfig) {
-    let ended = |made: &MadePool| made.ended.map(|pool| (pool, made.clone()));
+    let ended = |made: &Made| made.ended.map(|pool| (pool, made.clone()));
     for (pool, made) in config.made_pools.iter().filter_map(ended).collect::<Vec<_>>() {
         let flash = made.settings.get("flash").map(PathBuf::from);
         let blank =
             prepare::unmake(pool, &paths(&made.disks)).and_then(|()| prepare::unmake_flash(pool, flash.as_deref()));
-        let others: Vec<MadePool> = config.made_pools.iter().filter(|other| other.name != made.name).cloned().collect();
-        let done = blank
-            .map_err(|error| error.to_string())
-            .and_then(|()| made::write(&config.state_directory, &others).map_err(|error| error.to_string()));
+        let others: Vec<Made> = config.made_pools.iter().filter(|other| other.name != made.name).cloned().collect();
+        let done = blank.map_err(|error| error.to_string()).and_then(|()| {
+            made::write(&config.state_directory, Kind::Pool, &others).map_err(|error| error.to_string())
+        });
         match done {
             Ok(()) => {
                 tracing::warn!(
@@ -355,10 +405,13 @@ pub fn finish_deletions(config: &mut ServerConfig) {
 impl Drop for Making {
     fn drop(&mut self) {
         let mut known = self.known.lock();
-        if known.pools != known.kept
-            && let Err(error) = known.write()
-        {
-            tracing::error!(%error, "what pools are made of is not kept");
+        for kind in Kind::ALL {
+            let list = known.list(kind);
+            if list.all != list.kept
+                && let Err(error) = known.write(kind)
+            {
+                tracing::error!(%error, "what {kind}s are made of is not kept");
+            }
         }
     }
 }

@@ -4,17 +4,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use flashwise_core::admission;
 use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::{Live, Setting, Settings};
 use flashwise_core::filter::Filter;
 use flashwise_core::options::{Kind, Parameter};
+use flashwise_core::policy;
 use parking_lot::Mutex;
 
 use crate::front::{Budget, Counters};
 use crate::limits::Limits;
-use crate::manage::{Clients, DetachProgress, DetachState, ManageError, Managed, Pools, SettingStatus};
+use crate::manage::plan::Plan;
+use crate::manage::{Clients, DetachProgress, DetachState, ManageError, Managed, NewVolume, Pools, SettingStatus};
 use crate::managed_clients::ServedClients;
 use crate::managed_pools::ServedPools;
+use crate::managed_volumes::ServedVolumes;
 use crate::served::Served;
 use flashwise_engine::record::Recorder;
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
@@ -29,6 +33,7 @@ pub struct Volumes {
     load: Load,
     recorder: Option<Arc<Recorder>>,
     pools: Arc<ServedPools>,
+    own: ServedVolumes,
     clients: ServedClients,
     /// By the volume's name.
     detaching: Mutex<HashMap<String, Arc<Detaching>>>,
@@ -58,11 +63,11 @@ impl Volumes {
         insecure: Vec<String>,
         load: Load,
         recorder: Option<Arc<Recorder>>,
-        pools: ServedPools,
+        (own, pools): (ServedVolumes, ServedPools),
         clients: ServedClients,
     ) -> Volumes {
         let (pools, (detaching, changed)) = (Arc::new(pools), Default::default());
-        Volumes { served, listening, insecure, load, recorder, pools, clients, detaching, changed }
+        Volumes { served, listening, insecure, load, recorder, pools, own, clients, detaching, changed }
     }
 
     fn find(&self, name: &str) -> Result<Arc<Volume>, ManageError> {
@@ -90,6 +95,7 @@ impl Volumes {
         let names = changed.get(&status.name).into_iter().flat_map(Settings::names);
         status.changed_settings = names.map(str::to_owned).collect();
         status.changed_settings.sort();
+        status.made = self.own.is_made(&status.name);
         status
     }
 
@@ -100,6 +106,9 @@ impl Volumes {
         filter
     }
 }
+
+/// The values of `copy-forward` to choose from. Another part of the queues can be given by its own text.
+const COPY_FORWARD: [&str; 4] = ["used", "young:50%", "all", "none"];
 
 fn becomes_write_back(changes: &Settings) -> bool {
     changes.given(Setting::named("write-mode")).is_some() && changes.mode() == Mode::WriteBack
@@ -134,6 +143,27 @@ impl Managed for Volumes {
         let failed =
             |volume: &Volume, error| ManageError::Failed(format!("volume '{}': {error}", volume.config().name));
         volumes.iter().try_for_each(|volume| volume.flush().map_err(|error| failed(volume, error)))
+    }
+
+    fn plan_volume(&self, new: &NewVolume) -> Result<Plan, ManageError> {
+        self.own.plan(new)
+    }
+
+    fn make_volume(&self, new: &NewVolume) -> Result<(), ManageError> {
+        // What was changed of another of its name, and how its detach went, is not of this one.
+        self.changed.lock().remove(&new.name);
+        self.detaching.lock().remove(&new.name);
+        self.own.make(new)
+    }
+
+    fn plan_end_volume(&self, name: &str) -> Result<Plan, ManageError> {
+        let status = if self.own.is_unserved(name) { None } else { Some(self.find(name)?.status()) };
+        self.own.plan_end(name, status)
+    }
+
+    fn end_volume(&self, name: &str) -> Result<(), ManageError> {
+        self.plan_end_volume(name)?;
+        self.own.end(name)
     }
 
     fn pools(&self) -> Option<&dyn Pools> {
@@ -233,8 +263,17 @@ impl Managed for Volumes {
                 value: value.map_or_else(|| default.to_owned(), ToString::to_string),
                 default: default.to_owned(),
                 meaning: meaning.to_owned(),
-                choices: match kind {
-                    Kind::Choice(words) => words.iter().map(|&word| word.to_owned()).collect(),
+                choices: match (name, kind) {
+                    (_, Kind::Choice(words)) => words.iter().map(|&word| word.to_owned()).collect(),
+                    ("copy-forward", _) => COPY_FORWARD.map(str::to_owned).to_vec(),
+                    _ => Vec::new(),
+                },
+                names: match name {
+                    "policy" => policy::online().map(|info| info.name.to_owned()).collect(),
+                    "admission" => {
+                        let rules = admission::RULES.iter().map(|info| info.name);
+                        std::iter::once("none").chain(rules).map(str::to_owned).collect()
+                    }
                     _ => Vec::new(),
                 },
                 changed: changed.given(setting).is_some(),

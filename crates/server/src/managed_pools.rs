@@ -12,6 +12,7 @@ use flashwise_engine::pool::status::{MapRun, PoolStatus};
 use flashwise_engine::pool::{NewLogical, Pool, PoolError, prepare};
 use parking_lot::Mutex;
 
+use crate::config::made::Kind;
 use crate::front::Assignments;
 use crate::front::iscsi::names;
 use crate::making::{Making, error};
@@ -170,20 +171,12 @@ impl ServedPools {
 
     /// Refuses the name of a pool that was made and is not served.
     fn check_unserved(&self, name: &str) -> Result<(), ManageError> {
-        if self.served.pool(name).is_some() || !self.making.keeps(name) {
-            return Ok(());
-        }
-        let file = self.making.file();
-        let what = format!(
-            "there is a pool '{name}' already in {}, which is not served; to forget it, delete it",
-            file.display()
-        );
-        Err(ManageError::Conflict(what))
+        self.making.check_unserved(Kind::Pool, name, self.served.pool(name).is_some())
     }
 
-    /// Takes note that a pool goes on without its flash.
-    pub(crate) fn note_detached(&self, pool: &str) -> Result<(), ManageError> {
-        self.making.note_detached(pool)
+    /// Takes note that a volume or a pool goes on without its flash.
+    pub(crate) fn note_detached(&self, name: &str) -> Result<(), ManageError> {
+        self.making.note_detached(name)
     }
 }
 
@@ -236,15 +229,15 @@ impl Pools for ServedPools {
 
     fn plan_end(&self, name: &str) -> Result<Plan, ManageError> {
         match self.served.pool(name) {
-            None if self.making.keeps(name) => self.making.plan_forget(name),
+            None if self.making.keeps(Kind::Pool, name) => self.making.plan_forget(name),
             _ => self.making.plan_end(&*self.find(name)?),
         }
     }
 
     fn end(&self, name: &str) -> Result<(), ManageError> {
         let _one = self.changing.lock();
-        if self.served.pool(name).is_none() && self.making.keeps(name) {
-            self.making.forget(name)?;
+        if self.served.pool(name).is_none() && self.making.keeps(Kind::Pool, name) {
+            self.making.forget(Kind::Pool, name)?;
             self.served.forget(name);
             return Ok(());
         }

@@ -6,9 +6,11 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::config::ServerConfig;
-use crate::manage::{ManageError, NewPool};
+use std::collections::BTreeMap;
 
-/// The keys of a pool whose values are paths, or may be.
+use crate::manage::{ManageError, NewPool, NewVolume};
+
+/// The keys of a pool or a volume whose values are paths, or may be.
 const PATH_KEYS: [&str; 3] = ["flash", "cache-device", "storage-device"];
 
 /// The directories whose files requests may name.
@@ -56,8 +58,18 @@ impl Reach {
     /// Checks all paths of a pool that is to be made.
     pub fn check_pool(&self, new: &NewPool) -> Result<(), ManageError> {
         new.disks.iter().try_for_each(|path| self.check("disks", Path::new(path)))?;
+        self.check_settings(&new.settings)
+    }
+
+    /// Checks all paths of a volume that is to be made.
+    pub fn check_volume(&self, new: &NewVolume) -> Result<(), ManageError> {
+        self.check("backend", Path::new(&new.backend))?;
+        self.check_settings(&new.settings)
+    }
+
+    fn check_settings(&self, settings: &BTreeMap<String, String>) -> Result<(), ManageError> {
         let is_path = |key: &str, value: &str| key == "flash" || value.contains('/') || value.ends_with(".toml");
-        let of_settings = PATH_KEYS.iter().filter_map(|key| Some((*key, new.settings.get(*key)?)));
+        let of_settings = PATH_KEYS.iter().filter_map(|key| Some((*key, settings.get(*key)?)));
         of_settings
             .filter(|(key, value)| is_path(key, value))
             .try_for_each(|(key, path)| self.check(key, Path::new(path)))

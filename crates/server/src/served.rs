@@ -19,7 +19,7 @@ pub struct Unopened {
 /// The volumes and pools of a server.
 #[derive(Default)]
 pub struct Served {
-    volumes: Vec<Arc<Volume>>,
+    volumes: RwLock<Vec<Arc<Volume>>>,
     pools: RwLock<Vec<Arc<Pool>>>,
     unserved: RwLock<Unopened>,
     comparison: OnceLock<Comparison>,
@@ -28,7 +28,12 @@ pub struct Served {
 impl Served {
     /// Creates the list of these volumes and pools, and those that could not be opened.
     pub fn new(volumes: Vec<Arc<Volume>>, pools: Vec<Arc<Pool>>, unserved: Unopened) -> Served {
-        Served { volumes, pools: RwLock::new(pools), unserved: RwLock::new(unserved), comparison: OnceLock::new() }
+        Served {
+            volumes: RwLock::new(volumes),
+            pools: RwLock::new(pools),
+            unserved: RwLock::new(unserved),
+            comparison: OnceLock::new(),
+        }
     }
 
     /// Compares two volumes in the status and on the page. Only the first call has an effect.
@@ -45,7 +50,32 @@ impl Served {
     /// Returns the volumes, followed by the caches of pools.
     pub fn volumes(&self) -> Vec<Arc<Volume>> {
         let of_pools = self.pools().into_iter().map(|pool| pool.volume().clone()).collect::<Vec<_>>();
-        self.volumes.iter().cloned().chain(of_pools).collect()
+        self.own_volumes().into_iter().chain(of_pools).collect()
+    }
+
+    /// The volumes that are no caches of pools.
+    pub fn own_volumes(&self) -> Vec<Arc<Volume>> {
+        self.volumes.read().clone()
+    }
+
+    /// Returns the volume of this name, if there is one that is no cache of a pool.
+    pub fn own_volume(&self, name: &str) -> Option<Arc<Volume>> {
+        self.own_volumes().into_iter().find(|volume| volume.config().name == name)
+    }
+
+    /// Takes up a volume that was made.
+    pub fn add_volume(&self, volume: Arc<Volume>) {
+        self.volumes.write().push(volume);
+    }
+
+    /// Lets go of a volume.
+    pub fn remove_volume(&self, name: &str) {
+        self.volumes.write().retain(|volume| volume.config().name != name);
+    }
+
+    /// Forgets a volume that could not be opened.
+    pub fn forget_volume(&self, name: &str) {
+        self.unserved.write().volumes.retain(|volume| volume.name != name);
     }
 
     /// Returns the pools.

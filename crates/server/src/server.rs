@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{ServerConfig, TlsMode, made};
+use crate::config::made::Kind;
+use crate::config::{ServerConfig, TlsMode};
 use crate::files;
 use crate::front::iscsi::chap::read_secret;
 use crate::front::{
@@ -18,6 +19,7 @@ use crate::manage::{self, Address, AddressError, Api, ApiError, Tokens};
 use crate::managed::{Load, Volumes};
 use crate::managed_clients::ServedClients;
 use crate::managed_pools::ServedPools;
+use crate::managed_volumes::ServedVolumes;
 use crate::reach::Reach;
 use crate::secret;
 use crate::served::{Served, Unopened};
@@ -100,8 +102,8 @@ pub struct Server {
     config: ServerConfig,
     api: Option<Api>,
     front: front::Server,
-    volumes: Vec<(Arc<Volume>, Opened)>,
-    /// By their names. Deleted pools are removed.
+    /// By their names. Deleted volumes and pools are removed.
+    volumes: Vec<(String, Opened)>,
     pools: Vec<(String, Opened)>,
     served: Arc<Served>,
     recorder: Option<Arc<Recorder>>,
@@ -120,14 +122,17 @@ impl Server {
         let config = &config;
         let (mut volumes, mut pools) = (Vec::new(), Vec::new());
         let started = check_pools(config).and_then(|()| {
-            let failed = open_volumes(config, &mut volumes, progress);
-            let (made, failed_pools) = open_pools(config, &mut pools, progress);
+            let mut made = Unopened::default();
+            let failed = open_volumes(config, &mut volumes, &mut made, progress);
+            let failed_pools = open_pools(config, &mut pools, &mut made, progress);
             let unserved = unopened(volumes.len() + pools.len(), failed, made, failed_pools)?;
             serve(config, options, listening, &volumes, &pools, unserved)
         });
         match started {
             Ok(Started { front, api, recorder, served }) => {
                 let pools = pools.into_iter().map(|(pool, opened)| (pool.name().to_owned(), opened)).collect();
+                let volumes = volumes.into_iter().map(|(volume, opened)| (volume.config().name.clone(), opened));
+                let volumes = volumes.collect();
                 Ok(Server { config: config.clone(), api, front, volumes, pools, served, recorder })
             }
             Err(error) => {
@@ -152,8 +157,8 @@ impl Server {
         self.api.as_ref()
     }
 
-    /// Returns the volumes, and how each was opened.
-    pub fn volumes(&self) -> &[(Arc<Volume>, Opened)] {
+    /// Returns the names of the initial volumes, and how each was opened.
+    pub fn volumes(&self) -> &[(String, Opened)] {
         &self.volumes
     }
 
@@ -190,7 +195,7 @@ impl Server {
         self.front.stop(grace);
         // Every volume is closed, even after a failure of an earlier one.
         let pools: Vec<_> = self.served.pools().iter().map(|pool| pool.close()).collect();
-        let closed: Vec<_> = self.volumes.iter().map(|(volume, _)| volume.close()).collect();
+        let closed: Vec<_> = self.served.own_volumes().iter().map(|volume| volume.close()).collect();
         let recorded = self.recorder.map(|recorder| recorder.finish()).transpose();
         closed.into_iter().collect::<Result<(), VolumeError>>()?;
         pools.into_iter().collect::<Result<(), OpenError>>()?;
@@ -199,21 +204,33 @@ impl Server {
     }
 }
 
-/// Opens the volumes. A failure does not prevent the others from being served.
+/// Opens the volumes. A failure does not prevent the others from being served. Returns the configured ones that failed; `made` gets those created
+/// by a running server.
 fn open_volumes(
     config: &ServerConfig,
     volumes: &mut Vec<(Arc<Volume>, Opened)>,
+    made: &mut Unopened,
     progress: &(dyn Fn(&str, u64, u64) + Sync),
 ) -> Vec<(String, ServerError)> {
     let mut failed = Vec::new();
     for volume in &config.volumes {
-        if let Some((name, problem)) = config.missing.iter().find(|(name, _)| *name == volume.name) {
-            failed.push((name.clone(), ServerError::Missing(problem.clone())));
-            continue;
-        }
-        match Volume::open(volume.clone(), &|done, all| progress(&volume.name, done, all)) {
+        let missing = config.missing.iter().find(|(name, _)| *name == volume.name);
+        let opened = match missing {
+            Some((_, problem)) => Err(ServerError::Missing(problem.clone())),
+            None => Volume::open(volume.clone(), &|done, all| progress(&volume.name, done, all)).map_err(Into::into),
+        };
+        match opened {
             Ok(opened) => volumes.push(opened),
-            Err(error) => failed.push((volume.name.clone(), error.into())),
+            Err(error) if config.is_made(&volume.name) => {
+                let file = Kind::Volume.path(&config.state_directory);
+                let reason = match missing {
+                    Some((_, problem)) => problem.clone(),
+                    None => format!("{error}; {} has it", file.display()),
+                };
+                tracing::error!(volume = volume.name, "the volume is not served: {reason}");
+                made.volumes.push(Unserved { name: volume.name.clone(), reason });
+            }
+            Err(error) => failed.push((volume.name.clone(), error)),
         }
     }
     failed
@@ -226,7 +243,7 @@ fn unopened(
     mut pools: Unopened,
     failed_pools: Vec<(String, ServerError)>,
 ) -> Result<Unopened, ServerError> {
-    if opened == 0 && pools.pools.is_empty() {
+    if opened == 0 && pools.pools.is_empty() && pools.volumes.is_empty() {
         if let Some((_, error)) = volumes.into_iter().chain(failed_pools).next() {
             return Err(error);
         }
@@ -264,20 +281,21 @@ fn check_pools(config: &ServerConfig) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// Opens the pools. Returns those that could not be opened: pools created by a running server, and configured ones.
+/// Opens the pools. Returns the configured ones that failed; `made` gets those created by a running server.
 fn open_pools(
     config: &ServerConfig,
     pools: &mut Vec<(Arc<Pool>, Opened)>,
+    made: &mut Unopened,
     progress: &(dyn Fn(&str, u64, u64) + Sync),
-) -> (Unopened, Vec<(String, ServerError)>) {
-    let (mut made, mut failed) = (Unopened::default(), Vec::new());
+) -> Vec<(String, ServerError)> {
+    let mut failed = Vec::new();
     for pool in &config.pools {
         let name = &pool.cache.name;
         match Pool::open(pool.clone(), &|done, all| progress(name, done, all)) {
             Ok((pool, opened)) => pools.push((Arc::new(pool), opened)),
             // It may be the only one: an operator repairs it while the server runs.
             Err(error) if config.is_made(name) => {
-                let file = made::path(&config.state_directory);
+                let file = Kind::Pool.path(&config.state_directory);
                 let file = file.display();
                 let lacks_disks = matches!(&error, OpenError::Pool(PoolError::Missing { .. } | PoolError::Gone { .. }));
                 let hint = match (pool.degraded, &error) {
@@ -292,7 +310,7 @@ fn open_pools(
             Err(error) => failed.push((name.clone(), error.into())),
         }
     }
-    (made, failed)
+    failed
 }
 
 /// The sockets of a server that does not serve yet.
@@ -389,11 +407,14 @@ fn serve(
             let assignments = Arc::clone(&access.assignments);
             let clients = ServedClients::new(served.clone(), exports.clone(), front.connections(), access, portals);
             let making = Arc::new(Making::new(config.clone()));
-            let pools = ServedPools::new(served.clone(), making, exports, assignments, Reach::of(config));
-            let volumes = Volumes::new(served.clone(), listening, insecure, load, recorder.clone(), pools, clients);
+            let reach = || Reach::of(config);
+            let own = ServedVolumes::new(served.clone(), making.clone(), exports.clone(), assignments.clone(), reach());
+            let pools = ServedPools::new(served.clone(), making, exports, assignments, reach());
+            let volumes =
+                Volumes::new(served.clone(), listening, insecure, load, recorder.clone(), (own, pools), clients);
             // Without a state directory, there is no history.
             let history = config.state_directory.is_dir().then(|| config.state_directory.join("history.redb"));
-            Some(Api::serve(api, history, Arc::new(volumes))?)
+            Some(Api::serve(api, history, config.alerts.clone(), Arc::new(volumes))?)
         }
         None => None,
     };

@@ -101,7 +101,11 @@ impl Detach {
         let mut detached: Vec<(&str, anyhow::Result<()>)> = Vec::new();
         for volume in config.volumes.iter().filter(|volume| wanted(volume)) {
             let opened = OpenBackend::of(volume, Options::default());
-            detached.push((&volume.name, opened.and_then(|opened| offline(volume, opened, &self.salvage))));
+            let done = opened.and_then(|opened| offline(volume, opened, &self.salvage));
+            if config.is_made(&volume.name) && is_detached(volume) {
+                made::leave_flash_out(&config.state_directory, &volume.name)?;
+            }
+            detached.push((&volume.name, done));
         }
         for pool in config.pools.iter().filter(|pool| wanted(&pool.cache)) {
             detached.push((&pool.cache.name, self.detach_pool(config, pool)));

@@ -12,6 +12,7 @@ mod pool;
 mod salvage;
 mod serve;
 mod status;
+mod volume;
 mod wipe;
 
 use clap::Subcommand;
@@ -25,6 +26,8 @@ pub enum Live {
     Page(manage::Page),
     Set(manage::Set),
     Disks(disks::Disks),
+    #[command(subcommand)]
+    Volume(volume::VolumeCommand),
     #[command(subcommand)]
     Pool(pool::PoolCommand),
     #[command(subcommand)]
@@ -46,6 +49,7 @@ impl Live {
             Live::Page(command) => command.run(),
             Live::Set(command) => command.run(),
             Live::Disks(command) => command.run(),
+            Live::Volume(command) => command.run(),
             Live::Pool(command) => command.run(),
             Live::Disk(command) => command.run(),
             Live::Detach(command) => command.run(),

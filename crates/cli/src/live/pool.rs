@@ -111,25 +111,31 @@ pub struct Create {
     api: ApiOptions,
 }
 
+/// Reads options such as `ram=1GiB`. Paths become absolute.
+pub fn settings(given: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut settings = BTreeMap::new();
+    for set in given {
+        let Some((key, value)) = set.split_once('=') else {
+            let what = format!("--set: found '{set}', expected a key and a value such as ram=1GiB");
+            return Err(Misuse(what).into());
+        };
+        let value = if key == "flash" { absolute(&PathBuf::from(value))? } else { value.to_owned() };
+        if settings.insert(key.to_owned(), value).is_some() {
+            return Err(Misuse(format!("--set: {key} is given twice")).into());
+        }
+    }
+    Ok(settings)
+}
+
 /// Returns the absolute path, because the server has another working directory.
-fn absolute(path: &PathBuf) -> std::io::Result<String> {
+pub fn absolute(path: &PathBuf) -> std::io::Result<String> {
     std::path::absolute(path).map(|path| path.display().to_string())
 }
 
 impl Create {
     fn serve(&self) -> anyhow::Result<()> {
         let absolute = |paths: &[PathBuf]| paths.iter().map(absolute).collect::<std::io::Result<Vec<String>>>();
-        let mut settings = BTreeMap::new();
-        for set in &self.set {
-            let Some((key, value)) = set.split_once('=') else {
-                let what = format!("--set: found '{set}', expected a key and a value such as ram=1GiB");
-                return Err(Misuse(what).into());
-            };
-            let value = if key == "flash" { self::absolute(&PathBuf::from(value))? } else { value.to_owned() };
-            if settings.insert(key.to_owned(), value).is_some() {
-                return Err(Misuse(format!("--set: {key} is given twice")).into());
-            }
-        }
+        let settings = settings(&self.set)?;
         let new =
             NewPool { name: self.name.clone(), disks: absolute(&self.disks)?, wipe: absolute(&self.wipe)?, settings };
         let made = self.api.client()?.send("POST", "/v1/pools", &serde_json::to_value(&new)?)?;
@@ -324,7 +330,7 @@ impl Remove {
 }
 
 /// Refuses to delete something whose name is not repeated to confirm.
-fn check_confirmed(confirm: &str, name: &str, what: &str) -> Result<(), Misuse> {
+pub fn check_confirmed(confirm: &str, name: &str, what: &str) -> Result<(), Misuse> {
     if confirm == name {
         return Ok(());
     }

@@ -354,8 +354,8 @@ fn summary(config: &ServerConfig) -> String {
 
 /// Prints notes about the opened volumes and pools, and their addresses.
 fn tell(server: &Server) {
-    for (volume, opened) in server.volumes() {
-        let (name, exports) = (&volume.config().name, volume.config().export_names());
+    for (name, opened) in server.volumes() {
+        let exports = server.served().own_volume(name).map(|volume| volume.config().export_names()).unwrap_or_default();
         opened.notes.iter().for_each(|note| note!("{note}"));
         note!("volume {name}: {}", found(opened));
         let uris = exports.iter().flat_map(|export| server.uris(export));

@@ -64,6 +64,8 @@ mod stages;
 mod sweep;
 mod trace;
 mod unserved;
+#[cfg(feature = "client-tests")]
+mod volume;
 mod wear;
 #[cfg(feature = "wheel-tests")]
 mod wheel;

@@ -26,6 +26,7 @@ impl ServerConfig {
             ("[tls] ", Section::Tls),
             ("[limits] ", Section::Limits),
             ("[iscsi] ", Section::Iscsi),
+            ("[alerts] ", Section::Alerts),
         ];
         let mut found = Vec::new();
         for (table, section) in sections {
@@ -35,7 +36,8 @@ impl ServerConfig {
         }
         let names: BTreeSet<&str> =
             self.volumes.iter().chain(&newer.volumes).map(|volume| volume.name.as_str()).collect();
-        for name in names {
+        // Those that were made while the server ran, it has.
+        for name in names.into_iter().filter(|name| !self.is_made(name) && !newer.is_made(name)) {
             match (volume(old, self, name), volume(new, newer, name)) {
                 (Some(old), Some(new)) => {
                     found.extend(differing(old, new).into_iter().map(|key| format!("[[volume]] '{name}' {key}")));
@@ -45,7 +47,6 @@ impl ServerConfig {
         }
         let names: BTreeSet<&str> =
             self.pools.iter().chain(&newer.pools).map(|pool| pool.cache.name.as_str()).collect();
-        // Those that were made while the server ran, it has.
         for name in names.into_iter().filter(|name| !self.is_made(name) && !newer.is_made(name)) {
             match (pool(old, self, name), pool(new, newer, name)) {
                 (Some(old), Some(new)) => {

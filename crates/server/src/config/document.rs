@@ -7,6 +7,7 @@ use ::toml::de::DeValue;
 use flashwise_core::options::nearest;
 use flashwise_device::toml::{self, Malformed, Toml};
 
+use super::kind::Kind;
 use super::value::Value;
 use super::{ConfigError, Flags, Place, Section};
 
@@ -27,17 +28,18 @@ pub(super) struct Tables {
     tls: Vec<Entry>,
     limits: Vec<Entry>,
     iscsi: Vec<Entry>,
+    alerts: Vec<Entry>,
     pub volumes: Vec<Vec<Entry>>,
     /// Where the tables of the volumes begin.
     pub volume_lines: Vec<usize>,
     pub pools: Vec<Vec<Entry>>,
     /// Where the tables of the pools begin.
     pub pool_lines: Vec<usize>,
-    /// Those of the pools that no document has, by their number, and the file that has them, if one does yet.
-    pub made: BTreeMap<usize, Option<PathBuf>>,
+    /// Those of the volumes and pools that no document has, by their number, and the file that has them, if one does yet.
+    pub made: BTreeMap<(Kind, usize), Option<PathBuf>>,
 }
 
-const TABLES: [&str; 6] = ["api", "tls", "limits", "iscsi", "volume", "pool"];
+const TABLES: [&str; 7] = ["api", "tls", "limits", "iscsi", "alerts", "volume", "pool"];
 
 impl Tables {
     /// Takes a TOML document apart.
@@ -59,6 +61,7 @@ impl Tables {
                 "tls" => tables.tls = table()?,
                 "limits" => tables.limits = table()?,
                 "iscsi" => tables.iscsi = table()?,
+                "alerts" => tables.alerts = table()?,
                 "volume" => (tables.volumes, tables.volume_lines) = several()?,
                 "pool" => (tables.pools, tables.pool_lines) = several()?,
                 name if matches!(entry.value.get_ref(), DeValue::Table(_)) || is_tables(entry.value.get_ref()) => {
@@ -97,6 +100,7 @@ impl Tables {
             Section::Tls => &self.tls,
             Section::Limits => &self.limits,
             Section::Iscsi => &self.iscsi,
+            Section::Alerts => &self.alerts,
             Section::Volume(number) => &self.volumes[number],
             Section::Pool(number) => &self.pools[number],
         }

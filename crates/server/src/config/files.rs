@@ -32,17 +32,18 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
     let is_alone = config.volumes.len() + config.pools.len() == 1;
     for (number, volume) in config.volumes.iter_mut().enumerate() {
         let section = Section::Volume(number);
-        let whose = format!("volume '{}'", volume.name);
-        if let Some(problem) = missing(volume).filter(|_| !is_alone) {
+        if let Some(problem) = missing(volume).filter(|_| !is_alone || origin.was_made(section)) {
             // The others are served.
             config.missing.push((volume.name.clone(), origin.refuse(section, problem.0, problem.1).to_string()));
             continue;
         }
-        for (key, path) in [("backend", &volume.backend), ("flash", &volume.flash)] {
-            take(&mut used, origin, section, key, path, &whose)?;
-        }
-        check_backend(volume).map_err(|(key, problem)| origin.refuse(section, key, problem))?;
-        let is_device = check_flash(volume).map_err(|(key, problem)| origin.refuse(section, key, problem))?;
+        let is_device = match check_of_volume(&mut used, origin, section, volume) {
+            Err(error) if origin.was_made(section) => {
+                config.missing.push((volume.name.clone(), error.to_string()));
+                continue;
+            }
+            checked => checked?,
+        };
         if !origin.tables.entries(section).iter().any(|entry| entry.key == "discard") {
             volume.discard = is_device;
         }
@@ -53,7 +54,7 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
         let section = Section::Pool(number);
         let whose = format!("pool '{}'", pool.cache.name);
         // One that was made before may lack what it is made of by now, which keeps nobody else from being served: opening it says what.
-        let was_made = origin.tables.made.get(&number).is_some_and(Option::is_some);
+        let was_made = origin.was_made(section);
         let is_found = |path: &Path| !was_made || FileId::of(path).is_ok();
         for path in pool.disks.iter().filter(|path| is_found(path)) {
             take(&mut used, origin, section, "disks", path, &whose)?;
@@ -88,6 +89,21 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Checks the devices of a volume, and takes note of them. Returns whether its flash is a block device.
+fn check_of_volume(
+    used: &mut HashMap<FileId, String>,
+    origin: &Origin<'_>,
+    section: Section,
+    volume: &VolumeConfig,
+) -> Result<bool, ConfigError> {
+    let whose = format!("volume '{}'", volume.name);
+    for (key, path) in [("backend", &volume.backend), ("flash", &volume.flash)] {
+        take(used, origin, section, key, path, &whose)?;
+    }
+    check_backend(volume).map_err(|(key, problem)| origin.refuse(section, key, problem))?;
+    check_flash(volume).map_err(|(key, problem)| origin.refuse(section, key, problem))
 }
 
 /// Takes note of a file that is used; refuses one that is used twice. An empty path is none.

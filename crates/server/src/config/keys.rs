@@ -202,6 +202,38 @@ pub const ISCSI_KEYS: &[Key<ServerConfig>] =
         }),
     ];
 
+/// Keys of `[alerts]`.
+pub const ALERT_KEYS: &[Key<ServerConfig>] = &[
+    key("webhook", None, |server, value| {
+        let url = value.text()?;
+        let is_encrypted = url.starts_with("https://");
+        if !is_encrypted && !url.starts_with("http://") {
+            return Err(format!("found '{}', expected a URL that begins with https:// or http://", url.escape_debug()));
+        }
+        if is_encrypted && cfg!(not(feature = "tls")) {
+            return Err(
+                "found an https:// URL, expected http://: this server was built without the feature tls".to_owned()
+            );
+        }
+        Ok(server.alerts.webhook = Some(url))
+    }),
+    key("mail", None, |server, value| {
+        let addresses = value.texts()?;
+        let is_address = |text: &String| {
+            text.contains('@')
+                && !text.starts_with('-')
+                && text.chars().all(|letter| letter.is_ascii_graphic() && letter != ',')
+        };
+        if let Some(other) = addresses.iter().find(|text| !is_address(text)) {
+            return Err(format!("found '{}', expected addresses such as ops@example.com", other.escape_debug()));
+        }
+        Ok(server.alerts.mail = addresses)
+    }),
+    key("mail-command", Some("/usr/sbin/sendmail"), |server, value| Ok(server.alerts.mail_command = value.path()?)),
+    key("detach-time", Some("1h"), |server, value| Ok(server.alerts.detach_us_max = value.duration_us()?)),
+    key("miss-latency", None, |server, value| Ok(server.alerts.miss_p99_us_max = Some(value.duration_us()?))),
+];
+
 fn initiators(value: &Value) -> Result<Vec<String>, Problem> {
     let names = value.texts()?;
     check_initiators(names.iter())?;

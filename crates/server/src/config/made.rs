@@ -1,4 +1,4 @@
-//! Pools that were made while a server ran, by its management API: no configuration has them, a file of the state directory does.
+//! Volumes and pools that were made while a server ran, by its management API: no configuration has them, files of the state directory do.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,126 +8,141 @@ use flashwise_engine::pool::Uuid;
 use serde::{Deserialize, Serialize};
 
 use super::document::{Entry, Tables};
+pub use super::kind::Kind;
 use super::value::Value;
 use super::{ConfigError, Origin, ServerConfig};
 use crate::kept;
 
-/// What the file has, for people.
-const WHAT: &str = "pools";
-
-/// A pool that was made while the server ran.
+/// A volume or a pool that was made while the server ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MadePool {
+pub struct Made {
     /// Its name.
     pub name: String,
-    /// Its disks, by absolute paths.
+    /// The disks of a pool, by absolute paths; none for a volume.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<String>,
-    /// Keys of a table `[[pool]]` with their values as text, such as `ram` and `512MiB`.
+    /// Keys of its table in a configuration with their values as text, such as `ram` and `512MiB`.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
-    /// The pool's UUID once it is being deleted: who is interrupted goes on with that at the next start.
+    /// A pool's UUID once it is being deleted: who is interrupted goes on with that at the next start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Uuid>,
 }
 
-impl MadePool {
+impl Made {
     fn entries(&self) -> Vec<Entry> {
         let entry = |key: &str, value| Entry { key: key.to_owned(), value, line: None };
         let disks = Value::List(self.disks.iter().cloned().map(Value::Text).collect());
-        let own = [entry("name", Value::Text(self.name.clone())), entry("disks", disks)];
+        let disks = (!self.disks.is_empty()).then(|| entry("disks", disks));
         let others = self.settings.iter().map(|(key, value)| entry(key, Value::Plain(value.clone())));
-        own.into_iter().chain(others).collect()
+        std::iter::once(entry("name", Value::Text(self.name.clone()))).chain(disks).chain(others).collect()
     }
-}
 
-/// The file that has them.
-pub fn path(state_directory: &Path) -> PathBuf {
-    state_directory.join("pools.json")
-}
-
-/// Those that are kept.
-pub fn read(state_directory: &Path) -> io::Result<Vec<MadePool>> {
-    // Who may not look there has made none.
-    if !kept::can_look_into(state_directory) {
-        return Ok(Vec::new());
-    }
-    let pools: Vec<MadePool> = kept::read(&path(state_directory), WHAT)?.unwrap_or_default();
-    for (at, pool) in pools.iter().enumerate() {
-        if pools[..at].iter().any(|other| other.name == pool.name) {
-            let what =
-                format!("{}: found pool '{}' twice, expected it once", path(state_directory).display(), pool.name);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-        }
-    }
-    Ok(pools)
-}
-
-/// Refuses where others than these are there.
-pub fn check_unchanged(state_directory: &Path, left: &Vec<MadePool>) -> io::Result<()> {
-    kept::check_unchanged(&path(state_directory), WHAT, left)
-}
-
-/// Keeps them.
-pub fn write(state_directory: &Path, pools: &[MadePool]) -> io::Result<()> {
-    kept::write(&path(state_directory), &pools)
-}
-
-impl MadePool {
     /// Has it go on without its flash.
     pub fn leave_flash_out(&mut self) {
         self.settings.retain(|key, _| !key.starts_with("flash"));
     }
 }
 
-/// Keeps that a pool goes on without its flash; nothing where it was not made by a running server.
+/// Those that are kept.
+pub fn read(state_directory: &Path, kind: Kind) -> io::Result<Vec<Made>> {
+    // Who may not look there has made none.
+    if !kept::can_look_into(state_directory) {
+        return Ok(Vec::new());
+    }
+    let path = kind.path(state_directory);
+    let all: Vec<Made> = kept::read(&path, kind.many())?.unwrap_or_default();
+    for (at, one) in all.iter().enumerate() {
+        if all[..at].iter().any(|other| other.name == one.name) {
+            let what = format!("{}: found {kind} '{}' twice, expected it once", path.display(), one.name);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+    }
+    Ok(all)
+}
+
+/// Refuses where others than these are there.
+pub fn check_unchanged(state_directory: &Path, kind: Kind, left: &Vec<Made>) -> io::Result<()> {
+    kept::check_unchanged(&kind.path(state_directory), kind.many(), left)
+}
+
+/// Keeps them.
+pub fn write(state_directory: &Path, kind: Kind, all: &[Made]) -> io::Result<()> {
+    kept::write(&kind.path(state_directory), &all)
+}
+
+/// Keeps that a volume or a pool goes on without its flash; nothing where it was not made by a running server.
 ///
 /// # Errors
-/// The file cannot be read or written.
-pub fn leave_flash_out(state_directory: &Path, pool: &str) -> io::Result<()> {
-    let mut pools = read(state_directory)?;
-    match pools.iter_mut().find(|made| made.name == pool) {
-        Some(made) => made.leave_flash_out(),
-        None => return Ok(()),
+/// A file cannot be read or written.
+pub fn leave_flash_out(state_directory: &Path, name: &str) -> io::Result<()> {
+    for kind in Kind::ALL {
+        let mut all = read(state_directory, kind)?;
+        if let Some(made) = all.iter_mut().find(|made| made.name == name) {
+            made.leave_flash_out();
+            write(state_directory, kind, &all)?;
+        }
     }
-    write(state_directory, &pools)
+    Ok(())
 }
 
 impl Tables {
-    /// Takes up a pool that was made, unless it is being deleted, or the document has one of its name.
-    pub(super) fn add_made(&mut self, pool: &MadePool, path: Option<PathBuf>) {
+    fn of_kind(&mut self, kind: Kind) -> &mut Vec<Vec<Entry>> {
+        match kind {
+            Kind::Volume => &mut self.volumes,
+            Kind::Pool => &mut self.pools,
+        }
+    }
+
+    fn add(&mut self, kind: Kind, made: &Made, path: Option<PathBuf>) {
+        let number = self.of_kind(kind).len();
+        self.made.insert((kind, number), path);
+        self.of_kind(kind).push(made.entries());
+    }
+
+    /// Takes up one that was made, unless it is being deleted, or the document has one of its name.
+    pub(super) fn add_made(&mut self, kind: Kind, made: &Made, path: Option<PathBuf>) {
         let has_name = |entries: &Vec<Entry>| {
-            entries.iter().any(|entry| entry.key == "name" && entry.value.text().is_ok_and(|name| name == pool.name))
+            entries.iter().any(|entry| entry.key == "name" && entry.value.text().is_ok_and(|name| name == made.name))
         };
-        if pool.ended.is_none() && !self.pools.iter().any(has_name) {
-            self.made.insert(self.pools.len(), path);
-            self.pools.push(pool.entries());
+        if made.ended.is_none() && !self.of_kind(kind).iter().any(has_name) {
+            self.add(kind, made, path);
         }
     }
 }
 
 impl ServerConfig {
-    /// Whether a pool was made while a server ran.
-    pub fn is_made(&self, pool: &str) -> bool {
-        self.pools.iter().zip(0..).any(|(one, number)| one.cache.name == pool && self.given.made.contains_key(&number))
+    fn position(&self, kind: Kind, name: &str) -> Option<usize> {
+        match kind {
+            Kind::Volume => self.volumes.iter().position(|one| one.name == name),
+            Kind::Pool => self.pools.iter().position(|one| one.cache.name == name),
+        }
     }
 
-    /// The configuration without a pool that was made.
-    pub fn without_made(&self, pool: &str) -> Result<ServerConfig, ConfigError> {
+    /// True if a volume or a pool was made while a server ran.
+    pub fn is_made(&self, name: &str) -> bool {
+        let is_made =
+            |kind| self.position(kind, name).is_some_and(|number| self.given.made.contains_key(&(kind, number)));
+        Kind::ALL.into_iter().any(is_made)
+    }
+
+    /// The configuration without one that was made.
+    pub fn without_made(&self, kind: Kind, name: &str) -> Result<ServerConfig, ConfigError> {
         let mut tables = self.given.clone();
-        if let Some(at) = self.pools.iter().position(|one| one.cache.name == pool) {
-            tables.pools.remove(at);
-            let others = std::mem::take(&mut tables.made).into_iter().filter(|(number, _)| *number != at);
-            tables.made = others.map(|(number, path)| (number - usize::from(number > at), path)).collect();
+        if let Some(at) = self.position(kind, name) {
+            tables.of_kind(kind).remove(at);
+            let others = std::mem::take(&mut tables.made).into_iter().filter(|(of, _)| *of != (kind, at));
+            let moved = |(of, number)| (of, number - usize::from(of == kind && number > at));
+            tables.made = others.map(|(of, path)| (moved(of), path)).collect();
         }
         ServerConfig::checked(&Origin { path: self.path.as_deref(), tables: &tables })
     }
 
-    /// The configuration with a pool besides, its last one, if it goes with the rest.
-    pub fn with_made(&self, pool: &MadePool) -> Result<ServerConfig, ConfigError> {
+    /// The configuration with one besides, the last of its kind, if it goes with the rest.
+    pub fn with_made(&self, kind: Kind, made: &Made) -> Result<ServerConfig, ConfigError> {
         let mut tables = self.given.clone();
-        tables.made.insert(tables.pools.len(), None);
-        tables.pools.push(pool.entries());
+        tables.add(kind, made, None);
         ServerConfig::checked(&Origin { path: self.path.as_deref(), tables: &tables })
     }
 }

@@ -6,7 +6,7 @@
 //! | `value.rs` | what values may look like |
 //! | `document.rs` | TOML, taken apart into tables, keys and values with their lines |
 //! | `changes.rs` | what a configuration says that another does not |
-//! | `made.rs` | pools that were made while a server ran |
+//! | `made.rs` | volumes and pools that were made while a server ran |
 //! | `consistency.rs` | what must hold between keys |
 //! | `files.rs` | what must hold of the files and devices that are named |
 
@@ -15,6 +15,7 @@ mod consistency;
 mod document;
 mod files;
 pub mod keys;
+mod kind;
 pub mod made;
 pub mod value;
 
@@ -31,11 +32,11 @@ use flashwise_engine::attach::stores::default_state_directory;
 use flashwise_engine::pool::PoolConfig;
 use flashwise_engine::record;
 use flashwise_engine::volume::VolumeConfig;
-use keys::{API_KEYS, ISCSI_KEYS, Key, LIMITS_KEYS, POOL_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
+use keys::{ALERT_KEYS, API_KEYS, ISCSI_KEYS, Key, LIMITS_KEYS, POOL_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
 use value::{Problem, Value};
 
 use crate::front;
-use crate::manage::default_socket;
+use crate::manage::{AlertOptions, default_socket};
 use crate::secret::{self, CONFIGURATION_BYTES_MAX};
 
 /// What a server is made of.
@@ -61,12 +62,16 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// Who may come over iSCSI.
     pub iscsi: Iscsi,
-    /// The volumes.
+    /// Where alerts go, and what raises them.
+    pub alerts: AlertOptions,
+    /// The volumes: those of the configuration, then those that were [made] while a server ran.
     pub volumes: Vec<VolumeConfig>,
     /// The pools: those of the configuration, then those that were [made] while a server ran.
     pub pools: Vec<PoolConfig>,
-    /// What the file of the state directory has of pools that were made, those too whose place a table takes.
-    pub made_pools: Vec<made::MadePool>,
+    /// The volumes in the file of the state directory, with those that a table of the configuration replaces.
+    pub made_volumes: Vec<made::Made>,
+    /// The same for pools.
+    pub made_pools: Vec<made::Made>,
     /// The names of volumes whose backend or flash device does not exist, with the error. Empty unless there are other volumes or pools.
     pub missing: Vec<(String, String)>,
     /// The file that it was read from, unless it is of flags.
@@ -225,12 +230,14 @@ pub enum Place {
     },
     /// A flag.
     Flag(String),
-    /// A key of a pool that was made while the server ran.
+    /// A key of a volume or a pool that was made while the server ran.
     Made {
         /// The file that has it, if one does yet.
         path: Option<PathBuf>,
-        /// The pool.
-        pool: String,
+        /// A volume or a pool.
+        kind: made::Kind,
+        /// Its name.
+        name: String,
         /// The key.
         key: String,
     },
@@ -240,8 +247,10 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::Flag(flag) => write!(f, "--{flag}"),
-            Place::Made { path: Some(path), pool, key } => write!(f, "{}: pool '{pool}' {key}", path.display()),
-            Place::Made { path: None, pool, key } => write!(f, "pool '{pool}' {key}"),
+            Place::Made { path: Some(path), kind, name, key } => {
+                write!(f, "{}: {kind} '{name}' {key}", path.display())
+            }
+            Place::Made { path: None, kind, name, key } => write!(f, "{kind} '{name}' {key}"),
             Place::Key { path, line, table, key } => {
                 write!(f, "{}:", path.display())?;
                 if let Some(line) = line {
@@ -262,6 +271,7 @@ enum Section {
     Tls,
     Limits,
     Iscsi,
+    Alerts,
     Volume(usize),
     Pool(usize),
 }
@@ -274,10 +284,10 @@ struct Origin<'a> {
 
 impl Origin<'_> {
     fn place(&self, section: Section, key: &str) -> Place {
-        if let Some((number, path)) = self.made(section) {
-            let entries = self.tables.entries(Section::Pool(number));
+        if let Some((kind, path)) = self.made(section) {
+            let entries = self.tables.entries(section);
             let name = entries.iter().find(|entry| entry.key == "name").and_then(|entry| entry.value.text().ok());
-            return Place::Made { path: path.clone(), pool: name.unwrap_or_default(), key: key.to_owned() };
+            return Place::Made { path: path.clone(), kind, name: name.unwrap_or_default(), key: key.to_owned() };
         }
         let Some(path) = self.path else {
             let flag = match (section, key) {
@@ -293,6 +303,7 @@ impl Origin<'_> {
             Section::Tls => "[tls]".to_owned(),
             Section::Limits => "[limits]".to_owned(),
             Section::Iscsi => "[iscsi]".to_owned(),
+            Section::Alerts => "[alerts]".to_owned(),
             Section::Volume(number) => self.one_of("volume", section, number),
             Section::Pool(number) => self.one_of("pool", section, number),
         };
@@ -305,10 +316,19 @@ impl Origin<'_> {
         Place::Key { path: path.to_owned(), line, table, key: key.to_owned() }
     }
 
-    /// The number of a pool that no document has, and the file that has it.
-    fn made(&self, section: Section) -> Option<(usize, &Option<PathBuf>)> {
-        let Section::Pool(number) = section else { return None };
-        self.tables.made.get(&number).map(|path| (number, path))
+    /// Returns the kind of a section that no document has, and the file that has it.
+    fn made(&self, section: Section) -> Option<(made::Kind, &Option<PathBuf>)> {
+        let (kind, number) = match section {
+            Section::Volume(number) => (made::Kind::Volume, number),
+            Section::Pool(number) => (made::Kind::Pool, number),
+            _ => return None,
+        };
+        self.tables.made.get(&(kind, number)).map(|path| (kind, path))
+    }
+
+    /// True if an earlier run made this: that it cannot be served keeps nothing else from being served.
+    fn was_made(&self, section: Section) -> bool {
+        self.made(section).is_some_and(|(_, path)| path.is_some())
     }
 
     /// One of several tables: by its name, or by its number where it has none.
@@ -369,15 +389,20 @@ impl ServerConfig {
         let folder = tables.entries(Section::Server).iter().find(|entry| entry.key == "state-directory");
         let folder = folder.and_then(|entry| entry.value.text().ok());
         let folder = folder.map_or_else(default_state_directory, PathBuf::from);
-        let file = made::path(&folder);
-        let kept = match made::read(&folder) {
-            // A file in the place of the directory is refused with its key, when files are looked at.
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Vec::new(),
-            kept => kept.map_err(ConfigError::Kept)?,
-        };
-        kept.iter().for_each(|pool| tables.add_made(pool, Some(file.clone())));
+        let mut kept = Vec::new();
+        for kind in made::Kind::ALL {
+            let all = match made::read(&folder, kind) {
+                // A file in the place of the directory is refused with its key, when files are looked at.
+                Err(error) if error.kind() == io::ErrorKind::NotADirectory => Vec::new(),
+                all => all.map_err(ConfigError::Kept)?,
+            };
+            all.iter().for_each(|made| tables.add_made(kind, made, Some(kind.path(&folder))));
+            kept.push(all);
+        }
         let config = check(&Origin { path: Some(path), tables: &tables })?;
-        Ok(ServerConfig { made_pools: kept, ..config })
+        let mut kept = kept.into_iter();
+        let mut next = || kept.next().unwrap_or_default();
+        Ok(ServerConfig { made_volumes: next(), made_pools: next(), ..config })
     }
 
     /// Reads a configuration from TOML, without looking at the files that it names, but for descriptions of devices. Errors speak of
@@ -412,8 +437,10 @@ impl ServerConfig {
             tls: Tls::default(),
             limits: Limits::default(),
             iscsi: Iscsi::default(),
+            alerts: AlertOptions::default(),
             volumes: Vec::new(),
             pools: Vec::new(),
+            made_volumes: Vec::new(),
             made_pools: Vec::new(),
             missing: Vec::new(),
             path: origin.path.map(Path::to_owned),
@@ -425,6 +452,7 @@ impl ServerConfig {
         origin.apply(Section::Tls, TLS_KEYS, &mut config, &mut wrong);
         origin.apply(Section::Limits, LIMITS_KEYS, &mut config, &mut wrong);
         origin.apply(Section::Iscsi, ISCSI_KEYS, &mut config, &mut wrong);
+        origin.apply(Section::Alerts, ALERT_KEYS, &mut config, &mut wrong);
         for number in 0..origin.tables.volumes.len() {
             let mut volume = VolumeConfig::of("", Path::new(""), Path::new(""));
             origin.apply(Section::Volume(number), &VOLUME_KEYS, &mut volume, &mut wrong);

@@ -7,7 +7,7 @@ use flashwise_core::cache::settings::Devices;
 use flashwise_core::cache::settings::SETTINGS;
 use flashwise_core::format::Geometry;
 
-use super::keys::{API_KEYS, ISCSI_KEYS, LIMITS_KEYS, POOL_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
+use super::keys::{ALERT_KEYS, API_KEYS, ISCSI_KEYS, LIMITS_KEYS, POOL_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
 
 use super::*;
 
@@ -56,6 +56,7 @@ fn known_keys() -> Vec<(&'static str, &'static str, Option<String>)> {
         of("tls", TLS_KEYS),
         of("limits", LIMITS_KEYS),
         of("iscsi", ISCSI_KEYS),
+        of("alerts", ALERT_KEYS),
         of("volume", &VOLUME_KEYS),
         of("pool", &POOL_KEYS),
     ]

@@ -12,17 +12,20 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::address::{Address, Listener};
+use super::clock::seconds;
 use super::connections::{self, Accepting};
 use super::guard::{self, Guard};
-use super::live::{self, Live};
+use super::history::Severity;
+use super::live::Live;
+use super::notify::Notifier;
 use super::places::{PERFORMED_MAX, Places};
 use super::routes::{self, Page};
 use super::sessions::Sessions;
-use super::{ApiError, Managed, Options, Tokens};
+use super::{AlertOptions, ApiError, Managed, Options, Tokens};
 use crate::secret::CHARACTERS_MIN;
 
-/// Threads for calls of [`Managed`], which wait for locks and devices; two are left for health checks and the look at each second.
-const BLOCKING_THREADS_MAX: usize = PERFORMED_MAX + 2;
+/// Threads for calls of [`Managed`], which wait for locks and devices; three are left for health checks, the look at each second and alerts.
+const BLOCKING_THREADS_MAX: usize = PERFORMED_MAX + 3;
 /// What is being answered when the API stops has this long.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -96,12 +99,17 @@ pub struct Api {
 impl Api {
     /// Listens on an address, as [`Listening::at`], and answers from then on.
     pub fn start(address: &Address, options: Options, server: Arc<dyn Managed>) -> Result<Api, ApiError> {
-        Self::serve(Listening::at(address, options.tokens)?, options.history, server)
+        Self::serve(Listening::at(address, options.tokens)?, options.history, options.alerts, server)
     }
 
     /// Answers those who connected and who will. The file `history` keeps the figures of the last 30 days; where there is none, they are
     /// forgotten with the process.
-    pub fn serve(listening: Listening, history: Option<PathBuf>, server: Arc<dyn Managed>) -> Result<Api, ApiError> {
+    pub fn serve(
+        listening: Listening,
+        history: Option<PathBuf>,
+        alerts: AlertOptions,
+        server: Arc<dyn Managed>,
+    ) -> Result<Api, ApiError> {
         let Listening { listener, address, tokens } = listening;
         let (token, read_token) = (tokens.change.map(RwLock::new), tokens.read.map(RwLock::new));
         let owner = rustix::process::geteuid().as_raw();
@@ -109,7 +117,9 @@ impl Api {
             Arc::new(Guard { token, read_token, owner, sessions: Sessions::default(), refused: Mutex::default() });
         let runtime = runtime().map_err(|error| ApiError::Threads { error })?;
         let (stopping, stopped) = watch::channel(false);
-        let live = Arc::new(Live::new(history.as_deref()));
+        let (notifier, alerts) = Notifier::new(alerts);
+        runtime.spawn(Arc::clone(&notifier).run(alerts));
+        let live = Arc::new(Live::new(history.as_deref(), notifier));
         let (listeners, mut pages) = mpsc::channel(1);
         let limits = server.limits();
         let page = Page::new(Arc::clone(&live), Arc::clone(&guard), stopped.clone(), listeners, Arc::clone(&limits));
@@ -154,8 +164,8 @@ impl Api {
             // Who is not done by then is cut off.
             let _ = runtime.block_on(async { tokio::time::timeout(STOP_TIMEOUT, serving).await });
         }
-        self.live.happened(None, "The server was stopped");
-        self.live.history.keep(live::seconds());
+        self.live.happened(None, Severity::Info, "The server was stopped");
+        self.live.history.keep(seconds());
     }
 }
 

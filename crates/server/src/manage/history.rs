@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-pub use self::events::Event;
+pub use self::events::{Event, Severity};
 
 use self::events::Events;
 use self::store::{Reader, Store, StoreError};
@@ -97,6 +97,8 @@ pub struct Point {
     pub latency_p99_us: Option<f64>,
     /// Bytes on flash or in RAM that are newer than the backend's, at the end of the step.
     pub dirty_bytes: u64,
+    /// Bytes of a pool that are allocated, at the end of the step; absent for other volumes.
+    pub used_bytes: Option<u64>,
 }
 
 /// The counters of a volume at a moment.
@@ -110,6 +112,7 @@ struct Look {
     read_hits: u64,
     flash_bytes_written: u64,
     dirty_bytes: u64,
+    used_bytes: Option<u64>,
     latencies: Vec<LatencyBucket>,
 }
 
@@ -135,6 +138,7 @@ impl Look {
             read_hits: status.ram_read_hits + status.flash_read_hits,
             flash_bytes_written: status.flash_bytes_written,
             dirty_bytes: status.dirty_bytes,
+            used_bytes: None,
             latencies,
         }
     }
@@ -166,12 +170,13 @@ impl Look {
             latency_p50_us: quantile(&latencies, 0.5),
             latency_p99_us: quantile(&latencies, 0.99),
             dirty_bytes: self.dirty_bytes,
+            used_bytes: self.used_bytes,
         }
     }
 }
 
 /// The value below which this share of what was counted lies, even between the bounds of its bucket.
-fn quantile(buckets: &[LatencyBucket], share: f64) -> Option<f64> {
+pub(super) fn quantile(buckets: &[LatencyBucket], share: f64) -> Option<f64> {
     let all: u64 = buckets.iter().map(|bucket| bucket.count).sum();
     let wanted = all as f64 * share;
     let (mut below, mut bound_us) = (0.0, 0.0);
@@ -226,6 +231,8 @@ impl Reader for Kept {
 #[derive(Default)]
 pub struct History {
     volumes: Mutex<Volumes>,
+    /// Allocated bytes of each pool at the last look.
+    used: Mutex<HashMap<String, u64>>,
     events: Mutex<Events>,
     /// Where it is kept, if it is.
     store: Mutex<Option<Store>>,
@@ -264,8 +271,8 @@ impl History {
     }
 
     /// Takes down what happened.
-    pub fn happened(&self, time_seconds: u64, volume: Option<&str>, text: String) {
-        self.events.lock().add(time_seconds, volume, text);
+    pub fn happened(&self, event: Event) -> Event {
+        self.events.lock().add(event)
     }
 
     /// What happened after the event of that number, oldest first.
@@ -298,9 +305,10 @@ impl History {
 
     /// Looks at the volumes; to be called once a second.
     pub fn look(&self, time_seconds: u64, volumes: &[VolumeStatus]) {
-        let mut histories = self.volumes.lock();
+        let (mut histories, used) = (self.volumes.lock(), self.used.lock());
         for status in volumes {
-            let now = Look::at(time_seconds, status);
+            let used_bytes = used.get(&status.name).copied();
+            let now = Look { used_bytes, ..Look::at(time_seconds, status) };
             let history = histories.entry(status.name.clone()).or_default();
             for (series, range) in history.iter_mut().zip(Range::ALL) {
                 let (step_seconds, points_max) = range.extent();
@@ -316,6 +324,11 @@ impl History {
                 }
             }
         }
+    }
+
+    /// Sets the allocated bytes of each pool, which later points have.
+    pub fn set_used(&self, used: HashMap<String, u64>) {
+        *self.used.lock() = used;
     }
 
     /// The past of a volume; empty where it was not looked at twice yet.
@@ -375,6 +388,7 @@ mod tests {
             latency_p50_us: Some(10.0 + 10.0 * 3.0 / 9.0),
             latency_p99_us: Some(20.0 + 180.0 * (14.0 * 0.99 - 13.0)),
             dirty_bytes: 221,
+            used_bytes: None,
         };
         assert_eq!(points.last(), Some(&expected));
         let minutes = history.of("one", Range::Day).points;
@@ -437,6 +451,11 @@ mod tests {
         assert_eq!((times(&history, Range::Minutes), times(&history, Range::Day).len()), (vec![10_302], 2));
     }
 
+    fn event(text: &str) -> Event {
+        let (volume, text) = (Some("one".to_owned()), text.to_owned());
+        Event { number: 0, time_seconds: 9, volume, text, by: None, severity: Severity::Info }
+    }
+
     #[test]
     fn events_come_back_and_their_numbers_go_on() {
         let folder = tempfile::tempdir().unwrap();
@@ -444,21 +463,18 @@ mod tests {
         for start in 0..3 {
             let (history, told) = History::kept_in(&path, 0);
             assert_eq!((told, history.events_after(0).len()), (None, (start * 600).min(1000)));
-            (0..600).for_each(|event| history.happened(7, Some("one"), format!("start {start}, event {event}")));
+            for number in 0..600 {
+                history.happened(Event { time_seconds: 7, ..event(&format!("start {start}, event {number}")) });
+            }
             assert!(history.has_new_events());
             history.keep(8);
             assert!(!history.has_new_events());
             // What came after the last look is lost with a process that is killed.
-            history.happened(9, None, "never kept".to_owned());
+            history.happened(event("never kept"));
         }
         let (history, _) = History::kept_in(&path, 0);
         let events = history.events_after(0);
-        let last = Event {
-            number: 1800,
-            time_seconds: 7,
-            volume: Some("one".to_owned()),
-            text: "start 2, event 599".to_owned(),
-        };
+        let last = Event { number: 1800, time_seconds: 7, ..event("start 2, event 599") };
         assert_eq!((events.len(), events[0].number, events.last()), (1000, 801, Some(&last)));
     }
 

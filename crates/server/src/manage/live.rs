@@ -3,15 +3,18 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use flashwise_engine::status::ServerStatus;
+use flashwise_engine::status::{ServerStatus, VolumeState};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Managed;
-use super::history::{Event, History};
+use super::alarms::Alarms;
+use super::clock::seconds;
+use super::history::{Event, History, Severity};
 use super::news::News;
+use super::notify::Notifier;
 
 /// How often the volumes are looked at.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -25,6 +28,8 @@ pub struct Live {
     /// The figures of each volume over time, and what happened.
     pub history: History,
     now: watch::Sender<Arc<ServerStatus>>,
+    /// Sends alerts.
+    pub notifier: Arc<Notifier>,
 }
 
 impl std::fmt::Debug for Live {
@@ -33,40 +38,44 @@ impl std::fmt::Debug for Live {
     }
 }
 
-impl Default for Live {
-    fn default() -> Live {
-        Live { history: History::default(), now: watch::Sender::new(Arc::default()) }
-    }
-}
-
 impl Live {
     /// With a history that is kept in a file, if there is one.
-    pub fn new(history: Option<&Path>) -> Live {
-        let Some(path) = history else { return Live::default() };
+    pub fn new(history: Option<&Path>, notifier: Arc<Notifier>) -> Live {
+        let of = |history| Live { history, now: watch::Sender::new(Arc::default()), notifier };
+        let Some(path) = history else { return of(History::default()) };
         let (history, told) = History::kept_in(path, seconds());
-        let live = Live { history, ..Live::default() };
+        let live = of(history);
         if let Some(told) = told {
             tracing::warn!("{told}");
-            live.happened(None, told);
+            live.happened(None, Severity::Warning, told);
         }
         // What is told of earlier runs as well needs to be told apart.
-        live.happened(None, "The server was started");
+        live.happened(None, Severity::Info, "The server was started");
         live
     }
 
-    /// Takes down what happened.
-    pub fn happened(&self, volume: Option<&str>, text: impl Into<String>) {
-        self.history.happened(seconds(), volume, text.into());
+    /// Takes down what happened, and sends it if it is an alert.
+    pub fn happened(&self, volume: Option<&str>, severity: Severity, text: impl Into<String>) {
+        self.add(volume, severity, text.into(), None);
     }
 
-    /// Takes down what somebody did or should know, in the log too.
-    pub fn told(&self, about: Option<&str>, text: impl Into<String>) {
+    /// Records news for operators, in the log too.
+    pub fn told(&self, about: Option<&str>, severity: Severity, text: impl Into<String>) {
         let text = text.into();
-        match about {
-            Some(about) => tracing::info!("{about}: {text}"),
-            None => tracing::info!("{text}"),
-        }
-        self.happened(about, text);
+        log(about, &text);
+        self.add(about, severity, text, None);
+    }
+
+    /// Records a change and its author, in the log too.
+    pub fn done(&self, about: Option<&str>, text: String, by: &str) {
+        log(about, &format!("{text}, by {by}"));
+        self.add(about, Severity::Info, text, Some(by.to_owned()));
+    }
+
+    fn add(&self, volume: Option<&str>, severity: Severity, text: String, by: Option<String>) {
+        let volume = volume.map(str::to_owned);
+        let event = Event { number: 0, time_seconds: seconds(), volume, text, by, severity };
+        self.notifier.notify(&self.history.happened(event));
     }
 
     /// What happened after the event of that number, oldest first.
@@ -92,16 +101,18 @@ impl Live {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let (mut states, mut kept_at) = (HashMap::new(), seconds());
         let (mut news, mut news_at) = (News::default(), Instant::now());
+        let mut alarms = Alarms::new(self.notifier.options().clone());
         loop {
             ticks.tick().await;
             if news_at.elapsed() >= NEWS_PERIOD {
                 news_at = Instant::now();
                 let (asked, live) = (Arc::clone(&server), Arc::clone(&self));
                 let looked = tokio::task::spawn_blocking(move || {
-                    news.look(asked.pools(), |about, text| live.told(about, text));
+                    news.look(asked.pools(), |about, severity, text| live.told(about, severity, text));
                     news
                 });
                 news = looked.await.unwrap_or_default();
+                self.history.set_used(news.used());
             }
             let asked = Arc::clone(&server);
             // A panic is in the answers of those who ask as well; the next second may be better.
@@ -113,10 +124,14 @@ impl Live {
                     let reason = volume.state_reason.iter().map(|reason| format!(": {reason}"));
                     self.happened(
                         Some(&volume.name),
+                        severity_of(volume.state),
                         format!("The state is {}{}", volume.state, reason.collect::<String>()),
                     );
                 }
             }
+            alarms.look(seconds(), &status.volumes, |volume, severity, text| {
+                self.told(Some(volume), severity, text);
+            });
             self.now.send_replace(Arc::new(status));
             if seconds() >= kept_at + KEPT_SECONDS || self.history.has_new_events() {
                 kept_at = seconds();
@@ -128,7 +143,17 @@ impl Live {
     }
 }
 
-/// Now, since 1970.
-pub fn seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+fn log(about: Option<&str>, text: &str) {
+    match about {
+        Some(about) => tracing::info!("{about}: {text}"),
+        None => tracing::info!("{text}"),
+    }
+}
+
+/// A state that an operator requested is no fault.
+fn severity_of(state: VolumeState) -> Severity {
+    match state {
+        VolumeState::Ok | VolumeState::Detaching | VolumeState::Detached => Severity::Info,
+        _ => Severity::Fault,
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Address, ApiError, Managed, Options, Tokens};
+use super::{Address, AlertOptions, ApiError, Managed, Options, Tokens};
 
 /// The socket of an API that does not answer yet: there is none.
 #[derive(Debug)]
@@ -27,7 +27,12 @@ impl Api {
     }
 
     /// Answers nobody.
-    pub fn serve(listening: Listening, _: Option<PathBuf>, _: Arc<dyn Managed>) -> Result<Api, ApiError> {
+    pub fn serve(
+        listening: Listening,
+        _: Option<PathBuf>,
+        _: AlertOptions,
+        _: Arc<dyn Managed>,
+    ) -> Result<Api, ApiError> {
         match listening {}
     }
 

@@ -4,8 +4,13 @@
 //! HTTP is the feature `http`.
 
 mod address;
+#[cfg(feature = "http")]
+mod alarms;
+mod alert_options;
 mod changes;
 pub mod clients;
+#[cfg(feature = "http")]
+mod clock;
 pub mod plan;
 mod pools;
 
@@ -28,6 +33,8 @@ mod missing;
 #[cfg(feature = "http")]
 mod news;
 #[cfg(feature = "http")]
+mod notify;
+#[cfg(feature = "http")]
 mod page;
 #[cfg(feature = "http")]
 mod places;
@@ -37,6 +44,7 @@ mod routes;
 mod sessions;
 #[cfg(feature = "http")]
 mod tag;
+mod volumes;
 
 use std::io;
 use std::path::PathBuf;
@@ -50,6 +58,7 @@ pub use address::{
     Address, AddressError, DEFAULT_PORT, Listener, SOCKET_PATH_BYTES_MAX, default_socket, find_default_socket,
     is_runtime_directory,
 };
+pub use alert_options::AlertOptions;
 #[cfg(feature = "http")]
 pub use api::{Api, Listening};
 pub use changes::{Changes, parse as parse_changes};
@@ -63,6 +72,7 @@ pub use missing::{Api, Listening};
 pub use pools::{DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, NewLogicalDisk, NewPool, PoolChange, Pools};
 #[cfg(feature = "http")]
 pub use routes::openapi;
+pub use volumes::NewVolume;
 
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
 use flashwise_engine::what_if::WhatIfStatus;
@@ -87,6 +97,26 @@ pub trait Managed: Send + Sync + 'static {
 
     /// Makes what was written durable, of one volume or of all; returns when it is.
     fn flush(&self, volume: Option<&str>) -> Result<(), ManageError>;
+
+    /// Describes the effect of making a volume; refused where that would be.
+    fn plan_volume(&self, _new: &NewVolume) -> Result<plan::Plan, ManageError> {
+        Err(ManageError::NotFound("this server makes no volumes".to_owned()))
+    }
+
+    /// Makes a volume, and serves it.
+    fn make_volume(&self, new: &NewVolume) -> Result<(), ManageError> {
+        self.plan_volume(new).map(drop)
+    }
+
+    /// Describes the effect of removing a volume; refused where that would be.
+    fn plan_end_volume(&self, _name: &str) -> Result<plan::Plan, ManageError> {
+        Err(ManageError::NotFound("this server removes no volumes".to_owned()))
+    }
+
+    /// Removes a volume whose backend has all of its data.
+    fn end_volume(&self, name: &str) -> Result<(), ManageError> {
+        self.plan_end_volume(name).map(drop)
+    }
 
     /// The pools, if it can have any.
     fn pools(&self) -> Option<&dyn Pools> {
@@ -138,6 +168,9 @@ pub struct SettingStatus {
     pub meaning: String,
     /// All values that it takes, where these are few words; else empty.
     pub choices: Vec<String>,
+    /// All names that it takes, if it takes names that can have options behind a colon, such as `probability:p=0.3`; else empty.
+    #[serde(default)]
+    pub names: Vec<String>,
     /// Whether it was changed since the server was started.
     pub changed: bool,
 }
@@ -255,4 +288,6 @@ pub struct Options {
     pub tokens: Tokens,
     /// The file that keeps the figures of the last 30 days; where there is none, they are forgotten with the process.
     pub history: Option<PathBuf>,
+    /// Where alerts go, and what raises them.
+    pub alerts: AlertOptions,
 }

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use flashwise_core::quantity::ByteSize;
 use flashwise_engine::inventory::Presence;
-use flashwise_engine::pool::status::{PoolDiskStatus, PoolStatus};
+use flashwise_engine::pool::status::{PoolDiskState, PoolDiskStatus, PoolStatus};
 
 use super::Pools;
+use super::history::Severity;
 
 /// Pools are looked at once in this many looks at disks: their figures are counted over all of their chunks.
 const POOLS_EVERY: u64 = 6;
@@ -23,64 +24,76 @@ pub struct News {
 #[derive(Debug)]
 struct Seen {
     warning: Option<String>,
+    used_bytes: u64,
     /// By number.
     disks: BTreeMap<u32, PoolDiskStatus>,
 }
 
 impl News {
+    /// Allocated bytes of each pool at the last look.
+    pub fn used(&self) -> HashMap<String, u64> {
+        self.pools.iter().map(|(name, seen)| (name.clone(), seen.used_bytes)).collect()
+    }
+
     /// Looks at disks and pools, and tells `happened` what changed: of which pool, or of the machine, and what.
-    pub fn look(&mut self, pools: Option<&dyn Pools>, mut happened: impl FnMut(Option<&str>, String)) {
+    pub fn look(&mut self, pools: Option<&dyn Pools>, mut happened: impl FnMut(Option<&str>, Severity, String)) {
         let Some(pools) = pools else { return };
         let now = pools.present_disks();
         if let Some(before) = self.disks.replace(now.clone()) {
-            of_disks(&before, &now, &mut |text| happened(None, text));
+            of_disks(&before, &now, &mut |severity, text| happened(None, severity, text));
         }
         let is_turn = self.looks.is_multiple_of(POOLS_EVERY);
         self.looks += 1;
         for pool in is_turn.then(|| pools.status()).into_iter().flatten() {
             let disks = pool.disks.iter().map(|disk| (disk.number, disk.clone())).collect();
-            let now = Seen { warning: pool.warning.clone(), disks };
-            of_pool(self.pools.get(&pool.name), &now, &pool, &mut |text| happened(Some(&pool.name), text));
+            let now = Seen { warning: pool.warning.clone(), used_bytes: pool.used_bytes, disks };
+            of_pool(self.pools.get(&pool.name), &now, &pool, &mut |severity, text| {
+                happened(Some(&pool.name), severity, text);
+            });
             self.pools.insert(pool.name, now);
         }
     }
 }
 
-fn of_disks(before: &BTreeMap<String, Presence>, now: &BTreeMap<String, Presence>, happened: &mut dyn FnMut(String)) {
+fn of_disks(
+    before: &BTreeMap<String, Presence>,
+    now: &BTreeMap<String, Presence>,
+    happened: &mut dyn FnMut(Severity, String),
+) {
     for path in before.iter().filter(|(path, was)| now.get(*path) != Some(was)).map(|(path, _)| path) {
-        happened(format!("The disk {path} went"));
+        happened(Severity::Warning, format!("The disk {path} went"));
     }
     for (path, is) in now.iter().filter(|(path, is)| before.get(*path) != Some(is)) {
-        happened(format!("The disk {path} of {} came", ByteSize::new(is.size_bytes)));
+        happened(Severity::Info, format!("The disk {path} of {} came", ByteSize::new(is.size_bytes)));
     }
 }
 
-fn of_pool(before: Option<&Seen>, now: &Seen, pool: &PoolStatus, happened: &mut dyn FnMut(String)) {
+fn of_pool(before: Option<&Seen>, now: &Seen, pool: &PoolStatus, happened: &mut dyn FnMut(Severity, String)) {
     if now.warning.is_some() && before.is_none_or(|before| before.warning.is_none()) {
-        happened(format!("The pool warns: {}", now.warning.as_deref().unwrap_or_default()));
+        happened(Severity::Warning, format!("The pool warns: {}", now.warning.as_deref().unwrap_or_default()));
     }
     let Some(before) = before else { return };
     if now.warning.is_none() && before.warning.is_some() {
-        happened(format!("The pool is {}, and warns of nothing any more", pool.state));
+        happened(Severity::Info, format!("The pool is {}, and warns of nothing any more", pool.state));
     }
     for (number, was) in &before.disks {
         let Some(disk) = now.disks.get(number) else {
-            happened(format!("Disk {number}, {}, is empty and was taken out", was.path));
+            happened(Severity::Info, format!("Disk {number}, {}, is empty and was taken out", was.path));
             continue;
         };
         if disk.state != was.state {
-            happened(format!("Disk {number}, {}, is {}", disk.path, disk.state));
+            let is_fault = disk.state == PoolDiskState::Missing;
+            let severity = if is_fault { Severity::Fault } else { Severity::Info };
+            happened(severity, format!("Disk {number}, {}, is {}", disk.path, disk.state));
         }
         if let Some(failed) = disk.failed.as_ref().filter(|_| disk.failed != was.failed) {
-            happened(format!("Disk {number}, {}, is not emptied any further: {failed}", disk.path));
+            happened(Severity::Warning, format!("Disk {number}, {}, is not emptied any further: {failed}", disk.path));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use flashwise_engine::pool::status::PoolDiskState;
-
     use super::*;
 
     #[test]
@@ -90,7 +103,7 @@ mod tests {
         let before = of(&[("/dev/sda", is(1 << 30, 1)), ("/dev/sdb", is(1 << 30, 2)), ("/dev/sdc", is(1 << 30, 3))]);
         let now = of(&[("/dev/sda", is(1 << 30, 1)), ("/dev/sdc", is(1 << 30, 4)), ("/dev/sdd", is(2 << 30, 5))]);
         let mut told = Vec::new();
-        of_disks(&before, &now, &mut |text| told.push(text));
+        of_disks(&before, &now, &mut |_, text| told.push(text));
         let expected = [
             "The disk /dev/sdb went",
             "The disk /dev/sdc went",
@@ -113,9 +126,9 @@ mod tests {
             let warning = warning.map(str::to_owned);
             let pool = PoolStatus { name: "tank".to_owned(), disks, warning, ..PoolStatus::default() };
             let disks = pool.disks.iter().map(|disk| (disk.number, disk.clone())).collect();
-            let now = Seen { warning: pool.warning.clone(), disks };
+            let now = Seen { warning: pool.warning.clone(), used_bytes: 0, disks };
             let mut told = Vec::new();
-            of_pool(seen.as_ref(), &now, &pool, &mut |text| told.push(text));
+            of_pool(seen.as_ref(), &now, &pool, &mut |_, text| told.push(text));
             seen = Some(now);
             told
         };

@@ -1,9 +1,11 @@
 //! The routes of the management API, and their description in OpenAPI 3.1.
 
+mod alerts;
 mod clients;
 mod entrance;
 mod following;
 mod pools;
+mod volumes;
 
 use std::fmt;
 use std::sync::Arc;
@@ -117,7 +119,7 @@ struct Log {
 impl Log {
     /// Takes a change down, with who made it.
     fn told(&self, about: Option<&str>, text: impl fmt::Display) {
-        self.live.told(about, format!("{text}, by {}", self.client.name));
+        self.live.done(about, text.to_string(), &self.client.name);
     }
 }
 
@@ -460,8 +462,10 @@ fn described() -> OpenApiRouter<Routed> {
         .routes(routes!(following::history))
         .routes(routes!(flush))
         .routes(routes!(detach_progress, detach))
+        .merge(volumes::router())
         .merge(pools::router())
         .merge(clients::router())
+        .merge(alerts::router())
         .routes(routes!(all_metrics))
         .routes(routes!(description))
         .routes(routes!(health))

@@ -65,8 +65,10 @@ fn compare(
     ending: &AtomicBool,
 ) -> anyhow::Result<()> {
     server.served().compare(Comparison { cached: CACHED.to_owned(), uncached: UNCACHED.to_owned() });
-    let [cached, uncached] = server.volumes() else { anyhow::bail!("found {} volumes", server.volumes().len()) };
-    let volumes = [&cached.0, &uncached.0];
+    let [cached, uncached] = &server.served().own_volumes()[..] else {
+        anyhow::bail!("found {} volumes", server.volumes().len())
+    };
+    let volumes = [cached, uncached];
     let answer = api.post("/v1/page")?;
     let page = answer.get("url").and_then(Value::as_str).context("the answer has no url")?;
     let say = |text: &str| writeln!(std::io::stdout(), "{}", fit::sentences(text, 9, fit::width()));
@@ -82,7 +84,7 @@ fn compare(
     ];
     say(&about.join("\n"))?;
     load(place, volumes, time, ending)?;
-    let result = result(&cached.0.status(), &uncached.0.status());
+    let result = result(&cached.status(), &uncached.status());
     let result = result.as_deref().unwrap_or("The demo ended before both volumes answered a read.");
     writeln!(std::io::stdout(), "\n{}\n\n{}\n", fit::sentences(result, 0, fit::width()), NEXT.join("\n"))?;
     if std::io::stdout().is_terminal() && !ending.load(Ordering::Relaxed) {

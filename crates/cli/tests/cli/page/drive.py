@@ -487,6 +487,47 @@ def delete_the_pool(hand, name):
     assert name not in (FOLDER / "pools.json").read_text()
 
 
+def make_a_volume(hand, name):
+    """Puts a cache before a file that has data, and takes it away again."""
+    page = hand.page
+    data = os.urandom(8 * MIB)
+    backend = FOLDER / f"{name}.img"
+    backend.write_bytes(data)
+    hand.go("Volumes")
+    form = page.get_by_role("form", name="Make a volume")
+    hand.type(form.get_by_label("1. Name"), "web page")
+    expect(form.get_by_text("The name contains a space. Use lower-case letters, digits, - and .")).to_be_visible()
+    hand.type(form.get_by_label("1. Name"), name)
+    hand.type(form.get_by_label("2. Disk: a block device or a file"), str(FOLDER / "one.img"))
+    hand.type(form.get_by_label("Flash: a block device or a file"), str(FOLDER / f"{name}.cache"))
+    hand.type(form.get_by_label("Size on the flash"), "128MiB")
+    hand.type(form.get_by_label("RAM"), "4MiB")
+    hand.select(form.get_by_label("4. Mode"), "write-through")
+    review = form.get_by_role("button", name="Review the volume")
+    hand.press(review)
+    hand.told("which is the backend of volume 'one' too")
+    hand.type(form.get_by_label("2. Disk: a block device or a file"), str(backend))
+    hand.press(review)
+    assert api("GET", f"/v1/volumes/{name}")[0] == 404, "nothing happens before it was confirmed"
+    hand.confirm(None, f"Volume {name} has 8MiB of {backend}. Its data stays.", f"Make volume {name}")
+    hand.told(f"The volume {name} is served.")
+    client = Nbd(name)
+    assert client.read_from(MIB, MIB) == data[MIB : 2 * MIB]
+    hand.go("Volumes", name)
+    remove = page.get_by_role("button", name="Remove the volume")
+    hand.press(remove)
+    hand.told("is in use: 1 client has it open; disconnect it first")
+    client.close()
+    until("the client has gone", lambda: not api("GET", f"/v1/volumes/{name}")[1]["clients"])
+    hand.press(remove)
+    hand.confirm(name, f"Volume {name} is not served any more. Its data stays on {backend}.", f"Remove volume {name}")
+    expect(page.get_by_role("heading", name="Volumes", level=2)).to_be_visible()
+    expect(page.get_by_role("table", name="Volumes").get_by_role("link", name=name, exact=True)).to_have_count(0)
+    assert backend.read_bytes() == data and json.loads((FOLDER / "volumes.json").read_text()) == []
+    # That of the configuration stays.
+    assert api("DELETE", "/v1/volumes/one?dry-run=true")[0] == 409
+
+
 def use_a_cache(hand, name):
     """Changes a volume's settings, flushes it, and detaches its flash."""
     page = hand.page
@@ -497,7 +538,7 @@ def use_a_cache(hand, name):
     backend = FOLDER / f"{name}.img"
     assert backend.read_bytes()[MIB : MIB + len(pattern)] != pattern, "it is dirty, on flash alone"
     hand.go("Volumes", name)
-    hand.type(page.get_by_label("Policy", exact=True), "lru")
+    hand.select(page.get_by_label("Policy", exact=True), "lru")
     hand.press(page.get_by_role("button", name="Review changes"))
     hand.confirm(None, "policy changes from larc to lru.")
     hand.told("The settings are changed until the next start")
@@ -527,6 +568,11 @@ def see_clients(hand):
     table = page.get_by_role("table", name="Clients that have a volume or a logical disk open")
     expect(table.get_by_role("row").filter(has_text="NBD")).to_contain_text("mail")
     expect(table.get_by_role("row").filter(has_text="iSCSI")).to_contain_text(DRIVER)
+    # What each client reads and writes is known.
+    nbd.read_from(0, MIB)
+    own = table.get_by_role("row").filter(has_text="NBD").get_by_role("cell")
+    expect(own.nth(9)).to_have_text(re.compile(r"^[1-9][\d.]*\s.*B/s 1\sMiB$"))
+    expect(own.nth(10)).to_have_text(re.compile(r"0\sB/s 0\sB$"))
     status, refused = api("DELETE", "/v1/pools/tank/logical-disks/mail?dry-run=true")
     assert (status, "in use" in refused["error"]) == (409, True), refused
 
@@ -606,9 +652,55 @@ def give_up_a_disk(hand, path):
 
 
 def see_events(hand, *texts):
+    page = hand.page
     hand.go("Events")
+    table = page.get_by_role("table", name="Events, newest first")
     for text in texts:
-        expect(hand.page.get_by_role("table").get_by_text(text).first).to_be_visible()
+        expect(table.get_by_text(text).first).to_be_visible()
+    # Who did it: the page of the token, and its address.
+    by = table.get_by_role("row").filter(has_text="Settings were changed: policy = lru").first
+    expect(by).to_contain_text(re.compile(r"the page of the token of token-file at 127\.0\.0\.1:\d+, at 127\.0\.0\.1:\d+$"))
+    rows = table.locator("tbody tr")
+    all_of = rows.count()
+    hand.type(page.get_by_label("Find events"), "policy = LRU")
+    expect(rows.first).to_contain_text("policy = lru")
+    assert rows.count() < all_of
+    hand.type(page.get_by_label("Find events"), " ")
+    hand.select(page.get_by_label("Severity"), "warning")
+    expect(rows.first).to_be_visible()
+    expect(table.get_by_text("Settings were changed")).to_have_count(0)
+    for row in rows.all_inner_texts():
+        assert "warning" in row or "fault" in row, row
+    with page.expect_download() as download:
+        hand.press(page.get_by_role("link", name="CSV"))
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert lines[0] == "number,time_seconds,severity,volume,text,by" and len(lines) == rows.count() + 1, lines
+    status, exported = api("GET", "/v1/events/export?severity=fault&about=old")
+    assert status == 200 and all((event["severity"], event["volume"]) == ("fault", "old") for event in exported), exported
+
+
+def see_alerts(hand, mail):
+    """Looks at the alerts under the bell, and sends a test of where they go."""
+    page = hand.page
+    bell = page.get_by_role("button", name=re.compile(r"^Alerts, \d+ new$"))
+    hand.press(bell)
+    alerts = page.get_by_role("region", name="Alerts", exact=True)
+    expect(alerts.get_by_text("The pool warns").first).to_be_visible()
+    check_view(page, f"bell-{'keyboard' if hand.keyboard else 'mouse'}")
+    if hand.keyboard:
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("button", name="Alerts", exact=True)).to_be_focused()
+    else:
+        hand.press(alerts.get_by_role("link", name="All events, and where alerts go"))
+    expect(page.get_by_role("button", name="Alerts", exact=True)).to_be_visible()
+    expect(alerts).to_have_count(0)
+    hand.go("Events")
+    hand.press(page.get_by_role("button", name="Send a test"))
+    hand.told("The test failed. 127.0.0.1:9: ")
+    expect(page.get_by_text(re.compile("^ops@example.com, last sent at "))).to_be_visible()
+    sent = mail.read_text()
+    assert "To: ops@example.com" in sent and "This is a test of the alerts, by the page of the token" in sent, sent
+    mail.unlink()
 
 
 VIEWS = {
@@ -685,10 +777,12 @@ def main():
             keep_a_disk(hand, f"slow-{name}")
             make_a_pool(hand, f"new-{name}")
             delete_the_pool(hand, f"new-{name}")
+            make_a_volume(hand, f"vol-{name}")
             use_a_cache(hand, name)
             see_clients(hand)
             give_up_a_disk(hand, f"lost-{name}.img")
             see_events(hand, f"Over iSCSI, web is for {DRIVER}-2 (may only read) alone", "was disconnected from mail", f"The logical disk disk-{name} was deleted", "The disk c.img was wiped", "Settings were changed: policy = lru")
+            see_alerts(hand, FOLDER / "mail.txt")
             hand.press(hand.page.get_by_role("button", name="Sign out"))
             expect(hand.page.get_by_label("Token")).to_be_visible()
             check_view(hand.page, f"sign-in-{width}")

@@ -1,8 +1,9 @@
 //! The page in a real browser: `drive.py` uses each of its views, with the mouse and with the keyboard. Needs the `.venv` that `run-tests` makes,
 //! and Chromium.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -42,9 +43,16 @@ fn everything_can_be_done_by_mouse_and_by_keyboard() {
             "[[volume]]\nname = '{name}'\nbackend = '{name}.img'\nflash = '{name}.cache'\nflash-size = '16MiB'\nerase-unit = '1MiB'\n"
         )
     };
+    // Nothing listens at the port of discard.
+    std::fs::write(path.join("sendmail"), format!("#!/bin/sh\ncat > {}\n", path.join("mail.txt").display())).unwrap();
+    std::fs::set_permissions(path.join("sendmail"), Permissions::from_mode(0o755)).unwrap();
+    let alerts = format!(
+        "[alerts]\nwebhook = 'http://127.0.0.1:9/hook'\nmail = 'ops@example.com'\nmail-command = '{}'\n",
+        path.join("sendmail").display()
+    );
     let config = format!(
         "listen = ['nbd+unix:///?socket=nbd.sock', 'iscsi://127.0.0.1:{iscsi}']\nstate-directory = '.'\n\
-         [api]\nlisten = '127.0.0.1:{api}'\ntoken-file = 'token'\nread-token-file = 'read-token'\n{tls}\
+         [api]\nlisten = '127.0.0.1:{api}'\ntoken-file = 'token'\nread-token-file = 'read-token'\n{tls}{alerts}\
          [[pool]]\nname = 'tank'\ndisks = ['a.img', 'b.img', 'c.img']\nram = '4MiB'\n\
          flash = 'cache.img'\nflash-size = '16MiB'\nerase-unit = '1MiB'\ndrive-writes-per-day = 1\n\
          [[pool]]\nname = 'old'\ndisks = ['d.img']\ndegraded = true\nram = '4MiB'\n{}{}",

@@ -25,7 +25,12 @@ WORN = """status => ({ ...status, volumes: status.volumes.map(volume => ({ ...vo
 MANY = """status => ({ ...status, volumes: [...Array(200).keys()].map(at => ({ ...status.volumes[0], name: `vm-${at}`,
   state: at === 77 ? "flash-failed" : "ok", state_reason: at === 77 ? "Input/output error" : null })) })"""
 
+# tank has a budget of its own, which is half of what its flash is rated for.
+BUDGET = """status => ({ ...status, volumes: status.volumes.map(volume => volume.name !== "tank" ? volume :
+  { ...volume, write_budget: { source: "flashwise", bytes_per_day: volume.flash_bytes / 2, today_bytes: 0, today_used: 0.25, life_days: 2, life_bytes: 0, life_used: 0.2 } }) })"""
+
 MIB = 1 << 20
+DAY = 86400
 
 
 def estimate(policy, mib, ratio, present=False):
@@ -152,6 +157,50 @@ def see_charts(page, base):
     assert ticks[4] == 101 and ticks[5] == {"time_seconds": 899, "latency_p99_us": 8, "dirty_bytes": 8}, ticks
 
 
+def see_budget(page, base):
+    """Drive writes per day stand beside the rating and the budget."""
+    page.goto(f"{base}/#/volume/tank")
+    chart = page.locator("figure.chart").filter(has=page.get_by_text("Drive writes per day", exact=True))
+    expect(chart.locator(".legend")).to_have_text(re.compile(r"written [\d.]+.*rated 1\s*budget 0\.5$"))
+    expect(page.get_by_text("25.0 % today")).to_be_visible()
+
+
+def see_disks(page, base, check):
+    """Disks say how they are: wear, errors, temperature; a flash says so in the view of its volume too."""
+    disk = lambda path, **more: {"path": path, "size_bytes": 1 << 30, "role": "system", "partitions": [], "signatures": [], "mounts": [], "holders": [], "refused": "in use", "can_be_wiped": False, "is_file": False, "rotational": False, **more}
+    nvme = disk("/dev/nvme0n1", wear_percent=7, spare_percent=100, media_errors=0, temperature_celsius=38.2, power_on_hours=20000, is_failing=False)
+    nvme["partitions"] = [{"path": "cache.img", "size_bytes": 1 << 20, "mounts": [], "holders": [], "signatures": []}]
+    worn = disk("/dev/sda", rotational=True, media_errors=3, reallocated=1, is_failing=True)
+    page.route("**/v1/disks", lambda route: route.fulfill(json=[nvme, worn]))
+    page.goto(f"{base}/#/disks")
+    table = page.get_by_role("table", name="Disks of this machine, and files that pools use")
+    good = "7 % of its endurance used, 100 % spare left, 0 media errors, 38 °C, powered on for 833 days"
+    expect(table.get_by_role("row").filter(has_text="nvme0n1").get_by_role("cell").nth(6)).to_have_text(good)
+    bad = table.get_by_role("row").filter(has_text="sda").get_by_role("cell").nth(6)
+    expect(bad).to_have_text("it expects to fail, 3 media errors, 1 reallocated sector")
+    expect(bad.locator(".bad")).to_be_visible()
+    check(page, "smart")
+    page.goto(f"{base}/#/volume/tank")
+    expect(page.locator(".facts > div").filter(has_text="Flash drive")).to_have_text(f"Flash drive{good}")
+
+
+def see_forecast(page, base, check):
+    """A pool says when it is full, by how it grew."""
+    points = [{"time_seconds": day * DAY, "used_bytes": day * MIB} for day in range(11)]
+    page.route("**/v1/volumes/tank/history?range=30d", lambda route: route.fulfill(json={"step_seconds": 1800, "points": points}))
+    free = page.request.get(f"{base}/v1/pools/tank").json()["free_bytes"]
+    page.goto(f"{base}/#/pool/tank")
+    full = page.locator(".figures > div").filter(has=page.get_by_text("Full", exact=True))
+    expect(full).to_have_text(f"Fullin {round(free / MIB)} days1\u00a0MiB more a day, over 10 days")
+    check(page, "forecast")
+    found = page.evaluate("""async () => {
+      const { forecast } = await import("/page/pool.mjs");
+      const day = at => ({ time_seconds: at * 86400, used_bytes: 5 - at });
+      return [forecast([], 9), forecast([day(0), day(0.9)], 9), forecast([day(0), day(1), day(2)], 9)];
+    }""")
+    assert found == [["too early", "known after a day"], ["too early", "known after a day"], ["not in sight", "1\u00a0B less a day, over 2 days"]], found
+
+
 def see_connect(page, base, port):
     """Each export has lines to copy for each client."""
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -189,5 +238,8 @@ def see_all(browser, base, cookie, port, pid, check):
     seen(WORN, see_wear)
     seen(None, see_what_if)
     seen(None, see_charts)
+    seen(BUDGET, see_budget)
+    seen(None, see_disks, check)
+    seen(None, see_forecast, check)
     seen(None, see_connect, port)
     seen(None, see_stale, pid)

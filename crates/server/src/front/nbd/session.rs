@@ -330,6 +330,7 @@ impl<'a> Transmission<'a> {
         self.requests_in_flight += 1;
         let caching = self.guest.caching();
         let request = Request { operation, offset, length, force_unit_access, data, caching };
+        self.guest.count(&request);
         let done = self.control.completions().done(asked);
         // Bytes that arrived while the thread waited show that the client does not wait. The next use of the socket
         // reports its errors.

@@ -1,6 +1,7 @@
 //! What happened lately, for people.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -19,6 +20,42 @@ pub struct Event {
     pub volume: Option<String>,
     /// What happened.
     pub text: String,
+    /// The user or the token that did it, and the address; absent if it happened by itself.
+    #[serde(default)]
+    pub by: Option<String>,
+    /// How severe it is.
+    #[serde(default)]
+    pub severity: Severity,
+}
+
+impl Event {
+    /// The volume or pool that it is about, or the server.
+    pub fn about(&self) -> &str {
+        self.volume.as_deref().unwrap_or("server")
+    }
+}
+
+/// How severe an event is. All but `info` are alerts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// For the record.
+    #[default]
+    Info,
+    /// It needs attention, and nothing fails.
+    Warning,
+    /// Something fails.
+    Fault,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Fault => "fault",
+        })
+    }
 }
 
 /// The last events, oldest first.
@@ -30,11 +67,13 @@ pub struct Events {
 }
 
 impl Events {
-    /// Takes down what happened.
-    pub fn add(&mut self, time_seconds: u64, volume: Option<&str>, text: String) {
+    /// Takes down what happened, with the next number.
+    pub fn add(&mut self, event: Event) -> Event {
         let number = self.last.back().map_or(1, |event| event.number + 1);
-        self.push(Event { number, time_seconds, volume: volume.map(str::to_owned), text });
+        let event = Event { number, ..event };
+        self.push(event.clone());
         self.new = (self.new + 1).min(EVENTS_MAX);
+        event
     }
 
     /// Takes over one that is in the file.
@@ -66,10 +105,17 @@ impl Events {
 mod tests {
     use super::*;
 
+    fn event(time_seconds: u64, volume: Option<&str>, text: String) -> Event {
+        let volume = volume.map(str::to_owned);
+        Event { number: 0, time_seconds, volume, text, by: None, severity: Severity::Info }
+    }
+
     #[test]
     fn events_are_numbered_and_the_oldest_leave() {
         let mut events = Events::default();
-        (0..EVENTS_MAX + 2).for_each(|event| events.add(7, Some("one"), format!("event {event}")));
+        for number in 0..EVENTS_MAX + 2 {
+            events.add(event(7, Some("one"), format!("event {number}")));
+        }
         let all = events.after(0);
         assert_eq!((all.len(), all[0].number, all[0].text.as_str()), (EVENTS_MAX, 3, "event 2"));
         let last = events.after(EVENTS_MAX as u64 + 1);
@@ -79,9 +125,9 @@ mod tests {
     #[test]
     fn what_is_not_in_the_file_yet_is_taken_once() {
         let mut events = Events::default();
-        events.push(Event { number: 41, time_seconds: 1, volume: None, text: "before".to_owned() });
+        events.push(Event { number: 41, ..event(1, None, "before".to_owned()) });
         assert!(!events.has_new() && events.take_new().is_empty());
-        events.add(2, None, "now".to_owned());
+        events.add(event(2, None, "now".to_owned()));
         assert!(events.has_new());
         let new: Vec<_> = events.take_new().into_iter().map(|event| event.number).collect();
         assert_eq!((new, events.has_new()), (vec![42], false));

@@ -10,7 +10,7 @@ import { Pool } from "./pool.mjs";
 import { Pools, Volumes } from "./lists.mjs";
 import { Connect } from "./connect.mjs";
 import { Clients } from "./clients.mjs";
-import { Events } from "./events.mjs";
+import { Bell, Events } from "./events.mjs";
 import * as numbers from "./numbers.mjs";
 
 const EVENTS_MAX = 1000;
@@ -93,7 +93,7 @@ function Shown({ view, status, recent, events, pools }) {
   if (name === "connect") return html`<${Connect} status=${status} name=${which} />`;
   if (name === "pool") return html`<${Pool} name=${which} />`;
   if (name === "disks") return html`<${Disks} pools=${pools} status=${status} />`;
-  if (name === "clients") return html`<${Clients} status=${status} />`;
+  if (name === "clients") return html`<${Clients} status=${status} recent=${recent} />`;
   if (name === "events") return html`<${Events} events=${events} />`;
   return html`<${Overview} status=${status} recent=${recent} pools=${pools} />`;
 }
@@ -162,6 +162,7 @@ function App() {
         ${item("clients", "Clients")}
         ${item("events", "Events")}
       </nav>
+      <${Bell} events=${events} />
       ${session?.signed_in && !session.may_change && html`<span class="right">read-only</span>`}
       ${session?.signed_in && html`<button type="button" onClick=${signOut}>Sign out</button>`}
     </header>

@@ -22,13 +22,16 @@ function chartsOf(volume) {
   const micros = name => point => (point[name] == null ? null : Math.max(1, point[name]));
   const perDay = point => (point.flash_written_bytes_per_second * DAY_SECONDS) / volume.flash_bytes;
   const rated = volume.drive_writes_per_day_rated;
+  const budget = volume.write_budget && volume.write_budget.bytes_per_day / volume.flash_bytes;
+  // Without a rule that has a budget, it is what the flash is rated for.
+  const isOwn = budget != null && (rated == null || Math.abs(budget - rated) > 1e-3 * rated);
   return [
     { title: "Read hit ratio", shown: numbers.percent, axis: "share", lines: [["hits", field("read_hit_ratio")]] },
     { title: "Latency", shown: numbers.micros, axis: "log", lines: [["median", micros("latency_p50_us")], ["p99", micros("latency_p99_us")]] },
     { title: "Requests per second", shown: numbers.rate, axis: "decimal", lines: [["reads", field("reads_per_second")], ["writes", field("writes_per_second")]] },
     { title: "Throughput", shown: bytesPerSecond, axis: "binary", lines: [["read", field("read_bytes_per_second")], ["written", field("written_bytes_per_second")], ...(volume.flash_bytes > 0 ? [["written to flash", field("flash_written_bytes_per_second")]] : [])] },
     { title: "Dirty data", shown: numbers.bytes, axis: "binary", lines: [["dirty", field("dirty_bytes")]] },
-    ...(volume.flash_bytes > 0 ? [{ title: "Drive writes per day", shown: numbers.rate, axis: "decimal", lines: [["written", perDay], ...(rated == null ? [] : [["rated", () => rated]])] }] : []),
+    ...(volume.flash_bytes > 0 ? [{ title: "Drive writes per day", shown: numbers.rate, axis: "decimal", lines: [["written", perDay], ...(rated == null ? [] : [["rated", () => rated]]), ...(isOwn ? [["budget", () => budget]] : [])] }] : []),
   ];
 }
 

@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { html, Act, Message, Table, useChange } from "./parts.mjs";
 import { linkToConnect } from "./connect.mjs";
 import { ask, askTagged } from "./server.mjs";
+import * as numbers from "./numbers.mjs";
 
 const NOBODY = { initiator: "", read_only: false };
 
@@ -104,7 +105,17 @@ function Access({ known }) {
     ${access && html`<${Assign} key=${open} access=${access} iscsi=${iscsi} known=${known} change=${assigned => change(open, assigned)} asConfigured=${() => change(open)} close=${() => setOpen(null)} />`}`;
 }
 
-export function Clients({ status }) {
+/** Requests and bytes per second of a client over the recent statuses: none before two have come. */
+function ratesOf(recent, number) {
+  const find = ({ status }) => status.volumes.flatMap(volume => volume.clients).find(client => client.number === number);
+  const [first, last] = [recent[0], recent[recent.length - 1]];
+  const [then, now] = recent.length < 2 ? [] : [find(first), find(last)];
+  if (number == null || !then || !now) return null;
+  const per = key => Math.max(0, now[key] - then[key]) / ((last.at - first.at) / 1000);
+  return { requests: per("requests"), read: per("read_bytes"), written: per("written_bytes") };
+}
+
+export function Clients({ status, recent }) {
   const clients = status.volumes.flatMap(volume => volume.clients.map(client => ({ volume: volume.name, ...client })));
   const { start, shown } = useChange(() => {});
   const name = client => client.initiator ?? client.program ?? client.address ?? "the client";
@@ -113,8 +124,8 @@ export function Clients({ status }) {
   return html`<h2 id="view-title" tabindex="-1">Clients</h2>
     ${shown}
     <${Table} caption="Clients that have a volume or a logical disk open" empty="No client has a volume or a logical disk open."
-      head=${["export", "protocol", "volume", "from", "initiator", "program", "user", "certificate", "cached", "actions"]}
-      rows=${clients.map(client => [
+      head=${["export", "protocol", "volume", "from", "initiator", "program", "user", "certificate", "cached", "requests", "read", "written", "actions"]} numbers=${[9, 10, 11]}
+      rows=${clients.map(client => ({ client, rates: ratesOf(recent, client.number) })).map(({ client, rates }) => [
         client.export,
         client.protocol === "iscsi" ? "iSCSI" : client.protocol.toUpperCase(),
         client.volume,
@@ -124,6 +135,9 @@ export function Clients({ status }) {
         client.uid ?? "unknown",
         client.tls_names.join(", ") || "none",
         client.caching,
+        rates ? `${numbers.rate(rates.requests)}/s` : "none",
+        html`${rates ? `${numbers.bytes(rates.read)}/s` : "none"}<small> ${numbers.bytes(client.read_bytes)}</small>`,
+        html`${rates ? `${numbers.bytes(rates.written)}/s` : "none"}<small> ${numbers.bytes(client.written_bytes)}</small>`,
         client.number != null && html`<${Act} label=${`Disconnect ${name(client)} from ${client.export}`} text="Disconnect" act=${() => end(client)} />`,
       ])} />
     <${Access} known=${known} />`;

@@ -1,6 +1,6 @@
 // The machine's disks: what they are, what they hold, and what they could be used for.
 import { useEffect, useState } from "preact/hooks";
-import { html, Act, Message, Table, useChange } from "./parts.mjs";
+import { html, Act, Icon, Message, Table, useChange } from "./parts.mjs";
 import { MakePool } from "./make_pool.mjs";
 import { ask } from "./server.mjs";
 import * as numbers from "./numbers.mjs";
@@ -13,14 +13,37 @@ function holds(disk) {
   return [...named(disk), ...used(disk), ...parts].join(", ") || disk.refused || "nothing";
 }
 
-/** What a disk is, how worn and how warm, as far as it is known. */
+/** What a disk is. */
 function kind(disk) {
   // The kernel says of virtual disks that they rotate.
   const isVirtual = disk.path.startsWith("/dev/vd");
-  const found = [disk.is_file ? "file" : isVirtual ? "virtual" : disk.rotational == null ? "" : disk.rotational ? "hard disk" : "SSD"];
-  if (disk.wear_percent != null) found.push(`${disk.wear_percent} % worn`);
-  if (disk.temperature_celsius != null) found.push(`${Math.round(disk.temperature_celsius)} °C`);
-  return found.filter(Boolean).join(", ");
+  return disk.is_file ? "file" : isVirtual ? "virtual" : disk.rotational == null ? "" : disk.rotational ? "hard disk" : "SSD";
+}
+
+const counted = (count, one, many) => `${numbers.count(count)} ${count === 1 ? one : many}`;
+
+/** How a disk is, by its own account (SMART), as a list; empty if it says nothing. */
+export function healthOf(disk) {
+  const known = (value, text) => (value == null ? [] : [text(value)]);
+  return [
+    ...(disk.is_failing ? ["it expects to fail"] : []),
+    ...known(disk.wear_percent, percent => `${percent} % of its endurance used`),
+    ...known(disk.spare_percent, percent => `${percent} % spare left`),
+    ...known(disk.media_errors, count => counted(count, "media error", "media errors")),
+    ...known(disk.reallocated, count => counted(count, "reallocated sector", "reallocated sectors")),
+    ...known(disk.temperature_celsius, celsius => `${Math.round(celsius)} °C`),
+    ...known(disk.power_on_hours, hours => `powered on for ${numbers.duration(hours * 3600)}`),
+  ];
+}
+
+/** True if the disk itself, or what it counts, calls for another one. */
+export const isWorn = disk => disk.is_failing || disk.wear_percent >= 100 || disk.media_errors > 0;
+
+/** The health of a disk, with a mark if it is bad. */
+function Health({ disk }) {
+  const found = healthOf(disk);
+  if (found.length === 0) return "";
+  return isWorn(disk) ? html`<span class="bad"><${Icon} kind="bad" /> ${found.join(", ")}</span>` : found.join(", ");
 }
 
 export function Disks({ pools, status }) {
@@ -45,7 +68,7 @@ export function Disks({ pools, status }) {
     ${shown}
     ${!disks && !failed && html`<p>Loading.</p>`}
     ${disks && html`<${Table} caption="Disks of this machine, and files that pools use" empty="There are no disks."
-      head=${["disk", "role", "size", "model", "serial number", "address", "kind", "holds", "actions"]} numbers=${[2]}
+      head=${["disk", "role", "size", "model", "serial number", "address", "kind", "health", "holds", "actions"]} numbers=${[2]}
       rows=${disks.map(disk => [
         disk.path,
         html`<span class="role">${disk.role}</span>`,
@@ -54,6 +77,7 @@ export function Disks({ pools, status }) {
         disk.serial ?? "",
         disk.bus_address ?? "",
         kind(disk),
+        html`<${Health} disk=${disk} />`,
         holds(disk),
         disk.refused && disk.can_be_wiped && !isServed(disk) ? html`<${Act} destroys=${true} label=${`Wipe ${disk.path}`} text="Wipe" act=${() => wipe(disk)} />` : "",
       ])} />`}

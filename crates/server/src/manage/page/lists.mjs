@@ -1,6 +1,8 @@
 // All volumes, and all pools.
-import { useState } from "preact/hooks";
-import { html, Meter, State, Table } from "./parts.mjs";
+import { useEffect, useState } from "preact/hooks";
+import { html, Meter, State, Table, useChange } from "./parts.mjs";
+import { MakeVolume } from "./make_volume.mjs";
+import { ask } from "./server.mjs";
 import { dirtyAge, lifetime, linkToVolume, ratesOf } from "./overview.mjs";
 import { isFlashless } from "./health.mjs";
 import { linkToPool } from "./pool.mjs";
@@ -21,10 +23,18 @@ export function Volumes({ status, recent, pools }) {
   const rates = ratesOf(recent);
   const own = status.volumes.filter(volume => !pools.some(pool => pool.name === volume.name)).toSorted((a, b) => a.name.localeCompare(b.name));
   const { kept, field } = useFilter(own, "Find volumes");
+  const [disks, setDisks] = useState([]);
+  const load = () => ask("GET", "/v1/disks").then(setDisks, () => {});
+  useEffect(() => void load(), []);
+  const { start, shown } = useChange(load);
+  // The form is blank once its volume is made.
+  const [made, setMade] = useState(0);
+  const make = change => start({ ...change, then: () => (setMade(made + 1), load()) });
+  const used = own.flatMap(volume => [volume.backend, volume.flash]);
   const p99 = volume => numbers.micros(volume.latencies.find(of => of.operation === "read" && of.count > 0)?.p99_us);
   return html`<h2 id="view-title" tabindex="-1">Volumes</h2>
     ${field}
-    <${Table} caption="Volumes" isTitled=${true} empty=${own.length > 0 ? "No volume has this name or state." : "There are no volumes. Name them in the configuration, or make a pool."}
+    <${Table} caption="Volumes" isTitled=${true} empty=${own.length > 0 ? "No volume has this name or state." : "There are no volumes yet."}
       head=${["volume", "state", "size", "flash", "hit ratio", "requests", "throughput", "p99 of reads", "dirty", "age of dirty data", "flash lifetime"]} numbers=${[2, 3, 4, 5, 6, 7, 8, 9, 10]}
       rows=${kept.map(volume => [
         html`<a href=${linkToVolume(volume.name)}>${volume.name}</a>`,
@@ -38,7 +48,9 @@ export function Volumes({ status, recent, pools }) {
         numbers.bytes(volume.dirty_bytes),
         dirtyAge(volume),
         lifetime(volume)[0],
-      ])} />`;
+      ])} />
+    ${shown}
+    <${MakeVolume} key=${made} disks=${disks.filter(disk => !used.includes(disk.path))} change=${make} />`;
 }
 
 export function Pools({ pools }) {

@@ -4,7 +4,29 @@ import { Mode } from "./pool.mjs";
 import * as numbers from "./numbers.mjs";
 
 /** The size and the contents of a disk. */
-const described = disk => `${numbers.bytes(disk.size_bytes)}${disk.model ? `, ${disk.model}` : ""}${disk.refused ? `: ${disk.refused}` : ""}`;
+export const described = disk => `${numbers.bytes(disk.size_bytes)}${disk.model ? `, ${disk.model}` : ""}${disk.refused ? `: ${disk.refused}` : ""}`;
+
+/** Where a cache lies and how large it is; `disks` are those of the machine that are not used. */
+export function CacheFields({ id, title, disks }) {
+  return html`<fieldset><legend>${title}</legend>
+  <div class="field"><label for=${`${id}-flash`}>Flash: a block device or a file</label>
+    <input id=${`${id}-flash`} name="flash" list=${`${id}-free`} autocomplete="off" spellcheck=${false} aria-describedby=${`${id}-flash-note`} />
+    <datalist id=${`${id}-free`}>${disks.filter(disk => !disk.refused).map(disk => html`<option value=${disk.path}>${described(disk)}</option>`)}</datalist>
+    <small id=${`${id}-flash-note`}>An absolute path. Without a flash, the cache is in RAM only.</small></div>
+  <div class="field"><label for=${`${id}-flash-size`}>Size on the flash</label>
+    <input id=${`${id}-flash-size`} name="flash-size" placeholder="all" autocomplete="off" aria-describedby=${`${id}-flash-size-note`} />
+    <small id=${`${id}-flash-size-note`}>For example 100GiB. A new file needs a size.</small></div>
+  <div class="field"><label for=${`${id}-ram`}>RAM</label>
+    <input id=${`${id}-ram`} name="ram" placeholder="128MiB" autocomplete="off" aria-describedby=${`${id}-ram-note`} />
+    <small id=${`${id}-ram-note`}>For example 1GiB.</small></div>
+</fieldset>`;
+}
+
+/** What a form with such fields says, as keys of the configuration. */
+export function settingsOf(form) {
+  const given = { flash: form.get("flash"), "flash-size": form.get("flash-size"), ram: form.get("ram"), "write-mode": form.get("mode") };
+  return Object.fromEntries(Object.entries(given).map(([key, value]) => [key, value.trim()]).filter(([, value]) => value !== ""));
+}
 
 /**
  * The form; `disks` are those of the machine that are not used, `change` shows what making the pool would do.
@@ -17,9 +39,7 @@ export function MakePool({ disks, change }) {
     const text = name => form.get(name).trim();
     const name = text("name");
     const chosen = [...form.getAll("disk"), ...text("others").split("\n").map(path => path.trim()).filter(Boolean)];
-    const given = { flash: text("flash"), "flash-size": text("flash-size"), ram: text("ram"), "write-mode": form.get("mode") };
-    const settings = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== ""));
-    const body = { name, disks: chosen, wipe: form.get("wipe") === "on" ? chosen : [], settings };
+    const body = { name, disks: chosen, wipe: form.get("wipe") === "on" ? chosen : [], settings: settingsOf(form) };
     change({ title: `Make pool ${name}`, action: "Make the pool", what: "pool", name, method: "POST", path: "/v1/pools", body, done: `The pool ${name} is served. Open it to make a logical disk.` });
   };
   const free = disks.filter(disk => !disk.refused || disk.can_be_wiped);
@@ -33,18 +53,7 @@ export function MakePool({ disks, change }) {
         <textarea id="pool-others" name="others" rows="2" spellcheck=${false} aria-describedby="pool-others-note"></textarea>
         <small id="pool-others-note">Absolute paths of existing files.</small></div>
       <label><input type="checkbox" name="wipe" /> Wipe them if they hold data</label></fieldset>
-    <fieldset><legend>3. Cache</legend>
-      <div class="field"><label for="pool-flash">Flash: a block device or a file</label>
-        <input id="pool-flash" name="flash" list="free-flash" autocomplete="off" spellcheck=${false} aria-describedby="pool-flash-note" />
-        <datalist id="free-flash">${disks.filter(disk => !disk.refused).map(disk => html`<option value=${disk.path}>${described(disk)}</option>`)}</datalist>
-        <small id="pool-flash-note">An absolute path. Without a flash, the cache is in RAM only.</small></div>
-      <div class="field"><label for="pool-flash-size">Size on the flash</label>
-        <input id="pool-flash-size" name="flash-size" placeholder="all" autocomplete="off" aria-describedby="pool-flash-size-note" />
-        <small id="pool-flash-size-note">For example 100GiB. A new file needs a size.</small></div>
-      <div class="field"><label for="pool-ram">RAM</label>
-        <input id="pool-ram" name="ram" placeholder="128MiB" autocomplete="off" aria-describedby="pool-ram-note" />
-        <small id="pool-ram-note">For example 1GiB.</small></div>
-    </fieldset>
+    <${CacheFields} id="pool" title="3. Cache" disks=${disks} />
     <${Mode} id="pool-mode" label="4. Mode" mode="write-back" stricter=${false} />
     <p class="buttons"><${Act} submit=${true} text="Review the pool" /></p>
   </form>`;

@@ -115,7 +115,7 @@ export function Overview({ status, recent, pools }) {
   return html`<h2 id="view-title" tabindex="-1" class="hidden">Overview</h2>
     <${Health} found=${findings(status, pools)} load=${load} />
     ${status.comparison && html`<${Comparison} status=${status} />`}
-    ${status.volumes.length === 0 && html`<p>There are no volumes. <a href="#/disks">Make a pool</a> of this machine's disks, or name volumes in the configuration.</p>`}
+    ${status.volumes.length === 0 && html`<p>There are no volumes. <a href="#/volumes">Make a volume</a> of a disk, or <a href="#/disks">a pool</a> of several.</p>`}
     <div class="cards">${sorted.slice(0, CARDS_MAX).map(volume => html`<${Card} key=${volume.name} volume=${volume} pool=${poolOf(volume)} rate=${rates.get(volume.name)} />`)}</div>
     ${many && html`<p><a href="#/volumes">All ${numbers.count(status.volumes.length)} volumes</a>. These ${CARDS_MAX} need attention or are the busiest.</p>`}
     <p class="foot">flashwise ${status.version}, process ${status.pid}, listening at ${status.listening.join(", ")}</p>`;

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { html, Act, Figures, Icon, Message, Meter, NameField, State, Table, useChange, useLatest } from "./parts.mjs";
 import { linkToConnect } from "./connect.mjs";
-import { ask, askTagged, pathOfPool } from "./server.mjs";
+import { ask, askTagged, pathOf, pathOfPool } from "./server.mjs";
 import * as numbers from "./numbers.mjs";
 
 const PERIOD_MS = 3000;
@@ -10,6 +10,30 @@ const UNITS = { MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
 const BLOCK = 4096;
 
 const share = (part, whole) => (whole > 0 ? part / whole : 0);
+
+/** A forecast needs so much of the past, ... */
+const FORECAST_SECONDS = 86400;
+/** ... and does not reach further than this. */
+const FORECAST_DAYS_MAX = 3650;
+
+/**
+ * When a pool is full, by a line through its use of up to 30 days: a figure and a note.
+ * @param {{time_seconds: number, used_bytes: ?number}[]} points
+ * @param {number} free
+ */
+export function forecast(points, free) {
+  const known = points.filter(point => point.used_bytes != null);
+  const seconds = known.length > 1 ? known.at(-1).time_seconds - known[0].time_seconds : 0;
+  if (seconds < FORECAST_SECONDS) return ["too early", "known after a day"];
+  const mean = of => known.reduce((sum, point) => sum + of(point), 0) / known.length;
+  const [time, used] = [mean(point => point.time_seconds), mean(point => point.used_bytes)];
+  const slope = mean(point => (point.time_seconds - time) * (point.used_bytes - used)) / mean(point => (point.time_seconds - time) ** 2);
+  const perDay = slope * 86400;
+  const note = `${numbers.bytes(Math.abs(perDay))} ${perDay < 0 ? "less" : "more"} a day, over ${numbers.duration(seconds)}`;
+  const days = free / perDay;
+  if (!(perDay > 0) || days > FORECAST_DAYS_MAX) return ["not in sight", note];
+  return [`in ${numbers.duration(days * 86400)}`, note];
+}
 
 /** The view of a pool. */
 export const linkToPool = pool => `#/pool/${encodeURIComponent(pool)}`;
@@ -206,6 +230,7 @@ export function Pool({ name }) {
   const [failed, setFailed] = useState(null);
   const [machine, setMachine] = useState([]);
   const [open, setOpen] = useState(null);
+  const [past, setPast] = useState([]);
   const load = useLatest(() => askTagged("GET", pathOfPool(name)), seen => {
     setSeen(seen);
     setFailed(null);
@@ -213,6 +238,7 @@ export function Pool({ name }) {
   useEffect(() => {
     load();
     ask("GET", "/v1/disks").then(setMachine, () => {});
+    ask("GET", `${pathOf(name)}/history?range=30d`).then(past => setPast(past.points), () => {});
     const timer = setInterval(load, PERIOD_MS);
     return () => clearInterval(timer);
   }, [name]);
@@ -245,6 +271,7 @@ export function Pool({ name }) {
       ["Size", numbers.bytes(pool.size_bytes), `on ${numbers.count(pool.disks.length)} disks`],
       ["Used", numbers.bytes(pool.used_bytes), html`<${Meter} label="Used share of the pool" share=${share(pool.used_bytes, pool.size_bytes)} text=${numbers.percent(share(pool.used_bytes, pool.size_bytes))} />`],
       ["Free", numbers.bytes(pool.free_bytes)],
+      ["Full", ...forecast(past, pool.free_bytes)],
       ["Logical disks", numbers.bytes(pool.provisioned_bytes), `${numbers.count(pool.logical_disks.length)} in total`],
       ["Cache", html`<a href=${`#/volume/${encodeURIComponent(name)}`}>volume ${name}</a>`, "figures, settings, flush and detach"],
     ]} />

@@ -1,8 +1,9 @@
 // One volume: its figures, its settings, what can be done with it, and how it was over time.
 import { useEffect, useState } from "preact/hooks";
-import { html, Act, Confirm, Figures, focusRow, Icon, kindOf, Message, State } from "./parts.mjs";
+import { html, Act, Confirm, Figures, focusRow, Icon, kindOf, Message, State, useChange } from "./parts.mjs";
 import { Charts } from "./charts.mjs";
 import { linkToConnect } from "./connect.mjs";
+import { healthOf, isWorn } from "./disks.mjs";
 import { Detaching, findingsOf, isFlashless } from "./health.mjs";
 import { dirtyAge, lifetime } from "./overview.mjs";
 import { linkToPool } from "./pool.mjs";
@@ -17,8 +18,15 @@ function Setting({ setting, value, change }) {
   const isDefault = setting.value === setting.default;
   const id = `setting-${setting.name}`;
   const set = event => change(setting.name, event.target.value);
-  const field = setting.choices.length
-    ? html`<select id=${id} aria-describedby=${`${id}-meaning`} onChange=${set}>${setting.choices.map(choice => html`<option selected=${choice === value}>${choice}</option>`)}</select>`
+  const names = setting.names ?? [];
+  const choices = names.length > 0 ? names : setting.choices;
+  // What has options, such as probability:p=0.3, is a name from the list and a text.
+  const [, name, options] = names.length > 0 ? value.match(/^([^:]*):?(.*)$/s) : [null, value, ""];
+  const put = (name, options) => change(setting.name, options.trim() ? `${name}:${options.trim()}` : name);
+  const all = choices.includes(name) ? choices : [name, ...choices];
+  const field = choices.length
+    ? html`<span class="pair"><select id=${id} aria-describedby=${`${id}-meaning`} onChange=${event => put(event.target.value, "")}>${all.map(choice => html`<option selected=${choice === name}>${choice}</option>`)}</select>
+      ${names.length > 0 && html`<input aria-label=${`Options of ${inWords(setting.name).toLowerCase()}`} placeholder="options" autocomplete="off" spellcheck=${false} value=${options} onInput=${event => put(name, event.target.value)} />`}</span>`
     : html`<input id=${id} aria-describedby=${`${id}-meaning`} autocomplete="off" spellcheck=${false} value=${value} onInput=${set} />`;
   return html`<div class=${isDefault ? "setting" : "setting differs"}>
     <label for=${id}>${inWords(setting.name)}</label>${field}
@@ -78,7 +86,9 @@ function Settings({ volume }) {
   </section>`;
 }
 
-function Actions({ volume }) {
+function Actions({ volume, isOfPool }) {
+  const { start, shown } = useChange(() => {});
+  const remove = () => start({ title: `Remove volume ${volume.name}`, action: "Remove the volume", name: volume.name, method: "DELETE", path: pathOf(volume.name), sure: { query: `?confirm=${encodeURIComponent(volume.name)}` }, done: "", then: () => { location.hash = "#/volumes"; } });
   const [plan, setPlan] = useState(null);
   const [message, setMessage] = useState(null);
   const flush = async () => {
@@ -110,7 +120,9 @@ function Actions({ volume }) {
     <p class="buttons">
       <${Act} text="Flush" act=${flush} />
       ${volume.flash && html`<${Act} text="Detach the flash" destroys=${true} act=${detach} disabled=${gone} />`}
+      ${volume.made && !isOfPool && html`<${Act} text="Remove the volume" destroys=${true} act=${remove} />`}
     </p>
+    ${shown}
     ${message && html`<${Message} ...${message} />`}
     ${plan && html`<${Confirm} title=${`Detach the flash of ${volume.name}`} action="Detach the flash" plan=${plan} name=${volume.name} act=${act} close=${close} />`}
   </section>`;
@@ -120,9 +132,17 @@ function transferTime({ transfers, transfer_seconds: seconds }) {
   return transfers === 0 ? "" : `, ${numbers.micros((seconds * 1e6) / transfers)} on average`;
 }
 
+/** The disk that is a flash, or that has it as a part. */
+const diskOf = (disks, path) => disks.find(disk => disk.path === path || disk.partitions.some(part => part.path === path));
+
 /** Figures that are asked for less often. */
 function Facts({ volume }) {
   const flash = !isFlashless(volume);
+  const [drive, setDrive] = useState(null);
+  useEffect(() => {
+    if (flash) ask("GET", "/v1/disks").then(disks => setDrive(diskOf(disks, volume.flash)), () => {});
+  }, [flash, volume.flash]);
+  const health = drive ? healthOf(drive) : [];
   const facts = [
     ["Size", numbers.bytes(volume.size_bytes)],
     ["Backend", volume.backend],
@@ -132,6 +152,7 @@ function Facts({ volume }) {
       ["Cached", `${numbers.bytes(volume.cached_blocks * 4096)} of ${numbers.bytes(volume.flash_room_blocks * 4096)}`],
       ["Written to flash", `${numbers.bytes(volume.flash_bytes_written)}, ${volume.drive_writes_per_day.toFixed(2)} drive writes a day`],
       ...(volume.write_budget ? [["Write budget", numbers.budget(volume.write_budget).join(" ")]] : []),
+      ...(health.length > 0 ? [["Flash drive", html`<span class=${isWorn(drive) ? "bad" : ""}>${health.join(", ")}</span>`]] : []),
     ] : []),
     ["Writes", `p99 ${latencyOf(volume, "write", "p99_us")}, median ${latencyOf(volume, "write", "p50_us")}`],
     ["Backend transfers", `${numbers.count(volume.backend_load.under_way)} now${transferTime(volume.backend_load)}`],
@@ -161,6 +182,6 @@ export function Volume({ volume, pool, part }) {
     <${Facts} volume=${volume} />
     <${WhatIf} volume=${volume.name} open=${part === "what-if"} />
     <${Charts} volume=${volume} />
-    <${Actions} volume=${volume} />
+    <${Actions} volume=${volume} isOfPool=${pool != null} />
     <${Settings} volume=${volume.name} />`;
 }

@@ -234,7 +234,7 @@ fn one(name: &str) -> impl FnOnce(PoolStatus) -> Answer<LogicalDiskStatus> {
 }
 
 /// Whether a name was given once more; a dry run does without, but not with another.
-fn is_confirmed(dry: bool, confirm: Option<&String>, name: &String) -> bool {
+pub(super) fn is_confirmed(dry: bool, confirm: Option<&String>, name: &String) -> bool {
     confirm.map_or(dry, |confirm| confirm == name)
 }
 
@@ -425,10 +425,10 @@ pub(super) async fn change_logical_disk(asked: Asked, of: Names<(String, String)
 #[into_params(parameter_in = Query)]
 pub(super) struct Deletion {
     /// The name once more, so that none is deleted by a slip; a dry run does without.
-    confirm: Option<String>,
+    pub(super) confirm: Option<String>,
     /// Says what would happen, and does nothing.
     #[serde(default, rename = "dry-run")]
-    dry_run: bool,
+    pub(super) dry_run: bool,
 }
 
 /// Deletes a logical disk that no client has open; what it holds is lost.

@@ -191,8 +191,16 @@ fn an_event_stream_has_the_status_each_second_and_the_events() {
     assert_eq!(status["volumes"][0]["policy"], "lru");
     let happened: Vec<_> = seen.iter().filter(|(name, _)| name == "happened").map(|(_, event)| event).collect();
     let told = happened[0]["text"].as_str().unwrap();
-    let me = format!("by uid {} (pid {})", rustix::process::geteuid().as_raw(), std::process::id());
-    assert_eq!(told, format!("Settings were changed: policy = lru, {me}"));
+    let me = format!("uid {} (pid {})", rustix::process::geteuid().as_raw(), std::process::id());
+    assert_eq!(told, "Settings were changed: policy = lru");
+    assert_eq!((&happened[0]["by"], &happened[0]["severity"]), (&json!(me), &json!("info")));
+    let exported = json_of(&ask(&api, "GET", "/v1/events/export?about=one", ""));
+    assert_eq!(&exported[0], *happened.first().unwrap());
+    assert_eq!(json_of(&ask(&api, "GET", "/v1/events/export?severity=fault", "")), json!([]));
+    assert_eq!(error_of(&ask(&api, "GET", "/v1/events/export?severity=bad", "")).0, 400);
+    // Without a receiver there is nothing to test.
+    assert_eq!(error_of(&ask(&api, "POST", "/v1/alerts/test", "")).0, 409);
+    assert_eq!(json_of(&ask(&api, "GET", "/v1/alerts", ""))["webhook"], Value::Null);
     assert_eq!((&happened[1]["volume"], &happened[1]["number"]), (&json!("one"), &json!(2)));
     // A client that reconnects gets only new events; after a restart of the server, all of them.
     for (header, told) in [("1", vec![2]), ("2", vec![]), ("0", vec![1, 2]), ("999", vec![1, 2]), ("abc", vec![1, 2])] {

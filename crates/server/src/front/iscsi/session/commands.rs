@@ -273,6 +273,7 @@ impl Session<'_> {
         let (completions, solitude) = (self.control.completions(), &mut self.solitude);
         let mut waited = false;
         let submit = |request: Request, export: &dyn Export| {
+            used.guest.count(&request);
             let reads = request.operation == Operation::Read;
             let (offset, length) = (request.offset, request.length as u32);
             let asked = Asked { cookie: u64::from(tag), offset, length, reads, reserved_bytes: 0 };

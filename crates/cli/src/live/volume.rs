@@ -1,0 +1,89 @@
+//! `flashwise volume`: creates and deletes volumes of a running server.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use flashwise_server::manage::NewVolume;
+use flashwise_trace::human;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use crate::failure::Misuse;
+use crate::live::api::ApiOptions;
+use crate::live::pool::{absolute, check_confirmed, settings};
+
+/// Create and delete volumes while the server runs
+#[derive(Debug, Subcommand)]
+pub enum VolumeCommand {
+    /// Put a cache before a disk that keeps its data, and serve it now and after each restart
+    Create(Create),
+    /// Delete a volume that a running server created; its disk keeps all data
+    Delete(Delete),
+}
+
+impl VolumeCommand {
+    pub fn run(&self) -> anyhow::Result<()> {
+        match self {
+            VolumeCommand::Create(create) => create.run(),
+            VolumeCommand::Delete(delete) => delete.run(),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Create {
+    /// Name of the volume: 1 to 64 lower-case letters, digits, hyphens and dots
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Slow storage: a block device or a regular file
+    #[arg(value_name = "BACKEND")]
+    backend: PathBuf,
+    /// Configuration of the volume, such as flash=/dev/nvme0n1 or ram=1GiB; repeatable
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    #[command(flatten)]
+    api: ApiOptions,
+}
+
+impl Create {
+    fn run(&self) -> anyhow::Result<()> {
+        let (name, backend, settings) = (self.name.clone(), absolute(&self.backend)?, settings(&self.set)?);
+        let new = NewVolume { name, backend, settings };
+        let made = self.api.client()?.send("POST", "/v1/volumes", &serde_json::to_value(&new)?)?;
+        let size = made["size_bytes"].as_u64().unwrap_or_default();
+        println!("Volume {} has {} and is served.", self.name, human::bytes(size as f64));
+        Ok(())
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Delete {
+    /// Volume
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// The same name, to confirm
+    #[arg(long, value_name = "NAME")]
+    confirm: String,
+    #[command(flatten)]
+    api: ApiOptions,
+}
+
+impl Delete {
+    fn run(&self) -> anyhow::Result<()> {
+        check_confirmed(&self.confirm, &self.name, "volume")?;
+        if self.name.is_empty() {
+            return Err(Misuse("the volume's name is empty".to_owned()).into());
+        }
+        let client = self.api.client()?;
+        let name = utf8_percent_encode(&self.name, NON_ALPHANUMERIC);
+        let is_served = client.get(&format!("/v1/volumes/{name}")).is_ok();
+        client.send("DELETE", &format!("/v1/volumes/{name}?confirm={name}"), &Value::Null)?;
+        match is_served {
+            true => println!("Volume {} is deleted. Its backend has all data.", self.name),
+            false => {
+                println!("Volume {} was not served and is forgotten. Its devices are left as they are.", self.name)
+            }
+        }
+        Ok(())
+    }
+}

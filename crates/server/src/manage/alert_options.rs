@@ -1,0 +1,18 @@
+//! Where alerts go, and what raises one besides faults.
+
+use std::path::PathBuf;
+
+/// Where alerts go, and what raises one besides faults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlertOptions {
+    /// Address that gets each alert as a POST of JSON.
+    pub webhook: Option<String>,
+    /// Addresses that get each alert by mail.
+    pub mail: Vec<String>,
+    /// Program that takes a mail on standard input, with the options of sendmail.
+    pub mail_command: PathBuf,
+    /// How long a detach may take, in microseconds.
+    pub detach_us_max: u64,
+    /// Longest p99 of reads that miss, in microseconds; none for no such alert.
+    pub miss_p99_us_max: Option<u64>,
+}

@@ -1,0 +1,97 @@
+//! The routes that make and remove volumes.
+
+use axum::Extension;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use flashwise_engine::status::VolumeStatus;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::pools::{Deletion, is_confirmed};
+use super::{Answer, Asked, ErrorBody, IfMatch, Name, Routed, asked, bad, blocking, json, named};
+use crate::manage::guard::Client;
+use crate::manage::plan::{DryRun, Plan};
+use crate::manage::{Managed, NewVolume, tag};
+
+/// Makes a volume of a backend, which keeps its data. It is served at once, and again after a restart.
+#[utoipa::path(
+    post,
+    path = "/v1/volumes",
+    params(DryRun, IfMatch),
+    request_body = NewVolume,
+    responses(
+        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 201, description = "It is served", body = VolumeStatus),
+        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 409, description = "The backend or the flash is in use, or the name is taken", body = ErrorBody),
+        (status = 500, description = "It failed", body = ErrorBody),
+    )
+)]
+pub(super) async fn make_volume(Asked { server, live, changing, dry, .. }: Asked, body: Bytes) -> Answer<Response> {
+    let new: NewVolume = json(&body)?;
+    let work = move |server: &dyn Managed| {
+        let _one = changing.lock();
+        let plan = server.plan_volume(&new)?;
+        if dry {
+            return Ok(Json(plan).into_response());
+        }
+        server.make_volume(&new)?;
+        live.told(Some(&new.name), format!("The volume was made of {}", new.backend));
+        Ok((StatusCode::CREATED, Json(server.volume(&new.name)?)).into_response())
+    };
+    blocking(server, work).await
+}
+
+/// Removes a volume that a running server made, that no client has open and whose backend has all of its data, which stays. The flash is blank
+/// then. One that is not served is forgotten, and its devices are left as they are.
+#[utoipa::path(
+    delete,
+    path = "/v1/volumes/{name}",
+    params(("name" = String, Path, description = "The volume"), Deletion, IfMatch),
+    responses(
+        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 204, description = "It is gone"),
+        (status = 400, description = "The name is not confirmed", body = ErrorBody),
+        (status = 404, description = "There is no such volume", body = ErrorBody),
+        (status = 409, description = "It is in use, dirty, or of the configuration", body = ErrorBody),
+        (status = 412, description = "Its settings were changed meanwhile", body = ErrorBody),
+        (status = 500, description = "It failed", body = ErrorBody),
+    )
+)]
+pub(super) async fn delete_volume(
+    State(routed): State<Routed>,
+    Extension(client): Extension<Client>,
+    name: Name,
+    query: Result<Query<Deletion>, QueryRejection>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let name = named(name)?;
+    let Deletion { confirm, dry_run: dry } = asked(query)?;
+    if !is_confirmed(dry, confirm.as_ref(), &name) {
+        return Err(bad(format!("to remove the volume '{name}', give its name as confirm")));
+    }
+    let Asked { server, live, changing, wanted, .. } = Asked::of(routed, client, dry, &headers);
+    let work = move |server: &dyn Managed| {
+        let _one = changing.lock();
+        // One that is not served has no settings that could have been seen.
+        if let Ok(settings) = server.settings(&name) {
+            tag::check(wanted.as_deref(), &tag::of_settings(&settings))?;
+        }
+        let plan = server.plan_end_volume(&name)?;
+        if dry {
+            return Ok(Json(plan).into_response());
+        }
+        server.end_volume(&name)?;
+        live.told(Some(&name), "The volume was removed");
+        Ok(StatusCode::NO_CONTENT.into_response())
+    };
+    blocking(server, work).await
+}
+
+pub(super) fn router() -> OpenApiRouter<Routed> {
+    OpenApiRouter::default().routes(routes!(make_volume)).routes(routes!(delete_volume))
+}
