@@ -7,8 +7,9 @@ use clap::Parser;
 use flashwise_core::policy::Spec;
 use flashwise_core::quantity::Share;
 use flashwise_sim::counting::{Counting, Warmup};
+use flashwise_sim::experiment::{Case, Run};
 use flashwise_sim::sampling::{GROUPS_MIN, SampleFigures};
-use flashwise_sim::simulate::{PolicyCase, Run, simulate};
+use flashwise_sim::simulate::simulate;
 use flashwise_sim::size::Size;
 use flashwise_trace::Trace;
 use flashwise_trace::formats::FormatSpec;
@@ -56,7 +57,7 @@ struct Errors {
 
 impl Errors {
     fn add(&mut self, found: &Run, sample: &SampleFigures, truth: f64) {
-        let error = (found.counters.hit_ratio() - truth).abs();
+        let error = (found.counts().counters.hit_ratio() - truth).abs();
         self.sum += error;
         self.most = self.most.max(error);
         self.number += 1;
@@ -84,14 +85,12 @@ impl Errors {
     }
 }
 
-fn jobs(trace: &Trace, policies: &[Spec], sizes: &[Size]) -> Vec<PolicyCase> {
+fn jobs(trace: &Trace, policies: &[Spec], sizes: &[Size]) -> Vec<Case> {
     let (unique_blocks, bytes) = (trace.whole_unique_blocks() as usize, trace.block_size_bytes());
     let of_policy = |policy: &Spec| {
-        let job = |size: &Size| PolicyCase {
-            trace: 0,
-            policy: policy.clone(),
-            size: size.to_string(),
-            capacity_blocks: size.capacity_blocks(unique_blocks, bytes).expect("a size of the trace"),
+        let job = |size: &Size| {
+            let capacity_blocks = size.capacity_blocks(unique_blocks, bytes).expect("a size of the trace");
+            Case::of(policy.clone(), size, capacity_blocks)
         };
         sizes.iter().map(job).collect::<Vec<_>>()
     };
@@ -120,7 +119,8 @@ fn main() {
         let trace = open(path, &settings, &Silent).expect("a trace that can be read");
         let name = PathBuf::from(path).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let name = name.split('.').next().unwrap_or_default().to_owned();
-        let truths: Vec<f64> = run(&trace, &policies, &sizes).iter().map(|run| run.counters.hit_ratio()).collect();
+        let truths: Vec<f64> =
+            run(&trace, &policies, &sizes).iter().map(|run| run.counts().counters.hit_ratio()).collect();
         for rate in &arguments.rates {
             let mut errors = vec![[Errors::default(), Errors::default()]; policies.len()];
             let (mut accesses, mut groups, mut empty) = (0, 0, 0);

@@ -4,7 +4,7 @@
 
 use flashwise_benches::{ZIPF_ACCESSES, processor_seconds, zipf_trace};
 use flashwise_sim::cache_settings::Ram;
-use flashwise_sim::endurance::{Buffers, CopyForwardReduction, Counts, Order, Placement, Settings, perform};
+use flashwise_sim::endurance::{Buffers, CopyForwardReduction, Endurance, Order, Placement, Settings, perform};
 use flashwise_sim::offline::{FlashStream, Plan, Threshold, next_reads};
 use flashwise_trace::Trace;
 use flashwise_trace::normalised::{self, open};
@@ -60,7 +60,7 @@ fn measure(trace: &Trace) {
         let containers =
             Placement::Containers { reduction: CopyForwardReduction::Exact, order: Order::Evict, buffers: None };
         for (name, placement) in [("m+", in_place), ("c", containers)] {
-            let mut counts: Option<Counts> = None;
+            let mut counts: Option<Endurance> = None;
             speed(&format!("{percent} %: {name}"), &mut || {
                 let plan = m.rerun(&stream, capacity, Threshold::least_hits(1), &Silent);
                 counts = Some(perform(&stream, &plan, &geometry, placement, &Silent));

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 
 use flashwise_benches::{ZIPF_ACCESSES, seconds, zipf_trace};
 use flashwise_core::policy::{POLICIES, Spec};
-use flashwise_sim::simulate::{Counting, PolicyCase, Warmup, simulate};
+use flashwise_sim::experiment::Case;
+use flashwise_sim::simulate::{Counting, Warmup, simulate};
 use flashwise_trace::Trace;
 use flashwise_trace::progress::Silent;
 
@@ -41,10 +42,10 @@ fn main() {
 }
 
 fn run(trace: &Trace, policy: &Spec, capacity_blocks: usize) -> u64 {
-    let case = PolicyCase { trace: 0, policy: policy.clone(), size: "10%".to_owned(), capacity_blocks };
+    let case = Case::of(policy.clone(), "10%", capacity_blocks);
     let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
     let runs = simulate(std::slice::from_ref(trace), vec![case], counting, &Silent).expect("the trace is short enough");
-    runs[0].counters.hits()
+    runs[0].counts().hits()
 }
 
 /// Returns the hits of a straightforward LRU: a `HashMap` from block to node, and a doubly linked list with the most

@@ -1,7 +1,9 @@
 //! Seconds and memory of a sweep: two policies at eight sizes over one prepared trace, on all cores.
 
 use flashwise_benches::{memory_peak_bytes, processor_seconds, seconds, zipf_trace};
-use flashwise_sim::simulate::{Counting, PolicyCase, Warmup, simulate};
+use flashwise_core::policy::Spec;
+use flashwise_sim::experiment::Case;
+use flashwise_sim::simulate::{Counting, Warmup, simulate};
 use flashwise_trace::progress::Silent;
 
 /// The number of ARC's trace P12.
@@ -10,14 +12,12 @@ const RUNS: usize = 3;
 
 fn main() {
     let trace = zipf_trace(ACCESSES);
-    let cases: Vec<PolicyCase> = ["lru", "arc"]
+    let cases: Vec<Case> = ["lru", "arc"]
         .into_iter()
         .flat_map(|policy| [1, 2, 5, 10, 20, 30, 40, 50].map(|percent| (policy, percent)))
-        .map(|(policy, percent)| PolicyCase {
-            trace: 0,
-            policy: policy.parse().expect("a listed policy can be named"),
-            size: format!("{percent}%"),
-            capacity_blocks: trace.unique_blocks() * percent / 100,
+        .map(|(policy, percent)| {
+            let policy: Spec = policy.parse().expect("a listed policy can be named");
+            Case::of(policy, format!("{percent}%"), trace.unique_blocks() * percent / 100)
         })
         .collect();
     let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };

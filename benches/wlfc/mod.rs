@@ -4,6 +4,7 @@ mod report;
 mod workload;
 
 use flashwise_sim::results::BucketFigures;
+use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_sim::wlfc::{BucketError, BucketSettings, System, run_buckets};
 use flashwise_trace::error::TraceError;
 use rayon::prelude::*;
@@ -37,8 +38,9 @@ pub fn run_all(runs: &[Run]) -> Result<Vec<BucketFigures>, BucketError> {
     let run = |run: &Run| {
         let each =
             |consume: &mut dyn FnMut(&_)| run.workload.for_each(consume).map_err(|error: TraceError| error.into());
-        let (counts, ..) = run_buckets::<BucketError>(&run.settings, run.system, run.flash_bytes, 0, each)?;
-        Ok(BucketFigures::new(&counts, run.flash_bytes))
+        let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
+        let (ran, _) = run_buckets::<BucketError>(&run.settings, run.system, run.flash_bytes, (counting, 0), each)?;
+        Ok(BucketFigures::of(&ran.counted.counts, run.flash_bytes))
     };
     runs.par_iter().with_max_len(1).map(run).collect()
 }

@@ -78,6 +78,16 @@ impl<T: Table> Named<T> {
         Named { text: text.to_owned(), ..self }
     }
 
+    /// Returns it with another value of option `name`, and displayed so.
+    ///
+    /// # Errors
+    /// There is no such option, or it does not accept the value.
+    pub fn with(&self, name: &str, value: &str) -> Result<Self, OptionError> {
+        let options = self.options.with(self.row.name(), name, value)?;
+        T::check(self.row, &options)?;
+        Ok(Named { text: format!("{}:{options}", self.row.name()), row: self.row, options })
+    }
+
     /// Returns the selected row.
     pub fn info(&self) -> &'static T::Row {
         self.row

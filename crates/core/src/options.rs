@@ -213,6 +213,20 @@ impl Options {
         Options { parameters, given: Vec::new() }
     }
 
+    /// Returns these options of `owner` with another value of option `name`.
+    ///
+    /// # Errors
+    /// There is no such option, or it does not accept the value.
+    pub fn with(&self, owner: &str, name: &str, value: &str) -> Result<Options, OptionError> {
+        let Options { parameters, given } = Options::parse(owner, self.parameters, &format!("{name}={value}"))?;
+        let (mut all, is_same) = (self.given.clone(), |(earlier, _): &(&str, String)| *earlier == name);
+        match all.iter().position(is_same) {
+            Some(at) => all.splice(at..=at, given).for_each(drop),
+            None => all.extend(given),
+        }
+        Ok(Options { parameters, given: all })
+    }
+
     /// Returns the value of option `name`, given or default. Panics if there is no such parameter.
     pub fn text(&self, name: &str) -> &str {
         if let Some((_, value)) = self.given.iter().find(|(given, _)| *given == name) {
@@ -250,6 +264,14 @@ impl Options {
     /// True if option `name` was given.
     pub fn is_given(&self, name: &str) -> bool {
         self.given.iter().any(|(given, _)| *given == name)
+    }
+}
+
+impl fmt::Display for Options {
+    /// Formats the given options as they are parsed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs: Vec<String> = self.given.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        f.write_str(&pairs.join(","))
     }
 }
 

@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use crate::{FrontierPoint, frontier_chart};
-use flashwise_sim::endurance::{Algorithm, Counts};
+use flashwise_sim::endurance::{Algorithm, Endurance};
 use flashwise_sim::experiment::{Case, Run};
 use flashwise_sim::results::caveat;
 use flashwise_sim::size::{Size, SizeError};
@@ -94,18 +94,17 @@ pub struct Point {
 
 /// The points of runs on flash over `trace`, those that erase least first, with the frontiers marked.
 pub fn points<'a>(trace: &Trace, runs: impl Iterator<Item = &'a Run>) -> Vec<Point> {
-    let block_size_bytes = trace.block_size_bytes();
-    let point = |(run, counts): (&Run, &Counts)| Point {
+    let point = |(run, counts): (&Run, &Endurance)| Point {
         trace: trace.name().to_owned(),
         policy: run.case.algorithm.to_string(),
         offline: run.case.algorithm.offline(),
         size: run.case.size.clone(),
         capacity_blocks: run.case.capacity_blocks as u64,
-        ram_bytes: run.ram_blocks * block_size_bytes,
+        ram_bytes: run.ram_bytes,
         rhr: counts.rhr(),
         erasures: counts.erasures(),
         epbpd: counts.epbpd(),
-        flash_writes_blocks: counts.flash_writes.total_blocks(),
+        flash_writes_blocks: counts.tally.flash_writes.total_blocks(),
         caveat: counts.days.and_then(|days| caveat::of_rates(days * 86_400.0)),
         frontier: false,
     };

@@ -53,7 +53,7 @@ pub fn run(
     let behind = policies.flat_map(|policy| rules.iter().map(move |rule| (policy, Some(rule.of(trace)))));
     let case = |(policy, admission): (&Spec, _)| Case {
         trace: 0,
-        algorithm: Algorithm::parse(&policy.to_string()).expect("a policy is an algorithm"),
+        algorithm: Algorithm::from(policy.clone()),
         admission,
         size: row.size.clone(),
         capacity_blocks: row.capacity_blocks as usize,
@@ -65,8 +65,8 @@ pub fn run(
         counting: Counting { warmup, epoch: Some(warmup.part_of(trace.len(), PARTS)) },
     };
     let runs = experiment::run(std::slice::from_ref(trace), cases, &experiment, progress)?;
-    let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };
-    let mut rows = runs.iter().map(|run| ResultRow::of_run(trace, run, None, &limits));
+    let limits = WearLimits::default();
+    let mut rows = runs.iter().map(|run| ResultRow::of(trace, run, None, &limits));
     let lru = rows.next().expect("a row for each case");
     Ok(Checks { recommended: rows.collect(), lru, days })
 }

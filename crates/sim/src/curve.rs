@@ -10,10 +10,11 @@ use flashwise_trace::tools::curve::LruCurve;
 use flashwise_trace::tools::pass::About;
 
 use crate::columns::{Column, figures};
+use crate::experiment::{Case, Run};
 use crate::job::JobError;
-use crate::results::ResultRow;
+use crate::results::{ResultRow, WearLimits};
 use crate::sampling::SampleFigures;
-use crate::simulate::{Counting, PolicyCase, Warmup, simulate};
+use crate::simulate::{Counting, Warmup, simulate};
 use crate::size::{Size, SizeError};
 
 /// Default sizes of a curve.
@@ -192,15 +193,11 @@ pub fn points(
         return Ok((points, samples));
     }
     let (points, samples): (Vec<_>, Vec<_>) = {
-        let case = |(size, capacity_blocks): &(String, usize)| PolicyCase {
-            trace: 0,
-            policy: policy.clone(),
-            size: size.clone(),
-            capacity_blocks: *capacity_blocks,
-        };
+        let case = |(size, blocks): &(String, usize)| Case::of(policy.clone(), size, *blocks);
         let (cases, counting) = (simulated(trace, sizes).iter().map(case).collect(), Counting { warmup, epoch: None });
         let runs = simulate(std::slice::from_ref(trace), cases, counting, progress)?;
-        runs.into_iter().map(|run| (CurvePoint::of_row(&ResultRow::new(trace, &run)), run.sample)).unzip()
+        let row = |run: &Run| ResultRow::of(trace, run, None, &WearLimits::default());
+        runs.into_iter().map(|run| (CurvePoint::of_row(&row(&run)), run.sample)).unzip()
     };
     let curve: Vec<SizeAndHits> = points.iter().map(|point| (point.capacity_blocks, point.hit_ratio)).collect();
     let grid = knee_sizes(trace.whole_unique_blocks(), KNEE_SIZES_SIMULATED);

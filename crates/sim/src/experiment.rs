@@ -1,9 +1,10 @@
 //! One run of the simulator for every cache: trace, read cache in RAM, admission rule, policy or algorithm, layout, device, waiting. Each stage
-//! is optional; what does not go together is refused with its reason.
+//! is optional; stages that do not go together are refused with the reason.
 
 mod equal_ram;
 mod meaningless;
 mod reference;
+mod trace_runs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,9 +13,7 @@ use flashwise_core::admission::{Setting, Spec as Rule};
 use flashwise_core::cache;
 use flashwise_core::cache::Config;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_core::index::Dense;
 use flashwise_core::quantity::ByteSize;
-use flashwise_device::flash::Ftl;
 use flashwise_device::{ArrayError, ArrayModel};
 use flashwise_trace::Trace;
 use flashwise_trace::error::TraceError;
@@ -25,17 +24,17 @@ use rayon::prelude::*;
 pub use meaningless::{Cache, Meaningless, check};
 pub use reference::{reference, with_references};
 
-use crate::array::{Arrivals, Plans, Queues, setting, storage_bytes};
+use crate::array::{Arrivals, setting, storage_bytes};
 use crate::cache_settings::{self, CacheError, Ram};
 use crate::endurance::{
-    self, Algorithm, Buffers, EnduranceError, Geometry, Method, OfflineRun, Placement, days, flash_of, ram_blocks,
-    run_offline,
+    self, Algorithm, Buffers, Endurance, EnduranceError, Geometry, Method, Placement, days, flash_of, ram_blocks,
 };
-use crate::offline::{FlashStream, Plan};
-use crate::online::Online;
-use crate::simulate::Counting;
-use crate::stretch::Ran;
-use crate::whole::WholeRun;
+use crate::sampled;
+use crate::sampling::SampleFigures;
+use crate::simulate::{Counting, simulate};
+use crate::stretch::{Counts, Ran};
+use crate::wlfc::{BucketError, BucketSettings};
+use trace_runs::{Done, TraceRuns};
 
 /// A cache to run over one trace.
 #[derive(Clone, Debug)]
@@ -52,6 +51,13 @@ pub struct Case {
     pub capacity_blocks: usize,
 }
 
+impl Case {
+    /// A cache without a rule over the first trace.
+    pub fn of(algorithm: impl Into<Algorithm>, size: impl ToString, capacity_blocks: usize) -> Case {
+        Case { trace: 0, algorithm: algorithm.into(), admission: None, size: size.to_string(), capacity_blocks }
+    }
+}
+
 /// Where cached blocks lie.
 #[derive(Clone, Debug)]
 pub enum Layout {
@@ -64,6 +70,8 @@ pub enum Layout {
     Flash(endurance::Settings),
     /// In the log of the whole cache that a server keeps.
     Log(Log),
+    /// In buckets that are evicted whole. The size of a case is that of the flash.
+    Buckets(BucketSettings, Arc<[RequestFile]>),
 }
 
 /// The whole cache that a server keeps.
@@ -105,7 +113,7 @@ pub struct Flash {
     /// What it is made of.
     pub geometry: Geometry,
     /// What was counted after the warm-up.
-    pub counts: endurance::Counts,
+    pub counts: Endurance,
 }
 
 /// What came of a case.
@@ -119,16 +127,53 @@ pub struct Run {
     pub flash: Option<Flash>,
     /// The whole cache, if that is what ran.
     pub whole: Option<Config>,
-    /// Blocks of RAM that were used: read cache, write buffer, open erase units.
-    pub ram_blocks: u64,
+    /// Number of blocks that fit.
+    pub capacity_blocks: u64,
+    /// RAM that was used: read cache, write buffer, open erase units.
+    pub ram_bytes: u64,
     /// What was counted.
     pub ran: Ran,
+    /// Accuracy of the counts, if they are estimates from a sample.
+    pub sample: Option<SampleFigures>,
 }
 
 impl Run {
-    /// Length of a block of the cache: that of the trace's, but for the whole cache, which has its own.
+    /// A run without devices, flash and RAM.
+    pub(crate) fn new(case: Case, ran: Ran) -> Run {
+        let capacity_blocks = case.capacity_blocks as u64;
+        Run { case, setting: None, flash: None, whole: None, capacity_blocks, ram_bytes: 0, ran, sample: None }
+    }
+
+    /// What was counted after the warm-up.
+    pub fn counts(&self) -> &Counts {
+        &self.ran.counted.counts
+    }
+
+    /// True if blocks lie on flash, modelled or not.
+    pub fn has_flash(&self) -> bool {
+        self.flash.is_some() || self.whole.is_some() || self.counts().buckets.is_some()
+    }
+
+    /// Blocks written to flash, of these counts of the run: those of a layout, or the write hits and admissions.
+    pub(crate) fn flash_writes_blocks(&self, counts: &Counts) -> u64 {
+        match self.has_flash() {
+            true => counts.tally.flash_writes.total_blocks(),
+            false => counts.counters.flash_writes_blocks(),
+        }
+    }
+
+    /// Erase units erased, of these counts of the run: by the device if simulated, otherwise by the whole cache.
+    pub(crate) fn erasures(&self, counts: &Counts) -> Option<u64> {
+        match (&self.flash, &counts.whole) {
+            (None, Some(whole)) => Some(whole.figures.erasures),
+            _ => self.has_flash().then_some(counts.device.erasures),
+        }
+    }
+
+    /// Size of a block of the cache: that of the trace's, or 4,096 bytes if the cache handles requests.
     pub fn block_bytes(&self, trace: &Trace) -> u64 {
-        if self.whole.is_some() { BLOCK_BYTES as u64 } else { trace.block_size_bytes() }
+        let has_own = self.whole.is_some() || self.counts().buckets.is_some();
+        if has_own { BLOCK_BYTES as u64 } else { trace.block_size_bytes() }
     }
 
     /// How blocks lie on flash: `log`, or as the algorithm has them.
@@ -150,6 +195,8 @@ pub enum ExperimentError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error(transparent)]
+    Bucket(#[from] BucketError),
+    #[error(transparent)]
     Meaningless(#[from] Meaningless),
     #[error("{rule} needs the times of the trace, since its budget is per day: {wrong}")]
     Budget { rule: String, wrong: String },
@@ -161,7 +208,11 @@ impl ExperimentError {
     /// The error of a cache over `trace`, one of several: whose it is must be said.
     pub(crate) fn of(self, trace: &Trace, several: bool) -> ExperimentError {
         match self {
-            error @ (ExperimentError::Endurance(_) | ExperimentError::Cache(_) | ExperimentError::Budget { .. })
+            ExperimentError::Bucket(BucketError::Trace(error)) => ExperimentError::Trace(error),
+            error @ (ExperimentError::Endurance(_)
+            | ExperimentError::Cache(_)
+            | ExperimentError::Bucket(_)
+            | ExperimentError::Budget { .. })
                 if several =>
             {
                 ExperimentError::Of { trace: trace.name().to_owned(), error: Box::new(error) }
@@ -172,6 +223,11 @@ impl ExperimentError {
 }
 
 impl Experiment {
+    /// True if only decisions of policies are simulated.
+    pub fn is_policy_alone(&self) -> bool {
+        matches!(self.layout, Layout::None { ram: Ram::Bytes(0) }) && self.devices.is_none()
+    }
+
     /// Refuses a case of what does not go together.
     pub fn check(&self, case: &Case) -> Result<(), ExperimentError> {
         let waits = self.devices.as_ref().is_some_and(|devices| devices.arrivals != Arrivals::None);
@@ -249,7 +305,7 @@ impl Experiment {
         let with = |buffers| settings.geometry(size, *capacity_blocks, block_size_bytes, buffers);
         let placement = match algorithm.method() {
             Method::Offline(offline) => Some(offline.placement),
-            Method::Policy(_) | Method::ContainerPolicy(_) => None,
+            Method::Policy(_) | Method::ContainerPolicy(_) | Method::Buckets(_) => None,
         };
         let geometry = match placement {
             Some(Placement::UnitCaching) => settings.unit_caching_geometry(*capacity_blocks, block_size_bytes),
@@ -267,11 +323,27 @@ impl Experiment {
         Ok(Some(geometry))
     }
 
-    /// Blocks of RAM of a case that is not the whole cache, on the flash of `geometry` if there is one.
-    pub(crate) fn ram_blocks(&self, case: &Case, geometry: Option<&Geometry>, block_size_bytes: u64) -> u64 {
-        match (&self.layout, geometry) {
-            (_, Some(geometry)) => geometry.ram_used_blocks(),
-            (Layout::None { ram }, None) => ram_blocks(*ram, case.capacity_blocks, block_size_bytes),
+    /// RAM of a case, which may be a whole cache or be on the flash of `geometry`.
+    pub(crate) fn ram_bytes(
+        &self,
+        case: &Case,
+        geometry: Option<&Geometry>,
+        whole: Option<&Config>,
+        block_size_bytes: u64,
+    ) -> u64 {
+        match (&self.layout, whole, geometry) {
+            (_, Some(config), _) => {
+                let blocks = u64::from(config.read_buffer_blocks) + u64::from(config.write_buffer_blocks);
+                blocks * BLOCK_BYTES as u64
+            }
+            (Layout::Buckets(settings, _), ..) => match case.algorithm.method() {
+                Method::Buckets(system) => settings.ram_bytes(*system, case.capacity_blocks as u64 * block_size_bytes),
+                _ => 0,
+            },
+            (_, None, Some(geometry)) => geometry.ram_used_blocks() * block_size_bytes,
+            (Layout::None { ram }, None, None) => {
+                ram_blocks(*ram, case.capacity_blocks, block_size_bytes) * block_size_bytes
+            }
             _ => unreachable!("what is on flash has a geometry"),
         }
     }
@@ -279,16 +351,11 @@ impl Experiment {
     /// Whether the SSD is told what is evicted or reset.
     fn trims(&self) -> bool {
         match &self.layout {
-            Layout::None { .. } => false,
+            Layout::None { .. } | Layout::Buckets(..) => false,
             Layout::Flash(settings) => settings.online_trim,
             Layout::Log(Log { ssd, .. }) => ssd.as_ref().is_some_and(|settings| settings.online_trim),
         }
     }
-}
-
-/// Blocks of the buffers of a whole cache.
-fn buffer_blocks(config: &Config) -> u64 {
-    u64::from(config.read_buffer_blocks) + u64::from(config.write_buffer_blocks)
 }
 
 /// A case that can be run.
@@ -299,8 +366,7 @@ struct Prepared {
     whole: Option<Config>,
     geometry: Option<Geometry>,
     setting: Option<Setting>,
-    /// Blocks of RAM.
-    ram_blocks: u64,
+    ram_bytes: u64,
     /// Blocks of the read cache in RAM, where it is not the whole cache that has it.
     read_cache_blocks: usize,
 }
@@ -318,16 +384,14 @@ impl Prepared {
         let geometry = experiment.geometry(&case, trace.block_size_bytes(), whole.as_ref())?;
         let setting = experiment.setting(&case, trace, whole.as_ref());
         assert!(setting.is_some() || case.admission.is_none() || whole.is_some(), "a rule has to know the devices");
-        let ram_blocks = match &whole {
-            Some(config) => buffer_blocks(config),
-            None => experiment.ram_blocks(&case, geometry.as_ref(), trace.block_size_bytes()),
-        };
+        let block_bytes = trace.block_size_bytes();
+        let ram_bytes = experiment.ram_bytes(&case, geometry.as_ref(), whole.as_ref(), block_bytes);
         let read_cache_blocks = match (&geometry, &whole) {
             (_, Some(_)) => 0,
             (Some(geometry), None) => geometry.read_cache_blocks,
-            (None, None) => usize::try_from(ram_blocks).unwrap_or(usize::MAX),
+            (None, None) => usize::try_from(ram_bytes / block_bytes).unwrap_or(usize::MAX),
         };
-        Ok(Prepared { number, case, whole, geometry, setting, ram_blocks, read_cache_blocks })
+        Ok(Prepared { number, case, whole, geometry, setting, ram_bytes, read_cache_blocks })
     }
 }
 
@@ -355,6 +419,22 @@ pub fn run(
     experiment: &Experiment,
     progress: &dyn Progress,
 ) -> Result<Vec<Run>, ExperimentError> {
+    if experiment.is_policy_alone() {
+        return Ok(simulate(traces, cases, experiment.counting, progress)?);
+    }
+    if traces.iter().any(|trace| trace.sample().is_some()) {
+        return sampled::run(traces, &cases, experiment, progress);
+    }
+    run_all(traces, cases, experiment, progress)
+}
+
+/// Runs all cases over whole traces, or over samples as if they were whole.
+pub(crate) fn run_all(
+    traces: &[Trace],
+    cases: Vec<Case>,
+    experiment: &Experiment,
+    progress: &dyn Progress,
+) -> Result<Vec<Run>, ExperimentError> {
     if let Some(Devices { model, arrivals, .. }) = &experiment.devices
         && *arrivals != Arrivals::None
     {
@@ -371,132 +451,13 @@ pub fn run(
     for prepared in &prepared {
         by_trace.entry(prepared.case.trace).or_default().push(prepared);
     }
-    let of_trace =
-        |(trace, cases): (usize, Vec<&Prepared>)| TraceRuns::new(&traces[trace], experiment, progress).run(&cases);
+    let of_trace = |(trace, cases): (usize, Vec<&Prepared>)| {
+        let (trace, several) = (&traces[trace], traces.len() > 1);
+        let warmup = experiment.counting.warmup.accesses(trace.len());
+        TraceRuns { trace, warmup, days: days(trace, warmup), experiment, several, progress }.run(&cases)
+    };
     let by_trace: Vec<_> = by_trace.into_iter().collect();
     let found: Vec<Vec<Done>> = by_trace.into_par_iter().with_max_len(1).map(of_trace).collect::<Result<_, _>>()?;
-    let mut found: BTreeMap<usize, (Ran, Option<endurance::Counts>)> =
-        found.into_iter().flatten().map(|(number, ran, counts)| (number, (ran, counts))).collect();
-    let run = |Prepared { number, case, whole, geometry, setting, ram_blocks, .. }| {
-        let (ran, counts) = found.remove(&number).expect("every case was run");
-        let flash = geometry.zip(counts).map(|(geometry, counts)| Flash { geometry, counts });
-        Run { case, setting, flash, whole, ram_blocks, ran }
-    };
-    Ok(prepared.into_iter().map(run).collect())
-}
-
-/// A case's number and what came of it.
-type Done = (usize, Ran, Option<endurance::Counts>);
-
-/// The cases over one trace.
-struct TraceRuns<'a> {
-    trace: &'a Trace,
-    /// Accesses not counted.
-    warmup: u64,
-    days: Option<f64>,
-    experiment: &'a Experiment,
-    progress: &'a dyn Progress,
-}
-
-impl<'a> TraceRuns<'a> {
-    fn new(trace: &'a Trace, experiment: &'a Experiment, progress: &'a dyn Progress) -> TraceRuns<'a> {
-        let warmup = experiment.counting.warmup.accesses(trace.len());
-        TraceRuns { trace, warmup, days: days(trace, warmup), experiment, progress }
-    }
-
-    fn run(&self, cases: &[&Prepared]) -> Result<Vec<Done>, ExperimentError> {
-        let (offline, online): (Vec<&Prepared>, Vec<&Prepared>) =
-            cases.iter().partition(|prepared| prepared.case.algorithm.offline());
-        let online = || {
-            online.par_iter().with_max_len(1).map(|prepared| self.online(prepared)).collect::<Result<Vec<Done>, _>>()
-        };
-        let of_number: BTreeMap<usize, &Prepared> =
-            offline.iter().map(|prepared| (prepared.number, *prepared)).collect();
-        let performed = |run: &OfflineRun, stream: &FlashStream, plan: &Plan| {
-            let run_of = self.run_of(of_number[&run.number]);
-            run_of.planned(stream, plan, &run.geometry, run.method.placement)
-        };
-        let runs: Vec<OfflineRun> = offline.into_iter().map(offline_run).collect();
-        let planned = || run_offline(self.trace, self.warmup, self.days, &runs, &performed, self.progress);
-        let (online, planned) = rayon::join(online, planned);
-        let planned = planned?.into_iter().map(|(number, ran)| self.done(of_number[&number], ran));
-        Ok(online?.into_iter().chain(planned).collect())
-    }
-
-    fn online(&self, prepared: &Prepared) -> Result<Done, ExperimentError> {
-        let ran = match &prepared.whole {
-            Some(config) => self.whole(prepared, config)?,
-            None => self.blocks(prepared),
-        };
-        Ok(self.done(prepared, ran))
-    }
-
-    /// With what became of the flash, if there is one.
-    fn done(&self, prepared: &Prepared, ran: Ran) -> Done {
-        let counts = prepared.geometry.as_ref().zip(ran.wear).map(|(geometry, wear)| {
-            endurance::Counts::of_run(&ran.counted.counts, geometry.unit_pages, wear, self.days)
-        });
-        (prepared.number, ran, counts)
-    }
-
-    /// What requests wait for.
-    fn waited_for(&self) -> Option<&Devices> {
-        self.experiment.devices.as_ref().filter(|devices| devices.arrivals != Arrivals::None)
-    }
-
-    /// A run of a cache that is asked one block access at a time.
-    fn run_of<'b>(&'b self, prepared: &'b Prepared) -> Online<'b> {
-        let queues = |devices: &Devices| Queues::new(&devices.model, self.trace.block_size_bytes(), devices.arrivals);
-        Online {
-            trace: self.trace,
-            counting: self.experiment.counting,
-            ram_blocks: prepared.read_cache_blocks,
-            flash: prepared.geometry.as_ref(),
-            trim: self.experiment.trims(),
-            queues: self.waited_for().map(queues),
-            progress: self.progress,
-        }
-    }
-
-    /// Runs a cache that is asked one block access at a time, and does not know the future.
-    fn blocks(&self, prepared: &Prepared) -> Ran {
-        let Prepared { case, setting, .. } = prepared;
-        let run = self.run_of(prepared);
-        match case.algorithm.method() {
-            Method::Policy(policy) => {
-                run.policy(policy, case.admission.as_ref().zip(setting.as_ref()), case.capacity_blocks)
-            }
-            Method::ContainerPolicy(policy) => {
-                let geometry = prepared.geometry.clone().expect("containers lie on flash");
-                let (flash, _) = flash_of(policy, geometry).expect("the case was checked");
-                policy.build(Dense::new(self.trace.unique_blocks()), flash, run)
-            }
-            Method::Offline(_) => unreachable!("it does not know the future"),
-        }
-    }
-
-    /// Runs the whole cache, which is asked one request at a time.
-    fn whole(&self, prepared: &Prepared, config: &Config) -> Result<Ran, TraceError> {
-        let Layout::Log(log) = &self.experiment.layout else { unreachable!("the whole cache keeps a log") };
-        let ssd = |geometry: &Geometry| Ftl::new(geometry.ftl.clone()).expect("the geometry is that of a device");
-        let plans = |devices: &Devices| Plans::new(&devices.model, config.geometry, devices.arrivals);
-        let run = WholeRun {
-            trace: self.trace,
-            requests: &log.requests[prepared.case.trace],
-            counting: self.experiment.counting,
-            config,
-            ssd: prepared.geometry.as_ref().map(ssd),
-            trim: self.experiment.trims(),
-            plans: self.waited_for().map(plans),
-            progress: self.progress,
-        };
-        run.run()
-    }
-}
-
-fn offline_run(Prepared { number, case, geometry, .. }: &Prepared) -> OfflineRun {
-    let Method::Offline(method) = case.algorithm.method() else { unreachable!("it knows the future") };
-    let geometry = geometry.clone().expect("what knows the future has a layout");
-    let (number, algorithm, size) = (*number, case.algorithm.to_string(), case.size.clone());
-    OfflineRun { number, method: *method, algorithm, size, geometry }
+    let found: BTreeMap<usize, Run> = found.into_iter().flatten().collect();
+    Ok(found.into_values().collect())
 }

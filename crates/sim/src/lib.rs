@@ -19,7 +19,7 @@ pub mod online;
 mod pace;
 mod range;
 pub mod results;
-pub mod sampled;
+mod sampled;
 pub mod sampling;
 pub mod simulate;
 pub mod size;

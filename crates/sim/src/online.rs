@@ -212,7 +212,7 @@ fn counts<C: BlockCache>(
         answered,
         tally,
         device: *device.counters(),
-        whole: None,
+        ..Counts::default()
     }
 }
 

@@ -6,45 +6,37 @@
 
 use flashwise_core::access::Op;
 use flashwise_core::account;
-use flashwise_core::block_cache::{FlashWrites, Tally};
+use flashwise_core::block_cache::Tally;
 use flashwise_core::counters::{Counters, OpCounters};
+use flashwise_core::counts::Count;
 use flashwise_core::policy::Spec;
-use flashwise_device::flash::{DeviceCounters, Wear};
+use flashwise_device::flash::Wear;
 use flashwise_trace::Trace;
 use flashwise_trace::progress::Progress;
 use flashwise_trace::sampling::Sample;
 
 use crate::cache_settings::Ram;
 use crate::counting::{Counting, Warmup};
-use crate::endurance::{self, Method};
+use crate::endurance::{self, Endurance, Method};
 use crate::experiment::{self, Case, Devices, Experiment, ExperimentError, Flash, Layout, Run};
-use crate::sampling::{self, Regression, SampleFigures, Sampled};
-use crate::stretch::{self, Ran, Stretch};
+use crate::sampling::{self, Regression, Sampled};
+use crate::stretch::{Counts, Ran, Stretch};
 
-/// A run over a sample, scaled to the whole trace, and its accuracy.
-#[derive(Clone, Debug)]
-pub struct SampledRun {
-    /// The run, as if over the whole trace.
-    pub run: Run,
-    /// Accuracy of its figures.
-    pub figures: SampleFigures,
-}
-
-/// Runs all cases over traces that are samples. `progress` counts block accesses of the samples.
+/// Runs all cases over traces that are samples, and scales the runs to the whole traces. `progress` counts block accesses of the samples.
 ///
 /// # Errors
 /// See [`experiment::run`]. A sample also cannot represent some layouts, arrivals and epochs.
 ///
 /// # Panics
 /// A trace is not a sample.
-pub fn run(
+pub(crate) fn run(
     traces: &[Trace],
     cases: &[Case],
     experiment: &Experiment,
     progress: &dyn Progress,
-) -> Result<Vec<SampledRun>, ExperimentError> {
+) -> Result<Vec<Run>, ExperimentError> {
     experiment.check_sample()?;
-    let mut found: Vec<Option<SampledRun>> = vec![None; cases.len()];
+    let mut found: Vec<Option<Run>> = vec![None; cases.len()];
     for (number, trace) in traces.iter().enumerate() {
         let of_trace = || cases.iter().enumerate().filter(|(_, case)| case.trace == number);
         let sample = trace.sample().expect("the trace is a sample");
@@ -55,7 +47,7 @@ pub fn run(
         };
         let small = small(experiment, trace, sample);
         let cases_small = of_trace().map(smaller).collect();
-        let runs = experiment::run(std::slice::from_ref(trace), cases_small, &small, progress)
+        let runs = experiment::run_all(std::slice::from_ref(trace), cases_small, &small, progress)
             .map_err(|error| error.of(trace, traces.len() > 1))?;
         let mut alone: Vec<((String, usize), Sampled)> = Vec::new();
         for ((at, case), run) in of_trace().zip(runs) {
@@ -84,7 +76,7 @@ fn small(experiment: &Experiment, trace: &Trace, sample: &Sample) -> Experiment 
     let layout = match &experiment.layout {
         Layout::None { ram } => Layout::None { ram: of_ram(*ram) },
         Layout::Flash(settings) => Layout::Flash(endurance::Settings { ram: of_ram(settings.ram), ..settings.clone() }),
-        Layout::Log(_) => unreachable!("it was refused"),
+        Layout::Log(_) | Layout::Buckets(..) => unreachable!("it was refused"),
     };
     let storage =
         |devices: &Devices| Devices { storage_bytes: Some(times(experiment.storage_bytes(trace))), ..devices.clone() };
@@ -100,7 +92,9 @@ fn small(experiment: &Experiment, trace: &Trace, sample: &Sample) -> Experiment 
 fn policy_of(case: &Case) -> Spec {
     match case.algorithm.method() {
         Method::Policy(policy) => policy.clone(),
-        Method::ContainerPolicy(_) | Method::Offline(_) => Spec::parse("lru").expect("lru is a policy"),
+        Method::ContainerPolicy(_) | Method::Offline(_) | Method::Buckets(_) => {
+            Spec::parse("lru").expect("lru is a policy")
+        }
     }
 }
 
@@ -111,29 +105,29 @@ fn of_whole(
     experiment: &Experiment,
     run: Run,
     sampled: &Sampled,
-) -> Result<SampledRun, ExperimentError> {
+) -> Result<Run, ExperimentError> {
     let scaling = Scaling { regression: sampled.regression.clone(), rate: trace.sample().map_or(1.0, Sample::share) };
     let geometry = experiment.geometry(case, trace.block_size_bytes(), None)?;
-    let flash = run.flash.zip(geometry).map(|(flash, geometry)| {
-        let units = geometry.units;
-        Flash { geometry, counts: scaling.flash(&flash.counts, units) }
-    });
     let hit_ratio = |hits: u64, accesses: u64| if accesses == 0 { 0.0 } else { hits as f64 / accesses as f64 };
     let warmup = experiment.counting.warmup.accesses(trace.whole_len() as usize);
-    let counted = Stretch { counts: scaling.online(&run.ran.counted.counts), ..run.ran.counted };
+    let counted = Stretch { counts: scaling.counts(&run.ran.counted.counts), ..run.ran.counted };
+    let flash = run.flash.zip(geometry).map(|(flash, geometry)| {
+        let Endurance { wear, unit_pages, days, .. } = flash.counts;
+        let wear = scaled(&wear, geometry.units, counted.counts.device.erasures);
+        Flash { geometry, counts: Endurance { counts: counted.counts, wear, unit_pages, days } }
+    });
     let ran = Ran { counted, warmup_accesses: warmup, ..run.ran };
     let hits = hit_ratio(ran.counted.counts.hits(), ran.counted.counts.accesses());
-    let run = Run {
-        case: case.clone(),
-        setting: experiment.setting(case, trace, None),
-        whole: None,
-        ram_blocks: experiment.ram_blocks(case, flash.as_ref().map(|flash| &flash.geometry), trace.block_size_bytes()),
-        flash,
-        ran,
-    };
     let figures = sampled.figures.around(hits);
-    let figures = if run.flash.is_some() { figures.on_flash() } else { figures };
-    Ok(SampledRun { run, figures })
+    let figures = if flash.is_some() { figures.on_flash() } else { figures };
+    let geometry = flash.as_ref().map(|flash| &flash.geometry);
+    Ok(Run {
+        setting: experiment.setting(case, trace, None),
+        ram_bytes: experiment.ram_bytes(case, geometry, None, trace.block_size_bytes()),
+        flash,
+        sample: Some(figures),
+        ..Run::new(case.clone(), ran)
+    })
 }
 
 /// Scaling of counts from the sample to the whole trace.
@@ -150,32 +144,8 @@ impl Scaling {
         (count as f64 * factor).round() as u64
     }
 
-    fn writes(&self, found: &FlashWrites, whole: u64, part: u64) -> FlashWrites {
-        let times = |count| self.times(count, whole, part);
-        FlashWrites {
-            client_blocks: times(found.client_blocks),
-            admission_blocks: times(found.admission_blocks),
-            copy_forward_blocks: times(found.copy_forward_blocks),
-            metadata_blocks: times(found.metadata_blocks),
-        }
-    }
-
-    fn device(&self, found: &DeviceCounters, whole: u64, part: u64) -> DeviceCounters {
-        let times = |count| self.times(count, whole, part);
-        DeviceCounters {
-            host_reads: times(found.host_reads),
-            host_writes: times(found.host_writes),
-            host_discards: times(found.host_discards),
-            host_resets: times(found.host_resets),
-            programs_host: times(found.programs_host),
-            programs_collection: times(found.programs_collection),
-            programs_levelling: times(found.programs_levelling),
-            erasures: times(found.erasures),
-        }
-    }
-
     /// Scales the counts of a cache.
-    fn online(&self, found: &stretch::Counts) -> stretch::Counts {
+    fn counts(&self, found: &Counts) -> Counts {
         let (read, write) = (found.counters.of(Op::Read), found.counters.of(Op::Write));
         // Hits in RAM, which the policy does not see, are hits too.
         let asked = Counters::of_ops([
@@ -191,7 +161,7 @@ impl Scaling {
         let unseen = of_hits(found.read_hits - read.hits).min(ram_hits);
         let (wanted, part) = (whole.flash_writes_blocks(), asked.flash_writes_blocks());
         let tally = &found.tally;
-        stretch::Counts {
+        Counts {
             reads: reads.accesses(),
             writes: writes.accesses(),
             read_hits: reads.hits,
@@ -205,64 +175,27 @@ impl Scaling {
                 written_back: self.times(found.answered.written_back, wanted, part),
             },
             tally: Tally {
-                flash_writes: self.writes(&tally.flash_writes, wanted, part),
+                flash_writes: tally.flash_writes.each(|count| self.times(count, wanted, part)),
                 buffer_hits: ram_hits - unseen,
                 live_at_reset_blocks: self.times(tally.live_at_reset_blocks, wanted, part),
                 wasted_copies_blocks: self.times(tally.wasted_copies_blocks, wanted, part),
             },
-            device: self.device(&found.device, wanted, part),
-            whole: None,
+            device: found.device.each(|count| self.times(count, wanted, part)),
+            ..Counts::default()
         }
     }
+}
 
-    /// Scales the counts of flash to a device of this many units.
-    fn flash(&self, found: &endurance::Counts, units: u32) -> endurance::Counts {
-        let read_hits = found.read_hits();
-        let op = |hits: u64, inserted: u64, accesses: u64| OpCounters {
-            hits,
-            fills: inserted.min(accesses - hits),
-            replacements: 0,
-            bypasses: (accesses - hits).saturating_sub(inserted),
-        };
-        let inserted_writes = found.insertions_write.saturating_sub(found.write_hits);
-        let asked = Counters::of_ops([
-            op(read_hits, found.insertions_read, found.reads),
-            op(found.write_hits, inserted_writes, found.writes),
-        ]);
-        let whole = self.regression.estimate(&asked);
-        let (reads, writes) = (whole.of(Op::Read), whole.of(Op::Write));
-        let of_hits =
-            |count: u64| if read_hits == 0 { 0 } else { self.times(count, reads.hits, read_hits).min(reads.hits) };
-        let ram_hits = of_hits(found.ram_hits);
-        let (insertions_read, insertions_write) = (reads.fills, writes.fills + writes.hits);
-        let (wanted, part) = (insertions_read + insertions_write, found.insertions());
-        let device = self.device(&found.device, wanted, part);
-        let mean = device.erasures as f64 / f64::from(units.max(1));
-        let by = if found.wear.erasures_mean > 0.0 { mean / found.wear.erasures_mean } else { 1.0 };
-        let worn = |erasures: u32| (f64::from(erasures) * by).round() as u32;
-        endurance::Counts {
-            reads: reads.accesses(),
-            writes: writes.accesses(),
-            ram_hits,
-            buffer_hits: of_hits(found.buffer_hits).min(ram_hits),
-            flash_hits: reads.hits - ram_hits,
-            write_hits: writes.hits,
-            bypasses: self.times(found.bypasses, whole.bypasses(), asked.bypasses()),
-            insertions_read,
-            insertions_write,
-            flash_writes: self.writes(&found.flash_writes, wanted, part),
-            copy_forward_wasted_blocks: self.times(found.copy_forward_wasted_blocks, wanted, part),
-            evicted_live_blocks: self.times(found.evicted_live_blocks, wanted, part),
-            wear: Wear {
-                units,
-                erasures_min: worn(found.wear.erasures_min),
-                erasures_mean: mean,
-                erasures_max: worn(found.wear.erasures_max),
-                erasures_deviation: found.wear.erasures_deviation * by,
-            },
-            device,
-            unit_pages: found.unit_pages,
-            days: found.days,
-        }
+/// Scales the wear of flash to a device of this many units with this many erasures.
+fn scaled(found: &Wear, units: u32, erasures: u64) -> Wear {
+    let mean = erasures as f64 / f64::from(units.max(1));
+    let by = if found.erasures_mean > 0.0 { mean / found.erasures_mean } else { 1.0 };
+    let worn = |erasures: u32| (f64::from(erasures) * by).round() as u32;
+    Wear {
+        units,
+        erasures_min: worn(found.erasures_min),
+        erasures_mean: mean,
+        erasures_max: worn(found.erasures_max),
+        erasures_deviation: found.erasures_deviation * by,
     }
 }

@@ -3,7 +3,7 @@
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::counters::Counters;
 use flashwise_core::index::Dense;
-use flashwise_core::policy::{Policy, Spec, Visitor};
+use flashwise_core::policy::{Policy, Visitor};
 use rayon::prelude::*;
 
 use flashwise_trace::error::TraceError;
@@ -12,65 +12,48 @@ use flashwise_trace::progress::Progress;
 
 use crate::counting::foresee;
 pub use crate::counting::{Counting, Warmup};
+use crate::endurance::Method;
+use crate::experiment::{Case, Run};
 use crate::pace::PACE_ACCESSES;
-use crate::sampling::{self, SampleFigures, Sampled};
+use crate::sampling;
+use crate::stretch::Ran;
 
 /// Distance in accesses of the prefetch of a block's node; its index entry is prefetched at twice the distance.
 const PREFETCH_DISTANCE: usize = 12;
 
-/// A policy and a cache size to run over a trace.
-#[derive(Clone, Debug)]
-pub struct PolicyCase {
-    /// Index of the trace.
-    pub trace: usize,
-    /// The policy.
-    pub policy: Spec,
-    /// The size as the user gave it.
-    pub size: String,
-    /// The size; for a sample, that of a cache over the whole trace.
-    pub capacity_blocks: usize,
-}
-
-/// Result of a case.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// The case.
-    pub case: PolicyCase,
-    /// Counters of all accesses after the warm-up.
-    pub counters: Counters,
-    /// Counters of each epoch after the warm-up; the last may be shorter. Empty if no epochs were requested.
-    pub epochs: Vec<Counters>,
-    /// Accuracy of these counters, if they are estimates from a sample.
-    pub sample: Option<SampleFigures>,
-}
-
-/// Runs all cases on all cores. Returns the runs in the order of the cases, independent of the number of threads. `progress` counts block
-/// accesses.
+/// Runs all cases on all cores: policies, without rules, devices and flash. Returns the runs in the order of the cases, independent of the
+/// number of threads. `progress` counts block accesses.
+///
+/// # Panics
+/// If a case is not of a policy.
 pub fn simulate(
     traces: &[Trace],
-    cases: Vec<PolicyCase>,
+    cases: Vec<Case>,
     counting: Counting,
     progress: &dyn Progress,
 ) -> Result<Vec<Run>, TraceError> {
-    let offline = |trace: usize| cases.iter().any(|case| case.trace == trace && case.policy.info().offline);
+    let offline = |trace: usize| cases.iter().any(|case| case.trace == trace && case.algorithm.offline());
     let next_uses: Vec<Option<Vec<u32>>> = (0..traces.len())
         .into_par_iter()
         .map(|trace| if offline(trace) { traces[trace].next_uses(progress).map(Some) } else { Ok(None) })
         .collect::<Result<_, _>>()?;
-    let run = |case: PolicyCase| {
+    let run = |case: Case| {
         // Allows the caller to end the work.
         progress.advance(0);
         let trace = &traces[case.trace];
-        let next_uses = if case.policy.info().offline { next_uses[case.trace].as_deref() } else { None };
-        if trace.sample().is_some() {
-            let sampled = sampling::run(trace, &case.policy, case.capacity_blocks, counting, next_uses, progress);
+        let Method::Policy(policy) = case.algorithm.method() else { panic!("{} is not a policy", case.algorithm) };
+        let next_uses = if case.algorithm.offline() { next_uses[case.trace].as_deref() } else { None };
+        let (counters, epochs, sample) = if trace.sample().is_some() {
+            let sampled = sampling::run(trace, policy, case.capacity_blocks, counting, next_uses, progress);
             progress.advance(trace.len() as u64);
-            let Sampled { counters, epochs, figures, .. } = sampled;
-            return Run { case, counters, epochs, sample: Some(figures) };
-        }
-        let replay = Replay { trace, next_uses, counting, lengths: false, progress };
-        let (counters, epochs) = case.policy.build(Dense::new(trace.unique_blocks()), case.capacity_blocks, replay);
-        Run { case, counters, epochs, sample: None }
+            (sampled.counters, sampled.epochs, Some(sampled.figures))
+        } else {
+            let replay = Replay { trace, next_uses, counting, lengths: false, progress };
+            let (counters, epochs) = policy.build(Dense::new(trace.unique_blocks()), case.capacity_blocks, replay);
+            (counters, epochs, None)
+        };
+        let ran = Ran::of_policy(counters, &epochs, trace.whole_len() - counters.accesses());
+        Run { sample, ..Run::new(case, ran) }
     };
     Ok(cases.into_par_iter().with_max_len(1).map(run).collect())
 }

@@ -1,5 +1,6 @@
 //! Counts of a run, cut at the end of the warm-up and of each epoch.
 
+use flashwise_core::access::Op;
 use flashwise_core::account;
 use flashwise_core::admission::adaptive::Decision;
 use flashwise_core::block_cache::Tally;
@@ -9,7 +10,8 @@ use flashwise_core::tiers::Traffic;
 use flashwise_device::flash::{DeviceCounters, Wear};
 
 use crate::array::Waits;
-use crate::simulate::Counting;
+use crate::counting::Counting;
+use crate::wlfc::Buckets;
 
 flashwise_core::counts! {
     /// Counts over some accesses.
@@ -34,6 +36,8 @@ flashwise_core::counts! {
         pub device: DeviceCounters,
         /// Counts of the tiers of the whole cache, if that ran.
         pub whole: Option<Whole>,
+        /// Counts of a cache of buckets, if that ran.
+        pub buckets: Option<Buckets>,
     }
 
     /// Counts that only the whole cache has.
@@ -47,6 +51,21 @@ flashwise_core::counts! {
     }
 }
 
+impl From<Counters> for Counts {
+    /// The counts of a policy that saw every access.
+    fn from(counters: Counters) -> Counts {
+        let (read, write) = (counters.of(Op::Read), counters.of(Op::Write));
+        Counts {
+            reads: read.accesses(),
+            writes: write.accesses(),
+            read_hits: read.hits,
+            write_hits: write.hits,
+            counters,
+            ..Counts::default()
+        }
+    }
+}
+
 impl Counts {
     /// Block accesses.
     pub fn accesses(&self) -> u64 {
@@ -56,6 +75,11 @@ impl Counts {
     /// Hits in RAM or on flash.
     pub fn hits(&self) -> u64 {
         self.read_hits + self.write_hits
+    }
+
+    /// Read hits on flash.
+    pub fn flash_hits(&self) -> u64 {
+        self.read_hits - self.ram_hits
     }
 
     /// Accesses that no device answered.
@@ -83,7 +107,7 @@ impl Counts {
 }
 
 /// Consecutive accesses of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stretch {
     /// Start, since the beginning of the trace.
     pub start_s: f64,
@@ -96,7 +120,7 @@ pub struct Stretch {
 }
 
 /// Result of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Ran {
     /// The accesses after the warm-up. Its duration is from the first to the last of them, at least a microsecond.
     pub counted: Stretch,
@@ -110,6 +134,15 @@ pub struct Ran {
     pub epochs: Vec<Stretch>,
     /// Wear of the flash device after the warm-up, if there was one.
     pub wear: Option<Wear>,
+}
+
+impl Ran {
+    /// Returns the result of a policy that saw every access, from its counters after the warm-up and in each epoch. It has no times.
+    pub(crate) fn of_policy(counters: Counters, epochs: &[Counters], warmup_accesses: u64) -> Ran {
+        let stretch = |counters: Counters| Stretch { counts: counters.into(), ..Stretch::default() };
+        let epochs = epochs.iter().copied().map(stretch).collect();
+        Ran { counted: stretch(counters), warmup_accesses, epochs, ..Ran::default() }
+    }
 }
 
 /// Cuts a run into stretches.

@@ -107,6 +107,7 @@ fn counts(run: &CacheRun<Charged>) -> Counts {
         tally: Tally { flash_writes, ..Tally::default() },
         device: charged.ssd.as_ref().map_or(DeviceCounters::default(), |ssd| *ssd.counters()),
         whole: Some(Whole { figures, flash_flushes: charged.flash_flushes, backend_flushes: charged.backend_flushes }),
+        ..Counts::default()
     }
 }
 

@@ -79,7 +79,7 @@ fn a_table_csv_and_a_warm_up_are_told_too() {
 #[test]
 fn what_means_nothing_is_refused_with_its_reason() {
     let folder = folder();
-    let cases: [(&[&str], &str); 21] = [
+    let cases: [(&[&str], &str); 20] = [
         (&["--layout", "wlfc", "--policy", "lru"], "--layout wlfc and --policy: it decides itself what it keeps"),
         (
             &["--layout", "wlfc", "--admission", "size"],
@@ -88,10 +88,6 @@ fn what_means_nothing_is_refused_with_its_reason() {
         (
             &["--layout", "b-like", "--arrivals", "trace"],
             "--layout b-like and --arrivals: its requests come one after another",
-        ),
-        (
-            &["--layout", "wlfc_c", "--epoch", "100"],
-            "--layout wlfc_c and --epoch: its figures are those of the whole run",
         ),
         (
             &["--layout", "wlfc", "--ram", "1MiB"],

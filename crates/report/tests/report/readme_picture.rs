@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use flashwise_core::policy::Spec;
 use flashwise_report::hit_ratio_chart;
-use flashwise_sim::results::ResultRow;
-use flashwise_sim::simulate::{Counting, PolicyCase, Warmup, simulate};
+use flashwise_sim::experiment::Case;
+use flashwise_sim::results::{ResultRow, WearLimits};
+use flashwise_sim::simulate::{Counting, Warmup, simulate};
 use flashwise_sim::size::Size;
 use flashwise_trace::normalised::{self, Settings};
 use flashwise_trace::progress::Silent;
@@ -17,17 +19,15 @@ fn the_picture_in_the_readme_is_up_to_date() {
     let path = project.join("traces/netsfs.csv.zst");
     let trace = normalised::open(path.to_str().unwrap(), &Settings::default(), &Silent).unwrap();
     let sizes = Size::parse_list("1%,2%,5%,10%,20%,50%").unwrap();
-    let case = |policy: &str, size: &Size| PolicyCase {
-        trace: 0,
-        policy: policy.parse().unwrap(),
-        size: size.to_string(),
-        capacity_blocks: size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes()).unwrap(),
+    let case = |policy: &str, size: &Size| {
+        let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes()).unwrap();
+        Case::of(policy.parse::<Spec>().unwrap(), size, capacity_blocks)
     };
     let cases = POLICIES.iter().flat_map(|policy| sizes.iter().map(|size| case(policy, size))).collect();
     let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
     let traces = [trace];
     let runs = simulate(&traces, cases, counting, &Silent).unwrap();
-    let rows: Vec<_> = runs.iter().map(|run| ResultRow::new(&traces[0], run)).collect();
+    let rows: Vec<_> = runs.iter().map(|run| ResultRow::of(&traces[0], run, None, &WearLimits::default())).collect();
     let drawn = hit_ratio_chart(&rows);
     let picture = project.join("docs/hit-ratio.svg");
     if std::env::var_os("UPDATE_PICTURE").is_some() {

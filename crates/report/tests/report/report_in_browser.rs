@@ -170,8 +170,8 @@ fn array_report(traces: &[(&str, u64)], rules: &[&str], sizes: &str, epoch: Opti
         let layout = Layout::None { ram: Ram::Bytes(0) };
         let experiment = Experiment { layout, devices: Some(devices), counting };
         let runs = experiment::run(&traces, cases, &experiment, &Silent).unwrap();
-        let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };
-        let row = |run| ResultRow { trace: (*name).to_owned(), ..ResultRow::of_run(&traces[0], run, None, &limits) };
+        let limits = WearLimits::default();
+        let row = |run| ResultRow { trace: (*name).to_owned(), ..ResultRow::of(&traces[0], run, None, &limits) };
         let rows = runs.iter().map(row).collect();
         let reuse = ReuseDistances::of(&traces[0], Distance::Unique, &Silent);
         let mut info = Info::of(&traces[0]);

@@ -6,9 +6,9 @@ use flashwise_core::policy::Spec;
 use flashwise_report::{Report, Section};
 use flashwise_sim::cache_settings::Ram;
 use flashwise_sim::endurance::{self, Algorithm};
-use flashwise_sim::experiment::{self, Experiment, Layout, reference, with_references};
+use flashwise_sim::experiment::{self, Case, Experiment, Layout, reference, with_references};
 use flashwise_sim::results::{ResultRow, WearLimits};
-use flashwise_sim::simulate::{Counting, PolicyCase, Warmup, simulate};
+use flashwise_sim::simulate::{Counting, Warmup, simulate};
 use flashwise_sim::size::Size;
 use flashwise_trace::normalised::{self, Settings};
 use flashwise_trace::progress::Silent;
@@ -52,17 +52,12 @@ pub fn section(path: &Path, runs: &Runs) -> Section {
     for policy in runs.policies {
         for size in Size::parse_list(runs.sizes).unwrap() {
             let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes()).unwrap();
-            cases.push(PolicyCase {
-                trace: 0,
-                policy: Spec::parse(policy).unwrap(),
-                size: size.to_string(),
-                capacity_blocks,
-            });
+            cases.push(Case::of(Spec::parse(policy).unwrap(), size, capacity_blocks));
         }
     }
     let traces = [trace];
     let results = simulate(&traces, cases, counting(runs), &Silent).unwrap();
-    let rows = results.iter().map(|run| ResultRow::new(&traces[0], run)).collect();
+    let rows = results.iter().map(|run| ResultRow::of(&traces[0], run, None, &WearLimits::default())).collect();
     let reuse = ReuseDistances::of(&traces[0], Distance::Unique, &Silent);
     let workload = Some(Workload::of(&traces[0], &Silent));
     Section { info: Info::of(&traces[0]), reuse, workload, rows, checks: None }
@@ -79,14 +74,11 @@ pub fn wear_report(traces: &[(&str, u64)], algorithms: &[&str], sizes: &str, ove
         for algorithm in algorithms {
             for size in Size::parse_list(sizes).unwrap() {
                 let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes()).unwrap();
-                let algorithm = Algorithm::parse(algorithm).unwrap();
-                let size = size.to_string();
-                cases.push(experiment::Case { trace: 0, algorithm, admission: None, size, capacity_blocks });
+                cases.push(Case::of(Algorithm::parse(algorithm).unwrap(), size, capacity_blocks));
             }
         }
         let traces = [trace];
         let cases = with_references(cases);
-        let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };
         let mut rows = Vec::new();
         for &over_provision in over_provisions {
             let settings = endurance::Settings {
@@ -98,7 +90,7 @@ pub fn wear_report(traces: &[(&str, u64)], algorithms: &[&str], sizes: &str, ove
             let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
             let experiment = Experiment { layout: Layout::Flash(settings), devices: None, counting };
             let runs = experiment::run(&traces, cases.clone(), &experiment, &Silent).unwrap();
-            let row = |run| ResultRow::of_run(&traces[0], run, reference(&runs, run), &limits);
+            let row = |run| ResultRow::of(&traces[0], run, reference(&runs, run), &WearLimits::default());
             rows.extend(runs.iter().map(row));
         }
         rows.iter_mut().for_each(|row| row.trace = (*name).to_owned());

@@ -16,6 +16,8 @@ const RULES_MAX: usize = 1000;
 /// Syntax of a range.
 const RANGE: &str =
     "FIRST..LAST:STEP or FIRST..LAST:xFACTOR with FIRST at most LAST, such as 0.1..0.9:0.1 or 4KiB..1MiB:x2";
+/// The option that may be a share of the trace's time.
+const TIMEFRAME: &str = "timeframe=";
 /// Limits of the option `timeframe`.
 const TIMEFRAME_US: (u64, u64) = (1000, 30 * 86_400_000_000);
 
@@ -34,17 +36,20 @@ impl TraceRule {
     }
 
     fn parse(text: &str) -> Result<TraceRule, OptionError> {
-        let Some((timeframe, percent)) = timeframe_percent(text) else {
+        let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        let share_of = |option: &str| Some(option.strip_prefix(TIMEFRAME)?.strip_suffix('%')?.to_owned());
+        let Some(percent) = options.split(',').find_map(share_of) else {
             return Ok(TraceRule { spec: Spec::parse(text)?, timeframe: None });
         };
         let share = percent.parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0);
         let Some(share) = share else {
-            let rule = text.split(':').next().unwrap_or(text);
             let expected = "a duration, or a share of the trace's time of at most 100%";
-            return Err(OptionError::bad_value(rule, "timeframe", format!("{percent}%"), expected));
+            return Err(OptionError::bad_value(name, "timeframe", format!("{percent}%"), expected));
         };
-        let spec = Spec::parse(&text.replacen(timeframe, "timeframe=1s", 1))?.called(text);
-        Ok(TraceRule { spec, timeframe: Some(share / 100.0) })
+        // A share is not a value of the option.
+        let options = options.split(',').map(|option| if share_of(option).is_some() { "timeframe=1s" } else { option });
+        let spec = Spec::parse(&format!("{name}:{}", options.collect::<Vec<_>>().join(",")))?;
+        Ok(TraceRule { spec: spec.called(text), timeframe: Some(share / 100.0) })
     }
 
     /// The rule for `trace`, still named as the user wrote it.
@@ -68,22 +73,19 @@ impl TraceRule {
     /// Returns the rule with a timeframe of this length instead of a share.
     fn lasting(&self, length_us: f64) -> Spec {
         let length = Duration::from_us((length_us as u64).clamp(TIMEFRAME_US.0, TIMEFRAME_US.1));
-        let text = self.spec.to_string();
-        let (timeframe, _) = timeframe_percent(&text).expect("a rule with a share has it in its name");
-        let spec = Spec::parse(&text.replacen(timeframe, &format!("timeframe={length}"), 1));
+        let spec = self.spec.with("timeframe", &length.to_string());
         spec.expect("a rule that was read stays one with another timeframe")
+    }
+
+    /// Returns true if the timeframe is a share of the trace's time, which is not one of the rule's options.
+    pub fn is_relative(&self) -> bool {
+        self.timeframe.is_some()
     }
 
     /// The rule, with any timeframe.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
-}
-
-/// Returns the option `timeframe` of a rule, and its value without the percent sign.
-fn timeframe_percent(text: &str) -> Option<(&str, &str)> {
-    let option = text.split([':', ',']).find(|part| part.starts_with("timeframe=") && part.ends_with('%'))?;
-    Some((option, option.strip_prefix("timeframe=")?.strip_suffix('%')?))
 }
 
 /// Returns every combination of the values that `text` lists.

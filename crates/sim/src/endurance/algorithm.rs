@@ -8,6 +8,8 @@ use flashwise_core::container_policy::{self, CONTAINER_POLICIES};
 use flashwise_core::options::{Kind, OptionError, Options, Parameter, named};
 use flashwise_core::policy::{Info, POLICIES, Spec};
 
+use crate::wlfc::System;
+
 const SOURCE: &str = "Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash cache \
      offline optimality. USENIX ATC 2016";
 
@@ -173,6 +175,8 @@ pub enum Method {
     Policy(Spec),
     /// A policy that manages whole erase units of host-managed flash.
     ContainerPolicy(container_policy::Spec),
+    /// A cache that evicts whole buckets.
+    Buckets(System),
 }
 
 /// An algorithm and its options as a user wrote them: `m+`, `c:cfr=2,order=arrival`, `lru`.
@@ -180,6 +184,7 @@ pub enum Method {
 pub struct Algorithm {
     text: String,
     info: &'static Info,
+    options: Options,
     method: Method,
 }
 
@@ -187,15 +192,16 @@ impl Algorithm {
     /// Parses an algorithm's name and options.
     pub fn parse(text: &str) -> Result<Algorithm, OptionError> {
         let (info, options) = named("algorithm", text, algorithms(), |info| info.name)?;
+        let parsed = Options::parse(info.name, info.parameters, options)?;
         let method = if info.offline {
-            Method::Offline(offline(info.name, &Options::parse(info.name, info.parameters, options)?)?)
+            Method::Offline(offline(info.name, &parsed)?)
         } else if CONTAINER_POLICIES.iter().any(|other| other.name == info.name) {
             Method::ContainerPolicy(container_policy::Spec::parse(text)?)
         } else {
             Method::Policy(Spec::parse(text)?)
         };
         let rest = text.find(':').map_or("", |at| &text[at..]);
-        Ok(Algorithm { text: format!("{}{rest}", info.name), info, method })
+        Ok(Algorithm { text: format!("{}{rest}", info.name), info, options: parsed, method })
     }
 
     /// Its row in the list of algorithms.
@@ -203,12 +209,17 @@ impl Algorithm {
         self.info
     }
 
+    /// Its options, with defaults for the omitted ones.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// True if it knows the future.
     pub fn offline(&self) -> bool {
         self.info.offline
     }
 
-    /// Layout of blocks on flash: `in-place`, `containers`, or `unit` for one erase unit per block.
+    /// Layout of blocks on flash: `in-place`, `containers`, `unit` for one erase unit per block, or that of a cache of buckets.
     pub fn layout(&self) -> &'static str {
         match &self.method {
             Method::Offline(Offline { placement: Placement::InPlace { .. }, .. }) | Method::Policy(_) => "in-place",
@@ -216,6 +227,7 @@ impl Algorithm {
                 "containers"
             }
             Method::Offline(Offline { placement: Placement::UnitCaching, .. }) => "unit",
+            Method::Buckets(system) => system.name(),
         }
     }
 
@@ -224,9 +236,30 @@ impl Algorithm {
         matches!(self.method, Method::ContainerPolicy(_))
     }
 
+    /// True if it counts blocks that leave the cache when others come. Caches that evict whole units or buckets do not, and offline
+    /// algorithms on flash drop blocks before.
+    pub fn counts_replacements(&self) -> bool {
+        matches!(self.method, Method::Policy(_))
+    }
+
     /// Kind of the algorithm.
     pub fn method(&self) -> &Method {
         &self.method
+    }
+}
+
+impl From<Spec> for Algorithm {
+    /// Any policy, also one that knows the future and so has no layout.
+    fn from(policy: Spec) -> Algorithm {
+        let (text, options) = (policy.to_string(), policy.options().clone());
+        Algorithm { text, info: policy.info(), options, method: Method::Policy(policy) }
+    }
+}
+
+impl From<System> for Algorithm {
+    fn from(system: System) -> Algorithm {
+        let (text, options) = (system.name().to_owned(), Options::default());
+        Algorithm { text, info: system.info(), options, method: Method::Buckets(system) }
     }
 }
 

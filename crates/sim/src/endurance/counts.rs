@@ -2,41 +2,17 @@
 //!
 //! Source: Cheng et al., USENIX ATC 2016, section 3.1; Li, Shilane, Douglis, Wallace: Pannier. Middleware 2015, for FUE.
 
-use flashwise_core::access::Op;
-use flashwise_core::block_cache::FlashWrites;
-use flashwise_device::flash::{DeviceCounters, Wear};
+use std::ops::Deref;
 
-use crate::stretch;
+use flashwise_device::flash::Wear;
 
-/// Counts after the warm-up, per block access.
+use crate::stretch::Counts;
+
+/// What a run did to a flash device: its counts after the warm-up, and the wear.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Counts {
-    /// Reads.
-    pub reads: u64,
-    /// Writes.
-    pub writes: u64,
-    /// Read hits in RAM: the read cache, or a write buffer or open erase unit whose block was not on flash yet.
-    pub ram_hits: u64,
-    /// Read hits in a write buffer or an open erase unit; a part of `ram_hits`.
-    pub buffer_hits: u64,
-    /// Read hits on flash.
-    pub flash_hits: u64,
-    /// Writes that found their block in the flash cache. Offline algorithms have none: an overwritten block left after its last read.
-    pub write_hits: u64,
-    /// Accesses that reached the flash cache, missed, and did not change it.
-    pub bypasses: u64,
-    /// Blocks inserted into the flash cache by reads.
-    pub insertions_read: u64,
-    /// Blocks inserted into the flash cache, or overwritten there, by writes.
-    pub insertions_write: u64,
-    /// Blocks written to flash by cause; fewer than the insertions if blocks leave before they are written.
-    pub flash_writes: FlashWrites,
-    /// Blocks that the host copied forward although they were not read again. Known for offline algorithms only.
-    pub copy_forward_wasted_blocks: u64,
-    /// Blocks that were still valid when their erase unit was erased.
-    pub evicted_live_blocks: u64,
-    /// Operations of the device.
-    pub device: DeviceCounters,
+pub struct Endurance {
+    /// Counts per block access. Offline algorithms have no write hits: an overwritten block left after its last read.
+    pub counts: Counts,
     /// Wear of the device.
     pub wear: Wear,
     /// Pages of an erase unit.
@@ -45,64 +21,23 @@ pub struct Counts {
     pub days: Option<f64>,
 }
 
-impl Counts {
-    /// Returns counts of zero, for an unused device.
-    pub(super) fn none(unit_pages: u32, wear: Wear) -> Counts {
-        Counts {
-            reads: 0,
-            writes: 0,
-            ram_hits: 0,
-            buffer_hits: 0,
-            flash_hits: 0,
-            write_hits: 0,
-            bypasses: 0,
-            insertions_read: 0,
-            insertions_write: 0,
-            flash_writes: FlashWrites::default(),
-            copy_forward_wasted_blocks: 0,
-            evicted_live_blocks: 0,
-            device: DeviceCounters::default(),
-            wear,
-            unit_pages,
-            days: None,
-        }
-    }
+impl Deref for Endurance {
+    type Target = Counts;
 
-    /// Returns the counts of a run on a device with units of `unit_pages` and this `wear`.
-    pub(crate) fn of_run(found: &stretch::Counts, unit_pages: u32, wear: Wear, days: Option<f64>) -> Counts {
-        let (read, write) = (found.counters.of(Op::Read), found.counters.of(Op::Write));
-        Counts {
-            reads: found.reads,
-            writes: found.writes,
-            ram_hits: found.ram_hits,
-            flash_hits: found.read_hits - found.ram_hits,
-            buffer_hits: found.tally.buffer_hits,
-            write_hits: found.write_hits,
-            bypasses: found.counters.bypasses(),
-            insertions_read: read.admissions(),
-            insertions_write: write.admissions() + write.hits,
-            flash_writes: found.tally.flash_writes,
-            copy_forward_wasted_blocks: found.tally.wasted_copies_blocks,
-            evicted_live_blocks: found.live_at_eviction_blocks(),
-            device: found.device,
-            days,
-            ..Counts::none(unit_pages, wear)
-        }
+    fn deref(&self) -> &Counts {
+        &self.counts
     }
+}
 
-    /// Read hits in RAM or on flash.
-    pub fn read_hits(&self) -> u64 {
-        self.ram_hits + self.flash_hits
-    }
-
-    /// Blocks inserted into the flash cache, or overwritten there.
+impl Endurance {
+    /// Blocks inserted into the flash cache, or overwritten there. Fewer are written if blocks leave before.
     pub fn insertions(&self) -> u64 {
-        self.insertions_read + self.insertions_write
+        self.counters.flash_writes_blocks()
     }
 
     /// Read hit ratio, RHR: read hits per read; 0 if there was no read.
     pub fn rhr(&self) -> f64 {
-        ratio(self.read_hits(), self.reads).unwrap_or(0.0)
+        ratio(self.read_hits, self.reads).unwrap_or(0.0)
     }
 
     /// Erase units that were erased.
@@ -123,30 +58,30 @@ impl Counts {
     /// Flash usage effectiveness, FUE: blocks that hits read from flash per page programmed, including copies of host and device. Hits in
     /// RAM do not count. `None` if no page was programmed.
     pub fn fue(&self) -> Option<f64> {
-        ratio(self.flash_hits, self.device.programs())
+        ratio(self.flash_hits(), self.device.programs())
     }
 
     /// Weighted flash usage effectiveness, WFUE, against M+ over the same trace: the read hit ratio, weighted by `alpha`, plus the saved
     /// erasures, both relative to M+. `None` if M+ has no hit or no erasure.
-    pub fn wfue(&self, alpha: f64, m_plus: &Counts) -> Option<f64> {
+    pub fn wfue(&self, alpha: f64, m_plus: &Endurance) -> Option<f64> {
         let (hits, erasures) = (m_plus.rhr(), m_plus.erasures() as f64);
         let saved = (erasures - self.erasures() as f64) / erasures;
         (hits > 0.0 && erasures > 0.0).then(|| alpha * self.rhr() / hits + (1.0 - alpha) * saved)
     }
 
     /// The read hit ratio relative to `m_plus`. `None` if that has no hit.
-    pub fn rhr_of(&self, m_plus: &Counts) -> Option<f64> {
+    pub fn rhr_of(&self, m_plus: &Endurance) -> Option<f64> {
         (m_plus.rhr() > 0.0).then(|| self.rhr() / m_plus.rhr())
     }
 
     /// Erasures relative to `m_plus`. `None` if that has none.
-    pub fn erasures_of(&self, m_plus: &Counts) -> Option<f64> {
+    pub fn erasures_of(&self, m_plus: &Endurance) -> Option<f64> {
         ratio(self.erasures(), m_plus.erasures())
     }
 
     /// Blocks that the host wrote to flash per block that it wrote because of an access. `None` without the latter.
     pub fn host_write_amplification(&self) -> Option<f64> {
-        self.flash_writes.amplification()
+        self.tally.flash_writes.amplification()
     }
 
     /// Pages that the device programmed per block that the host wrote. `None` if it wrote none.
@@ -161,7 +96,7 @@ impl Counts {
 
     /// Valid blocks per page in the erased units. `None` without erasures.
     pub fn live_share_at_eviction(&self) -> Option<f64> {
-        ratio(self.evicted_live_blocks, self.erasures() * u64::from(self.unit_pages))
+        ratio(self.live_at_eviction_blocks(), self.erasures() * u64::from(self.unit_pages))
     }
 }
 
@@ -171,9 +106,12 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use flashwise_core::block_cache::{FlashWrites, Tally};
+    use flashwise_device::flash::DeviceCounters;
+
     use super::*;
 
-    fn counts(reads: u64, hits: u64, erasures: u64) -> Counts {
+    fn counts(reads: u64, read_hits: u64, erasures: u64) -> Endurance {
         let wear = Wear { units: 10, erasures_min: 0, erasures_mean: 0.0, erasures_max: 0, erasures_deviation: 0.0 };
         let device = DeviceCounters {
             erasures,
@@ -184,8 +122,9 @@ mod tests {
         };
         let flash_writes =
             FlashWrites { client_blocks: 10, admission_blocks: 30, copy_forward_blocks: 20, metadata_blocks: 0 };
-        let days = Some(0.5);
-        Counts { reads, ram_hits: 1, flash_hits: hits - 1, device, flash_writes, days, ..Counts::none(4, wear) }
+        let tally = Tally { flash_writes, ..Tally::default() };
+        let counts = Counts { reads, read_hits, ram_hits: 1, device, tally, ..Counts::default() };
+        Endurance { counts, wear, unit_pages: 4, days: Some(0.5) }
     }
 
     #[test]
@@ -199,8 +138,8 @@ mod tests {
             (Some(1.5), Some(80.0 / 60.0))
         );
         assert_eq!(counted.write_amplification(), Some(2.0));
-        let live = Counts { evicted_live_blocks: 20, ..counted };
-        assert_eq!(live.live_share_at_eviction(), Some(0.25));
+        // 20 pages of collected units were live, of 20 units with 4 pages.
+        assert_eq!(counted.live_share_at_eviction(), Some(0.25));
     }
 
     #[test]
@@ -217,7 +156,7 @@ mod tests {
     #[test]
     fn what_there_is_none_of_has_no_ratio() {
         let wear = counts(1, 1, 0).wear;
-        let none = Counts::none(4, wear);
+        let none = Endurance { counts: Counts::default(), wear, unit_pages: 4, days: None };
         assert_eq!((none.rhr(), none.epbpd(), none.fue(), none.write_amplification()), (0.0, None, None, None));
         assert_eq!(none.live_share_at_eviction(), None);
     }

@@ -28,7 +28,7 @@ use flashwise_trace::Trace;
 use flashwise_trace::progress::Progress;
 
 pub use algorithm::{Algorithm, Budget, CopyForwardReduction, Limit, Method, Offline, Order, Placement, algorithms};
-pub use counts::Counts;
+pub use counts::Endurance;
 pub use error::EnduranceError;
 pub use flashwise_core::block_cache::FlashWrites;
 use in_place::InPlace;
@@ -84,12 +84,12 @@ pub fn perform(
     geometry: &Geometry,
     placement: Placement,
     progress: &dyn Progress,
-) -> Counts {
+) -> Endurance {
     struct Alone<'a>(&'a FlashStream, u32, &'a dyn Progress);
     impl Performs for Alone<'_> {
-        type Output = Counts;
+        type Output = Endurance;
 
-        fn perform<P: Placed>(self, cache: Planned<'_, P>, device: impl Device) -> Counts {
+        fn perform<P: Placed>(self, cache: Planned<'_, P>, device: impl Device) -> Endurance {
             tally::run(self.0, cache, device, self.1, self.2)
         }
     }

@@ -6,11 +6,11 @@ use flashwise_core::counters::Counters;
 use flashwise_device::flash::{Device, Wear};
 use flashwise_trace::progress::Progress;
 
-use super::Counts;
+use super::Endurance;
 use super::planned::{Placed, Planned};
 use crate::offline::FlashStream;
 use crate::pace::may_end;
-use crate::stretch;
+use crate::stretch::Counts;
 
 /// Runs the whole plan of `cache` over `stream`, and counts after the warm-up. The counts have no days, because a stream has no times.
 pub(super) fn run<P: Placed>(
@@ -19,7 +19,7 @@ pub(super) fn run<P: Placed>(
     mut device: impl Device,
     unit_pages: u32,
     progress: &dyn Progress,
-) -> Counts {
+) -> Endurance {
     let (mut counters, mut steps) = (Counters::default(), Vec::new());
     let mut warm = None;
     for position in 0..stream.len() {
@@ -37,15 +37,16 @@ pub(super) fn run<P: Placed>(
     let (all, erased) = (counted(&counters, &cache, &device), device.erasures_by_unit());
     assert_eq!(all.tally.flash_writes.total_blocks(), all.device.host_writes, "each write to flash has a cause");
     let (before, erased_before) = warm.unwrap_or_else(|| (all, erased.clone()));
-    let after = Counts::of_run(&(all - before), unit_pages, Wear::between(&erased_before, &erased), None);
-    let ram_hits = stream.ram_hits() + after.buffer_hits;
-    Counts { reads: stream.reads(), writes: stream.writes(), ram_hits, ..after }
+    let after = all - before;
+    let (read_hits, ram_hits) = (stream.ram_hits() + after.read_hits, stream.ram_hits() + after.ram_hits);
+    let counts = Counts { reads: stream.reads(), writes: stream.writes(), read_hits, ram_hits, ..after };
+    Endurance { counts, wear: Wear::between(&erased_before, &erased), unit_pages, days: None }
 }
 
 /// Returns the counts so far, of accesses that reach the flash.
-fn counted<P: Placed>(counters: &Counters, cache: &Planned<'_, P>, device: &impl Device) -> stretch::Counts {
+fn counted<P: Placed>(counters: &Counters, cache: &Planned<'_, P>, device: &impl Device) -> Counts {
     let (read, write, tally) = (counters.of(Op::Read), counters.of(Op::Write), cache.tally());
-    stretch::Counts {
+    Counts {
         reads: read.accesses(),
         writes: write.accesses(),
         read_hits: read.hits,
@@ -54,6 +55,6 @@ fn counted<P: Placed>(counters: &Counters, cache: &Planned<'_, P>, device: &impl
         counters: *counters,
         tally,
         device: *device.counters(),
-        ..stretch::Counts::default()
+        ..Counts::default()
     }
 }

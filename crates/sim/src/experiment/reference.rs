@@ -1,7 +1,7 @@
 //! References of weighted flash usage effectiveness: M+, or H if every block is an erase unit.
 
 use super::{Case, Run};
-use crate::endurance::{Algorithm, Counts, Method, Placement};
+use crate::endurance::{Algorithm, Endurance, Method, Placement};
 
 /// Returns the algorithm to compare with.
 fn reference_of(algorithm: &Algorithm) -> &'static str {
@@ -29,7 +29,7 @@ pub fn with_references(mut cases: Vec<Case>) -> Vec<Case> {
 }
 
 /// Returns the reference of `run`, if it is among `runs`.
-pub fn reference<'a>(runs: &'a [Run], run: &Run) -> Option<&'a Counts> {
+pub fn reference<'a>(runs: &'a [Run], run: &Run) -> Option<&'a Endurance> {
     let reference = runs.iter().find(|other| is_reference(&other.case, &run.case))?;
     reference.flash.as_ref().map(|flash| &flash.counts)
 }

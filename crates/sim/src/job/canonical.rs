@@ -23,26 +23,24 @@ impl Job {
 }
 
 fn of_choice(choice: &Choice) -> String {
-    let text = choice.to_string();
-    match choice {
-        Choice::Policy(policy) => of_options(&text, policy.info().parameters),
-        Choice::Algorithm(algorithm) => of_options(&text, algorithm.info().parameters),
-    }
+    let algorithm = choice.algorithm();
+    of_options(algorithm.info().name, algorithm.info().parameters, algorithm.options())
 }
 
 fn of_admission(admission: &Admission) -> String {
-    let text = admission.to_string();
-    admission.rule().map_or(text.clone(), |rule| of_options(&text, rule.spec().info().parameters))
+    match admission.rule() {
+        Some(rule) if !rule.is_relative() => {
+            of_options(rule.spec().info().name, rule.spec().info().parameters, rule.spec().options())
+        }
+        _ => admission.to_string(),
+    }
 }
 
-/// Returns `text`, a name with options from `parameters`, in one spelling.
-fn of_options(text: &str, parameters: &'static [Parameter]) -> String {
-    let (name, options) = text.split_once(':').unwrap_or((text, ""));
-    // A rule's share of the trace's time is not one of its options.
-    let Ok(options) = Options::parse(name, parameters, options) else { return text.to_owned() };
+/// Returns a name with options from `parameters`, in one spelling.
+fn of_options(name: &str, parameters: &'static [Parameter], options: &Options) -> String {
     let defaults = Options::default_of(parameters);
     let said = |parameter: &Parameter| {
-        let [value, default] = [&options, &defaults].map(|options| value(options, parameter));
+        let [value, default] = [options, &defaults].map(|options| value(options, parameter));
         (value != default).then(|| format!("{}={value}", parameter.name))
     };
     let said: Vec<String> = parameters.iter().filter_map(said).collect();

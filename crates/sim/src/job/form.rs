@@ -47,16 +47,22 @@ impl fmt::Display for Job {
     }
 }
 
+/// Returns the names and values of the words of a job's text, which need not make a job.
+pub(crate) fn words_of(text: &str) -> Result<Vec<(String, String)>, JobError> {
+    let not_a_word = |found: &str| JobError::NotAWord { found: found.to_owned() };
+    let words = shlex::split(text).ok_or_else(|| not_a_word(text))?;
+    let pair = |word: &String| word.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    words.iter().map(|word| pair(word).ok_or_else(|| not_a_word(word))).collect()
+}
+
 impl FromStr for Job {
     type Err = JobError;
 
     /// Parses words in any order, and checks them.
     fn from_str(text: &str) -> Result<Job, JobError> {
-        let not_a_word = |found: &str| JobError::NotAWord { found: found.to_owned() };
         let mut job = Job::default();
-        for word in shlex::split(text).ok_or_else(|| not_a_word(text))? {
-            let (name, value) = word.split_once('=').ok_or_else(|| not_a_word(&word))?;
-            job.read(name, value)?;
+        for (name, value) in words_of(text)? {
+            job.read(&name, &value)?;
         }
         job.plain()
     }

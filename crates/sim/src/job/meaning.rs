@@ -81,17 +81,17 @@ impl Meaning {
         matches!(self.place, Place::Log(..) | Place::Buckets(..))
     }
 
-    /// Returns the experiment, over the `requests` of the traces if the whole cache runs. `None` for a cache of buckets.
-    pub fn experiment(&self, requests: &Arc<[RequestFile]>) -> Option<Experiment> {
+    /// Returns the experiment, over the `requests` of the traces if the cache handles requests.
+    pub fn experiment(&self, requests: &Arc<[RequestFile]>) -> Experiment {
         let layout = match &self.place {
             Place::None(ram) => Layout::None { ram: *ram },
             Place::Flash(settings) => Layout::Flash(settings.clone()),
             Place::Log(settings, ssd) => {
                 Layout::Log(Log { settings: settings.clone(), requests: requests.clone(), ssd: ssd.clone() })
             }
-            Place::Buckets(..) => return None,
+            Place::Buckets(_, settings) => Layout::Buckets(settings.clone(), requests.clone()),
         };
-        Some(Experiment { layout, devices: self.devices.clone(), counting: self.counting })
+        Experiment { layout, devices: self.devices.clone(), counting: self.counting }
     }
 }
 
@@ -124,11 +124,8 @@ impl Job {
         let (warmup, epoch) = (self.warmup.unwrap_or(Warmup::Accesses(0)), self.epoch);
         let (counting, sampling) = (Counting { warmup, epoch }, self.sampling()?);
         let meaning = Meaning { place, limits: self.limits(), devices, counting, sampling };
-        if meaning.sampling.is_some()
-            && !meaning.is_policy_alone()
-            && let Some(experiment) = meaning.experiment(&Arc::from([]))
-        {
-            experiment.check_sample()?;
+        if meaning.sampling.is_some() && !meaning.is_policy_alone() {
+            meaning.experiment(&Arc::from([])).check_sample()?;
         }
         Ok(meaning)
     }
@@ -335,7 +332,10 @@ impl Job {
         if self.size.is_none() {
             return missing("size", "one such as 10%");
         }
-        let Some(experiment) = meaning.experiment(&Arc::from([])) else { return Ok(()) };
+        if let Place::Buckets(..) = meaning.place {
+            return Ok(());
+        }
+        let experiment = meaning.experiment(&Arc::from([]));
         let algorithm = match &self.policy {
             None => return missing("policy", "one of `flashwise policies`"),
             Some(Choice::Policy(policy)) if policy.info().offline && !meaning.is_policy_alone() => {
@@ -352,7 +352,7 @@ impl Job {
                 return Ok(check(Cache::Bound(policy), given).map_err(ExperimentError::from)?);
             }
             Some(Choice::Policy(policy)) if policy.info().offline => return Ok(()),
-            Some(choice) => choice.algorithm()?,
+            Some(choice) => choice.algorithm(),
         };
         let admission = self.rule_of(|rule| rule.spec().clone());
         let case = Case { trace: 0, algorithm, admission, size: String::new(), capacity_blocks: 0 };
@@ -417,11 +417,11 @@ impl Job {
 }
 
 impl Choice {
-    /// Returns the policy or algorithm as an algorithm on flash; an error for an offline policy.
-    pub(super) fn algorithm(&self) -> Result<Algorithm, JobError> {
+    /// Returns the policy or algorithm as an algorithm.
+    pub(super) fn algorithm(&self) -> Algorithm {
         match self {
-            Choice::Policy(policy) => Ok(Algorithm::parse(&policy.to_string())?),
-            Choice::Algorithm(algorithm) => Ok(algorithm.clone()),
+            Choice::Policy(policy) => Algorithm::from(policy.clone()),
+            Choice::Algorithm(algorithm) => algorithm.clone(),
         }
     }
 }

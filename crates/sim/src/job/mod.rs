@@ -39,6 +39,7 @@ use flashwise_device::{ArrayError, TierModel};
 use flashwise_trace::error::TraceError;
 
 pub use choice::Choice;
+pub(crate) use form::words_of;
 pub use inputs::{Input, Rows, run, run_accurate};
 pub use keys::{Key, read_setting};
 pub use many::{Comparison, Many, SIZES, compared};
@@ -155,18 +156,12 @@ impl From<ExperimentError> for JobError {
     fn from(error: ExperimentError) -> JobError {
         match error {
             ExperimentError::Endurance(error) => JobError::Endurance(error),
-            ExperimentError::Trace(error) => JobError::Trace(error),
+            ExperimentError::Trace(error) | ExperimentError::Bucket(BucketError::Trace(error)) => {
+                JobError::Trace(error)
+            }
+            ExperimentError::Bucket(error) => JobError::Bucket(error),
             ExperimentError::Of { trace, error } => JobError::Of { trace, error: Box::new(JobError::from(*error)) },
             error => JobError::Experiment(error),
-        }
-    }
-}
-
-impl From<BucketError> for JobError {
-    fn from(error: BucketError) -> JobError {
-        match error {
-            BucketError::Trace(error) => JobError::Trace(error),
-            error => JobError::Bucket(error),
         }
     }
 }

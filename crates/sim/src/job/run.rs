@@ -9,13 +9,10 @@ use flashwise_trace::progress::Progress;
 use flashwise_trace::request_file::RequestFile;
 use rayon::prelude::*;
 
-use super::{Choice, Job, JobError, Meaning, Place};
+use super::{Job, JobError, Meaning, Place};
+use crate::endurance::Algorithm;
 use crate::experiment::{self, Case, Layout, reference, with_references};
 use crate::results::ResultRow;
-use crate::sampled;
-use crate::sampling::SampleFigures;
-use crate::simulate::{PolicyCase, simulate};
-use crate::wlfc::{BucketCase, BucketError, simulate_buckets};
 
 /// Jobs that are ready to run over traces.
 #[derive(Debug)]
@@ -32,26 +29,7 @@ struct Group {
     meaning: Meaning,
     /// The job of each case, by index; cases for comparison may follow.
     jobs: Vec<usize>,
-    cases: Cases,
-}
-
-/// Cases of jobs over traces with a known block size.
-#[derive(Debug)]
-enum Cases {
-    Policies(Vec<PolicyCase>),
-    Buckets(Vec<BucketCase>),
-    All(Vec<Case>),
-}
-
-impl Cases {
-    /// The trace of each case, by index.
-    fn traces(&self) -> Vec<usize> {
-        match self {
-            Cases::Policies(cases) => cases.iter().map(|case| case.trace).collect(),
-            Cases::Buckets(cases) => cases.iter().map(|case| case.trace).collect(),
-            Cases::All(cases) => cases.iter().map(|case| case.trace).collect(),
-        }
-    }
+    cases: Vec<Case>,
 }
 
 impl<'a> Runs<'a> {
@@ -100,7 +78,7 @@ impl<'a> Runs<'a> {
 
     /// The traces of all runs by index, including runs for comparison.
     fn of_traces(&self) -> impl Iterator<Item = usize> {
-        self.groups.iter().flat_map(|group| group.cases.traces())
+        self.groups.iter().flat_map(|group| &group.cases).map(|case| case.trace)
     }
 
     /// Number of runs, including those for comparison.
@@ -128,7 +106,7 @@ impl<'a> Runs<'a> {
         let Runs { traces, requests, jobs, groups } = self;
         let mut found = Vec::new();
         for Group { meaning, jobs: numbers, cases } in groups {
-            let of_traces = cases.traces();
+            let of_traces: Vec<usize> = cases.iter().map(|case| case.trace).collect();
             let rows = rows(traces, &requests, &meaning, cases, progress)?;
             for ((row, number), trace) in rows.into_iter().zip(numbers).zip(of_traces) {
                 found.push((trace, number, ResultRow { job: Some(jobs[number].to_string()), ..row }));
@@ -178,8 +156,8 @@ fn cases<'j>(
     meaning: &Meaning,
     traces: &[Trace],
     jobs: impl Iterator<Item = (usize, &'j Job)>,
-) -> Result<Cases, JobError> {
-    let (mut alone, mut buckets, mut all) = (Vec::new(), Vec::new(), Vec::new());
+) -> Result<Vec<Case>, JobError> {
+    let mut cases = Vec::new();
     for (number, job) in jobs {
         let trace = &traces[number];
         let (warmup, accesses) =
@@ -193,27 +171,17 @@ fn cases<'j>(
             .capacity_blocks(trace.whole_unique_blocks() as usize, trace.block_size_bytes())
             .map_err(|error| JobError::from(error).of(trace.name(), traces.len() > 1))?;
         let size = size.to_string();
-        match (&meaning.place, &job.policy) {
-            (Place::Buckets(system, _), _) => {
-                let flash_bytes = capacity_blocks as u64 * trace.block_size_bytes();
-                buckets.push(BucketCase { trace: number, system: *system, size, flash_bytes });
-            }
-            (_, Some(Choice::Policy(policy))) if meaning.is_policy_alone() => {
-                alone.push(PolicyCase { trace: number, policy: policy.clone(), size, capacity_blocks });
-            }
-            (_, policy) => {
-                let algorithm = policy.as_ref().expect("a job that was checked has a policy").algorithm()?;
-                let admission = job.rule_of(|rule| rule.of(trace));
-                all.push(Case { trace: number, algorithm, admission, size, capacity_blocks });
-            }
-        }
+        let algorithm = match (&meaning.place, &job.policy) {
+            (Place::Buckets(system, _), _) => Algorithm::from(*system),
+            (_, policy) => policy.as_ref().expect("a job that was checked has a policy").algorithm(),
+        };
+        let admission = job.rule_of(|rule| rule.of(trace));
+        cases.push(Case { trace: number, algorithm, admission, size, capacity_blocks });
     }
-    Ok(match &meaning.place {
-        Place::Buckets(..) => Cases::Buckets(buckets),
-        Place::Flash(_) => Cases::All(with_references(all)),
-        _ if meaning.is_policy_alone() => Cases::Policies(alone),
-        _ => Cases::All(all),
-    })
+    match &meaning.place {
+        Place::Flash(_) => Ok(with_references(cases)),
+        _ => Ok(cases),
+    }
 }
 
 /// Refuses a storage that is too small for the trace.
@@ -235,45 +203,17 @@ fn rows(
     traces: &[Trace],
     requests: &Arc<[RequestFile]>,
     meaning: &Meaning,
-    cases: Cases,
+    cases: Vec<Case>,
     progress: &dyn Progress,
 ) -> Result<Vec<ResultRow>, JobError> {
-    let counting = meaning.counting;
-    match (cases, &meaning.place) {
-        (Cases::Policies(cases), _) => {
-            let runs = simulate(traces, cases, counting, progress)?;
-            Ok(runs.iter().map(|run| ResultRow::new(&traces[run.case.trace], run)).collect())
-        }
-        (Cases::Buckets(cases), Place::Buckets(_, settings)) => {
-            let accesses: Vec<usize> = traces.iter().map(Trace::len).collect();
-            let of_trace =
-                |(trace, error): (usize, BucketError)| JobError::from(error).of(traces[trace].name(), traces.len() > 1);
-            let results =
-                simulate_buckets(requests, &accesses, cases, settings, counting, progress).map_err(of_trace)?;
-            Ok(results.iter().map(|result| ResultRow::of_buckets(&traces[result.case.trace], result)).collect())
-        }
-        (Cases::All(cases), _) => {
-            let experiment = meaning.experiment(requests).expect("it is no cache of buckets");
-            let (runs, samples): (Vec<_>, Vec<_>) = match meaning.sampling {
-                Some(_) => {
-                    let runs = sampled::run(traces, &cases, &experiment, progress)?;
-                    runs.into_iter().map(|sampled| (sampled.run, Some(sampled.figures))).unzip()
-                }
-                None => {
-                    let runs = experiment::run(traces, cases, &experiment, progress)?;
-                    runs.into_iter().map(|run| (run, None)).unzip()
-                }
-            };
-            let row = |(run, sample): (&experiment::Run, Option<SampleFigures>)| {
-                let compared = match experiment.layout {
-                    Layout::Flash(_) => reference(&runs, run),
-                    Layout::None { .. } | Layout::Log(_) => None,
-                };
-                let row = ResultRow::of_run(&traces[run.case.trace], run, compared, &meaning.limits);
-                ResultRow { sample, ..row }
-            };
-            Ok(runs.iter().zip(samples).map(row).collect())
-        }
-        (Cases::Buckets(_), _) => unreachable!("they lie in buckets"),
-    }
+    let experiment = meaning.experiment(requests);
+    let runs = experiment::run(traces, cases, &experiment, progress)?;
+    let row = |run: &experiment::Run| {
+        let compared = match experiment.layout {
+            Layout::Flash(_) => reference(&runs, run),
+            _ => None,
+        };
+        ResultRow::of(&traces[run.case.trace], run, compared, &meaning.limits)
+    };
+    Ok(runs.iter().map(row).collect())
 }

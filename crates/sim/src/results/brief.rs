@@ -1,5 +1,7 @@
 //! Short rows: the figures for comparing many of them.
 
+use crate::job::words_of;
+
 /// The part of a row that a report of a sweep needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Brief {
@@ -26,7 +28,9 @@ pub struct Brief {
 impl Brief {
     /// Distinguishes the row from others of its trace and size: the policy, and the words of its job except size and policy.
     pub fn label(&self) -> String {
-        let words = self.job.split(' ').filter(|word| !word.starts_with("size=") && !word.starts_with("policy="));
-        std::iter::once(&self.policy[..]).chain(words.filter(|word| !word.is_empty())).collect::<Vec<_>>().join(" ")
+        let words = words_of(&self.job).unwrap_or_default().into_iter();
+        let words = words.filter(|(name, _)| name != "size" && name != "policy");
+        let words = words.map(|(name, value)| format!("{name}={value}"));
+        std::iter::once(self.policy.clone()).chain(words).collect::<Vec<_>>().join(" ")
     }
 }

@@ -5,10 +5,10 @@ use flashwise_core::cache::Config;
 use flashwise_core::format::BLOCK_BYTES;
 
 use crate::columns::{Show, figures};
-use crate::endurance;
+use crate::endurance::Endurance;
 use crate::experiment;
-use crate::stretch::Whole;
-use crate::wlfc::BucketCounts;
+use crate::stretch::{Counts, Whole};
+use crate::wlfc::Buckets;
 use flashwise_device::flash::lifetime;
 use flashwise_device::flash::profile::Profile;
 
@@ -40,53 +40,23 @@ flashwise_core::cache_figures! { figures! { @flash
 } }
 
 impl TierFigures {
-    /// Returns the figures of `run`, with blocks of this many bytes; `None` for policies without flash.
-    pub(super) fn new(run: &experiment::Run, block_bytes: u64) -> Option<TierFigures> {
-        let (counts, whole) = (run.flash.as_ref().map(|flash| &flash.counts), run.whole.is_some());
-        let ran = Some(&run.ran.counted.counts).filter(|_| whole);
-        let (ram_read_hits, flash_read_hits, writes, erasures) = match (counts, ran) {
-            (Some(counts), _) => (counts.ram_hits, counts.flash_hits, counts.flash_writes, counts.erasures()),
-            (None, Some(ran)) => {
-                let erasures = ran.whole.map_or(0, |whole| whole.figures.erasures);
-                (ran.ram_hits, ran.read_hits - ran.ram_hits, ran.tally.flash_writes, erasures)
-            }
-            (None, None) => return None,
-        };
-        let ram_bytes = run.ram_blocks * block_bytes;
-        let reads = TierFigures { ram_bytes, ram_read_hits, flash_read_hits, ..TierFigures::default() };
-        Some(TierFigures { erasures, host_write_amplification: writes.amplification(), ..reads.with_writes(&writes) })
-    }
-
-    /// Adds the flash writes by cause.
-    fn with_writes(self, writes: &FlashWrites) -> TierFigures {
-        let FlashWrites { client_blocks, admission_blocks, copy_forward_blocks, metadata_blocks } = *writes;
-        TierFigures {
+    /// Returns the figures of `run`; `None` for policies without flash.
+    pub(super) fn of(run: &experiment::Run) -> Option<TierFigures> {
+        let counts = run.counts();
+        let erasures = run.erasures(counts)?;
+        let FlashWrites { client_blocks, admission_blocks, copy_forward_blocks, metadata_blocks } =
+            counts.tally.flash_writes;
+        Some(TierFigures {
+            ram_bytes: run.ram_bytes,
+            ram_read_hits: counts.ram_hits,
+            flash_read_hits: counts.flash_hits(),
             flash_client_blocks: client_blocks,
             flash_admission_blocks: admission_blocks,
             flash_copy_forward_blocks: copy_forward_blocks,
             flash_metadata_blocks: metadata_blocks,
-            ..self
-        }
-    }
-
-    /// Returns the figures of a cache of buckets.
-    pub fn of_buckets(counts: &BucketCounts, ram_bytes: u64) -> TierFigures {
-        let writes = FlashWrites {
-            client_blocks: counts.log_blocks,
-            admission_blocks: counts.admission_blocks,
-            copy_forward_blocks: counts.copy_forward_blocks,
-            metadata_blocks: counts.metadata_blocks + counts.padding_blocks,
-        };
-        let wanted = writes.client_blocks + writes.admission_blocks;
-        let written = counts.flash_written_blocks();
-        TierFigures {
-            ram_bytes,
-            ram_read_hits: counts.ram_hits,
-            flash_read_hits: counts.flash_hits,
-            erasures: counts.erasures,
-            host_write_amplification: (wanted > 0).then(|| written as f64 / wanted as f64),
-            ..TierFigures::default().with_writes(&writes)
-        }
+            erasures,
+            host_write_amplification: counts.tally.flash_writes.amplification(),
+        })
     }
 }
 
@@ -124,27 +94,27 @@ figures! {
 }
 
 impl BucketFigures {
-    /// Returns the figures of these counts, on flash of this many bytes.
-    pub fn new(counts: &BucketCounts, flash_bytes: u64) -> BucketFigures {
-        let per_request = |number: u64| if counts.requests == 0 { 0.0 } else { number as f64 / counts.requests as f64 };
+    /// Returns the figures of a cache of buckets that counted this, on flash of this many bytes.
+    pub fn of(counts: &Counts, flash_bytes: u64) -> BucketFigures {
+        let Buckets { figures, latencies } = counts.buckets.unwrap_or_default();
+        let per_request =
+            |number: u64| if figures.requests == 0 { 0.0 } else { number as f64 / figures.requests as f64 };
         let mean_us = |ns: u64, of: u64| (of > 0).then(|| ns as f64 / of as f64 / 1000.0);
-        let latencies = &counts.latencies;
-        let backend_accesses = counts.backend_reads + counts.backend_writes;
         let mib = latencies.bytes as f64 / f64::from(1 << 20);
         BucketFigures {
             flash_bytes,
-            requests: counts.requests,
-            erase_ratio: per_request(counts.erasures),
-            backend_accesses,
-            backend_ratio: per_request(backend_accesses),
-            backend_read_blocks: counts.backend_read_blocks,
-            backend_written_blocks: counts.bypasses,
-            destaged_blocks: counts.backend_written_blocks - counts.bypasses,
+            requests: figures.requests,
+            erase_ratio: per_request(counts.device.erasures),
+            backend_accesses: figures.backend_accesses(),
+            backend_ratio: per_request(figures.backend_accesses()),
+            backend_read_blocks: figures.backend_read_blocks,
+            backend_written_blocks: figures.passed_blocks,
+            destaged_blocks: counts.answered.written_back,
             latency_mean_us: mean_us(latencies.reads_ns + latencies.writes_ns, latencies.reads + latencies.writes),
             read_latency_mean_us: mean_us(latencies.reads_ns, latencies.reads),
             write_latency_mean_us: mean_us(latencies.writes_ns, latencies.writes),
-            throughput_mib_s: (counts.elapsed_ns > 0).then(|| mib / (counts.elapsed_ns as f64 / 1e9)),
-            flash_padding_blocks: counts.padding_blocks,
+            throughput_mib_s: (latencies.elapsed_ns > 0).then(|| mib / (latencies.elapsed_ns as f64 / 1e9)),
+            flash_padding_blocks: figures.padding_blocks,
         }
     }
 }
@@ -200,8 +170,14 @@ pub struct WearLimits {
     pub drive_writes_per_day: Option<f64>,
 }
 
+impl Default for WearLimits {
+    fn default() -> WearLimits {
+        WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None }
+    }
+}
+
 figures! {
-    /// Flash wear after the warm-up. Definitions are those of [`endurance::Counts`]. Figures are empty if nothing was written or erased,
+    /// Flash wear after the warm-up. Definitions are those of [`Endurance`]. Figures are empty if nothing was written or erased,
     /// the trace has no times, or no device was given.
     pub struct EnduranceFigures {
         /// Layout of the flash: `in-place`, `containers`, `log`, or `unit` if every block is an erase unit.
@@ -296,12 +272,12 @@ impl EnduranceFigures {
     pub(super) fn new(
         run: &experiment::Run,
         flash: &experiment::Flash,
-        reference: Option<&endurance::Counts>,
+        reference: Option<&Endurance>,
         limits: &WearLimits,
         block_size_bytes: u64,
     ) -> EnduranceFigures {
         let (case, experiment::Flash { geometry, counts }) = (&run.case, flash);
-        let (writes, wear) = (&counts.flash_writes, &counts.wear);
+        let (writes, wear) = (&counts.tally.flash_writes, &counts.wear);
         let unit_bytes = u64::from(geometry.unit_pages) * block_size_bytes;
         let written_bytes = writes.total_blocks() * block_size_bytes;
         // For the log all its flash, otherwise the cache's size.
@@ -318,7 +294,7 @@ impl EnduranceFigures {
             over_provision: geometry.ftl.over_provision,
             read_cache_bytes: geometry.read_cache_blocks as u64 * block_size_bytes,
             buffer_bytes: geometry.buffer_blocks * block_size_bytes,
-            buffer_hits: counts.buffer_hits,
+            buffer_hits: counts.tally.buffer_hits,
             rhr: counts.rhr(),
             epbpd: counts.epbpd(),
             fue: counts.fue(),

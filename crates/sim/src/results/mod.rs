@@ -10,9 +10,7 @@ mod parquet;
 
 use flashwise_core::access::Op;
 use flashwise_core::admission::Setting;
-use flashwise_core::cache::Config;
 use flashwise_core::counters::Counters;
-use flashwise_core::format::BLOCK_BYTES;
 
 pub use self::brief::Brief;
 pub use self::figures::{BucketFigures, CacheFigures, EnduranceFigures, RamFigures, TierFigures, WearLimits};
@@ -22,12 +20,10 @@ pub use self::page::page;
 pub use self::parquet::{batch, batch_of, parquet, written};
 use crate::array::{ArrayEpoch, ArrayFigures};
 use crate::columns::{Show, figures};
-use crate::endurance;
+use crate::endurance::Endurance;
 use crate::experiment;
 use crate::sampling::SampleFigures;
-use crate::simulate::Run;
-use crate::stretch::{Counts, Stretch};
-use crate::wlfc::BucketResult;
+use crate::stretch::{Counts, Ran, Stretch};
 use flashwise_trace::Trace;
 
 figures! {
@@ -150,13 +146,6 @@ figures! {
 }
 
 impl ResultRow {
-    /// Returns the row of `run` over `trace`.
-    pub fn new(trace: &Trace, run: &Run) -> ResultRow {
-        let size = (&run.case.size[..], run.case.capacity_blocks);
-        let row = ResultRow::of_policy(trace, &run.case.policy.to_string(), size, &run.counters, &run.epochs);
-        ResultRow { sample: run.sample.clone(), ..row }
-    }
-
     /// Returns the row of any policy over `trace`, for a cache of this many blocks and the user's text for its size.
     pub fn of_policy(
         trace: &Trace,
@@ -165,7 +154,9 @@ impl ResultRow {
         counters: &Counters,
         epochs: &[Counters],
     ) -> ResultRow {
-        let of_policy = ResultRow::of_counters(counters);
+        let warmup_accesses = trace.whole_len() - counters.accesses();
+        let ran = Ran::of_policy(*counters, epochs, warmup_accesses);
+        let row = ResultRow::of_counts(&ran.counted.counts);
         ResultRow {
             trace: trace.name().to_owned(),
             policy: policy.to_owned(),
@@ -173,26 +164,14 @@ impl ResultRow {
             capacity_blocks: capacity_blocks as u64,
             block_size_bytes: trace.block_size_bytes(),
             unique_blocks: trace.whole_unique_blocks(),
-            warmup_accesses: trace.whole_len() - of_policy.accesses,
-            flash_bytes_written: of_policy.flash_writes_blocks * trace.block_size_bytes(),
-            epochs: self::epochs(trace.whole_len() - of_policy.accesses, epochs),
-            ..of_policy
+            warmup_accesses,
+            flash_bytes_written: row.flash_writes_blocks * trace.block_size_bytes(),
+            epochs: epochs_of(&ran, |stretch| Epoch {
+                flash_writes_blocks: stretch.counts.counters.flash_writes_blocks(),
+                ..Epoch::default()
+            }),
+            ..row
         }
-    }
-
-    /// Returns the row of a policy that saw every access.
-    fn of_counters(counters: &Counters) -> ResultRow {
-        let (read, write) = (counters.of(Op::Read), counters.of(Op::Write));
-        let (reads, writes) = (read.accesses(), write.accesses());
-        let asked = Counts {
-            reads,
-            writes,
-            read_hits: read.hits,
-            write_hits: write.hits,
-            counters: *counters,
-            ..Counts::default()
-        };
-        ResultRow::of_counts(&asked)
     }
 
     /// Returns the row of an online cache.
@@ -221,68 +200,38 @@ impl ResultRow {
 }
 
 impl ResultRow {
-    /// Returns the row of a cache of buckets over `trace`. It replaces buckets, so replaced blocks are unknown.
-    pub fn of_buckets(trace: &Trace, result: &BucketResult) -> ResultRow {
-        let BucketResult { case, counts, warmup_accesses, capacity_blocks, ram_bytes } = result;
-        let (read_admissions, write_admissions) = (counts.read_admissions, counts.write_admissions());
-        let read_hits = counts.ram_hits + counts.flash_hits;
-        let (accesses, hits) = (counts.reads + counts.writes, read_hits + counts.write_hits);
-        ResultRow {
-            trace: trace.name().to_owned(),
-            policy: case.system.name().to_owned(),
-            size: case.size.clone(),
-            capacity_blocks: *capacity_blocks,
-            block_size_bytes: trace.block_size_bytes(),
-            unique_blocks: trace.unique_blocks() as u64,
-            warmup_accesses: *warmup_accesses,
-            accesses,
-            reads: counts.reads,
-            writes: counts.writes,
-            read_hits,
-            write_hits: counts.write_hits,
-            hits,
-            hit_ratio: ratio(hits, accesses),
-            read_hit_ratio: ratio(read_hits, counts.reads),
-            admissions: read_admissions + write_admissions,
-            read_admissions,
-            write_admissions,
-            bypasses: counts.bypasses,
-            flash_writes_blocks: counts.flash_written_blocks(),
-            flash_bytes_written: counts.flash_written_blocks() * BLOCK_BYTES as u64,
-            tiers: Some(TierFigures::of_buckets(counts, *ram_bytes)),
-            buckets: Some(BucketFigures::new(counts, case.flash_bytes)),
-            ..ResultRow::default()
-        }
-    }
-
     /// Returns the row of `run`, with its wear compared with `reference`, if simulated, and with `limits`.
-    pub fn of_run(
-        trace: &Trace,
-        run: &experiment::Run,
-        reference: Option<&endurance::Counts>,
-        limits: &WearLimits,
-    ) -> ResultRow {
-        let ran = &run.ran;
-        let of_cache = ResultRow::of_ran(run);
+    pub fn of(trace: &Trace, run: &experiment::Run, reference: Option<&Endurance>, limits: &WearLimits) -> ResultRow {
+        let (counts, algorithm) = (run.counts(), &run.case.algorithm);
+        let row = ResultRow::of_counts(counts);
+        let (replacements, evictions, write_traffic_blocks) = match algorithm.counts_replacements() {
+            true => (row.replacements, row.evictions, row.write_traffic_blocks),
+            false => (None, None, None),
+        };
         let block_bytes = run.block_bytes(trace);
-        let written_bytes = of_cache.flash_writes_blocks * block_bytes;
+        let flash_writes_blocks = run.flash_writes_blocks(counts);
+        let written_bytes = flash_writes_blocks * block_bytes;
         let flash = run.flash.as_ref();
-        let endurance = flash.map(|flash| EnduranceFigures::new(run, flash, reference, limits, block_bytes));
-        let counts = &ran.counted.counts;
-        let ram = flash.is_none() && run.whole.is_none() && run.ram_blocks > 0;
-        let ram = ram.then(|| RamFigures { ram_bytes: run.ram_blocks * block_bytes, ram_read_hits: counts.ram_hits });
         let whole = run.whole.as_ref().zip(counts.whole.as_ref());
+        let tiers = TierFigures::of(run);
+        let ram = tiers.is_none() && run.ram_bytes > 0;
+        let ram = ram.then_some(RamFigures { ram_bytes: run.ram_bytes, ram_read_hits: counts.ram_hits });
         let admission = run.case.admission.as_ref().map(ToString::to_string).unwrap_or_default();
         let refused = trace.rates_refused().filter(|_| is_rated(run));
         let array = run.setting.as_ref().map(|setting| array_figures(run, setting, refused.is_some()));
+        let flash_bytes = run.case.capacity_blocks as u64 * trace.block_size_bytes();
         ResultRow {
             trace: trace.name().to_owned(),
-            policy: run.case.algorithm.to_string(),
+            policy: algorithm.to_string(),
             size: run.case.size.clone(),
-            capacity_blocks: run.whole.as_ref().map_or(run.case.capacity_blocks, Config::capacity_blocks) as u64,
+            capacity_blocks: run.capacity_blocks,
             block_size_bytes: trace.block_size_bytes(),
             unique_blocks: trace.whole_unique_blocks(),
-            warmup_accesses: ran.warmup_accesses,
+            warmup_accesses: run.ran.warmup_accesses,
+            replacements,
+            evictions,
+            write_traffic_blocks,
+            flash_writes_blocks,
             flash_bytes_written: written_bytes,
             admission: (run.whole.is_some() || array.is_some()).then_some(admission),
             drive_writes_budget_used: match refused {
@@ -291,24 +240,20 @@ impl ResultRow {
             },
             caveat: caveat::of_run(refused, rated_seconds(run)),
             ram,
-            tiers: TierFigures::new(run, block_bytes),
+            tiers,
             cache: whole.map(|(config, whole)| CacheFigures::new(config, whole)),
-            endurance,
+            buckets: counts.buckets.is_some().then(|| BucketFigures::of(counts, flash_bytes)),
+            endurance: flash.map(|flash| EnduranceFigures::new(run, flash, reference, limits, block_bytes)),
             array,
-            epochs: epochs_of(run),
-            ..of_cache
+            sample: run.sample.clone(),
+            epochs: epochs_of(&run.ran, |stretch| Epoch {
+                flash_writes_blocks: run.flash_writes_blocks(&stretch.counts),
+                erasures: run.erasures(&stretch.counts),
+                array: run.setting.as_ref().map(|setting| ArrayEpoch::of(setting, stretch, &run.ran.decisions)),
+                ..Epoch::default()
+            }),
+            ..row
         }
-    }
-
-    /// Returns the row of a run. Caches that evict whole erase units do not report replaced blocks. Offline algorithms drop blocks before
-    /// others come.
-    fn of_ran(run: &experiment::Run) -> ResultRow {
-        let counts = &run.ran.counted.counts;
-        let row = ResultRow { flash_writes_blocks: flash_writes_blocks(counts, run), ..ResultRow::of_counts(counts) };
-        if !run.case.algorithm.evicts_units() && !run.case.algorithm.offline() {
-            return row;
-        }
-        ResultRow { replacements: None, evictions: None, write_traffic_blocks: None, ..row }
     }
 }
 
@@ -322,22 +267,6 @@ fn rated_seconds(run: &experiment::Run) -> Option<f64> {
     let of_flash = run.flash.as_ref().and_then(|flash| flash.counts.days).map(|days| days * 86_400.0);
     let of_array = run.setting.as_ref().map(|_| run.ran.counted.seconds);
     of_flash.or(of_array)
-}
-
-/// Blocks written to flash: those of a layout, or the write hits and admissions.
-fn flash_writes_blocks(counts: &Counts, run: &experiment::Run) -> u64 {
-    match run.flash.is_some() || run.whole.is_some() {
-        true => counts.tally.flash_writes.total_blocks(),
-        false => counts.counters.flash_writes_blocks(),
-    }
-}
-
-/// Erase units erased: by the device if simulated, otherwise by the whole cache.
-fn erasures(counts: &Counts, run: &experiment::Run) -> Option<u64> {
-    match run.flash {
-        Some(_) => Some(counts.device.erasures),
-        None => counts.whole.map(|whole| whole.figures.erasures),
-    }
 }
 
 /// Returns the effect of the run on an array. If flash was simulated, its measured write amplification replaces that of the device's
@@ -357,8 +286,8 @@ fn array_figures(run: &experiment::Run, setting: &Setting, refused: bool) -> Arr
     }
 }
 
-fn epochs_of(run: &experiment::Run) -> Vec<Epoch> {
-    let ran = &run.ran;
+/// Returns the epochs of a run; `own` has the figures that depend on the cache.
+fn epochs_of(ran: &Ran, own: impl Fn(&Stretch) -> Epoch) -> Vec<Epoch> {
     let mut first_access = ran.warmup_accesses;
     let epoch = |stretch: &Stretch| {
         let counts = &stretch.counts;
@@ -367,9 +296,7 @@ fn epochs_of(run: &experiment::Run) -> Vec<Epoch> {
             accesses: counts.accesses(),
             hit_ratio: ratio(counts.hits(), counts.accesses()),
             replacement_rate: ratio(counts.counters.replacements(), counts.accesses()),
-            flash_writes_blocks: flash_writes_blocks(counts, run),
-            erasures: erasures(counts, run),
-            array: run.setting.as_ref().map(|setting| ArrayEpoch::of(setting, stretch, &ran.decisions)),
+            ..own(stretch)
         };
         first_access += epoch.accesses;
         epoch
@@ -379,23 +306,4 @@ fn epochs_of(run: &experiment::Run) -> Vec<Epoch> {
 
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
-/// Returns the epochs after this many accesses of warm-up.
-fn epochs(warmup_accesses: u64, counters: &[Counters]) -> Vec<Epoch> {
-    let mut first_access = warmup_accesses;
-    let epoch = |counters: &Counters| {
-        let epoch = Epoch {
-            first_access,
-            accesses: counters.accesses(),
-            hit_ratio: counters.hit_ratio(),
-            replacement_rate: counters.replacement_rate(),
-            flash_writes_blocks: counters.flash_writes_blocks(),
-            erasures: None,
-            array: None,
-        };
-        first_access += epoch.accesses;
-        epoch
-    };
-    counters.iter().map(epoch).collect()
 }

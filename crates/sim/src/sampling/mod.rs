@@ -261,7 +261,8 @@ mod tests {
 
     use super::*;
     use crate::counting::Warmup;
-    use crate::simulate::{PolicyCase, simulate};
+    use crate::experiment::Case;
+    use crate::simulate::simulate;
 
     /// A quarter of the accesses goes to 20 blocks, each in a sample of 1 % with a chance of one in five. The others go to 40,000. One
     /// block number a line.
@@ -284,12 +285,7 @@ mod tests {
         let settings = Settings { format: Some("blocks".parse().unwrap()), ..Settings::default() };
         let whole = open(&path, &settings, &Silent).unwrap();
         let cases = |capacity_blocks: usize| {
-            let case = |policy: &str| PolicyCase {
-                trace: 0,
-                policy: Spec::parse(policy).unwrap(),
-                size: String::new(),
-                capacity_blocks,
-            };
+            let case = |policy: &str| Case::of(Spec::parse(policy).unwrap(), "", capacity_blocks);
             ["lru", "larc", "s3-fifo", "fifo"].map(case).to_vec()
         };
         let run = |trace: &Trace, blocks: usize, warmup: u64| {
@@ -316,9 +312,13 @@ mod tests {
                 for trace in traces {
                     assert!(trace.sample().unwrap().has_hot_blocks());
                     for (sampled, exact) in run(trace, blocks, warmup).iter().zip(&exact) {
-                        let truth = exact.counters.hit_ratio();
-                        let error = sampled.counters.hit_ratio() - truth;
-                        assert!(error.abs() < 0.07, "{}, {blocks}, seed {seed}: {error} of {truth}", exact.case.policy);
+                        let truth = exact.counts().counters.hit_ratio();
+                        let error = sampled.counts().counters.hit_ratio() - truth;
+                        assert!(
+                            error.abs() < 0.07,
+                            "{}, {blocks}, seed {seed}: {error} of {truth}",
+                            exact.case.algorithm
+                        );
                         let sample = sampled.sample.as_ref().unwrap();
                         found += 1;
                         held += u64::from(sample.hit_ratio_low <= truth && truth <= sample.hit_ratio_high);
@@ -353,14 +353,15 @@ mod tests {
             let accesses: Vec<u64> = sampled.epochs.iter().map(Counters::accesses).collect();
             assert_eq!((accesses.len(), accesses[0], accesses[8]), (9, 30_000, 25_000));
         }
-        let case = PolicyCase { trace: 0, policy: lru.clone(), size: String::new(), capacity_blocks: 4000 };
+        let case = Case::of(lru.clone(), "", 4000);
         let all = sample::of(&whole, Sampling::new(1.0, 3).unwrap(), &Silent).unwrap();
         for warmup in [0, 135_500] {
             let counting = Counting { warmup: Warmup::Accesses(warmup), epoch: Some(1000) };
             let exact =
                 simulate(std::slice::from_ref(&whole), vec![case.clone()], counting, &Silent).unwrap().remove(0);
-            assert_eq!(exact.epochs.iter().map(Counters::hits).sum::<u64>(), exact.counters.hits());
-            assert_eq!(super::run(&all, &lru, 4000, counting, None, &Silent).epochs, exact.epochs);
+            let epochs: Vec<Counters> = exact.ran.epochs.iter().map(|epoch| epoch.counts.counters).collect();
+            assert_eq!(epochs.iter().map(Counters::hits).sum::<u64>(), exact.counts().hits());
+            assert_eq!(super::run(&all, &lru, 4000, counting, None, &Silent).epochs, epochs);
         }
     }
 }

@@ -19,13 +19,15 @@ use flashwise_core::cache::Kind;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::lists::Lists;
 use flashwise_core::step::FlashStep;
+use flashwise_core::wlfc::Figures;
 use flashwise_device::TierModel;
 use flashwise_device::flash::clock::Operation;
 use flashwise_device::flash::{Clock, Device, DeviceError, Ftl, FtlConfig, Meter};
 use flashwise_trace::request_file::CacheRequest;
 
 use super::schedule::{Schedule, Work};
-use super::simulation::{BucketCounts, Latencies};
+use super::simulation::{Buckets, Latencies};
+use crate::stretch::Counts;
 
 /// Configuration of a B_like.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +118,7 @@ pub struct BLike {
     ftl: Ftl<Recorder>,
     schedule: Schedule,
     latencies: Latencies,
-    counts: BucketCounts,
+    figures: Figures,
     /// The B+ tree: the slot of each cached block. A slot is one block of a page of the SSD.
     index: BTreeMap<u64, u32>,
     /// The block of each live slot.
@@ -153,7 +155,7 @@ impl BLike {
             ftl: Ftl::metered(ftl, Recorder::default())?,
             schedule: Schedule::new(flash, backend, buckets),
             latencies: Latencies::default(),
-            counts: BucketCounts::default(),
+            figures: Figures::default(),
             index: BTreeMap::new(),
             owners: vec![NO_BLOCK; slots],
             dirty: vec![false; slots],
@@ -174,12 +176,12 @@ impl BLike {
         let block = BLOCK_BYTES as u64;
         let blocks = offset / block..(offset + length).div_ceil(block);
         self.schedule.begin();
-        self.counts.requests += 1;
+        self.figures.requests += 1;
         let mut missed = Vec::new();
         match kind {
             Kind::Read | Kind::Prefetch => missed = self.read(blocks, kind == Kind::Read),
             Kind::Write => {
-                self.counts.writes += blocks.end - blocks.start;
+                self.figures.written_blocks += blocks.end - blocks.start;
                 self.read_ends(offset, length);
                 if length > self.config.large_write_bytes { self.pass(blocks) } else { self.write(blocks) }
             }
@@ -206,12 +208,12 @@ impl BLike {
     /// Reads the cached blocks from flash and the others from the backend. Returns the latter.
     fn read(&mut self, blocks: std::ops::Range<u64>, for_client: bool) -> Vec<std::ops::Range<u64>> {
         let counted = u64::from(for_client);
-        self.counts.reads += counted * (blocks.end - blocks.start);
+        self.figures.read_blocks += counted * (blocks.end - blocks.start);
         let (mut missed, mut page_before): (Vec<std::ops::Range<u64>>, _) = (Vec::new(), u32::MAX);
         for block in blocks {
             match self.index.get(&block) {
                 Some(&slot) => {
-                    self.counts.flash_hits += counted;
+                    self.figures.read_hits += counted;
                     let page = slot / self.config.page_blocks;
                     self.touch(page / self.config.bucket_pages);
                     if page != page_before {
@@ -226,7 +228,7 @@ impl BLike {
             }
         }
         for run in &missed {
-            self.counts.read_admissions += counted * (run.end - run.start);
+            self.figures.read_admissions += counted * (run.end - run.start);
             self.backend((run.end - run.start) as u32, false);
         }
         missed
@@ -255,7 +257,7 @@ impl BLike {
     /// Writes blocks past the cache.
     fn pass(&mut self, blocks: std::ops::Range<u64>) {
         self.forget_all(blocks.clone());
-        self.counts.bypasses += blocks.end - blocks.start;
+        self.figures.passed_blocks += blocks.end - blocks.start;
         self.backend((blocks.end - blocks.start) as u32, true);
     }
 
@@ -263,7 +265,7 @@ impl BLike {
     fn zero(&mut self, blocks: std::ops::Range<u64>) {
         if !blocks.is_empty() {
             self.forget_all(blocks);
-            self.counts.backend_writes += 1;
+            self.figures.backend_writes += 1;
             self.schedule.add(Work::Backend { blocks: 1, write: true });
         }
     }
@@ -292,15 +294,15 @@ impl BLike {
             let page = bucket * self.config.bucket_pages + next_page;
             for slot in page * page_blocks..(page + 1) * page_blocks {
                 if at == blocks.end {
-                    self.counts.padding_blocks += 1;
+                    self.figures.padding_blocks += 1;
                     continue;
                 }
                 let hit = self.place(at, slot, of_client);
                 if of_client {
-                    (self.counts.log_blocks, self.counts.write_hits) =
-                        (self.counts.log_blocks + 1, self.counts.write_hits + u64::from(hit));
+                    (self.figures.log_blocks, self.figures.write_hits) =
+                        (self.figures.log_blocks + 1, self.figures.write_hits + u64::from(hit));
                 } else {
-                    self.counts.admission_blocks += 1;
+                    self.figures.copy_blocks += 1;
                 }
                 at += 1;
             }
@@ -364,7 +366,7 @@ impl BLike {
         let pages = self.config.journal_buckets * self.config.bucket_pages;
         let page = self.journal_next;
         self.journal_next = first + (page + 1 - first) % pages;
-        self.counts.metadata_blocks += u64::from(self.config.page_blocks);
+        self.figures.metadata_blocks += u64::from(self.config.page_blocks);
         self.flash(FlashStep::Write { page });
     }
 
@@ -462,9 +464,10 @@ impl BLike {
             for ((block, old), slot) in logs.iter().zip(page * page_blocks..) {
                 let dirty = self.dirty[*old as usize];
                 self.place(*block, slot, dirty);
-                self.counts.copy_forward_blocks += 1;
+                self.figures.copy_blocks += 1;
+                self.figures.copy_forward_blocks += 1;
             }
-            self.counts.padding_blocks += u64::from(page_blocks) - logs.len() as u64;
+            self.figures.padding_blocks += u64::from(page_blocks) - logs.len() as u64;
             self.write_page(page);
             self.pending_logs += 1;
         }
@@ -478,10 +481,10 @@ impl BLike {
     }
 
     fn backend(&mut self, blocks: u32, write: bool) {
-        let counts = &mut self.counts;
+        let figures = &mut self.figures;
         let (accesses, moved) = match write {
-            true => (&mut counts.backend_writes, &mut counts.backend_written_blocks),
-            false => (&mut counts.backend_reads, &mut counts.backend_read_blocks),
+            true => (&mut figures.backend_writes, &mut figures.backend_written_blocks),
+            false => (&mut figures.backend_reads, &mut figures.backend_read_blocks),
         };
         (*accesses, *moved) = (*accesses + 1, *moved + u64::from(blocks));
         self.schedule.add(Work::Backend { blocks, write });
@@ -493,9 +496,19 @@ impl BLike {
     }
 
     /// Returns the counts so far.
-    pub fn counts(&self) -> BucketCounts {
-        let erasures = self.ftl.counters().erasures;
-        BucketCounts { erasures, elapsed_ns: self.schedule.now_ns(), latencies: self.latencies, ..self.counts }
+    pub fn counts(&self) -> Counts {
+        let latencies = Latencies { elapsed_ns: self.schedule.now_ns(), ..self.latencies };
+        Buckets { figures: self.figures, latencies }.counts(self.ftl.counters().erasures)
+    }
+
+    /// Blocks that clients read and wrote so far.
+    pub fn accesses(&self) -> u64 {
+        self.figures.read_blocks + self.figures.written_blocks
+    }
+
+    /// The time of the last answer.
+    pub fn now_us(&self) -> u64 {
+        self.schedule.now_ns() / 1000
     }
 
     /// Asserts the invariants. Slow; for tests.

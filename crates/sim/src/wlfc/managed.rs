@@ -8,7 +8,8 @@ use flashwise_device::flash::clock::Operation;
 use flashwise_trace::request_file::CacheRequest;
 
 use super::schedule::{Schedule, Work};
-use super::simulation::{BucketCounts, Latencies};
+use super::simulation::{Buckets, Latencies};
+use crate::stretch::Counts;
 
 /// A WLFC on host-managed flash.
 #[derive(Debug)]
@@ -91,29 +92,22 @@ impl Managed {
     }
 
     /// Returns the counts so far.
-    pub fn counts(&self) -> BucketCounts {
+    pub fn counts(&self) -> Counts {
         let figures = self.wlfc.figures();
-        BucketCounts {
-            requests: figures.requests,
-            reads: figures.read_blocks,
-            writes: figures.written_blocks,
-            ram_hits: figures.ram_hits,
-            flash_hits: figures.read_hits,
-            write_hits: figures.write_hits,
-            read_admissions: figures.read_admissions,
-            bypasses: figures.passed_blocks,
-            log_blocks: figures.log_blocks,
-            padding_blocks: figures.padding_blocks,
-            admission_blocks: figures.copy_blocks - figures.copy_forward_blocks,
-            copy_forward_blocks: figures.copy_forward_blocks,
-            metadata_blocks: figures.metadata_blocks,
-            erasures: figures.resets * u64::from(self.schedule.unit_blocks()),
-            backend_reads: figures.backend_reads,
-            backend_writes: figures.backend_writes,
-            backend_read_blocks: figures.backend_read_blocks,
-            backend_written_blocks: figures.backend_written_blocks,
-            elapsed_ns: self.schedule.now_ns(),
-            latencies: self.latencies,
-        }
+        let latencies = Latencies { elapsed_ns: self.schedule.now_ns(), ..self.latencies };
+        Buckets { figures, latencies }.counts(figures.resets * u64::from(self.schedule.unit_blocks()))
+    }
+
+    /// Blocks that clients read and wrote so far.
+    #[inline]
+    pub fn accesses(&self) -> u64 {
+        let figures = self.wlfc.figures();
+        figures.read_blocks + figures.written_blocks
+    }
+
+    /// The time of the last answer.
+    #[inline]
+    pub fn now_us(&self) -> u64 {
+        self.schedule.now_ns() / 1000
     }
 }

@@ -11,7 +11,4 @@ mod simulation;
 
 pub use b_like::{BLike, BLikeConfig};
 pub use managed::Managed;
-pub use simulation::{
-    BucketCase, BucketCounts, BucketError, BucketResult, BucketSettings, Latencies, RAM_BYTES, System, run_buckets,
-    simulate_buckets,
-};
+pub use simulation::{BucketError, BucketSettings, Buckets, Latencies, RAM_BYTES, System, run_buckets};

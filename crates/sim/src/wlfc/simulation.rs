@@ -1,21 +1,23 @@
-//! Runs caches of buckets over traces: every (trace, system, size), in parallel.
+//! Runs of caches of buckets.
 
+use flashwise_core::account;
+use flashwise_core::block_cache::{FlashWrites, Tally};
 use flashwise_core::cache::Kind;
+use flashwise_core::counters::{Counters, OpCounters};
 use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::policy::Info;
 use flashwise_core::quantity::{ByteSize, Share};
 use flashwise_core::wlfc::header::HEADER_BLOCKS;
-use flashwise_core::wlfc::{Config, ConfigError, Refresh};
-use flashwise_device::flash::{Clock, DeviceError, Profile, UnitError};
+use flashwise_core::wlfc::{Config, ConfigError, Figures, Refresh};
+use flashwise_device::flash::{Clock, DeviceCounters, DeviceError, Profile, UnitError};
 use flashwise_device::{TierModel, tier_model_of_option};
 use flashwise_trace::error::TraceError;
-use flashwise_trace::progress::Progress;
-use flashwise_trace::request_file::{CacheRequest, RequestFile};
-use rayon::prelude::*;
+use flashwise_trace::request_file::CacheRequest;
 
 use super::{BLike, BLikeConfig, Managed};
 use crate::cache_settings::Ram;
-use crate::pace::RequestPace;
-use crate::simulate::Counting;
+use crate::counting::Counting;
+use crate::stretch::{Counts, Ran, Stretches};
 
 /// A cache that evicts whole buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +36,26 @@ impl System {
 
     /// Its name in every output.
     pub const fn name(self) -> &'static str {
+        self.info().name
+    }
+
+    /// Its description.
+    pub const fn info(self) -> &'static Info {
         match self {
-            System::Wlfc => "wlfc",
-            System::WlfcC => "wlfc_c",
-            System::BLike => "b-like",
+            System::Wlfc => &WLFC,
+            System::WlfcC => &WLFC_C,
+            System::BLike => &B_LIKE,
         }
     }
+}
+
+static WLFC: Info = info("wlfc", "Buckets on host-managed flash");
+static WLFC_C: Info = info("wlfc_c", "Buckets on host-managed flash, behind RAM");
+static B_LIKE: Info = info("b-like", "Buckets on a conventional SSD");
+
+const fn info(name: &'static str, title: &'static str) -> Info {
+    let source = "Dong, Wang, Zhang: WLFC: Write Less in the Flash-based Cache";
+    Info { name, title, source, parameters: &[], offline: false }
 }
 
 /// Default RAM of WLFC_c: section V.
@@ -219,10 +235,28 @@ impl Cache {
         }
     }
 
-    fn counts(&self) -> BucketCounts {
+    fn counts(&self) -> Counts {
         match self {
             Cache::Managed(managed) => managed.counts(),
             Cache::BLike(b_like) => b_like.counts(),
+        }
+    }
+
+    /// Blocks that clients read and wrote so far.
+    #[inline]
+    fn accesses(&self) -> u64 {
+        match self {
+            Cache::Managed(managed) => managed.accesses(),
+            Cache::BLike(b_like) => b_like.accesses(),
+        }
+    }
+
+    /// The time of the last answer.
+    #[inline]
+    fn now_us(&self) -> u64 {
+        match self {
+            Cache::Managed(managed) => managed.now_us(),
+            Cache::BLike(b_like) => b_like.now_us(),
         }
     }
 
@@ -235,19 +269,30 @@ impl Cache {
     }
 }
 
-/// Numbers of requests and their total latency.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Latencies {
-    /// Read requests.
-    pub reads: u64,
-    /// Total latency of reads.
-    pub reads_ns: u64,
-    /// Requests that write, trim or zero.
-    pub writes: u64,
-    /// Total latency of writes.
-    pub writes_ns: u64,
-    /// Bytes read and written.
-    pub bytes: u64,
+flashwise_core::counts! {
+    /// Numbers of requests and their total latency.
+    pub struct Latencies {
+        /// Read requests.
+        pub reads: u64,
+        /// Total latency of reads.
+        pub reads_ns: u64,
+        /// Requests that write, trim or zero.
+        pub writes: u64,
+        /// Total latency of writes.
+        pub writes_ns: u64,
+        /// Bytes read and written.
+        pub bytes: u64,
+        /// Time until the last request was answered.
+        pub elapsed_ns: u64,
+    }
+
+    /// Counts that only caches of buckets have.
+    pub struct Buckets {
+        /// Counts of requests, flash and backend.
+        pub figures: Figures,
+        /// Latencies of requests, each of which comes when the previous one is answered.
+        pub latencies: Latencies,
+    }
 }
 
 impl Latencies {
@@ -266,118 +311,48 @@ impl Latencies {
     }
 }
 
-macro_rules! counts {
-    ($($(#[$doc:meta])* $count:ident,)*) => {
-        /// Counts, in blocks unless noted.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct BucketCounts {
-            $($(#[$doc])* pub $count: u64,)*
-            /// Latencies of requests.
-            pub latencies: Latencies,
+impl Buckets {
+    /// Returns the counts of a cache of buckets that caused this many erasures. Blocks that fill pages count as metadata.
+    pub(super) fn counts(self, erasures: u64) -> Counts {
+        let figures = &self.figures;
+        let (reads, writes) = (figures.read_blocks, figures.written_blocks);
+        let write_admissions = writes - figures.passed_blocks - figures.write_hits;
+        let op = |hits, fills, bypasses| OpCounters { hits, fills, replacements: 0, bypasses };
+        let missed = reads - figures.ram_hits - figures.read_hits - figures.read_admissions;
+        Counts {
+            reads,
+            writes,
+            read_hits: figures.ram_hits + figures.read_hits,
+            write_hits: figures.write_hits,
+            ram_hits: figures.ram_hits,
+            counters: Counters::of_ops([
+                op(figures.read_hits, figures.read_admissions, 0),
+                op(figures.write_hits, write_admissions, figures.passed_blocks),
+            ]),
+            answered: account::Counts {
+                hits: [figures.read_hits, figures.write_hits],
+                admissions: [figures.read_admissions, write_admissions],
+                bypasses: [missed, figures.passed_blocks],
+                written_back: figures.backend_written_blocks - figures.passed_blocks,
+            },
+            tally: Tally {
+                flash_writes: FlashWrites {
+                    client_blocks: figures.log_blocks,
+                    admission_blocks: figures.copy_blocks - figures.copy_forward_blocks,
+                    copy_forward_blocks: figures.copy_forward_blocks,
+                    metadata_blocks: figures.metadata_blocks + figures.padding_blocks,
+                },
+                ..Tally::default()
+            },
+            device: DeviceCounters { erasures, ..DeviceCounters::default() },
+            buckets: Some(self),
+            ..Counts::default()
         }
-
-        impl std::ops::Sub for BucketCounts {
-            type Output = BucketCounts;
-
-            /// Returns the counts since `before`.
-            fn sub(self, before: BucketCounts) -> BucketCounts {
-                let (now, old) = (self.latencies, before.latencies);
-                let latencies = Latencies {
-                    reads: now.reads - old.reads,
-                    reads_ns: now.reads_ns - old.reads_ns,
-                    writes: now.writes - old.writes,
-                    writes_ns: now.writes_ns - old.writes_ns,
-                    bytes: now.bytes - old.bytes,
-                };
-                BucketCounts { $($count: self.$count - before.$count,)* latencies }
-            }
-        }
-    };
-}
-
-counts! {
-    /// Requests, flushes included.
-    requests,
-    /// Blocks read.
-    reads,
-    /// Blocks written.
-    writes,
-    /// Blocks read from RAM.
-    ram_hits,
-    /// Blocks read whose newest content was on flash.
-    flash_hits,
-    /// Blocks written to the cache whose newest content was on flash.
-    write_hits,
-    /// Blocks read that were not on flash and were admitted.
-    read_admissions,
-    /// Blocks written past the cache.
-    bypasses,
-    /// Blocks that clients wrote to flash.
-    log_blocks,
-    /// Blocks programmed to fill pages.
-    padding_blocks,
-    /// Blocks in read copies and in logs of read misses.
-    admission_blocks,
-    /// Blocks moved out of buckets: by an eviction into a read copy, or by collection.
-    copy_forward_blocks,
-    /// Blocks of metadata.
-    metadata_blocks,
-    /// Erase blocks erased.
-    erasures,
-    /// Read accesses of the backend.
-    backend_reads,
-    /// Accesses of the backend that write or zero.
-    backend_writes,
-    /// Blocks read from the backend.
-    backend_read_blocks,
-    /// Blocks written to the backend.
-    backend_written_blocks,
-    /// Time until the last request was answered.
-    elapsed_ns,
-}
-
-impl BucketCounts {
-    /// Blocks written to flash, for any reason.
-    pub fn flash_written_blocks(&self) -> u64 {
-        self.log_blocks + self.padding_blocks + self.admission_blocks + self.copy_forward_blocks + self.metadata_blocks
-    }
-
-    /// Blocks written that were not on flash and were admitted.
-    pub fn write_admissions(&self) -> u64 {
-        self.writes - self.bypasses - self.write_hits
     }
 }
 
-/// A cache to run over a trace.
-#[derive(Clone, Debug)]
-pub struct BucketCase {
-    /// Index of the trace.
-    pub trace: usize,
-    /// The cache.
-    pub system: System,
-    /// Its size as the user gave it.
-    pub size: String,
-    /// The flash.
-    pub flash_bytes: u64,
-}
-
-/// The result of a case.
-#[derive(Clone, Debug)]
-pub struct BucketResult {
-    /// The case.
-    pub case: BucketCase,
-    /// Counts after the warm-up.
-    pub counts: BucketCounts,
-    /// Block accesses that are not counted.
-    pub warmup_accesses: u64,
-    /// Number of blocks that fit.
-    pub capacity_blocks: u64,
-    /// RAM for reads.
-    pub ram_bytes: u64,
-}
-
-/// Runs a cache over requests without counting the first `warmup` block accesses. Returns the counts, the number of accesses not counted,
-/// and the cache's capacity in blocks.
+/// Runs a cache on flash of this many bytes over requests with this many block accesses. Warm-up and epochs end with the request in which
+/// they reach their length. Returns the result, whose time is that of the last answer, and the cache's capacity in blocks.
 ///
 /// # Errors
 /// The settings make no cache.
@@ -385,54 +360,15 @@ pub fn run_buckets<E: From<BucketError>>(
     settings: &BucketSettings,
     system: System,
     flash_bytes: u64,
-    warmup: u64,
+    (counting, accesses): (Counting, usize),
     requests: impl FnOnce(&mut dyn FnMut(&CacheRequest)) -> Result<(), E>,
-) -> Result<(BucketCounts, u64, u64), E> {
+) -> Result<(Ran, u64), E> {
     let mut cache = settings.build(system, flash_bytes)?;
-    let (mut before, mut accesses) = (BucketCounts::default(), 0);
-    let mut warm = warmup == 0;
+    let mut stretches = Stretches::new(counting, accesses);
     requests(&mut |request| {
+        stretches.at(cache.accesses(), cache.now_us(), || cache.counts(), || None);
         cache.request(request);
-        if !warm {
-            let counts = cache.counts();
-            accesses = counts.reads + counts.writes;
-            if accesses >= warmup {
-                (warm, before) = (true, counts);
-            }
-        }
     })?;
-    Ok((cache.counts() - before, accesses, cache.capacity_blocks()))
-}
-
-/// Runs all cases on all cores and returns the results in their order. A warm-up ends with the request in which it reaches its length.
-/// `requests` are those of the traces, and `accesses` their numbers of block accesses, which `progress` counts.
-///
-/// # Errors
-/// The settings make no cache, or a trace, given by index, cannot be read.
-pub fn simulate_buckets(
-    requests: &[RequestFile],
-    accesses: &[usize],
-    cases: Vec<BucketCase>,
-    settings: &BucketSettings,
-    counting: Counting,
-    progress: &dyn Progress,
-) -> Result<Vec<BucketResult>, (usize, BucketError)> {
-    let run = |case: BucketCase| {
-        let (requests, accesses) = (&requests[case.trace], accesses[case.trace]);
-        let warmup = counting.warmup.accesses(accesses);
-        let each = |consume: &mut dyn FnMut(&CacheRequest)| -> Result<(), BucketError> {
-            let mut pace = RequestPace::new(progress, requests.len(), accesses as u64);
-            requests.for_each(|request| {
-                consume(request);
-                pace.request_ends();
-            })?;
-            pace.end();
-            Ok(())
-        };
-        let (counts, warmup_accesses, capacity_blocks) =
-            run_buckets(settings, case.system, case.flash_bytes, warmup, each).map_err(|error| (case.trace, error))?;
-        let ram_bytes = settings.ram_bytes(case.system, case.flash_bytes);
-        Ok(BucketResult { case, counts, warmup_accesses, capacity_blocks, ram_bytes })
-    };
-    cases.into_par_iter().with_max_len(1).map(run).collect()
+    let capacity_blocks = cache.capacity_blocks();
+    Ok((stretches.end(cache.now_us(), cache.counts(), None, None), capacity_blocks))
 }

@@ -7,8 +7,9 @@ use flashwise_core::admission::{Rule, Setting};
 use flashwise_core::policy::{Outcome, Spec};
 use flashwise_device::paper;
 use flashwise_sim::array::{ArrayFigures, setting};
+use flashwise_sim::experiment::Case;
 use flashwise_sim::online::{Ran, replay};
-use flashwise_sim::simulate::{Counting, PolicyCase, Warmup, simulate};
+use flashwise_sim::simulate::{Counting, Warmup, simulate};
 use flashwise_trace::Trace;
 use flashwise_trace::progress::Silent;
 
@@ -38,10 +39,9 @@ fn without_a_rule_and_with_one_that_admits_everything_it_is_what_simulate_counts
     let trace = &traces[0];
     let plain = run(trace, "larc", None);
     assert_eq!(run(trace, "larc", Some("probability:p=1")).counted.counts.answered, plain.counted.counts.answered);
-    let case =
-        PolicyCase { trace: 0, policy: "larc".parse().unwrap(), size: String::new(), capacity_blocks: capacity(trace) };
+    let case = Case::of("larc".parse::<Spec>().unwrap(), "", capacity(trace));
     let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
-    let simulated = &simulate(&traces, vec![case], counting, &Silent).unwrap()[0].counters;
+    let simulated = simulate(&traces, vec![case], counting, &Silent).unwrap()[0].counts().counters;
     assert_eq!(plain.counted.counts.answered.hits.iter().sum::<u64>(), simulated.hits());
     assert_eq!(plain.counted.counts.answered.admissions.iter().sum::<u64>(), simulated.admissions());
     assert_eq!(plain.counted.counts.answered.bypasses.iter().sum::<u64>(), simulated.bypasses());

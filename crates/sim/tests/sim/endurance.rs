@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::brute_force::BruteForce;
 use crate::workloads::{generated, letters, without_times};
+use flashwise_core::access::Op;
 use flashwise_device::ArrayModel;
 use flashwise_sim::cache_settings::Ram;
-use flashwise_sim::endurance::{Algorithm, Counts, Geometry, Settings};
+use flashwise_sim::endurance::{Algorithm, Endurance, Geometry, Settings};
 use flashwise_sim::experiment::{self, Case, Devices, Experiment, ExperimentError, Flash, Layout};
 use flashwise_sim::job::{Job, Runs};
 use flashwise_sim::simulate::{Counting, Warmup};
@@ -28,7 +29,7 @@ fn small() -> Settings {
 struct Run {
     case: Case,
     geometry: Geometry,
-    counts: Counts,
+    counts: Endurance,
 }
 
 /// Returns the counts of the flash of each case.
@@ -67,7 +68,12 @@ fn try_run(
 }
 
 /// Returns the counts of the algorithms, by size.
-fn run<const N: usize>(trace: &Trace, algorithms: [&str; N], shares: &[f64], settings: &Settings) -> Vec<[Counts; N]> {
+fn run<const N: usize>(
+    trace: &Trace,
+    algorithms: [&str; N],
+    shares: &[f64],
+    settings: &Settings,
+) -> Vec<[Endurance; N]> {
     let runs = try_run(trace, &algorithms, shares, settings).unwrap();
     runs.chunks(N).map(|runs| std::array::from_fn(|at| runs[at].counts)).collect()
 }
@@ -97,12 +103,12 @@ fn m_m_plus_and_c_have_the_same_hits_and_each_erases_less() {
     for trace in traces() {
         for settings in with_and_without_dram() {
             for [m, m_plus, c] in run(trace, ["m", "m+", "c"], &SHARES, &settings) {
-                let hits = |counts: &Counts| (counts.reads, counts.read_hits());
+                let hits = |counts: &Endurance| (counts.reads, counts.read_hits);
                 assert_eq!(hits(&m_plus), hits(&m), "{}", trace.name());
-                let erasures = [&m, &m_plus, &c].map(Counts::erasures);
+                let erasures = [&m, &m_plus, &c].map(Endurance::erasures);
                 if settings.ram != Ram::Bytes(0) {
                     // C has a smaller read cache, by its write buffer, and may hit less.
-                    assert!(c.reads == m.reads && c.read_hits() <= m.read_hits(), "{}", trace.name());
+                    assert!(c.reads == m.reads && c.read_hits <= m.read_hits, "{}", trace.name());
                     assert!(erasures.iter().all(|&others| others <= erasures[0]), "{}: {erasures:?}", trace.name());
                     continue;
                 }
@@ -127,11 +133,11 @@ fn c_seals_collects_and_copies_forward_as_by_hand() {
     let runs = on_flash(&[trace], vec![case], &settings, NO_WARMUP).unwrap();
     let Run { geometry, counts, .. } = &runs[0];
     assert_eq!((geometry.units, geometry.unit_pages, geometry.write_buffers), (5, 2, 1));
-    assert_eq!((counts.reads, counts.ram_hits, counts.buffer_hits, counts.flash_hits), (22, 1, 1, 10));
+    assert_eq!((counts.reads, counts.ram_hits, counts.tally.buffer_hits, counts.flash_hits()), (22, 1, 1, 10));
     // Twelve pages were programmed, of which ten reads came.
-    assert_eq!((counts.insertions_read, counts.fue()), (11, Some(10.0 / 12.0)));
-    assert_eq!((counts.flash_writes.admission_blocks, counts.flash_writes.copy_forward_blocks), (11, 1));
-    assert_eq!((counts.erasures(), counts.evicted_live_blocks, counts.device.programs()), (1, 2, 12));
+    assert_eq!((counts.insertions(), counts.fue()), (11, Some(10.0 / 12.0)));
+    assert_eq!((counts.tally.flash_writes.admission_blocks, counts.tally.flash_writes.copy_forward_blocks), (11, 1));
+    assert_eq!((counts.erasures(), counts.live_at_eviction_blocks(), counts.device.programs()), (1, 2, 12));
 }
 
 #[test]
@@ -159,8 +165,8 @@ fn each_technique_saves_erasures() {
             let erasures = counts.map(|counts| counts.erasures());
             assert!(erasures.is_sorted_by(|more, fewer| more >= fewer), "{}: {erasures:?}", trace.name());
             let [first, .., last] = counts;
-            assert!(counts.iter().all(|counts| counts.read_hits() == first.read_hits()));
-            assert_eq!((counts[3].read_hits(), counts[4].read_hits()), (last.read_hits(), last.read_hits()));
+            assert!(counts.iter().all(|counts| counts.read_hits == first.read_hits));
+            assert_eq!((counts[3].read_hits, counts[4].read_hits), (last.read_hits, last.read_hits));
         }
     }
 }
@@ -191,10 +197,10 @@ fn more_rounds_find_more_of_the_copies_that_are_for_nothing_and_never_all_that_a
     for trace in &traces()[..4] {
         let rounds = ["c:cfr=0", "c:cfr=1", "c:cfr=2", "c:cfr=4", "c:cfr=exact"];
         for counts in run(trace, rounds, &[0.02, 0.05], &small()) {
-            let wasted = counts.map(|counts| counts.copy_forward_wasted_blocks);
+            let wasted = counts.map(|counts| counts.tally.wasted_copies_blocks);
             assert!(wasted[..4].is_sorted_by(|more, fewer| more > fewer), "{wasted:?}");
             assert!(wasted[0] > 2 * wasted[3] && wasted[4] == 0, "{wasted:?}");
-            let hits = counts.map(|counts| counts.read_hits());
+            let hits = counts.map(|counts| counts.read_hits);
             assert!(hits.iter().all(|&other| other == hits[0]));
         }
     }
@@ -228,7 +234,7 @@ fn budgets_are_met_and_used() {
             let algorithms =
                 ["m+", "c", "m_t:share=25%", "m_t:share=75%", "c_t:share=25%", "c_t:share=15%,of=m+", "m_t:share=200%"];
             for [m_plus, c, quarter, most, c_quarter, c_least, all] in run(trace, algorithms, &[0.05, 0.2], &settings) {
-                let met = |counts: &Counts, share: f64, of: &Counts| {
+                let met = |counts: &Endurance, share: f64, of: &Endurance| {
                     let used = counts.erasures() as f64 / (share * of.erasures() as f64);
                     assert!((0.98..=1.0).contains(&used), "{used} of a budget of {share}");
                 };
@@ -268,12 +274,12 @@ fn erase_units_of_one_block_and_no_dram_leave_min_alone() {
             let stays = slow.min();
             let min = (stays.iter().map(|stay| stay.hits).sum::<u64>(), stays.len() as u64);
             let [m, m_plus, h] = run(&trace, ["m", "m+", "h"], &[share], &settings)[0];
-            let found = |counts: &Counts| (counts.read_hits(), counts.insertions());
+            let found = |counts: &Endurance| (counts.read_hits, counts.insertions());
             assert_eq!((found(&m), found(&m_plus), found(&h)), (min, slow.m_plus(), slow.m_plus()));
-            let reads = trace.accesses().filter(|access| access.1 == flashwise_core::access::Op::Read).count();
+            let reads = trace.accesses().filter(|access| access.1 == Op::Read).count();
             assert_eq!(m.rhr(), min.0 as f64 / reads as f64);
             // Nothing is ever copied, so that all but the first writes of a unit erase one.
-            assert_eq!((m.device.programs(), m.copy_forward_wasted_blocks), (m.insertions(), 0));
+            assert_eq!((m.device.programs(), m.tally.wasted_copies_blocks), (m.insertions(), 0));
             assert_eq!(h.erasures(), h.insertions().saturating_sub(slow.capacity as u64));
         }
     }
@@ -314,7 +320,7 @@ fn the_warm_up_is_run_but_not_counted() {
         let (all, half, none) = (count(0), count(200_000), count(400_000));
         assert_eq!((all.reads + all.writes, half.reads + half.writes, none.reads + none.writes), (400_000, 200_000, 0));
         // The first half was cold.
-        assert!(half.rhr() > all.rhr() && half.read_hits() < all.read_hits(), "{algorithm}");
+        assert!(half.rhr() > all.rhr() && half.read_hits < all.read_hits, "{algorithm}");
         assert!(half.erasures() < all.erasures() && half.days.unwrap() < all.days.unwrap());
         assert_eq!((none.wear.erasures_max, none.erasures(), none.days), (0, 0, None), "{algorithm}");
         // The wear is that of the same time as the erasures and the days.
@@ -400,14 +406,14 @@ mod real_traces {
                 for counts in run(&trace, ALGORITHMS, &shares(&trace), &settings) {
                     let [m, m_plus, arrival, c, online @ ..] = &counts;
                     let name = trace.name();
-                    assert_eq!(m_plus.read_hits(), m.read_hits(), "{name}");
+                    assert_eq!(m_plus.read_hits, m.read_hits, "{name}");
                     assert!(m.erasures() >= m_plus.erasures(), "{name}");
                     for in_units in [arrival, c] {
                         // With RAM C has a smaller read cache, by its write buffer.
                         let is_equal = settings.ram == Ram::Bytes(0);
-                        assert!(!is_equal || in_units.read_hits() == m.read_hits(), "{name}");
+                        assert!(!is_equal || in_units.read_hits == m.read_hits, "{name}");
                         assert!(!is_equal || m_plus.erasures() >= in_units.erasures() || in_units != c, "{name}");
-                        assert!(in_units.read_hits() <= m.read_hits(), "{name}");
+                        assert!(in_units.read_hits <= m.read_hits, "{name}");
                     }
                     assert!(online.iter().all(|online| online.rhr() <= m.rhr()), "{name}");
                     runs += 1.0;
@@ -456,14 +462,14 @@ fn a_plan_has_epochs_and_devices_like_any_cache() {
         let [counts, with_devices] = [&alone, &waiting].map(|run| run.flash.as_ref().unwrap().counts);
         assert_eq!(counts, with_devices, "{algorithm}");
         let counted = &waiting.ran.counted.counts;
-        assert_eq!(counted.answered.written_back, counts.insertions_write, "{algorithm}");
-        assert_eq!(counted.answered.bypasses.iter().sum::<u64>(), counts.bypasses, "{algorithm}");
+        assert_eq!(counted.answered.written_back, counts.answered.written_back, "{algorithm}");
+        assert_eq!(counted.answered.bypasses.iter().sum::<u64>(), counts.counters.bypasses(), "{algorithm}");
         let epochs = &waiting.ran.epochs;
         assert_eq!(epochs.len(), trace.len().div_ceil(70_000), "{algorithm}");
         let sum =
             |of: fn(&flashwise_sim::stretch::Counts) -> u64| epochs.iter().map(|epoch| of(&epoch.counts)).sum::<u64>();
         assert_eq!(sum(|counts| counts.accesses()), trace.len() as u64, "{algorithm}");
-        assert_eq!(sum(|counts| counts.read_hits), counts.read_hits(), "{algorithm}");
+        assert_eq!(sum(|counts| counts.read_hits), counts.read_hits, "{algorithm}");
         assert_eq!(sum(|counts| counts.device.erasures), counts.erasures(), "{algorithm}");
         assert!(waiting.ran.waits.is_some() && alone.ran.waits.is_none(), "{algorithm}");
     }

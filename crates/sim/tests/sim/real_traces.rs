@@ -13,8 +13,9 @@ use flashwise_core::admission::size::Size;
 use flashwise_core::policy::{Outcome, Spec};
 use flashwise_device::paper;
 use flashwise_sim::array::{ArrayFigures, TraceRule, setting, storage_bytes};
+use flashwise_sim::experiment::Case;
 use flashwise_sim::online::replay;
-use flashwise_sim::simulate::{Counting, PolicyCase, Warmup, simulate};
+use flashwise_sim::simulate::{Counting, Warmup, simulate};
 use flashwise_trace::Trace;
 use flashwise_trace::normalised::{Settings, open};
 use flashwise_trace::progress::Silent;
@@ -151,16 +152,11 @@ fn lru_over_oltp_hits_as_often_as_the_arc_paper_says() {
     let trace = open(format!("{directory}/arc/OLTP.lis.zst"), &settings, &Silent).unwrap();
     let lru = Spec::parse("lru").unwrap();
     let sizes = [1000, 2000, 5000, 10_000, 15_000];
-    let case = |capacity_blocks: usize| PolicyCase {
-        trace: 0,
-        policy: lru.clone(),
-        size: capacity_blocks.to_string(),
-        capacity_blocks,
-    };
+    let case = |capacity_blocks: usize| Case::of(lru.clone(), capacity_blocks, capacity_blocks);
     let cases = sizes.into_iter().map(case).collect();
     let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
     let runs = simulate(&[trace], cases, counting, &Silent).unwrap();
-    let percent = runs.iter().map(|run| format!("{:.2}", 100.0 * run.counters.hit_ratio()));
+    let percent = runs.iter().map(|run| format!("{:.2}", 100.0 * run.counts().counters.hit_ratio()));
     assert_eq!(percent.collect::<Vec<_>>(), ["32.83", "42.47", "53.65", "60.70", "64.63"]);
 }
 

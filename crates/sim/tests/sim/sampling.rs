@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use flashwise_core::policy::Spec;
 use flashwise_sim::counting::{Counting, Warmup};
-use flashwise_sim::simulate::{PolicyCase, Run, simulate};
+use flashwise_sim::experiment::{Case, Run};
+use flashwise_sim::simulate::simulate;
 use flashwise_trace::Trace;
 use flashwise_trace::normalised::{Settings, open};
 use flashwise_trace::progress::Silent;
@@ -48,12 +49,7 @@ fn phases() -> String {
 /// Runs every policy at every size.
 fn run(trace: &Trace) -> Vec<Run> {
     let size = |part: f64| (trace.whole_unique_blocks() as f64 * part) as usize;
-    let case = |policy: &str, capacity_blocks: usize| PolicyCase {
-        trace: 0,
-        policy: Spec::parse(policy).unwrap(),
-        size: String::new(),
-        capacity_blocks,
-    };
+    let case = |policy: &str, capacity_blocks: usize| Case::of(Spec::parse(policy).unwrap(), "", capacity_blocks);
     let cases = SIZES.iter().flat_map(|&part| POLICIES.map(|policy| case(policy, size(part)))).collect();
     let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
     simulate(std::slice::from_ref(trace), cases, counting, &Silent).unwrap()
@@ -71,7 +67,7 @@ fn intervals_contain_the_truth_in_95_of_100_samples() {
     let traces = [(written("skewed", skewed()), 0.1), (written("phases", phases()), 0.1), (bundled(), 0.02)];
     let (mut within, mut intervals) = (0, 0);
     for (trace, share) in &traces {
-        let truths: Vec<f64> = run(trace).iter().map(|run| run.counters.hit_ratio()).collect();
+        let truths: Vec<f64> = run(trace).iter().map(|run| run.counts().counters.hit_ratio()).collect();
         let mut of_trace = 0;
         let (mut errors, mut stated) = (0.0, 0.0);
         for seed in 0..SAMPLES {
@@ -79,7 +75,7 @@ fn intervals_contain_the_truth_in_95_of_100_samples() {
             for (run, truth) in run(&sampled).iter().zip(&truths) {
                 let figures = run.sample.as_ref().unwrap();
                 of_trace += u64::from((figures.hit_ratio_low..=figures.hit_ratio_high).contains(truth));
-                errors += (run.counters.hit_ratio() - truth).powi(2);
+                errors += (run.counts().counters.hit_ratio() - truth).powi(2);
                 stated += figures.hit_ratio_standard_error.powi(2);
             }
         }

@@ -6,7 +6,9 @@ use flashwise_core::filter::Caching;
 use flashwise_core::wlfc::{Config, Figures, Refresh, Wlfc};
 use flashwise_device::flash::{Clock, Profile};
 use flashwise_device::tier_model_of_option;
-use flashwise_sim::wlfc::{BLike, BLikeConfig, BucketError, BucketSettings, System, run_buckets};
+use flashwise_sim::simulate::{Counting, Warmup};
+use flashwise_sim::stretch::Counts;
+use flashwise_sim::wlfc::{BLike, BLikeConfig, BucketError, BucketSettings, Buckets, System, run_buckets};
 use flashwise_trace::normalised::{Settings, open_with_requests};
 use flashwise_trace::progress::Silent;
 use flashwise_trace::request_file::CacheRequest;
@@ -235,6 +237,10 @@ fn request(kind: Kind, block: u64, blocks: u64) -> CacheRequest {
     CacheRequest { time_us: 0, kind, offset_bytes, length_bytes, durable: false, caching: Caching::Usual }
 }
 
+fn buckets(counts: &Counts) -> Buckets {
+    counts.buckets.unwrap()
+}
+
 /// 8 buckets of 4 pages of 4 blocks, of which one is the journal's, and 4 more to spare. A write of a block is a page, and a page of the
 /// journal: 1 ms on two planes or one. A read of it is a page. Of 16 blocks that are read, 12 are the backend's, with an access for each
 /// run around the 4 that are cached.
@@ -246,23 +252,23 @@ fn b_like_by_hand() {
     let config = BLikeConfig { over_provision: 0.5, journal_buckets: 1, ..BLikeConfig::new(12 * 4, 4, 4, 4) };
     let mut cache = BLike::new(config, clock, &hdd).unwrap();
     cache.request(&request(Kind::Write, 4, 1));
-    let counts = cache.counts();
-    assert_eq!((counts.log_blocks, counts.padding_blocks, counts.metadata_blocks), (1, 3, 4));
-    assert_eq!((counts.latencies.writes_ns, counts.backend_reads + counts.backend_writes), (1_000_000, 0));
+    let Buckets { figures, latencies } = buckets(&cache.counts());
+    assert_eq!((figures.log_blocks, figures.padding_blocks, figures.metadata_blocks), (1, 3, 4));
+    assert_eq!((latencies.writes_ns, figures.backend_accesses()), (1_000_000, 0));
     cache.request(&request(Kind::Write, 4, 4));
     cache.request(&request(Kind::Read, 4, 4));
-    let counts = cache.counts();
-    assert_eq!((counts.write_hits, counts.flash_hits, counts.latencies.reads_ns), (1, 4, 50_000));
+    let Buckets { figures, latencies } = buckets(&cache.counts());
+    assert_eq!((figures.write_hits, figures.read_hits, latencies.reads_ns), (1, 4, 50_000));
     cache.request(&request(Kind::Read, 0, 16));
-    let counts = cache.counts();
-    assert_eq!((counts.backend_reads, counts.backend_read_blocks, counts.flash_hits), (2, 12, 8));
+    let figures = buckets(&cache.counts()).figures;
+    assert_eq!((figures.backend_reads, figures.backend_read_blocks, figures.read_hits), (2, 12, 8));
     cache.check();
     // 70 blocks elsewhere drive the 4 dirty ones out, which are neighbours: one access of the backend.
     (0..70).for_each(|block| cache.request(&request(Kind::Read, 1000 + 10 * block, 1)));
     cache.check();
-    let counts = cache.counts();
-    assert_eq!((counts.backend_writes, counts.backend_written_blocks), (1, 4));
-    assert!(counts.erasures > 10, "{counts:?}");
+    let (counts, figures) = (cache.counts(), buckets(&cache.counts()).figures);
+    assert_eq!((figures.backend_writes, figures.backend_written_blocks), (1, 4));
+    assert!(counts.device.erasures > 10, "{counts:?}");
 }
 
 #[test]
@@ -296,21 +302,27 @@ fn figures_add_up_and_wlfc_erases_less_than_b_like() {
             Ok::<(), BucketError>(())
         };
         let settings = BucketSettings { refresh: Refresh::Evict, ..BucketSettings::paper() };
-        let (counts, warmup, _) = run_buckets(&settings, system, 1 << 30, 1000, each).unwrap();
-        assert_eq!((counts.requests, counts.reads + counts.writes, warmup), (199_000, 199_000, 1000));
-        assert_eq!(counts.latencies.reads + counts.latencies.writes, 199_000);
-        assert!(counts.latencies.reads_ns + counts.latencies.writes_ns <= counts.elapsed_ns, "{counts:?}");
+        let counting = Counting { warmup: Warmup::Accesses(1000), epoch: Some(60_000) };
+        let (ran, _) = run_buckets(&settings, system, 1 << 30, (counting, 200_000), each).unwrap();
+        let counts = ran.counted.counts;
+        let sum =
+            ran.epochs.iter().fold(Counts::default(), |sum, epoch| Counts { buckets: None, ..sum + epoch.counts });
+        assert_eq!((ran.epochs.len(), sum), (4, Counts { buckets: None, ..counts }));
+        let Buckets { figures, latencies } = buckets(&counts);
+        assert_eq!((figures.requests, counts.accesses(), ran.warmup_accesses), (199_000, 199_000, 1000));
+        assert_eq!(latencies.reads + latencies.writes, 199_000);
+        assert!(latencies.reads_ns + latencies.writes_ns <= latencies.elapsed_ns, "{counts:?}");
         counts
     };
     let (wlfc, b_like) = (run(System::Wlfc, 0), run(System::BLike, 0));
-    assert!(10 * wlfc.erasures <= 4 * b_like.erasures, "{wlfc:?} {b_like:?}");
+    assert!(10 * wlfc.device.erasures <= 4 * b_like.device.erasures, "{wlfc:?} {b_like:?}");
     let (wlfc, wlfc_c, b_like) = (run(System::Wlfc, 1), run(System::WlfcC, 1), run(System::BLike, 1));
     assert!(wlfc_c.ram_hits > 0 && wlfc.ram_hits == 0);
-    assert!(2 * wlfc.erasures < b_like.erasures, "{wlfc:?} {b_like:?}");
+    assert!(2 * wlfc.device.erasures < b_like.device.erasures, "{wlfc:?} {b_like:?}");
     let [write, write_of_b_like] =
-        [wlfc, b_like].map(|counts| counts.latencies.writes_ns as f64 / counts.latencies.writes as f64);
+        [wlfc, b_like].map(|counts| buckets(&counts).latencies).map(|all| all.writes_ns as f64 / all.writes as f64);
     assert!(write < write_of_b_like, "{write} {write_of_b_like}");
     let [read, read_of_b_like] =
-        [wlfc_c, b_like].map(|counts| counts.latencies.reads_ns as f64 / counts.latencies.reads as f64);
+        [wlfc_c, b_like].map(|counts| buckets(&counts).latencies).map(|all| all.reads_ns as f64 / all.reads as f64);
     assert!(read <= 1.1 * read_of_b_like, "{read} {read_of_b_like}");
 }
