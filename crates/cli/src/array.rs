@@ -2,12 +2,10 @@
 
 use clap::Args;
 use flashwise_core::options::OptionError;
-use flashwise_core::quantity::ByteSize;
-use flashwise_device::{ArrayError, TierModel, tier_model_of_option};
-use flashwise_sim::array::Arrivals;
-use flashwise_sim::job::{Admission, Job, Written};
+use flashwise_sim::job::{Admission, Job};
 
 use crate::help;
+use crate::settings::Words;
 
 /// Options for admission, arrivals and devices.
 #[derive(Clone, Debug, Args)]
@@ -20,18 +18,8 @@ pub struct ArrayOptions {
     /// trace's time.
     #[arg(long = "admission", value_name = "RULE", value_parser = parse_rules)]
     admissions: Vec<Rules>,
-    /// Cache device: a name from `flashwise lifetime --devices` or a TOML file, with changes: slc:write-amplification=1.5 [default: slc]
-    #[arg(long, value_name = "DEVICE", value_parser = parse_cache)]
-    cache_device: Option<Written<TierModel>>,
-    /// Storage device, given like --cache-device [default: mlc]
-    #[arg(long, value_name = "DEVICE", value_parser = parse_storage)]
-    storage_device: Option<Written<TierModel>>,
-    /// Size of the storage; for a server's recording, of its volume [default: twice the trace's blocks]
-    #[arg(long, value_name = "SIZE")]
-    storage_size: Option<ByteSize>,
-    /// Arrivals, for waiting times: none, trace (at the trace's times), trace:speed=2 or closed:depth=16 (16 in flight) [default: none]
-    #[arg(long, value_name = "ARRIVALS")]
-    arrivals: Option<Arrivals>,
+    #[command(flatten)]
+    words: Words<true>,
 }
 
 /// The rules of one `--admission`.
@@ -42,24 +30,10 @@ fn parse_rules(text: &str) -> Result<Rules, OptionError> {
     Admission::parse_list(text).map(Rules)
 }
 
-fn parse_cache(text: &str) -> Result<Written<TierModel>, ArrayError> {
-    Written::read(text, |text| tier_model_of_option("cache-device", text))
-}
-
-fn parse_storage(text: &str) -> Result<Written<TierModel>, ArrayError> {
-    Written::read(text, |text| tier_model_of_option("storage-device", text))
-}
-
 impl ArrayOptions {
     /// Puts the given options into `job`, except the rules.
     pub fn put(&self, job: &mut Job) {
-        *job = Job {
-            cache_device: self.cache_device.clone(),
-            storage_device: self.storage_device.clone(),
-            storage_size: self.storage_size,
-            arrivals: self.arrivals,
-            ..std::mem::take(job)
-        };
+        self.words.put(job);
     }
 
     /// The given rules.

@@ -4,15 +4,12 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use flashwise_core::cache::settings::{Setting, Value};
 use flashwise_core::quantity::{ByteSize, Share};
-use flashwise_device::ArrayError;
 use flashwise_sim::cache_settings::Ram;
 use flashwise_sim::endurance;
 use flashwise_sim::job::{Job, LayoutName};
 
-use crate::buckets::BucketOptions;
-use crate::endurance::EnduranceOptions;
 use crate::help;
-use crate::settings::SimulateSettings;
+use crate::settings::Words;
 
 /// Reads the name of a layout.
 fn layouts() -> impl TypedValueParser<Value = LayoutName> {
@@ -41,11 +38,7 @@ pub struct CacheOptions {
     #[arg(long, value_name = "SHARE", help = over_provision_help(), value_delimiter = ',')]
     over_provision: Vec<Share>,
     #[command(flatten)]
-    settings: SimulateSettings,
-    #[command(flatten)]
-    endurance: EnduranceOptions,
-    #[command(flatten)]
-    buckets: BucketOptions,
+    words: Words<false>,
 }
 
 fn meaning(name: &str) -> &'static str {
@@ -82,11 +75,10 @@ fn over_provision_help() -> String {
 
 impl CacheOptions {
     /// Puts the given options into `job`, except the over-provisionings.
-    pub fn put(&self, job: &mut Job) -> Result<(), ArrayError> {
+    pub fn put(&self, job: &mut Job) {
         let (layout, ram, erase_unit) = (self.layout, self.ram, self.erase_unit);
-        *job = Job { layout, ram, erase_unit, settings: self.settings.0.clone(), ..std::mem::take(job) };
-        self.buckets.put(job);
-        self.endurance.put(job)
+        *job = Job { layout, ram, erase_unit, ..std::mem::take(job) };
+        self.words.put(job);
     }
 
     /// The given over-provisionings.

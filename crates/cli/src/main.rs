@@ -5,12 +5,10 @@
 
 mod advise;
 mod array;
-mod buckets;
 mod cache;
 mod closed;
 mod completions;
 mod curve;
-mod endurance;
 mod failure;
 mod fit;
 mod help;

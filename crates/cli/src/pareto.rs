@@ -79,7 +79,7 @@ impl Pareto {
     pub fn run(&self) -> anyhow::Result<()> {
         self.outputs().check(std::slice::from_ref(&self.trace))?;
         let mut job = Job { over_provision: self.cache.over_provisions().first().copied(), ..Job::default() };
-        self.cache.put(&mut job)?;
+        self.cache.put(&mut job);
         let meaning = job.meaning_with(Some("flashwise pareto")).map_err(misuse)?;
         let Place::Flash(settings) = meaning.place else {
             let found = job.layout.map_or_else(String::new, |layout| layout.to_string());

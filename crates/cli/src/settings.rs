@@ -1,20 +1,22 @@
-//! Flags for the cache's settings, made from their table.
+//! Flags that are made from tables: of the cache's settings, and of the words of a job.
 
 use clap::error::Result;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use flashwise_core::cache::settings::{SETTINGS, Setting, Settings, Value};
+use flashwise_core::cache::settings::{SETTINGS, Setting};
 use flashwise_core::options::Parameter;
-use flashwise_sim::job::{Key, read_setting};
+use flashwise_sim::job::{Job, Key, LayoutName, Stage};
+
+use crate::help;
 
 /// The flag of a setting.
 fn flag(setting: &Setting) -> Arg {
     Arg::new(setting.name()).long(setting.name()).value_name(setting.values)
 }
 
-/// Returns the setting's meaning, a note and its default.
-fn help(setting: &Setting, note: &str) -> String {
+/// Returns the setting's meaning and its default.
+fn setting_help(setting: &Setting) -> String {
     let Parameter { meaning, default, .. } = setting.parameter;
-    format!("{meaning}{note} [default: {default}]")
+    format!("{meaning} [default: {default}]")
 }
 
 /// Settings in the short help of `flashwise serve`.
@@ -35,7 +37,7 @@ impl Args for ServeSettings {
     fn augment_args(command: Command) -> Command {
         command.args(SETTINGS.iter().map(|setting| {
             let is_rare = !OFTEN_SET.contains(&setting.name());
-            flag(setting).help(help(setting, "")).help_heading("Cache").hide_short_help(is_rare)
+            flag(setting).help(setting_help(setting)).help_heading("Cache").hide_short_help(is_rare)
         }))
     }
 
@@ -56,44 +58,60 @@ impl FromArgMatches for ServeSettings {
     }
 }
 
-/// Notes that the help of a simulation adds to the meaning of a setting.
-const NOTES: [(&str, &str); 4] = [
-    ("dirty-low", "; a lower --dirty-high lowers the default"),
-    ("dirty-age", ", in the trace's time"),
-    ("cache-clients", "; for traces with processes: fiu, blkparse, ftrace, biosnoop and etw"),
-    ("allow-clients", "; a trace has pid and program only"),
-];
-
-/// The given flags of `flashwise simulate`, except those that it defines itself because they mean more there.
+/// The given flags of a simulation that are made from the table of words: those of the devices around the cache, or those of layouts.
 #[derive(Clone, Debug, Default)]
-pub struct SimulateSettings(pub Settings);
+pub struct Words<const ARRAY: bool>(Vec<(Key, String)>);
 
-impl Args for SimulateSettings {
+impl<const ARRAY: bool> Words<ARRAY> {
+    fn keys() -> impl Iterator<Item = Key> {
+        Key::all().filter(|key| key.about().is_some() && (key.stage() == Stage::Array) == ARRAY)
+    }
+
+    /// Puts the given words into `job`.
+    pub fn put(&self, job: &mut Job) {
+        for (key, text) in &self.0 {
+            key.set(job, text).expect("the flag was read before");
+        }
+    }
+}
+
+/// Returns the heading of a word's flag.
+fn heading(key: Key) -> &'static str {
+    match key.layouts() {
+        _ if key.stage() == Stage::Array => help::ADMISSION,
+        layouts if layouts.contains(&LayoutName::InPlace) => help::WEAR,
+        layouts if layouts.contains(&LayoutName::Log) => help::LAYOUT,
+        _ => help::BUCKETS,
+    }
+}
+
+impl<const ARRAY: bool> Args for Words<ARRAY> {
     fn augment_args(command: Command) -> Command {
-        command.args(Key::settings().map(|setting| {
-            let note = NOTES.iter().find(|(name, _)| *name == setting.name()).map_or("", |(_, note)| note);
-            flag(setting).help(help(setting, note)).value_parser(move |text: &str| read_setting(setting, text))
+        command.args(Self::keys().filter_map(|key| {
+            let (values, about) = key.about()?;
+            let read = move |text: &str| key.set(&mut Job::default(), text).map(|()| text.to_owned());
+            let flag = Arg::new(key.name()).long(key.name()).value_name(values).value_parser(read);
+            let flag = flag.help_heading(heading(key));
+            Some(match about.split_once("\n\n") {
+                Some((short, _)) => flag.help(short.to_owned()).long_help(about),
+                None => flag.help(about),
+            })
         }))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        SimulateSettings::augment_args(command)
+        Self::augment_args(command)
     }
 }
 
-impl FromArgMatches for SimulateSettings {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<SimulateSettings> {
-        let mut settings = Settings::default();
-        for setting in Key::settings() {
-            if let Some(value) = matches.get_one::<Value>(setting.name()) {
-                settings.set(setting, value.clone());
-            }
-        }
-        Ok(SimulateSettings(settings))
+impl<const ARRAY: bool> FromArgMatches for Words<ARRAY> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self> {
+        let given = |key: Key| Some((key, matches.get_one::<String>(key.name())?.clone()));
+        Ok(Words(Self::keys().filter_map(given).collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<()> {
-        *self = SimulateSettings::from_arg_matches(matches)?;
+        *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
 }

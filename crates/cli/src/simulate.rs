@@ -284,7 +284,7 @@ impl Simulate {
     /// The jobs to run: those of a file, or those of the options. They run over a sample of each trace if `sample` is given.
     fn jobs(&self, sample: Option<Share>) -> anyhow::Result<Vec<Job>> {
         let mut base = Job { warmup: self.warmup, epoch: self.epoch, ..Job::default() };
-        self.cache.put(&mut base)?;
+        self.cache.put(&mut base);
         self.array.put(&mut base);
         self.sample.put(&mut base, sample);
         let many = Many {

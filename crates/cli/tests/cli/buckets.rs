@@ -91,26 +91,23 @@ fn what_means_nothing_is_refused_with_its_reason() {
         ),
         (
             &["--layout", "wlfc", "--ram", "1MiB"],
-            "--layout wlfc and --ram: only wlfc_c of the caches of buckets has RAM",
+            "--ram is of --layout none, in-place, containers, log, wlfc_c, found --layout wlfc",
         ),
         (
             &["--layout", "b-like", "--write-queue", "40%"],
-            "--layout b-like and --write-queue: it has neither a write queue",
+            "--write-queue is of --layout wlfc, wlfc_c, found --layout b-like",
         ),
-        (&["--layout", "wlfc", "--journal-logs", "4"], "--layout wlfc and --journal-logs: it has no journal"),
+        (&["--layout", "wlfc", "--journal-logs", "4"], "--journal-logs is of --layout b-like, found --layout wlfc"),
         (
             &["--layout", "wlfc", "--over-provision", "7%"],
-            "--layout wlfc and --over-provision: it needs no spare flash",
+            "--over-provision is of --layout in-place, containers, log, b-like, found --layout wlfc",
         ),
         (
             &["--layout", "wlfc", "--gc-victim", "fifo"],
-            "--layout wlfc and --gc-victim: the option is of another layout",
+            "--gc-victim is of --layout in-place, containers, log, found --layout wlfc",
         ),
-        (
-            &["--layout", "wlfc", "--write-mode", "write-back"],
-            "--layout wlfc and --write-mode: the option is of another layout",
-        ),
-        (&["--layout", "in-place", "--bucket", "4MiB"], "--bucket is of --layout wlfc, wlfc_c or b-like"),
+        (&["--layout", "wlfc", "--write-mode", "write-back"], "--write-mode is of --layout log, found --layout wlfc"),
+        (&["--layout", "in-place", "--bucket", "4MiB"], "--bucket is of --layout wlfc, wlfc_c, b-like"),
         (&["--layout", "wlfc", "--bucket", "20KiB"], "bucket: found 20KiB, expected a multiple of 16KiB"),
         (
             &["--layout", "wlfc", "--size", "12MiB"],

@@ -18,8 +18,8 @@ const REASONS: [&str; 12] = [
     "it maximises hits only; with simulated flash, m is the best",
     "it knows the next uses before the RAM",
     "it bounds the hits and knows nothing about devices",
-    "found --layout none with --gc-victim",
-    "is of a layout, and none is named",
+    "found --layout none; expected one of them",
+    "expected one of them with it",
     "--layout containers is for algorithms that evict whole erase units",
 ];
 

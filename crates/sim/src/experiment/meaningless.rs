@@ -63,24 +63,12 @@ impl Cache<'_> {
     fn is_sample(self) -> bool {
         matches!(self, Cache::Sample)
     }
-
-    fn is_wlfc(self) -> bool {
-        matches!(self, Cache::Buckets(System::Wlfc | System::WlfcC))
-    }
-
-    fn is_wlfc_c(self) -> bool {
-        matches!(self, Cache::Buckets(System::WlfcC))
-    }
-
-    fn is_b_like(self) -> bool {
-        matches!(self, Cache::Buckets(System::BLike))
-    }
 }
 
 /// Options, the caches for which they have no meaning, and the reason.
 type Row = (&'static [&'static str], fn(Cache<'_>) -> bool, &'static str);
 
-const MEANINGLESS: [Row; 21] = [
+const MEANINGLESS: [Row; 17] = [
     (
         &["--admission"],
         |cache| cache.knows_the_future(),
@@ -126,32 +114,6 @@ const MEANINGLESS: [Row; 21] = [
         "its requests come one after another, each when the previous one is answered",
     ),
     (&["--html"], |cache| cache.evicts_buckets(), "reports compare policies"),
-    (&["--ram"], |cache| cache.evicts_buckets() && !cache.is_wlfc_c(), "only wlfc_c of the caches of buckets has RAM"),
-    (
-        &["--write-queue", "--halving", "--refresh"],
-        |cache| cache.is_b_like(),
-        "it has neither a write queue nor read copies",
-    ),
-    (&["--journal-logs"], |cache| cache.is_wlfc(), "it has no journal"),
-    (&["--over-provision"], |cache| cache.is_wlfc(), "it needs no spare flash"),
-];
-
-/// Options of a cache of buckets, unless the table refuses them.
-const OF_BUCKETS: [&str; 14] = [
-    "--size",
-    "--ram",
-    "--warmup",
-    "--epoch",
-    "--layout",
-    "--device",
-    "--storage-device",
-    "--bucket",
-    "--write-queue",
-    "--halving",
-    "--large-write",
-    "--refresh",
-    "--journal-logs",
-    "--over-provision",
 ];
 
 /// Refuses a given option without meaning for a cache.
@@ -161,12 +123,9 @@ const OF_BUCKETS: [&str; 14] = [
 pub fn check<'a>(cache: Cache<'_>, given: impl IntoIterator<Item = &'a str>) -> Result<(), Meaningless> {
     for option in given {
         let row = MEANINGLESS.iter().find(|(options, is_meant, _)| options.contains(&option) && is_meant(cache));
-        let reason = match row {
-            Some((.., reason)) => reason,
-            None if cache.evicts_buckets() && !OF_BUCKETS.contains(&option) => "the option is of another layout",
-            None => continue,
-        };
-        return Err(Meaningless { cache: cache.name(), with: option.to_owned(), reason });
+        if let Some((.., reason)) = row {
+            return Err(Meaningless { cache: cache.name(), with: option.to_owned(), reason });
+        }
     }
     Ok(())
 }

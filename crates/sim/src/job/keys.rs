@@ -5,15 +5,17 @@ use std::str::FromStr;
 
 use flashwise_core::cache::settings::{Given, SETTINGS, Setting, Settings, Value};
 use flashwise_core::filter::Rule;
-use flashwise_core::options::did_you_mean;
+use flashwise_core::options::{Parameter, did_you_mean};
 use flashwise_core::quantity::Share;
 use flashwise_device::flash::{GcPlacement, Profile, Victim};
 use flashwise_device::{TierModel, tier_model_of_option};
 
-use super::words::{Written, percent, positive, sample_share, share, whole};
+use super::words::LayoutName::{Containers, InPlace, Log};
+use super::words::{LayoutName, Written, percent, positive, sample_share, share, whole};
 use super::{Job, JobError};
 use crate::cache_settings::Ram;
 use crate::simulate::Warmup;
+use crate::wlfc::System;
 
 /// A word of a job.
 #[derive(Clone, Copy, Debug)]
@@ -28,16 +30,76 @@ pub enum Key {
 #[derive(Debug)]
 pub struct Field {
     name: &'static str,
+    of: Of,
+    /// Placeholder of the value, and meaning, of a flag; empty for words whose flags may be lists or have notes of their own.
+    about: (&'static str, &'static str),
     read: fn(&mut Job, &str) -> Result<(), String>,
     shown: fn(&Job) -> Option<String>,
     clear: fn(&mut Job),
 }
 
-/// Declares the rows: a word's name, its field, parser and format.
+/// The stage of a run that a word sets, and the layouts that have the word.
+#[derive(Clone, Copy, Debug)]
+struct Of {
+    stage: Stage,
+    layouts: &'static [LayoutName],
+    /// The layout that the word implies if none is stated.
+    implies: Option<LayoutName>,
+}
+
+/// A stage of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Trace, policy, size and counting.
+    Run,
+    /// The sample of the trace.
+    Sample,
+    /// The devices around the cache.
+    Array,
+    /// The layout and its flash.
+    Layout,
+}
+
+const WLFC: LayoutName = LayoutName::Buckets(System::Wlfc);
+const WLFC_C: LayoutName = LayoutName::Buckets(System::WlfcC);
+const B_LIKE: LayoutName = LayoutName::Buckets(System::BLike);
+
+const fn of(stage: Stage, layouts: &'static [LayoutName], implies: Option<LayoutName>) -> Of {
+    Of { stage, layouts, implies }
+}
+
+const RUN: Of = of(Stage::Run, &[LayoutName::None, InPlace, Containers, Log, WLFC, WLFC_C, B_LIKE], None);
+const SAMPLE: Of = Of { stage: Stage::Sample, ..RUN };
+const ARRAY: Of = of(Stage::Array, &[LayoutName::None, InPlace, Containers, Log], None);
+const STORAGE: Of = Of { stage: Stage::Array, ..RUN };
+const RAM: Of = of(Stage::Layout, &[LayoutName::None, InPlace, Containers, Log, WLFC_C], None);
+const ERASE_UNITS: Of = of(Stage::Layout, &[InPlace, Containers, Log], None);
+const SPARE: Of = of(Stage::Layout, &[InPlace, Containers, Log, B_LIKE], None);
+const SSD: Of = of(Stage::Layout, &[InPlace, Containers, Log], Some(InPlace));
+const DEVICE: Of = of(Stage::Layout, &[InPlace, Containers, Log, WLFC, WLFC_C, B_LIKE], Some(InPlace));
+const WEAR: Of = of(Stage::Layout, &[InPlace, Containers], Some(InPlace));
+const WHOLE: Of = of(Stage::Layout, &[Log], Some(Log));
+const BUCKETS: Of = of(Stage::Layout, &[WLFC, WLFC_C, B_LIKE], None);
+const QUEUES: Of = of(Stage::Layout, &[WLFC, WLFC_C], None);
+const JOURNAL: Of = of(Stage::Layout, &[B_LIKE], None);
+
+macro_rules! about {
+    () => {
+        ("", "")
+    };
+    ($values:literal, $meaning:literal) => {
+        ($values, $meaning)
+    };
+}
+
+/// Declares the rows: a word's name, its field, the stage and layouts that have it, parser and format, and the value and meaning of its
+/// flag.
 macro_rules! fields {
-    ($($name:literal, $field:ident, $read:expr, $show:expr;)*) => {
+    ($($name:literal, $field:ident, $of:expr, $read:expr, $show:expr $(, $values:literal, $meaning:literal)?;)*) => {
         &[$(Field {
             name: $name,
+            of: $of,
+            about: about!($($values, $meaning)?),
             read: |job, text| {
                 job.$field = Some(($read)(text).map_err(|error| error.to_string())?);
                 Ok(())
@@ -50,38 +112,67 @@ macro_rules! fields {
 
 /// The words with fields, in writing order.
 static FIELDS: &[Field] = fields! {
-    "policy", policy, parsed, ToString::to_string;
-    "size", size, parsed, ToString::to_string;
-    "warmup", warmup, parsed, show_warmup;
-    "epoch", epoch, |text| whole(text, 1, u64::MAX), ToString::to_string;
-    "sample", sample, sample_share, show_share;
-    "sample-by", sample_by, parsed, ToString::to_string;
-    "sample-seed", sample_seed, |text| whole(text, 0, u64::MAX), ToString::to_string;
-    "layout", layout, parsed, ToString::to_string;
-    "ram", ram, parsed, show_ram;
-    "erase-unit", erase_unit, parsed, ToString::to_string;
-    "over-provision", over_provision, parsed, show_share;
-    "gc-victim", gc_victim, Victim::parse, ToString::to_string;
-    "gc-placement", gc_placement, GcPlacement::parse, ToString::to_string;
-    "gc-reserve", gc_reserve, |text| whole(text, 0, u32::MAX.into()), ToString::to_string;
-    "wear-levelling", wear_levelling, |text| whole(text, 1, u32::MAX.into()), ToString::to_string;
-    "trim", trim, parsed, ToString::to_string;
-    "device", device, read_device, ToString::to_string;
-    "drive-writes-per-day", drive_writes_per_day, positive, ToString::to_string;
-    "write-buffers", write_buffers, |text| whole(text, 1, 1024), ToString::to_string;
-    "wfue-alpha", wfue_alpha, parsed, show_share;
-    "admission", admission, parsed, ToString::to_string;
-    "cache-device", cache_device, |text| read_tier("cache-device", text), ToString::to_string;
-    "storage-device", storage_device, |text| read_tier("storage-device", text), ToString::to_string;
-    "storage-size", storage_size, parsed, ToString::to_string;
-    "arrivals", arrivals, parsed, ToString::to_string;
-    "bucket", bucket, parsed, ToString::to_string;
-    "write-queue", write_queue, parsed, show_share;
-    "halving", halving, |text| whole(text, 1, u32::MAX.into()), ToString::to_string;
-    "large-write", large_write, parsed, ToString::to_string;
-    "refresh", refresh, parsed, |refresh| refresh.name().to_owned();
-    "journal-logs", journal_logs, |text| whole(text, 1, 65_536), ToString::to_string;
+    "policy", policy, RUN, parsed, ToString::to_string;
+    "size", size, RUN, parsed, ToString::to_string;
+    "warmup", warmup, RUN, parsed, show_warmup;
+    "epoch", epoch, RUN, |text| whole(text, 1, u64::MAX), ToString::to_string;
+    "sample", sample, RUN, sample_share, show_share;
+    "sample-by", sample_by, SAMPLE, parsed, ToString::to_string;
+    "sample-seed", sample_seed, SAMPLE, |text| whole(text, 0, u64::MAX), ToString::to_string;
+    "layout", layout, RUN, parsed, ToString::to_string;
+    "ram", ram, RAM, parsed, show_ram;
+    "erase-unit", erase_unit, ERASE_UNITS, parsed, ToString::to_string;
+    "over-provision", over_provision, SPARE, parsed, show_share;
+    "gc-victim", gc_victim, SSD, Victim::parse, ToString::to_string, "VICTIM",
+        "Choice of the erase unit that a conventional SSD collects: greedy, fifo, cost-benefit or d-choices:d=10 [default: greedy]";
+    "gc-placement", gc_placement, SSD, GcPlacement::parse, ToString::to_string, "PLACE",
+        "Unit for pages that a conventional SSD copies: own (a unit for copies only) or mixed (with host writes) [default: own]";
+    "gc-reserve", gc_reserve, SSD, |text| whole(text, 0, u32::MAX.into()), ToString::to_string, "N",
+        "Erase units that a conventional SSD keeps free [default: 1]";
+    "wear-levelling", wear_levelling, SSD, |text| whole(text, 1, u32::MAX.into()), ToString::to_string, "ERASURES",
+        "Level a conventional SSD's wear when erase counts differ by this many [default: off]";
+    "trim", trim, SSD, parsed, ToString::to_string, "ON|OFF",
+        "Trim evicted blocks, or reset units of the log, on a conventional SSD [default: off]";
+    "device", device, DEVICE, read_device, ToString::to_string, "DEVICE",
+        "Device that gives erase unit, over-provisioning and cycles: a name from `flashwise lifetime --devices` or a TOML file\n\n\
+         It must have flash, such as samsung-slc. With --layout log it is a conventional SSD below the log.";
+    "drive-writes-per-day", drive_writes_per_day, SSD, positive, ToString::to_string, "N",
+        "Rated drive writes per day, for comparison";
+    "write-buffers", write_buffers, WEAR, |text| whole(text, 1, 1024), ToString::to_string, "N",
+        "Erase units of --ram in which c collects writes [default: 4, or as many as fit]";
+    "wfue-alpha", wfue_alpha, WEAR, parsed, show_share, "SHARE",
+        "Weight of hits in weighted flash usage effectiveness (wfue); erasures have the rest [default: 50%]";
+    "admission", admission, RUN, parsed, ToString::to_string;
+    "cache-device", cache_device, ARRAY, |text| read_tier("cache-device", text), ToString::to_string, "DEVICE",
+        "Cache device: a name from `flashwise lifetime --devices` or a TOML file, with changes: slc:write-amplification=1.5 [default: slc]";
+    "storage-device", storage_device, STORAGE, |text| read_tier("storage-device", text), ToString::to_string, "DEVICE",
+        "Storage device, given like --cache-device [default: mlc]";
+    "storage-size", storage_size, ARRAY, parsed, ToString::to_string, "SIZE",
+        "Size of the storage; for a server's recording, of its volume [default: twice the trace's blocks]";
+    "arrivals", arrivals, ARRAY, parsed, ToString::to_string, "ARRIVALS",
+        "Arrivals, for waiting times: none, trace (at the trace's times), trace:speed=2 or closed:depth=16 (16 in flight) [default: none]";
+    "bucket", bucket, BUCKETS, parsed, ToString::to_string, "SIZE",
+        "Bucket size: a multiple of --device's erase block, or a part of it [default: an erase block; wlfc: 4MiB]\n\n\
+         If it is smaller than the erase block, it replaces the erase block.";
+    "write-queue", write_queue, QUEUES, parsed, show_share, "SHARE",
+        "Share of wlfc's buckets for writes [default: 50%]";
+    "halving", halving, QUEUES, |text| whole(text, 1, u32::MAX.into()), ToString::to_string, "N",
+        "Write buckets that wlfc allocates between two halvings of all priorities [default: the write queue's length]";
+    "large-write", large_write, BUCKETS, parsed, ToString::to_string, "SIZE",
+        "Send larger writes to the backend, past wlfc and b-like [default: --bucket]";
+    "refresh", refresh, QUEUES, parsed, |refresh| refresh.name().to_owned(), "WHEN",
+        "When wlfc updates read copies: read (at each read) or evict (when logs are evicted; cheaper) [default: read]";
+    "journal-logs", journal_logs, JOURNAL, |text| whole(text, 1, 65_536), ToString::to_string, "N",
+        "Logs of b-like per page of its journal [default: 1]";
 };
+
+/// Notes that a simulation adds to the meaning of a setting.
+const NOTES: [(&str, &str); 4] = [
+    ("dirty-low", "; a lower --dirty-high lowers the default"),
+    ("dirty-age", ", in the trace's time"),
+    ("cache-clients", "; for traces with processes: fiu, blkparse, ftrace, biosnoop and etw"),
+    ("allow-clients", "; a trace has pid and program only"),
+];
 
 /// Settings of the whole cache that have a field, because they mean more in a simulation.
 const WITH_FIELDS: [&str; 5] = ["erase-unit", "ram", "over-provision", "policy", "admission"];
@@ -93,7 +184,7 @@ impl Key {
     }
 
     /// Returns the settings of the whole cache without a field.
-    pub fn settings() -> impl DoubleEndedIterator<Item = &'static Setting> {
+    fn settings() -> impl DoubleEndedIterator<Item = &'static Setting> {
         SETTINGS.iter().filter(|setting| !WITH_FIELDS.contains(&setting.name()))
     }
 
@@ -115,13 +206,55 @@ impl Key {
         }
     }
 
+    fn of(self) -> Of {
+        match self {
+            Key::Field(field) => field.of,
+            Key::Setting(_) => WHOLE,
+        }
+    }
+
+    /// The stage of a run that it sets.
+    pub fn stage(self) -> Stage {
+        self.of().stage
+    }
+
+    /// The layouts that have it.
+    pub fn layouts(self) -> &'static [LayoutName] {
+        self.of().layouts
+    }
+
+    /// The layout that it implies if none is stated.
+    pub fn implies(self) -> Option<LayoutName> {
+        self.of().implies
+    }
+
+    /// The value and the meaning of its flag, with the default; a second paragraph is for the long help. `None` for words whose flags may
+    /// be lists or have notes of their own.
+    pub fn about(self) -> Option<(&'static str, String)> {
+        match self {
+            Key::Field(Field { about: ("", _), .. }) => None,
+            Key::Field(Field { about: (values, meaning), .. }) => Some((values, (*meaning).to_owned())),
+            Key::Setting(Setting { values, parameter: Parameter { name, meaning, default, .. }, .. }) => {
+                let note = NOTES.iter().find(|(noted, _)| noted == name).map_or("", |(_, note)| note);
+                Some((values, format!("{meaning}{note} [default: {default}]")))
+            }
+        }
+    }
+
     /// Sets the word of `job` to `text`.
-    pub fn read(self, job: &mut Job, text: &str) -> Result<(), JobError> {
-        let read = match self {
+    ///
+    /// # Errors
+    /// The value found, and the one expected.
+    pub fn set(self, job: &mut Job, text: &str) -> Result<(), String> {
+        match self {
             Key::Field(field) => (field.read)(job, text),
             Key::Setting(setting) => read_setting(setting, text).map(|value| job.settings.set(setting, value)),
-        };
-        read.map_err(|problem| JobError::Value { key: self.name(), problem })
+        }
+    }
+
+    /// Sets the word of `job` to `text`.
+    pub fn read(self, job: &mut Job, text: &str) -> Result<(), JobError> {
+        self.set(job, text).map_err(|problem| JobError::Value { key: self.name(), problem })
     }
 
     /// Returns the word's value in `job`, in a form that can be parsed again.
@@ -152,7 +285,7 @@ impl Key {
 }
 
 /// Parses a setting of the whole cache. Rules about clients may name processes only, because a trace has no other clients.
-pub fn read_setting(setting: &'static Setting, text: &str) -> Result<Value, String> {
+fn read_setting(setting: &'static Setting, text: &str) -> Result<Value, String> {
     let value = setting.read(&Given::Text(text)).map_err(|error| error.problem)?;
     if let Value::Rules(rules) = &value
         && let Some(rule) = rules.iter().find(|rule| !matches!(rule, Rule::Pid(_) | Rule::Program(_)))

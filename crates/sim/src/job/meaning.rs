@@ -12,7 +12,7 @@ use flashwise_trace::request_file::RequestFile;
 use flashwise_trace::sampling::Sampling;
 
 use super::words::{Admission, LayoutName, SampleBy, Written, share};
-use super::{Choice, Job, JobError, Key};
+use super::{Choice, Job, JobError, Key, Stage};
 use crate::cache_settings::{Ram, simulated};
 use crate::endurance::{self, Algorithm};
 use crate::experiment::{Cache, Case, Devices, Experiment, ExperimentError, Layout, Log, check};
@@ -48,19 +48,6 @@ pub struct Meaning {
     pub sampling: Option<Sampling>,
 }
 
-/// Words of a conventional SSD, which may also be below the log.
-const OF_DEVICE: [&str; 7] =
-    ["gc-victim", "gc-placement", "gc-reserve", "wear-levelling", "trim", "device", "drive-writes-per-day"];
-/// Words of flash other than the log.
-const OF_COMPARISON: [&str; 2] = ["write-buffers", "wfue-alpha"];
-/// Words of several layouts, which imply none.
-const OF_LAYOUTS: [&str; 2] = ["erase-unit", "over-provision"];
-/// Words of caches that evict whole buckets.
-const OF_BUCKETS: [&str; 6] = ["bucket", "write-queue", "halving", "large-write", "refresh", "journal-logs"];
-/// Words of a sample, except its size.
-const OF_SAMPLE: [&str; 2] = ["sample-by", "sample-seed"];
-/// Words for devices around the cache, except the rule.
-const OF_ARRAY: [&str; 4] = ["cache-device", "storage-device", "storage-size", "arrivals"];
 /// The reason why replacement policies do not run in containers.
 pub(super) const IN_CONTAINERS: &str = "--layout containers is for algorithms that evict whole erase units, such as ripq+, pannier, bcache and c; give a \
      policy that replaces blocks --layout in-place or --layout log";
@@ -96,14 +83,19 @@ impl Meaning {
 }
 
 impl Job {
-    /// The first of these words that is given, as an option.
-    fn first(&self, words: &[&str]) -> Option<String> {
-        self.words().find(|(name, _)| words.contains(name)).map(|(name, _)| format!("--{name}"))
+    /// The given words.
+    fn given(&self) -> impl Iterator<Item = Key> {
+        Key::all().filter(|key| key.shown(self).is_some())
     }
 
-    /// The first given setting of the whole cache, as an option.
-    fn setting(&self) -> Option<String> {
-        self.settings.names().next().map(|name| format!("--{name}"))
+    /// The first given word that implies this layout.
+    fn implying(&self, layout: LayoutName) -> Option<Key> {
+        self.given().find(|key| key.implies() == Some(layout))
+    }
+
+    /// The given words of devices around the cache, except the rule.
+    fn of_array(&self) -> impl Iterator<Item = Key> {
+        self.given().filter(|key| key.stage() == Stage::Array)
     }
 
     /// Returns the job's meaning.
@@ -116,8 +108,6 @@ impl Job {
     }
 
     /// Returns the job's meaning if `algorithm` has a layout of its own and implies it.
-    ///
-    /// A layout is implied by `layout`, by a word of one layout only, or by an algorithm; words of several layouts imply none.
     pub fn meaning_with(&self, algorithm: Option<&str>) -> Result<Meaning, JobError> {
         let place = self.place(algorithm)?;
         let devices = self.devices(&place);
@@ -133,8 +123,8 @@ impl Job {
     /// Returns the sample, if any. By default it is drawn by groups if a rule depends on the length of requests.
     fn sampling(&self) -> Result<Option<Sampling>, JobError> {
         let Some(share) = self.sample else {
-            let Some(option) = self.first(&OF_SAMPLE) else { return Ok(None) };
-            return Err(JobError::Conflict(format!("{option} is of a sample; expected --sample with it")));
+            let Some(word) = self.given().find(|key| key.stage() == Stage::Sample) else { return Ok(None) };
+            return Err(JobError::Conflict(format!("--{} is of a sample; expected --sample with it", word.name())));
         };
         let sampling = Sampling::new(share.of_one(), self.sample_seed.unwrap_or(0));
         let sampling = sampling.ok_or_else(|| {
@@ -159,46 +149,56 @@ impl Job {
         }
     }
 
+    /// Returns the place of blocks. If no layout is stated, a word or algorithm of one implies it. Each given word must be one of the layout.
     fn place(&self, algorithm: Option<&str>) -> Result<Place, JobError> {
-        let (given, device) = (self.setting(), self.first(&OF_DEVICE));
-        let (given, device) = (given.as_deref(), device.as_deref());
-        let compared = self.first(&OF_COMPARISON);
-        // Words that do not apply to the log; the log may be on a device too.
-        let other = algorithm.or(compared.as_deref());
         let refuse = |what: String| Err(JobError::Conflict(what));
-        let log = || {
-            let settings = self.log_settings()?;
-            let ssd = device.is_some().then(|| self.log_ssd(&settings));
-            Ok(Place::Log(settings, ssd))
+        let of_log = self.implying(LayoutName::Log).map(Key::name);
+        let layout = match (self.layout, of_log, self.implying(LayoutName::InPlace)) {
+            (Some(layout), ..) => layout,
+            (None, Some(_), _) => LayoutName::Log,
+            (None, None, None) if algorithm.is_none() => LayoutName::None,
+            (None, None, _) => LayoutName::InPlace,
         };
-        match (self.layout, given, other, device) {
-            (Some(LayoutName::Buckets(system)), ..) => self.buckets(system),
-            _ if let Some(option) = self.first(&OF_BUCKETS) => {
-                refuse(format!("{option} is of --layout wlfc, wlfc_c or b-like; expected one of them with it"))
+        match (layout, algorithm, of_log) {
+            (LayoutName::Buckets(system), ..) => {
+                let given: Vec<String> = self.given().map(|key| format!("--{}", key.name())).collect();
+                check(Cache::Buckets(system), given.iter().map(String::as_str)).map_err(ExperimentError::from)?;
             }
-            (Some(LayoutName::None) | None, None, None, None) => match self.first(&OF_LAYOUTS) {
-                None => Ok(Place::None(self.ram.unwrap_or(Ram::Bytes(0)))),
-                Some(option) => refuse(format!(
-                    "{option} is of a layout, and none is named; expected --layout in-place or --layout log with it"
-                )),
-            },
-            (Some(LayoutName::None), ..) => {
-                let option = given.or(other).or(device).expect("one of them is given");
-                refuse(format!("found --layout none with {option}, which has a layout; expected one of them"))
+            (LayoutName::None, Some(algorithm), _) => {
+                return refuse(format!(
+                    "found --layout none with {algorithm}, which has a layout; expected one of them"
+                ));
             }
-            (_, Some(option), Some(other), _) => refuse(format!(
-                "{option} is of --layout log, the cache that flashwise serve runs, and {other} of another layout; expected one of them"
-            )),
-            (Some(LayoutName::Containers), _, None, _) => refuse(IN_CONTAINERS.to_owned()),
-            (Some(LayoutName::InPlace), Some(option), None, _) => {
-                refuse(format!("{option} is of --layout log, found --layout in-place; expected one of them"))
+            (_, Some(algorithm), Some(word)) => {
+                return refuse(format!(
+                    "--{word} is of --layout log, the cache that flashwise serve runs, and {algorithm} of another layout; expected one of them"
+                ));
             }
-            (Some(LayoutName::Log), None, Some(other), _) => {
-                refuse(format!("{other} is of another layout, found --layout log; expected one of them"))
+            (LayoutName::Log, Some(algorithm), None) => {
+                return refuse(format!("{algorithm} is of another layout, found --layout log; expected one of them"));
             }
-            (Some(LayoutName::Log), _, None, _) | (None, Some(_), None, _) => log(),
-            (Some(LayoutName::InPlace | LayoutName::Containers) | None, None, ..) => Ok(Place::Flash(self.flash())),
+            (LayoutName::Containers, None, _) => return refuse(IN_CONTAINERS.to_owned()),
+            _ => {}
         }
+        if let Some(key) = self.given().find(|key| !key.layouts().contains(&layout)) {
+            let layouts: Vec<String> = key.layouts().iter().map(ToString::to_string).collect();
+            let of = format!("--{} is of --layout {}", key.name(), layouts.join(", "));
+            return refuse(match (self.layout, of_log) {
+                (Some(layout), _) => format!("{of}, found --layout {layout}; expected one of them"),
+                (None, Some(word)) => format!("{of}, and --{word} of --layout log; expected one of them"),
+                (None, None) => format!("{of}; expected one of them with it"),
+            });
+        }
+        Ok(match layout {
+            LayoutName::None => Place::None(self.ram.unwrap_or(Ram::Bytes(0))),
+            LayoutName::InPlace | LayoutName::Containers => Place::Flash(self.flash()),
+            LayoutName::Log => {
+                let settings = self.log_settings()?;
+                let ssd = self.implying(LayoutName::InPlace).map(|_| self.log_ssd(&settings));
+                Place::Log(settings, ssd)
+            }
+            LayoutName::Buckets(system) => self.buckets(system),
+        })
     }
 
     fn profile(&self) -> Option<&Profile> {
@@ -221,7 +221,7 @@ impl Job {
             (Place::Buckets(..), _) => return None,
             (_, Some(Admission::Rule(_))) => true,
             (place, Some(Admission::None)) if !matches!(place, Place::Log(..)) => true,
-            _ => self.first(&OF_ARRAY).is_some(),
+            _ => self.of_array().next().is_some(),
         };
         let tier = |named: &Option<Written<_>>, default| named.as_ref().map_or(default, |named| named.value);
         is_named.then(|| {
@@ -294,13 +294,9 @@ impl Job {
         endurance::Settings { erase_unit_bytes, ..self.ssd() }
     }
 
-    fn buckets(&self, system: System) -> Result<Place, JobError> {
-        let shared = ["size", "warmup", "layout"];
-        let given = self.words().filter(|(name, _)| !shared.contains(name)).map(|(name, _)| format!("--{name}"));
-        let given: Vec<String> = given.collect();
-        check(Cache::Buckets(system), given.iter().map(String::as_str)).map_err(ExperimentError::from)?;
+    fn buckets(&self, system: System) -> Place {
         let default = BucketSettings::paper();
-        Ok(Place::Buckets(
+        Place::Buckets(
             system,
             BucketSettings {
                 device: self.profile().cloned().unwrap_or(default.device),
@@ -314,7 +310,7 @@ impl Job {
                 over_provision: self.over_provision.map_or(default.over_provision, Share::of_one),
                 journal_logs: self.journal_logs.unwrap_or(default.journal_logs),
             },
-        ))
+        )
     }
 
     /// Returns what the job reads of a trace besides its accesses: original requests, and their processes.
@@ -339,14 +335,13 @@ impl Job {
         let algorithm = match &self.policy {
             None => return missing("policy", "one of `flashwise policies`"),
             Some(Choice::Policy(policy)) if policy.info().offline && !meaning.is_policy_alone() => {
-                let of_array = OF_ARRAY.iter().copied().filter(|word| self.first(&[*word]).is_some());
                 let place = match &meaning.place {
                     Place::Flash(_) => Some("--layout in-place"),
                     Place::Log(..) => Some("--layout log"),
                     Place::None(ram) if *ram != Ram::Bytes(0) => Some("--ram"),
                     Place::None(_) | Place::Buckets(..) => None,
                 };
-                let of_array: Vec<String> = of_array.map(|word| format!("--{word}")).collect();
+                let of_array: Vec<String> = self.of_array().map(|key| format!("--{}", key.name())).collect();
                 let given = place.into_iter().chain(self.admission.iter().map(|_| "--admission"));
                 let given = given.chain(of_array.iter().map(String::as_str));
                 return Ok(check(Cache::Bound(policy), given).map_err(ExperimentError::from)?);

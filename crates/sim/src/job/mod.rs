@@ -41,7 +41,7 @@ use flashwise_trace::error::TraceError;
 pub use choice::Choice;
 pub(crate) use form::words_of;
 pub use inputs::{Input, Rows, run, run_accurate};
-pub use keys::{Key, read_setting};
+pub use keys::{Key, Stage};
 pub use many::{Comparison, Many, SIZES, compared};
 pub use meaning::{Meaning, Place, Reads};
 pub use run::{Runs, run_each};
