@@ -9,9 +9,10 @@ use clap::Args;
 use flashwise_core::options::OptionError;
 use flashwise_core::quantity::Share;
 use flashwise_report::Report;
+use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::experiment::{Cache, check};
 use flashwise_sim::job::lines::{Lines, LinesError, Origin, checksum};
-use flashwise_sim::job::{Choice, Comparison, Job, JobError, Many, Place, Reads, Runs, compared, run_each};
+use flashwise_sim::job::{Comparison, Job, JobError, Many, Place, Reads, Runs, compared, run_each};
 use flashwise_sim::results::{self, ResultRow};
 use flashwise_sim::sampling::margin;
 use flashwise_sim::simulate::Warmup;
@@ -120,7 +121,7 @@ enum Policies {
     /// Those that are run by default, all of which the table shows.
     All,
     /// A list.
-    Listed(List<Choice>),
+    Listed(List<Algorithm>),
 }
 
 fn parse_policies(text: &str) -> Result<Policies, ListError<OptionError>> {
@@ -305,12 +306,12 @@ impl Simulate {
     }
 
     /// The policies that are listed; none for the default.
-    fn listed(&self) -> Vec<Choice> {
+    fn listed(&self) -> Vec<Algorithm> {
         let lists = self.policies.iter().map(|policies| match policies {
             Policies::Listed(list) => Some(list),
             Policies::All => None,
         });
-        let lists: Option<Vec<&List<Choice>>> = lists.collect();
+        let lists: Option<Vec<&List<Algorithm>>> = lists.collect();
         lists.unwrap_or_default().into_iter().flatten().cloned().collect()
     }
 

@@ -3,7 +3,8 @@
 use std::str::FromStr;
 
 use flashwise_core::quantity::Share;
-use flashwise_sim::job::{Admission, Choice, Job, Key, Many};
+use flashwise_sim::endurance::Algorithm;
+use flashwise_sim::job::{Admission, Job, Key, Many};
 use flashwise_sim::sampling::parse_accuracy;
 use flashwise_sim::size::Size;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -71,7 +72,7 @@ pub fn many(
 ) -> PyResult<Many> {
     let mut many = Many { sizes: self::sizes(sizes)?, ..Many::default() };
     for policy in items("policies", policies)?.into_iter().filter(|policy| !is_own(policy)) {
-        many.policies.push(text("policies", &policy)?.parse::<Choice>().map_err(exception)?);
+        many.policies.push(text("policies", &policy)?.parse::<Algorithm>().map_err(exception)?);
     }
     for (name, value) in stages.into_iter().flatten() {
         let name = name.extract::<String>()?.replace('_', "-");

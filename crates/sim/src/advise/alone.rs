@@ -11,7 +11,7 @@ use super::words::{gb, latency};
 use super::{AdviseError, AdvisedCache, Without};
 use crate::array::ArrayFigures;
 use crate::cache_settings::Ram;
-use crate::job::{Choice, Job, Written};
+use crate::job::{Job, Written};
 use crate::results::ResultRow;
 
 /// Name of a cache without flash.
@@ -49,7 +49,7 @@ impl Asked {
 /// Returns the job of a cache that admits nothing, behind this much RAM and in front of `storage`.
 fn job(search: &Search, storage: TierModel, ram_bytes: u64) -> Result<Job, AdviseError> {
     let job = Job {
-        policy: Some(Choice::Policy("lru".parse().expect("it is a policy"))),
+        policy: Some("lru".parse().expect("it is a policy")),
         size: Some("1MiB".parse().expect("it is a size")),
         admission: Some("probability:p=0".parse().expect("it is a rule")),
         ram: (ram_bytes > 0).then_some(Ram::Bytes(ram_bytes)),

@@ -10,7 +10,7 @@ use super::AdviseError;
 use super::words::after;
 use crate::cache_settings::Ram;
 use crate::columns::figures;
-use crate::job::{Admission, Choice, Job, JobError, LayoutName, Written};
+use crate::job::{Admission, Job, JobError, LayoutName, Written};
 use crate::size::Size;
 
 /// The write modes of a cache.
@@ -120,7 +120,7 @@ impl Purchase<'_> {
         let size: Size = ByteSize::new(self.simulated_bytes(way.over_provision, touched_bytes)).to_string().parse()?;
         let text = self.offer.model.to_string();
         let mut job = Job {
-            policy: Some(Choice::Policy(way.policy.clone())),
+            policy: Some(way.policy.clone().into()),
             size: Some(size),
             layout: Some(LayoutName::Log),
             ram: Some(Ram::Bytes(self.ram_bytes)),
@@ -142,7 +142,7 @@ impl Purchase<'_> {
         let held = (held as u64).min(touched_bytes) / BLOCK_BYTES as u64;
         let size: Size = ByteSize::new(held.max(1) * BLOCK_BYTES as u64).to_string().parse()?;
         let job = Job {
-            policy: Some(Choice::Policy(way.policy.clone())),
+            policy: Some(way.policy.clone().into()),
             size: Some(size),
             // The other half buffers writes.
             ram: Some(Ram::Bytes(self.ram_bytes / 2)),

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use flashwise_core::container_policy::{self, CONTAINER_POLICIES};
-use flashwise_core::options::{Kind, OptionError, Options, Parameter, named};
+use flashwise_core::options::{Kind, OptionError, Options, Parameter, named, nearest};
 use flashwise_core::policy::{Info, POLICIES, Spec};
 
 use crate::wlfc::System;
@@ -189,7 +189,7 @@ pub struct Algorithm {
 }
 
 impl Algorithm {
-    /// Parses an algorithm's name and options.
+    /// Parses the name and options of an algorithm on flash.
     pub fn parse(text: &str) -> Result<Algorithm, OptionError> {
         let (info, options) = named("algorithm", text, algorithms(), |info| info.name)?;
         let parsed = Options::parse(info.name, info.parameters, options)?;
@@ -231,15 +231,23 @@ impl Algorithm {
         }
     }
 
+    /// True if it is a policy that knows the future: a bound of hits, without a layout.
+    pub fn is_bound(&self) -> bool {
+        self.offline() && self.policy().is_some()
+    }
+
     /// True if it evicts whole erase units instead of single blocks.
     pub fn evicts_units(&self) -> bool {
         matches!(self.method, Method::ContainerPolicy(_))
     }
 
-    /// True if it counts blocks that leave the cache when others come. Caches that evict whole units or buckets do not, and offline
-    /// algorithms on flash drop blocks before.
-    pub fn counts_replacements(&self) -> bool {
-        matches!(self.method, Method::Policy(_))
+    /// The replacement policy, for any layout; `None` if it has a layout of its own. Others do not count the blocks that leave when others
+    /// come: caches that evict whole units or buckets, and offline algorithms on flash, which drop blocks before.
+    pub fn policy(&self) -> Option<&Spec> {
+        match &self.method {
+            Method::Policy(policy) => Some(policy),
+            Method::Offline(_) | Method::ContainerPolicy(_) | Method::Buckets(_) => None,
+        }
     }
 
     /// Kind of the algorithm.
@@ -272,8 +280,20 @@ impl fmt::Display for Algorithm {
 impl std::str::FromStr for Algorithm {
     type Err = OptionError;
 
+    /// Parses any policy, or an algorithm with a layout of its own.
     fn from_str(text: &str) -> Result<Algorithm, OptionError> {
-        Algorithm::parse(text)
+        match Spec::parse(text) {
+            Err(OptionError::UnknownName { .. }) => {}
+            parsed => return parsed.map(Algorithm::from),
+        }
+        Algorithm::parse(text).map_err(|error| match error {
+            OptionError::UnknownName { name, mut expected, .. } => {
+                let policies = POLICIES.iter().map(|info| info.name);
+                expected.extend(policies.filter(|name| !expected.contains(name)).collect::<Vec<_>>());
+                OptionError::UnknownName { what: "policy", near: nearest(&name, &expected), name, expected }
+            }
+            error => error,
+        })
     }
 }
 

@@ -1,8 +1,6 @@
 //! Options that do not go together, and the reasons: one table for all caches.
 
-use flashwise_core::policy::Spec;
-
-use crate::endurance::{Algorithm, Method};
+use crate::endurance::Algorithm;
 use crate::wlfc::System;
 
 /// The cache that runs.
@@ -11,7 +9,7 @@ pub enum Cache<'a> {
     /// A policy or an algorithm.
     Algorithm(&'a Algorithm),
     /// An offline policy, which knows the future of hits but nothing about flash.
-    Bound(&'a Spec),
+    Bound(&'a Algorithm),
     /// A cache that evicts whole buckets.
     Buckets(System),
     /// Any run over a sample of a trace.
@@ -33,8 +31,7 @@ pub struct Meaningless {
 impl Cache<'_> {
     fn name(self) -> String {
         match self {
-            Cache::Algorithm(algorithm) => algorithm.to_string(),
-            Cache::Bound(policy) => policy.to_string(),
+            Cache::Algorithm(algorithm) | Cache::Bound(algorithm) => algorithm.to_string(),
             Cache::Buckets(system) => format!("--layout {}", system.name()),
             Cache::Sample => "--sample".to_owned(),
         }
@@ -53,7 +50,7 @@ impl Cache<'_> {
     }
 
     fn has_layout(self) -> bool {
-        matches!(self, Cache::Algorithm(algorithm) if !matches!(algorithm.method(), Method::Policy(_)))
+        matches!(self, Cache::Algorithm(algorithm) if algorithm.policy().is_none())
     }
 
     fn evicts_buckets(self) -> bool {

@@ -3,7 +3,8 @@
 use flashwise_core::options::{Kind, Options, Parameter};
 use flashwise_core::quantity::Share;
 
-use super::{Admission, Choice, Job};
+use super::{Admission, Job};
+use crate::endurance::Algorithm;
 
 impl Job {
     /// Returns the job's words in one spelling. Sizes are numbers with one unit, and policies and rules have only non-default options, in
@@ -11,7 +12,7 @@ impl Job {
     pub fn canonical(&self) -> String {
         let word = |(name, text): (&'static str, String)| {
             let canonical = match name {
-                "policy" => self.policy.as_ref().map(of_choice),
+                "policy" => self.policy.as_ref().map(of_algorithm),
                 "size" => self.size.as_ref().map(|size| size.canonical()),
                 "admission" => self.admission.as_ref().map(of_admission),
                 _ => None,
@@ -22,8 +23,7 @@ impl Job {
     }
 }
 
-fn of_choice(choice: &Choice) -> String {
-    let algorithm = choice.algorithm();
+fn of_algorithm(algorithm: &Algorithm) -> String {
     of_options(algorithm.info().name, algorithm.info().parameters, algorithm.options())
 }
 

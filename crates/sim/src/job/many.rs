@@ -6,7 +6,8 @@ use flashwise_core::policy::{POLICIES, larc};
 use flashwise_core::quantity::Share;
 
 use super::meaning::IN_CONTAINERS;
-use super::{Admission, Choice, Job, JobError, LayoutName, Meaning, Place};
+use super::{Admission, Job, JobError, LayoutName, Meaning, Place};
+use crate::endurance::Algorithm;
 use crate::size::Size;
 use crate::wlfc::System;
 
@@ -25,7 +26,7 @@ pub struct Many {
     /// Options of all jobs.
     pub base: Job,
     /// Policies and algorithms; by default all online ones, or a selection if wear is simulated.
-    pub policies: Vec<Choice>,
+    pub policies: Vec<Algorithm>,
     /// Sizes; by default [`SIZES`].
     pub sizes: Vec<Size>,
     /// Rules; by default the option is absent.
@@ -70,8 +71,8 @@ impl Many {
         let sizes = if self.sizes.is_empty() { Size::parse_list(SIZES)? } else { self.sizes.clone() };
         let (mut jobs, mut said) = (Vec::new(), HashSet::new());
         for policy in policies {
-            let has_own = matches!(policy, Some(Choice::Algorithm(_)));
-            if self.base.layout == Some(LayoutName::Containers) && matches!(policy, Some(Choice::Policy(_))) {
+            let has_own = policy.as_ref().is_some_and(|algorithm| algorithm.policy().is_none());
+            if self.base.layout == Some(LayoutName::Containers) && policy.is_some() && !has_own {
                 return Err(JobError::Conflict(IN_CONTAINERS.to_owned()));
             }
             let layout = if has_own { None } else { Some(layout) };
@@ -120,7 +121,7 @@ impl Many {
 
     /// Returns the options of all jobs, and their meaning together with the lists.
     fn common(&self) -> Result<(Job, Meaning), JobError> {
-        let algorithm = self.policies.iter().find(|choice| matches!(choice, Choice::Algorithm(_)));
+        let algorithm = self.policies.iter().find(|algorithm| algorithm.policy().is_none());
         let algorithm = algorithm.map(|algorithm| format!("policy '{algorithm}'"));
         let rule = self.admissions.iter().find(|admission| admission.rule().is_some());
         let said = Job {
@@ -143,7 +144,7 @@ impl Many {
 }
 
 /// Returns the default policies and algorithms.
-fn policies(meaning: &Meaning) -> Result<Vec<Choice>, JobError> {
+fn policies(meaning: &Meaning) -> Result<Vec<Algorithm>, JobError> {
     let all: Vec<&str> = match &meaning.place {
         Place::Flash(_) => ALGORITHMS.to_vec(),
         _ if meaning.is_policy_alone() => POLICIES.iter().map(|info| info.name).collect(),
@@ -171,10 +172,10 @@ pub fn compared(jobs: &[Job]) -> Result<Comparison, JobError> {
     // Jobs of one policy and rule have all sizes and over-provisionings.
     let rule = |job: &Job| job.admission.as_ref().map(ToString::to_string);
     let like = jobs.iter().filter(|job| name(job) == name(first) && rule(job) == rule(first));
-    let of = |choice: &Choice| -> Result<Vec<Job>, JobError> {
-        let layout = if matches!(choice, Choice::Algorithm(_)) { None } else { first.layout };
+    let of = |algorithm: &Algorithm| -> Result<Vec<Job>, JobError> {
+        let layout = if algorithm.policy().is_none() { None } else { first.layout };
         let job = |job: &Job| {
-            let mut job = Job { policy: Some(choice.clone()), layout, ..job.clone() };
+            let mut job = Job { policy: Some(algorithm.clone()), layout, ..job.clone() };
             job.name_drawn();
             if meaning.devices.is_some() {
                 job.name_devices();
@@ -184,18 +185,18 @@ pub fn compared(jobs: &[Job]) -> Result<Comparison, JobError> {
         };
         like.clone().map(job).collect()
     };
-    let all = |choices: &[Choice]| -> Result<Vec<Job>, JobError> {
+    let all = |choices: &[Algorithm]| -> Result<Vec<Job>, JobError> {
         Ok(choices.iter().map(of).collect::<Result<Vec<_>, _>>()?.concat())
     };
     if meaning.is_policy_alone() {
-        let fills = |job: &Job| matches!(&job.policy, Some(Choice::Policy(policy)) if larc::fills_freely(policy));
+        let fills = |job: &Job| job.policy.as_ref().and_then(Algorithm::policy).is_some_and(larc::fills_freely);
         let larc = jobs.iter().any(fills).then_some(LARC_ALGORITHM_1);
         let also = larc.into_iter().chain([BEST]).filter(|policy| !is_asked(policy));
-        let also: Vec<Choice> = also.map(str::parse).collect::<Result<_, _>>()?;
+        let also: Vec<Algorithm> = also.map(str::parse).collect::<Result<_, _>>()?;
         return Ok(Comparison { before: Vec::new(), after: all(&also)? });
     }
     let rules = || jobs.iter().filter_map(|job| job.admission.as_ref().and_then(Admission::rule));
-    let mut alone: Vec<Choice> = Vec::new();
+    let mut alone: Vec<Algorithm> = Vec::new();
     if jobs.iter().all(|job| job.admission.as_ref().is_some_and(|admission| admission.rule().is_some())) {
         for choice in jobs.iter().filter_map(|job| job.policy.as_ref()) {
             if !alone.iter().any(|other| other.to_string() == choice.to_string()) {
@@ -203,12 +204,12 @@ pub fn compared(jobs: &[Job]) -> Result<Comparison, JobError> {
             }
         }
     }
-    let mut candidates: Vec<Choice> = Vec::new();
+    let mut candidates: Vec<Algorithm> = Vec::new();
     for candidate in rules().flat_map(|rule| rule.spec().candidates()) {
         if !is_asked(&candidate.to_string())
             && !candidates.iter().any(|other| other.to_string() == candidate.to_string())
         {
-            candidates.push(Choice::Policy(candidate));
+            candidates.push(Algorithm::from(candidate));
         }
     }
     Ok(Comparison { before: all(&alone)?, after: all(&candidates)? })

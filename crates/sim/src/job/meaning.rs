@@ -12,9 +12,9 @@ use flashwise_trace::request_file::RequestFile;
 use flashwise_trace::sampling::Sampling;
 
 use super::words::{Admission, LayoutName, SampleBy, Written, share};
-use super::{Choice, Job, JobError, Key, Stage};
+use super::{Job, JobError, Key, Stage};
 use crate::cache_settings::{Ram, simulated};
-use crate::endurance::{self, Algorithm};
+use crate::endurance;
 use crate::experiment::{Cache, Case, Devices, Experiment, ExperimentError, Layout, Log, check};
 use crate::results::WearLimits;
 use crate::simulate::{Counting, Warmup};
@@ -100,10 +100,8 @@ impl Job {
 
     /// Returns the job's meaning.
     pub fn meaning(&self) -> Result<Meaning, JobError> {
-        let algorithm = match &self.policy {
-            Some(Choice::Algorithm(algorithm)) => Some(format!("policy '{algorithm}'")),
-            _ => None,
-        };
+        let algorithm = self.policy.as_ref().filter(|algorithm| algorithm.policy().is_none());
+        let algorithm = algorithm.map(|algorithm| format!("policy '{algorithm}'"));
         self.meaning_with(algorithm.as_deref())
     }
 
@@ -334,7 +332,7 @@ impl Job {
         let experiment = meaning.experiment(&Arc::from([]));
         let algorithm = match &self.policy {
             None => return missing("policy", "one of `flashwise policies`"),
-            Some(Choice::Policy(policy)) if policy.info().offline && !meaning.is_policy_alone() => {
+            Some(algorithm) if algorithm.is_bound() && !meaning.is_policy_alone() => {
                 let place = match &meaning.place {
                     Place::Flash(_) => Some("--layout in-place"),
                     Place::Log(..) => Some("--layout log"),
@@ -344,10 +342,10 @@ impl Job {
                 let of_array: Vec<String> = self.of_array().map(|key| format!("--{}", key.name())).collect();
                 let given = place.into_iter().chain(self.admission.iter().map(|_| "--admission"));
                 let given = given.chain(of_array.iter().map(String::as_str));
-                return Ok(check(Cache::Bound(policy), given).map_err(ExperimentError::from)?);
+                return Ok(check(Cache::Bound(algorithm), given).map_err(ExperimentError::from)?);
             }
-            Some(Choice::Policy(policy)) if policy.info().offline => return Ok(()),
-            Some(choice) => choice.algorithm(),
+            Some(algorithm) if algorithm.is_bound() => return Ok(()),
+            Some(algorithm) => algorithm.clone(),
         };
         let admission = self.rule_of(|rule| rule.spec().clone());
         let case = Case { trace: 0, algorithm, admission, size: String::new(), capacity_blocks: 0 };
@@ -366,7 +364,7 @@ impl Job {
     pub fn plain(mut self) -> Result<Job, JobError> {
         self.check()?;
         let meaning = self.meaning()?;
-        let has_layout = matches!(self.policy, Some(Choice::Algorithm(_)));
+        let has_layout = self.policy.as_ref().is_some_and(|algorithm| algorithm.policy().is_none());
         self.layout = match &meaning.place {
             Place::Flash(_) if !has_layout => Some(LayoutName::InPlace),
             Place::Log(..) => Some(LayoutName::Log),
@@ -408,16 +406,6 @@ impl Job {
             let read = |text: &str| tier_model_of_option("cache-device", text);
             Written::read(CACHE_DEVICE, read).expect("the profile comes with flashwise")
         });
-    }
-}
-
-impl Choice {
-    /// Returns the policy or algorithm as an algorithm.
-    pub(super) fn algorithm(&self) -> Algorithm {
-        match self {
-            Choice::Policy(policy) => Algorithm::from(policy.clone()),
-            Choice::Algorithm(algorithm) => algorithm.clone(),
-        }
     }
 }
 

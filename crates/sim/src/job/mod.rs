@@ -20,7 +20,6 @@
 //! ```
 
 mod canonical;
-mod choice;
 mod form;
 mod inputs;
 mod keys;
@@ -38,7 +37,6 @@ use flashwise_device::flash::{GcPlacement, Profile, Victim};
 use flashwise_device::{ArrayError, TierModel};
 use flashwise_trace::error::TraceError;
 
-pub use choice::Choice;
 pub(crate) use form::words_of;
 pub use inputs::{Input, Rows, run, run_accurate};
 pub use keys::{Key, Stage};
@@ -49,7 +47,7 @@ pub use words::{Admission, LayoutName, LayoutRow, OnOff, SampleBy, Written, samp
 
 use crate::array::Arrivals;
 use crate::cache_settings::{CacheError, Ram};
-use crate::endurance::EnduranceError;
+use crate::endurance::{Algorithm, EnduranceError};
 use crate::experiment::ExperimentError;
 use crate::simulate::Warmup;
 use crate::size::{Size, SizeError};
@@ -61,7 +59,7 @@ use crate::wlfc::BucketError;
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)] // Each is the option of the same name.
 pub struct Job {
-    pub policy: Option<Choice>,
+    pub policy: Option<Algorithm>,
     pub size: Option<Size>,
     pub warmup: Option<Warmup>,
     pub epoch: Option<u64>,

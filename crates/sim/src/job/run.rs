@@ -173,7 +173,7 @@ fn cases<'j>(
         let size = size.to_string();
         let algorithm = match (&meaning.place, &job.policy) {
             (Place::Buckets(system, _), _) => Algorithm::from(*system),
-            (_, policy) => policy.as_ref().expect("a job that was checked has a policy").algorithm(),
+            (_, policy) => policy.clone().expect("a job that was checked has a policy"),
         };
         let admission = job.rule_of(|rule| rule.of(trace));
         cases.push(Case { trace: number, algorithm, admission, size, capacity_blocks });

@@ -204,7 +204,7 @@ impl ResultRow {
     pub fn of(trace: &Trace, run: &experiment::Run, reference: Option<&Endurance>, limits: &WearLimits) -> ResultRow {
         let (counts, algorithm) = (run.counts(), &run.case.algorithm);
         let row = ResultRow::of_counts(counts);
-        let (replacements, evictions, write_traffic_blocks) = match algorithm.counts_replacements() {
+        let (replacements, evictions, write_traffic_blocks) = match algorithm.policy().is_some() {
             true => (row.replacements, row.evictions, row.write_traffic_blocks),
             false => (None, None, None),
         };

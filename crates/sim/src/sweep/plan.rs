@@ -13,7 +13,8 @@ use toml::de::DeValue;
 use super::objects::{fitting, is_object};
 use super::origin::is_pattern;
 use super::{Shard, Task};
-use crate::job::{Admission, Choice, Job, Key, Many};
+use crate::endurance::Algorithm;
+use crate::job::{Admission, Job, Key, Many};
 use crate::sampling::parse_accuracy;
 use crate::size::{Size, parse_block_size};
 
@@ -202,7 +203,7 @@ fn many(path: &str, run: &Value) -> Result<Vec<Job>, PlanError> {
         for text in &texts {
             for many in &mut bases {
                 match &word[..] {
-                    "policy" => many.policies.push(text.parse::<Choice>().map_err(|error| refused(&error))?),
+                    "policy" => many.policies.push(text.parse::<Algorithm>().map_err(|error| refused(&error))?),
                     "size" => many.sizes.extend(Size::parse_list(text).map_err(|error| refused(&error))?),
                     "admission" => {
                         many.admissions.extend(Admission::parse_list(text).map_err(|error| refused(&error))?);

@@ -1,6 +1,7 @@
 //! Jobs: parsing inverts formatting in both forms, meanings survive it, and bad jobs are refused by name.
 
-use flashwise_sim::job::{Admission, Choice, Job, Many, Place};
+use flashwise_sim::endurance::Algorithm;
+use flashwise_sim::job::{Admission, Job, Many, Place};
 use flashwise_sim::size::Size;
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
@@ -218,7 +219,7 @@ fn what_is_no_job_is_refused_by_its_name() {
 #[test]
 fn many_jobs_are_every_combination() {
     let texts = |many: &Many| many.jobs().unwrap().iter().map(Job::to_string).collect::<Vec<_>>();
-    let choices = |names: &[&str]| names.iter().map(|name| name.parse::<Choice>().unwrap()).collect::<Vec<_>>();
+    let choices = |names: &[&str]| names.iter().map(|name| name.parse::<Algorithm>().unwrap()).collect::<Vec<_>>();
     let sizes = Size::parse_list("1%,400").unwrap();
     let two = Many { policies: choices(&["lru", "m+"]), sizes, ..Many::default() };
     // Said twice, in words that mean the same, it is there once.
