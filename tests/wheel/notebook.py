@@ -12,12 +12,13 @@ notebook = nbformat.read(path, as_version=4)
 assert not any(cell.get("outputs") for cell in notebook.cells), "it is kept without what it shows"
 nbclient.NotebookClient(notebook, timeout=600).execute()
 
-shown = {"charts": 0, "tables": 0}
+shown = {"charts": 0, "tables": 0, "altair": 0}
 for cell in notebook.cells:
     for output in cell.get("outputs", []):
         assert output.output_type != "error" and output.get("name") != "stderr", output
         page = output.get("data", {}).get("text/html", "")
+        shown["altair"] += "vegaEmbed" in page
         shown["charts"] += page.count("data:image/svg+xml")
         shown["tables"] += "<table" in page
 # Five charts of the workload and those of the curve; the rows, and the data frame.
-assert shown["charts"] >= 6 and shown["tables"] >= 2, shown
+assert shown["charts"] >= 6 and shown["tables"] >= 2 and shown["altair"] == 1, shown

@@ -110,6 +110,17 @@ assert json.loads(printed(*options)) == list(pareto) and open("pareto.svg").read
 workload = "read-mb-per-s=160,write-mb-per-s=200,read-hit-ratio=90%,write-hit-ratio=85%,dirty=65%"
 lifetime = flashwise.lifetime(cache="slc", storage="mlc:devices=3", workloads=workload)
 assert json.loads(printed("lifetime", "--cache", "slc", "--storage", "mlc:devices=3", "--workload", workload, "--json")) == lifetime
+open("catalogue.toml", "w").write(printed("advise", "--print-catalogue"))
+for options, keywords in [
+    ("--latency 1s --years 0", {"latency": "1s", "years": 0}),
+    ("--latency 900us --years 0 --policy lru,larc --admission none --write-mode write-back --over-provision 10% --warmup 10%",
+     {"latency": "900us", "years": 0, "policies": ["lru", "larc"], "admissions": "none", "write_modes": "write-back",
+      "over_provisions": 0.1, "warmup": "10%"}),
+]:
+    ran = subprocess.run([program, "advise", "twin.csv", "--devices", "catalogue.toml", "--json", *options.split()], capture_output=True, check=False)
+    assert json.loads(ran.stdout) == flashwise.advise("twin.csv", devices="catalogue.toml", **keywords), options
+example = flashwise.advise("twin.csv", latency="1s", years=0)
+assert "example catalogue" in example["cautions"][-1] and example["sentences"]
 flashwise.convert("twin.csv", "python.arrow")
 printed("trace", "convert", "twin.csv", "program.arrow")
 assert open("python.arrow", "rb").read() == open("program.arrow", "rb").read()
@@ -131,6 +142,9 @@ for kind, arguments, call in [
      lambda: flashwise.simulate("zipf.arrow", "fif", layout="in-place")),
     (ValueError, ["simulate", "zipf.arrow", "--warmup", "20000"], lambda: flashwise.simulate("zipf.arrow", warmup=20000)),
     (ValueError, ["curve", "zipf.arrow", "--warmup", "20000"], lambda: flashwise.curve("zipf.arrow", warmup=20000)),
+    (ValueError, ["advise", "zipf.arrow", "--latency", "1ms", "--years", "0", "--policy", "fif"],
+     lambda: flashwise.advise("zipf.arrow", latency="1ms", years=0, policies="fif")),
+    (ValueError, ["advise", "zipf.arrow", "--years", "0"], lambda: flashwise.advise("zipf.arrow", years=0)),
     (ValueError, ["lifetime", "--cache", "slc", "--storage", "none", "--workload", workload],
      lambda: flashwise.lifetime(cache="slc", storage="none", workloads=workload)),
 ]:
@@ -142,7 +156,7 @@ for kind, arguments, call in [
         raise AssertionError(arguments)
 for text, call in [
     ("unknown policy 'lrac' (did you mean 'larc'?)", lambda: flashwise.simulate("zipf.arrow", "lrac")),
-    ("rem: found an unknown word (did you mean 'ram'?)", lambda: flashwise.simulate("zipf.arrow", rem="5%")),
+    ("unexpected keyword argument 'rem' (did you mean 'ram'?)", lambda: flashwise.simulate("zipf.arrow", rem="5%")),
     ("ram: found 'much', expected a size", lambda: flashwise.simulate("zipf.arrow", ram="much")),
     ("python.arrow: found a file, expected none", lambda: flashwise.convert("twin.csv", "python.arrow")),
     ("trace: found a value of the type int", lambda: flashwise.simulate(5)),
@@ -152,6 +166,8 @@ for text, call in [
     ("over-provision: found an empty list", lambda: flashwise.simulate("zipf.arrow", layout="in-place", over_provision=())),
     ("jobs: found an empty list", lambda: flashwise.simulate("zipf.arrow", jobs=[])),
     ("jobs already describe the runs: remove sizes", lambda: flashwise.simulate("zipf.arrow", sizes="1%", jobs="policy=lru size=1%")),
+    ("years: found 101, expected a number of years from 0 to 100", lambda: flashwise.advise("zipf.arrow", latency="1ms", years=101)),
+    ("write_modes: found 'back'", lambda: flashwise.advise("zipf.arrow", latency="1ms", years=0, write_modes="back")),
     ("threads: found 0, expected a number from 1 to 256", lambda: flashwise.simulate("zipf.arrow", "lru", threads=0)),
     ("threads: found 0, expected a number from 1 to 256", lambda: flashwise.sweep(traces="zipf.arrow", out="out", policy="lru", threads=0)),
     ("plan: run: policy: found [], expected one value", lambda: flashwise.sweep(traces="zipf.arrow", out="out", policy=[])),

@@ -10,8 +10,8 @@ use flashwise_core::quantity::{ByteSize, Duration, Share};
 use flashwise_device::offers::{Catalogue, EXAMPLE};
 use flashwise_report::advice::render_advice;
 use flashwise_sim::advise::{
-    ADMISSIONS, Advice, AdviseError, AdvisedCache, MODES, OVER_PROVISIONS, POLICIES, Paths, Question, Stages, Targets,
-    Verdict, Ways, Workload, advise, configuration,
+    Advice, AdviseError, AdvisedCache, Paths, Question, Stages, Targets, Verdict, Ways, Workload, YEARS_MAX, advise,
+    configuration, mode_of, over_provision_of, policy_of,
 };
 use flashwise_sim::job::Admission;
 use flashwise_sim::simulate::Warmup;
@@ -93,32 +93,20 @@ pub struct Advise {
 }
 
 fn parse_years(text: &str) -> Result<f64, String> {
-    let years = text.parse().ok().filter(|years: &f64| (0.0..=100.0).contains(years));
-    years.ok_or_else(|| format!("found '{text}', expected a number of years from 0 to 100"))
+    let years = text.parse().ok().filter(|years: &f64| (0.0..=YEARS_MAX).contains(years));
+    years.ok_or_else(|| format!("found '{text}', expected a number of years from 0 to {YEARS_MAX}"))
 }
 
 fn parse_policies(text: &str) -> Result<List<Spec>, ListError<OptionError>> {
-    List::read(text, parse_policy)
-}
-
-fn parse_policy(text: &str) -> Result<Spec, OptionError> {
-    let policy = Spec::parse(text)?;
-    if policy.info().offline {
-        let expected = "a policy that can run: this one knows the future";
-        return Err(OptionError::bad_value("advise", "policy", text, expected));
-    }
-    Ok(policy)
+    List::read(text, policy_of)
 }
 
 fn parse_modes(text: &str) -> Result<List<&'static str>, ListError<String>> {
-    List::read(text, |text| flashwise_core::options::word(text, &MODES.map(|mode| (mode, mode))))
+    List::read(text, mode_of)
 }
 
 fn parse_shares(text: &str) -> Result<List<Share>, ListError<String>> {
-    List::read(text, |text| {
-        let share = text.parse().ok().filter(|share: &Share| share.of_one() <= 0.9);
-        share.ok_or_else(|| format!("found '{text}', expected a share from 0% to 90%"))
-    })
+    List::read(text, over_provision_of)
 }
 
 /// Shows each stage by a bar.
@@ -189,27 +177,15 @@ impl Advise {
         }
     }
 
-    /// The ways to set a cache that are asked for, or those that tell most.
+    /// The given ways to set a cache, or the defaults.
     fn ways(&self) -> anyhow::Result<Ways> {
-        let policies: Vec<Spec> = distinct(&self.policies);
-        let admissions: Vec<Admission> = self.admissions.iter().flatten().cloned().collect();
-        let modes: Vec<&'static str> = self.modes.iter().flatten().copied().collect();
-        let over_provisions: Vec<Share> = self.over_provisions.iter().flatten().copied().collect();
-        let default_rules =
-            || ADMISSIONS.iter().map(|rule| rule.parse().map_err(Misuse)).collect::<Result<Vec<_>, _>>();
-        Ok(Ways {
-            policies: if policies.is_empty() {
-                (&parse_policies(POLICIES)?).into_iter().cloned().collect()
-            } else {
-                policies
-            },
-            admissions: if admissions.is_empty() { default_rules()? } else { admissions },
-            modes: if modes.is_empty() { MODES[..2].to_vec() } else { modes },
-            over_provisions: match over_provisions.is_empty() {
-                true => (&parse_shares(OVER_PROVISIONS)?).into_iter().copied().collect(),
-                false => over_provisions,
-            },
-        })
+        let ways = Ways {
+            policies: distinct(&self.policies),
+            admissions: self.admissions.iter().flatten().cloned().collect(),
+            modes: self.modes.iter().flatten().copied().collect(),
+            over_provisions: self.over_provisions.iter().flatten().copied().collect(),
+        };
+        Ok(ways.or_defaults().map_err(Misuse)?)
     }
 
     /// The trace with its requests, and a sample of it where it is long and can be read twice.

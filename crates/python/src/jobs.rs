@@ -4,28 +4,35 @@ use std::str::FromStr;
 
 use flashwise_core::quantity::Share;
 use flashwise_sim::endurance::Algorithm;
-use flashwise_sim::job::{Admission, Job, Key, Many};
+use flashwise_sim::job::{Admission, Job, JobError, Key, Many};
 use flashwise_sim::sampling::parse_accuracy;
 use flashwise_sim::size::Size;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 
 use crate::errors::exception;
 
-/// Returns the items of a non-empty list or tuple; a single value is a list of one, and `None` is empty.
+/// Returns the items of a list, an array or another iterable, which must not be empty. A single value is a list of one, and `None` is empty.
 pub fn items<'py>(name: &str, value: Option<&Bound<'py, PyAny>>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     match value.filter(|value| !value.is_none()) {
         None => Ok(Vec::new()),
-        Some(list) if list.is_instance_of::<PyList>() || list.is_instance_of::<PyTuple>() => {
-            if list.is_empty()? {
+        Some(list) if is_list(list)? => {
+            let items = list.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+            if items.is_empty() {
                 let expected = "expected one item or more, or None for the default";
                 return Err(PyValueError::new_err(format!("{name}: found an empty list, {expected}")));
             }
-            list.try_iter()?.collect()
+            Ok(items)
         }
         Some(one) => Ok(vec![one.clone()]),
     }
+}
+
+/// True if `value` is an iterable of several values: a list, an array, a range, a column of a data frame.
+pub fn is_list(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let is_one = value.is_instance_of::<PyString>() || value.is_instance_of::<PyDict>() || value.is_callable();
+    Ok(!is_one && value.hasattr("__iter__")?)
 }
 
 /// Returns a value as on the command line: text, a number, or `on` and `off` for booleans.
@@ -36,6 +43,13 @@ pub fn text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     let is_text = value.is_instance_of::<PyString>() || value.is_instance_of::<PyInt>();
     if is_text || value.is_instance_of::<PyFloat>() || value.hasattr("__fspath__")? {
         return Ok(value.str()?.to_str()?.to_owned());
+    }
+    // Numbers of other libraries, such as numpy's.
+    if let Ok(whole) = value.call_method0("__index__") {
+        return Ok(whole.str()?.to_str()?.to_owned());
+    }
+    if let Ok(number) = value.call_method0("__float__") {
+        return Ok(number.str()?.to_str()?.to_owned());
     }
     let found = value.get_type().name()?;
     Err(PyTypeError::new_err(format!("{name}: found a value of the type {found}, expected text or a number")))
@@ -50,11 +64,21 @@ pub fn each<T: FromStr<Err: Into<Box<dyn std::error::Error>>>>(
     items(name, values)?.into_iter().map(read).collect()
 }
 
-/// Returns the sizes of a list, with ranges expanded.
+/// Returns the sizes of a list, with ranges expanded. A float is a share of the unique blocks: 0.1 is 10 %.
 pub fn sizes(values: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Size>> {
     let mut all = Vec::new();
     for item in items("sizes", values)? {
-        all.extend(Size::parse_list(&text("sizes", &item)?).map_err(exception)?);
+        let is_whole = item.is_instance_of::<PyString>() || item.hasattr("__index__")?;
+        let text = match item.extract::<f64>() {
+            Ok(of_one) if !is_whole => {
+                let expected =
+                    "expected a share above 0 and up to 1, a number of blocks as an int, or text such as '512MiB'";
+                let share = Share::new(of_one).filter(|share| share.of_one() > 0.0);
+                share.ok_or_else(|| PyValueError::new_err(format!("sizes: found {of_one}, {expected}")))?.to_string()
+            }
+            _ => text("sizes", &item)?,
+        };
+        all.extend(Size::parse_list(&text).map_err(exception)?);
     }
     Ok(all)
 }
@@ -90,12 +114,20 @@ pub fn many(
                 return Err(PyTypeError::new_err(format!("found {name}, expected the lists policies and sizes")));
             }
             name => {
-                let key = Key::find(name).map_err(exception)?;
+                let key = Key::find(name).map_err(|error| unexpected(name, error))?;
                 key.read(&mut many.base, &text(name, &value)?).map_err(exception)?;
             }
         }
     }
     Ok(many)
+}
+
+/// The error for a keyword that is no word of a job.
+fn unexpected(name: &str, error: JobError) -> PyErr {
+    let JobError::Unknown { near, expected, .. } = error else { return exception(error) };
+    let expected: Vec<&str> = expected.split(", ").filter(|word| !["policy", "size"].contains(word)).collect();
+    let [name, near, expected] = [name, &near, &expected.join(", ")].map(|text| text.replace('-', "_"));
+    PyTypeError::new_err(format!("unexpected keyword argument '{name}'{near}; expected one of {expected}"))
 }
 
 /// Returns the keyword of an option of the command line.

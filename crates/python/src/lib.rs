@@ -5,6 +5,7 @@
 #![cfg(feature = "extension")]
 #![allow(clippy::needless_pass_by_value)] // pyo3 hands arguments over by value.
 
+mod advise;
 mod arrow;
 mod errors;
 mod hook;
@@ -23,6 +24,8 @@ mod _flashwise {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use crate::advise::advise;
+    #[pymodule_export]
     use crate::simulate::{policies, simulate};
     #[pymodule_export]
     use crate::sweep::{sweep_find, sweep_run, sweep_tasks};
@@ -31,7 +34,7 @@ mod _flashwise {
     #[pymodule_export]
     use crate::tools::{convert, curve, generate, info, lifetime, pareto, reuse};
     #[pymodule_export]
-    use crate::trace::{Trace, read_trace};
+    use crate::trace::{Trace, load_example, read_trace};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

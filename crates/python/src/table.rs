@@ -10,13 +10,26 @@ use flashwise_sim::curve::{self, CurvePoint};
 use flashwise_sim::results::{self, ResultRow};
 use flashwise_trace::error::TraceError;
 use flashwise_trace::output::write_whole;
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyList};
+use pyo3::types::{PyCapsule, PyDict, PyList};
 
 use crate::arrow;
 use crate::errors::exception;
 
-/// Results in columns, as described in `docs/figures.md`. pandas, polars, pyarrow and others read a table without a copy.
+/// Results in columns, as described in `docs/figures.md`.
+///
+/// pandas, polars and pyarrow read a table without a copy. `table["hit_ratio"]` is a column as a list.
+///
+/// Examples
+/// --------
+/// >>> import flashwise
+/// >>> table = flashwise.simulate([1, 2, 1, 3, 1, 2], ["lru", "fifo"], [1, 2])
+/// >>> len(table), table["policy"]
+/// (4, ['lru', 'lru', 'fifo', 'fifo'])
+///
+/// >>> table.to_pandas()[["policy", "size", "hits"]].shape
+/// (4, 3)
 #[pyclass(frozen, module = "flashwise")]
 #[derive(Debug)]
 pub struct Table {
@@ -42,8 +55,8 @@ impl Table {
         Ok(Table { batch: results::batch_of(columns, &points).map_err(exception)?, contents: Contents::Points(points) })
     }
 
-    fn names(&self) -> Vec<String> {
-        self.batch.schema().fields().iter().map(|field| field.name().clone()).collect()
+    fn rows(&self, py: Python<'_>) -> PyResult<Vec<Py<PyDict>>> {
+        self.to_dicts(py)?.extract()
     }
 }
 
@@ -78,10 +91,51 @@ impl Table {
         py.import("flashwise._notebook")?.call_method1("table", (self.to_csv()?,))
     }
 
-    /// The names of the columns.
+    /// Names of the columns, in order: a list of str, shape (columns,).
     #[getter]
-    fn column_names(&self) -> Vec<String> {
-        self.names()
+    fn columns(&self) -> Vec<String> {
+        self.batch.schema().fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    /// Returns a column as a list with a value for each row, `None` where a row lacks the figure.
+    fn __getitem__<'py>(&self, py: Python<'py>, column: &str) -> PyResult<Bound<'py, PyList>> {
+        if self.batch.schema().field_with_name(column).is_err() {
+            return Err(PyKeyError::new_err(format!("found no column '{column}'; Table.columns has the names")));
+        }
+        let values = self.rows(py)?.into_iter().map(|row| row.bind(py).get_item(column));
+        PyList::new(py, values.collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// Returns the rows as a data frame of pandas. Needs pandas and pyarrow.
+    ///
+    /// Parameters
+    /// ----------
+    /// epochs : bool, default False
+    ///     Return a row for each epoch of each row, instead of the rows. They exist after `simulate(..., epoch=N)`.
+    ///
+    /// Returns
+    /// -------
+    /// pandas.DataFrame
+    ///     A tidy frame, shape (rows, columns): a row for each result, a column for each figure, and no lists in cells.
+    #[pyo3(signature = (*, epochs=false))]
+    fn to_pandas<'py>(slf: &Bound<'py, Self>, epochs: bool) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("flashwise._frames")?.call_method1("to_pandas", (slf, epochs))
+    }
+
+    /// Returns the rows as a data frame of polars. Needs polars.
+    ///
+    /// Parameters
+    /// ----------
+    /// epochs : bool, default False
+    ///     Return a row for each epoch of each row, instead of the rows. They exist after `simulate(..., epoch=N)`.
+    ///
+    /// Returns
+    /// -------
+    /// polars.DataFrame
+    ///     A tidy frame, shape (rows, columns): a row for each result, a column for each figure, and no lists in cells.
+    #[pyo3(signature = (*, epochs=false))]
+    fn to_polars<'py>(slf: &Bound<'py, Self>, epochs: bool) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("flashwise._frames")?.call_method1("to_polars", (slf, epochs))
     }
 
     /// Returns the rows as CSV with a header, as on the command line, without epochs.

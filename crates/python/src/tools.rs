@@ -34,11 +34,36 @@ use crate::table::Table;
 use crate::{trace, work};
 
 /// Converts JSON to Python.
-fn loads<'py>(py: Python<'py>, value: &impl serde::Serialize) -> PyResult<Bound<'py, PyAny>> {
+pub fn loads<'py>(py: Python<'py>, value: &impl serde::Serialize) -> PyResult<Bound<'py, PyAny>> {
     py.import("json")?.call_method1("loads", (serde_json::to_string(value).map_err(exception)?,))
 }
 
-/// Describes a trace: requests, blocks, sizes, duration, reuse.
+/// Describes a trace: requests, blocks, sizes, duration and reuse.
+///
+/// Parameters
+/// ----------
+/// trace : path, Trace, data frame, or list or array of int
+///     Accesses. Integers, shape (accesses,), are the numbers of the blocks that are read.
+///     A data frame has the columns of a CSV, or a column "block" with such numbers, and "op" and "time_us" if there are any.
+/// format : str, optional
+///     Format of the trace, such as "msr" or "csv:op=kind". By default it is recognised.
+/// block_size : int or str, optional
+///     Block size in bytes, a power of two from 512 to 1 MiB. The default is 4 KiB.
+/// lenient : bool, default False
+///     Skip malformed records instead of raising an error.
+/// progress : callable, optional
+///     Called about twenty times a second with the bytes read and the block accesses run so far.
+///
+/// Returns
+/// -------
+/// dict
+///     The figures of `flashwise trace info --json`.
+///
+/// Examples
+/// --------
+/// >>> import flashwise
+/// >>> flashwise.info([1, 2, 1])["unique_blocks"]
+/// 2
 #[pyfunction]
 #[pyo3(signature = (trace, *, format=None, block_size=None, lenient=false, progress=None))]
 pub fn info<'py>(
@@ -55,6 +80,33 @@ pub fn info<'py>(
 }
 
 /// Returns the reuse distances of a trace: numbers of accesses by distance.
+///
+/// Parameters
+/// ----------
+/// trace : path, Trace, data frame, or list or array of int
+///     Accesses. Integers, shape (accesses,), are the numbers of the blocks that are read.
+///     A data frame has the columns of a CSV, or a column "block" with such numbers, and "op" and "time_us" if there are any.
+/// distance : {"unique", "accesses"}, default "unique"
+///     Count unique blocks or all accesses since the last access to the block.
+/// format : str, optional
+///     Format of the trace, such as "msr" or "csv:op=kind". By default it is recognised.
+/// block_size : int or str, optional
+///     Block size in bytes, a power of two from 512 to 1 MiB. The default is 4 KiB.
+/// lenient : bool, default False
+///     Skip malformed records instead of raising an error.
+/// progress : callable, optional
+///     Called about twenty times a second with the bytes read and the block accesses run so far.
+///
+/// Returns
+/// -------
+/// dict
+///     The figures of `flashwise trace reuse --json`.
+///
+/// Examples
+/// --------
+/// >>> import flashwise
+/// >>> flashwise.reuse([1, 2, 1])["reads"]["first_accesses"]
+/// 2
 #[pyfunction]
 #[pyo3(signature = (trace, *, distance="unique", format=None, block_size=None, lenient=false, progress=None))]
 pub fn reuse<'py>(
@@ -78,6 +130,49 @@ pub fn reuse<'py>(
 }
 
 /// Returns the hit ratios of policies at every cache size, with knees marked.
+///
+/// Parameters
+/// ----------
+/// trace : path, Trace, data frame, or list or array of int
+///     Accesses. Integers, shape (accesses,), are the numbers of the blocks that are read.
+///     A data frame has the columns of a CSV, or a column "block" with such numbers, and "op" and "time_us" if there are any.
+/// policies : str or list of str, optional
+///     Names from `policies`. The default is "lru".
+/// sizes : float, int or str, or a list or an array of these, optional
+///     Cache sizes. A float is a share of the unique blocks, an int a number of blocks.
+///     Text is "10%", "512MiB", or a range such as "1%..10%:1%".
+/// accuracy : float or str, optional
+///     Use the smallest sample with hit ratios within this margin, such as 0.01.
+/// warmup : int or str, optional
+///     Accesses at the start that are not counted: a number, or a share such as "10%".
+/// sample : float or str, optional
+///     Share of the blocks to simulate.
+/// sample_by : {"blocks", "groups"}, optional
+///     Draw single blocks or groups of neighbours.
+/// sample_seed : int, optional
+///     Seed of the sample.
+/// format : str, optional
+///     Format of the trace, such as "msr" or "csv:op=kind". By default it is recognised.
+/// block_size : int or str, optional
+///     Block size in bytes, a power of two from 512 to 1 MiB. The default is 4 KiB.
+/// lenient : bool, default False
+///     Skip malformed records instead of raising an error.
+/// threads : int, optional
+///     Number of threads, from 1 to 256. The default is one for each core.
+/// progress : callable, optional
+///     Called about twenty times a second with the bytes read and the block accesses run so far.
+///
+/// Returns
+/// -------
+/// Table
+///     A row for each policy and size. Its shape is (rows, columns).
+///
+/// Examples
+/// --------
+/// >>> import flashwise
+/// >>> curve = flashwise.curve([1, 2, 3, 1, 2, 3], "lru", [1, 2, 3])
+/// >>> curve["hit_ratio"]
+/// [0.0, 0.0, 0.5]
 #[pyfunction]
 #[pyo3(signature = (
     trace, policies=None, sizes=None, *, accuracy=None, warmup=None, sample=None, sample_by=None, sample_seed=None, format=None,
@@ -151,11 +246,38 @@ fn sampled(input: &Input, sampling: Sampling, watch: &work::Watch) -> Result<fla
     })
 }
 
-/// Returns the caches with the most hits for their erasures, of policies and sizes, beside the best possible: a row for each cache.
+/// Returns the caches with the most hits for their erasures, beside the best possible.
+///
+/// Parameters
+/// ----------
+/// trace : path, Trace, data frame, or list or array of int
+///     Accesses. Integers, shape (accesses,), are the numbers of the blocks that are read.
+///     A data frame has the columns of a CSV, or a column "block" with such numbers, and "op" and "time_us" if there are any.
+/// policies : str or list of str, optional
+///     Names from `policies`, except offline ones.
+/// sizes : float, int or str, or a list or an array of these, optional
+///     Cache sizes. A float is a share of the unique blocks, an int a number of blocks.
+///     Text is "10%", "512MiB", or a range such as "1%..10%:1%".
+/// format : str, optional
+///     Format of the trace, such as "msr" or "csv:op=kind". By default it is recognised.
+/// block_size : int or str, optional
+///     Block size in bytes, a power of two from 512 to 1 MiB. The default is 4 KiB.
+/// lenient : bool, default False
+///     Skip malformed records instead of raising an error.
+/// threads : int, optional
+///     Number of threads, from 1 to 256. The default is one for each core.
+/// progress : callable, optional
+///     Called about twenty times a second with the bytes read and the block accesses run so far.
+/// **stages
+///     Options about flash, such as `erase_unit="256KiB"`, and `warmup`.
+///
+/// Returns
+/// -------
+/// Frontier
+///     A list with a dictionary for each cache. `frontier` is true for caches worth having. The attribute `svg` is the chart.
 #[pyfunction]
 #[pyo3(signature = (
-    trace, policies=None, sizes=None, *, warmup=None, format=None, block_size=None, lenient=false, threads=None, progress=None,
-    **stages
+    trace, policies=None, sizes=None, *, format=None, block_size=None, lenient=false, threads=None, progress=None, **stages
 ))]
 #[allow(clippy::too_many_arguments)] // Each is a keyword of Python.
 pub fn pareto<'py>(
@@ -163,7 +285,6 @@ pub fn pareto<'py>(
     trace: &Bound<'py, PyAny>,
     policies: Option<&Bound<'py, PyAny>>,
     sizes: Option<&Bound<'py, PyAny>>,
-    warmup: Option<&Bound<'py, PyAny>>,
     format: Option<String>,
     block_size: Option<&Bound<'py, PyAny>>,
     lenient: bool,
@@ -172,11 +293,9 @@ pub fn pareto<'py>(
     stages: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<(Bound<'py, PyList>, String)> {
     let input = trace::input(trace, &trace::settings(format, block_size, lenient)?)?;
-    let many = jobs::many(None, None, stages)?;
+    let mut many = jobs::many(None, None, stages)?;
+    let warmup = many.base.warmup.take().unwrap_or(Warmup::Accesses(0));
     refuse_stages(&many)?;
-    let warmup = warmup.map(|warmup| text("warmup", warmup)).transpose()?;
-    let warmup: Warmup =
-        warmup.map_or(Ok(Warmup::Accesses(0)), |warmup| warmup.parse()).map_err(PyValueError::new_err)?;
     let job = Job { over_provision: many.over_provisions.first().copied(), ..many.base };
     let Place::Flash(settings) = job.meaning_with(Some("flashwise pareto")).map_err(exception)?.place else {
         return Err(PyValueError::new_err("layout: expected in-place or containers for pareto"));
@@ -223,7 +342,30 @@ fn refuse_stages(many: &Many) -> PyResult<()> {
     Err(PyTypeError::new_err(format!("pareto: found {found}, {expected}")))
 }
 
-/// Returns lifetime and latency of cache and storage under workloads given in numbers: a dictionary for each workload.
+/// Returns lifetime and latency of cache and storage under workloads given in numbers.
+///
+/// Parameters
+/// ----------
+/// file : path, optional
+///     Description in TOML, as for `flashwise lifetime`.
+/// cache : str, optional
+///     Device of the cache, such as "slc".
+/// storage : str, optional
+///     Device of the storage, such as "mlc:devices=3".
+/// workloads : str or list of str, optional
+///     Workloads as options of the command line write them.
+///
+/// Returns
+/// -------
+/// list of dict
+///     A dictionary for each workload, shape (workloads,).
+///
+/// Examples
+/// --------
+/// >>> import flashwise
+/// >>> load = "read-mb-per-s=160,write-mb-per-s=200,read-hit-ratio=90%,write-hit-ratio=85%,dirty=65%"
+/// >>> len(flashwise.lifetime(cache="slc", storage="mlc:devices=3", workloads=load))
+/// 1
 #[pyfunction]
 #[pyo3(signature = (file=None, *, cache=None, storage=None, workloads=None))]
 pub fn lifetime<'py>(
@@ -257,6 +399,23 @@ pub fn lifetime<'py>(
 }
 
 /// Converts a trace of any kind to a normalised one, an Arrow IPC file.
+///
+/// Parameters
+/// ----------
+/// trace : path
+///     Trace in any format.
+/// out : path
+///     File to write.
+/// force : bool, default False
+///     Replace an existing file.
+/// format : str, optional
+///     Format of the trace, such as "msr" or "csv:op=kind". By default it is recognised.
+/// block_size : int or str, optional
+///     Block size in bytes, a power of two from 512 to 1 MiB. The default is 4 KiB.
+/// lenient : bool, default False
+///     Skip malformed records instead of raising an error.
+/// progress : callable, optional
+///     Called about twenty times a second with the bytes read and the block accesses run so far.
 #[pyfunction]
 #[pyo3(signature = (trace, out, *, force=false, format=None, block_size=None, lenient=false, progress=None))]
 #[allow(clippy::too_many_arguments)] // Each is a keyword of Python.
@@ -279,6 +438,35 @@ pub fn convert(
 }
 
 /// Generates a synthetic trace; the same arguments give the same trace.
+///
+/// Parameters
+/// ----------
+/// out : path
+///     File to write.
+/// pattern : str, optional
+///     Pattern of `flashwise trace generate`. The default is "zipf".
+/// like : str, optional
+///     A server whose week is imitated, in place of a pattern.
+/// blocks : int, optional
+///     Blocks of the address range. Required with a pattern.
+/// requests, accesses : int, optional
+///     Length in requests or in block accesses.
+/// read_share : float or str, default 0.7
+///     Share of the requests that read.
+/// request_blocks : int or str, default 1
+///     Blocks of a request, or a range such as "1..4".
+/// rate : float or str, default "1000/s"
+///     Requests per second.
+/// arrivals : {"poisson", "constant"}, default "poisson"
+///     Intervals between requests.
+/// seed : int, default 1
+///     Seed of the random numbers.
+/// block_size : int or str, default 4096
+///     Block size in bytes.
+/// csv : bool, default False
+///     Write CSV instead of a normalised trace.
+/// progress : callable, optional
+///     Called about twenty times a second with the bytes read and the block accesses run so far.
 #[pyfunction]
 #[pyo3(signature = (
     out, *, pattern=None, like=None, blocks=None, requests=None, accesses=None, read_share=None, request_blocks=None, rate=None,

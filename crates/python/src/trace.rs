@@ -29,7 +29,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList, PyString, PyTuple};
 
 use crate::errors::exception;
-use crate::jobs::{items, text};
+use crate::jobs::{is_list, items, text};
 use crate::{arrow, work};
 
 /// An open trace: normalised, and mapped into memory. It can be passed to `simulate` and the other functions any number of times.
@@ -45,30 +45,98 @@ pub fn settings(format: Option<String>, block_size: Option<&Bound<'_, PyAny>>, l
     Ok(Settings { format, block_size_bytes, lenient, filter: None })
 }
 
-/// Returns one trace: a path, an open trace, or a data frame, which is read first.
+/// Name of a trace that was a data frame.
+const FRAME: &str = "frame";
+/// Name of a trace that was a list of blocks.
+const BLOCKS: &str = "blocks";
+/// Block size of numbers of blocks, unless another is given.
+const BLOCK_SIZE_BYTES: u64 = 4096;
+
+/// Returns one trace: a path, an open trace, or columns, which are read first.
 pub fn input(trace: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<Input> {
     if let Ok(open) = trace.cast::<Trace>() {
         return Ok(Input::Open(open.get().0.clone()));
     }
-    if trace.is_instance_of::<PyString>() || trace.hasattr("__fspath__")? {
+    if is_path(trace)? {
         return Ok(Input::File(trace.extract::<PathBuf>()?, settings.clone()));
     }
-    if arrow::is_stream(trace) {
-        let text = frame(trace)?;
-        let work = |watch: &work::Watch| of_text("frame", &text, settings, watch);
-        return Ok(Input::Open(work::run(trace.py(), None, None, work)?));
+    match Columns::of(trace, settings)? {
+        Some(columns) => Ok(Input::Open(work::run(trace.py(), None, None, |watch| columns.read(None, watch))?)),
+        None => {
+            let found = trace.get_type().name()?;
+            let expected = "a path, a trace of read_trace, a data frame (anything with __arrow_c_stream__), or a list or an array of block numbers";
+            Err(PyTypeError::new_err(format!("trace: found a value of the type {found}, expected {expected}")))
+        }
     }
-    let found = trace.get_type().name()?;
-    let expected = "a path, a trace of read_trace, or a data frame (anything with __arrow_c_stream__)";
-    Err(PyTypeError::new_err(format!("trace: found a value of the type {found}, expected {expected}")))
 }
 
-/// Returns one trace or a list of them.
+fn is_path(trace: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(trace.is_instance_of::<PyString>() || trace.hasattr("__fspath__")?)
+}
+
+/// Returns one trace or a list of them. A list of numbers is one trace.
 pub fn inputs(traces: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<Vec<Input>> {
     if traces.is_instance_of::<PyList>() || traces.is_instance_of::<PyTuple>() {
-        return items("trace", Some(traces))?.iter().map(|trace| input(trace, settings)).collect();
+        let items = items("trace", Some(traces))?;
+        if !items[0].hasattr("__index__")? {
+            return items.iter().map(|trace| input(trace, settings)).collect();
+        }
     }
     Ok(vec![input(traces, settings)?])
+}
+
+/// A data frame, or a list of block numbers, as text.
+struct Columns {
+    name: &'static str,
+    text: Vec<u8>,
+    settings: Settings,
+}
+
+impl Columns {
+    /// The text of a data frame or of an iterable of block numbers; `None` for anything else.
+    fn of(trace: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<Option<Columns>> {
+        let is_frame = || -> PyResult<bool> {
+            // A column of a data frame is a stream too.
+            let has_names = ["columns", "column_names", "schema"].iter().map(|name| trace.hasattr(name));
+            Ok(has_names.collect::<PyResult<Vec<_>>>()?.contains(&true) || !is_list(trace)?)
+        };
+        if arrow::is_stream(trace) && is_frame()? {
+            let (text, default) = frame(trace, settings)?;
+            return Ok(Some(Columns { name: FRAME, text, settings: with_default(settings, default)? }));
+        }
+        if !is_list(trace)? {
+            return Ok(None);
+        }
+        let text = blocks(trace)?;
+        Ok(Some(Columns { name: BLOCKS, text, settings: with_default(settings, "blocks".to_owned())? }))
+    }
+
+    fn read(&self, name: Option<&str>, progress: &dyn Progress) -> Result<flashwise_trace::Trace, TraceError> {
+        of_text(name.unwrap_or(self.name), &self.text, &self.settings, progress)
+    }
+}
+
+/// Returns `settings` with a default for the format.
+fn with_default(settings: &Settings, format: String) -> PyResult<Settings> {
+    let format = settings.format.clone().map_or_else(|| format.parse::<FormatSpec>(), Ok).map_err(exception)?;
+    Ok(Settings { format: Some(format), ..settings.clone() })
+}
+
+/// Converts block numbers to text, one a line.
+fn blocks(numbers: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    use std::io::Write;
+    let mut out = Vec::new();
+    // Arrays of pyarrow have values of their own.
+    let list = numbers.getattr_opt("to_pylist")?.map(|list| list.call0()).transpose()?;
+    for (at, number) in list.as_ref().unwrap_or(numbers).try_iter()?.enumerate() {
+        let number = number?;
+        let block = number.extract::<u64>().map_err(|_| {
+            let found = number.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
+            PyTypeError::new_err(format!("trace: found {found} at {at}, expected the number of a block, an int from 0"))
+        })?;
+        let _ = writeln!(out, "{block}");
+    }
+    Ok(out)
 }
 
 /// Splits `inputs` into volumes, each a separate trace. If `later`, files are read when they are run.
@@ -91,8 +159,35 @@ pub fn open(input: &Input, progress: &dyn Progress) -> Result<flashwise_trace::T
     }
 }
 
-/// Reads a trace of any format, or a data frame whose columns have the names of a CSV's (`time_us`, `op`, `offset_bytes`, `length_bytes`,
-/// `volume`, ...).
+/// Opens a trace for many calls.
+///
+/// Parameters
+/// ----------
+/// trace : path, Trace, data frame, or list or array of int
+///     Accesses. Integers, shape (accesses,), are the numbers of the blocks that are read.
+///     A data frame has the columns of a CSV, or a column "block" with such numbers, and "op" and "time_us" if there are any.
+/// format : str, optional
+///     Format of the trace, such as "msr" or "csv:op=kind". By default it is recognised.
+/// block_size : int or str, optional
+///     Block size in bytes, a power of two from 512 to 1 MiB. The default is 4 KiB.
+/// lenient : bool, default False
+///     Skip malformed records instead of raising an error.
+/// name : str, optional
+///     Name in results, for a data frame, a list or an array. A file is named by its path.
+/// progress : callable, optional
+///     Called about twenty times a second with the bytes read and the block accesses run so far.
+///
+/// Returns
+/// -------
+/// Trace
+///     Its length is the number of block accesses.
+///
+/// Examples
+/// --------
+/// >>> import flashwise
+/// >>> trace = flashwise.read_trace([7, 8, 7], name="mine")
+/// >>> trace.name, len(trace), trace.unique_blocks
+/// ('mine', 3, 2)
 #[pyfunction]
 #[pyo3(signature = (trace, *, format=None, block_size=None, lenient=false, name=None, progress=None))]
 pub fn read_trace(
@@ -105,16 +200,39 @@ pub fn read_trace(
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Trace> {
     let settings = settings(format, block_size, lenient)?;
-    if !trace.is_instance_of::<Trace>() && arrow::is_stream(trace) {
-        let text = frame(trace)?;
-        let name = name.unwrap_or_else(|| "frame".to_owned());
-        return work::run(py, None, progress, |watch| of_text(&name, &text, &settings, watch)).map(Trace);
+    let is_columns = !trace.is_instance_of::<Trace>() && !is_path(trace)?;
+    let columns = if is_columns { Columns::of(trace, &settings)? } else { None };
+    if let Some(columns) = columns {
+        return work::run(py, None, progress, |watch| columns.read(name.as_deref(), watch)).map(Trace);
     }
     if name.is_some() {
-        return Err(PyTypeError::new_err("name: found it with a trace that has one, expected it with a data frame"));
+        return Err(PyTypeError::new_err(
+            "name: found it with a trace that has one, expected it with a data frame or a list",
+        ));
     }
     let input = input(trace, &settings)?;
     work::run(py, None, progress, |watch| open(&input, watch)).map(Trace)
+}
+
+/// The bundled trace, compressed.
+static EXAMPLE: &[u8] = include_bytes!("../../../traces/netsfs.csv.zst");
+
+/// Opens the trace that is part of the package: three minutes of a network file server.
+///
+/// Returns
+/// -------
+/// Trace
+///     1,126,563 accesses to 617,197 blocks of 4 KiB, under a synthetic load.
+///
+/// Examples
+/// --------
+/// >>> import flashwise
+/// >>> flashwise.load_example()
+/// <flashwise.Trace netsfs of 1126563 block accesses>
+#[pyfunction]
+pub fn load_example(py: Python<'_>) -> PyResult<Trace> {
+    let settings = settings(None, None, false)?;
+    work::run(py, None, None, |watch| of_text("netsfs", EXAMPLE, &settings, watch)).map(Trace)
 }
 
 #[pymethods]
@@ -201,7 +319,7 @@ fn array<T: ArrowPrimitiveType>(bytes: impl Into<Buffer>) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(bytes.into()), None))
 }
 
-/// Reads the trace in the CSV `text`.
+/// Reads the trace in `text`.
 fn of_text(
     name: &str,
     text: &[u8],
@@ -209,17 +327,24 @@ fn of_text(
     progress: &dyn Progress,
 ) -> Result<flashwise_trace::Trace, TraceError> {
     let input = input::Input::new(name, Box::new(text), progress)?;
-    let csv = "csv".parse::<FormatSpec>()?;
-    let settings = Settings { format: Some(settings.format.clone().unwrap_or(csv)), ..settings.clone() };
     let io = |source| TraceError::Io { path: "temporary file".to_owned(), source };
-    let file: File = normalised::normalise(input, &settings, tempfile::tempfile().map_err(io)?)?;
+    let file: File = normalised::normalise(input, settings, tempfile::tempfile().map_err(io)?)?;
     flashwise_trace::Trace::map(name, &file)
 }
 
-/// Converts the columns of a data frame to CSV, so they have the meaning of CSV columns.
-fn frame(frame: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+/// Converts the columns of a data frame to CSV, so they have the meaning of CSV columns. Returns it with its format: a column `block` has the
+/// numbers of blocks, as in the columns of a [`Trace`].
+fn frame(frame: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<(Vec<u8>, String)> {
     let (schema, batches) = arrow::batches(frame)?;
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let mut format = "csv".to_owned();
+    if names.contains(&"block") && !names.iter().any(|name| name.starts_with("offset")) {
+        let unit = settings.block_size_bytes.unwrap_or(BLOCK_SIZE_BYTES);
+        format = format!("csv:offset=block,offset-unit={unit}");
+        if schema.field_with_name("op").is_ok_and(|op| op.data_type().is_integer()) {
+            format += ",read=0,write=1";
+        }
+    }
     let mut out = names.join(",").into_bytes();
     for batch in &batches {
         let columns = batch.columns().iter().zip(&names).map(|(column, name)| cells(name, column));
@@ -232,7 +357,7 @@ fn frame(frame: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         }
     }
     out.push(b'\n');
-    Ok(out)
+    Ok((out, format))
 }
 
 type Cells<'a> = Box<dyn Fn(usize, &mut Vec<u8>) + 'a>;

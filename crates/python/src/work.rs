@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use flashwise_sim::advise::Stages;
 use flashwise_trace::progress::Progress;
 use pyo3::exceptions::{PyUserWarning, PyValueError};
 use pyo3::prelude::*;
@@ -43,6 +44,21 @@ impl Progress for Watch {
     fn ends_early(&self, path: &str, rows: u64) {
         let remark = format!("{path}: the end is missing, as after a server was killed; {rows} rows were read");
         self.remarks.lock().expect("nobody panics with it").push(remark);
+    }
+}
+
+impl Stages for Watch {
+    fn begin(&self, _: String, _: u64) -> Box<dyn Progress + '_> {
+        Box::new(Stage(self))
+    }
+}
+
+/// A stage of work, whose progress counts as that of the whole.
+struct Stage<'a>(&'a Watch);
+
+impl Progress for Stage<'_> {
+    fn advance(&self, amount: u64) {
+        self.0.advance(amount);
     }
 }
 

@@ -109,8 +109,18 @@ fn the_notebook_runs() {
     run("notebook.py", &[&project().join("docs/notebook.ipynb"), &project().join("traces")]);
 }
 
-/// Every public name has its types, and none is there that is not.
+/// Every public name has its types and docs, and none is there that is not.
 #[test]
 fn stubs_name_what_there_is() {
-    run("stubs.py", &[]);
+    run("stubs.py", &[&project().join("crates/python/python/flashwise/_flashwise.pyi")]);
+}
+
+#[test]
+fn keywords_and_policies_have_types() {
+    run("typed.py", &[]);
+}
+
+#[test]
+fn the_examples_in_the_docs_of_the_package_run() {
+    run("doctests.py", &[]);
 }

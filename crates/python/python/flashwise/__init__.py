@@ -1,20 +1,23 @@
 """Simulates flash caches from traces: hit ratio, latency and flash lifetime.
 
     import flashwise
-    table = flashwise.simulate("trace.csv", policies=["lru", "larc"], sizes=["1%", "10%"])
+    table = flashwise.simulate(flashwise.load_example(), ["lru", "larc"], [0.01, 0.1])
+    table.to_pandas()
 
-pandas, polars and pyarrow read a table without a copy: polars.DataFrame(table). See docs/python.md.
+See docs/python.md.
 """
 
 from ._flashwise import (
     Table,
     Trace,
     __version__,
+    advise,
     convert,
     curve,
     generate,
     info,
     lifetime,
+    load_example,
     policies,
     read_trace,
     reuse,
@@ -31,11 +34,13 @@ __all__ = [
     "Table",
     "Trace",
     "__version__",
+    "advise",
     "convert",
     "curve",
     "generate",
     "info",
     "lifetime",
+    "load_example",
     "pareto",
     "plot",
     "policies",

@@ -9,9 +9,12 @@ import io
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _flashwise
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 # A table can have more columns than are shown.
 SHOWN = (
@@ -84,10 +87,19 @@ def pareto(
     trace: _flashwise._TraceLike,
     policies: str | Sequence[str] | None = None,
     sizes: _flashwise._Sizes = None,
-    **options: Any,
+    *,
+    format: str | None = None,
+    block_size: str | int | None = None,
+    lenient: bool = False,
+    threads: int | None = None,
+    progress: _flashwise._Progress = None,
+    **stages: Unpack[_flashwise._Stages],
 ) -> Frontier:
-    """Returns the caches with the most hits for their erasures, of policies and sizes, beside the best possible."""
-    return Frontier(*_flashwise.pareto(trace, policies, sizes, **options))
+    reading = {"format": format, "block_size": block_size, "lenient": lenient, "threads": threads, "progress": progress}
+    return Frontier(*_flashwise.pareto(trace, policies, sizes, **reading, **stages))
+
+
+pareto.__doc__ = _flashwise.pareto.__doc__
 
 
 def plot(results: _flashwise.Table | _flashwise.Trace | Frontier) -> Chart:

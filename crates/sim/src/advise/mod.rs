@@ -12,11 +12,10 @@ mod config;
 mod estimate;
 mod search;
 mod sentences;
+mod ways;
 mod words;
 mod workload;
 
-use flashwise_core::policy::Spec;
-use flashwise_core::quantity::Share;
 use flashwise_device::offers::Catalogue;
 use flashwise_trace::progress::Progress;
 use serde::Serialize;
@@ -24,19 +23,16 @@ use serde::Serialize;
 pub use cache::{AdvisedCache, MODES};
 pub use certainty::Certainty;
 pub use config::{Paths, configuration};
+pub use ways::{Ways, mode_of, over_provision_of, policy_of};
 pub use words::money;
 pub use workload::Workload;
 
-use crate::job::{Admission, JobError};
+use crate::job::JobError;
 use crate::simulate::Warmup;
 use search::Search;
 
-/// Policies where none are given: the server's own, the same taking in every write, and two that take in all.
-pub const POLICIES: &str = "larc,larc:writes=admit,lru,s3-fifo";
-/// Over-provisionings where none are given: the server's own, and more.
-pub const OVER_PROVISIONS: &str = "10%,25%";
-/// Rules where none are given.
-pub const ADMISSIONS: [&str; 2] = ["none", "probability:p=0.3,writes=admit"];
+/// The longest lifetime that can be a target, in years.
+pub const YEARS_MAX: f64 = 100.0;
 
 /// What the cache is to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -45,19 +41,6 @@ pub struct Targets {
     pub latency_us: Option<f64>,
     /// Years that the flash lasts at least; 0 if nobody asks.
     pub years: f64,
-}
-
-/// The ways to set a cache that are looked at: each list with each other.
-#[derive(Clone, Debug)]
-pub struct Ways {
-    /// Replacement policies.
-    pub policies: Vec<Spec>,
-    /// Admission rules.
-    pub admissions: Vec<Admission>,
-    /// Write modes, of [`MODES`].
-    pub modes: Vec<&'static str>,
-    /// Over-provisionings.
-    pub over_provisions: Vec<Share>,
 }
 
 /// What is asked.

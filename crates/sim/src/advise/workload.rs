@@ -4,8 +4,14 @@ use std::sync::Arc;
 
 use flashwise_core::quantity::Share;
 use flashwise_trace::Trace;
+use flashwise_trace::error::TraceError;
+use flashwise_trace::normalised;
+use flashwise_trace::progress::Progress;
 use flashwise_trace::request_file::RequestFile;
 use flashwise_trace::sampling::Sampling;
+use flashwise_trace::tools::sample;
+
+use crate::job::Input;
 
 /// Estimates run over about this many accesses.
 const SAMPLE_ACCESSES: f64 = 500_000.0;
@@ -23,6 +29,28 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// Opens a trace, with a sample of it if it is long.
+    ///
+    /// # Errors
+    /// The trace cannot be read.
+    pub fn open(input: &Input, progress: &dyn Progress) -> Result<Workload, TraceError> {
+        let (trace, requests) = match input {
+            Input::File(path, settings) | Input::Volumes(path, settings) => {
+                normalised::open_with_requests(path, settings, progress)?
+            }
+            Input::Open(trace) => (trace.clone(), normalised::requests_of(trace, progress)?),
+        };
+        let workload = Workload::new(trace, requests);
+        let Some((share, sampling)) = workload.sampling() else { return Ok(workload) };
+        let sample = match input {
+            Input::File(path, settings) | Input::Volumes(path, settings) => {
+                sample::open(path, settings, sampling, progress)?
+            }
+            Input::Open(trace) => sample::of(trace, sampling, progress)?,
+        };
+        Ok(workload.with_sample(share, sample))
+    }
+
     /// Creates a workload of the whole trace.
     pub fn new(trace: Trace, requests: RequestFile) -> Workload {
         Workload { trace: [trace], requests: Arc::from([requests]), sample: None }
