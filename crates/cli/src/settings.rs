@@ -93,7 +93,7 @@ impl<const ARRAY: bool> Args for Words<ARRAY> {
             let flag = Arg::new(key.name()).long(key.name()).value_name(values).value_parser(read);
             let flag = flag.help_heading(heading(key));
             Some(match about.split_once("\n\n") {
-                Some((short, _)) => flag.help(short.to_owned()).long_help(about),
+                Some((short, _)) => flag.help(short.trim_end_matches('.').to_owned()).long_help(about),
                 None => flag.help(about),
             })
         }))

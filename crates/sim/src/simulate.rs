@@ -10,10 +10,10 @@ use flashwise_trace::error::TraceError;
 use flashwise_trace::normalised::trace::{Accesses, Trace};
 use flashwise_trace::progress::Progress;
 
+use crate::case::{Case, Run};
 use crate::counting::foresee;
 pub use crate::counting::{Counting, Warmup};
 use crate::endurance::Method;
-use crate::experiment::{Case, Run};
 use crate::pace::PACE_ACCESSES;
 use crate::sampling;
 use crate::stretch::Ran;

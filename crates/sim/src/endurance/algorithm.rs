@@ -241,8 +241,8 @@ impl Algorithm {
         matches!(self.method, Method::ContainerPolicy(_))
     }
 
-    /// The replacement policy, for any layout; `None` if it has a layout of its own. Others do not count the blocks that leave when others
-    /// come: caches that evict whole units or buckets, and offline algorithms on flash, which drop blocks before.
+    /// The replacement policy, for any layout; `None` if it has a layout of its own. Only a policy counts the blocks that leave when others
+    /// come. Offline algorithms on flash drop blocks before, and other caches evict whole units or buckets.
     pub fn policy(&self) -> Option<&Spec> {
         match &self.method {
             Method::Policy(policy) => Some(policy),

@@ -8,7 +8,7 @@ use flashwise_device::flash::Wear;
 
 use crate::stretch::Counts;
 
-/// What a run did to a flash device: its counts after the warm-up, and the wear.
+/// Effect of a run on a flash device: its counts after the warm-up, and the wear.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Endurance {
     /// Counts per block access. Offline algorithms have no write hits: an overwritten block left after its last read.

@@ -1,4 +1,4 @@
-//! Runs of all cases over one trace. Cases share what is done once.
+//! Runs of all cases over one trace. Cases share their common work.
 
 use std::collections::BTreeMap;
 
@@ -82,12 +82,12 @@ impl TraceRuns<'_> {
         (*number, Run { setting, flash, whole, capacity_blocks, ram_bytes, ..Run::new(case.clone(), ran) })
     }
 
-    /// What requests wait for.
+    /// The devices that requests wait for.
     fn waited_for(&self) -> Option<&Devices> {
         self.experiment.devices.as_ref().filter(|devices| devices.arrivals != Arrivals::None)
     }
 
-    /// A run of a cache that is asked one block access at a time.
+    /// A run of a cache that handles single block accesses.
     fn run_of<'b>(&'b self, prepared: &'b Prepared) -> Online<'b> {
         let queues = |devices: &Devices| Queues::new(&devices.model, self.trace.block_size_bytes(), devices.arrivals);
         Online {
@@ -101,7 +101,7 @@ impl TraceRuns<'_> {
         }
     }
 
-    /// Runs a cache that is asked one block access at a time, and does not know the future.
+    /// Runs an online cache that handles single block accesses.
     fn blocks(&self, prepared: &Prepared) -> Ran {
         let Prepared { case, setting, .. } = prepared;
         let run = self.run_of(prepared);
@@ -142,7 +142,7 @@ impl TraceRuns<'_> {
             .map_err(|error| ExperimentError::Bucket(error).of(trace, self.several))
     }
 
-    /// Runs the whole cache, which is asked one request at a time.
+    /// Runs the whole cache, which handles requests.
     fn whole(&self, prepared: &Prepared, config: &Config) -> Result<Ran, TraceError> {
         let Layout::Log(log) = &self.experiment.layout else { unreachable!("the whole cache keeps a log") };
         let ssd = |geometry: &Geometry| Ftl::new(geometry.ftl.clone()).expect("the geometry is that of a device");
@@ -163,7 +163,7 @@ impl TraceRuns<'_> {
 
 fn offline_run(Prepared { number, case, geometry, .. }: &Prepared) -> OfflineRun {
     let Method::Offline(method) = case.algorithm.method() else { unreachable!("it knows the future") };
-    let geometry = geometry.clone().expect("what knows the future has a layout");
+    let geometry = geometry.clone().expect("an offline algorithm has a layout");
     let (number, algorithm, size) = (*number, case.algorithm.to_string(), case.size.clone());
     OfflineRun { number, method: *method, algorithm, size, geometry }
 }

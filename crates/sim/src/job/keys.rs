@@ -92,8 +92,7 @@ macro_rules! about {
     };
 }
 
-/// Declares the rows: a word's name, its field, the stage and layouts that have it, parser and format, and the value and meaning of its
-/// flag.
+/// Declares the rows: a word's name, its field, the layouts that have it, its parser and format, and the help of its flag.
 macro_rules! fields {
     ($($name:literal, $field:ident, $of:expr, $read:expr, $show:expr $(, $values:literal, $meaning:literal)?;)*) => {
         &[$(Field {
@@ -152,7 +151,7 @@ static FIELDS: &[Field] = fields! {
     "arrivals", arrivals, ARRAY, parsed, ToString::to_string, "ARRIVALS",
         "Arrivals, for waiting times: none, trace (at the trace's times), trace:speed=2 or closed:depth=16 (16 in flight) [default: none]";
     "bucket", bucket, BUCKETS, parsed, ToString::to_string, "SIZE",
-        "Bucket size: a multiple of --device's erase block, or a part of it [default: an erase block; wlfc: 4MiB]\n\n\
+        "Bucket size: a multiple of --device's erase block, or a part of it [default: an erase block; wlfc: 4MiB].\n\n\
          If it is smaller than the erase block, it replaces the erase block.";
     "write-queue", write_queue, QUEUES, parsed, show_share, "SHARE",
         "Share of wlfc's buckets for writes [default: 50%]";

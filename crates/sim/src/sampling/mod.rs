@@ -260,8 +260,8 @@ mod tests {
     use flashwise_trace::tools::sample;
 
     use super::*;
+    use crate::case::Case;
     use crate::counting::Warmup;
-    use crate::experiment::Case;
     use crate::simulate::simulate;
 
     /// A quarter of the accesses goes to 20 blocks, each in a sample of 1 % with a chance of one in five. The others go to 40,000. One

@@ -290,7 +290,7 @@ flashwise_core::counts! {
     pub struct Buckets {
         /// Counts of requests, flash and backend.
         pub figures: Figures,
-        /// Latencies of requests, each of which comes when the previous one is answered.
+        /// Latencies of requests. Each request comes when the previous one is answered.
         pub latencies: Latencies,
     }
 }

@@ -1,7 +1,7 @@
 //! Experiments over samples. Each cache runs once over the sample, scaled down with it, and its counts are scaled up to the whole trace.
 //!
-//! The relation of hits to the sample's accesses, and the error, come from a run of the policy without rule and devices at the same size.
-//! If there is no policy, they come from LRU: see [`sampling`]. The shares of misses that are admitted and bypassed are those of the
+//! A run of the policy without rule and devices at the same size gives the relation of hits to the sample's accesses, and the error.
+//! If there is no policy, LRU gives them: see [`sampling`]. The shares of misses that are admitted and bypassed are those of the
 //! sample. Device operations scale with the blocks written because of accesses, and erase units wear like those of the smaller device.
 
 use flashwise_core::access::Op;
